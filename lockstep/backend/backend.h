@@ -1,0 +1,43 @@
+// The kernels of one kind of device, family by family. A back end is made by the Runtime that owns it; there is
+// no registry. Kernels are called from the workers of lanes, several at once, each with a KernelContext of its own.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "lockstep/backend/conv.h"
+#include "lockstep/backend/copy.h"
+#include "lockstep/backend/elementwise.h"
+#include "lockstep/backend/matmul.h"
+#include "lockstep/backend/norm.h"
+#include "lockstep/backend/optimizer.h"
+#include "lockstep/backend/pool.h"
+#include "lockstep/backend/random.h"
+#include "lockstep/backend/reduce.h"
+#include "lockstep/backend/softmax.h"
+
+namespace lockstep {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  virtual ElementwiseKernels& elementwise() = 0;
+  virtual CopyKernels& copy() = 0;
+  virtual ReduceKernels& reduce() = 0;
+  virtual MatmulKernels& matmul() = 0;
+  virtual ConvKernels& conv() = 0;
+  virtual NormKernels& norm() = 0;
+  virtual PoolKernels& pool() = 0;
+  virtual SoftmaxKernels& softmax() = 0;
+  virtual RandomKernels& random() = 0;
+  virtual OptimizerKernels& optimizer() = 0;
+};
+
+// Plain loops in f64, every dtype and layout: the oracle of every test. Deliberately simple and slow.
+std::unique_ptr<Backend> make_reference_backend();
+
+// oneDNN and vectorized loops, f32 and bf16; f64 goes to the reference kernels.
+std::unique_ptr<Backend> make_cpu_backend();
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// What a kernel may use while it runs: the threads of its lane and memory that is its own until it returns.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace lockstep {
+
+// A buffer that grows to the largest request and is used by one lane only. Contents do not outlive a kernel.
+class Scratch {
+ public:
+  // At least `bytes` bytes, aligned to 64; what an earlier call returned becomes invalid.
+  void* get(std::size_t bytes);
+
+ private:
+  struct Free {
+    void operator()(void* p) const;
+  };
+  std::unique_ptr<void, Free> data_;
+  std::size_t capacity_ = 0;
+};
+
+struct KernelContext {
+  // T of the recipe: the number of threads that compute one shard.
+  int threads = 1;
+  Scratch scratch;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// Two-dimensional convolutions (cross-correlations, as everywhere in deep learning).
+#pragma once
+
+#include <array>
+
+#include "lockstep/backend/context.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep {
+
+// Height first, then width.
+struct Conv2dOptions {
+  std::array<std::int64_t, 2> stride{1, 1};
+  std::array<std::int64_t, 2> padding{0, 0};
+  std::array<std::int64_t, 2> dilation{1, 1};
+  std::int64_t groups = 1;
+
+  bool operator==(const Conv2dOptions&) const = default;
+};
+
+// x is [N, C, H, W], y [N, O, H', W'], both of the same dtype (f32, bf16 or f64), each in any layout that fits
+// it. w is [O, C / groups, KH, KW], plain; w, bias [O] and their gradients are f32 master weights (f64 where x is
+// f64), rounded to x's dtype inside where that is bf16. H' = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1.
+class ConvKernels {
+ public:
+  virtual ~ConvKernels() = default;
+
+  // The layout in which activations of this dtype and this many channels are computed fastest.
+  virtual Layout preferred_layout(DType dtype, std::int64_t channels) const = 0;
+
+  // bias may be absent.
+  virtual void forward(KernelContext&, const Conv2dOptions&, const View& x, const View& w, const View& bias,
+                       const View& y) = 0;
+  virtual void backward_data(KernelContext&, const Conv2dOptions&, const View& dy, const View& w,
+                             const View& dx) = 0;
+  // dw = the gradient of w; db (may be absent) = the sum of dy over N, H' and W'.
+  virtual void backward_weights(KernelContext&, const Conv2dOptions&, const View& x, const View& dy,
+                                const View& dw, const View& db) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+// Matrix products.
+#pragma once
+
+#include "lockstep/backend/context.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep {
+
+struct MatmulOptions {
+  bool transpose_a = false;
+  bool transpose_b = false;
+};
+
+class MatmulKernels {
+ public:
+  virtual ~MatmulKernels() = default;
+
+  // c = op(a) op(b) + bias, where op(a) is [m, k], op(b) [k, n], c [m, n] and bias [n] or absent. Plain layout.
+  // Products are computed in a's dtype (f32, bf16 or f64) and summed in at least f32. b may be f32 where a is
+  // bf16 (master weights) and is then rounded first; c may be f32 where a is bf16; bias is f32 (f64 with f64).
+  virtual void matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b,
+                      const View& bias, const View& c) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// Optimizer steps over many tensors in one call. Arithmetic and state are f32 (f64 with f64), plain layout.
+#pragma once
+
+#include <span>
+
+#include "lockstep/backend/context.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep {
+
+struct SgdArgs {
+  double lr = 0.1;
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+struct AdamArgs {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  // AdamW: decay the weights directly instead of through the gradient.
+  bool decoupled = false;
+  // Counts from 1, for the bias corrections.
+  std::int64_t step = 1;
+};
+
+// One parameter on one device. state0 is the momentum buffer or Adam's first moment, state1 the second.
+struct UpdateItem {
+  View weight;
+  View grad;
+  View state0;
+  View state1;
+};
+
+class OptimizerKernels {
+ public:
+  virtual ~OptimizerKernels() = default;
+
+  // As torch.optim.SGD with dampening 0: g = scale * grad + weight_decay * w; m = momentum * m + g;
+  // w -= lr * (nesterov ? g + momentum * m : m). state0 is absent without momentum and starts as zeros, which
+  // gives m = g in the first step. `scale` (absent: 1) is a scalar [1] of f64: the factor of clipping by norm.
+  virtual void sgd(KernelContext&, const SgdArgs&, std::span<const UpdateItem>, const View& scale) = 0;
+
+  // As torch.optim.Adam and AdamW.
+  virtual void adam(KernelContext&, const AdamArgs&, std::span<const UpdateItem>, const View& scale) = 0;
+
+  // scale [1] = min(1, max_norm / (sqrt(squared_norm) + 1e-6)); both f64.
+  virtual void clip_scale(KernelContext&, double max_norm, const View& squared_norm, const View& scale) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// Kernels that sum. Sums run in one fixed order that depends on shapes alone, never on the number of threads.
+#pragma once
+
+#include <span>
+
+#include "lockstep/backend/context.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep {
+
+class ReduceKernels {
+ public:
+  virtual ~ReduceKernels() = default;
+
+  // y = the sum of x over every axis where y's extent is 1 or missing in front (the inverse of broadcasting).
+  // Plain layout, one floating dtype.
+  virtual void sum_to(KernelContext&, const View& x, const View& y) = 0;
+
+  // y[i] = the index of the largest element of row i, the first among equals. x floating [n, k], y i64 [n].
+  virtual void argmax(KernelContext&, const View& x, const View& y) = 0;
+
+  // out = the sum of `leaves` as the shards' tree adds them: a tree over [0, n) adds the tree over its first
+  // half, n rounded down to the largest power of two below n, and the tree over the rest. All f32 (or all f64),
+  // same shape and layout; out may be one of the leaves. A leaf without data is missing: its sibling passes
+  // unchanged (adding +0 would turn -0 into +0); out must not be asked for when all are missing.
+  virtual void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) = 0;
+
+  // y[0] = the sum of squares of all elements of all tensors, over fixed blocks added in a fixed tree, in f64.
+  // xs f32 (or f64), y f64 [1].
+  virtual void squared_norm(KernelContext&, std::span<const View> xs, const View& y) = 0;
+};
+
+}  // namespace lockstep

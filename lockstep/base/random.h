@@ -1,0 +1,36 @@
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011). Draw i under a key is a pure function of both, so that nothing depends on who draws first.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+namespace lockstep {
+
+// 64 bits of key and the upper 64 bits of the counter; the lower 64 count the blocks of four numbers.
+struct RandomKey {
+  std::uint64_t seed = 0;
+  std::uint64_t stream = 0;
+
+  bool operator==(const RandomKey&) const = default;
+};
+
+// A key that no other sequence of words gives, for all practical purposes: (seed, step, shard, operation), say.
+RandomKey random_key(std::uint64_t seed, std::initializer_list<std::uint64_t> words);
+// FNV-1a, 64 bits: the word for a name.
+std::uint64_t hash_name(std::string_view name);
+
+// The four numbers of block `block`.
+std::array<std::uint32_t, 4> philox(RandomKey key, std::uint64_t block);
+
+// Draw i: 32 random bits, a float in [0, 1) with 24 bits, a standard normal number (Box-Muller on the pair of
+// draws 2 * (i / 2) and 2 * (i / 2) + 1, cosine for even i, sine for odd; in double, rounded by the caller).
+std::uint32_t random_bits(RandomKey key, std::uint64_t i);
+double random_uniform(RandomKey key, std::uint64_t i);
+double random_normal(RandomKey key, std::uint64_t i);
+// An integer in [0, bound), without bias.
+std::uint64_t random_below(RandomKey key, std::uint64_t i, std::uint64_t bound);
+
+}  // namespace lockstep

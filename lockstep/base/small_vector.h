@@ -1,0 +1,55 @@
+// A vector with room for N elements inside itself: the lists of a task rarely need the heap.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+// T is default-constructible and cheap to move. Once it has outgrown its room all elements are on the heap.
+template <typename T, std::size_t N>
+class SmallVector {
+ public:
+  SmallVector() = default;
+  SmallVector(std::initializer_list<T> items) {
+    for (const T& item : items) push_back(item);
+  }
+
+  void push_back(T item) {
+    if (size_ < N) {
+      room_[size_] = std::move(item);
+    } else {
+      if (size_ == N) heap_.assign(std::make_move_iterator(room_.begin()), std::make_move_iterator(room_.end()));
+      heap_.push_back(std::move(item));
+    }
+    ++size_;
+  }
+  void clear() {
+    for (std::size_t i = 0; i < std::min(size_, N); ++i) room_[i] = T{};
+    heap_.clear();
+    size_ = 0;
+  }
+
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  T* data() { return size_ > N ? heap_.data() : room_.data(); }
+  const T* data() const { return size_ > N ? heap_.data() : room_.data(); }
+  T& operator[](std::size_t i) { return data()[i]; }
+  const T& operator[](std::size_t i) const { return data()[i]; }
+  T* begin() { return data(); }
+  T* end() { return data() + size_; }
+  const T* begin() const { return data(); }
+  const T* end() const { return data() + size_; }
+
+ private:
+  std::array<T, N> room_{};
+  std::vector<T> heap_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace lockstep

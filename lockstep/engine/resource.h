@@ -1,0 +1,36 @@
+// The tag of a piece of data: what tasks name when they say what they read and write. A handle; copies stand for
+// the same data. Made by Engine::make_resource.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+class Engine;
+struct ResourceState;
+
+class Resource {
+ public:
+  Resource() = default;
+  Resource(const Resource& other);
+  Resource(Resource&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }
+  Resource& operator=(Resource other) noexcept {
+    ResourceState* mine = state_;
+    state_ = other.state_;
+    other.state_ = mine;
+    return *this;
+  }
+  ~Resource();
+
+  explicit operator bool() const { return state_ != nullptr; }
+  bool operator==(const Resource& other) const { return state_ == other.state_; }
+  ResourceState* state() const { return state_; }
+
+ private:
+  friend class Engine;
+  explicit Resource(ResourceState* adopted) : state_(adopted) {}
+
+  ResourceState* state_ = nullptr;  // reference-counted
+};
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// The extents of a tensor: a small value with room for six axes, so that shapes never allocate.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+class Shape {
+ public:
+  static constexpr int kMaxRank = 6;
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+  explicit Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+    check(dims.size() <= kMaxRank, "shape: {} axes, at most {} are supported", dims.size(), kMaxRank);
+    std::copy(dims.begin(), dims.end(), dims_.begin());
+  }
+
+  int rank() const { return rank_; }
+  // Negative axes count from the end, as in shape[-1].
+  std::int64_t operator[](int axis) const { return dims_[index(axis)]; }
+  std::int64_t& operator[](int axis) { return dims_[index(axis)]; }
+  std::int64_t numel() const {
+    std::int64_t n = 1;
+    for (int i = 0; i < rank_; ++i) n *= dims_[i];
+    return n;
+  }
+  std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
+  auto begin() const { return dims_.begin(); }
+  auto end() const { return dims_.begin() + rank_; }
+
+  bool operator==(const Shape& other) const { return std::ranges::equal(dims(), other.dims()); }
+
+  // "[64, 3, 3, 3]"
+  std::string str() const {
+    std::string s = "[";
+    for (int i = 0; i < rank_; ++i) s += (i ? ", " : "") + std::to_string(dims_[i]);
+    return s + "]";
+  }
+
+ private:
+  std::size_t index(int axis) const {
+    int i = axis < 0 ? axis + rank_ : axis;
+    check(i >= 0 && i < rank_, "shape: axis {} of a shape with {} axes", axis, rank_);
+    return static_cast<std::size_t>(i);
+  }
+
+  std::array<std::int64_t, kMaxRank> dims_{};
+  int rank_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// What a kernel sees of a tensor: where its elements are and how they are ordered. It owns nothing and knows
+// no device, no engine and no gradient.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/tensor/dtype.h"
+#include "lockstep/tensor/layout.h"
+#include "lockstep/tensor/shape.h"
+
+namespace lockstep {
+
+struct View {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  Layout layout = Layout::plain;
+  Shape shape;
+
+  template <typename T>
+  T* as() const {
+    check(dtype == dtype_of<T>, "view: elements are {}, asked for as {}", name(dtype), name(dtype_of<T>));
+    return static_cast<T*>(data);
+  }
+  std::int64_t numel() const { return shape.numel(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * item_size(dtype); }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+}  // namespace lockstep
