@@ -1,0 +1,26 @@
+// The families of the CPU back end that are loops of our own; those on top of oneDNN are in onednn.h.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/backend/copy.h"
+#include "lockstep/backend/elementwise.h"
+#include "lockstep/backend/norm.h"
+#include "lockstep/backend/optimizer.h"
+#include "lockstep/backend/pool.h"
+#include "lockstep/backend/random.h"
+#include "lockstep/backend/reduce.h"
+#include "lockstep/backend/softmax.h"
+
+namespace lockstep {
+
+std::unique_ptr<ElementwiseKernels> make_cpu_elementwise();
+std::unique_ptr<CopyKernels> make_cpu_copy();
+std::unique_ptr<ReduceKernels> make_cpu_reduce();
+std::unique_ptr<NormKernels> make_cpu_norm();
+std::unique_ptr<PoolKernels> make_cpu_pool();
+std::unique_ptr<SoftmaxKernels> make_cpu_softmax();
+std::unique_ptr<RandomKernels> make_cpu_random();
+std::unique_ptr<OptimizerKernels> make_cpu_optimizer();
+
+}  // namespace lockstep
