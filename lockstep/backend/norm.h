@@ -25,7 +25,10 @@ class NormKernels {
   virtual void stats(KernelContext&, const View& x, const BatchNormStats& stats) = 0;
 
   // out = the statistics of all parts, merged in the tree of ReduceKernels::tree_sum. Parts with n = 0 are
-  // missing leaves. out.n is the sum of the parts' n.
+  // missing leaves; mean 0 and M2 0 if all are. out.n is the sum of the parts' n. Two parts a and b merge to
+  //   n = a.n + b.n,  d = b.mean - a.mean,  mean = a.mean + d * (b.n / n),  M2 = a.M2 + b.M2 + d * d * a.n * (b.n / n)
+  // in f64 from left to right, both rounded to their dtype at every node of the tree: complete subtrees merged
+  // elsewhere give the same bits as all parts merged at once. The same on all back ends.
   virtual void merge_stats(KernelContext&, std::span<const BatchNormStats> parts, const BatchNormStats& out) = 0;
 
   // y = gamma * (x - mean) / sqrt(M2 / n + eps) + beta, plus residual if there is one, then max(0, .) if relu.

@@ -1,4 +1,6 @@
-// Random numbers from a counter: element i of a draw depends on (key, i) alone, never on threads or order.
+// Random numbers from a counter: element i of a draw depends on (key, i) alone, never on threads or order. The
+// formulas are computed in f64 as written and rounded to the dtype once (to bf16 by way of f32), so that all back
+// ends give the same bits.
 #pragma once
 
 #include "lockstep/backend/context.h"
@@ -11,12 +13,13 @@ class RandomKernels {
  public:
   virtual ~RandomKernels() = default;
 
-  // Element i (in plain order) is Philox's draw i under `key`; see base/random.h. Any floating dtype, plain.
+  // y[i] = low + (high - low) * random_uniform(key, i). Any floating dtype, plain.
   virtual void uniform(KernelContext&, RandomKey key, double low, double high, const View& y) = 0;
+  // y[i] = mean + stddev * random_normal(key, i). Any floating dtype, plain.
   virtual void normal(KernelContext&, RandomKey key, double mean, double stddev, const View& y) = 0;
 
-  // y = x * mask / keep, where element i (in memory order) is kept with probability `keep`; dropout, and its own
-  // backward when called again under the same key. Same shape, dtype and layout; y may be x.
+  // y[i] = random_uniform(key, i) < keep ? x[i] / keep : 0, with i in memory order: dropout, and its own backward
+  // when called again under the same key. Same shape, dtype and layout; y may be x.
   virtual void dropout(KernelContext&, RandomKey key, double keep, const View& x, const View& y) = 0;
 };
 

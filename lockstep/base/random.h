@@ -30,7 +30,8 @@ std::array<std::uint32_t, 4> philox(RandomKey key, std::uint64_t block);
 std::uint32_t random_bits(RandomKey key, std::uint64_t i);
 double random_uniform(RandomKey key, std::uint64_t i);
 double random_normal(RandomKey key, std::uint64_t i);
-// An integer in [0, bound), without bias.
+// An integer in [0, bound): the 64 bits of draws 2 * i (low) and 2 * i + 1 (high) as a fraction of 2^64, times
+// bound, rounded down. The probabilities of two results differ by less than 2^-64. Error if bound is 0.
 std::uint64_t random_below(RandomKey key, std::uint64_t i, std::uint64_t bound);
 
 }  // namespace lockstep

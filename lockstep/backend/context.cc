@@ -1,0 +1,25 @@
+#include "lockstep/backend/context.h"
+
+#include <new>
+
+namespace lockstep {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+}  // namespace
+
+void* Scratch::get(std::size_t bytes) {
+  if (bytes > capacity_ || !data_) {
+    // The old buffer goes first: both at once are never needed.
+    data_.reset();
+    capacity_ = 0;
+    data_.reset(::operator new(bytes, kAlignment));
+    capacity_ = bytes;
+  }
+  return data_.get();
+}
+
+void Scratch::Free::operator()(void* p) const { ::operator delete(p, kAlignment); }
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// Broadcasting as in NumPy, one element at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/tensor/shape.h"
+
+namespace lockstep::reference {
+
+// The element of a plain tensor of shape `from` that element i of its broadcast to `to` comes from.
+inline std::int64_t broadcast_source(const Shape& from, const Shape& to, std::int64_t i) {
+  std::int64_t source = 0, stride = 1;
+  for (int axis = 1; axis <= from.rank(); ++axis) {
+    std::int64_t extent = from[-axis];
+    if (extent != 1) source += i % to[-axis] * stride;
+    i /= to[-axis];
+    stride *= extent;
+  }
+  return source;
+}
+
+}  // namespace lockstep::reference

@@ -1,0 +1,63 @@
+#include <cmath>
+
+#include "lockstep/backend/reference/elements.h"
+#include "lockstep/backend/reference/families.h"
+
+namespace lockstep::reference {
+namespace {
+
+class Optimizer final : public OptimizerKernels {
+ public:
+  void sgd(KernelContext&, const SgdArgs& args, std::span<const UpdateItem> items,
+           const View& scale) override {
+    double factor = scale ? Elements(scale)[0] : 1;
+    for (const UpdateItem& item : items) {
+      Elements weight(item.weight), grad(item.grad), momentum(item.state0);
+      for (std::int64_t i = 0; i < item.weight.numel(); ++i) {
+        double w = weight[i];
+        double g = factor * grad[i] + args.weight_decay * w;
+        double m = g;
+        if (item.state0) {
+          m = args.momentum * momentum[i] + g;
+          momentum.set(i, m);
+        }
+        weight.set(i, w - args.lr * (args.nesterov ? g + args.momentum * m : m));
+      }
+    }
+  }
+
+  void adam(KernelContext&, const AdamArgs& args, std::span<const UpdateItem> items,
+            const View& scale) override {
+    double factor = scale ? Elements(scale)[0] : 1;
+    double correction1 = 1 - std::pow(args.beta1, args.step);
+    double correction2 = 1 - std::pow(args.beta2, args.step);
+    for (const UpdateItem& item : items) {
+      Elements weight(item.weight), grad(item.grad), moment1(item.state0), moment2(item.state1);
+      for (std::int64_t i = 0; i < item.weight.numel(); ++i) {
+        double w = weight[i];
+        double g = factor * grad[i];
+        if (args.decoupled) {
+          w -= args.lr * args.weight_decay * w;
+        } else {
+          g += args.weight_decay * w;
+        }
+        double m = args.beta1 * moment1[i] + (1 - args.beta1) * g;
+        double v = args.beta2 * moment2[i] + (1 - args.beta2) * g * g;
+        moment1.set(i, m);
+        moment2.set(i, v);
+        weight.set(i, w - args.lr * (m / correction1) / (std::sqrt(v / correction2) + args.eps));
+      }
+    }
+  }
+
+  void clip_scale(KernelContext&, double max_norm, const View& squared_norm, const View& scale) override {
+    double factor = max_norm / (std::sqrt(Elements(squared_norm)[0]) + 1e-6);
+    Elements(scale).set(0, factor > 1 ? 1 : factor);  // NaN stays NaN
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<OptimizerKernels> make_optimizer() { return std::make_unique<Optimizer>(); }
+
+}  // namespace lockstep::reference

@@ -1,0 +1,107 @@
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "lockstep/backend/reference/elements.h"
+#include "lockstep/backend/reference/families.h"
+
+namespace lockstep::reference {
+namespace {
+
+// Calls visit(h, w) for every pixel of an image that lies inside the window of output (p, q).
+template <typename Visit>
+void for_each_in_window(const Pool2dOptions& o, const Shape& image, std::int64_t p, std::int64_t q,
+                        const Visit& visit) {
+  for (std::int64_t i = 0; i < o.kernel[0]; ++i) {
+    for (std::int64_t j = 0; j < o.kernel[1]; ++j) {
+      std::int64_t h = p * o.stride[0] - o.padding[0] + i, w = q * o.stride[1] - o.padding[1] + j;
+      if (h >= 0 && h < image[2] && w >= 0 && w < image[3]) visit(h, w);
+    }
+  }
+}
+
+// The number of elements that output (p, q) is the mean of.
+double window_size(const Pool2dOptions& o, const Shape& image, std::int64_t p, std::int64_t q) {
+  if (o.count_include_pad) return static_cast<double>(o.kernel[0] * o.kernel[1]);
+  double size = 0;
+  for_each_in_window(o, image, p, q, [&](std::int64_t, std::int64_t) { ++size; });
+  return size;
+}
+
+class Pool final : public PoolKernels {
+ public:
+  void max_forward(KernelContext&, const Pool2dOptions& options, const View& x, const View& y,
+                   const View& where) override {
+    Elements in(x), out(y), index(where);
+    for_each4(y.shape, [&](std::int64_t n, std::int64_t c, std::int64_t p, std::int64_t q) {
+      double best = -std::numeric_limits<double>::infinity();
+      std::int64_t place = -1;
+      for_each_in_window(options, x.shape, p, q, [&](std::int64_t h, std::int64_t w) {
+        double value = in[in.at(n, c, h, w)];
+        if (place < 0 || value > best || (std::isnan(value) && !std::isnan(best))) {
+          best = value;
+          place = h * x.shape[3] + w;
+        }
+      });
+      out.set(out.at(n, c, p, q), best);
+      if (where) index.set(index.at(n, c, p, q), static_cast<double>(place));
+    });
+  }
+
+  void max_backward(KernelContext&, const Pool2dOptions&, const View& dy, const View& where,
+                    const View& dx) override {
+    Elements grad(dy), index(where), out(dx);
+    std::vector<double> sums(dx.numel());
+    for_each4(dy.shape, [&](std::int64_t n, std::int64_t c, std::int64_t p, std::int64_t q) {
+      std::int64_t i = grad.at(n, c, p, q);
+      auto place = static_cast<std::int64_t>(index[i]);
+      sums[out.at(n, c, place / dx.shape[3], place % dx.shape[3])] += grad[i];
+    });
+    store(sums, dx);
+  }
+
+  void avg_forward(KernelContext&, const Pool2dOptions& options, const View& x, const View& y) override {
+    Elements in(x), out(y);
+    for_each4(y.shape, [&](std::int64_t n, std::int64_t c, std::int64_t p, std::int64_t q) {
+      double sum = 0;
+      for_each_in_window(options, x.shape, p, q,
+                         [&](std::int64_t h, std::int64_t w) { sum += in[in.at(n, c, h, w)]; });
+      out.set(out.at(n, c, p, q), sum / window_size(options, x.shape, p, q));
+    });
+  }
+
+  void avg_backward(KernelContext&, const Pool2dOptions& options, const View& dy, const View& dx) override {
+    Elements grad(dy), out(dx);
+    std::vector<double> sums(dx.numel());
+    for_each4(dy.shape, [&](std::int64_t n, std::int64_t c, std::int64_t p, std::int64_t q) {
+      double share = grad[grad.at(n, c, p, q)] / window_size(options, dx.shape, p, q);
+      for_each_in_window(options, dx.shape, p, q,
+                         [&](std::int64_t h, std::int64_t w) { sums[out.at(n, c, h, w)] += share; });
+    });
+    store(sums, dx);
+  }
+
+  void global_avg_forward(KernelContext&, const View& x, const View& y) override {
+    Elements in(x), out(y);
+    std::vector<double> sums(y.numel());
+    double pixels = static_cast<double>(x.shape[2] * x.shape[3]);
+    for_each4(x.shape, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+      sums[out.at(n, c, 0, 0)] += in[in.at(n, c, h, w)] / pixels;
+    });
+    store(sums, y);
+  }
+
+  void global_avg_backward(KernelContext&, const View& dy, const View& dx) override {
+    Elements grad(dy), out(dx);
+    double pixels = static_cast<double>(dx.shape[2] * dx.shape[3]);
+    for_each4(dx.shape, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+      out.set(out.at(n, c, h, w), grad[grad.at(n, c, 0, 0)] / pixels);
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<PoolKernels> make_pool() { return std::make_unique<Pool>(); }
+
+}  // namespace lockstep::reference

@@ -1,0 +1,72 @@
+#include <cmath>
+#include <vector>
+
+#include "lockstep/backend/reference/broadcast.h"
+#include "lockstep/backend/reference/elements.h"
+#include "lockstep/backend/reference/families.h"
+#include "lockstep/base/tree.h"
+
+namespace lockstep::reference {
+namespace {
+
+class Reduce final : public ReduceKernels {
+ public:
+  void sum_to(KernelContext&, const View& x, const View& y) override {
+    std::vector<double> sums(y.numel());
+    Elements in(x);
+    for (std::int64_t i = 0; i < x.numel(); ++i) sums[broadcast_source(y.shape, x.shape, i)] += in[i];
+    store(sums, y);
+  }
+
+  // NaN counts as the largest, as in max pooling.
+  void argmax(KernelContext&, const View& x, const View& y) override {
+    Elements in(x), out(y);
+    std::int64_t k = x.shape[1];
+    for (std::int64_t row = 0; row < x.shape[0]; ++row) {
+      std::int64_t best = 0;
+      for (std::int64_t i = 1; i < k; ++i) {
+        double a = in[row * k + i], b = in[row * k + best];
+        if (a > b || (std::isnan(a) && !std::isnan(b))) best = i;
+      }
+      out.set(row, static_cast<double>(best));
+    }
+  }
+
+  // The one kernel that does not sum in double: the order and rounding of its additions are the contract.
+  void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) override {
+    if (out.dtype == DType::f64) {
+      tree_sum_as<double>(leaves, out);
+    } else {
+      tree_sum_as<float>(leaves, out);
+    }
+  }
+
+  void squared_norm(KernelContext&, std::span<const View> xs, const View& y) override {
+    double sum = 0;
+    for (const View& x : xs) {
+      Elements in(x);
+      for (std::int64_t i = 0; i < x.numel(); ++i) sum += in[i] * in[i];
+    }
+    Elements(y).set(0, sum);
+  }
+
+ private:
+  template <typename T>
+  static void tree_sum_as(std::span<const View> leaves, const View& out) {
+    T* sum = out.as<T>();
+    for (std::int64_t i = 0; i < out.numel(); ++i) {
+      auto leaf = [&](std::size_t k) {
+        return leaves[k] ? std::optional<T>(leaves[k].as<T>()[i]) : std::nullopt;
+      };
+      auto total = tree_fold(0, leaves.size(), leaf, [](T a, T b) { return std::optional<T>(a + b); });
+      check(total.has_value(), "tree_sum: all {} leaves are missing", leaves.size());
+      sum[i] = *total;
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ReduceKernels> make_reduce() { return std::make_unique<Reduce>(); }
+
+}  // namespace lockstep::reference
