@@ -1,26 +1,45 @@
 # lockstep_layer(NAME [USES layer...] [LIBRARIES target...]): one object library per folder of lockstep/, made of
-# every .cc file below it. USES names the layers that it may include; those propagate.
+# every .cc file below it. USES names the layers right below it; it may include those and what they use in turn.
+# What a layer may use is kept in its property LOCKSTEP_USES, itself included: a test holds the includes to it.
 add_library(lockstep_flags INTERFACE)
-target_include_directories(lockstep_flags INTERFACE
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_features(lockstep_flags INTERFACE cxx_std_20)
 
 add_library(lockstep_warnings INTERFACE)
 # No contraction of a * b + c: the same bits whichever instructions the compiler may use.
 target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off)
 if(LOCKSTEP_SANITIZE)
-  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -g)
-  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+  set(LOCKSTEP_SANITIZE_FLAGS -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
+  add_compile_options(${LOCKSTEP_SANITIZE_FLAGS} -fno-omit-frame-pointer)
+  add_link_options(${LOCKSTEP_SANITIZE_FLAGS})
 endif()
 
 function(lockstep_layer NAME)
   cmake_parse_arguments(ARG "" "" "USES;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
+  if(NOT sources)  # headers alone
+    file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/empty.cc CONTENT "")
+    set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
+  endif()
   add_library(lockstep_${NAME} OBJECT ${sources})
-  target_link_libraries(lockstep_${NAME} PUBLIC lockstep_flags fmt::fmt ${ARG_LIBRARIES}
-                        PRIVATE $<BUILD_INTERFACE:lockstep_warnings>)
+  target_link_libraries(lockstep_${NAME} PUBLIC lockstep_flags fmt::fmt ${ARG_LIBRARIES} PRIVATE lockstep_warnings)
+  set(closure ${NAME})
   foreach(layer ${ARG_USES})
-    target_link_libraries(lockstep_${NAME} PUBLIC lockstep_${layer})
+    get_target_property(below lockstep_${layer} LOCKSTEP_USES)
+    list(APPEND closure ${below})
   endforeach()
+  list(REMOVE_DUPLICATES closure)
+  set_target_properties(lockstep_${NAME} PROPERTIES LOCKSTEP_USES "${closure}" LOCKSTEP_LIBRARIES "${ARG_LIBRARIES}")
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${NAME})
+endfunction()
+
+# lockstep_link_layers(TARGET layer...): links the target with these layers and all that they use, and nothing above.
+function(lockstep_link_layers TARGET)
+  foreach(layer ${ARGN})
+    get_target_property(closure lockstep_${layer} LOCKSTEP_USES)
+    list(APPEND layers ${closure})
+  endforeach()
+  list(REMOVE_DUPLICATES layers)
+  list(TRANSFORM layers PREPEND lockstep_)
+  target_link_libraries(${TARGET} PRIVATE ${layers})
 endfunction()

@@ -1,0 +1,47 @@
+# Shared by ./run and ./test, which change into the project's folder first.
+
+say() { echo "lockstep: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+# Installs the Debian packages of scripts/packages.txt that are missing.
+install_packages() {
+  command -v dpkg-query >/dev/null || return 0  # not Debian: CMake says what it does not find
+  local package missing=() as_root=()
+  for package in $(sed 's/#.*//' scripts/packages.txt); do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "please install, as root: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+  "${apt[@]}" update >&2 || say "apt-get update failed; trying with the package lists at hand"
+  quietly "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
+}
+
+# Runs a command and shows what it wrote only if it fails.
+quietly() {
+  local output
+  output=$("$@" 2>&1 </dev/null) && return
+  printf '%s\n' "$output" >&2
+  die "failed: $*"
+}
+
+# build PRESET FOLDER TARGET...: configures the first time, then builds what has changed. One at a time per folder.
+build() (
+  preset=$1 folder=$2 quiet=--quiet launcher=()
+  shift 2
+  mkdir -p "$folder"
+  exec 9>"$folder/.lock"
+  flock 9
+  if [ ! -f "$folder/build.ninja" ]; then
+    say "building in $folder/ (a few minutes the first time)"
+    [ ! -t 2 ] || quiet=
+    command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    quietly cmake --preset "$preset" "${launcher[@]}"
+  fi
+  ninja -C "$folder" $quiet -j "$(nproc)" "$@" >&2 || die "the build in $folder/ failed"
+)

@@ -1,0 +1,2 @@
+// An include that points upwards, for the check to find.
+#include "lockstep/engine/task.h"
