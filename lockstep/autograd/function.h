@@ -1,0 +1,40 @@
+// Users' own differentiable functions.
+//
+//   struct Square : Function {
+//     Tensor x;
+//     std::vector<Tensor> forward(std::span<const Tensor> in) override { x = in[0]; return {x * x}; }
+//     std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {x * dy[0] * 2}; }
+//   };
+//   Tensor y = apply<Square>(x);
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+// One object for each call: members may keep what backward needs.
+class Function {
+ public:
+  virtual ~Function() = default;
+  // Runs without recording.
+  virtual std::vector<Tensor> forward(std::span<const Tensor> inputs) = 0;
+  // One gradient for each input, undefined where there is none; output_grads likewise.
+  virtual std::vector<Tensor> backward(std::span<const Tensor> output_grads) = 0;
+};
+
+std::vector<Tensor> apply(std::shared_ptr<Function> function, std::span<const Tensor> inputs);
+
+// For functions of one output.
+template <typename F, typename... Inputs>
+Tensor apply(const Inputs&... inputs) {
+  std::vector<Tensor> all{inputs...};
+  std::vector<Tensor> outputs = apply(std::make_shared<F>(), std::span<const Tensor>(all));
+  check(outputs.size() == 1, "function: {} outputs, expected one", outputs.size());
+  return outputs[0];
+}
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+#include "lockstep/ops/norm.h"
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/node.h"
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/reduce.h"
+
+namespace lockstep {
+
+Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
+                        const BatchNormOptions& options, ops::BatchStats* used) {
+  ops::ShardScope scope(shard_of({x}));
+  Tensor in = x.detach(), g = gamma.detach();
+  ops::BatchStats stats = ops::batch_norm_stats(in);
+  Tensor y = ops::batch_norm(in, stats, g, beta.detach(), residual.detach(), {options.eps, options.relu});
+  if (used) *used = stats;
+  Tensor mask = options.relu ? y : Tensor();
+  return record("batch norm", {x, gamma, beta, residual}, y,
+                [in, g, stats, mask, eps = options.eps](const Node& node, const Tensor& dy) {
+                  auto sums = ops::batch_norm_backward_stats(dy, in, mask, stats, eps);
+                  auto grads = ops::batch_norm_backward_data(dy, in, mask, stats, eps, g, sums, node.needs(3));
+                  return std::vector<Tensor>{grads.x, sums.g_xhat, sums.g, grads.residual};
+                });
+}
+
+Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                       const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options) {
+  check(!needs_grad({x, residual}), "batch_norm: gradients through running statistics are not defined here; "
+                                    "put the module in training mode or use NoGradGuard");
+  ops::ShardScope scope(shard_of({x}));
+  // M2 / n with n = 1: the variance itself.
+  ops::BatchStats stats{1, running_mean.detach(), running_var.detach()};
+  return ops::batch_norm(x.detach(), stats, gamma.detach(), beta.detach(), residual.detach(),
+                         {options.eps, options.relu});
+}
+
+std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std::span<const Tensor> gammas,
+                                            std::span<const Tensor> betas, std::span<const Tensor> residuals,
+                                            const BatchNormOptions& options, std::vector<ops::BatchStats>* used) {
+  std::size_t count = shards.size();
+  // parts[s] is shard s's: the tree is over shard numbers.
+  std::size_t slots = 0;
+  for (const Tensor& x : shards) slots = std::max(slots, static_cast<std::size_t>(std::max(x.shard(), 0)) + 1);
+  auto slot = [&shards](std::size_t i) { return static_cast<std::size_t>(std::max(shards[i].shard(), 0)); };
+  std::vector<ops::BatchStats> parts(slots);
+  std::vector<std::size_t> at(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    ops::ShardScope scope(shards[i].shard());
+    at[i] = slot(i);
+    parts[at[i]] = ops::batch_norm_stats(shards[i].detach());
+  }
+  std::vector<Tensor> inputs, outputs, in, gamma, mask;
+  std::vector<ops::BatchStats> stats;
+  for (std::size_t i = 0; i < count; ++i) {
+    ops::ShardScope scope(shards[i].shard());
+    in.push_back(shards[i].detach());
+    gamma.push_back(gammas[i].detach());
+    stats.push_back(ops::merge_batch_stats(parts, in[i].device(), false));
+    Tensor residual = residuals.empty() ? Tensor() : residuals[i].detach();
+    outputs.push_back(
+        ops::batch_norm(in[i], stats[i], gamma[i], betas[i].detach(), residual, {options.eps, options.relu}));
+    mask.push_back(options.relu ? outputs[i] : Tensor());
+    for (const Tensor& t : {shards[i], gammas[i], betas[i], residuals.empty() ? Tensor() : residuals[i]}) {
+      // Leaves get their gradients for the shard that they were used with.
+      inputs.push_back(t.defined() && t.shard() < 0 ? t.with_shard(shards[i].shard()) : t);
+    }
+  }
+  if (used) *used = stats;
+  return record(
+      "synchronized batch norm", inputs, std::move(outputs),
+      [=, eps = options.eps](const Node& node, std::span<const Tensor> grads) {
+        std::vector<Tensor> g(slots), g_xhat(slots), dy(count);
+        std::vector<ops::BatchNormSums> sums(count);
+        for (std::size_t i = 0; i < count; ++i) {
+          // A shard whose output had no influence has no gradient of its own, but its x moved the statistics.
+          if (!grads[i].defined()) continue;
+          ops::ShardScope scope(in[i].shard());
+          dy[i] = ops::to_layout(grads[i], in[i].layout());
+          sums[i] = ops::batch_norm_backward_stats(dy[i], in[i], mask[i], stats[i], eps);
+          g[at[i]] = sums[i].g;
+          g_xhat[at[i]] = sums[i].g_xhat;
+        }
+        std::vector<Tensor> back;
+        for (std::size_t i = 0; i < count; ++i) {
+          ops::ShardScope scope(in[i].shard());
+          if (!dy[i].defined()) {
+            dy[i] = ops::empty_like(in[i]);
+            ops::fill_(dy[i], 0);
+          }
+          ops::BatchNormSums all{ops::tree_sum(g, in[i].device()), ops::tree_sum(g_xhat, in[i].device())};
+          auto grad = ops::batch_norm_backward_data(dy[i], in[i], mask[i], stats[i], eps, gamma[i], all,
+                                                    node.needs(4 * i + 3));
+          for (const Tensor& t : {grad.x, sums[i].g_xhat, sums[i].g, grad.residual}) back.push_back(t);
+        }
+        return back;
+      });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+#include "lockstep/ops/conv.h"
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
+
+namespace lockstep::ops {
+namespace {
+
+Tensor preferred(const Tensor& x) {
+  Layout layout = state_of(x.device(), "conv2d").backend->conv().preferred_layout(x.dtype(), x.size(1));
+  return to_layout(x, layout);
+}
+
+Tensor empty_preferred(const Shape& shape, DType dtype, Device device) {
+  Layout layout = state_of(device, "conv2d").backend->conv().preferred_layout(dtype, shape[1]);
+  return empty(shape, dtype, device, layout);
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
+  check_rank("conv2d", "input", x, 4, "(N, C, H, W)");
+  check_rank("conv2d", "weight", w, 4, "(O, C / groups, KH, KW)");
+  check(is_floating(x.dtype()), "conv2d: input is {}, expected a floating type", name(x.dtype()));
+  check(options.groups >= 1 && w.size(0) % options.groups == 0, "conv2d: {} groups for {} output channels",
+        options.groups, w.size(0));
+  check(x.size(1) == w.size(1) * options.groups, "conv2d: input has {} channels, weight expects {}", x.size(1),
+        w.size(1) * options.groups);
+  Shape shape{x.size(0), w.size(0), 0, 0};
+  for (std::size_t i = 0; i < 2; ++i) {
+    int axis = 2 + static_cast<int>(i);
+    check(options.stride[i] >= 1 && options.dilation[i] >= 1 && options.padding[i] >= 0,
+          "conv2d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", options.stride[i],
+          options.dilation[i], options.padding[i]);
+    std::int64_t reach = x.size(axis) + 2 * options.padding[i] - options.dilation[i] * (w.size(axis) - 1) - 1;
+    check(reach >= 0, "conv2d: the kernel ({} wide, dilation {}) does not fit the padded input ({} wide)",
+          w.size(axis), options.dilation[i], x.size(axis) + 2 * options.padding[i]);
+    shape[axis] = reach / options.stride[i] + 1;
+  }
+  if (bias.defined()) {
+    check(bias.shape() == Shape{w.size(0)}, "conv2d: bias is {}, expected [{}]", bias.shape().str(), w.size(0));
+  }
+  Tensor in = preferred(x);
+  Tensor y = empty_preferred(shape, x.dtype(), x.device());
+  launch("conv2d", {in, w, bias}, {y},
+         [options, x = in.view(), w = w.view(), bias = bias.view(), y = y.view()](Backend& b, KernelContext& c) {
+           b.conv().forward(c, options, x, w, bias, y);
+         });
+  return y;
+}
+
+Tensor conv2d_backward_data(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv2dOptions& options) {
+  Tensor g = preferred(dy);
+  Tensor dx = empty_preferred(x_shape, dy.dtype(), dy.device());
+  launch("conv2d backward data", {g, w}, {dx},
+         [options, dy = g.view(), w = w.view(), dx = dx.view()](Backend& b, KernelContext& c) {
+           b.conv().backward_data(c, options, dy, w, dx);
+         });
+  return dx;
+}
+
+ConvWeightGrads conv2d_backward_weights(const Tensor& x, const Tensor& dy, const Shape& w_shape, bool with_bias,
+                                        const Conv2dOptions& options) {
+  Tensor in = preferred(x);
+  Tensor g = preferred(dy);
+  DType dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  ConvWeightGrads grads{empty(w_shape, dtype, x.device()), {}};
+  if (with_bias) grads.bias = empty({w_shape[0]}, dtype, x.device());
+  launch("conv2d backward weights", {in, g}, {grads.weight, grads.bias},
+         [options, x = in.view(), dy = g.view(), dw = grads.weight.view(), db = grads.bias.view()](
+             Backend& b, KernelContext& c) { b.conv().backward_weights(c, options, x, dy, dw, db); });
+  return grads;
+}
+
+}  // namespace lockstep::ops

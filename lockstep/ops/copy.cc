@@ -1,0 +1,139 @@
+#include "lockstep/ops/copy.h"
+
+#include "lockstep/ops/launch.h"
+
+namespace lockstep::ops {
+namespace {
+
+// Host memory takes part in tasks, too: it gets a resource of the engine that uses it.
+void adopt_host(const Tensor& t, const std::shared_ptr<Engine>& engine) {
+  Storage& s = *t.storage();
+  if (s.engine == engine) return;
+  if (s.engine) s.engine->wait_unused(s.resource);
+  s.engine = engine;
+  s.resource = engine->make_resource();
+}
+
+}  // namespace
+
+Tensor convert(const Tensor& x, DType dtype, Layout layout) {
+  if (x.dtype() == dtype && same_order(x.layout(), layout, x.shape())) {
+    if (x.layout() == layout) return x;
+    View v = x.view();
+    v.layout = layout;
+    return Tensor(x.storage(), v).with_shard(x.shard());
+  }
+  Tensor y = empty(x.shape(), dtype, x.device(), layout);
+  launch(x.dtype() == dtype ? "reorder" : "convert", {x}, {y},
+         [x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.copy().copy(c, x, y); });
+  return y;
+}
+
+Tensor to_layout(const Tensor& x, Layout layout) { return convert(x, x.dtype(), layout); }
+
+void copy_(const Tensor& x, const Tensor& y, CopyOptions options) {
+  check(x.defined() && y.defined(), "copy: undefined tensor");
+  check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x.describe(), y.describe());
+  bool from_host = x.device().is_host(), to_host = y.device().is_host();
+  check(!from_host || !to_host, "copy: both tensors are in host memory, expected one on a device");
+  DeviceState& state = state_of(to_host ? x.device() : y.device(), "copy");
+  for (const Tensor* t : {&x, &y}) {
+    if (t->device().is_host()) adopt_host(*t, state.engine);
+  }
+  Task task;
+  task.name = from_host ? "copy in" : to_host ? "copy out" : "copy";
+  task.lane = x.device() == y.device() ? state.compute_lane(ShardScope::current()) : state.copy_lane;
+  task.reads.push_back(x.resource());
+  // Part of a storage: what is around it stays, so the write depends on the old data as well.
+  if (y.view().bytes() < y.storage()->bytes) task.reads.push_back(y.resource());
+  task.writes.push_back(y.resource());
+  // Device memory is protected by its resource; host memory has to be held. Between devices x's device may not
+  // hand its block on to someone who cannot see this task: both belong to one engine, so it can.
+  task.run = [backend = state.backend.get(), x = x.view(), y = y.view(),
+              hold = from_host ? x.storage() : to_host ? y.storage() : nullptr](const TaskContext& c) {
+    backend->copy().copy(*static_cast<KernelContext*>(c.lane_data), x, y);
+  };
+  state.engine->push(std::move(task));
+  if (to_host && !options.non_blocking) y.wait();
+  // A blocking copy from the host has read its source when it returns, so that the caller may change it.
+  if (from_host && !options.non_blocking) state.engine->wait_unused(x.resource());
+}
+
+Tensor to_device(const Tensor& x, Device device, CopyOptions options) {
+  check(x.defined(), "to: undefined tensor");
+  if (x.device() == device) return x;
+  if (device.is_host()) {
+    Tensor y = Tensor::host(x.shape(), x.dtype()).with_shard(x.shard());
+    copy_(x, y, options);
+    return y;
+  }
+  ShardScope scope(x.shard());
+  Tensor y = empty(x.shape(), x.dtype(), device, x.layout());
+  copy_(x, y, options);
+  return y;
+}
+
+Tensor permute(const Tensor& x, std::span<const int> axes) {
+  Tensor plain = to_layout(x, Layout::plain);
+  check(static_cast<int>(axes.size()) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(),
+        x.shape().str());
+  Shape shape = x.shape();
+  unsigned seen = 0;
+  for (int i = 0; i < shape.rank(); ++i) {
+    int axis = axes[static_cast<std::size_t>(i)];
+    check(axis >= 0 && axis < shape.rank() && !(seen >> axis & 1u), "permute: axis {} is repeated or out of range",
+          axis);
+    seen |= 1u << axis;
+    shape[i] = x.shape()[axis];
+  }
+  Tensor y = empty(shape, x.dtype(), x.device());
+  launch("permute", {plain}, {y},
+         [x = plain.view(), y = y.view(), axes = std::vector<int>(axes.begin(), axes.end())](
+             Backend& b, KernelContext& c) { b.copy().permute(c, x, axes, y); });
+  return y;
+}
+
+Tensor gather_rows(const Tensor& x, const Tensor& rows) {
+  check(x.shape().rank() >= 1, "gather_rows: input has no axes");
+  check_rank("gather_rows", "rows", rows, 1, "(n)");
+  check(rows.dtype() == DType::i64, "gather_rows: row numbers are {}, expected i64", name(rows.dtype()));
+  Tensor plain = to_layout(x, Layout::plain);
+  Shape shape = x.shape();
+  shape[0] = rows.size(0);
+  Tensor y = empty(shape, x.dtype(), x.device());
+  launch("gather", {plain, rows}, {y}, [x = plain.view(), r = rows.view(), y = y.view()](Backend& b, KernelContext& c) {
+    b.copy().gather_rows(c, x, r, y);
+  });
+  return y;
+}
+
+Tensor concatenate(std::span<const Tensor> parts, Device device) {
+  check(!parts.empty(), "concatenate: no tensors");
+  Shape shape = parts[0].shape();
+  check(shape.rank() >= 1, "concatenate: the tensors have no axes");
+  shape[0] = 0;
+  for (const Tensor& part : parts) {
+    Shape expected = part.shape();
+    check(expected.rank() == shape.rank() && part.dtype() == parts[0].dtype(), "concatenate: {} beside {}",
+          part.describe(), parts[0].describe());
+    shape[0] += part.size(0);
+    expected[0] = shape[0];
+    check(expected == shape, "concatenate: {} beside {}", part.describe(), parts[0].describe());
+  }
+  Tensor all = device.is_host() ? Tensor::host(shape, parts[0].dtype()) : empty(shape, parts[0].dtype(), device);
+  std::int64_t row = 0;
+  for (const Tensor& part : parts) {
+    copy_(part, all.narrow(row, part.size(0)), {.non_blocking = true});
+    row += part.size(0);
+  }
+  if (device.is_host()) all.wait();
+  return all;
+}
+
+}  // namespace lockstep::ops
+
+namespace lockstep {
+
+Tensor Tensor::to(Device device, CopyOptions options) const { return ops::to_device(*this, device, options); }
+
+}  // namespace lockstep

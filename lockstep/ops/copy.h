@@ -1,0 +1,28 @@
+// Operations that move elements: between devices, types and layouts.
+#pragma once
+
+#include <span>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::ops {
+
+// The same handle if it has this layout, or lies in memory as if it had.
+Tensor to_layout(const Tensor& x, Layout layout);
+// One task for both; the same handle if nothing changes.
+Tensor convert(const Tensor& x, DType dtype, Layout layout);
+
+// y = x: same shape; any pair of devices, types and layouts. Runs on a copy lane when the devices differ. With
+// `non_blocking`, copies to the host return at once and copies from the host hold x until they are done.
+void copy_(const Tensor& x, const Tensor& y, CopyOptions options = {});
+// A copy on another device, in x's layout.
+Tensor to_device(const Tensor& x, Device device, CopyOptions options = {});
+
+// y[i] = x with axes permuted.
+Tensor permute(const Tensor& x, std::span<const int> axes);
+// Rows of x (axis 0) by number: rows i64 [n].
+Tensor gather_rows(const Tensor& x, const Tensor& rows);
+// One below the other (axis 0), on `device`.
+Tensor concatenate(std::span<const Tensor> parts, Device device);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,65 @@
+#include "lockstep/ops/launch.h"
+
+namespace lockstep::ops {
+namespace {
+
+thread_local int current_shard = -1;
+
+}  // namespace
+
+ShardScope::ShardScope(int shard) : previous_(current_shard) { current_shard = shard; }
+ShardScope::~ShardScope() { current_shard = previous_; }
+int ShardScope::current() { return current_shard; }
+
+Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout) {
+  DeviceState& state = state_of(device, "empty");
+  for (std::int64_t extent : shape) check(extent >= 0, "tensor: shape {} has a negative extent", shape.str());
+  check(layout_fits(layout, shape), "tensor: shape {} cannot be {}", shape.str(), name(layout));
+  View view{nullptr, dtype, layout, shape};
+  Block block = state.allocator->allocate(view.bytes(), state.compute_lane(current_shard));
+  view.data = block.data;
+  auto* storage = new Storage{block.data, view.bytes(), device, state.engine, block.resource};
+  std::shared_ptr<Storage> shared(storage, [owner = state.shared_from_this(), block](Storage* s) {
+    owner->allocator->free(block);
+    delete s;
+  });
+  return Tensor(std::move(shared), view).with_shard(current_shard);
+}
+
+Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device(), x.layout()); }
+
+Task make_task(std::string_view name, DeviceState& device, std::span<const Tensor> reads,
+               std::span<const Tensor> writes, const LaunchOptions& options) {
+  Task task;
+  task.name = name;
+  task.lane = options.lane ? *options.lane : device.compute_lane(current_shard);
+  auto readable = [&](const Tensor& t) {
+    if (t.device().info() == &device) return true;
+    if (!options.foreign_reads || device.memory_domain < 0 || t.device().is_host()) return false;
+    return state_of(t.device(), name).memory_domain == device.memory_domain;
+  };
+  for (const Tensor& t : reads) {
+    if (!t.defined()) continue;
+    check(readable(t), "{}: an input is on {}, expected it on {}", name, t.device().name(), device.name);
+    task.reads.push_back(t.resource());
+  }
+  for (const Tensor& t : writes) {
+    if (!t.defined()) continue;
+    check(t.device().info() == &device, "{}: an output is on {}, expected it on {}", name, t.device().name(),
+          device.name);
+    task.writes.push_back(t.resource());
+  }
+  return task;
+}
+
+void check_same(std::string_view what, const Tensor& a, const Tensor& b) {
+  check(a.shape() == b.shape() && a.dtype() == b.dtype(), "{}: {} and {}, expected the same shape and type", what,
+        a.describe(), b.describe());
+}
+
+void check_rank(std::string_view what, std::string_view which, const Tensor& t, int rank, std::string_view axes) {
+  check(t.defined(), "{}: {} is undefined", what, which);
+  check(t.shape().rank() == rank, "{}: {} is {}, expected {} axes {}", what, which, t.shape().str(), rank, axes);
+}
+
+}  // namespace lockstep::ops

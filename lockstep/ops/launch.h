@@ -1,0 +1,67 @@
+// How an operation becomes a task: allocate what it returns, name what it reads and writes, push ONE task.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::ops {
+
+// Within a scope, new tensors belong to `shard` and tasks run on its lane. Autograd opens one around each operation
+// from its inputs' shard; code that calls ops directly gets shard 0's lane.
+class ShardScope {
+ public:
+  explicit ShardScope(int shard);
+  ~ShardScope();
+  ShardScope(const ShardScope&) = delete;
+  ShardScope& operator=(const ShardScope&) = delete;
+  static int current();
+
+ private:
+  int previous_;
+};
+
+// An uninitialized tensor. Throws for a layout that does not fit the shape.
+Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout = Layout::plain);
+Tensor empty_like(const Tensor& x);
+
+struct LaunchOptions {
+  // Runs here instead of the compute lane of the current shard.
+  std::optional<LaneId> lane{};
+  // Inputs may lie in other devices' memory, as long as this device can read it.
+  bool foreign_reads = false;
+};
+
+// The part of launch() that does not depend on the kernel. Undefined tensors are left out.
+Task make_task(std::string_view name, DeviceState& device, std::span<const Tensor> reads, std::span<const Tensor> writes,
+               const LaunchOptions& options);
+
+// Pushes a task on the device of writes[0] that calls kernel(Backend&, KernelContext&). All tensors have to be on that
+// device. The kernel captures views, not tensors: memory that the host frees meanwhile is protected by its resource.
+template <typename Kernel>
+void launch(std::string_view name, std::span<const Tensor> reads, std::span<const Tensor> writes, Kernel&& kernel,
+            const LaunchOptions& options = {}) {
+  DeviceState& device = state_of(writes.front().device(), name);
+  Task task = make_task(name, device, reads, writes, options);
+  task.run = [backend = device.backend.get(), kernel = std::forward<Kernel>(kernel)](const TaskContext& c) mutable {
+    kernel(*backend, *static_cast<KernelContext*>(c.lane_data));
+  };
+  device.engine->push(std::move(task));
+}
+template <typename Kernel>
+void launch(std::string_view name, std::initializer_list<Tensor> reads, std::initializer_list<Tensor> writes,
+            Kernel&& kernel, const LaunchOptions& options = {}) {
+  launch(name, std::span(reads.begin(), reads.size()), std::span(writes.begin(), writes.size()),
+         std::forward<Kernel>(kernel), options);
+}
+
+// Checks that both have one dtype and shape: `add: [2, 3] f32 and [2, 4] f32, expected the same`.
+void check_same(std::string_view what, const Tensor& a, const Tensor& b);
+// Checks the number of axes: `conv2d: input is [3, 3], expected 4 axes (N, C, H, W)`.
+void check_rank(std::string_view what, std::string_view which, const Tensor& t, int rank, std::string_view axes);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,20 @@
+// Matrix products.
+#pragma once
+
+#include <optional>
+
+#include "lockstep/backend/matmul.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::ops {
+
+struct MatmulOutput {
+  MatmulOptions options{};
+  // The type of the result; a's without it.
+  std::optional<DType> dtype{};
+};
+
+// op(a) op(b) + bias (may be undefined): [m, k] x [k, n] + [n] -> [m, n].
+Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& bias = {}, const MatmulOutput& output = {});
+
+}  // namespace lockstep::ops

@@ -1,0 +1,106 @@
+#include "lockstep/ops/norm.h"
+
+#include <vector>
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
+
+namespace lockstep::ops {
+namespace {
+
+DType stats_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+}  // namespace
+
+BatchStats batch_norm_stats(const Tensor& x) {
+  check_rank("batch_norm", "input", x, 4, "(N, C, H, W)");
+  check(is_floating(x.dtype()), "batch_norm: input is {}, expected a floating type", name(x.dtype()));
+  Shape channels{x.size(1)};
+  BatchStats stats{x.size(0) * x.size(2) * x.size(3), empty(channels, stats_dtype(x), x.device()),
+                   empty(channels, stats_dtype(x), x.device())};
+  launch("batch norm stats", {x}, {stats.mean, stats.m2}, [x = x.view(), s = stats.view()](Backend& b, KernelContext& c) {
+    b.norm().stats(c, x, s);
+  });
+  return stats;
+}
+
+BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, bool urgent) {
+  BatchStats merged;
+  std::vector<Tensor> reads;
+  std::vector<BatchNormStats> views;
+  for (const BatchStats& part : parts) {
+    merged.n += part.n;
+    reads.insert(reads.end(), {part.mean, part.m2});
+    views.push_back(part.view());
+    if (part.mean.defined() && !merged.mean.defined()) {
+      merged.mean = empty(part.mean.shape(), part.mean.dtype(), device);
+      merged.m2 = empty(part.mean.shape(), part.mean.dtype(), device);
+    }
+  }
+  check(merged.mean.defined(), "batch_norm: no shard has statistics to merge");
+  LaunchOptions options{.foreign_reads = true};
+  if (urgent) options.lane = state_of(device, "batch_norm").urgent_lane;
+  std::vector<Tensor> writes{merged.mean, merged.m2};
+  launch("batch norm merge", reads, writes,
+         [views = std::move(views), out = merged.view()](Backend& b, KernelContext& c) {
+           b.norm().merge_stats(c, views, out);
+         },
+         options);
+  return merged;
+}
+
+Tensor batch_norm(const Tensor& x, const BatchStats& stats, const Tensor& gamma, const Tensor& beta,
+                  const Tensor& residual, const BatchNormApply& apply) {
+  check_rank("batch_norm", "input", x, 4, "(N, C, H, W)");
+  check(gamma.shape() == Shape{x.size(1)}, "batch_norm: input has {} channels, weight expects {}", x.size(1),
+        gamma.numel());
+  Tensor add;
+  if (residual.defined()) {
+    check_same("batch_norm", x, residual);
+    add = to_layout(residual, x.layout());
+  }
+  Tensor y = empty_like(x);
+  launch("batch norm", {x, stats.mean, stats.m2, gamma, beta, add}, {y},
+         [apply, x = x.view(), s = stats.view(), gamma = gamma.view(), beta = beta.view(), r = add.view(),
+          y = y.view()](Backend& b, KernelContext& c) {
+           b.norm().forward(c, x, s, apply.eps, gamma, beta, r, apply.relu, y);
+         });
+  return y;
+}
+
+BatchNormSums batch_norm_backward_stats(const Tensor& dy, const Tensor& x, const Tensor& y, const BatchStats& stats,
+                                        double eps) {
+  check_same("batch_norm", dy, x);
+  Tensor g = to_layout(dy, x.layout());
+  BatchNormSums sums{empty_like(stats.mean), empty_like(stats.mean)};
+  launch("batch norm backward stats", {g, x, y, stats.mean, stats.m2}, {sums.g, sums.g_xhat},
+         [eps, dy = g.view(), x = x.view(), y = y.view(), s = stats.view(), beta = sums.g.view(),
+          gamma = sums.g_xhat.view()](Backend& b, KernelContext& c) {
+           b.norm().backward_stats(c, dy, x, y, s, eps, gamma, beta);
+         });
+  return sums;
+}
+
+BatchNormGrads batch_norm_backward_data(const Tensor& dy, const Tensor& x, const Tensor& y, const BatchStats& stats,
+                                        double eps, const Tensor& gamma, const BatchNormSums& sums,
+                                        bool with_residual) {
+  Tensor g = to_layout(dy, x.layout());
+  BatchNormGrads grads{empty_like(x), with_residual ? empty_like(x) : Tensor()};
+  launch("batch norm backward", {g, x, y, stats.mean, stats.m2, gamma, sums.g, sums.g_xhat}, {grads.x, grads.residual},
+         [eps, dy = g.view(), x = x.view(), y = y.view(), s = stats.view(), gamma = gamma.view(), g = sums.g.view(),
+          gx = sums.g_xhat.view(), dx = grads.x.view(), dr = grads.residual.view()](Backend& b, KernelContext& c) {
+           b.norm().backward_data(c, dy, x, y, s, eps, gamma, g, gx, dx, dr);
+         });
+  return grads;
+}
+
+void batch_norm_commit(const BatchStats& stats, double momentum, const Tensor& running_mean,
+                       const Tensor& running_var) {
+  DeviceState& device = state_of(running_mean.device(), "batch_norm");
+  launch("batch norm commit", {stats.mean, stats.m2, running_mean, running_var}, {running_mean, running_var},
+         [momentum, s = stats.view(), mean = running_mean.view(), var = running_var.view()](
+             Backend& b, KernelContext& c) { b.norm().commit(c, s, momentum, mean, var); },
+         {.lane = device.urgent_lane});
+}
+
+}  // namespace lockstep::ops

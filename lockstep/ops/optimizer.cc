@@ -1,0 +1,51 @@
+#include "lockstep/ops/optimizer.h"
+
+#include "lockstep/ops/launch.h"
+
+namespace lockstep::ops {
+namespace {
+
+template <typename Kernel>
+void update(std::string_view what, std::span<const Update> updates, const Tensor& scale, Kernel kernel) {
+  if (updates.empty()) return;
+  std::vector<Tensor> reads, writes;
+  std::vector<UpdateItem> items;
+  for (const Update& u : updates) {
+    check_same(what, u.weight, u.grad);
+    reads.insert(reads.end(), {u.weight, u.grad, u.state0, u.state1});
+    writes.insert(writes.end(), {u.weight, u.state0, u.state1});
+    items.push_back({u.weight.view(), u.grad.view(), u.state0.view(), u.state1.view()});
+  }
+  reads.push_back(scale);
+  launch(what, reads, writes,
+         [kernel, items = std::move(items), scale = scale.view()](Backend& b, KernelContext& c) {
+           kernel(b.optimizer(), c, std::span<const UpdateItem>(items), scale);
+         },
+         {.foreign_reads = true});
+}
+
+}  // namespace
+
+void sgd_(std::span<const Update> updates, const SgdArgs& args, const Tensor& scale) {
+  update("sgd", updates, scale, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
+    k.sgd(c, args, items, scale);
+  });
+}
+
+void adam_(std::span<const Update> updates, const AdamArgs& args, const Tensor& scale) {
+  update("adam", updates, scale, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
+    k.adam(c, args, items, scale);
+  });
+}
+
+Tensor clip_scale(const Tensor& squared_norm, double max_norm) {
+  check(max_norm > 0, "clip: norm {}, expected above 0", max_norm);
+  Tensor scale = empty({1}, DType::f64, squared_norm.device());
+  launch("clip scale", {squared_norm}, {scale},
+         [max_norm, n = squared_norm.view(), s = scale.view()](Backend& b, KernelContext& c) {
+           b.optimizer().clip_scale(c, max_norm, n, s);
+         });
+  return scale;
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,27 @@
+// Optimizer steps: one task a device for all of its parameters.
+#pragma once
+
+#include <span>
+
+#include "lockstep/backend/optimizer.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::ops {
+
+// One parameter's replica on one device. grad may lie on another device of the memory domain; states as in
+// backend/optimizer.h, undefined where the optimizer has none.
+struct Update {
+  Tensor weight;
+  Tensor grad;
+  Tensor state0;
+  Tensor state1;
+};
+
+// `scale` is undefined, or f64 [1] anywhere in the memory domain.
+void sgd_(std::span<const Update> updates, const SgdArgs& args, const Tensor& scale);
+void adam_(std::span<const Update> updates, const AdamArgs& args, const Tensor& scale);
+
+// min(1, max_norm / (sqrt(squared_norm) + 1e-6)), f64 [1].
+Tensor clip_scale(const Tensor& squared_norm, double max_norm);
+
+}  // namespace lockstep::ops

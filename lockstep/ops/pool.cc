@@ -1,0 +1,83 @@
+#include "lockstep/ops/pool.h"
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
+
+namespace lockstep::ops {
+namespace {
+
+Shape pooled_shape(std::string_view what, const Tensor& x, const Pool2dOptions& o) {
+  check_rank(what, "input", x, 4, "(N, C, H, W)");
+  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
+  Shape shape = x.shape();
+  for (std::size_t i = 0; i < 2; ++i) {
+    int axis = 2 + static_cast<int>(i);
+    check(o.kernel[i] >= 1 && o.stride[i] >= 1 && o.padding[i] >= 0 && 2 * o.padding[i] <= o.kernel[i],
+          "{}: kernel {}, stride {}, padding {}, expected at least 1, 1 and 0 to half the kernel", what, o.kernel[i],
+          o.stride[i], o.padding[i]);
+    std::int64_t reach = x.size(axis) + 2 * o.padding[i] - o.kernel[i];
+    check(reach >= 0, "{}: the window ({} wide) does not fit the padded input ({} wide)", what, o.kernel[i],
+          x.size(axis) + 2 * o.padding[i]);
+    shape[axis] = reach / o.stride[i] + 1;
+  }
+  return shape;
+}
+
+}  // namespace
+
+MaxPoolResult max_pool2d(const Tensor& x, const Pool2dOptions& options) {
+  Shape shape = pooled_shape("max_pool2d", x, options);
+  MaxPoolResult result{empty(shape, x.dtype(), x.device(), x.layout()),
+                       empty(shape, DType::i64, x.device(), x.layout())};
+  launch("max pool", {x}, {result.y, result.where},
+         [options, x = x.view(), y = result.y.view(), where = result.where.view()](Backend& b, KernelContext& c) {
+           b.pool().max_forward(c, options, x, y, where);
+         });
+  return result;
+}
+
+Tensor max_pool2d_backward(const Tensor& dy, const Tensor& where, const Shape& x_shape, const Pool2dOptions& options) {
+  Tensor g = to_layout(dy, where.layout());
+  Tensor dx = empty(x_shape, dy.dtype(), dy.device(), where.layout());
+  launch("max pool backward", {g, where}, {dx},
+         [options, dy = g.view(), where = where.view(), dx = dx.view()](Backend& b, KernelContext& c) {
+           b.pool().max_backward(c, options, dy, where, dx);
+         });
+  return dx;
+}
+
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
+  Tensor y = empty(pooled_shape("avg_pool2d", x, options), x.dtype(), x.device(), x.layout());
+  launch("avg pool", {x}, {y}, [options, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
+    b.pool().avg_forward(c, options, x, y);
+  });
+  return y;
+}
+
+Tensor avg_pool2d_backward(const Tensor& dy, const Shape& x_shape, const Pool2dOptions& options) {
+  Tensor dx = empty(x_shape, dy.dtype(), dy.device(), dy.layout());
+  launch("avg pool backward", {dy}, {dx}, [options, dy = dy.view(), dx = dx.view()](Backend& b, KernelContext& c) {
+    b.pool().avg_backward(c, options, dy, dx);
+  });
+  return dx;
+}
+
+Tensor global_avg_pool2d(const Tensor& x) {
+  check_rank("global_avg_pool2d", "input", x, 4, "(N, C, H, W)");
+  check(is_floating(x.dtype()), "global_avg_pool2d: input is {}, expected a floating type", name(x.dtype()));
+  check(x.size(2) > 0 && x.size(3) > 0, "global_avg_pool2d: input {} has no pixels", x.shape().str());
+  Tensor y = empty({x.size(0), x.size(1), 1, 1}, x.dtype(), x.device());
+  launch("global avg pool", {x}, {y},
+         [x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.pool().global_avg_forward(c, x, y); });
+  return y;
+}
+
+Tensor global_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape, Layout layout) {
+  Tensor g = to_layout(dy, Layout::plain);
+  Tensor dx = empty(x_shape, dy.dtype(), dy.device(), layout);
+  launch("global avg pool backward", {g}, {dx},
+         [dy = g.view(), dx = dx.view()](Backend& b, KernelContext& c) { b.pool().global_avg_backward(c, dy, dx); });
+  return dx;
+}
+
+}  // namespace lockstep::ops

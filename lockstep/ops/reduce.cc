@@ -1,0 +1,64 @@
+#include "lockstep/ops/reduce.h"
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
+
+namespace lockstep::ops {
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  check(is_floating(x.dtype()), "sum: input is {}, expected a floating type", name(x.dtype()));
+  bool fits = shape.rank() <= x.shape().rank();
+  for (int i = 1; fits && i <= shape.rank(); ++i) fits = shape[-i] == 1 || shape[-i] == x.shape()[-i];
+  check(fits, "sum: {} does not broadcast to {}", shape.str(), x.shape().str());
+  Tensor in = to_layout(x, Layout::plain);
+  Tensor y = empty(shape, x.dtype(), x.device());
+  launch("sum", {in}, {y},
+         [x = in.view(), y = y.view()](Backend& b, KernelContext& c) { b.reduce().sum_to(c, x, y); });
+  return y;
+}
+
+Tensor argmax(const Tensor& x) {
+  check_rank("argmax", "input", x, 2, "(n, classes)");
+  check(x.size(1) > 0, "argmax: rows are empty");
+  Tensor in = to_layout(x, Layout::plain);
+  Tensor y = empty({x.size(0)}, DType::i64, x.device());
+  launch("argmax", {in}, {y},
+         [x = in.view(), y = y.view()](Backend& b, KernelContext& c) { b.reduce().argmax(c, x, y); });
+  return y;
+}
+
+Tensor tree_sum(std::span<const Tensor> leaves, Device device) {
+  const Tensor* first = nullptr;
+  std::vector<View> views;
+  views.reserve(leaves.size());
+  for (const Tensor& leaf : leaves) {
+    views.push_back(leaf.view());
+    if (!leaf.defined()) continue;
+    if (!first) first = &leaf;
+    check_same("tree_sum", *first, leaf);
+  }
+  if (!first) return {};
+  Tensor out = empty(first->shape(), first->dtype(), device, first->layout());
+  launch("tree sum", leaves, std::span(&out, 1),
+         [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
+           b.reduce().tree_sum(c, views, out);
+         },
+         {.foreign_reads = true});
+  return out;
+}
+
+Tensor squared_norm(std::span<const Tensor> xs) {
+  check(!xs.empty(), "squared_norm: no tensors");
+  std::vector<View> views;
+  for (const Tensor& x : xs) views.push_back(x.view());
+  Tensor out = empty({1}, DType::f64, xs[0].device());
+  launch("squared norm", xs, std::span(&out, 1),
+         [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
+           b.reduce().squared_norm(c, views, out);
+         },
+         {.foreign_reads = true});
+  return out;
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,40 @@
+// Everything that one device consists of. Tensors keep their device's state alive, so that it may outlive its Runtime.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/device/device.h"
+#include "lockstep/engine/engine.h"
+#include "lockstep/runtime/random_state.h"
+#include "lockstep/tensor/caching_allocator.h"
+
+namespace lockstep {
+
+struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Backend> backend;
+  std::shared_ptr<RandomState> random;
+  // One per lane. Declared before the allocator, whose end waits for the lanes' tasks.
+  std::vector<std::unique_ptr<KernelContext>> contexts;
+  // Independent work of shards runs side by side here: shard s on lane s modulo their number.
+  std::vector<LaneId> compute_lanes;
+  // Copies to and from other memory.
+  LaneId copy_lane;
+  // Small urgent work that must not hold up a compute lane while it waits for other devices: batch-norm statistics.
+  LaneId urgent_lane;
+  // Devices of one memory domain read each other's memory directly, and the host's. -1: none.
+  int memory_domain = -1;
+  std::unique_ptr<CachingAllocator> allocator;
+
+  LaneId compute_lane(int shard) const {
+    return compute_lanes[static_cast<std::size_t>(shard < 0 ? 0 : shard) % compute_lanes.size()];
+  }
+};
+
+// Throws where `device` is the host, which computes nothing: `what` names the operation.
+DeviceState& state_of(Device device, std::string_view what);
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+// The runtime owns devices, the engine and the back ends: the only place that knows them all. There are no globals:
+// a program makes a Runtime, asks it for devices and works with those.
+//
+//   Runtime runtime({.cpu_devices = 2});
+//   std::vector<Device> devices = runtime.devices();
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/runtime/device_state.h"
+
+namespace lockstep {
+
+struct RuntimeOptions {
+  // How many CPU devices; the cores that this process may use are split evenly, and shared where there are fewer.
+  int cpu_devices = 1;
+  // Cores of one CPU device; 0: as many as there are for each.
+  int cores_per_device = 0;
+  // T of the recipe: threads that compute one shard. A device of c cores has floor(c / T) compute lanes, at least
+  // one. 0: all cores of a device.
+  int threads_per_shard = 0;
+  // Run each task at once on the calling thread: for debugging. Same results.
+  bool serial = false;
+  // Compute with the reference kernels (every dtype, f64 arithmetic, slow).
+  bool reference_backend = false;
+  std::uint64_t seed = 0;
+  // Bytes that one CPU device may take; 0: all of the machine's memory.
+  std::size_t memory_limit = 0;
+};
+
+class Runtime {
+ public:
+  explicit Runtime(RuntimeOptions options = {});
+  // Waits for all work. Failures that nobody waited for are lost here: synchronize() shows them.
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  const std::vector<Device>& devices() const { return devices_; }
+  // By name, "cpu:0". An unknown one is an Error that lists those there are.
+  Device device(std::string_view name) const;
+  // "cpu:0,cpu:1", or "cpu": all of a kind.
+  std::vector<Device> devices(std::string_view list) const;
+
+  Engine& engine() { return *engine_; }
+  RandomState& random() { return *random_; }
+  int threads_per_shard() const { return threads_per_shard_; }
+  MemoryCounters memory(Device device) const;
+
+  // Waits for everything. Throws the first failure that no one has seen yet.
+  void synchronize();
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<RandomState> random_;
+  std::vector<std::shared_ptr<DeviceState>> states_;
+  std::vector<Device> devices_;
+  int threads_per_shard_ = 1;
+};
+
+// "[cpu:0, cpu:1]"
+std::string str(const std::vector<Device>& devices);
+
+}  // namespace lockstep

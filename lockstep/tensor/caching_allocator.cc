@@ -1,0 +1,77 @@
+#include "lockstep/tensor/caching_allocator.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "lockstep/device/memory.h"
+
+namespace lockstep {
+namespace {
+
+// Four classes to each power of two: at most a quarter of a block is wasted.
+std::size_t size_class(std::size_t bytes) {
+  constexpr std::size_t kSmallest = 256;
+  if (bytes <= kSmallest) return kSmallest;
+  std::size_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+CachingAllocator::CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit)
+    : engine_(std::move(engine)), owner_(std::move(owner)), limit_(limit) {}
+
+CachingAllocator::~CachingAllocator() {
+  for (auto& [bytes, blocks] : free_) {
+    for (Block& block : blocks) {
+      engine_->wait_unused(block.resource);
+      free_pages(block.data, block.bytes);
+    }
+  }
+}
+
+Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
+  std::size_t size = size_class(bytes);
+  std::scoped_lock lock(mutex_);
+  std::vector<Block>& blocks = free_[size];
+  auto take = [&](std::vector<Block>::iterator it) {
+    Block block = std::move(*it);
+    blocks.erase(it);
+    block.resource = engine_->make_successor(block.resource);
+    block.lane = lane;
+    counters_.used_bytes += size;
+    counters_.peak_used_bytes = std::max(counters_.peak_used_bytes, counters_.used_bytes);
+    return block;
+  };
+  // From the back: the block freed last is the likeliest to be in the cache.
+  for (auto it = blocks.end(); it != blocks.begin();) {
+    if ((--it)->lane == lane) return take(it);
+  }
+  for (auto it = blocks.end(); it != blocks.begin();) {
+    if (engine_->unused((--it)->resource)) return take(it);
+  }
+  if (counters_.reserved_bytes + size > limit_) {
+    if (!blocks.empty()) return take(blocks.begin());
+    fail("{}: out of memory: {} bytes asked for, {} of at most {} are taken, {} of them held by tensors", owner_,
+         bytes, counters_.reserved_bytes, limit_, counters_.used_bytes);
+  }
+  Block block{allocate_pages(size), size, engine_->make_resource(), lane};
+  counters_.reserved_bytes += size;
+  counters_.used_bytes += size;
+  counters_.peak_used_bytes = std::max(counters_.peak_used_bytes, counters_.used_bytes);
+  ++counters_.system_allocations;
+  return block;
+}
+
+void CachingAllocator::free(Block block) {
+  std::scoped_lock lock(mutex_);
+  counters_.used_bytes -= block.bytes;
+  free_[block.bytes].push_back(std::move(block));
+}
+
+MemoryCounters CachingAllocator::counters() const {
+  std::scoped_lock lock(mutex_);
+  return counters_;
+}
+
+}  // namespace lockstep

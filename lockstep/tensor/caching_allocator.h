@@ -1,0 +1,54 @@
+// The memory of one device: blocks are kept when they are freed and handed out again, so that a steady training
+// loop allocates nothing. A block is free as soon as the host says so; its next user inherits whoever still reads
+// or writes it, as a dependency.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "lockstep/engine/engine.h"
+
+namespace lockstep {
+
+struct Block {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  Resource resource;
+  // The lane that used the block last.
+  LaneId lane;
+};
+
+struct MemoryCounters {
+  std::size_t reserved_bytes = 0;  // taken from the system
+  std::size_t used_bytes = 0;      // of these, held by tensors
+  std::size_t peak_used_bytes = 0;
+  std::int64_t system_allocations = 0;
+};
+
+class CachingAllocator {
+ public:
+  // `limit` in bytes bounds what is taken from the system.
+  CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit);
+  ~CachingAllocator();
+
+  // A block of at least `bytes` bytes, aligned to 64. Among free blocks of the size class: one that `lane` used
+  // last (its next user would wait for that lane anyway), then one that nobody uses, then new memory, and only at
+  // the limit one that another lane still uses. Throws Error, naming the owner and the bytes held, when all fail.
+  Block allocate(std::size_t bytes, LaneId lane);
+  void free(Block block);
+
+  MemoryCounters counters() const;
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::string owner_;
+  std::size_t limit_;
+  mutable std::mutex mutex_;
+  std::map<std::size_t, std::vector<Block>> free_;  // by size class
+  MemoryCounters counters_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,139 @@
+#include "lockstep/tensor/tensor.h"
+
+#include <type_traits>
+
+namespace lockstep {
+namespace {
+
+// Offset in memory of element i in plain order.
+std::int64_t memory_offset(const View& v, std::int64_t i) {
+  if (v.layout == Layout::plain) return i;
+  const Shape& s = v.shape;
+  std::int64_t w = i % s[3], h = i / s[3] % s[2], c = i / (s[3] * s[2]) % s[1], n = i / (s[3] * s[2] * s[1]);
+  return offset4(v.layout, s, n, c, h, w);
+}
+
+template <typename T>
+std::string element(T value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return fmt::format("{:.4g}", static_cast<float>(value));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return fmt::format("{:.6g}", value);
+  } else {
+    return fmt::format("{}", static_cast<std::int64_t>(value));
+  }
+}
+
+// Nested brackets, at most the first and the last three items of each axis.
+template <typename T>
+std::string print(const View& v, int axis, std::int64_t first) {
+  constexpr std::int64_t kEdge = 3;
+  if (axis == v.shape.rank()) return element(static_cast<const T*>(v.data)[memory_offset(v, first)]);
+  std::int64_t stride = 1;
+  for (int i = axis + 1; i < v.shape.rank(); ++i) stride *= v.shape[i];
+  std::int64_t n = v.shape[axis];
+  std::string s = "[";
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (i > 0) s += axis + 1 == v.shape.rank() ? ", " : ",\n" + std::string(8 + axis, ' ');
+    if (n > 2 * kEdge + 1 && i == kEdge) {
+      s += "...";
+      i = n - kEdge - 1;
+      continue;
+    }
+    s += print<T>(v, axis + 1, first + i * stride);
+  }
+  return s + "]";
+}
+
+}  // namespace
+
+Tensor Tensor::host(Shape shape, DType dtype) {
+  View view{nullptr, dtype, Layout::plain, shape};
+  check(shape.numel() >= 0, "tensor: shape {} has a negative extent", shape.str());
+  auto storage = make_host_storage(view.bytes());
+  view.data = storage->data;
+  return {std::move(storage), view};
+}
+
+Tensor Tensor::reshape(Shape shape) const {
+  check(defined(), "reshape: undefined tensor");
+  std::int64_t known = 1;
+  int inferred = -1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == -1 && inferred < 0) {
+      inferred = i;
+    } else {
+      check(shape[i] >= 0, "reshape: extent {} in {}", shape[i], shape.str());
+      known *= shape[i];
+    }
+  }
+  if (inferred >= 0) shape[inferred] = known == 0 ? 0 : numel() / known;
+  check(shape.numel() == numel(), "reshape: {} elements as {}, expected {}", numel(), shape.str(), view_.shape.str());
+  check(same_order(layout(), Layout::plain, view_.shape), "reshape: the tensor is {}, expected plain",
+        name(layout()));
+  Tensor t = *this;
+  t.view_.shape = shape;
+  t.view_.layout = Layout::plain;
+  t.grad_meta_ = nullptr;
+  return t;
+}
+
+Tensor Tensor::narrow(std::int64_t start, std::int64_t count) const {
+  check(defined() && shape().rank() > 0, "narrow: the tensor has no axes");
+  check(start >= 0 && count >= 0 && start + count <= size(0), "narrow: rows [{}, {}) of a tensor with {} rows", start,
+        start + count, size(0));
+  Tensor t = *this;
+  std::int64_t row = size(0) == 0 ? 0 : numel() / size(0);
+  t.view_.shape[0] = count;
+  if (view_.data) t.view_.data = static_cast<std::byte*>(view_.data) + static_cast<std::size_t>(start * row) * item_size(dtype());
+  t.grad_meta_ = nullptr;
+  return t;
+}
+
+void Tensor::wait() const {
+  check(defined(), "wait: undefined tensor");
+  if (storage_->engine) storage_->engine->wait_readable(storage_->resource);
+}
+
+template <typename T>
+std::vector<T> Tensor::to_vector() const {
+  check(defined(), "to_vector: undefined tensor");
+  if (!device().is_host() && device().kind() != DeviceKind::cpu) return to(Device()).to_vector<T>();
+  constexpr bool from_bf16 = std::is_same_v<T, float>;
+  check(dtype() == dtype_of<T> || (from_bf16 && dtype() == DType::bf16), "to_vector: the tensor holds {}, asked for {}",
+        name(dtype()), name(dtype_of<T>));
+  wait();
+  std::vector<T> values(static_cast<std::size_t>(numel()));
+  for (std::int64_t i = 0; i < numel(); ++i) {
+    std::int64_t at = memory_offset(view_, i);
+    if constexpr (from_bf16) {
+      if (dtype() == DType::bf16) {
+        values[i] = static_cast<float>(static_cast<const BFloat16*>(view_.data)[at]);
+        continue;
+      }
+    }
+    values[i] = static_cast<const T*>(view_.data)[at];
+  }
+  return values;
+}
+
+template std::vector<float> Tensor::to_vector<float>() const;
+template std::vector<double> Tensor::to_vector<double>() const;
+template std::vector<BFloat16> Tensor::to_vector<BFloat16>() const;
+template std::vector<std::int64_t> Tensor::to_vector<std::int64_t>() const;
+template std::vector<std::uint8_t> Tensor::to_vector<std::uint8_t>() const;
+
+std::string Tensor::str() const {
+  if (!defined()) return "tensor(undefined)";
+  if (!device().is_host() && device().kind() != DeviceKind::cpu) return to(Device()).str();
+  wait();
+  std::string elements = visit_dtype(dtype(), [&](auto zero) { return print<decltype(zero)>(view_, 0, 0); });
+  return fmt::format("tensor({}, {}, {})", elements, name(dtype()), device().name());
+}
+
+std::string Tensor::describe() const {
+  if (!defined()) return "undefined";
+  return fmt::format("{} {} on {}", shape().str(), name(dtype()), device().name());
+}
+
+}  // namespace lockstep
