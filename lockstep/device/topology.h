@@ -1,0 +1,59 @@
+// What of this machine the process may use, and how it is split between devices. "CPU" and "core" mean what
+// the operating system schedules on: with hyper-threading, a hardware thread.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+// CPUs by NUMA node, in the machine's order: hardware threads of one core, cores of one cache side by side.
+using CpuNodes = std::vector<std::vector<int>>;
+
+// The CPUs that this process should use: the calling thread's affinity mask, no more than the control group's
+// CPU quota, and of these the part of rank LOCAL_RANK of LOCAL_WORLD_SIZE, if the environment has them. Never
+// empty; ranks share CPUs if there are more ranks. In the machine's order.
+std::vector<int> available_cpus();
+
+// Whether a quota, and not the mask, decides how many CPUs available_cpus() has. The process may then run on
+// any CPU of its mask, together with other groups': threads bound to the first ones would crowd there.
+bool limited_by_quota();
+
+// The CPUs of each device. All devices get equally many, cores_per_device or (0) the largest number that lets
+// them be disjoint; what is left over stays free for the host thread. A device has CPUs of one NUMA node, or
+// as few as possible, and neighbours in the list share a node. With more devices than CPUs they share CPUs in
+// turn.
+std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int devices, int cores_per_device = 0);
+
+// "Intel(R) Xeon(R) Gold 6454S", or the architecture if the machine does not say.
+std::string cpu_model_name();
+
+// Bytes of memory that this process may use: the machine's, or the control group's limit.
+std::size_t total_memory();
+
+// A sentence for the user if OpenMP's settings took CPUs away from this thread (OMP_PROC_BIND=true binds the
+// main thread to one, and every thread made by it inherits that); empty if all is well.
+std::string binding_notice();
+
+// The functions above, on inputs given by the caller.
+
+CpuNodes group_by_node(const std::vector<int>& cpus);
+
+std::vector<std::vector<int>> split_nodes(const CpuNodes& nodes, int devices, int cores_per_device = 0);
+
+struct LocalRank {
+  int rank = 0;
+  int size = 1;
+};
+// LOCAL_RANK of LOCAL_WORLD_SIZE; 0 of 1 if neither is set. Throws if only one is, or one makes no sense.
+LocalRank read_local_rank();
+
+std::vector<int> share_of_rank(const CpuNodes& nodes, std::optional<int> quota, LocalRank local);
+
+// `variable` and `value` are what binds; `mask` and `machine` are numbers of CPUs.
+std::string binding_notice(std::string_view variable, std::string_view value, int mask, int machine);
+
+}  // namespace lockstep
