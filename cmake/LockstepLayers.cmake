@@ -7,7 +7,9 @@ target_compile_features(lockstep_flags INTERFACE cxx_std_20)
 
 add_library(lockstep_warnings INTERFACE)
 # No contraction of a * b + c: the same bits whichever instructions the compiler may use.
-target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off)
+# Nobody reads errno or floating-point traps: without them square roots and conditions become vector instructions.
+target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off
+                       -fno-math-errno -fno-trapping-math)
 if(LOCKSTEP_SANITIZE)
   set(LOCKSTEP_SANITIZE_FLAGS -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
   add_compile_options(${LOCKSTEP_SANITIZE_FLAGS} -fno-omit-frame-pointer)
