@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <initializer_list>
-#include <span>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -19,12 +19,23 @@ class SmallVector {
   SmallVector(std::initializer_list<T> items) {
     for (const T& item : items) push_back(item);
   }
+  SmallVector(const SmallVector&) = default;
+  SmallVector& operator=(const SmallVector&) = default;
+  SmallVector(SmallVector&& other) noexcept { take(other); }
+  SmallVector& operator=(SmallVector&& other) noexcept {
+    if (this != &other) {
+      clear();
+      take(other);
+    }
+    return *this;
+  }
 
   void push_back(T item) {
     if (size_ < N) {
       room_[size_] = std::move(item);
     } else {
-      if (size_ == N) heap_.assign(std::make_move_iterator(room_.begin()), std::make_move_iterator(room_.end()));
+      if (size_ == N)
+        heap_.assign(std::make_move_iterator(room_.begin()), std::make_move_iterator(room_.end()));
       heap_.push_back(std::move(item));
     }
     ++size_;
@@ -47,6 +58,16 @@ class SmallVector {
   const T* end() const { return data() + size_; }
 
  private:
+  void take(SmallVector& other) noexcept {
+    if (other.size_ > N) {
+      heap_ = std::move(other.heap_);
+    } else {
+      for (std::size_t i = 0; i < other.size_; ++i) room_[i] = std::move(other.room_[i]);
+    }
+    size_ = other.size_;
+    other.clear();
+  }
+
   std::array<T, N> room_{};
   std::vector<T> heap_;
   std::size_t size_ = 0;

@@ -1,12 +1,12 @@
-// The tag of a piece of data: what tasks name when they say what they read and write. A handle; copies stand for
-// the same data. Made by Engine::make_resource.
+// The tag of a piece of data: what tasks name when they say what they read and write. A handle; copies stand
+// for the same data. Made by Engine::make_resource.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep {
 
-class Engine;
+class DependencyGraph;
 struct ResourceState;
 
 class Resource {
@@ -27,7 +27,7 @@ class Resource {
   ResourceState* state() const { return state_; }
 
  private:
-  friend class Engine;
+  friend class DependencyGraph;
   explicit Resource(ResourceState* adopted) : state_(adopted) {}
 
   ResourceState* state_ = nullptr;  // reference-counted

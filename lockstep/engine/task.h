@@ -24,13 +24,13 @@ struct TaskContext {
 
 struct Task {
   // In the field's words and of static lifetime where it can be: "conv2d", "all-reduce".
-  std::string name;
-  LaneId lane;
-  SmallVector<Resource, 4> reads;
+  std::string name = {};
+  LaneId lane = {};
+  SmallVector<Resource, 4> reads = {};
   // Written as a whole. Data that is changed in part or in place is both read and written.
-  SmallVector<Resource, 4> writes;
+  SmallVector<Resource, 4> writes = {};
   // Must keep what it touches alive. Closures up to 64 bytes need no allocation.
-  InlineFunction<void(const TaskContext&), 64> run;
+  InlineFunction<void(const TaskContext&), 64> run = {};
 };
 
 }  // namespace lockstep

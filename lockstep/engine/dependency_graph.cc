@@ -1,0 +1,271 @@
+#include "lockstep/engine/dependency_graph.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep {
+
+void NodeList::push_back(TaskNode* node) {
+  node->next = nullptr;
+  (first_ ? last_->next : first_) = node;
+  last_ = node;
+}
+
+TaskNode* NodeList::pop_front() {
+  TaskNode* node = first_;
+  if (node) first_ = std::exchange(node->next, nullptr);
+  return node;
+}
+
+void NodeList::append(NodeList& other) {
+  if (other.empty()) return;
+  (first_ ? last_->next : first_) = other.first_;
+  last_ = other.last_;
+  other.first_ = nullptr;
+}
+
+int DependencyGraph::add_lane() {
+  lanes_.push_back(make_resource());
+  return static_cast<int>(lanes_.size()) - 1;
+}
+
+Resource DependencyGraph::make_resource() { return Resource(new ResourceState(this)); }
+
+Resource DependencyGraph::make_successor(const Resource& old) {
+  ResourceState* before = state(old, "make_successor");
+  Resource fresh = make_resource();
+  if (before->unused()) return fresh;
+  TaskNode* gate = new_gate(before, true, nullptr);
+  gate->task.writes = {old, fresh};
+  add_access(*gate, fresh.state(), false, true);
+  claim(gate);
+  return fresh;
+}
+
+void DependencyGraph::push(Task task) {
+  check(task.lane.index >= 0 && task.lane.index < static_cast<int>(lanes_.size()),
+        "push: task {} names lane {}, the engine has {}", task.name, task.lane.index, lanes_.size());
+  check(static_cast<bool>(task.run), "push: task {} has no function", task.name);
+  for (const Resource& resource : task.reads) {
+    check(resource && resource.state()->graph == this, "push: task {} reads {}", task.name,
+          resource ? "a resource of another engine" : "an empty resource");
+  }
+  for (const Resource& resource : task.writes) {
+    check(resource && resource.state()->graph == this, "push: task {} writes {}", task.name,
+          resource ? "a resource of another engine" : "an empty resource");
+  }
+  TaskNode* node = new_node();
+  node->accesses.reserve(1 + task.reads.size() + task.writes.size());
+  node->task = std::move(task);
+  node->order = next_order_++;
+  add_access(*node, lanes_[node->task.lane.index].state(), false, true);
+  for (const Resource& resource : node->task.writes) {
+    if (std::exchange(resource.state()->last_task, node->order) == node->order) continue;
+    add_access(*node, resource.state(), false, true);
+  }
+  for (const Resource& resource : node->task.reads) {
+    if (std::exchange(resource.state()->last_task, node->order) != node->order) {
+      add_access(*node, resource.state(), true, false);
+      continue;
+    }
+    for (Access& access : node->accesses) access.reads |= access.resource == resource.state();
+  }
+  ++counters_.pushed;
+  claim(node);
+}
+
+FailurePtr DependencyGraph::failed_read(const TaskNode& node) const {
+  const FailurePtr* first = nullptr;
+  for (const Access& access : node.accesses) {
+    const FailurePtr& failure = access.resource->failure;
+    if (access.reads && failure && (!first || failure->order < (*first)->order)) first = &failure;
+  }
+  return first ? *first : nullptr;
+}
+
+NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr failure) noexcept {
+  ++counters_.completed;
+  counters_.failed += outcome == Outcome::kFailed;
+  counters_.skipped += outcome == Outcome::kSkipped;
+  // The first access is the lane's, which never fails.
+  for (std::size_t i = 1; i < node->accesses.size(); ++i) {
+    Access& access = node->accesses[i];
+    if (!access.writes) continue;
+    ResourceState& resource = *access.resource;
+    access.replaced = std::exchange(resource.failure, failure);
+    // What a skipped task would have written is as whole as it was.
+    if (outcome != Outcome::kSkipped) resource.torn = outcome == Outcome::kFailed;
+  }
+  finish(*node);
+  finished_.push_back(node);
+  pass_gates();
+  return std::exchange(finished_, {});
+}
+
+void DependencyGraph::clear(const NodeList& nodes) noexcept {
+  for (TaskNode* node = nodes.first(); node; node = node->next) {
+    node->accesses.clear();
+    node->task.run.reset();
+    node->task.reads.clear();
+    node->task.writes.clear();
+  }
+}
+
+void DependencyGraph::wait_readable(const Resource& resource, Waiter& waiter) {
+  ResourceState* s = state(resource, "wait_readable");
+  waiter.gates_ = 1;
+  claim(new_gate(s, false, &waiter));
+  pass_gates();
+}
+
+void DependencyGraph::wait_unused(const Resource& resource, Waiter& waiter) {
+  ResourceState* s = state(resource, "wait_unused");
+  waiter.gates_ = 1;
+  claim(new_gate(s, true, &waiter));
+  pass_gates();
+}
+
+void DependencyGraph::wait_all(Waiter& waiter) {
+  // A gate for each lane: one gate for all would hold idle lanes until the others are done.
+  waiter.gates_ = 1 + static_cast<int>(lanes_.size());
+  for (const Resource& lane : lanes_) claim(new_gate(lane.state(), false, &waiter));
+  pass_gates();
+  if (--waiter.gates_ == 0) waiter.opened();
+}
+
+bool DependencyGraph::unused(const Resource& resource) const { return state(resource, "unused")->unused(); }
+
+FailurePtr DependencyGraph::failure(const Resource& resource) const {
+  return state(resource, "failure")->failure;
+}
+
+FailurePtr DependencyGraph::forgive(const Resource& resource) {
+  ResourceState* s = state(resource, "forgive");
+  return s->torn ? nullptr : std::exchange(s->failure, nullptr);
+}
+
+DependencyGraph::FailureEntry DependencyGraph::make_entry(FailurePtr failure) {
+  FailureLog one;
+  one.emplace(failure->order, failure);
+  return one.extract(one.begin());
+}
+
+std::vector<const TaskNode*> DependencyGraph::lane_tasks(int lane) const {
+  const ResourceState& queue = *lanes_.at(lane).state();
+  std::vector<const TaskNode*> tasks;
+  if (queue.writer) tasks.push_back(queue.writer);
+  for (const Access* access = queue.first_waiting; access; access = access->next) {
+    if (!access->task->waiter) tasks.push_back(access->task);
+  }
+  return tasks;
+}
+
+std::vector<const TaskNode*> DependencyGraph::blockers(const TaskNode& node) const {
+  std::vector<const TaskNode*> found;
+  const auto blocks = [&](const Access& held) {
+    return held.held && std::ranges::any_of(node.accesses, [&](const Access& wanted) {
+             return !wanted.held && wanted.resource == held.resource;
+           });
+  };
+  for (const auto& other : nodes_) {
+    if (other.get() != &node && !other->finished && std::ranges::any_of(other->accesses, blocks))
+      found.push_back(other.get());
+  }
+  std::ranges::sort(found, {}, &TaskNode::order);
+  return found;
+}
+
+ResourceState* DependencyGraph::state(const Resource& resource, const char* operation) const {
+  check(static_cast<bool>(resource), "{}: the resource is empty", operation);
+  check(resource.state()->graph == this, "{}: the resource belongs to another engine", operation);
+  return resource.state();
+}
+
+TaskNode* DependencyGraph::new_node() {
+  if (TaskNode* node = pool_.pop_front()) return node;
+  return nodes_.emplace_back(std::make_unique<TaskNode>()).get();
+}
+
+TaskNode* DependencyGraph::new_gate(ResourceState* resource, bool write, Waiter* waiter) {
+  TaskNode* gate = new_node();
+  gate->accesses.reserve(2);
+  gate->task.lane = {};
+  gate->order = next_order_;
+  gate->waiter = waiter;
+  add_access(*gate, resource, !write, write);
+  return gate;
+}
+
+void DependencyGraph::add_access(TaskNode& node, ResourceState* resource, bool reads, bool writes) {
+  node.accesses.push_back({.resource = resource, .task = &node, .reads = reads, .writes = writes});
+}
+
+// Takes the node's place in all queues.
+void DependencyGraph::claim(TaskNode* node) {
+  node->missing = 0;
+  node->finished = false;
+  for (Access& access : node->accesses) {
+    ResourceState& resource = *access.resource;
+    if (!resource.first_waiting && !resource.writer && !(access.writes && resource.readers)) {
+      hold(access);
+    } else {
+      (resource.first_waiting ? resource.last_waiting->next : resource.first_waiting) = &access;
+      resource.last_waiting = &access;
+      ++node->missing;
+    }
+  }
+  if (node->missing == 0) make_ready(node);
+}
+
+void DependencyGraph::hold(Access& access) {
+  access.held = true;
+  if (access.writes) {
+    access.resource->writer = access.task;
+  } else {
+    ++access.resource->readers;
+  }
+}
+
+// Lets the next writer or the next readers in a row have the resource.
+void DependencyGraph::release(Access& access) {
+  ResourceState& resource = *access.resource;
+  if (access.writes) {
+    resource.writer = nullptr;
+  } else if (--resource.readers > 0) {
+    return;
+  }
+  while (Access* first = resource.first_waiting) {
+    if (first->writes && resource.readers) return;
+    resource.first_waiting = std::exchange(first->next, nullptr);
+    hold(*first);
+    if (--first->task->missing == 0) make_ready(first->task);
+    if (first->writes) return;
+  }
+}
+
+void DependencyGraph::finish(TaskNode& node) {
+  node.finished = true;
+  for (Access& access : node.accesses) release(access);
+}
+
+void DependencyGraph::make_ready(TaskNode* node) {
+  (node->task.lane.index < 0 ? ready_gates_ : ready_).push_back(node);
+}
+
+// A gate that passes may let another one pass: a loop, since chains of them can be long.
+void DependencyGraph::pass_gates() {
+  while (TaskNode* gate = ready_gates_.pop_front()) {
+    Waiter* waiter = std::exchange(gate->waiter, nullptr);
+    if (waiter && gate->accesses[0].reads) waiter->failure = gate->accesses[0].resource->failure;
+    finish(*gate);
+    if (waiter) {
+      gate->accesses.clear();
+      pool_.push_back(gate);
+      if (--waiter->gates_ == 0) waiter->opened();
+    } else {
+      finished_.push_back(gate);
+    }
+  }
+}
+
+}  // namespace lockstep

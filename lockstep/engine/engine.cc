@@ -1,0 +1,202 @@
+#include "lockstep/engine/engine.h"
+
+#include <algorithm>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "lockstep/engine/engine_impl.h"
+
+namespace lockstep {
+namespace {
+
+void check_outside_tasks(const char* operation) {
+  const std::string* task = current_task().name;
+  check(!task, "{}: called inside task {}", operation, task ? *task : "");
+}
+
+// "relu", or what holds a resource for its successor.
+std::string name_of(const TaskNode& node) {
+  return node.task.lane.index < 0 ? "the last users of its memory" : node.task.name;
+}
+
+}  // namespace
+
+Engine::Engine(EngineOptions options) : impl_(std::make_shared<Impl>(options)) {}
+
+Engine::~Engine() {
+  Impl& impl = *impl_;
+  const bool inside_own_task = current_task().engine == &impl;
+  if (!inside_own_task) {
+    HostWaiter waiter;
+    impl.wait(waiter, [&] { impl.graph.wait_all(waiter); });
+  }
+  Impl::Lock guard = impl.lock();
+  impl.stopping = true;
+  Lane* woken = impl.dispatch();
+  guard.unlock();
+  Impl::wake(woken);
+  for (const auto& lane : impl.lanes) {
+    if (!lane->worker.joinable()) continue;
+    if (inside_own_task) {
+      lane->worker.detach();
+    } else {
+      lane->worker.join();
+    }
+  }
+}
+
+LaneId Engine::add_lane(LaneOptions options) {
+  check_outside_tasks("add_lane");
+  auto lane = std::make_unique<Lane>(std::move(options));
+  if (impl_->options.serial) {
+    if (lane->options.on_start) lane->options.on_start();
+  } else {
+    std::promise<void> started;
+    lane->worker = std::thread([impl = impl_, &lane = *lane, &started] {
+      try {
+        lane.start_worker();
+      } catch (...) {
+        return started.set_exception(std::current_exception());
+      }
+      started.set_value();
+      impl->work(lane);
+    });
+    try {
+      started.get_future().get();
+    } catch (...) {
+      lane->worker.join();
+      throw;
+    }
+  }
+  const Impl::Lock guard = impl_->lock();
+  if (impl_->trace) lane->trace = impl_->trace->add_lane(lane->options.device, lane->options.name);
+  impl_->lanes.push_back(std::move(lane));
+  return {impl_->graph.add_lane()};
+}
+
+Resource Engine::make_resource() { return impl_->graph.make_resource(); }
+
+Resource Engine::make_successor(const Resource& old) {
+  const Impl::Lock guard = impl_->lock();
+  return impl_->graph.make_successor(old);
+}
+
+void Engine::push(Task task) {
+  check_outside_tasks("push");
+  if (impl_->options.serial) {
+    // The task's closure may own the engine.
+    const std::shared_ptr<Impl> impl = impl_;
+    return impl->push_serial(std::move(task));
+  }
+  Impl& impl = *impl_;
+  Impl::Lock guard = impl.lock();
+  while (impl.graph.unfinished() >= impl.options.max_pending_tasks) {
+    impl.pushers_wait = true;
+    impl.room.wait(guard);
+  }
+  impl.graph.push(std::move(task));
+  Lane* woken = impl.dispatch();
+  guard.unlock();
+  Impl::wake(woken);
+}
+
+void Engine::wait_readable(const Resource& resource) {
+  check_outside_tasks("wait_readable");
+  HostWaiter waiter;
+  DependencyGraph::FailureEntry told;
+  {
+    const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_readable(resource, waiter); });
+    if (waiter.failure) told = impl_->graph.take_logged(*waiter.failure);
+  }
+  if (waiter.failure) throw TaskError(waiter.failure);
+}
+
+void Engine::wait_unused(const Resource& resource) {
+  check_outside_tasks("wait_unused");
+  HostWaiter waiter;
+  impl_->wait(waiter, [&] { impl_->graph.wait_unused(resource, waiter); });
+}
+
+void Engine::wait_all() {
+  check_outside_tasks("wait_all");
+  HostWaiter waiter;
+  DependencyGraph::FailureEntry told;
+  {
+    const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_all(waiter); });
+    told = impl_->graph.take_first_logged();
+  }
+  if (told) throw TaskError(told.mapped());
+}
+
+bool Engine::unused(const Resource& resource) const {
+  const Impl::Lock guard = impl_->lock();
+  return impl_->graph.unused(resource);
+}
+
+std::shared_ptr<const Failure> Engine::failure(const Resource& resource) const {
+  const Impl::Lock guard = impl_->lock();
+  return impl_->graph.failure(resource);
+}
+
+bool Engine::forgive(const Resource& resource) {
+  check_outside_tasks("forgive");
+  HostWaiter waiter;
+  FailurePtr forgiven;  // goes after the lock
+  const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_unused(resource, waiter); });
+  forgiven = impl_->graph.forgive(resource);
+  return !impl_->graph.failure(resource);
+}
+
+EngineCounters Engine::counters() const {
+  const Impl::Lock guard = impl_->lock();
+  return impl_->graph.counters();
+}
+
+const EngineOptions& Engine::options() const { return impl_->options; }
+
+std::string Engine::lane_name(LaneId lane) const {
+  const Impl::Lock guard = impl_->lock();
+  check(lane.index >= 0 && lane.index < static_cast<int>(impl_->lanes.size()),
+        "lane_name: there is no lane {}, the engine has {}", lane.index, impl_->lanes.size());
+  return impl_->lanes[lane.index]->full_name();
+}
+
+int Engine::lane_count() const {
+  const Impl::Lock guard = impl_->lock();
+  return static_cast<int>(impl_->lanes.size());
+}
+
+std::string Engine::pending_report(int tasks_per_lane) const {
+  const Impl::Lock guard = impl_->lock();
+  std::string report;
+  for (std::size_t i = 0; i < impl_->lanes.size(); ++i) {
+    const std::vector<const TaskNode*> tasks = impl_->graph.lane_tasks(static_cast<int>(i));
+    if (tasks.empty()) continue;
+    const TaskNode& head = *tasks.front();
+    report += fmt::format("{}: {} {}", impl_->lanes[i]->full_name(), head.task.name,
+                          head.missing ? "waits for" : "runs or is about to");
+    const char* separator = " ";
+    for (const TaskNode* blocker : impl_->graph.blockers(head)) {
+      report += separator + name_of(*blocker);
+      if (blocker->task.lane.index >= 0)
+        report += " on " + impl_->lanes[blocker->task.lane.index]->full_name();
+      separator = ", ";
+    }
+    const std::size_t listed = std::min(tasks.size(), static_cast<std::size_t>(std::max(1, tasks_per_lane)));
+    for (std::size_t k = 1; k < listed; ++k) report += (k == 1 ? "; then " : ", ") + tasks[k]->task.name;
+    if (tasks.size() > listed) report += fmt::format(" and {} more", tasks.size() - listed);
+    report += '\n';
+  }
+  return report;
+}
+
+void Engine::set_trace(std::shared_ptr<Trace> trace) {
+  const Impl::Lock guard = impl_->lock();
+  for (const auto& lane : impl_->lanes) {
+    lane->trace = trace ? trace->add_lane(lane->options.device, lane->options.name) : nullptr;
+  }
+  impl_->trace.swap(trace);  // the old one goes after the lock
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+#include "lockstep/engine/lane.h"
+
+#include <fmt/ranges.h>
+#include <pthread.h>
+#include <sched.h>
+
+namespace lockstep {
+namespace {
+
+void bind_to(const std::vector<int>& cpus, const std::string& lane) {
+  cpu_set_t wanted;
+  CPU_ZERO(&wanted);
+  for (const int cpu : cpus) {
+    check(cpu >= 0 && cpu < CPU_SETSIZE, "add_lane: {}: there is no cpu {}", lane, cpu);
+    CPU_SET(cpu, &wanted);
+  }
+  // The system drops what the process may not use in silence, if anything is left.
+  cpu_set_t got;
+  CPU_ZERO(&got);
+  const bool bound = pthread_setaffinity_np(pthread_self(), sizeof wanted, &wanted) == 0 &&
+                     pthread_getaffinity_np(pthread_self(), sizeof got, &got) == 0 &&
+                     CPU_EQUAL(&wanted, &got);
+  check(bound, "add_lane: {}: the process may not use all of cpus {}", lane, fmt::join(cpus, ", "));
+}
+
+}  // namespace
+
+Lane::Lane(LaneOptions lane_options) : options(std::move(lane_options)) {}
+
+std::string Lane::full_name() const {
+  return options.device.empty() ? options.name : options.device + " " + options.name;
+}
+
+void Lane::start_worker() const {
+  // Linux keeps 15 characters.
+  pthread_setname_np(pthread_self(), full_name().substr(0, 15).c_str());
+  if (!options.cpus.empty()) bind_to(options.cpus, full_name());
+  if (options.on_start) options.on_start();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// How a thread waits for another one: a hand-over to a spinning thread costs a tenth of a microsecond, to a
+// sleeping one some thirty, so it spins for a while where a core is to spare.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+namespace lockstep {
+
+// Shared by the threads that wait for one another.
+struct SpinPolicy {
+  std::chrono::nanoseconds limit{0};
+  int cores = 1;
+  // Threads that work or spin.
+  std::atomic<int> awake{0};
+
+  // A thread that spins beyond this takes a core from one that works.
+  bool core_to_spare() const { return awake.load(std::memory_order_relaxed) <= cores; }
+};
+
+// One thread parks, any other one unparks it: one unpark() for each park(), in either order.
+class Parker {
+ public:
+  // Whatever happened before unpark() is visible. The caller counts as awake.
+  void park(SpinPolicy& policy) noexcept;
+  void unpark() noexcept {
+    if (state_.exchange(kUnparked, std::memory_order_release) == kParked) state_.notify_one();
+  }
+
+ private:
+  static constexpr int kIdle = 0, kParked = 1, kUnparked = 2;
+  bool spin(const SpinPolicy& policy) const noexcept;
+
+  std::atomic<int> state_{kIdle};
+};
+
+}  // namespace lockstep
