@@ -1,0 +1,35 @@
+// Finds or makes the plan of a problem and runs it. Private to the CPU back end.
+#pragma once
+
+#include <memory>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "lockstep/backend/context.h"
+#include "lockstep/backend/cpu/onednn_plan.h"
+
+namespace lockstep::onednn {
+
+// May be called from many threads at once, each with a context of its own.
+class Executor {
+ public:
+  // Without native bf16, bf16 operands are widened to f32 in scratch and the weights rounded: the same
+  // results up to the order of the sums.
+  explicit Executor(bool native_bf16) : native_bf16_(native_bf16) {}
+
+  // `kind`, options and transposes of `problem` are the caller's; threads and operands are filled in here.
+  void run(KernelContext& context, Problem problem, const std::array<View, kRoles>& views);
+
+  // The number of plans made so far.
+  std::size_t plans() const;
+
+ private:
+  void run_widened(KernelContext& context, Problem& problem, const std::array<View, kRoles>& views);
+  Plan& plan(const Problem& problem);
+
+  const bool native_bf16_;
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<Problem, std::unique_ptr<Plan>, ProblemHash> plans_;
+};
+
+}  // namespace lockstep::onednn

@@ -1,0 +1,33 @@
+// A kernel call as oneDNN runs it. Private to the CPU back end; onednn_plan.cc alone includes oneDNN's
+// header.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "lockstep/backend/cpu/onednn_problem.h"
+
+namespace lockstep::onednn {
+
+// Reorders into the formats oneDNN likes best, its primitive, and reorders back. Any number of threads may
+// run a plan at once, each with a scratch of its own.
+class Plan {
+ public:
+  // To be called where the OpenMP thread count is problem.threads, as run() is.
+  explicit Plan(const Problem& problem);
+  ~Plan();
+
+  std::size_t scratch_bytes() const;
+  // `data` in the order of Role; `scratch` is aligned to 64.
+  void run(const std::array<void*, kRoles>& data, void* scratch);
+  // oneDNN's name of the implementation, such as `brgconv_bwd_w:avx512_core_bf16_amx_bf16`.
+  const std::string& implementation() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::onednn

@@ -1,0 +1,46 @@
+// A kernel call without its data: what plans are made for and cached under. Private to the CPU back end.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/backend/conv.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep::onednn {
+
+// y = conv(x, w) + bias and its gradients; y = op(x) op(w) + bias for matmul.
+enum class Kind : std::uint8_t { conv_forward, conv_backward_data, conv_backward_weights, matmul };
+
+// The operands of every kind, in this order. In a backward kind an operand stands for its gradient where the
+// gradient is what is given or asked for.
+enum Role : int { kX, kW, kBias, kY, kRoles };
+
+// A View without its data. Absent operands have no axes.
+struct Operand {
+  DType dtype = DType::f32;
+  Layout layout = Layout::plain;
+  Shape shape;
+
+  bool operator==(const Operand&) const = default;
+};
+
+// All that a plan depends on: plans are cached under it.
+struct Problem {
+  Kind kind;
+  int threads = 1;
+  std::array<Operand, kRoles> operands{};
+  Conv2dOptions conv{};
+  bool transpose_x = false;  // matmul
+  bool transpose_w = false;
+
+  bool is_output(int role) const;
+  bool operator==(const Problem&) const = default;
+};
+
+struct ProblemHash {
+  std::size_t operator()(const Problem&) const;
+};
+
+}  // namespace lockstep::onednn

@@ -1,0 +1,346 @@
+#include "lockstep/backend/cpu/onednn.h"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "lockstep/backend/cpu/onednn_executor.h"
+
+namespace lockstep {
+namespace {
+
+// A tensor that owns its elements; reading and writing go through double.
+class Array {
+ public:
+  Array() = default;
+  Array(Shape shape, DType dtype, Layout layout = Layout::plain)
+      : bytes_(shape.numel() * item_size(dtype) + 1) {
+    view_ = {bytes_.data(), dtype, layout, shape};
+  }
+  // Values in steps of 1/8 within [-1, 1], different for each seed: exact in bf16.
+  Array(Shape shape, DType dtype, Layout layout, unsigned seed) : Array(shape, dtype, layout) {
+    for (std::int64_t i = 0; i < shape.numel(); ++i) {
+      seed = seed * 1664525u + 1013904223u;
+      set(i, (static_cast<int>((seed >> 16) % 17) - 8) / 8.0);
+    }
+  }
+
+  const View& view() const { return view_; }
+  std::int64_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
+    return offset4(view_.layout, view_.shape, n, c, h, w);
+  }
+  double get(std::int64_t i) const {
+    return view_.dtype == DType::f32 ? view_.as<float>()[i] : static_cast<float>(view_.as<BFloat16>()[i]);
+  }
+  void set(std::int64_t i, double value) {
+    if (view_.dtype == DType::f32) {
+      view_.as<float>()[i] = static_cast<float>(value);
+    } else {
+      view_.as<BFloat16>()[i] = BFloat16(static_cast<float>(value));
+    }
+  }
+  void fill(double value) {
+    for (std::int64_t i = 0; i < view_.numel(); ++i) set(i, value);
+  }
+  bool operator==(const Array& other) const { return bytes_ == other.bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  View view_;
+};
+
+struct Case {
+  std::int64_t n, c, h, w, o, k;
+  Conv2dOptions options;
+  DType dtype;
+  Layout x, y;
+};
+
+// A convolution with all its operands and results.
+struct Conv {
+  explicit Conv(const Case& p)
+      : options(p.options),
+        x({p.n, p.c, p.h, p.w}, p.dtype, p.x, 1),
+        w({p.o, p.c / p.options.groups, p.k, p.k}, DType::f32, Layout::plain, 2),
+        bias({p.o}, DType::f32, Layout::plain, 3),
+        dy({p.n, p.o, out(p.h, 0, p), out(p.w, 1, p)}, p.dtype, p.y, 4),
+        y(dy.view().shape, p.dtype, p.y),
+        dx(x.view().shape, p.dtype, p.x),
+        dw(w.view().shape, DType::f32),
+        db(bias.view().shape, DType::f32) {}
+
+  static std::int64_t out(std::int64_t extent, int axis, const Case& p) {
+    return (extent + 2 * p.options.padding[axis] - p.options.dilation[axis] * (p.k - 1) - 1) /
+               p.options.stride[axis] +
+           1;
+  }
+
+  void run(ConvKernels& kernels, KernelContext& context) {
+    kernels.forward(context, options, x.view(), w.view(), bias.view(), y.view());
+    kernels.backward_data(context, options, dy.view(), w.view(), dx.view());
+    kernels.backward_weights(context, options, x.view(), dy.view(), dw.view(), db.view());
+  }
+
+  bool same_results(const Conv& o) const { return y == o.y && dx == o.dx && dw == o.dw && db == o.db; }
+
+  Conv2dOptions options;
+  Array x, w, bias, dy, y, dx, dw, db;
+};
+
+// The three passes as loops over the definition, in double.
+struct Expected {
+  explicit Expected(const Conv& c)
+      : y(c.y.view().numel()), dx(c.x.view().numel()), dw(c.w.view().numel()), db(c.bias.view().numel()) {
+    const Shape &xs = c.x.view().shape, &ws = c.w.view().shape, &ys = c.y.view().shape;
+    const std::int64_t outputs_per_group = ys[1] / c.options.groups;
+    for (std::int64_t n = 0; n < ys[0]; ++n)
+      for (std::int64_t o = 0; o < ys[1]; ++o)
+        for (std::int64_t i = 0; i < ys[2]; ++i)
+          for (std::int64_t j = 0; j < ys[3]; ++j) {
+            const std::int64_t at_y = c.y.at(n, o, i, j);
+            const double dy = c.dy.get(at_y);
+            y[at_y] += c.bias.get(o);
+            db[o] += dy;
+            for (std::int64_t q = 0; q < ws[1]; ++q)
+              for (std::int64_t r = 0; r < ws[2]; ++r)
+                for (std::int64_t s = 0; s < ws[3]; ++s) {
+                  std::int64_t h = i * c.options.stride[0] - c.options.padding[0] + r * c.options.dilation[0];
+                  std::int64_t w = j * c.options.stride[1] - c.options.padding[1] + s * c.options.dilation[1];
+                  if (h < 0 || h >= xs[2] || w < 0 || w >= xs[3]) continue;
+                  const std::int64_t at_x = c.x.at(n, o / outputs_per_group * ws[1] + q, h, w);
+                  const std::int64_t at_w = ((o * ws[1] + q) * ws[2] + r) * ws[3] + s;
+                  y[at_y] += c.x.get(at_x) * c.w.get(at_w);
+                  dx[at_x] += dy * c.w.get(at_w);
+                  dw[at_w] += dy * c.x.get(at_x);
+                }
+          }
+  }
+
+  std::vector<double> y, dx, dw, db;
+};
+
+void expect_near(const Array& found, const std::vector<double>& expected, const char* what) {
+  double scale = 1e-30, worst = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    scale = std::max(scale, std::abs(expected[i]));
+    worst = std::max(worst, std::abs(expected[i] - found.get(i)));
+    ASSERT_FALSE(std::isnan(found.get(i))) << what << "[" << i << "]";
+  }
+  EXPECT_LE(worst / scale, found.view().dtype == DType::bf16 ? 1.0 / 256 : 1e-5) << what;
+}
+
+void expect_correct(const Conv& conv) {
+  Expected expected(conv);
+  expect_near(conv.y, expected.y, "y");
+  expect_near(conv.dx, expected.dx, "dx");
+  expect_near(conv.dw, expected.dw, "dw");
+  expect_near(conv.db, expected.db, "db");
+}
+
+constexpr auto kPlain = Layout::plain;
+constexpr auto kLast = Layout::channels_last;
+constexpr auto kBlocked = Layout::blocked16;
+
+// The kinds of convolution in ResNet-18 for 28x28 images, in small.
+std::vector<Case> resnet_cases() {
+  std::vector<Case> cases;
+  struct Sizes {
+    std::int64_t c, h, o, k, stride, padding;
+  };
+  for (Sizes s : {Sizes{1, 28, 64, 7, 1, 3},
+                  {64, 14, 64, 3, 1, 1},
+                  {64, 14, 128, 3, 2, 1},
+                  {64, 14, 128, 1, 2, 0},
+                  {128, 7, 128, 3, 1, 1},
+                  {128, 4, 256, 3, 2, 1},
+                  {256, 4, 256, 3, 1, 1},
+                  {512, 1, 512, 3, 1, 1}}) {
+    Conv2dOptions options{.stride = {s.stride, s.stride}, .padding = {s.padding, s.padding}};
+    cases.push_back(
+        {2, s.c, s.h, s.h, s.o, s.k, options, DType::f32, s.c == 1 ? kPlain : kBlocked, kBlocked});
+    cases.push_back({2, s.c, s.h, s.h, s.o, s.k, options, DType::f32, kLast, kLast});
+    cases.push_back({2, s.c, s.h, s.h, s.o, s.k, options, DType::bf16, kLast, kLast});
+  }
+  return cases;
+}
+
+TEST(OnednnConv, ComputesTheConvolutionsOfResNet) {
+  auto kernels = make_onednn_conv();
+  KernelContext context;
+  for (const Case& p : resnet_cases()) {
+    SCOPED_TRACE(testing::Message() << name(p.dtype) << " " << name(p.x) << " " << p.c << "@" << p.h << " to "
+                                    << p.o << ", " << p.k << "x" << p.k);
+    Conv conv(p);
+    conv.run(*kernels, context);
+    expect_correct(conv);
+  }
+}
+
+TEST(OnednnConv, TakesAnyPairOfLayouts) {
+  auto kernels = make_onednn_conv();
+  KernelContext context;
+  for (DType dtype : {DType::f32, DType::bf16})
+    for (Layout x : {kPlain, kLast, kBlocked})
+      for (Layout y : {kPlain, kLast, kBlocked}) {
+        SCOPED_TRACE(testing::Message() << name(dtype) << " " << name(x) << " to " << name(y));
+        Conv conv({2, 16, 6, 5, 32, 3, {.stride = {2, 1}, .padding = {0, 1}}, dtype, x, y});
+        conv.run(*kernels, context);
+        expect_correct(conv);
+      }
+}
+
+TEST(OnednnConv, TakesGroupsDilationAndOddChannels) {
+  auto kernels = make_onednn_conv();
+  KernelContext context;
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(name(dtype));
+    for (const Case& p :
+         {Case{2, 6, 7, 7, 4, 3, {.padding = {2, 2}, .groups = 2}, dtype, kPlain, kLast},
+          Case{2, 32, 7, 7, 32, 3, {.padding = {1, 1}, .groups = 32}, dtype, kLast, kLast},
+          Case{3, 3, 9, 8, 5, 3, {.padding = {2, 2}, .dilation = {2, 2}}, dtype, kPlain, kPlain}}) {
+      Conv conv(p);
+      conv.run(*kernels, context);
+      expect_correct(conv);
+    }
+  }
+}
+
+TEST(OnednnConv, ComputesBf16WithoutHardwareForIt) {
+  auto kernels = make_onednn_conv(false);
+  KernelContext context;
+  Conv conv({2, 16, 6, 6, 32, 3, {.padding = {1, 1}}, DType::bf16, kLast, kBlocked});
+  // Weights that bf16 has to round: the widened product must see them rounded.
+  for (std::int64_t i = 0; i < conv.w.view().numel(); ++i) conv.w.set(i, conv.w.get(i) + 0x1p-12);
+  conv.run(*kernels, context);
+  for (std::int64_t i = 0; i < conv.w.view().numel(); ++i) {
+    conv.w.set(i, static_cast<float>(BFloat16(static_cast<float>(conv.w.get(i)))));
+  }
+  expect_correct(conv);
+}
+
+TEST(OnednnConv, EmptyBatchHasZeroGradients) {
+  auto kernels = make_onednn_conv();
+  KernelContext context;
+  Conv conv({0, 16, 6, 6, 32, 3, {}, DType::f32, kBlocked, kBlocked});
+  conv.dw.fill(1);
+  conv.db.fill(1);
+  conv.run(*kernels, context);
+  EXPECT_EQ(conv.dw, Array(conv.dw.view().shape, DType::f32));
+  EXPECT_EQ(conv.db, Array(conv.db.view().shape, DType::f32));
+}
+
+// Small enough to run often, large enough that threads overlap.
+std::vector<Case> repeated_cases() {
+  return {{4, 64, 14, 14, 64, 3, {.padding = {1, 1}}, DType::f32, kBlocked, kBlocked},
+          {4, 64, 14, 14, 64, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast}};
+}
+
+TEST(OnednnConv, GivesTheSameBitsFromRunToRun) {
+  auto kernels = make_onednn_conv();
+  for (int threads : {1, 2}) {
+    KernelContext context{.threads = threads, .scratch = {}};
+    for (const Case& p : repeated_cases()) {
+      Conv first(p);
+      first.run(*kernels, context);
+      for (int i = 0; i < 5; ++i) {
+        Conv again(p);
+        again.run(*kernels, context);
+        EXPECT_TRUE(first.same_results(again));
+      }
+    }
+  }
+}
+
+TEST(OnednnConv, GivesTheSameBitsOnThreadsSideBySide) {
+  auto kernels = make_onednn_conv();
+  for (const Case& p : repeated_cases()) {
+    KernelContext context;
+    Conv alone(p);
+    alone.run(*kernels, context);
+    std::barrier start(2);
+    auto work = [&](int& different) {
+      KernelContext own;
+      for (int i = 0; i < 20; ++i) {
+        Conv conv(p);
+        start.arrive_and_wait();
+        conv.run(*kernels, own);
+        different += !conv.same_results(alone);
+      }
+    };
+    int different[2] = {0, 0};
+    std::thread other([&] { work(different[1]); });
+    work(different[0]);
+    other.join();
+    EXPECT_EQ(different[0], 0);
+    EXPECT_EQ(different[1], 0);
+  }
+}
+
+TEST(OnednnExecutor, PlansOnceForEachProblem) {
+  onednn::Executor executor(cpu_has_fast_bf16());
+  Conv conv({2, 16, 6, 6, 16, 3, {.padding = {1, 1}}, DType::f32, kBlocked, kBlocked});
+  auto run = [&](KernelContext& context) {
+    executor.run(context, {.kind = onednn::Kind::conv_forward, .conv = conv.options},
+                 {conv.x.view(), conv.w.view(), View{}, conv.y.view()});
+  };
+  KernelContext one, two{.threads = 2, .scratch = {}};
+  run(one);
+  run(one);
+  EXPECT_EQ(executor.plans(), 1u);
+  run(two);
+  EXPECT_EQ(executor.plans(), 2u);
+}
+
+// c = op(a) op(b) + bias against loops, for one choice of sizes, types and transposes.
+void check_matmul(MatmulKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb,
+                  bool with_bias, DType type_a, DType type_b, DType type_c) {
+  SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k << " " << ta << tb << with_bias << " "
+                                  << name(type_a) << " " << name(type_b) << " " << name(type_c));
+  Array a(ta ? Shape{k, m} : Shape{m, k}, type_a, kPlain, 1);
+  Array b(tb ? Shape{n, k} : Shape{k, n}, type_b, kPlain, 2);
+  Array bias({n}, DType::f32, kPlain, 3);
+  Array c({m, n}, type_c);
+  c.fill(NAN);
+  KernelContext context;
+  kernels.matmul(context, {ta, tb}, a.view(), b.view(), with_bias ? bias.view() : View{}, c.view());
+  std::vector<double> expected(m * n);
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double& sum = expected[i * n + j] = with_bias ? bias.get(j) : 0;
+      for (std::int64_t l = 0; l < k; ++l) {
+        sum += a.get(ta ? l * m + i : i * k + l) * b.get(tb ? j * k + l : l * n + j);
+      }
+    }
+  expect_near(c, expected, "c");
+}
+
+TEST(OnednnMatmul, MultipliesInEveryOrientationAndType) {
+  for (bool native : {cpu_has_fast_bf16(), false}) {
+    auto kernels = make_onednn_matmul(native);
+    for (bool ta : {false, true})
+      for (bool tb : {false, true})
+        for (bool bias : {false, true})
+          for (auto [m, n, k] : {std::array<std::int64_t, 3>{30, 2, 5}, {33, 65, 70}, {1, 7, 1}, {5, 1, 3}}) {
+            check_matmul(*kernels, m, n, k, ta, tb, bias, DType::f32, DType::f32, DType::f32);
+            check_matmul(*kernels, m, n, k, ta, tb, bias, DType::bf16, DType::bf16, DType::bf16);
+            check_matmul(*kernels, m, n, k, ta, tb, bias, DType::bf16, DType::f32, DType::bf16);
+            check_matmul(*kernels, m, n, k, ta, tb, bias, DType::bf16, DType::bf16, DType::f32);
+          }
+  }
+}
+
+TEST(OnednnMatmul, TakesEmptyMatrices) {
+  auto kernels = make_onednn_matmul();
+  for (bool bias : {false, true}) {
+    check_matmul(*kernels, 3, 4, 0, false, true, bias, DType::f32, DType::f32, DType::f32);
+    check_matmul(*kernels, 0, 4, 3, false, true, bias, DType::f32, DType::f32, DType::f32);
+    check_matmul(*kernels, 3, 0, 4, false, true, bias, DType::f32, DType::f32, DType::f32);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
