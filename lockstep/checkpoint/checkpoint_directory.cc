@@ -1,0 +1,296 @@
+#include "lockstep/checkpoint/checkpoint_directory.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/sha256.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::string_view kManifest = "manifest.json";
+constexpr std::string_view kFormat = "lockstep-checkpoint";
+constexpr std::uint64_t kVersion = 1;
+constexpr std::size_t kMaxManifestBytes = 1 << 20;
+constexpr std::string_view kPrefix = "step-";
+// A folder of this prefix is being written or removed, or its process is dead.
+constexpr std::string_view kTemporaryPrefix = ".tmp-step-";
+
+std::string folder_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = -1;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, step);
+  if (parsed.ec != std::errc() || step < 0 || folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos &&
+         name.find('\0') == name.npos && name != kManifest;
+}
+
+void check_system(const std::error_code& error, const char* doing, const fs::path& path) {
+  check(!error, "checkpoint: cannot {} {}: {}", doing, path.string(), error.message());
+}
+
+// The entries of a folder; none if it does not exist.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error != std::errc::no_such_file_or_directory) check_system(error, "list", folder);
+  return names;
+}
+
+// Newest first, complete or not.
+std::vector<std::int64_t> steps_in(const fs::path& folder) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_in(folder)) {
+    if (const auto step = step_of(name)) steps.push_back(*step);
+  }
+  std::ranges::sort(steps, std::ranges::greater{});
+  return steps;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return;
+  if (folder.has_parent_path() && folder.parent_path() != folder) make_folder(folder.parent_path());
+  fs::create_directory(folder, error);
+  check_system(error, "make folder", folder);
+  sync_folder(folder.has_parent_path() ? folder.parent_path() : ".");
+}
+
+void remove_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  check_system(error, "remove", folder);
+}
+
+void rename_folder(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  check_system(error, "rename", from);
+}
+
+// Under another name first: no moment shows a checkpoint with some of its files.
+void retire(const fs::path& folder, std::int64_t step) {
+  const fs::path retired = folder / fmt::format("{}{:08}-old", kTemporaryPrefix, step);
+  rename_folder(folder / folder_name(step), retired);
+  remove_folder(retired);
+}
+
+bool is_valid(const fs::path& path) {
+  try {
+    open_checkpoint(path);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string sha256_of(std::string_view bytes) {
+  Sha256 digest;
+  digest.update(std::as_bytes(std::span(bytes)));
+  return digest.hex();
+}
+
+std::uint64_t count_at(const json& object, const char* key) {
+  const json& count = object.at(key);
+  check(count.is_number_unsigned() && count.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
+        "{} is {}, expected a count", key, count.dump().substr(0, 40));
+  return count.get<std::uint64_t>();
+}
+
+void verify_file(const fs::path& path, std::uint64_t bytes, const std::string& sha256) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  check(status.type() != fs::file_type::not_found, "{}: missing, expected {} bytes", path.string(), bytes);
+  check_system(error, "read", path);
+  check(status.type() == fs::file_type::regular, "{}: not a regular file", path.string());
+  const std::uint64_t found = fs::file_size(path, error);
+  check_system(error, "read", path);
+  check(found == bytes, "{}: {} bytes, expected {}", path.string(), found, bytes);
+  const std::string digest = sha256_of(read_file(path, bytes));
+  check(digest == sha256, "{}: SHA-256 is {}, expected {}", path.string(), digest, sha256);
+}
+
+}  // namespace
+
+fs::path Checkpoint::file(std::string_view name) const {
+  check(std::ranges::find(files, name) != files.end(), "checkpoint: {} has no file {}", path.string(), name);
+  return path / name;
+}
+
+Checkpoint open_checkpoint(const fs::path& path) {
+  const fs::path manifest_path = path / kManifest;
+  const std::string text = read_file(manifest_path, kMaxManifestBytes);
+  Checkpoint checkpoint{path, 0, {}};
+  std::map<std::string, std::pair<std::uint64_t, std::string>> expected;
+  try {
+    const json manifest = json::parse(text);
+    check(manifest.at("format") == kFormat, "format is not {}", kFormat);
+    check(count_at(manifest, "version") == kVersion, "version is {}, expected {}",
+          count_at(manifest, "version"), kVersion);
+    checkpoint.step = static_cast<std::int64_t>(count_at(manifest, "step"));
+    for (const auto& [name, record] : manifest.at("files").get_ref<const json::object_t&>()) {
+      check(is_plain_name(name), "a file has the name {}", json(name).dump());
+      expected[name] = {count_at(record, "bytes"), record.at("sha256").get<std::string>()};
+    }
+  } catch (const std::exception& error) {
+    fail("{}: damaged manifest: {}", manifest_path.string(), error.what());
+  }
+  const std::optional<std::int64_t> step = step_of(path.filename().string());
+  check(!step || *step == checkpoint.step, "{}: step is {}, expected {} as in the folder's name",
+        manifest_path.string(), checkpoint.step, step.value_or(0));
+  for (const auto& [name, record] : expected) {
+    verify_file(path / name, record.first, record.second);
+    checkpoint.files.push_back(name);
+  }
+  return checkpoint;
+}
+
+LatestCheckpoint find_latest_checkpoint(const fs::path& folder) {
+  LatestCheckpoint latest;
+  for (std::int64_t step : steps_in(folder)) {
+    try {
+      latest.checkpoint = open_checkpoint(folder / folder_name(step));
+      break;
+    } catch (const Error& error) {
+      latest.damaged.push_back(error.what());
+    }
+  }
+  return latest;
+}
+
+CheckpointWriter::FolderLock::FolderLock(const fs::path& folder)
+    : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  check(fd_ >= 0, "checkpoint: cannot open {}: {}", folder.string(), std::generic_category().message(errno));
+  // Some network file systems cannot lock a folder; there the user sees to it that one process writes.
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(fd_);
+    fail("checkpoint: another process is writing to {}", folder.string());
+  }
+}
+
+CheckpointWriter::FolderLock::~FolderLock() {
+  ::flock(fd_, LOCK_UN);  // a forked process may still have the descriptor
+  ::close(fd_);
+}
+
+CheckpointWriter::CheckpointWriter(const fs::path& folder, std::int64_t step, CheckpointWriterOptions options)
+    : folder_(folder), step_(step), keep_(options.keep) {
+  check(step >= 0, "checkpoint: step is {}, expected 0 or more", step);
+  check(keep_ >= 1, "checkpoint: keep is {}, expected 1 or more", keep_);
+  make_folder(folder_);
+  lock_.emplace(folder_);
+  for (const std::string& name : names_in(folder_)) {
+    if (name.starts_with(kTemporaryPrefix)) remove_folder(folder_ / name);
+  }
+  for (std::int64_t later : steps_in(folder_)) {
+    if (later <= step_) break;
+    check(!is_valid(folder_ / folder_name(later)),
+          "checkpoint: {} holds step {}, cannot add step {}: resume from there or use another folder",
+          folder_.string(), later, step_);
+  }
+  fs::path temporary = folder_ / fmt::format("{}{:08}", kTemporaryPrefix, step_);
+  std::error_code error;
+  const bool made = fs::create_directory(temporary, error);
+  check_system(error, "make folder", temporary);
+  check(made, "checkpoint: {} exists, another process is writing it", temporary.string());
+  temporary_ = std::move(temporary);
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  std::error_code ignored;  // the next writer removes what stays
+  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+}
+
+void CheckpointWriter::add_file(std::string_view name, const std::function<void(const ByteSink&)>& write) {
+  check(!temporary_.empty(), "checkpoint: step {} is published, no file can be added", step_);
+  check(is_plain_name(name), "checkpoint: \"{}\" cannot be the name of a file", name);
+  check(!files_.contains(std::string(name)), "checkpoint: file {} is there already", name);
+  AtomicFile file(temporary_ / name);
+  Sha256 digest;
+  FileRecord record;
+  write([&](std::span<const std::byte> bytes) {
+    file.write(bytes);
+    digest.update(bytes);
+    record.bytes += bytes.size();
+  });
+  file.commit();
+  record.sha256 = digest.hex();
+  files_.emplace(name, std::move(record));
+}
+
+void CheckpointWriter::add_file(std::string_view name, std::string_view contents) {
+  add_file(name, [&](const ByteSink& sink) { sink(std::as_bytes(std::span(contents))); });
+}
+
+std::string CheckpointWriter::manifest() const {
+  ordered_json files = ordered_json::object();
+  for (const auto& [name, record] : files_)
+    files[name] = {{"bytes", record.bytes}, {"sha256", record.sha256}};
+  ordered_json manifest{{"format", kFormat}, {"version", kVersion}, {"step", step_}, {"files", files}};
+  try {
+    return manifest.dump(2) + "\n";
+  } catch (const json::exception&) {
+    fail("checkpoint: the name of a file in step {} is not valid UTF-8", step_);
+  }
+}
+
+void CheckpointWriter::publish() {
+  check(!temporary_.empty(), "checkpoint: step {} is published already", step_);
+  write_file_atomically(temporary_ / kManifest, manifest());
+  replace_published();
+  sync_folder(folder_);
+  temporary_.clear();
+  remove_others();
+  sync_folder(folder_);
+}
+
+void CheckpointWriter::replace_published() const {
+  const fs::path published = folder_ / folder_name(step_);
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(published, error))) return rename_folder(temporary_, published);
+  // Exchanged in one stroke where the file system can: there is always one of the two.
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, published.c_str(), RENAME_EXCHANGE) == 0) {
+    sync_folder(folder_);  // before the old one goes
+    return remove_folder(temporary_);
+  }
+  const fs::path old = temporary_.string() + "-old";
+  rename_folder(published, old);
+  rename_folder(temporary_, published);
+  sync_folder(folder_);
+  remove_folder(old);
+}
+
+void CheckpointWriter::remove_others() const {
+  int kept = 0;
+  for (std::int64_t step : steps_in(folder_)) {
+    if (step > step_ || ++kept > keep_) retire(folder_, step);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,268 @@
+#include "lockstep/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <tuple>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 40;
+constexpr int kMaxDepth = 3;  // {tensor: {shape: [...]}}
+constexpr const char* kMetadata = "__metadata__";
+
+struct DTypeCode {
+  DType dtype;
+  std::string_view code;
+};
+constexpr std::array<DTypeCode, 5> kDTypeCodes{{{DType::f32, "F32"},
+                                                {DType::bf16, "BF16"},
+                                                {DType::f64, "F64"},
+                                                {DType::i64, "I64"},
+                                                {DType::u8, "U8"}}};
+
+std::string_view code_of(DType dtype) {
+  return std::ranges::find(kDTypeCodes, dtype, &DTypeCode::dtype)->code;
+}
+
+// For an error message: JSON, so that it stays on one line whatever a file says, and not too much of it.
+std::string excerpt(const json& value) {
+  constexpr std::size_t kMost = 120;
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
+
+// How many bytes a tensor takes; none if that, or the number of elements without the empty axes, overflows.
+std::optional<std::uint64_t> bytes_of(DType dtype, std::span<const std::int64_t> dims) {
+  std::int64_t bytes = static_cast<std::int64_t>(item_size(dtype));
+  for (std::int64_t dim : dims) {
+    if (dim < 0 || __builtin_mul_overflow(bytes, std::max<std::int64_t>(dim, 1), &bytes)) return std::nullopt;
+  }
+  return std::ranges::count(dims, 0) > 0 ? 0 : static_cast<std::uint64_t>(bytes);
+}
+
+// Refuses what nlohmann's parser lets pass: a second value for the same name, and depth without bound.
+class HeaderGuard {
+ public:
+  explicit HeaderGuard(std::string_view origin) : origin_(origin) {}
+
+  bool operator()(int depth, json::parse_event_t event, const json& parsed) {
+    switch (event) {
+      case json::parse_event_t::object_start:
+      case json::parse_event_t::array_start:
+        check(depth < kMaxDepth, "{}: header is nested more than {} deep", origin_, kMaxDepth);
+        names_[static_cast<std::size_t>(depth)].clear();
+        break;
+      case json::parse_event_t::key:
+        check(names_[static_cast<std::size_t>(depth - 1)].insert(parsed.get<std::string>()).second,
+              "{}: header has {} more than once", origin_, excerpt(parsed));
+        break;
+      default:
+        break;
+    }
+    return true;
+  }
+
+ private:
+  std::string_view origin_;
+  std::array<std::set<std::string>, kMaxDepth> names_;
+};
+
+json parse_header(std::string_view text, std::string_view origin) {
+  // The parser would skip a byte order mark and take a NUL byte for the end.
+  check(text.starts_with('{') && text.find('\0') == text.npos, "{}: header is not a JSON object", origin);
+  json header;
+  try {
+    header = json::parse(text, HeaderGuard(origin));
+  } catch (const json::parse_error& error) {
+    fail("{}: header is not valid JSON at its byte {} of {}", origin, error.byte, text.size());
+  } catch (const json::exception& error) {
+    fail("{}: header is not valid JSON: {}", origin, error.what());
+  }
+  return header;
+}
+
+SafetensorsMetadata parse_metadata(const json& entry, std::string_view origin) {
+  check(entry.is_object(), "{}: {} is {}, expected an object of strings", origin, kMetadata, excerpt(entry));
+  SafetensorsMetadata metadata;
+  for (const auto& [key, value] : entry.items()) {
+    check(value.is_string(), "{}: {} has {} for {}, expected a string", origin, kMetadata, excerpt(value),
+          excerpt(key));
+    metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
+// `where` names the file and the tensor in errors.
+TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<const std::byte> data,
+                         const std::string& where) {
+  check(entry.is_object(), "{}: found {}, expected an object", where, excerpt(entry));
+  for (const char* key : {"dtype", "shape", "data_offsets"}) {
+    check(entry.contains(key), "{}: no {} in {}", where, key, excerpt(entry));
+  }
+
+  const json& dtype = entry["dtype"];
+  const auto code = std::ranges::find_if(kDTypeCodes, [&](const DTypeCode& c) { return dtype == c.code; });
+  check(code != kDTypeCodes.end(), "{}: dtype is {}, expected F32, BF16, F64, I64 or U8", where,
+        excerpt(dtype));
+
+  auto is_extent = [](const json& dim) {
+    return dim.is_number_unsigned() && dim.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
+  };
+  const json& shape = entry["shape"];
+  check(shape.is_array() && std::ranges::all_of(shape, is_extent),
+        "{}: shape is {}, expected a list of integers that are not negative", where, excerpt(shape));
+  check(shape.size() <= Shape::kMaxRank, "{}: shape has {} axes, at most {} are supported", where,
+        shape.size(), Shape::kMaxRank);
+  const auto dims = shape.get<std::vector<std::int64_t>>();
+  const auto expected = bytes_of(code->dtype, dims);
+  check(expected.has_value(), "{}: shape {} of {} has more bytes than can be counted", where, excerpt(shape),
+        code->code);
+
+  const json& offsets = entry["data_offsets"];
+  check(offsets.is_array() && offsets.size() == 2 && std::ranges::all_of(offsets, is_extent),
+        "{}: data_offsets is {}, expected [begin, end]", where, excerpt(offsets));
+  const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
+  check(begin <= end && end <= data.size(),
+        "{}: data_offsets is {}, expected a range within {} bytes of data", where, excerpt(offsets),
+        data.size());
+  check(end - begin == *expected, "{}: data_offsets {} hold {} bytes, shape {} of {} takes {}", where,
+        excerpt(offsets), end - begin, excerpt(shape), code->code, *expected);
+  return {name, code->dtype, Shape(dims), data.subspan(begin, end - begin)};
+}
+
+// Every byte of the data belongs to exactly one tensor; sorts by place.
+void check_coverage(std::vector<TensorBytes>& tensors, std::span<const std::byte> data,
+                    std::string_view origin) {
+  std::ranges::sort(tensors, {},
+                    [](const TensorBytes& t) { return std::tuple(t.bytes.data(), t.bytes.size()); });
+  const std::byte* covered = data.data();
+  std::string before = "the start of the data";
+  for (const TensorBytes& tensor : tensors) {
+    const auto gap = tensor.bytes.data() - covered;
+    check(gap >= 0, "{}: tensor {} overlaps {} by {} bytes", origin, excerpt(tensor.name), before, -gap);
+    check(gap == 0, "{}: {} bytes between {} and tensor {} belong to no tensor", origin, gap, before,
+          excerpt(tensor.name));
+    covered += tensor.bytes.size();
+    before = "tensor " + excerpt(tensor.name);
+  }
+  const auto rest = data.data() + data.size() - covered;
+  check(rest == 0, "{}: {} bytes after {} belong to no tensor", origin, rest, before);
+}
+
+// The header as it is written, padded so that the data starts at a multiple of 8 bytes.
+std::string make_header(std::span<const TensorBytes* const> tensors, const SafetensorsMetadata& metadata) {
+  ordered_json header = ordered_json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  std::uint64_t offset = 0;
+  for (const TensorBytes* tensor : tensors) {
+    const std::string name = excerpt(tensor->name);
+    check(tensor->name != kMetadata, "write_safetensors: no tensor can have the name {}", name);
+    check(!header.contains(tensor->name), "write_safetensors: two tensors have the name {}", name);
+    const auto expected = bytes_of(tensor->dtype, tensor->shape.dims());
+    check(expected.has_value() && *expected == tensor->bytes.size(),
+          "write_safetensors: tensor {} has {} bytes, shape {} of {} takes {}", name, tensor->bytes.size(),
+          tensor->shape.str(), lockstep::name(tensor->dtype),
+          expected ? std::to_string(*expected) : "more than can be counted");
+    header[tensor->name] = {{"dtype", code_of(tensor->dtype)},
+                            {"shape", tensor->shape.dims()},
+                            {"data_offsets", {offset, offset + *expected}}};
+    offset += *expected;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const ordered_json::exception&) {
+    fail("write_safetensors: a name or the metadata is not valid UTF-8");
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  check(text.size() <= kMaxHeaderBytes, "write_safetensors: header has {} bytes, at most {} are allowed",
+        text.size(), kMaxHeaderBytes);
+  return text;
+}
+
+}  // namespace
+
+const TensorBytes* SafetensorsFile::find(std::string_view name) const {
+  const auto found = std::ranges::find(tensors, name, &TensorBytes::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin) {
+  auto contents = std::make_shared<const std::string>(std::move(bytes));
+  check(contents->size() >= kLengthBytes,
+        "{}: {} bytes are too few for a safetensors file, which starts with {}", origin, contents->size(),
+        kLengthBytes);
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, contents->data(), kLengthBytes);
+  check(header_bytes <= kMaxHeaderBytes, "{}: header has {} bytes, at most {} are allowed", origin,
+        header_bytes, kMaxHeaderBytes);
+  check(header_bytes <= contents->size() - kLengthBytes, "{}: header has {} bytes, only {} are in the file",
+        origin, header_bytes, contents->size() - kLengthBytes);
+
+  SafetensorsFile file;
+  const auto data = std::as_bytes(std::span(*contents)).subspan(kLengthBytes + header_bytes);
+  const json header = parse_header(std::string_view(*contents).substr(kLengthBytes, header_bytes), origin);
+  for (const auto& [name, entry] : header.items()) {
+    if (name == kMetadata) {
+      file.metadata = parse_metadata(entry, origin);
+    } else {
+      file.tensors.push_back(
+          parse_tensor(name, entry, data, fmt::format("{}: tensor {}", origin, excerpt(name))));
+    }
+  }
+  check_coverage(file.tensors, data, origin);
+  file.contents = std::move(contents);
+  return file;
+}
+
+SafetensorsFile read_safetensors(const std::filesystem::path& path) {
+  std::error_code unknown;  // then read_file says what is wrong
+  const auto type = std::filesystem::status(path, unknown).type();
+  // A pipe would block, a device never end.
+  check(
+      unknown || type == std::filesystem::file_type::regular || type == std::filesystem::file_type::directory,
+      "cannot read {}: it is not a regular file", path.string());
+  return parse_safetensors(read_file(path, kMaxFileBytes), path.string());
+}
+
+void write_safetensors(const ByteSink& sink, std::span<const TensorBytes> tensors,
+                       const SafetensorsMetadata& metadata) {
+  std::vector<const TensorBytes*> order;
+  for (const TensorBytes& tensor : tensors) order.push_back(&tensor);
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [](const TensorBytes* tensor) { return item_size(tensor->dtype); });
+
+  const std::string header = make_header(order, metadata);
+  const std::array<std::uint64_t, 1> length{header.size()};
+  sink(std::as_bytes(std::span(length)));
+  sink(std::as_bytes(std::span(header)));
+  for (const TensorBytes* tensor : order) sink(tensor->bytes);
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorBytes> tensors,
+                       const SafetensorsMetadata& metadata) {
+  AtomicFile file(path);
+  write_safetensors([&](std::span<const std::byte> bytes) { file.write(bytes); }, tensors, metadata);
+  file.commit();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,255 @@
+#include "lockstep/checkpoint/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+template <typename T>
+TensorBytes tensor(std::string name, Shape shape, const std::vector<T>& values) {
+  return {std::move(name), dtype_of<T>, shape, std::as_bytes(std::span(values))};
+}
+
+std::string text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// A file with this header and data, by the words of the format's description.
+std::string file_of(std::string_view header, std::string_view data) {
+  std::uint64_t size = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &size, 8);
+  return bytes.append(header).append(data);
+}
+
+std::string written(std::span<const TensorBytes> tensors, const SafetensorsMetadata& metadata = {}) {
+  std::string bytes;
+  write_safetensors([&](std::span<const std::byte> piece) { bytes += text(piece); }, tensors, metadata);
+  return bytes;
+}
+
+TEST(Safetensors, WritesTheFormatToTheByte) {
+  const std::vector<std::uint8_t> values{1, 2, 3};
+  const std::vector<TensorBytes> tensors{tensor<std::uint8_t>("a", {3}, values)};
+  const std::string header = R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})";
+  ASSERT_EQ(header.size() % 8, 5u);
+  EXPECT_EQ(written(tensors), file_of(header + "   ", "\1\2\3"));
+}
+
+TEST(Safetensors, ReadsWhatTheDescriptionAllows) {
+  // White space, any order of keys and tensors, and no padding.
+  const SafetensorsFile file =
+      parse_safetensors(file_of(R"({ "late": {"shape": [2], "data_offsets": [4, 6], "dtype": "U8"},
+                   "early": {"data_offsets": [0, 4], "dtype": "F32", "shape": []},
+                   "__metadata__": {"format": "pt"}} )",
+                                std::string("\0\0\x80\x3f", 4) + "xy"),
+                        "memory");
+  ASSERT_EQ(file.tensors.size(), 2u);
+  EXPECT_EQ(file.tensors[0].name, "early");
+  EXPECT_EQ(file.tensors[0].shape, Shape{});
+  float one = 0;
+  std::memcpy(&one, file.tensors[0].bytes.data(), 4);
+  EXPECT_EQ(one, 1.0f);
+  EXPECT_EQ(text(file.find("late")->bytes), "xy");
+  EXPECT_EQ(file.find("missing"), nullptr);
+  EXPECT_EQ(file.metadata, (SafetensorsMetadata{{"format", "pt"}}));
+}
+
+TEST(Safetensors, ReturnsEveryTypeAndShape) {
+  TemporaryFolder folder;
+  const std::vector<float> f32{1.5f, -0.0f, std::numeric_limits<float>::quiet_NaN(), 1e-45f, 5, 6};
+  const std::vector<BFloat16> bf16{BFloat16(1.0f), BFloat16(-3.5f)};
+  const std::vector<double> f64{0.1};
+  const std::vector<std::int64_t> batches{std::numeric_limits<std::int64_t>::min()};
+  const std::vector<std::uint8_t> u8{255, 0, 7};
+  const std::vector<TensorBytes> tensors{tensor<std::uint8_t>("u8", {3}, u8),
+                                         tensor<float>("f32", {1, 2, 1, 3, 1, 1}, f32),
+                                         tensor<BFloat16>("bf16", {2, 1}, bf16),
+                                         tensor<double>("f64", {1}, f64),
+                                         tensor<std::int64_t>("1.num_batches_tracked", {}, batches),
+                                         tensor<float>("empty", {4, 0, 2}, {}),
+                                         tensor<float>("größe \"\n\\", {0}, {})};
+  const SafetensorsMetadata metadata{{"format", "pt"}, {"note", "ein Häkchen ✓\n"}};
+  write_safetensors(folder / "weights.safetensors", tensors, metadata);
+  EXPECT_EQ(folder.entries(), 1);
+
+  const SafetensorsFile file = read_safetensors(folder / "weights.safetensors");
+  EXPECT_EQ(file.metadata, metadata);
+  ASSERT_EQ(file.tensors.size(), tensors.size());
+  for (const TensorBytes& expected : tensors) {
+    const TensorBytes* found = file.find(expected.name);
+    ASSERT_NE(found, nullptr) << expected.name;
+    EXPECT_EQ(found->dtype, expected.dtype);
+    EXPECT_EQ(found->shape, expected.shape);
+    EXPECT_EQ(text(found->bytes), text(expected.bytes)) << expected.name;
+  }
+}
+
+TEST(Safetensors, AlignsEachTensorToItsElement) {
+  const std::vector<std::uint8_t> u8(3);
+  const std::vector<BFloat16> bf16(1);
+  const std::vector<float> f32(1);
+  const std::vector<std::int64_t> i64(1);
+  const std::string bytes = written(std::vector<TensorBytes>{
+      tensor<std::uint8_t>("a", {3}, u8), tensor<BFloat16>("b", {1}, bf16), tensor<float>("c", {1}, f32),
+      tensor<std::int64_t>("d", {1}, i64), tensor<float>("e", {1}, f32)});
+  const SafetensorsFile file = parse_safetensors(bytes, "memory");
+  std::string order;
+  for (const TensorBytes& tensor : file.tensors) {
+    order += tensor.name;
+    const auto offset = reinterpret_cast<const char*>(tensor.bytes.data()) - file.contents->data();
+    EXPECT_EQ(static_cast<std::size_t>(offset) % item_size(tensor.dtype), 0u) << tensor.name;
+  }
+  EXPECT_EQ(order, "dceba");
+}
+
+TEST(Safetensors, HasNothingToSayOfNoTensors) {
+  const SafetensorsFile file = parse_safetensors(written({}), "memory");
+  EXPECT_TRUE(file.tensors.empty());
+  EXPECT_TRUE(file.metadata.empty());
+}
+
+TEST(Safetensors, BytesOutliveMovesAndCopies) {
+  const std::vector<std::uint8_t> values{1, 2, 3};
+  SafetensorsFile copy;
+  {
+    SafetensorsFile file = parse_safetensors(
+        written(std::vector<TensorBytes>{tensor<std::uint8_t>("a", {3}, values)}), "memory");
+    SafetensorsFile moved = std::move(file);
+    copy = moved;
+  }
+  EXPECT_EQ(text(copy.find("a")->bytes), "\1\2\3");
+}
+
+TEST(Safetensors, RefusesToWriteWhatNobodyCouldRead) {
+  const std::vector<float> values(4);
+  using Tensors = std::vector<TensorBytes>;
+  EXPECT_ERROR(written(Tensors{tensor<float>("w", {2, 3}, values)}),
+               R"(write_safetensors: tensor "w" has 16 bytes, shape [2, 3] of f32 takes 24)");
+  EXPECT_ERROR(written(Tensors{tensor<float>("w", {-4}, values)}), "shape [-4] of f32 takes more than");
+  EXPECT_ERROR(written(Tensors{tensor<float>("w", {4}, values), tensor<float>("w", {2, 2}, values)}),
+               R"(two tensors have the name "w")");
+  EXPECT_ERROR(written(Tensors{tensor<float>("__metadata__", {4}, values)}), "no tensor can have the name");
+  EXPECT_ERROR(written(Tensors{tensor<float>("w\xff", {4}, values)}), "not valid UTF-8");
+  EXPECT_ERROR(written({}, {{"k", "\xc3"}}), "not valid UTF-8");
+}
+
+TEST(Safetensors, AFailedWriteLeavesTheOlderFile) {
+  TemporaryFolder folder;
+  folder.write("w.safetensors", "older");
+  const std::vector<TensorBytes> wrong{{"w", DType::f32, Shape{1}, {}}};
+  EXPECT_ERROR(write_safetensors(folder / "w.safetensors", wrong), "has 0 bytes");
+  EXPECT_EQ(folder.read("w.safetensors"), "older");
+  EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(Safetensors, NamesTheFileThatCannotBeRead) {
+  TemporaryFolder folder;
+  EXPECT_ERROR(read_safetensors(folder / "none"), (folder / "none").string() + ": No such file");
+  EXPECT_ERROR(read_safetensors(folder.path()), "is a directory");
+  EXPECT_ERROR(read_safetensors("/dev/zero"), "not a regular file");
+  EXPECT_ERROR(read_safetensors(folder.write("short", "abc")), "short: 3 bytes are too few");
+}
+
+TEST(Safetensors, RefusesALyingHeaderLength) {
+  EXPECT_ERROR(parse_safetensors(std::string(8, '\xff'), "f"),
+               "f: header has 18446744073709551615 bytes, at most 100000000 are allowed");
+  EXPECT_ERROR(parse_safetensors(file_of("{}", "").substr(0, 9), "f"),
+               "f: header has 2 bytes, only 1 are in the file");
+}
+
+struct BadHeader {
+  const char* header;
+  std::size_t data;
+  const char* error;
+};
+
+TEST(Safetensors, SaysWhatIsWrongWithAHeader) {
+  const std::vector<BadHeader> cases{
+      {"", 0, "f: header is not a JSON object"},
+      {"[]", 0, "f: header is not a JSON object"},
+      {" {}", 0, "f: header is not a JSON object"},
+      {R"({"a": )", 0, "f: header is not valid JSON at its byte 7 of 6"},
+      {R"({}{})", 0, "f: header is not valid JSON at its byte 3 of 4"},
+      {"{\"a\xff\": 1}", 0, "f: header is not valid JSON at its byte 4"},
+      {R"({"a": 1e999})", 0, "f: header is not valid JSON"},
+      {R"({"a": {"shape": [[1]]}})", 0, "f: header is nested more than 3 deep"},
+      {R"({"a": 1})", 0, R"(f: tensor "a": found 1, expected an object)"},
+      {R"({"a": {}})", 0, R"(f: tensor "a": no dtype in {})"},
+      {R"({"a": {"dtype": "U8", "shape": []}})", 0, R"(f: tensor "a": no data_offsets in )"},
+      {R"({"a": {"dtype": "U8", "data_offsets": [0, 1]}})", 1, R"(f: tensor "a": no shape in )"},
+      {R"({"a": {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}})", 2,
+       R"(f: tensor "a": dtype is "F16", expected F32, BF16, F64, I64 or U8)"},
+      {R"({"a": {"dtype": 8, "shape": [1], "data_offsets": [0, 1]}})", 1, R"(f: tensor "a": dtype is 8)"},
+      {R"({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}})", 1,
+       R"(f: tensor "a": shape is [-1], expected a list of integers that are not negative)"},
+      {R"({"a": {"dtype": "U8", "shape": [1.0], "data_offsets": [0, 1]}})", 1, "shape is [1.0], expected"},
+      {R"({"a": {"dtype": "U8", "shape": [9223372036854775808], "data_offsets": [0, 1]}})", 1,
+       "shape is [9223372036854775808], expected"},
+      {R"({"a": {"dtype": "U8", "shape": [99999999999999999999], "data_offsets": [0, 1]}})", 1,
+       "shape is [1e"},
+      {R"({"a": {"dtype": "U8", "shape": 1, "data_offsets": [0, 1]}})", 1, "shape is 1, expected"},
+      {R"({"a": {"dtype": "U8", "shape": [1,1,1,1,1,1,1], "data_offsets": [0, 1]}})", 1,
+       "shape has 7 axes, at most 6"},
+      {R"({"a": {"dtype": "F32", "shape": [4611686018427387904, 4], "data_offsets": [0, 0]}})", 0,
+       R"(f: tensor "a": shape [4611686018427387904,4] of F32 has more bytes than can be counted)"},
+      {R"({"a": {"dtype": "U8", "shape": [4611686018427387904, 4, 0], "data_offsets": [0, 0]}})", 0,
+       "more bytes than can be counted"},
+      {R"({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}})", 8,
+       R"(f: tensor "a": data_offsets [0,8] hold 8 bytes, shape [3] of F32 takes 12)"},
+      {R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [4, 8]}})", 7,
+       R"(f: tensor "a": data_offsets is [4,8], expected a range within 7 bytes of data)"},
+      {R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [4, 0]}})", 7,
+       "expected a range within 7 bytes"},
+      {R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0]}})", 7, "expected [begin, end]"},
+      {R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [-1, 0]}})", 1, "expected [begin, end]"},
+      {R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+           "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}})",
+       3, R"(f: tensor "b" overlaps tensor "a" by 1 bytes)"},
+      {R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+           "b": {"dtype": "U8", "shape": [0], "data_offsets": [1, 1]}})",
+       2, R"(f: tensor "b" overlaps tensor "a" by 1 bytes)"},
+      {R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}})", 3,
+       R"(f: 1 bytes between the start of the data and tensor "a" belong to no tensor)"},
+      {R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}})", 5,
+       R"(f: 3 bytes after tensor "a" belong to no tensor)"},
+      {"{}", 1, "f: 1 bytes after the start of the data belong to no tensor"},
+      {R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+           "a": {"dtype": "U8", "shape": [1], "data_offsets": [1, 2]}})",
+       2, R"(f: header has "a" more than once)"},
+      {R"({"a": {"dtype": "U8", "dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})", 1,
+       R"(f: header has "dtype" more than once)"},
+      {R"({"__metadata__": []})", 0, "f: __metadata__ is [], expected an object of strings"},
+      {R"({"__metadata__": {"epoch": 3}})", 0, R"(f: __metadata__ has 3 for "epoch", expected a string)"},
+  };
+  for (const BadHeader& bad : cases) {
+    SCOPED_TRACE(bad.header);
+    EXPECT_ERROR(parse_safetensors(file_of(bad.header, std::string(bad.data, 'x')), "f"), bad.error);
+  }
+  EXPECT_ERROR(parse_safetensors(file_of(std::string_view("{}\0{", 4), ""), "f"), "not a JSON object");
+  EXPECT_ERROR(parse_safetensors(file_of(R"({"a":)" + std::string(1000000, '['), ""), "f"), "nested");
+}
+
+TEST(Safetensors, ErrorsStayOnOneShortLine) {
+  const std::string name = "line\\n" + std::string(5000, 'x');
+  try {
+    parse_safetensors(file_of("{\"" + name + "\": 1}", ""), "f");
+    FAIL() << "read a tensor that is a number";
+  } catch (const Error& error) {
+    EXPECT_LT(std::string(error.what()).size(), 200u);
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
