@@ -27,13 +27,22 @@ Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta
 
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options) {
-  check(!needs_grad({x, residual}), "batch_norm: gradients through running statistics are not defined here; "
-                                    "put the module in training mode or use NoGradGuard");
   ops::ShardScope scope(shard_of({x}));
+  Tensor in = x.detach(), g = gamma.detach();
   // M2 / n with n = 1: the variance itself.
   ops::BatchStats stats{1, running_mean.detach(), running_var.detach()};
-  return ops::batch_norm(x.detach(), stats, gamma.detach(), beta.detach(), residual.detach(),
-                         {options.eps, options.relu});
+  Tensor y = ops::batch_norm(in, stats, g, beta.detach(), residual.detach(), {options.eps, options.relu});
+  Tensor mask = options.relu ? y : Tensor();
+  return record("batch norm", {x, gamma, beta, residual}, y,
+                [in, g, stats, mask, eps = options.eps](const Node& node, const Tensor& dy) {
+                  auto sums = ops::batch_norm_backward_stats(dy, in, mask, stats, eps);
+                  // The statistics do not depend on x: nothing flows back through them.
+                  ops::BatchNormSums none{ops::empty_like(sums.g), ops::empty_like(sums.g)};
+                  ops::fill_(none.g, 0);
+                  ops::fill_(none.g_xhat, 0);
+                  auto grads = ops::batch_norm_backward_data(dy, in, mask, stats, eps, g, none, node.needs(3));
+                  return std::vector<Tensor>{grads.x, sums.g_xhat, sums.g, grads.residual};
+                });
 }
 
 std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std::span<const Tensor> gammas,

@@ -95,11 +95,12 @@ BatchNormGrads batch_norm_backward_data(const Tensor& dy, const Tensor& x, const
 }
 
 void batch_norm_commit(const BatchStats& stats, double momentum, const Tensor& running_mean,
-                       const Tensor& running_var) {
+                       const Tensor& running_var, const Tensor& batches) {
   DeviceState& device = state_of(running_mean.device(), "batch_norm");
-  launch("batch norm commit", {stats.mean, stats.m2, running_mean, running_var}, {running_mean, running_var},
-         [momentum, s = stats.view(), mean = running_mean.view(), var = running_var.view()](
-             Backend& b, KernelContext& c) { b.norm().commit(c, s, momentum, mean, var); },
+  launch("batch norm commit", {stats.mean, stats.m2, running_mean, running_var, batches},
+         {running_mean, running_var, batches},
+         [momentum, s = stats.view(), mean = running_mean.view(), var = running_var.view(), n = batches.view()](
+             Backend& b, KernelContext& c) { b.norm().commit(c, s, momentum, mean, var, n); },
          {.lane = device.urgent_lane});
 }
 

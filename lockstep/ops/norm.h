@@ -46,6 +46,6 @@ BatchNormGrads batch_norm_backward_data(const Tensor& dy, const Tensor& x, const
 
 // Moves the running statistics towards those of a batch and counts the batch; in the urgent lane.
 void batch_norm_commit(const BatchStats& stats, double momentum, const Tensor& running_mean,
-                       const Tensor& running_var);
+                       const Tensor& running_var, const Tensor& batches);
 
 }  // namespace lockstep::ops

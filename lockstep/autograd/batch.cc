@@ -1,0 +1,66 @@
+#include "lockstep/autograd/batch.h"
+
+#include <numeric>
+#include <optional>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/base/tree.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+
+namespace lockstep {
+namespace {
+
+template <typename Loss>
+Batch each(std::string_view what, const Batch& x, const Batch& y, Loss loss) {
+  check(x.size() == y.size(), "{}: {} shards and {} shards of targets", what, x.size(), y.size());
+  std::vector<Tensor> losses;
+  for (std::size_t i = 0; i < x.size(); ++i) losses.push_back(loss(x[i], y[i]));
+  return x.with(std::move(losses));
+}
+
+}  // namespace
+
+std::int64_t Batch::total() const { return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}); }
+
+double Batch::weight(std::size_t i) const {
+  std::int64_t n = total();
+  return n == 0 ? 0 : static_cast<double>(counts[i]) / static_cast<double>(n);
+}
+
+Batch Batch::with(std::vector<Tensor> tensors) const {
+  check(tensors.size() == counts.size(), "batch: {} tensors for {} shards", tensors.size(), counts.size());
+  return {std::move(tensors), counts};
+}
+
+Batch cross_entropy(const Batch& logits, const Batch& labels, const CrossEntropyOptions& options) {
+  return each("cross_entropy", logits, labels,
+              [&](const Tensor& x, const Tensor& y) { return cross_entropy(x, y, options); });
+}
+
+Batch mse_loss(const Batch& x, const Batch& targets) {
+  return each("mse_loss", x, targets, [](const Tensor& a, const Tensor& b) { return mse_loss(a, b); });
+}
+
+void backward(const Batch& losses) {
+  std::vector<Tensor> seeds;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const Tensor& loss = losses[i];
+    check(loss.numel() == 1, "backward: the loss of shard {} is {}, expected a scalar", i, loss.describe());
+    ops::ShardScope scope(loss.shard());
+    Tensor seed = ops::empty(loss.shape(), loss.dtype(), loss.device());
+    ops::fill_(seed, losses.weight(i));
+    seeds.push_back(std::move(seed));
+  }
+  backward(losses.shards, seeds);
+}
+
+double mean_loss(const Batch& losses) {
+  auto leaf = [&](std::size_t i) -> std::optional<double> {
+    const Tensor& loss = losses[i];
+    return losses.weight(i) * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});
+  };
+  return tree_fold(0, losses.size(), leaf, [](double a, double b) { return std::optional(a + b); }).value_or(0);
+}
+
+}  // namespace lockstep

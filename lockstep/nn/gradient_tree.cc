@@ -1,0 +1,72 @@
+#include "lockstep/nn/gradient_tree.h"
+
+#include <vector>
+
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/reduce.h"
+#include "lockstep/runtime/device_state.h"
+
+namespace lockstep {
+
+bool GradientTree::covers(std::size_t shard) const {
+  auto it = subtrees_.upper_bound(shard);
+  if (it == subtrees_.begin()) return false;
+  --it;
+  return shard < it->first + it->second.first;
+}
+
+void GradientTree::add(int shard, const Tensor& gradient) {
+  auto first = static_cast<std::size_t>(shard < 0 ? 0 : shard);
+  if (covers(first)) finish_round(gradient.device());
+  std::size_t size = 1;
+  Tensor sum = gradient.detach();
+  while (true) {
+    auto sibling = subtrees_.find(first ^ size);
+    if (sibling == subtrees_.end() || sibling->second.first != size) break;
+    const Tensor& other = sibling->second.second;
+    if (other.device() != sum.device()) break;
+    ops::ShardScope scope(shard);
+    bool left = (first & size) == 0;
+    const Tensor pair[2] = {left ? sum : other, left ? other : sum};
+    sum = ops::tree_sum(pair, sum.device());
+    subtrees_.erase(sibling);
+    first &= ~size;
+    size *= 2;
+  }
+  subtrees_[first] = {size, sum};
+}
+
+void GradientTree::finish_round(Device device) {
+  if (subtrees_.empty()) return;
+  DeviceState& state = state_of(device, "gradient");
+  // A subtree stands at its first shard's place; the places that it covers are missing leaves, which pass their
+  // siblings on unchanged. So the tree over all places adds what is left to add, in the right order.
+  std::vector<Tensor> leaves(subtrees_.rbegin()->first + 1);
+  for (auto& [first, subtree] : subtrees_) {
+    Tensor& sum = subtree.second;
+    bool near = sum.device() == device || (state.memory_domain >= 0 &&
+                                           state_of(sum.device(), "gradient").memory_domain == state.memory_domain);
+    leaves[first] = near ? sum : sum.to(device, {.non_blocking = true});
+  }
+  bool single = subtrees_.size() == 1 && subtrees_.begin()->second.second.device() == device;
+  Tensor round = single ? subtrees_.begin()->second.second : ops::tree_sum(leaves, device);
+  if (total_.defined()) {
+    total_ = ops::binary(BinaryOp::add, total_.to(device, {.non_blocking = true}), round);
+  } else {
+    total_ = round;
+  }
+  subtrees_.clear();
+}
+
+Tensor GradientTree::sum(Device device) {
+  finish_round(device);
+  return total_;
+}
+
+void GradientTree::clear() {
+  subtrees_.clear();
+  total_ = {};
+}
+
+}  // namespace lockstep

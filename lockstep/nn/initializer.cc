@@ -1,0 +1,40 @@
+#include "lockstep/nn/initializer.h"
+
+#include <cmath>
+
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/random.h"
+
+namespace lockstep {
+namespace {
+
+struct Fans {
+  double in = 0;
+  double out = 0;
+};
+
+Fans fans(std::string_view what, const Tensor& w) {
+  check(w.shape().rank() >= 2, "{}: the parameter is {}, expected at least 2 axes (out, in, ...)", what,
+        w.shape().str());
+  double window = 1;
+  for (int i = 2; i < w.shape().rank(); ++i) window *= static_cast<double>(w.size(i));
+  return {static_cast<double>(w.size(1)) * window, static_cast<double>(w.size(0)) * window};
+}
+
+}  // namespace
+
+void Normal::operator()(const Tensor& parameter, RandomKey key) const { ops::normal_(parameter, key, mean, stddev); }
+void Uniform::operator()(const Tensor& parameter, RandomKey key) const { ops::uniform_(parameter, key, low, high); }
+void Constant::operator()(const Tensor& parameter, RandomKey) const { ops::fill_(parameter, value); }
+
+void Xavier::operator()(const Tensor& parameter, RandomKey key) const {
+  Fans f = fans("xavier", parameter);
+  double bound = std::sqrt(6 / (f.in + f.out));
+  ops::uniform_(parameter, key, -bound, bound);
+}
+
+void Kaiming::operator()(const Tensor& parameter, RandomKey key) const {
+  ops::normal_(parameter, key, 0, std::sqrt(2 / fans("kaiming", parameter).in));
+}
+
+}  // namespace lockstep

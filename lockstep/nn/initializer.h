@@ -1,0 +1,44 @@
+// How parameters start. Element i of a parameter depends on (seed, the parameter's name, i) alone: every device and
+// every process gets the same bits without exchanging them.
+#pragma once
+
+#include <functional>
+
+#include "lockstep/base/random.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+// Overwrites a parameter.
+using Initializer = std::function<void(const Tensor& parameter, RandomKey key)>;
+
+struct Normal {
+  double stddev = 0.01;
+  double mean = 0;
+  void operator()(const Tensor& parameter, RandomKey key) const;
+};
+
+struct Uniform {
+  double low = -0.07;
+  double high = 0.07;
+  void operator()(const Tensor& parameter, RandomKey key) const;
+};
+
+struct Constant {
+  double value = 0;
+  void operator()(const Tensor& parameter, RandomKey key) const;
+};
+
+// For weights [out, in, ...]; fan_in = in * the size of the kernel, fan_out = out * that.
+
+// Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
+struct Xavier {
+  void operator()(const Tensor& parameter, RandomKey key) const;
+};
+
+// Normal with standard deviation sqrt(2 / fan_in) (He et al. 2015).
+struct Kaiming {
+  void operator()(const Tensor& parameter, RandomKey key) const;
+};
+
+}  // namespace lockstep

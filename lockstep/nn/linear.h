@@ -1,0 +1,26 @@
+#pragma once
+
+#include "lockstep/nn/module.h"
+
+namespace lockstep {
+
+struct LinearOptions {
+  std::int64_t in_features = 0;  // 0: inferred at the first forward pass
+  std::int64_t out_features = 0;
+  bool bias = true;
+};
+
+// y = x weight^T + bias: [n, in] -> [n, out].
+class Linear : public Module {
+ public:
+  explicit Linear(LinearOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [out, in]
+  Parameter bias;    // [out]
+
+ private:
+  LinearOptions options_;
+};
+
+}  // namespace lockstep

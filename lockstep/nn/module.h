@@ -1,0 +1,94 @@
+// Modules: what models are made of. Their parameters' names are those of the same model in PyTorch, so that weights
+// travel both ways.
+//
+//   struct Net : Module {
+//     Linear hidden{{.out_features = 256}}, out{{.out_features = 10}};
+//     Net() { add("hidden", hidden); add("out", out); }
+//     Tensor forward(const Tensor& x) override { return out(relu(hidden(x))); }
+//   };
+//   Net net;
+//   net.initialize(Normal{0.01}, runtime.devices());
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/autograd/batch.h"
+#include "lockstep/nn/parameter.h"
+
+namespace lockstep {
+
+struct InitializeOptions {
+  std::uint64_t seed = 0;
+  // Start anew where parameters are initialized already; without it that is an error.
+  bool force_reinit = false;
+};
+
+class Module {
+ public:
+  virtual ~Module() = default;
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // Runs on the device of x with the replicas there.
+  Tensor operator()(const Tensor& x);
+  // All shards, each on its device.
+  Batch operator()(const Batch& batch);
+
+  // What a module computes. Called by operator() alone.
+  virtual Tensor forward(const Tensor& x) = 0;
+  // For all local shards; xs[i].shard() tells which. A module whose shards mix (mixes_shards) has to override it: one
+  // describing thread cannot wait in shard 0 for shards that it has not described yet.
+  virtual std::vector<Tensor> forward_shards(std::span<const Tensor> xs);
+  // True if a module in here computes one shard from several.
+  virtual bool mixes_shards() const;
+
+  // The same start values on all devices, from (seed, name). Parameters whose shape is not known are made when data
+  // first passes through.
+  void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options = {});
+
+  // In the order of registration, children after a module's own. Names are paths: "fc.1.weight".
+  std::vector<std::pair<std::string, Parameter>> named_parameters() const;
+  std::vector<std::pair<std::string, Parameter>> named_buffers() const;
+  std::vector<std::pair<std::string, Module*>> named_modules();
+  std::vector<Parameter> parameters() const;
+  std::int64_t parameter_count() const;
+
+  // Training mode (the default) or not: batch norm and dropout differ.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool training() const { return training_; }
+
+ protected:
+  Parameter add_parameter(std::string name, ParameterOptions options);
+  Parameter add_buffer(std::string name, ParameterOptions options);
+  // A member of this module, or owned by it.
+  void add(std::string name, Module& child);
+  void add(std::string name, std::shared_ptr<Module> child);
+
+  // Runs `action` when the outermost module call of this thread is through with all its shards: once a batch.
+  static void after_batch(std::function<void()> action);
+
+  struct Child {
+    std::string name;
+    Module* module;
+    std::shared_ptr<Module> owner;
+  };
+  const std::vector<Child>& children() const { return children_; }
+
+ private:
+  template <typename Visit>
+  void visit(const std::string& prefix, const Visit& each) const;
+  void check_name(const std::string& name) const;
+
+  std::vector<std::pair<std::string, Parameter>> parameters_;
+  std::vector<std::pair<std::string, Parameter>> buffers_;
+  std::vector<Child> children_;
+  bool training_ = true;
+};
+
+}  // namespace lockstep

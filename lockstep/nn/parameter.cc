@@ -1,0 +1,130 @@
+#include "lockstep/nn/parameter.h"
+
+#include <algorithm>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/runtime/runtime.h"
+
+namespace lockstep {
+
+struct Parameter::State : std::enable_shared_from_this<State> {
+  ParameterOptions options;
+  std::string name = "parameter";
+  Initializer fallback;
+  RandomKey key;
+  std::vector<Device> devices;
+  std::vector<Tensor> replicas;  // as devices, or empty
+  GradientTree gradient;
+
+  // A replica's gradients go into the parameter's tree. A history may outlive its parameter.
+  struct Replica : GradMeta {
+    std::weak_ptr<State> owner;
+    void accumulate(int shard, const Tensor& gradient) override {
+      if (auto state = owner.lock()) state->gradient.add(shard, gradient);
+    }
+  };
+
+  bool shape_known() const { return std::ranges::none_of(options.shape, [](std::int64_t d) { return d == 0; }); }
+
+  void make_replicas(const Tensor* value = nullptr) {
+    replicas.clear();
+    for (Device device : devices) {
+      Tensor replica = ops::empty(options.shape, options.dtype, device).with_shard(-1);
+      if (value) {
+        assign(replica, *value);
+      } else {
+        (options.initializer ? options.initializer : fallback)(replica, key);
+      }
+      if (options.trainable) {
+        auto meta = std::make_shared<Replica>();
+        meta->owner = weak_from_this();
+        replica.set_grad_meta(std::move(meta));
+      }
+      replicas.push_back(std::move(replica));
+    }
+  }
+
+  static void assign(const Tensor& replica, const Tensor& value) {
+    // Held until the copy is done where it comes from the host.
+    ops::copy_(value, replica.detach(), {.non_blocking = !value.device().is_host()});
+  }
+};
+
+Parameter::Parameter(ParameterOptions options) : state_(std::make_shared<State>()) {
+  state_->options = std::move(options);
+}
+
+const std::string& Parameter::name() const { return state_->name; }
+const Shape& Parameter::shape() const { return state_->options.shape; }
+DType Parameter::dtype() const { return state_->options.dtype; }
+bool Parameter::trainable() const { return state_->options.trainable; }
+bool Parameter::shape_known() const { return state_->shape_known(); }
+const std::vector<Device>& Parameter::devices() const { return state_->devices; }
+
+Tensor Parameter::data(Device device) const {
+  const State& s = *state_;
+  check(initialized(), "parameter {} is not initialized: call initialize() with the devices that shall hold it", s.name);
+  auto it = std::find(s.devices.begin(), s.devices.end(), device);
+  check(it != s.devices.end(), "parameter {} is not initialized on {}: it lives on {}", s.name, device.name(),
+        str(s.devices));
+  check(!s.replicas.empty(), "parameter {} is not initialized on {} yet: its shape {} is settled by the first forward "
+        "pass (0: not known)", s.name, device.name(), s.options.shape.str());
+  return s.replicas[static_cast<std::size_t>(it - s.devices.begin())];
+}
+
+Tensor Parameter::host_data() const {
+  check(initialized(), "parameter {} is not initialized", name());
+  return data(devices()[0]).detach().to(Device());
+}
+
+void Parameter::set_data(const Tensor& value) {
+  State& s = *state_;
+  check(value.defined(), "parameter {}: set to an undefined tensor", s.name);
+  check(value.dtype() == s.options.dtype, "parameter {}: set to {}, expected {}", s.name, value.describe(),
+        lockstep::name(s.options.dtype));
+  check(initialized(), "parameter {} is not initialized: call initialize() before loading it", s.name);
+  Shape known = s.options.shape;
+  if (!s.replicas.empty()) {
+    check(value.shape() == known, "parameter {}: set to {}, expected {}", s.name, value.shape().str(), known.str());
+    for (const Tensor& replica : s.replicas) State::assign(replica, value);
+    return;
+  }
+  check(value.shape().rank() == known.rank(), "parameter {}: set to {}, expected {} (0: any)", s.name,
+        value.shape().str(), known.str());
+  for (int i = 0; i < known.rank(); ++i) {
+    check(known[i] == 0 || known[i] == value.shape()[i], "parameter {}: set to {}, expected {} (0: any)", s.name,
+          value.shape().str(), known.str());
+  }
+  s.options.shape = value.shape();
+  s.make_replicas(&value);
+}
+
+void Parameter::settle_shape(const Shape& shape) {
+  State& s = *state_;
+  Shape& mine = s.options.shape;
+  bool agrees = shape.rank() == mine.rank();
+  for (int i = 0; agrees && i < mine.rank(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
+  check(agrees, "parameter {}: the input asks for shape {}, expected {} (0: any)", s.name, shape.str(), mine.str());
+  mine = shape;
+  if (s.replicas.empty() && !s.devices.empty()) s.make_replicas();
+}
+
+void Parameter::initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,
+                           std::uint64_t seed) {
+  State& s = *state_;
+  check(!devices.empty(), "initialize: no devices");
+  s.name = std::move(name);
+  s.devices = devices;
+  s.fallback = fallback;
+  s.key = random_key(seed, {hash_name(s.name)});
+  s.replicas.clear();
+  s.gradient.clear();
+  if (s.shape_known()) s.make_replicas();
+}
+
+Tensor Parameter::gradient(Device device) const { return state_->gradient.sum(device); }
+void Parameter::zero_grad() const { state_->gradient.clear(); }
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+// A parameter: ONE object with a replica on each of its devices and a gradient for each shard. Data parallelism is a
+// property of the parameter, not a wrapper that clones models.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/nn/gradient_tree.h"
+#include "lockstep/nn/initializer.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+struct ParameterOptions {
+  // An extent of 0 is not known yet; the first forward pass settles it (deferred initialization).
+  Shape shape{};
+  DType dtype = DType::f32;
+  // Used instead of the model's: biases start at 0 whatever weights start with.
+  Initializer initializer{};
+  // False for buffers: running statistics and the like have no gradient.
+  bool trainable = true;
+};
+
+// A handle; copies are the same parameter.
+class Parameter {
+ public:
+  Parameter() = default;
+  explicit Parameter(ParameterOptions options);
+
+  // As in the model, "resnet_block2.0.conv3.bias"; given by Module::initialize.
+  const std::string& name() const;
+  // With 0 for extents that are not known yet.
+  const Shape& shape() const;
+  DType dtype() const;
+  bool trainable() const;
+  bool shape_known() const;
+  // The devices that hold a replica, or will as soon as the shape is known.
+  const std::vector<Device>& devices() const;
+
+  // The replica on `device`. Gradients of what is computed from it come to this parameter. Throws, naming the devices
+  // that hold one, where there is none.
+  Tensor data(Device device) const;
+  // The first device's replica, copied to the host. Waits.
+  Tensor host_data() const;
+  // Overwrites all replicas with `value`, from the host or any device. Settles the shape.
+  void set_data(const Tensor& value);
+
+  // Settles the extents that were not known; the others have to agree. Makes the replicas if devices are given.
+  void settle_shape(const Shape& shape);
+  // Gives the parameter its name, devices and start values. Replicas are made now if the shape is known, else by
+  // settle_shape. `fallback` initializes where the options named no initializer.
+  void initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback, std::uint64_t seed);
+  bool initialized() const { return !devices().empty(); }
+
+  // The gradient since it was last cleared: over all shards, weighted as backward() was told, on `device`. Undefined
+  // if the parameter had none.
+  Tensor gradient(Device device) const;
+  Tensor gradient() const { return gradient(devices().at(0)); }
+  void zero_grad() const;
+
+  bool operator==(const Parameter&) const = default;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace lockstep

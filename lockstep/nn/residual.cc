@@ -1,0 +1,24 @@
+#include "lockstep/nn/residual.h"
+
+namespace lockstep {
+
+Residual::Residual(ResidualOptions options)
+    : conv1_({.out_channels = options.channels, .kernel = 3, .stride = options.stride, .padding = 1}),
+      conv2_({.out_channels = options.channels, .kernel = 3, .padding = 1}) {
+  add("conv1", conv1_);
+  add("conv2", conv2_);
+  if (options.project) {
+    conv3_.emplace(Conv2dLayerOptions{.out_channels = options.channels, .kernel = 1, .stride = options.stride});
+    add("conv3", *conv3_);
+  }
+  add("bn1", bn1_);
+  add("bn2", bn2_);
+}
+
+std::vector<Tensor> Residual::forward_shards(std::span<const Tensor> xs) {
+  std::vector<Tensor> shortcut = conv3_ ? conv3_->forward_shards(xs) : std::vector<Tensor>(xs.begin(), xs.end());
+  std::vector<Tensor> ys = bn1_.forward_fused(conv1_.forward_shards(xs), {}, true);
+  return bn2_.forward_fused(conv2_.forward_shards(ys), shortcut, true);
+}
+
+}  // namespace lockstep

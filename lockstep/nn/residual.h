@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv2d.h"
+
+namespace lockstep {
+
+struct ResidualOptions {
+  std::int64_t channels = 0;
+  std::int64_t stride = 1;
+  // A 1x1 convolution on the shortcut; needed where the stride or the number of channels changes.
+  bool project = false;
+};
+
+// The residual block of He et al. 2015 as in the tutorials: relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)), with
+// 3x3 convolutions and, as conv3, a 1x1 convolution on the shortcut if it projects.
+class Residual : public Module {
+ public:
+  explicit Residual(ResidualOptions options);
+  Tensor forward(const Tensor& x) override { return forward_shards({&x, 1})[0]; }
+  std::vector<Tensor> forward_shards(std::span<const Tensor> xs) override;
+
+ private:
+  Conv2d conv1_, conv2_;
+  std::optional<Conv2d> conv3_;
+  BatchNorm2d bn1_, bn2_;
+};
+
+}  // namespace lockstep
