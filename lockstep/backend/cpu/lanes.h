@@ -1,0 +1,74 @@
+// Reductions whose order is fixed by the number of elements alone: the same bits on any number of threads,
+// and with any vector instructions, as the lanes are there on every machine.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "lockstep/backend/cpu/vectorize.h"
+#include "lockstep/base/tree.h"
+
+namespace lockstep::cpu {
+
+// The sum of term(i) over [0, n). Call it in vectorized().
+template <typename F>
+double lane_sum(std::int64_t n, const F& term) {
+  constexpr std::int64_t kLanes = 16;
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+  }
+  for (std::int64_t lane = 0; i + lane < n; ++lane) lanes[lane] += term(i + lane);
+  for (std::int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (std::int64_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  }
+  return lanes[0];
+}
+
+// The largest of term(i) over [0, n), NaN left out; minus infinity if there is none. Call it in vectorized().
+template <typename F>
+float lane_max(std::int64_t n, const F& term) {
+  constexpr std::int64_t kLanes = 32;
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      float x = term(i + lane);
+      lanes[lane] = x > lanes[lane] ? x : lanes[lane];
+    }
+  }
+  float largest = lanes[0];
+  for (float x : lanes) largest = x > largest ? x : largest;
+  for (; i < n; ++i) {
+    float x = term(i);
+    largest = x > largest ? x : largest;
+  }
+  return largest;
+}
+
+inline constexpr std::int64_t kSumBlock = 4096;
+inline std::int64_t sum_blocks(std::int64_t n) { return (n + kSumBlock - 1) / kSumBlock; }
+
+// sums[k] = the sum of term(i) over block k of [0, n), on the threads of the lane.
+template <typename F>
+void block_sums(const KernelContext& ctx, std::int64_t n, double* sums, const F& term) {
+  parallel_for(ctx, n, kSumBlock, [&](std::int64_t begin, std::int64_t end) {
+    vectorized([&] {
+      sums[begin / kSumBlock] = lane_sum(end - begin, [&](std::int64_t i) { return term(begin + i); });
+    });
+  });
+}
+
+// All of them, added in the tree of base/tree.h.
+inline double tree_total(const double* sums, std::int64_t count) {
+  return tree_fold(
+             0, static_cast<std::size_t>(count), [=](std::size_t i) { return std::optional(sums[i]); },
+             [](double a, double b) { return std::optional(a + b); })
+      .value_or(0);
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,192 @@
+#include "lockstep/backend/reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <type_traits>
+
+#include "lockstep/backend/cpu/broadcast.h"
+#include "lockstep/backend/cpu/families.h"
+#include "lockstep/backend/cpu/lanes.h"
+
+namespace lockstep {
+namespace {
+
+// f64 for f64, f32 for f32 and bf16.
+template <typename T>
+auto widened(T x) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return static_cast<float>(x);
+  } else {
+    return x;
+  }
+}
+
+template <typename T>
+T narrowed(double x) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16(static_cast<float>(x));
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+// Calls visitor with an element of a floating dtype.
+template <typename Visitor>
+void visit_floating(DType dtype, std::string_view operation, const Visitor& visitor) {
+  switch (dtype) {
+    case DType::f32:
+      return visitor(float{});
+    case DType::bf16:
+      return visitor(BFloat16{});
+    case DType::f64:
+      return visitor(double{});
+    default:
+      fail("{}: dtype {} is not a floating one", operation, name(dtype));
+  }
+}
+
+template <typename T>
+void sum_to_as(KernelContext& ctx, const View& x, const View& y) {
+  const T* in = x.as<T>();
+  T* out = y.as<T>();
+  const std::int64_t width = y.numel();
+  // Every chunk of x has sums of its own, which take at most an eighth of its elements.
+  const std::int64_t grain = std::max<std::int64_t>(65536, 8 * width),
+                     chunks = (x.numel() + grain - 1) / grain;
+  auto* sums = static_cast<double*>(ctx.scratch.get(chunks * width * sizeof(double)));
+  const cpu::BroadcastPlan plan(y.shape, x.shape, x.shape);
+  parallel_for(ctx, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+    double* chunk_sums = sums + begin / grain * width;
+    std::fill_n(chunk_sums, width, 0.0);
+    cpu::vectorized([&] {
+      plan.for_each_run(begin, end, [&](const cpu::BroadcastPlan::Run& run) {
+        const T* u = in + run.b;
+        double* sum = chunk_sums + run.a;
+        if (plan.repeats_a()) {
+          *sum += cpu::lane_sum(run.length, [=](std::int64_t i) { return widened(u[i]); });
+        } else {
+          cpu::vector_loop(0, run.length, [=](std::int64_t i) { sum[i] += widened(u[i]); });
+        }
+      });
+    });
+  });
+  for (std::int64_t i = 0; i < width; ++i) {
+    double total = 0;
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total += sums[chunk * width + i];
+    out[i] = narrowed<T>(total);
+  }
+}
+
+// Sums tiles of all leaves, one after another: every leaf is read once, and what is between lies in the
+// cache.
+template <typename T>
+class TreeSum {
+ public:
+  explicit TreeSum(std::span<const View> leaves) : leaves_(leaves) {}
+
+  void run(std::int64_t begin, std::int64_t end, T* out) {
+    for (; begin < end; begin += kTile) {
+      const std::int64_t length = std::min(kTile, end - begin);
+      auto leaf = [&](std::size_t k) {
+        return leaves_[k] ? std::optional(Part{leaves_[k].as<T>() + begin, nullptr}) : std::nullopt;
+      };
+      auto join = [&](const Part& a, const Part& b) { return std::optional(add(a, b, length)); };
+      std::copy_n(tree_fold(0, leaves_.size(), leaf, join)->data, length, out + begin);
+      used_ = 0;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kTile = 512;
+
+  // A tile of a leaf, or of a sum in a tile of ours.
+  struct Part {
+    const T* data;
+    T* own;
+  };
+
+  Part add(const Part& a, const Part& b, std::int64_t length) {
+    if (a.own && b.own) --used_;  // b's tile, the last one taken
+    T* sum = a.own ? a.own : b.own ? b.own : tiles_[used_++].data();
+    cpu::vectorized([&, u = a.data, v = b.data] {
+      cpu::vector_loop(0, length, [=](std::int64_t i) { sum[i] = u[i] + v[i]; });
+    });
+    return {sum, sum};
+  }
+
+  std::span<const View> leaves_;
+  // One for every level of the tree.
+  std::array<std::array<T, kTile>, 32> tiles_;
+  std::size_t used_ = 0;
+};
+
+template <typename T>
+void tree_sum_as(const KernelContext& ctx, std::span<const View> leaves, const View& out) {
+  T* sum = out.as<T>();
+  constexpr std::int64_t kGrain = 16384;
+  parallel_for(ctx, out.numel(), kGrain,
+               [&](std::int64_t begin, std::int64_t end) { TreeSum<T>(leaves).run(begin, end, sum); });
+}
+
+class Reduce final : public ReduceKernels {
+ public:
+  void sum_to(KernelContext& ctx, const View& x, const View& y) override {
+    visit_floating(x.dtype, "sum_to", [&](auto zero) { sum_to_as<decltype(zero)>(ctx, x, y); });
+  }
+
+  // NaN counts as the largest, as in max pooling.
+  void argmax(KernelContext& ctx, const View& x, const View& y) override {
+    visit_floating(x.dtype, "argmax", [&](auto zero) {
+      using T = decltype(zero);
+      const T* in = x.as<T>();
+      auto* out = y.as<std::int64_t>();
+      const std::int64_t k = x.shape[1],
+                         grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(k, 1));
+      parallel_for(ctx, x.shape[0], grain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const T* u = in + row * k;
+          std::int64_t best = 0;
+          auto largest = widened(u[0]);
+          for (std::int64_t i = 1; i < k; ++i) {
+            auto value = widened(u[i]);
+            if (value > largest || (std::isnan(value) && !std::isnan(largest))) {
+              best = i;
+              largest = value;
+            }
+          }
+          out[row] = best;
+        }
+      });
+    });
+  }
+
+  void tree_sum(KernelContext& ctx, std::span<const View> leaves, const View& out) override {
+    check(std::ranges::any_of(leaves, [](const View& leaf) { return static_cast<bool>(leaf); }),
+          "tree_sum: all {} leaves are missing", leaves.size());
+    out.dtype == DType::f64 ? tree_sum_as<double>(ctx, leaves, out) : tree_sum_as<float>(ctx, leaves, out);
+  }
+
+  void squared_norm(KernelContext& ctx, std::span<const View> xs, const View& y) override {
+    std::int64_t blocks = 0;
+    for (const View& x : xs) blocks += cpu::sum_blocks(x.numel());
+    auto* sums = static_cast<double*>(ctx.scratch.get(blocks * sizeof(double)));
+    double* next = sums;
+    for (const View& x : xs) {
+      visit_floating(x.dtype, "squared_norm", [&](auto zero) {
+        cpu::block_sums(ctx, x.numel(), next, [in = x.as<decltype(zero)>()](std::int64_t i) {
+          double value = widened(in[i]);
+          return value * value;
+        });
+      });
+      next += cpu::sum_blocks(x.numel());
+    }
+    *y.as<double>() = cpu::tree_total(sums, blocks);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ReduceKernels> make_cpu_reduce() { return std::make_unique<Reduce>(); }
+
+}  // namespace lockstep

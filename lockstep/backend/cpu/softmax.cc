@@ -1,0 +1,214 @@
+#include "lockstep/backend/softmax.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/backend/cpu/families.h"
+#include "lockstep/backend/cpu/lanes.h"
+#include "lockstep/backend/cpu/vector_math.h"
+#include "lockstep/backend/reference/families.h"
+
+namespace lockstep {
+namespace {
+
+// What the elements of a row have in common: softmax(x)[i] = exp(x[i] - max) / sum.
+struct RowStats {
+  float max;
+  float sum;
+};
+
+template <typename T>
+RowStats row_stats(const T* x, std::int64_t k) {
+  float max = cpu::lane_max(k, [=](std::int64_t i) { return static_cast<float>(x[i]); });
+  auto term = [=](std::int64_t i) { return cpu::fast_exp(static_cast<float>(x[i]) - max); };
+  return {max, static_cast<float>(cpu::lane_sum(k, term))};
+}
+
+// f(row, offset of its first element), vectorized, on the threads of the lane.
+template <typename F>
+void for_each_row(const KernelContext& ctx, std::int64_t rows, std::int64_t k, const F& f) {
+  const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(k, 1));
+  parallel_for(ctx, rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    cpu::vectorized([&] {
+      for (std::int64_t row = begin; row < end; ++row) f(row, row * k);
+    });
+  });
+}
+
+template <typename F>
+void for_each_row(const KernelContext& ctx, const View& x, const F& f) {
+  const std::int64_t k = x.shape[-1];
+  for_each_row(ctx, k > 0 ? x.numel() / k : 0, k, f);
+}
+
+bool is_narrow(const View& x) { return x.dtype == DType::f32 || x.dtype == DType::bf16; }
+
+// Calls visitor with an element of f32 or bf16.
+template <typename Visitor>
+void visit_narrow(const View& x, const Visitor& visitor) {
+  x.dtype == DType::f32 ? visitor(float{}) : visitor(BFloat16{});
+}
+
+void check_labels(const View& labels, std::int64_t classes) {
+  const auto* label = labels.as<std::int64_t>();
+  for (std::int64_t n = 0; n < labels.numel(); ++n) {
+    check(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is outside [0, {})",
+          label[n], n, classes);
+  }
+}
+
+class Softmax final : public SoftmaxKernels {
+ public:
+  void softmax(KernelContext& ctx, const View& x, const View& y) override {
+    if (!is_narrow(x)) return reference_->softmax(ctx, x, y);
+    visit_narrow(x, [&](auto zero) {
+      using T = decltype(zero);
+      for_each_row(ctx, x, [k = x.shape[-1], in = x.as<T>(), out = y.as<T>()](std::int64_t, std::int64_t at) {
+        const RowStats stats = row_stats(in + at, k);
+        const float scale = 1.f / stats.sum;
+        cpu::vector_loop(at, at + k, [=](std::int64_t i) {
+          out[i] = static_cast<T>(scale * cpu::fast_exp(static_cast<float>(in[i]) - stats.max));
+        });
+      });
+    });
+  }
+
+  void softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
+    if (!is_narrow(y)) return reference_->softmax_backward(ctx, y, dy, dx);
+    visit_narrow(y, [&](auto zero) {
+      using T = decltype(zero);
+      for_each_row(
+          ctx, y,
+          [k = y.shape[-1], p = y.as<T>(), g = dy.as<T>(), out = dx.as<T>()](std::int64_t, std::int64_t at) {
+            const auto dot = static_cast<float>(cpu::lane_sum(k, [=](std::int64_t i) {
+              return static_cast<float>(p[at + i]) * static_cast<float>(g[at + i]);
+            }));
+            cpu::vector_loop(at, at + k, [=](std::int64_t i) {
+              out[i] = static_cast<T>(static_cast<float>(p[i]) * (static_cast<float>(g[i]) - dot));
+            });
+          });
+    });
+  }
+
+  void log_softmax(KernelContext& ctx, const View& x, const View& y) override {
+    if (!is_narrow(x)) return reference_->log_softmax(ctx, x, y);
+    visit_narrow(x, [&](auto zero) {
+      using T = decltype(zero);
+      for_each_row(ctx, x, [k = x.shape[-1], in = x.as<T>(), out = y.as<T>()](std::int64_t, std::int64_t at) {
+        const RowStats stats = row_stats(in + at, k);
+        const float log_sum = std::log(stats.sum);
+        cpu::vector_loop(at, at + k, [=](std::int64_t i) {
+          out[i] = static_cast<T>((static_cast<float>(in[i]) - stats.max) - log_sum);
+        });
+      });
+    });
+  }
+
+  void log_softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
+    if (!is_narrow(y)) return reference_->log_softmax_backward(ctx, y, dy, dx);
+    visit_narrow(y, [&](auto zero) {
+      using T = decltype(zero);
+      for_each_row(ctx, y,
+                   [k = y.shape[-1], log_p = y.as<T>(), g = dy.as<T>(), out = dx.as<T>()](std::int64_t,
+                                                                                          std::int64_t at) {
+                     const auto sum = static_cast<float>(
+                         cpu::lane_sum(k, [=](std::int64_t i) { return static_cast<float>(g[at + i]); }));
+                     cpu::vector_loop(at, at + k, [=](std::int64_t i) {
+                       out[i] = static_cast<T>(static_cast<float>(g[i]) -
+                                               cpu::fast_exp(static_cast<float>(log_p[i])) * sum);
+                     });
+                   });
+    });
+  }
+
+  void cross_entropy(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
+                     const View& loss) override {
+    if (!is_narrow(logits)) return reference_->cross_entropy(ctx, logits, labels, smoothing, loss);
+    const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
+    check_labels(labels, classes);
+    auto* losses = static_cast<double*>(ctx.scratch.get(samples * sizeof(double)));
+    visit_narrow(logits, [&](auto zero) {
+      using T = decltype(zero);
+      for_each_row(
+          ctx, logits,
+          [=, x = logits.as<T>(), label = labels.as<std::int64_t>()](std::int64_t n, std::int64_t at) {
+            const RowStats stats = row_stats(x + at, classes);
+            auto below_max = [=](std::int64_t k) { return static_cast<float>(x[at + k]) - stats.max; };
+            // sum_k q_k (x_k - max). Without smoothing a logit of -inf costs nothing.
+            double score = (1 - smoothing) * below_max(label[n]);
+            if (smoothing != 0) {
+              score += smoothing / static_cast<double>(classes) * cpu::lane_sum(classes, below_max);
+            }
+            losses[n] = std::log(stats.sum) - score;
+          });
+    });
+    const double mean = samples > 0 ? cpu::tree_total(losses, samples) / static_cast<double>(samples) : 0;
+    *loss.as<float>() = static_cast<float>(mean);
+  }
+
+  void cross_entropy_backward(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
+                              const View& dloss, const View& dlogits) override {
+    if (!is_narrow(logits)) {
+      return reference_->cross_entropy_backward(ctx, logits, labels, smoothing, dloss, dlogits);
+    }
+    const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
+    check_labels(labels, classes);
+    if (samples == 0) return;
+    const float scale = *dloss.as<float>() / static_cast<float>(samples);
+    const auto others = static_cast<float>(smoothing / static_cast<double>(classes));
+    const auto hit = static_cast<float>(1 - smoothing);
+    visit_narrow(logits, [&](auto zero) {
+      using T = decltype(zero);
+      for_each_row(ctx, logits,
+                   [=, x = logits.as<T>(), out = dlogits.as<T>(), label = labels.as<std::int64_t>()](
+                       std::int64_t n, std::int64_t at) {
+                     const RowStats stats = row_stats(x + at, classes);
+                     const float inverse = 1.f / stats.sum;
+                     const std::int64_t target = at + label[n];
+                     cpu::vector_loop(at, at + classes, [=](std::int64_t i) {
+                       float p = inverse * cpu::fast_exp(static_cast<float>(x[i]) - stats.max);
+                       float q = others + (i == target ? hit : 0.f);
+                       out[i] = static_cast<T>(scale * (p - q));
+                     });
+                   });
+    });
+  }
+
+  void mse(KernelContext& ctx, const View& x, const View& target, const View& loss) override {
+    if (!is_narrow(x)) return reference_->mse(ctx, x, target, loss);
+    const std::int64_t count = x.numel(), blocks = cpu::sum_blocks(count);
+    auto* sums = static_cast<double*>(ctx.scratch.get(blocks * sizeof(double)));
+    visit_narrow(x, [&](auto zero) {
+      using T = decltype(zero);
+      cpu::block_sums(ctx, count, sums, [u = x.as<T>(), v = target.as<T>()](std::int64_t i) {
+        float difference = static_cast<float>(u[i]) - static_cast<float>(v[i]);
+        return difference * difference;
+      });
+    });
+    const double mean = count > 0 ? cpu::tree_total(sums, blocks) / static_cast<double>(count) : 0;
+    *loss.as<float>() = static_cast<float>(mean);
+  }
+
+  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss,
+                    const View& dx) override {
+    if (!is_narrow(x)) return reference_->mse_backward(ctx, x, target, dloss, dx);
+    if (x.numel() == 0) return;
+    const auto scale = static_cast<float>(2.0 * *dloss.as<float>() / static_cast<double>(x.numel()));
+    visit_narrow(x, [&](auto zero) {
+      using T = decltype(zero);
+      cpu::parallel_vector_loop(
+          ctx, x.numel(), [=, u = x.as<T>(), v = target.as<T>(), out = dx.as<T>()](std::int64_t i) {
+            out[i] = static_cast<T>(scale * (static_cast<float>(u[i]) - static_cast<float>(v[i])));
+          });
+    });
+  }
+
+ private:
+  std::unique_ptr<SoftmaxKernels> reference_ = reference::make_softmax();
+};
+
+}  // namespace
+
+std::unique_ptr<SoftmaxKernels> make_cpu_softmax() { return std::make_unique<Softmax>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// Loops for the widest vectors this machine has, although the library is built for the oldest x86-64.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/backend/cpu/cpu_features.h"
+#include "lockstep/backend/cpu/parallel_for.h"
+
+namespace lockstep::cpu {
+#if defined(__x86_64__)
+
+// `flatten` inlines all that f calls, so that it is compiled for the instructions named here. Unlike
+// target_clones this serves templates and lambdas, and needs no ifunc (sanitizers run before those are
+// resolved).
+template <typename F>
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq"), gnu::flatten]] void run_avx512(const F& f) {
+  f();
+}
+template <typename F>
+[[gnu::target("avx2"), gnu::flatten]] void run_avx2(const F& f) {
+  f();
+}
+
+// Calls f(), compiled for this machine. Without fused multiply-add, and as long as f fixes the order of its
+// sums, the results are the same bits everywhere.
+template <typename F>
+void vectorized(const F& f) {
+  if (cpu_has_avx512()) {
+    run_avx512(f);
+  } else if (__builtin_cpu_supports("avx2")) {
+    run_avx2(f);
+  } else {
+    f();
+  }
+}
+
+#else
+template <typename F>
+void vectorized(const F& f) {
+  f();
+}
+#endif
+
+// f(i) for every i in [begin, end). An f(i) must not read what another writes: y may be x, but not overlap
+// it.
+template <typename F>
+void vector_loop(std::int64_t begin, std::int64_t end, const F& f) {
+#pragma GCC ivdep
+  for (std::int64_t i = begin; i < end; ++i) f(i);
+}
+
+// vector_loop over [0, count) on the threads of the lane.
+template <typename F>
+void parallel_vector_loop(const KernelContext& ctx, std::int64_t count, const F& f) {
+  constexpr std::int64_t kGrain = 16384;
+  parallel_for(ctx, count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    vectorized([&] { vector_loop(begin, end, f); });
+  });
+}
+
+}  // namespace lockstep::cpu
