@@ -57,10 +57,13 @@ std::vector<Tensor> BatchNorm2d::forward_fused(std::span<const Tensor> xs, std::
 }
 
 void BatchNorm2d::keep(int shard, const ops::BatchStats& stats) {
-  if (pending_.empty()) after_batch([this] { commit(); });
+  if (pending_batch_ != batch_number()) pending_.clear();
+  bool first = pending_.empty();
+  pending_batch_ = batch_number();
   auto slot = static_cast<std::size_t>(shard < 0 ? 0 : shard);
   if (pending_.size() <= slot) pending_.resize(slot + 1);
   pending_[slot] = stats;
+  if (first) after_batch([this] { commit(); });
 }
 
 void BatchNorm2d::commit() {

@@ -41,8 +41,9 @@ class BatchNorm2d : public Module {
   void commit();
 
   BatchNorm2dOptions options_;
-  // Of the batch that is running, by shard.
+  // Of the batch that is running, by shard. What a batch left that ended with an error is dropped.
   std::vector<ops::BatchStats> pending_;
+  std::uint64_t pending_batch_ = 0;
 };
 
 // Turns every batch norm of the model into a synchronized one.

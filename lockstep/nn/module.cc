@@ -10,12 +10,14 @@ namespace {
 using Actions = std::vector<std::function<void()>>;
 // Of the outermost call on this thread; null outside of any.
 thread_local Actions* batch_actions = nullptr;
+thread_local std::uint64_t batches_begun = 0;
 
 class BatchScope {
  public:
   BatchScope() {
     if (!batch_actions) {
       batch_actions = &actions_;
+      ++batches_begun;
       outermost_ = true;
     }
   }
@@ -77,6 +79,8 @@ void Module::after_batch(std::function<void()> action) {
     action();
   }
 }
+
+std::uint64_t Module::batch_number() { return batch_actions ? batches_begun : 0; }
 
 template <typename Visit>
 void Module::visit(const std::string& prefix, const Visit& each) const {

@@ -72,6 +72,8 @@ class Module {
 
   // Runs `action` when the outermost module call of this thread is through with all its shards: once a batch.
   static void after_batch(std::function<void()> action);
+  // A number of its own for each such call; 0 outside of any.
+  static std::uint64_t batch_number();
 
   struct Child {
     std::string name;

@@ -1,0 +1,202 @@
+#include "lockstep/optim/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/optimizer.h"
+#include "lockstep/ops/reduce.h"
+
+namespace lockstep {
+
+Optimizer::Optimizer(std::vector<Parameter> parameters, double learning_rate, std::vector<std::string> state_names)
+    : state_names_(std::move(state_names)), learning_rate_(0) {
+  check(!parameters.empty(), "optimizer: no parameters");
+  set_learning_rate(learning_rate);
+  for (Parameter& p : parameters) slots_.push_back({std::move(p), {}});
+}
+
+void Optimizer::set_learning_rate(double lr) {
+  check(std::isfinite(lr) && lr >= 0, "optimizer: learning rate {}, expected at least 0", lr);
+  learning_rate_ = lr;
+}
+
+// Gradients are summed on one device each, spread over all of them; where they are summed does not change the sum.
+Device Optimizer::home(std::size_t slot) const {
+  const auto& devices = slots_[slot].parameter.devices();
+  return devices[slot % devices.size()];
+}
+
+void Optimizer::make_states(Slot& slot) const {
+  if (!slot.states.empty()) return;
+  slot.states.resize(state_names_.size());
+  for (auto& state : slot.states) {
+    for (Device device : slot.parameter.devices()) {
+      Tensor t = ops::empty(slot.parameter.shape(), slot.parameter.dtype(), device).with_shard(-1);
+      ops::fill_(t, 0);
+      state.push_back(std::move(t));
+    }
+  }
+}
+
+void Optimizer::step() {
+  ++steps_;
+  std::vector<Tensor> gradients(slots_.size());
+  std::vector<Device> devices;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    // Spreads the sums over a device's lanes, too.
+    ops::ShardScope lane(static_cast<int>(i));
+    if (!slots_[i].parameter.initialized()) continue;
+    gradients[i] = slots_[i].parameter.gradient(home(i));
+    if (!gradients[i].defined()) continue;
+    make_states(slots_[i]);
+    for (Device d : slots_[i].parameter.devices()) {
+      if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
+    }
+  }
+  for (Device device : devices) {
+    std::size_t lanes = state_of(device, "step").compute_lanes.size();
+    std::vector<std::vector<Item>> items(lanes);
+    std::vector<std::int64_t> load(lanes, 0);
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (!gradients[i].defined()) continue;
+      const Parameter& p = slots_[i].parameter;
+      auto at = std::ranges::find(p.devices(), device);
+      if (at == p.devices().end()) continue;
+      auto d = static_cast<std::size_t>(at - p.devices().begin());
+      Tensor grad = gradients[i];
+      if (state_of(grad.device(), "step").memory_domain != state_of(device, "step").memory_domain) {
+        grad = grad.to(device, {.non_blocking = true});
+      }
+      auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][d] : Tensor(); };
+      auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
+      load[lane] += grad.numel();
+      items[lane].push_back({p.data(device).detach(), grad, state(0), state(1)});
+    }
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      ops::ShardScope scope(static_cast<int>(lane));
+      if (!items[lane].empty()) update(items[lane], scale_, steps_);
+    }
+    state_of(device, "step").random->set_step(static_cast<std::uint64_t>(steps_));
+  }
+  scale_ = {};
+  zero_grad();
+}
+
+void Optimizer::zero_grad() {
+  for (Slot& slot : slots_) slot.parameter.zero_grad();
+}
+
+Tensor Optimizer::clip_grad_norm(double max_norm) {
+  std::vector<Tensor> gradients;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].parameter.initialized()) continue;
+    Tensor g = slots_[i].parameter.gradient(home(i));
+    if (g.defined()) gradients.push_back(std::move(g));
+  }
+  check(!gradients.empty(), "clip_grad_norm: no parameter has a gradient");
+  Tensor squared = ops::squared_norm(gradients);
+  scale_ = ops::clip_scale(squared, max_norm);
+  return ops::unary(UnaryOp::sqrt, squared);
+}
+
+std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
+  std::vector<std::pair<std::string, Tensor>> all;
+  for (std::size_t k = 0; k < state_names_.size(); ++k) {
+    for (const Slot& slot : slots_) {
+      if (slot.states.empty()) continue;
+      all.emplace_back(state_names_[k] + "." + slot.parameter.name(), slot.states[k].at(0).to(Device()));
+    }
+  }
+  return all;
+}
+
+void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, std::int64_t steps) {
+  check(steps >= 0, "optimizer: {} steps, expected at least 0", steps);
+  std::map<std::string_view, const Tensor*> given;
+  for (auto& [name, tensor] : state) given.emplace(name, &tensor);
+  for (Slot& slot : slots_) {
+    std::size_t found = 0;
+    for (const std::string& state_name : state_names_) found += given.count(state_name + "." + slot.parameter.name());
+    // A parameter that never had a gradient has no state.
+    if (found == 0) {
+      slot.states.clear();
+      continue;
+    }
+    check(found == state_names_.size(), "optimizer: the state of {} is not complete", slot.parameter.name());
+    make_states(slot);
+    for (std::size_t k = 0; k < state_names_.size(); ++k) {
+      auto it = given.find(state_names_[k] + "." + slot.parameter.name());
+      for (const Tensor& replica : slot.states[k]) {
+        check(it->second->shape() == replica.shape() && it->second->dtype() == replica.dtype(),
+              "optimizer: {} is {}, expected {}", it->first, it->second->describe(), replica.describe());
+        ops::copy_(*it->second, replica);
+      }
+      given.erase(it);
+    }
+  }
+  if (!given.empty()) fail("optimizer: {} does not belong to its parameters", given.begin()->first);
+  steps_ = steps;
+  for (const Slot& slot : slots_) {
+    for (Device device : slot.parameter.devices()) {
+      state_of(device, "optimizer").random->set_step(static_cast<std::uint64_t>(steps));
+    }
+  }
+}
+
+namespace {
+
+std::vector<ops::Update> updates(auto items) {
+  std::vector<ops::Update> all;
+  for (const auto& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1});
+  return all;
+}
+
+void check_at_least_zero(std::string_view what, double value) {
+  check(std::isfinite(value) && value >= 0, "optimizer: {} {}, expected at least 0", what, value);
+}
+
+}  // namespace
+
+Sgd::Sgd(std::vector<Parameter> parameters, SgdOptions options)
+    : Optimizer(std::move(parameters), options.lr,
+                options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
+      options_(options) {
+  check_at_least_zero("momentum", options.momentum);
+  check_at_least_zero("weight decay", options.weight_decay);
+  check(!options.nesterov || options.momentum > 0, "optimizer: Nesterov's step needs a momentum");
+}
+
+void Sgd::update(std::span<const Item> items, const Tensor& scale, std::int64_t) {
+  ops::sgd_(updates(items),
+            {.lr = learning_rate(),
+             .momentum = options_.momentum,
+             .weight_decay = options_.weight_decay,
+             .nesterov = options_.nesterov},
+            scale);
+}
+
+Adam::Adam(std::vector<Parameter> parameters, AdamOptions options, bool decoupled)
+    : Optimizer(std::move(parameters), options.lr, {"exp_avg", "exp_avg_sq"}), options_(options), decoupled_(decoupled) {
+  check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
+        "optimizer: betas {} and {}, expected at least 0 and below 1", options.beta1, options.beta2);
+  check_at_least_zero("eps", options.eps);
+  check_at_least_zero("weight decay", options.weight_decay);
+}
+
+void Adam::update(std::span<const Item> items, const Tensor& scale, std::int64_t step) {
+  ops::adam_(updates(items),
+             {.lr = learning_rate(),
+              .beta1 = options_.beta1,
+              .beta2 = options_.beta2,
+              .eps = options_.eps,
+              .weight_decay = options_.weight_decay,
+              .decoupled = decoupled_,
+              .step = step},
+             scale);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+// Optimizers: one step is, per device, one task over all of its parameters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/backend/optimizer.h"
+#include "lockstep/nn/parameter.h"
+
+namespace lockstep {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // Sums the gradients of all shards and updates every replica. Parameters without a gradient stay as they are. The
+  // gradients are used up: the next backward() starts anew.
+  void step();
+  // Forgets gradients, of a batch that shall not count, say.
+  void zero_grad();
+
+  // Before the next step: all gradients times min(1, max_norm / norm), with the norm over all of them. Returns the norm,
+  // a scalar f64 tensor that is not waited for.
+  Tensor clip_grad_norm(double max_norm);
+
+  double learning_rate() const { return learning_rate_; }
+  void set_learning_rate(double lr);
+  // Steps done, counting from 0. Part of the key of random operations.
+  std::int64_t steps() const { return steps_; }
+
+  // What a checkpoint needs: named host tensors, "momentum.fc.1.weight". Waits.
+  std::vector<std::pair<std::string, Tensor>> state_dict() const;
+  // Strict, as for modules. The parameters' shapes have to be known.
+  void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, std::int64_t steps);
+
+ protected:
+  // state_names: at most two.
+  Optimizer(std::vector<Parameter> parameters, double learning_rate, std::vector<std::string> state_names);
+
+  struct Item {
+    Tensor weight, grad, state0, state1;
+  };
+  // `step` counts from 1.
+  virtual void update(std::span<const Item> items, const Tensor& scale, std::int64_t step) = 0;
+
+ private:
+  struct Slot {
+    Parameter parameter;
+    // [state][device]; made when the parameter is first updated.
+    std::vector<std::vector<Tensor>> states;
+  };
+  void make_states(Slot& slot) const;
+  Device home(std::size_t slot) const;
+
+  std::vector<Slot> slots_;
+  std::vector<std::string> state_names_;
+  double learning_rate_;
+  std::int64_t steps_ = 0;
+  Tensor scale_;  // of clipping, for the next step
+};
+
+struct SgdOptions {
+  double lr = 0.1;
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+class Sgd : public Optimizer {
+ public:
+  Sgd(std::vector<Parameter> parameters, SgdOptions options);
+
+ protected:
+  void update(std::span<const Item> items, const Tensor& scale, std::int64_t step) override;
+
+ private:
+  SgdOptions options_;
+};
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+};
+
+class Adam : public Optimizer {
+ public:
+  Adam(std::vector<Parameter> parameters, AdamOptions options) : Adam(std::move(parameters), options, false) {}
+
+ protected:
+  Adam(std::vector<Parameter> parameters, AdamOptions options, bool decoupled);
+  void update(std::span<const Item> items, const Tensor& scale, std::int64_t step) override;
+
+ private:
+  AdamOptions options_;
+  bool decoupled_;
+};
+
+// Weight decay applied to the weights, not to the gradients (Loshchilov and Hutter 2019).
+class AdamW : public Adam {
+ public:
+  AdamW(std::vector<Parameter> parameters, AdamOptions options) : Adam(std::move(parameters), options, true) {}
+};
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#include "lockstep/optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+double scheduled_lr(const ScheduleOptions& o, std::int64_t step) {
+  check(o.warmup >= 0 && o.total_steps >= 0 && o.step_size >= 0 && step >= 0,
+        "schedule: warm-up {}, {} steps in all, step size {}, step {}: expected at least 0", o.warmup, o.total_steps,
+        o.step_size, step);
+  if (step < o.warmup) return o.base_lr * static_cast<double>(step + 1) / static_cast<double>(o.warmup);
+  std::int64_t done = step - o.warmup;
+  std::int64_t rest = std::max<std::int64_t>(o.total_steps - o.warmup, 1);
+  switch (o.kind) {
+    case ScheduleKind::constant: return o.base_lr;
+    case ScheduleKind::step: {
+      std::int64_t size = o.step_size > 0 ? o.step_size : std::max<std::int64_t>((rest + 2) / 3, 1);
+      return o.base_lr * std::pow(o.gamma, static_cast<double>(done / size));
+    }
+    case ScheduleKind::cosine: {
+      double t = std::min(1.0, static_cast<double>(done) / static_cast<double>(rest));
+      return o.base_lr * (1 + std::cos(std::numbers::pi * t)) / 2;
+    }
+  }
+  fail("schedule: unknown kind");
+}
+
+}  // namespace lockstep

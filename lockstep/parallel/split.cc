@@ -1,0 +1,45 @@
+#include "lockstep/parallel/split.h"
+
+#include <algorithm>
+
+#include "lockstep/ops/copy.h"
+
+namespace lockstep {
+
+std::vector<std::int64_t> split_sizes(std::int64_t n, int shards) {
+  check(n >= 0 && shards >= 1, "split: {} samples into {} shards, expected at least 0 into at least 1", n, shards);
+  std::int64_t chunk = (n + shards - 1) / shards;
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t first = 0; first < n; first += chunk) sizes.push_back(std::min(chunk, n - first));
+  return sizes;
+}
+
+std::size_t shard_device(int shard, int shards, std::size_t devices) {
+  return static_cast<std::size_t>(shard) * devices / static_cast<std::size_t>(shards);
+}
+
+Batch split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options) {
+  check(!devices.empty(), "split_and_load: no devices");
+  check(x.defined() && x.shape().rank() >= 1, "split_and_load: the batch is {}, expected at least one axis",
+        x.describe());
+  check(options.shards >= 0, "split_and_load: {} shards, expected at least 1", options.shards);
+  int shards = options.shards > 0 ? options.shards : static_cast<int>(devices.size());
+  Batch batch;
+  std::int64_t row = 0;
+  for (std::int64_t size : split_sizes(x.size(0), shards)) {
+    auto s = static_cast<int>(batch.shards.size());
+    Tensor piece = x.narrow(row, size).with_shard(s);
+    batch.shards.push_back(piece.to(devices[shard_device(s, shards, devices.size())], {.non_blocking = true}));
+    batch.counts.push_back(size);
+    row += size;
+  }
+  return batch;
+}
+
+Tensor gather(const Batch& batch, Device device) {
+  check(batch.size() > 0, "gather: the batch is empty");
+  if (device == batch[0].device()) return concatenate(batch.shards);
+  return ops::concatenate(batch.shards, device);
+}
+
+}  // namespace lockstep
