@@ -34,6 +34,7 @@ class TemporaryFolder {
   std::filesystem::path write(std::string_view name, std::string_view bytes) const {
     const std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());
+    std::filesystem::remove(file);  // some file systems sync a file that is cut to nothing and written anew
     std::ofstream(file, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     return file;
   }

@@ -1,0 +1,43 @@
+// Reads a stream that may be gzipped (RFC 1952), which its first bytes tell.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <istream>
+#include <memory>
+#include <span>
+#include <string>
+
+struct z_stream_s;
+
+namespace lockstep {
+
+class GzipReader {
+ public:
+  // The stream outlives the reader. `name` stands for it in errors.
+  GzipReader(std::istream& stream, std::string name);
+
+  // Fills `out` with the next bytes, unpacked if the stream is gzipped, and returns how many there were:
+  // fewer than asked for only at the end. Throws on read errors and on a gzip stream that is corrupt or ends
+  // early.
+  std::size_t read(std::span<std::uint8_t> out);
+
+ private:
+  struct Free {
+    void operator()(z_stream_s* inflater) const;
+  };
+
+  bool refill();
+  std::size_t copy(std::span<std::uint8_t> out);
+  std::size_t inflate(std::span<std::uint8_t> out);
+
+  std::istream& stream_;
+  std::string name_;
+  std::array<std::uint8_t, 64 * 1024> buffer_;
+  std::span<std::uint8_t> input_;               // the part of buffer_ that nobody has used yet
+  std::unique_ptr<z_stream_s, Free> inflater_;  // null: the stream is not gzipped
+  bool in_member_ = true;                       // a gzip stream is one or more members, one after the other
+};
+
+}  // namespace lockstep
