@@ -1,0 +1,148 @@
+#include "lockstep/data/data_loader.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace lockstep {
+
+// The batches of one loop, in order.
+class DataLoader::Prefetcher {
+ public:
+  Prefetcher(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options, std::vector<std::int64_t> order,
+             std::int64_t epoch, std::int64_t first, std::int64_t count)
+      : dataset_(std::move(dataset)), options_(options), order_(std::move(order)), epoch_(epoch), next_made_(first),
+        next_used_(first), count_(count) {
+    for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+  }
+
+  ~Prefetcher() {
+    {
+      std::scoped_lock lock(mutex_);
+      stop_ = true;
+    }
+    room_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+
+  // False at the end.
+  bool next(Example& batch) {
+    if (next_used_ >= count_) return false;
+    if (workers_.empty()) {
+      batch = make(next_used_++);
+      return true;
+    }
+    std::unique_lock lock(mutex_);
+    made_.wait(lock, [&] { return results_.contains(next_used_); });
+    Result result = std::move(results_.extract(next_used_).mapped());
+    ++next_used_;
+    lock.unlock();
+    room_.notify_one();
+    if (result.error) std::rethrow_exception(result.error);
+    batch = std::move(result.batch);
+    return true;
+  }
+
+ private:
+  struct Result {
+    Example batch;
+    std::exception_ptr error;
+  };
+
+  Example make(std::int64_t number) const {
+    auto first = static_cast<std::size_t>(number * options_.batch_size);
+    std::size_t last = std::min(first + static_cast<std::size_t>(options_.batch_size), order_.size());
+    std::span<const std::int64_t> indices(order_.data() + first, last - first);
+    std::vector<RandomKey> keys;
+    for (std::int64_t index : indices) {
+      keys.push_back(random_key(options_.seed, {hash_name("transform"), static_cast<std::uint64_t>(epoch_),
+                                                static_cast<std::uint64_t>(index)}));
+    }
+    return dataset_->batch(indices, keys);
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      room_.wait(lock, [&] { return stop_ || next_made_ >= count_ || next_made_ < next_used_ + options_.prefetch; });
+      if (stop_ || next_made_ >= count_) return;
+      std::int64_t number = next_made_++;
+      lock.unlock();
+      Result result;
+      try {
+        result.batch = make(number);
+      } catch (...) {
+        result.error = std::current_exception();
+      }
+      lock.lock();
+      results_.emplace(number, std::move(result));
+      made_.notify_all();
+    }
+  }
+
+  std::shared_ptr<const Dataset> dataset_;
+  DataLoaderOptions options_;
+  std::vector<std::int64_t> order_;
+  std::int64_t epoch_;
+
+  std::mutex mutex_;
+  std::condition_variable made_, room_;
+  std::map<std::int64_t, Result> results_;
+  std::int64_t next_made_, next_used_, count_;
+  bool stop_ = false;
+  std::vector<std::thread> workers_;
+};
+
+DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
+    : dataset_(std::move(dataset)), options_(std::move(options)) {
+  const auto& o = options_;
+  check(dataset_ != nullptr, "data loader: no data set");
+  check(o.batch_size >= 1, "data loader: batch size {}, expected at least 1", o.batch_size);
+  check(o.workers >= 0 && o.workers <= 256 && o.prefetch >= 1,
+        "data loader: {} workers, {} batches ahead, expected 0 to 256 and at least 1", o.workers, o.prefetch);
+  check(!o.shuffle || !o.sampler, "data loader: shuffle and a sampler exclude each other");
+  if (!options_.sampler) {
+    if (o.shuffle) {
+      options_.sampler = std::make_shared<RandomSampler>(dataset_->size(), o.seed);
+    } else {
+      options_.sampler = std::make_shared<SequentialSampler>(dataset_->size());
+    }
+  }
+}
+
+void DataLoader::skip_batches(std::int64_t count) {
+  check(count >= 0, "data loader: {} batches to skip, expected at least 0", count);
+  skip_ = count;
+}
+
+std::int64_t DataLoader::size() const {
+  auto n = static_cast<std::int64_t>(options_.sampler->order(epoch_).size());
+  return options_.drop_last ? n / options_.batch_size : (n + options_.batch_size - 1) / options_.batch_size;
+}
+
+DataLoader::Iterator DataLoader::begin() {
+  std::vector<std::int64_t> order = options_.sampler->order(epoch_);
+  auto n = static_cast<std::int64_t>(order.size());
+  std::int64_t count = options_.drop_last ? n / options_.batch_size : (n + options_.batch_size - 1) / options_.batch_size;
+  std::int64_t first = std::exchange(skip_, 0);
+  return Iterator(this, std::make_shared<Prefetcher>(dataset_, options_, std::move(order), epoch_, first, count));
+}
+
+DataLoader::Iterator::Iterator(DataLoader* loader, std::shared_ptr<Prefetcher> prefetcher)
+    : loader_(loader), prefetcher_(std::move(prefetcher)) {
+  ++*this;
+}
+
+DataLoader::Iterator& DataLoader::Iterator::operator++() {
+  if (!prefetcher_->next(current_)) {
+    done_ = true;
+    current_.clear();
+    ++loader_->epoch_;
+  }
+  return *this;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// Batches of a data set, made ahead of their use by threads in the background.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/sampler.h"
+
+namespace lockstep {
+
+struct DataLoaderOptions {
+  std::int64_t batch_size = 1;
+  bool shuffle = false;
+  // Instead of `shuffle`.
+  std::shared_ptr<const Sampler> sampler{};
+  std::uint64_t seed = 0;
+  // Leaves out a last batch that is not full.
+  bool drop_last = false;
+  // Threads; 0: batches are made when asked for.
+  int workers = 1;
+  // Batches that are made ahead, at most.
+  int prefetch = 4;
+};
+
+//   for (Example& batch : loader) { Tensor images = batch[0], labels = batch[1]; ... }
+//
+// What comes out does not depend on the number of workers. An exception in a Dataset comes out of the iteration, in the
+// place of the batch that it belongs to.
+class DataLoader {
+ public:
+  DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
+
+  // Another order, and other random transforms, for the loops that follow. Counted on by itself after each full loop.
+  void set_epoch(std::int64_t epoch) { epoch_ = epoch; }
+  std::int64_t epoch() const { return epoch_; }
+  // The next loop begins with this batch of its epoch: to resume in the middle.
+  void skip_batches(std::int64_t count);
+
+  // Batches of an epoch.
+  std::int64_t size() const;
+  const Dataset& dataset() const { return *dataset_; }
+
+  class Iterator;
+  struct End {};
+  Iterator begin();
+  End end() const { return {}; }
+
+ private:
+  class Prefetcher;
+  std::shared_ptr<const Dataset> dataset_;
+  DataLoaderOptions options_;
+  std::int64_t epoch_ = 0;
+  std::int64_t skip_ = 0;
+};
+
+// Stops the workers when it goes away.
+class DataLoader::Iterator {
+ public:
+  Example& operator*() { return current_; }
+  Iterator& operator++();
+  bool operator==(End) const { return done_; }
+
+ private:
+  friend class DataLoader;
+  Iterator(DataLoader* loader, std::shared_ptr<Prefetcher> prefetcher);
+
+  DataLoader* loader_;
+  std::shared_ptr<Prefetcher> prefetcher_;
+  Example current_;
+  bool done_ = false;
+};
+
+}  // namespace lockstep

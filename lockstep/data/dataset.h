@@ -1,0 +1,94 @@
+// Data sets: numbered examples in host memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/base/random.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+// The parts of one example, {image, label} say, as host tensors; or of a batch of them, with one axis more in front.
+using Example = std::vector<Tensor>;
+
+// Derive from it for data of your own: size() and get() are enough. Called from several threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual std::int64_t size() const = 0;
+  // 0 <= index < size(). Parts have the same shapes and types for all examples.
+  virtual Example get(std::int64_t index) const = 0;
+  // For data with random transforms: `key` belongs to (seed, epoch, index), so that an example looks the same whoever
+  // loads it, and different in the next epoch.
+  virtual Example get(std::int64_t index, RandomKey key) const {
+    (void)key;
+    return get(index);
+  }
+  // Examples one below the other. keys is as long as indices. The default stacks what get() returns.
+  virtual Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const;
+};
+
+// Row i of each tensor. All in host memory, with the same size(0).
+class TensorDataset : public Dataset {
+ public:
+  explicit TensorDataset(std::vector<Tensor> tensors);
+  std::int64_t size() const override { return tensors_[0].size(0); }
+  using Dataset::get;
+  Example get(std::int64_t index) const override;
+  Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override;
+
+ private:
+  std::vector<Tensor> tensors_;
+};
+
+// `size` random vectors of `length` standard normal numbers, the same for the same seed.
+class RandomDataset : public Dataset {
+ public:
+  RandomDataset(std::int64_t size, std::int64_t length, std::uint64_t seed = 0);
+  std::int64_t size() const override { return size_; }
+  using Dataset::get;
+  Example get(std::int64_t index) const override;
+
+ private:
+  std::int64_t size_, length_;
+  std::uint64_t seed_;
+};
+
+// `inner` with `transform` applied to each example as it is loaded.
+class MapDataset : public Dataset {
+ public:
+  using Transform = std::function<Example(Example example, RandomKey key)>;
+  MapDataset(std::shared_ptr<const Dataset> inner, Transform transform);
+  std::int64_t size() const override { return inner_->size(); }
+  Example get(std::int64_t index) const override;
+  Example get(std::int64_t index, RandomKey key) const override;
+
+ private:
+  std::shared_ptr<const Dataset> inner_;
+  Transform transform_;
+};
+
+// The first `count` examples of `inner`, all of them if there are fewer.
+class HeadDataset : public Dataset {
+ public:
+  HeadDataset(std::shared_ptr<const Dataset> inner, std::int64_t count);
+  std::int64_t size() const override { return count_; }
+  Example get(std::int64_t index) const override { return inner_->get(index); }
+  Example get(std::int64_t index, RandomKey key) const override { return inner_->get(index, key); }
+  Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override {
+    return inner_->batch(indices, keys);
+  }
+
+ private:
+  std::shared_ptr<const Dataset> inner_;
+  std::int64_t count_;
+};
+
+// Host tensors of one shape and type, stacked along a new axis 0.
+Tensor stack(std::span<const Tensor> tensors);
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+#include "lockstep/data/fashion_mnist.h"
+
+namespace lockstep {
+
+FashionMnist::FashionMnist(MnistFiles files) : files_(std::move(files)) {}
+
+Example FashionMnist::get(std::int64_t index) const {
+  Example one = batch(std::span(&index, 1), {});
+  return {one[0].reshape({1, files_.rows, files_.cols}), one[1].reshape({})};
+}
+
+Example FashionMnist::batch(std::span<const std::int64_t> indices, std::span<const RandomKey>) const {
+  auto n = static_cast<std::int64_t>(indices.size());
+  Tensor images = Tensor::host({n, 1, files_.rows, files_.cols});
+  Tensor labels = Tensor::host({n}, DType::i64);
+  std::int64_t pixels = files_.rows * files_.cols;
+  auto* image = images.view().as<float>();
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int64_t index = indices[static_cast<std::size_t>(i)];
+    check(index >= 0 && index < files_.count, "fashion-mnist: example {} of {}", index, files_.count);
+    const std::uint8_t* source = files_.pixels.data() + index * pixels;
+    for (std::int64_t p = 0; p < pixels; ++p) *image++ = static_cast<float>(source[p]) / 255.0f;
+    labels.view().as<std::int64_t>()[i] = files_.labels[static_cast<std::size_t>(index)];
+  }
+  return {images, labels};
+}
+
+}  // namespace lockstep

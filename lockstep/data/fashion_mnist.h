@@ -1,0 +1,30 @@
+// Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): 60,000 + 10,000 images of clothes, 28x28 in grey, in ten classes. MNIST and
+// its other relatives come in the same files.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist_files.h"
+
+namespace lockstep {
+
+inline constexpr std::array<std::string_view, 10> kFashionMnistClasses{
+    "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"};
+
+// Examples are {image f32 [1, rows, cols] in 0 to 1, label i64 []}.
+class FashionMnist : public Dataset {
+ public:
+  explicit FashionMnist(MnistFiles files);
+  std::int64_t size() const override { return files_.count; }
+  using Dataset::get;
+  Example get(std::int64_t index) const override;
+  Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override;
+
+ private:
+  MnistFiles files_;
+};
+
+}  // namespace lockstep

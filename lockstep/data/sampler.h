@@ -1,0 +1,61 @@
+// In which order examples are visited. All samplers are views of one global order, which depends on (seed, epoch) alone:
+// every process can compute it, and a resumed run finds its place in it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+  // The examples of epoch `epoch`, in order.
+  virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
+};
+
+// 0, 1, ..., size - 1.
+class SequentialSampler : public Sampler {
+ public:
+  explicit SequentialSampler(std::int64_t size);
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::int64_t size_;
+};
+
+// Another permutation in every epoch (Fisher-Yates with counter-based numbers).
+class RandomSampler : public Sampler {
+ public:
+  explicit RandomSampler(std::int64_t size, std::uint64_t seed = 0);
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::int64_t size_;
+  std::uint64_t seed_;
+};
+
+struct DistributedSamplerOptions {
+  int rank = 0;
+  int world_size = 1;
+  bool shuffle = true;
+  std::uint64_t seed = 0;
+  // Leaves out the last size % world_size examples, so that all ranks have as many.
+  bool drop_last = false;
+  // Repeats the first examples until all ranks have as many, as PyTorch does. Without either every example is visited
+  // exactly once, and some ranks have one more than others.
+  bool pad = false;
+};
+
+// Every rank's own part of the data: examples rank, rank + world_size, ... of the global order.
+class DistributedSampler : public Sampler {
+ public:
+  DistributedSampler(std::int64_t size, DistributedSamplerOptions options);
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::int64_t size_;
+  DistributedSamplerOptions options_;
+};
+
+}  // namespace lockstep
