@@ -37,6 +37,7 @@ endfunction()
 
 # lockstep_link_layers(TARGET layer...): links the target with these layers and all that they use, and nothing above.
 function(lockstep_link_layers TARGET)
+  set(layers "")
   foreach(layer ${ARGN})
     get_target_property(closure lockstep_${layer} LOCKSTEP_USES)
     list(APPEND layers ${closure})
