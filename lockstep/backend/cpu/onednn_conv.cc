@@ -3,6 +3,7 @@
 #include "lockstep/backend/cpu/cpu_features.h"
 #include "lockstep/backend/cpu/onednn.h"
 #include "lockstep/backend/cpu/onednn_executor.h"
+#include "lockstep/backend/cpu/onednn_unfold.h"
 #include "lockstep/backend/reference/families.h"
 
 namespace lockstep {
@@ -46,6 +47,9 @@ class OnednnConv final : public ConvKernels {
       set_zero(dw);
       set_zero(db);
       return;
+    }
+    if (native_bf16_ && onednn::unfolding_pays(options, x, dy, dw)) {
+      return onednn::backward_weights_unfolded(executor_, context, options, x, dy, dw, db);
     }
     executor_.run(context, {.kind = Kind::conv_backward_weights, .conv = options}, {x, dw, db, dy});
   }

@@ -4,39 +4,38 @@
 
 #include <mutex>
 
+#include "lockstep/backend/cpu/vectorize.h"
+
 namespace lockstep::onednn {
 namespace {
 
-void widen(const View& from, float* to) {
-  const std::int64_t n = from.numel();
+void widen(const KernelContext& context, const View& from, float* to) {
   if (from.dtype == DType::bf16) {
     const auto* x = from.as<BFloat16>();
-    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(x[i]);
+    cpu::parallel_vector_loop(context, from.numel(),
+                              [=](std::int64_t i) { to[i] = static_cast<float>(x[i]); });
   } else {
     const auto* x = from.as<float>();
-    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(BFloat16(x[i]));
+    cpu::parallel_vector_loop(context, from.numel(),
+                              [=](std::int64_t i) { to[i] = static_cast<float>(BFloat16(x[i])); });
   }
 }
 
-void narrow(const float* from, const View& to) {
+void narrow(const KernelContext& context, const float* from, const View& to) {
   auto* y = to.as<BFloat16>();
-  for (std::int64_t i = 0, n = to.numel(); i < n; ++i) y[i] = BFloat16(from[i]);
+  cpu::parallel_vector_loop(context, to.numel(), [=](std::int64_t i) { y[i] = BFloat16(from[i]); });
 }
 
 }  // namespace
 
 void Executor::run(KernelContext& context, Problem problem, const std::array<View, kRoles>& views) {
-  // oneDNN plans for, and runs with, the OpenMP thread count of the calling thread.
-  if (omp_get_max_threads() != context.threads) omp_set_num_threads(context.threads);
-  problem.threads = context.threads;
   std::array<void*, kRoles> data{};
   for (int role = 0; role < kRoles; ++role) {
-    if (!views[role]) continue;
-    problem.operands[role] = {views[role].dtype, views[role].layout, views[role].shape};
+    problem.operands[role] = Operand::of(views[role]);
     data[role] = views[role].data;
   }
   if (views[kX].dtype == DType::bf16 && !native_bf16_) return run_widened(context, problem, views);
-  Plan& found = plan(problem);
+  Plan& found = plan(context, problem);
   found.run(data, context.scratch.get(found.scratch_bytes()));
 }
 
@@ -53,21 +52,26 @@ void Executor::run_widened(KernelContext& context, Problem& problem, const std::
     offsets[role] = bytes;
     bytes += (static_cast<std::size_t>(o.shape.numel()) * sizeof(float) + 63) / 64 * 64;
   }
-  Plan& found = plan(problem);
+  Plan& found = plan(context, problem);
   auto* scratch = static_cast<std::byte*>(context.scratch.get(bytes + found.scratch_bytes()));
 
   std::array<void*, kRoles> data{};
   for (int role = 0; role < kRoles; ++role) {
     data[role] = copied[role] ? scratch + offsets[role] : views[role].data;
-    if (copied[role] && !problem.is_output(role)) widen(views[role], static_cast<float*>(data[role]));
+    if (copied[role] && !problem.is_output(role))
+      widen(context, views[role], static_cast<float*>(data[role]));
   }
   found.run(data, scratch + bytes);
   for (int role = 0; role < kRoles; ++role) {
-    if (copied[role] && problem.is_output(role)) narrow(static_cast<float*>(data[role]), views[role]);
+    if (copied[role] && problem.is_output(role))
+      narrow(context, static_cast<float*>(data[role]), views[role]);
   }
 }
 
-Plan& Executor::plan(const Problem& problem) {
+Plan& Executor::plan(const KernelContext& context, Problem& problem) {
+  // oneDNN plans for, and runs with, the OpenMP thread count of the calling thread.
+  if (omp_get_max_threads() != context.threads) omp_set_num_threads(context.threads);
+  problem.threads = context.threads;
   {
     std::shared_lock lock(mutex_);
     if (auto it = plans_.find(problem); it != plans_.end()) return *it->second;

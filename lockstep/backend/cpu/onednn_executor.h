@@ -17,16 +17,17 @@ class Executor {
   // results up to the order of the sums.
   explicit Executor(bool native_bf16) : native_bf16_(native_bf16) {}
 
-  // `kind`, options and transposes of `problem` are the caller's; threads and operands are filled in here.
+  // `kind`, options and transposes of `problem` are the caller's; operands are filled in here.
   void run(KernelContext& context, Problem problem, const std::array<View, kRoles>& views);
+
+  // For kernels that do more around a plan. `problem` is complete but for its threads.
+  Plan& plan(const KernelContext& context, Problem& problem);
 
   // The number of plans made so far.
   std::size_t plans() const;
 
  private:
   void run_widened(KernelContext& context, Problem& problem, const std::array<View, kRoles>& views);
-  Plan& plan(const Problem& problem);
-
   const bool native_bf16_;
   mutable std::shared_mutex mutex_;
   std::unordered_map<Problem, std::unique_ptr<Plan>, ProblemHash> plans_;

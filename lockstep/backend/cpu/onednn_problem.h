@@ -17,12 +17,13 @@ enum class Kind : std::uint8_t { conv_forward, conv_backward_data, conv_backward
 // gradient is what is given or asked for.
 enum Role : int { kX, kW, kBias, kY, kRoles };
 
-// A View without its data. Absent operands have no axes.
+// A View without its data; an absent one has no axes.
 struct Operand {
   DType dtype = DType::f32;
   Layout layout = Layout::plain;
   Shape shape;
 
+  static Operand of(const View& v) { return {v.dtype, v.layout, v.shape}; }
   bool operator==(const Operand&) const = default;
 };
 

@@ -1,0 +1,19 @@
+// Weight gradients as one product of matrices, dw = dy^T unfold(x): unfold(x) has a row for each output pixel
+// and a column for each weight of one output channel. Private to the CPU back end.
+#pragma once
+
+#include "lockstep/backend/conv.h"
+#include "lockstep/backend/cpu/onednn_executor.h"
+
+namespace lockstep::onednn {
+
+// True where this beats oneDNN's own bf16 weight gradient, which multiplies one row of output pixels, padded
+// to 32, by input channels, padded to 16: of small images, or of one channel, most of that is padding. A pure
+// function of sizes, types and layouts, never of timing: the choice is part of the result's bits.
+bool unfolding_pays(const Conv2dOptions& options, const View& x, const View& dy, const View& dw);
+
+// ConvKernels::backward_weights for bf16 operands of which unfolding_pays().
+void backward_weights_unfolded(Executor& executor, KernelContext& context, const Conv2dOptions& options,
+                               const View& x, const View& dy, const View& dw, const View& db);
+
+}  // namespace lockstep::onednn
