@@ -1,0 +1,241 @@
+#include "lockstep/backend/copy.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+#include "lockstep/backend/cpu/families.h"
+#include "lockstep/backend/cpu/vectorize.h"
+#include "lockstep/backend/reference/elements.h"
+
+namespace lockstep {
+namespace {
+
+using reference::convert;
+
+constexpr std::int64_t kElementsPerChunk = 16384;
+
+// The elements of a dense source in the order of a dense destination: `extent` and source `stride` per axis
+// of the destination, the last of which is contiguous there. Axes of one element are left out, axes that are
+// neighbours on both sides are merged, so that a plain copy has one axis and a change of layout three or
+// four.
+class Walk {
+ public:
+  void add_axis(std::int64_t extent, std::int64_t stride) {
+    numel_ *= extent;
+    if (extent == 1) return;
+    if (rank_ > 0 && stride_[rank_ - 1] == extent * stride) {
+      extent_[rank_ - 1] *= extent;
+      stride_[rank_ - 1] = stride;
+    } else {
+      extent_[rank_] = extent;
+      stride_[rank_++] = stride;
+    }
+  }
+
+  int rank() const { return rank_; }
+  std::int64_t numel() const { return numel_; }
+  std::int64_t extent(int axis) const { return extent_[axis]; }
+  std::int64_t stride(int axis) const { return stride_[axis]; }
+  std::int64_t destination_stride(int axis) const {
+    std::int64_t stride = 1;
+    for (int i = axis + 1; i < rank_; ++i) stride *= extent_[i];
+    return stride;
+  }
+  // The axis along which the source is contiguous.
+  int contiguous_axis() const {
+    return static_cast<int>(std::find(stride_.begin(), stride_.begin() + rank_, 1) - stride_.begin());
+  }
+
+ private:
+  std::array<std::int64_t, Shape::kMaxRank> extent_{};
+  std::array<std::int64_t, Shape::kMaxRank> stride_{};
+  int rank_ = 0;
+  std::int64_t numel_ = 1;
+};
+
+// From x's layout to y's, of the same shape.
+Walk layout_walk(const View& x, const View& y) {
+  const Shape& s = x.shape;
+  Walk walk;
+  if (same_order(x.layout, y.layout, s)) {
+    walk.add_axis(x.numel(), 1);
+    return walk;
+  }
+  // Channels as blocks of b and the channel in its block; without blocks all are one block.
+  const bool blocked = x.layout == Layout::blocked16 || y.layout == Layout::blocked16;
+  const std::int64_t b = blocked ? kChannelBlock : s[1], hw = s[2] * s[3], blocks = s[1] / b;
+  std::int64_t block_stride = b * hw, channel_stride = 1, pixel_stride = b;  // blocked16
+  if (x.layout == Layout::plain) channel_stride = hw, pixel_stride = 1;
+  if (x.layout == Layout::channels_last) block_stride = b, pixel_stride = s[1];
+  walk.add_axis(s[0], s[1] * hw);
+  if (y.layout != Layout::channels_last) walk.add_axis(blocks, block_stride);
+  if (y.layout == Layout::plain) walk.add_axis(b, channel_stride);
+  walk.add_axis(hw, pixel_stride);
+  if (y.layout == Layout::channels_last) walk.add_axis(blocks, block_stride);
+  if (y.layout != Layout::plain) walk.add_axis(b, channel_stride);
+  return walk;
+}
+
+// Rows that are contiguous on both sides.
+template <typename To, typename From>
+void convert_row(const From* x, To* y, std::int64_t n) {
+  if constexpr (std::is_same_v<From, To>) {
+    std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(To));
+  } else {
+    cpu::vector_loop(0, n, [=](std::int64_t i) { y[i] = convert<To>(x[i]); });
+  }
+}
+
+// y[i * y_stride + j] = x[i + j * x_stride] for i < rows, j < columns: one tile of a transposition.
+template <typename To, typename From>
+void transpose_tile(const From* x, std::int64_t x_stride, To* y, std::int64_t y_stride, std::int64_t rows,
+                    std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) y[i * y_stride + j] = convert<To>(x[i + j * x_stride]);
+  }
+}
+
+// Offsets on both sides of number `i` among the elements of all axes but those in `skip`.
+struct Offsets {
+  std::int64_t source = 0, destination = 0;
+};
+Offsets offsets(const Walk& walk, std::int64_t i, int skip_a, int skip_b) {
+  Offsets o;
+  std::int64_t destination_stride = 1;
+  for (int axis = walk.rank() - 1; axis >= 0; --axis) {
+    if (axis != skip_a && axis != skip_b) {
+      const std::int64_t place = i % walk.extent(axis);
+      i /= walk.extent(axis);
+      o.source += place * walk.stride(axis);
+      o.destination += place * destination_stride;
+    }
+    destination_stride *= walk.extent(axis);
+  }
+  return o;
+}
+
+template <typename To, typename From>
+void run(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
+  if (walk.rank() == 0) {
+    *y = convert<To>(*x);
+    return;
+  }
+  const int last = walk.rank() - 1, inner = walk.contiguous_axis();
+  const std::int64_t columns = walk.extent(last);
+  if (walk.rank() == 1) {
+    parallel_for(ctx, columns, kElementsPerChunk, [&](std::int64_t begin, std::int64_t end) {
+      cpu::vectorized([&] { convert_row(x + begin, y + begin, end - begin); });
+    });
+  } else if (inner == last) {
+    const std::int64_t rows = walk.numel() / columns;
+    parallel_for(ctx, rows, std::max<std::int64_t>(kElementsPerChunk / columns, 1),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   cpu::vectorized([&] {
+                     for (std::int64_t i = begin; i < end; ++i) {
+                       const Offsets o = offsets(walk, i, last, last);
+                       convert_row(x + o.source, y + o.destination, columns);
+                     }
+                   });
+                 });
+  } else {
+    // Tiles of two cache lines or so each way: lines of both sides are used up while they are in the cache.
+    constexpr std::int64_t kTile = 32;
+    const std::int64_t rows = walk.extent(inner), y_stride = walk.destination_stride(inner);
+    const std::int64_t x_stride = walk.stride(last), strips = (rows + kTile - 1) / kTile;
+    parallel_for(ctx, walk.numel() / (rows * columns) * strips,
+                 std::max(kElementsPerChunk / (kTile * columns), std::int64_t{1}),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   cpu::vectorized([&] {
+                     for (std::int64_t u = begin; u < end; ++u) {
+                       const Offsets o = offsets(walk, u / strips, inner, last);
+                       const std::int64_t i = u % strips * kTile;
+                       for (std::int64_t j = 0; j < columns; j += kTile) {
+                         transpose_tile(x + o.source + i + j * x_stride, x_stride,
+                                        y + o.destination + i * y_stride + j, y_stride,
+                                        std::min(kTile, rows - i), std::min(kTile, columns - j));
+                       }
+                     }
+                   });
+                 });
+  }
+}
+
+// Calls visitor with an unsigned integer as large as an element of `dtype`: to move elements without a
+// conversion.
+template <typename Visitor>
+void visit_bits(DType dtype, const Visitor& visitor) {
+  switch (item_size(dtype)) {
+    case 1:
+      return visitor(std::uint8_t{});
+    case 2:
+      return visitor(std::uint16_t{});
+    case 4:
+      return visitor(std::uint32_t{});
+    default:
+      return visitor(std::uint64_t{});
+  }
+}
+
+class CpuCopy final : public CopyKernels {
+ public:
+  void copy(KernelContext& ctx, const View& x, const View& y) override {
+    if (x.numel() == 0) return;
+    const Walk walk = layout_walk(x, y);
+    if (x.dtype == y.dtype) return move(ctx, walk, x, y);
+    visit_dtype(x.dtype, [&](auto from) {
+      visit_dtype(y.dtype, [&](auto to) {
+        if constexpr (!std::is_same_v<decltype(from), decltype(to)>) {
+          run(ctx, walk, static_cast<const decltype(from)*>(x.data), static_cast<decltype(to)*>(y.data));
+        }
+      });
+    });
+  }
+
+  void permute(KernelContext& ctx, const View& x, std::span<const int> axes, const View& y) override {
+    if (x.numel() == 0) return;
+    std::array<std::int64_t, Shape::kMaxRank> strides{};
+    std::int64_t stride = 1;
+    for (int axis = x.shape.rank() - 1; axis >= 0; --axis) {
+      strides[axis] = stride;
+      stride *= x.shape[axis];
+    }
+    Walk walk;
+    for (int axis : axes) walk.add_axis(x.shape[axis], strides[axis]);
+    move(ctx, walk, x, y);
+  }
+
+  void gather_rows(KernelContext& ctx, const View& x, const View& rows, const View& y) override {
+    const auto* row = rows.as<std::int64_t>();
+    const std::int64_t n = rows.numel(), m = x.shape[0];
+    for (std::int64_t i = 0; i < n; ++i) {
+      check(row[i] >= 0 && row[i] < m, "gather_rows: row {} at place {} is outside [0, {})", row[i], i, m);
+    }
+    if (n == 0) return;
+    const std::size_t size = x.bytes() / static_cast<std::size_t>(m);
+    const auto* in = static_cast<const std::byte*>(x.data);
+    auto* out = static_cast<std::byte*>(y.data);
+    constexpr std::size_t kBytesPerChunk = 65536;
+    const auto rows_per_chunk =
+        static_cast<std::int64_t>(std::max<std::size_t>(kBytesPerChunk / std::max<std::size_t>(size, 1), 1));
+    parallel_for(ctx, n, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        std::memcpy(out + static_cast<std::size_t>(i) * size, in + static_cast<std::size_t>(row[i]) * size,
+                    size);
+    });
+  }
+
+ private:
+  static void move(const KernelContext& ctx, const Walk& walk, const View& x, const View& y) {
+    visit_bits(x.dtype, [&](auto bits) {
+      run(ctx, walk, static_cast<const decltype(bits)*>(x.data), static_cast<decltype(bits)*>(y.data));
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<CopyKernels> make_cpu_copy() { return std::make_unique<CpuCopy>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+// One way to walk over images [N, C, H, W] for all layouts: as panels of up to 64 columns, where column j of
+// group g belongs to channel g * width + j % width. The loops over a panel know nothing of layouts.
+//
+//   channels_last  width 64: a panel is 64 channels of up to 256 pixels, `stride` = C apart
+//   blocked16      width 16: 64 columns are 4 neighbouring pixels of one channel block
+//   plain          width 1: 64 columns are 64 neighbouring pixels of one channel
+//
+// A unit, the panels of one block of one group, has at most 256 rows: few enough that sums over its columns
+// are accurate in f32, and that sums over units can afford f64.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "lockstep/tensor/view.h"
+
+namespace lockstep::cpu {
+
+inline constexpr std::int64_t kColumns = 64;
+
+class NormPanels {
+ public:
+  explicit NormPanels(const View& x) : samples_(x.numel() / std::max<std::int64_t>(x.shape[1], 1)) {
+    const std::int64_t c = x.shape[1];
+    width_ = x.layout == Layout::channels_last ? kColumns : x.layout == Layout::blocked16 ? kChannelBlock : 1;
+    groups_ = (c + width_ - 1) / width_;
+    channels_ = c;
+    if (x.layout == Layout::channels_last) {
+      step_ = kRows;
+      blocks_ = (samples_ + step_ - 1) / step_;
+      return;
+    }
+    plane_ = x.shape[2] * x.shape[3] * width_;
+    images_ = x.shape[0];
+    step_ = std::max<std::int64_t>(kRows * kColumns / std::max<std::int64_t>(plane_, 1), 1);
+    pieces_ = step_ > 1 ? 1 : std::max<std::int64_t>((plane_ + kPiece - 1) / kPiece, 1);
+    blocks_ = pieces_ * ((images_ + step_ - 1) / step_);
+  }
+
+  std::int64_t width() const { return width_; }
+  std::int64_t groups() const { return groups_; }
+  std::int64_t blocks() const { return blocks_; }
+  std::int64_t units() const { return samples_ == 0 ? 0 : groups_ * blocks_; }
+  // Channels rounded up to whole groups: the length of arrays of parameters and partial sums.
+  std::int64_t padded_channels() const { return groups_ * width_; }
+
+  // Of one channel, in all blocks or in one.
+  std::int64_t samples() const { return samples_; }
+  std::int64_t samples(std::int64_t block) const {
+    if (width_ == kColumns) return std::min(step_, samples_ - block * step_);
+    const Span s = span(block);
+    return (s.image_end - s.image_begin) * (s.end - s.begin) / width_;
+  }
+
+  // Calls f(offset, rows, stride, columns) for each panel of one unit, in the order of memory.
+  template <typename F>
+  void for_each(std::int64_t block, std::int64_t group, const F& f) const {
+    if (width_ == kColumns) {
+      const std::int64_t columns = std::min(kColumns, channels_ - group * kColumns);
+      f(block * step_ * channels_ + group * kColumns, samples(block), channels_, columns);
+      return;
+    }
+    const Span s = span(block);
+    for (std::int64_t i = s.image_begin; i < s.image_end; ++i) {
+      const std::int64_t offset = (i * groups_ + group) * plane_ + s.begin;
+      const std::int64_t rows = (s.end - s.begin) / kColumns, rest = (s.end - s.begin) % kColumns;
+      if (rows > 0) f(offset, rows, kColumns, kColumns);
+      if (rest > 0) f(offset + rows * kColumns, std::int64_t{1}, kColumns, rest);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kRows = 256;
+  static constexpr std::int64_t kPiece = kRows * kColumns;
+
+  // Elements [begin, end) of the planes of some images.
+  struct Span {
+    std::int64_t image_begin, image_end, begin, end;
+  };
+  Span span(std::int64_t block) const {
+    if (pieces_ == 1) return {block * step_, std::min((block + 1) * step_, images_), 0, plane_};
+    const std::int64_t image = block / pieces_, piece = block % pieces_;
+    return {image, image + 1, piece * kPiece, std::min((piece + 1) * kPiece, plane_)};
+  }
+
+  std::int64_t samples_;
+  std::int64_t channels_ = 0;
+  std::int64_t width_ = 0;
+  std::int64_t groups_ = 0;
+  std::int64_t blocks_ = 0;
+  // Rows (channels_last) or images of one block; a plane larger than a block is cut into pieces.
+  std::int64_t step_ = 0;
+  std::int64_t images_ = 0;
+  std::int64_t plane_ = 0;
+  std::int64_t pieces_ = 1;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,337 @@
+#include "lockstep/backend/pool.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "lockstep/backend/cpu/families.h"
+#include "lockstep/backend/cpu/lanes.h"
+#include "lockstep/backend/cpu/vectorize.h"
+#include "lockstep/backend/reference/families.h"
+
+namespace lockstep {
+namespace {
+
+// Images of any layout as planes of pixels with `channels` neighbouring numbers each: all channels of an
+// image (channels_last), a block of them (blocked16) or one (plain). Channel c of plane p is number p *
+// channels + c of the plain tensor [N, C, 1, 1].
+struct Planes {
+  explicit Planes(const View& v)
+      : channels(v.layout == Layout::channels_last ? v.shape[1]
+                 : v.layout == Layout::blocked16   ? kChannelBlock
+                                                   : 1),
+        height(v.shape[2]),
+        width(v.shape[3]),
+        count(channels == 0 ? 0 : v.shape[0] * v.shape[1] / channels) {}
+
+  std::int64_t pixels() const { return height * width; }
+  std::int64_t pixel(std::int64_t plane, std::int64_t h, std::int64_t w) const {
+    return ((plane * height + h) * width + w) * channels;
+  }
+
+  std::int64_t channels, height, width, count;
+};
+
+struct Range {
+  std::int64_t begin, end;
+
+  std::int64_t size() const { return std::max<std::int64_t>(end - begin, 0); }
+};
+
+// The pixels inside an image, of height or width `extent`, that the window of output `out` covers.
+Range window(const Pool2dOptions& o, int axis, std::int64_t out, std::int64_t extent) {
+  const std::int64_t begin = out * o.stride[axis] - o.padding[axis];
+  return {std::max<std::int64_t>(begin, 0), std::min(begin + o.kernel[axis], extent)};
+}
+
+// The outputs, of `extent`, whose windows cover pixel `in`.
+Range windows_over(const Pool2dOptions& o, int axis, std::int64_t in, std::int64_t extent) {
+  const std::int64_t stride = o.stride[axis], last = in + o.padding[axis];
+  const std::int64_t before = last - o.kernel[axis];  // the last pixel at which a window ends too early
+  return {before < 0 ? 0 : before / stride + 1, std::min(last / stride + 1, extent)};
+}
+
+float window_size(const Pool2dOptions& o, Range rows, Range columns) {
+  return static_cast<float>(o.count_include_pad ? o.kernel[0] * o.kernel[1] : rows.size() * columns.size());
+}
+
+// f(first channel, lanes) for blocks of up to 16 channels. `lanes` is a constant for full blocks, so that
+// arrays of one number per lane stay in registers.
+template <typename F>
+void for_lanes(std::int64_t channels, const F& f) {
+  std::int64_t c = 0;
+  for (; c + kChannelBlock <= channels; c += kChannelBlock) {
+    f(c, std::integral_constant<std::int64_t, kChannelBlock>{});
+  }
+  if (c < channels) f(c, channels - c);
+}
+
+constexpr std::int64_t kElementsPerChunk = 8192;
+
+// f(plane, row, column, first channel, lanes) for every pixel.
+template <typename F>
+void for_pixels(const KernelContext& ctx, const Planes& planes, const F& f) {
+  const std::int64_t row = std::max<std::int64_t>(planes.width * planes.channels, 1);
+  const std::int64_t rows_per_chunk = std::max<std::int64_t>(kElementsPerChunk / row, 1);
+  parallel_for(ctx, planes.count * planes.height, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    cpu::vectorized([&] {
+      for (std::int64_t r = begin; r < end; ++r) {
+        for (std::int64_t w = 0; w < planes.width; ++w) {
+          for_lanes(planes.channels, [&](std::int64_t c, const auto lanes) {
+            f(r / planes.height, r % planes.height, w, c, lanes);
+          });
+        }
+      }
+    });
+  });
+}
+
+template <typename T>
+void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x_view, const View& y_view,
+                 const View& where_view) {
+  const Planes in(x_view), out(y_view);
+  check(in.pixels() <= std::numeric_limits<std::int32_t>::max(), "max_pool2d: image of {} x {} is too large",
+        in.height, in.width);
+  const T* x = x_view.as<T>();
+  T* y = y_view.as<T>();
+  auto* where = where_view ? where_view.as<std::int64_t>() : nullptr;
+  for_pixels(ctx, out,
+             [&](std::int64_t plane, std::int64_t p, std::int64_t q, std::int64_t channel, const auto lanes) {
+               float best[kChannelBlock];
+               std::int32_t place[kChannelBlock];
+               std::fill_n(best, kChannelBlock, -std::numeric_limits<float>::infinity());
+               const Range rows = window(options, 0, p, in.height), columns = window(options, 1, q, in.width);
+               // The first pixel of a window wins even against minus infinity; an empty window has none.
+               const bool empty = rows.size() * columns.size() == 0;
+               std::fill_n(place, kChannelBlock,
+                           empty ? -1 : static_cast<std::int32_t>(rows.begin * in.width + columns.begin));
+               for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+                 for (std::int64_t w = columns.begin; w < columns.end; ++w) {
+                   const T* pixel = x + in.pixel(plane, h, w) + channel;
+                   const auto index = static_cast<std::int32_t>(h * in.width + w);
+                   for (std::int64_t j = 0; j < lanes; ++j) {
+                     const auto v = static_cast<float>(pixel[j]);
+                     const bool take = (v > best[j]) | ((v != v) & (best[j] == best[j]));
+                     best[j] = take ? v : best[j];
+                     place[j] = take ? index : place[j];
+                   }
+                 }
+               }
+               const std::int64_t i = out.pixel(plane, p, q) + channel;
+               for (std::int64_t j = 0; j < lanes; ++j) y[i + j] = static_cast<T>(best[j]);
+               if (!where) return;
+               for (std::int64_t j = 0; j < lanes; ++j) where[i + j] = place[j];
+             });
+}
+
+// dx gathers from all windows that cover it: no two threads add to one element, and each is rounded once.
+template <typename T, typename Share>
+void backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx_view,
+              const Share& share) {
+  const Planes out(dy), in(dx_view);
+  T* dx = dx_view.as<T>();
+  for_pixels(ctx, in,
+             [&](std::int64_t plane, std::int64_t h, std::int64_t w, std::int64_t channel, const auto lanes) {
+               float sum[kChannelBlock] = {};
+               const Range rows = windows_over(options, 0, h, out.height);
+               const Range columns = windows_over(options, 1, w, out.width);
+               for (std::int64_t p = rows.begin; p < rows.end; ++p) {
+                 for (std::int64_t q = columns.begin; q < columns.end; ++q) {
+                   const std::int64_t i = out.pixel(plane, p, q) + channel;
+                   const auto of_window = share(p, q, h, w);
+                   for (std::int64_t j = 0; j < lanes; ++j) sum[j] += of_window(i + j);
+                 }
+               }
+               T* pixel = dx + in.pixel(plane, h, w) + channel;
+               for (std::int64_t j = 0; j < lanes; ++j) pixel[j] = static_cast<T>(sum[j]);
+             });
+}
+
+template <typename T>
+void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy_view,
+                  const View& where_view, const View& dx) {
+  const T* dy = dy_view.as<T>();
+  const auto* where = where_view.as<std::int64_t>();
+  const std::int64_t width = dx.shape[3];
+  backward<T>(ctx, options, dy_view, dx, [=](std::int64_t, std::int64_t, std::int64_t h, std::int64_t w) {
+    return [=, index = h * width + w](std::int64_t i) {
+      const auto g = static_cast<float>(dy[i]);
+      return where[i] == index ? g : 0.f;
+    };
+  });
+}
+
+template <typename T>
+void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy_view, const View& dx) {
+  const T* dy = dy_view.as<T>();
+  const std::int64_t height = dx.shape[2], width = dx.shape[3];
+  backward<T>(ctx, options, dy_view, dx, [&](std::int64_t p, std::int64_t q, std::int64_t, std::int64_t) {
+    const float weight =
+        1 / window_size(options, window(options, 0, p, height), window(options, 1, q, width));
+    return [=](std::int64_t i) { return static_cast<float>(dy[i]) * weight; };
+  });
+}
+
+template <typename T>
+void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x_view, const View& y_view) {
+  const Planes in(x_view), out(y_view);
+  const T* x = x_view.as<T>();
+  T* y = y_view.as<T>();
+  for_pixels(ctx, out,
+             [&](std::int64_t plane, std::int64_t p, std::int64_t q, std::int64_t channel, const auto lanes) {
+               float sum[kChannelBlock] = {};
+               const Range rows = window(options, 0, p, in.height), columns = window(options, 1, q, in.width);
+               for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+                 for (std::int64_t w = columns.begin; w < columns.end; ++w) {
+                   const T* pixel = x + in.pixel(plane, h, w) + channel;
+                   for (std::int64_t j = 0; j < lanes; ++j) sum[j] += static_cast<float>(pixel[j]);
+                 }
+               }
+               const float size = window_size(options, rows, columns);
+               T* pixel = y + out.pixel(plane, p, q) + channel;
+               for (std::int64_t j = 0; j < lanes; ++j) pixel[j] = static_cast<T>(sum[j] / size);
+             });
+}
+
+// f(plane) for all of them, in chunks that move about as much as those of for_lanes.
+template <typename F>
+void for_planes(const KernelContext& ctx, const Planes& planes, const F& f) {
+  const std::int64_t size = std::max<std::int64_t>(planes.pixels() * planes.channels, 1);
+  const std::int64_t planes_per_chunk = std::max<std::int64_t>(kElementsPerChunk / size, 1);
+  parallel_for(ctx, planes.count, planes_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    cpu::vectorized([&] {
+      for (std::int64_t plane = begin; plane < end; ++plane) f(plane);
+    });
+  });
+}
+
+template <typename T>
+void global_avg_forward(KernelContext& ctx, const View& x_view, const View& y_view) {
+  const Planes planes(x_view);
+  const std::int64_t pixels = planes.pixels(), channels = planes.channels;
+  const T* x = x_view.as<T>();
+  T* y = y_view.as<T>();
+  const auto mean = [pixels](double sum) {
+    return static_cast<T>(static_cast<float>(sum / static_cast<double>(pixels)));
+  };
+  for_planes(ctx, planes, [&](std::int64_t plane) {
+    const T* in = x + plane * pixels * channels;
+    T* out = y + plane * channels;
+    if (channels == 1) {
+      *out = mean(cpu::lane_sum(pixels, [=](std::int64_t i) { return static_cast<float>(in[i]); }));
+      return;
+    }
+    for_lanes(channels, [&](std::int64_t c, const auto lanes) {
+      double sum[kChannelBlock] = {};
+      for (std::int64_t i = 0; i < pixels; ++i) {
+        for (std::int64_t j = 0; j < lanes; ++j) sum[j] += static_cast<float>(in[i * channels + c + j]);
+      }
+      for (std::int64_t j = 0; j < lanes; ++j) out[c + j] = mean(sum[j]);
+    });
+  });
+}
+
+template <typename T>
+void global_avg_backward(KernelContext& ctx, const View& dy_view, const View& dx_view) {
+  const Planes planes(dx_view);
+  const std::int64_t pixels = planes.pixels(), channels = planes.channels;
+  const float weight = 1 / static_cast<float>(pixels);
+  const T* dy = dy_view.as<T>();
+  T* dx = dx_view.as<T>();
+  for_planes(ctx, planes, [&](std::int64_t plane) {
+    const T* in = dy + plane * channels;
+    T* out = dx + plane * pixels * channels;
+    if (channels == 1) {
+      std::fill_n(out, pixels, static_cast<T>(static_cast<float>(*in) * weight));
+      return;
+    }
+    for (std::int64_t i = 0; i < pixels; ++i) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        out[i * channels + c] = static_cast<T>(static_cast<float>(in[c]) * weight);
+      }
+    }
+  });
+}
+
+// f32 and bf16 here, f64 by the reference loops.
+class CpuPool final : public PoolKernels {
+ public:
+  void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
+                   const View& where) override {
+    switch (x.dtype) {
+      case DType::f32:
+        return lockstep::max_forward<float>(ctx, options, x, y, where);
+      case DType::bf16:
+        return lockstep::max_forward<BFloat16>(ctx, options, x, y, where);
+      default:
+        return reference_->max_forward(ctx, options, x, y, where);
+    }
+  }
+
+  void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
+                    const View& dx) override {
+    switch (dy.dtype) {
+      case DType::f32:
+        return lockstep::max_backward<float>(ctx, options, dy, where, dx);
+      case DType::bf16:
+        return lockstep::max_backward<BFloat16>(ctx, options, dy, where, dx);
+      default:
+        return reference_->max_backward(ctx, options, dy, where, dx);
+    }
+  }
+
+  void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y) override {
+    switch (x.dtype) {
+      case DType::f32:
+        return lockstep::avg_forward<float>(ctx, options, x, y);
+      case DType::bf16:
+        return lockstep::avg_forward<BFloat16>(ctx, options, x, y);
+      default:
+        return reference_->avg_forward(ctx, options, x, y);
+    }
+  }
+
+  void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy,
+                    const View& dx) override {
+    switch (dy.dtype) {
+      case DType::f32:
+        return lockstep::avg_backward<float>(ctx, options, dy, dx);
+      case DType::bf16:
+        return lockstep::avg_backward<BFloat16>(ctx, options, dy, dx);
+      default:
+        return reference_->avg_backward(ctx, options, dy, dx);
+    }
+  }
+
+  void global_avg_forward(KernelContext& ctx, const View& x, const View& y) override {
+    switch (x.dtype) {
+      case DType::f32:
+        return lockstep::global_avg_forward<float>(ctx, x, y);
+      case DType::bf16:
+        return lockstep::global_avg_forward<BFloat16>(ctx, x, y);
+      default:
+        return reference_->global_avg_forward(ctx, x, y);
+    }
+  }
+
+  void global_avg_backward(KernelContext& ctx, const View& dy, const View& dx) override {
+    switch (dy.dtype) {
+      case DType::f32:
+        return lockstep::global_avg_backward<float>(ctx, dy, dx);
+      case DType::bf16:
+        return lockstep::global_avg_backward<BFloat16>(ctx, dy, dx);
+      default:
+        return reference_->global_avg_backward(ctx, dy, dx);
+    }
+  }
+
+ private:
+  std::unique_ptr<PoolKernels> reference_ = reference::make_pool();
+};
+
+}  // namespace
+
+std::unique_ptr<PoolKernels> make_cpu_pool() { return std::make_unique<CpuPool>(); }
+
+}  // namespace lockstep
