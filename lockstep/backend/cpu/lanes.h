@@ -16,8 +16,15 @@ namespace lockstep::cpu {
 template <typename F>
 double lane_sum(std::int64_t n, const F& term) {
   constexpr std::int64_t kLanes = 16;
-  double lanes[kLanes] = {};
   std::int64_t i = 0;
+  if (n < kLanes) {  // folding the lanes would take longer than this
+    decltype(term(i)) terms[kLanes];
+    vector_loop(0, n, [&](std::int64_t k) { terms[k] = term(k); });
+    double sum = 0;
+    for (; i < n; ++i) sum += terms[i];
+    return sum;
+  }
+  double lanes[kLanes] = {};
   for (; i + kLanes <= n; i += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
   }
@@ -32,17 +39,19 @@ double lane_sum(std::int64_t n, const F& term) {
 template <typename F>
 float lane_max(std::int64_t n, const F& term) {
   constexpr std::int64_t kLanes = 32;
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
+  float largest = -std::numeric_limits<float>::infinity();
   std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      float x = term(i + lane);
-      lanes[lane] = x > lanes[lane] ? x : lanes[lane];
+  if (n >= kLanes) {
+    float lanes[kLanes];
+    std::fill_n(lanes, kLanes, largest);
+    for (; i + kLanes <= n; i += kLanes) {
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        float x = term(i + lane);
+        lanes[lane] = x > lanes[lane] ? x : lanes[lane];
+      }
     }
+    for (float x : lanes) largest = x > largest ? x : largest;
   }
-  float largest = lanes[0];
-  for (float x : lanes) largest = x > largest ? x : largest;
   for (; i < n; ++i) {
     float x = term(i);
     largest = x > largest ? x : largest;

@@ -98,8 +98,8 @@ class Random final : public RandomKernels {
           ctx, y.numel(), key,
           [=, in = x.as<T>(), out = y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
             cpu::vector_loop(0, length, [&](std::int64_t i) {
-              T kept = rounded<T>(widened(in[begin + i]) / keep);
-              out[begin + i] = draws[i] >> 8 < threshold ? kept : T{};
+              double kept = widened(in[begin + i]) / keep;
+              out[begin + i] = rounded<T>(draws[i] >> 8 < threshold ? kept : 0.0);
             });
           });
     });
