@@ -15,6 +15,10 @@ namespace lockstep {
 template <typename T, std::size_t N>
 class SmallVector {
  public:
+  using value_type = T;
+  using iterator = T*;
+  using const_iterator = const T*;
+
   SmallVector() = default;
   SmallVector(std::initializer_list<T> items) {
     for (const T& item : items) push_back(item);
