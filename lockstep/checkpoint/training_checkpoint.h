@@ -1,0 +1,46 @@
+// Everything that a training run needs to go on as if it had never stopped: weights and buffers, the optimizer's state,
+// the position, and the recipe that decides the bits.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/optim/optimizer.h"
+
+namespace lockstep {
+
+struct TrainingPosition {
+  std::int64_t step = 0;   // steps done
+  std::int64_t epoch = 0;  // the epoch in progress, from 0
+  std::int64_t batch = 0;  // its batches done
+  // Of the epoch in progress: the sum of loss * samples, the samples, and the seconds of training.
+  double loss_sum = 0;
+  std::int64_t samples = 0;
+  double seconds = 0;
+};
+
+// Names and values that a resumed run has to agree with: seed, shards, threads per shard, batch size, ...
+using Recipe = nlohmann::ordered_json;
+
+// Waits for the values. The older checkpoints stay until this one is on the disk.
+void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
+                     const TrainingPosition& position, const Recipe& recipe);
+
+struct ResumedRun {
+  TrainingPosition position;
+  std::filesystem::path path;
+  // Newer checkpoints that were damaged, and how.
+  std::vector<std::string> damaged;
+};
+
+// Loads the newest valid checkpoint in `folder` (or the one that `folder` is) into the model, which has to be
+// initialized, and the optimizer. A recipe that differs is an error that names the first difference; a folder without
+// a valid checkpoint is one, too. Nothing is changed then.
+ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
+                           const Recipe& recipe);
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// A model's weights and buffers as one safetensors file, under PyTorch's names: they travel both ways.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/nn/state_dict.h"
+
+namespace lockstep {
+
+// What PyTorch's load_state_dict(strict=True) of the same model takes.
+void save_weights(const std::filesystem::path& path, const Module& module);
+// Strict, see load_state_dict. Errors name the file.
+void load_weights(const std::filesystem::path& path, Module& module);
+
+// SHA-256 over all parameters and floating-point buffers, sorted by name, as little-endian bytes in plain layout.
+std::string weights_sha256(const Module& module);
+
+// Between host tensors and files.
+std::vector<TensorBytes> as_bytes(const StateDict& state);
+StateDict as_tensors(const SafetensorsFile& file);
+
+}  // namespace lockstep

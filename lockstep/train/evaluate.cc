@@ -1,0 +1,67 @@
+#include "lockstep/train/evaluate.h"
+
+#include <deque>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/reduce.h"
+#include "lockstep/parallel/split.h"
+
+namespace lockstep {
+namespace {
+
+struct Predictions {
+  std::vector<Tensor> shards;
+  Tensor labels;
+};
+
+std::int64_t count_correct(const Predictions& p) {
+  const auto* label = p.labels.view().as<std::int64_t>();
+  std::int64_t correct = 0;
+  for (const Tensor& shard : p.shards) {
+    for (std::int64_t prediction : shard.to_vector<std::int64_t>()) correct += prediction == *label++;
+  }
+  return correct;
+}
+
+class EvalMode {
+ public:
+  explicit EvalMode(Module& module) : module_(module), was_training_(module.training()) { module.eval(); }
+  ~EvalMode() { module_.train(was_training_); }
+
+ private:
+  Module& module_;
+  bool was_training_;
+};
+
+}  // namespace
+
+Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options) {
+  NoGradGuard no_grad;
+  EvalMode mode(module);
+  Accuracy accuracy;
+  // Batches in flight: enough to keep the devices busy while the host counts.
+  constexpr std::size_t kInFlight = 4;
+  std::deque<Predictions> pending;
+  auto count_first = [&] {
+    accuracy.correct += count_correct(pending.front());
+    accuracy.total += pending.front().labels.size(0);
+    pending.pop_front();
+  };
+  for (Example& batch : loader) {
+    check(batch.size() == 2, "evaluate: examples have {} parts, expected inputs and labels", batch.size());
+    Batch x = split_and_load(batch[0], options.devices, {.shards = options.shards});
+    for (Tensor& shard : x.shards) shard = shard.to(options.dtype);
+    Predictions predictions{{}, batch[1]};
+    for (const Tensor& logits : module(x)) {
+      ops::ShardScope scope(logits.shard());
+      predictions.shards.push_back(ops::argmax(logits));
+    }
+    pending.push_back(std::move(predictions));
+    if (pending.size() > kInFlight) count_first();
+  }
+  while (!pending.empty()) count_first();
+  return accuracy;
+}
+
+}  // namespace lockstep

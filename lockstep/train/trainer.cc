@@ -1,0 +1,158 @@
+#include "lockstep/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "lockstep/parallel/split.h"
+
+namespace lockstep {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+DataLoaderOptions loader_options(const TrainerOptions& o) {
+  return {.batch_size = o.batch_size, .shuffle = o.shuffle, .seed = o.seed};
+}
+
+}  // namespace
+
+Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
+                 std::shared_ptr<const Dataset> test, TrainerOptions options)
+    : module_(module), optimizer_(optimizer), options_(std::move(options)), test_(std::move(test)),
+      loader_(std::move(train), loader_options(options_)) {
+  TrainerOptions& o = options_;
+  check(!o.devices.empty(), "trainer: no devices");
+  check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.shards >= 0 && o.clip_norm >= 0,
+        "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
+        o.max_steps, o.save_every, o.shards, o.clip_norm);
+  check(loader_.dataset().size() > 0, "trainer: the data set is empty");
+  if (o.shards == 0) o.shards = static_cast<int>(o.devices.size());
+  o.schedule.base_lr = optimizer.learning_rate();
+  o.schedule.total_steps = o.epochs * loader_.size();
+  if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
+  Recipe recipe = {{"seed", o.seed},
+                   {"shards", o.shards},
+                   {"batch_size", o.batch_size},
+                   {"examples", loader_.dataset().size()},
+                   {"shuffle", o.shuffle},
+                   {"dtype", name(o.dtype)},
+                   {"learning_rate", o.schedule.base_lr},
+                   {"warmup", o.schedule.warmup},
+                   {"clip_norm", o.clip_norm},
+                   {"label_smoothing", o.label_smoothing}};
+  // Where a schedule depends on the length of the run, so do the bits.
+  if (o.schedule.kind != ScheduleKind::constant) recipe["scheduled_steps"] = o.schedule.total_steps;
+  recipe.update(o.recipe);
+  o.recipe = std::move(recipe);
+}
+
+ResumedRun Trainer::resume(const std::filesystem::path& folder) {
+  ResumedRun run = load_checkpoint(folder, module_, optimizer_, options_.recipe);
+  position_ = run.position;
+  saved_step_ = position_.step;
+  return run;
+}
+
+bool Trainer::finished() const {
+  return position_.epoch >= options_.epochs || (options_.max_steps > 0 && position_.step >= options_.max_steps);
+}
+
+TrainingResult Trainer::train() {
+  module_.train();
+  TrainingResult result;
+  while (!finished() && !stop_) {
+    loader_.set_epoch(position_.epoch);
+    std::int64_t batches = loader_.size();
+    loader_.skip_batches(position_.batch);
+    double begin = now();
+    last_read_ = begin;
+    for (Example& batch : loader_) {
+      run_step(batch, batches);
+      if (finished() || stop_) break;
+      if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
+        read_losses(0);
+        // The clock of the epoch goes on in the checkpoint.
+        position_.seconds += now() - begin;
+        save();
+        begin = now();
+      }
+    }
+    read_losses(0);
+    position_.seconds += now() - begin;
+    if (position_.batch < batches && stop_) break;
+    // An epoch that max_steps cuts short is reported, too, but the position stays inside it.
+    EpochReport report{position_.epoch + 1, position_.seconds,
+                       position_.samples == 0 ? 0 : position_.loss_sum / static_cast<double>(position_.samples),
+                       evaluate()};
+    result.epochs.push_back(report);
+    if (on_epoch) on_epoch(report);
+    if (position_.batch < batches) break;
+    position_ = {.step = position_.step, .epoch = position_.epoch + 1};
+    if (!options_.save_folder.empty() &&
+        (options_.save_every == 0 || position_.step % options_.save_every == 0)) save();
+  }
+  if (!options_.save_folder.empty() && saved_step_ != position_.step) save();
+  result.steps = position_.step;
+  result.stopped = stop_;
+  return result;
+}
+
+void Trainer::run_step(Example& batch, std::int64_t batches) {
+  const TrainerOptions& o = options_;
+  check(batch.size() == 2, "trainer: examples have {} parts, expected inputs and labels", batch.size());
+  Batch x = split_and_load(batch[0], o.devices, {.shards = o.shards});
+  Batch labels = split_and_load(batch[1], o.devices, {.shards = o.shards});
+  for (Tensor& shard : x.shards) shard = shard.to(o.dtype);
+  Batch losses = cross_entropy(module_(x), labels, {.label_smoothing = o.label_smoothing});
+  backward(losses);
+  if (o.clip_norm > 0) optimizer_.clip_grad_norm(o.clip_norm);
+  optimizer_.set_learning_rate(scheduled_lr(o.schedule, position_.step));
+  optimizer_.step();
+
+  ++position_.step;
+  ++position_.batch;
+  StepReport report{.step = position_.step, .epoch = position_.epoch + 1, .samples = batch[0].size(0),
+                    .batch = position_.batch, .batches = batches};
+  std::vector<Tensor> values;
+  for (const Tensor& loss : losses) values.push_back(loss.detach());
+  pending_.push_back({report, losses.with(std::move(values))});
+  // A few steps stay in flight, so that the devices never wait for the host.
+  constexpr std::size_t kInFlight = 2;
+  read_losses(kInFlight);
+}
+
+void Trainer::read_losses(std::size_t leave) {
+  while (pending_.size() > leave) {
+    PendingLoss next = std::move(pending_.front());
+    pending_.pop_front();
+    StepReport& report = next.report;
+    report.loss = mean_loss(next.losses);
+    if (!std::isfinite(report.loss)) {
+      pending_.clear();
+      std::string kept = options_.save_folder.empty()
+                             ? ""
+                             : fmt::format("; the last good checkpoint is that of step {}", std::max<std::int64_t>(saved_step_, 0));
+      fail("the loss is {} at step {}{}", report.loss, report.step, kept);
+    }
+    double time = now();
+    report.images_per_second = static_cast<double>(report.samples) / std::max(time - last_read_, 1e-9);
+    last_read_ = time;
+    position_.loss_sum += report.loss * static_cast<double>(report.samples);
+    position_.samples += report.samples;
+    if (on_step) on_step(report);
+  }
+}
+
+void Trainer::save() {
+  save_checkpoint(options_.save_folder, module_, optimizer_, position_, options_.recipe);
+  saved_step_ = position_.step;
+}
+
+Accuracy Trainer::evaluate() {
+  if (!test_) return {};
+  DataLoader loader(test_, {.batch_size = options_.batch_size});
+  return lockstep::evaluate(module_, loader,
+                            {.devices = options_.devices, .shards = options_.shards, .dtype = options_.dtype});
+}
+
+}  // namespace lockstep

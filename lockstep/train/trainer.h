@@ -1,0 +1,109 @@
+// The training loop: shards over devices, one step a batch, evaluation after each epoch, checkpoints, exact resume.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/train/evaluate.h"
+
+namespace lockstep {
+
+struct TrainerOptions {
+  std::vector<Device> devices;
+  // V of the recipe; 0: one for each device.
+  int shards = 0;
+  // The global batch, over all devices.
+  std::int64_t batch_size = 256;
+  std::int64_t epochs = 10;
+  // Ends the run early; 0: no limit.
+  std::int64_t max_steps = 0;
+  bool shuffle = true;
+  std::uint64_t seed = 0;
+  DType dtype = DType::f32;
+  double label_smoothing = 0;
+  // Gradients are scaled to at most this norm; 0: not at all.
+  double clip_norm = 0;
+  // total_steps is filled in.
+  ScheduleOptions schedule{};
+  // Checkpoints go here, at the end and every `save_every` steps (0: after each epoch). Empty: none.
+  std::filesystem::path save_folder{};
+  std::int64_t save_every = 0;
+  // What else decides the bits: model, optimizer, ... Compared on resume.
+  Recipe recipe = Recipe::object();
+};
+
+struct StepReport {
+  std::int64_t step = 0;   // from 1, over all epochs
+  std::int64_t epoch = 0;  // from 1
+  double loss = 0;         // mean over the global batch, before the update
+  std::int64_t samples = 0;
+  double images_per_second = 0;
+  std::int64_t batch = 0;    // from 1, of
+  std::int64_t batches = 0;  // the epoch's
+};
+
+struct EpochReport {
+  std::int64_t epoch = 0;  // from 1
+  double seconds = 0;      // of training, without evaluation
+  double train_loss = 0;
+  Accuracy test;
+};
+
+struct TrainingResult {
+  std::int64_t steps = 0;
+  bool stopped = false;  // by request_stop
+  std::vector<EpochReport> epochs;
+};
+
+class Trainer {
+ public:
+  // The model has to be initialized on the devices; the optimizer has its parameters. `test` may be null.
+  Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
+          std::shared_ptr<const Dataset> test, TrainerOptions options);
+
+  // Called in order; the losses of a step come a little after it was described, since nobody waits for them.
+  std::function<void(const StepReport&)> on_step;
+  std::function<void(const EpochReport&)> on_epoch;
+
+  // Goes on from the newest checkpoint in the folder, to the bit.
+  ResumedRun resume(const std::filesystem::path& folder);
+
+  // Throws when a loss is not finite, naming the step; no checkpoint holds what came of it.
+  TrainingResult train();
+
+  // From any thread or a signal handler: ends after the step in progress, with a checkpoint if there is a folder.
+  void request_stop() { stop_.store(true, std::memory_order_relaxed); }
+
+  const Recipe& recipe() const { return options_.recipe; }
+  Accuracy evaluate();
+
+ private:
+  struct PendingLoss {
+    StepReport report;
+    Batch losses;
+  };
+
+  void run_step(Example& batch, std::int64_t batches);
+  void read_losses(std::size_t leave);
+  void save();
+  bool finished() const;
+
+  Module& module_;
+  Optimizer& optimizer_;
+  TrainerOptions options_;
+  std::shared_ptr<const Dataset> test_;
+  DataLoader loader_;
+  TrainingPosition position_;
+  std::deque<PendingLoss> pending_;
+  double last_read_ = 0;  // seconds on the steady clock
+  std::int64_t saved_step_ = -1;
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace lockstep
