@@ -1,0 +1,29 @@
+// The figure of a training run: test accuracy and train loss by epoch, as an SVG file.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+// Values that are not finite (an epoch without evaluation, a loss that diverged) leave a gap in their line.
+struct EpochResult {
+  int epoch = 1;
+  double train_loss = 0;
+  double test_accuracy = 0;  // in [0, 1]
+};
+
+struct TrainingPlotOptions {
+  std::string title = {};  // UTF-8: the model and its devices, say
+  int epochs = 0;          // how many are planned: the figure leaves room for them
+};
+
+// Epochs rise.
+std::string training_plot_svg(std::span<const EpochResult> results, const TrainingPlotOptions& options = {});
+
+// Replaces the file as a whole, so that a viewer may look at any time.
+void write_training_plot(const std::filesystem::path& path, std::span<const EpochResult> results,
+                         const TrainingPlotOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// The scale of one axis of a plot: bounds and ticks at round numbers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// Ticks at multiples of `step`, which is 1, 2 or 5 times a power of ten.
+struct PlotAxis {
+  double low = 0;
+  double high = 1;
+  double step = 1;
+
+  // Within [low, high], rising.
+  std::vector<double> ticks() const;
+  // The number with as many decimals as the ticks need to differ.
+  std::string label(double tick) const;
+  // Where a value lies: 0 at `low`, 1 at `high`.
+  double position(double value) const { return (value - low) / (high - low); }
+};
+
+// An axis whose bounds are ticks, with [low, high] inside and about `intervals` steps. Both bounds are
+// finite.
+PlotAxis round_axis(double low, double high, int intervals);
+// An axis from first to last, with ticks at whole numbers only, at most `most` of them.
+PlotAxis count_axis(int first, int last, int most);
+
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+#include "lockstep/train/log_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+
+TEST(LogWriter, WritesALineAnEventInTheOrderOfItsFields) {
+  TemporaryFolder folder;
+  LogWriter log(folder / "log.jsonl");
+  log.write({{"event", "start"}, {"devices", {"cpu:0"}}, {"shards", 1}, {"parameters", 11175818}});
+  log.write({{"event", "step"}, {"step", 1}, {"loss", 2.3026}, {"note", "two\nlines"}});
+  // Seen by others while the writer lives.
+  EXPECT_EQ(folder.read("log.jsonl"),
+            R"({"event":"start","devices":["cpu:0"],"shards":1,"parameters":11175818})"
+            "\n"
+            R"({"event":"step","step":1,"loss":2.3026,"note":"two\nlines"})"
+            "\n");
+}
+
+TEST(LogWriter, NumbersComeBackExactly) {
+  TemporaryFolder folder;
+  LogWriter log(folder / "log.jsonl");
+  const json numbers{0.1,
+                     1.0 / 3,
+                     1e-310,
+                     -0.0,
+                     std::numeric_limits<double>::max(),
+                     static_cast<double>(0.1f),
+                     static_cast<double>(std::numeric_limits<float>::denorm_min()),
+                     std::numeric_limits<std::int64_t>::max(),
+                     std::numeric_limits<std::uint64_t>::max()};
+  log.write({{"numbers", numbers}});
+  const json read = json::parse(folder.read("log.jsonl")).at("numbers");
+  ASSERT_EQ(read.size(), numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    EXPECT_EQ(read[i].is_number_float(), numbers[i].is_number_float());
+    EXPECT_EQ(read[i], numbers[i]);
+  }
+  EXPECT_TRUE(std::signbit(read[3].get<double>()));
+  EXPECT_EQ(read[5].get<float>(), 0.1f);
+}
+
+TEST(LogWriter, WhatJsonCannotSayIsNull) {
+  TemporaryFolder folder;
+  LogWriter log(folder / "log.jsonl");
+  log.write({{"nan", std::nan("")}, {"inf", -std::numeric_limits<double>::infinity()}});
+  EXPECT_EQ(folder.read("log.jsonl"), "{\"nan\":null,\"inf\":null}\n");
+}
+
+TEST(LogWriter, TextThatIsNotUtf8StaysValidJson) {
+  TemporaryFolder folder;
+  LogWriter log(folder / "log.jsonl");
+  log.write({{"path", "a\xff"}});
+  EXPECT_EQ(json::parse(folder.read("log.jsonl")).at("path"), "a\uFFFD");
+}
+
+TEST(LogWriter, StartsAnewUnlessToldToAppend) {
+  TemporaryFolder folder;
+  folder.write("log.jsonl", "{\"old\":1}\n");
+  LogWriter(folder / "log.jsonl", {.append = true}).write({{"a", 1}});
+  EXPECT_EQ(folder.read("log.jsonl"), "{\"old\":1}\n{\"a\":1}\n");
+  LogWriter(folder / "log.jsonl").write({{"b", 2}});
+  EXPECT_EQ(folder.read("log.jsonl"), "{\"b\":2}\n");
+  LogWriter(folder / "new.jsonl", {.append = true}).write({{"c", 3}});
+  EXPECT_EQ(folder.read("new.jsonl"), "{\"c\":3}\n");
+}
+
+TEST(LogWriter, ATornLastLineStaysALineOfItsOwn) {
+  TemporaryFolder folder;
+  folder.write("log.jsonl", "{\"a\":1}\n{\"b\":");
+  LogWriter(folder / "log.jsonl", {.append = true}).write({{"c", 3}});
+  EXPECT_EQ(folder.read("log.jsonl"), "{\"a\":1}\n{\"b\":\n{\"c\":3}\n");
+}
+
+TEST(LogWriter, NamesTheFileItCannotWrite) {
+  TemporaryFolder folder;
+  EXPECT_ERROR(LogWriter(folder / "none/log.jsonl"),
+               (folder / "none/log.jsonl").string() + ": No such file or directory");
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  LogWriter full("/dev/full");
+  EXPECT_ERROR(full.write({{"a", 1}}), "log: cannot write /dev/full: No space left on device");
+}
+
+}  // namespace
+}  // namespace lockstep
