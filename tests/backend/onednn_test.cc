@@ -297,7 +297,7 @@ TEST(OnednnConv, GivesTheSameBitsOnThreadsSideBySide) {
 }
 
 TEST(OnednnExecutor, PlansOnceForEachProblem) {
-  onednn::Executor executor(cpu_has_fast_bf16());
+  onednn::Executor executor(has_native_bf16());
   Conv conv({2, 16, 6, 6, 16, 3, {.padding = {1, 1}}, DType::f32, kBlocked, kBlocked});
   auto run = [&](KernelContext& context) {
     executor.run(context, {.kind = onednn::Kind::conv_forward, .conv = conv.options},
@@ -335,7 +335,7 @@ void check_matmul(MatmulKernels& kernels, std::int64_t m, std::int64_t n, std::i
 }
 
 TEST(OnednnMatmul, MultipliesInEveryOrientationAndType) {
-  for (bool native : {cpu_has_fast_bf16(), false}) {
+  for (bool native : {has_native_bf16(), false}) {
     auto kernels = make_onednn_matmul(native);
     for (bool ta : {false, true})
       for (bool tb : {false, true})

@@ -8,11 +8,8 @@ bool cpu_has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
-
-bool cpu_has_fast_bf16() { return cpu_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #else
 bool cpu_has_avx512() { return false; }
-bool cpu_has_fast_bf16() { return false; }
 #endif
 
 }  // namespace lockstep

@@ -3,8 +3,7 @@
 
 namespace lockstep {
 
+// AVX-512 F, BW, VL and DQ.
 bool cpu_has_avx512();
-// Multiplies bf16 in hardware (AVX-512 BF16 or AMX). Elsewhere f32 arithmetic is faster than emulation.
-bool cpu_has_fast_bf16();
 
 }  // namespace lockstep

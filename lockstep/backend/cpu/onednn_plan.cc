@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/backend/cpu/onednn.h"
+
 namespace lockstep::onednn {
 namespace {
 
@@ -379,3 +381,9 @@ void Plan::run(const std::array<void*, kRoles>& data, void* scratch) {
 const std::string& Plan::implementation() const { return impl_->implementation; }
 
 }  // namespace lockstep::onednn
+
+bool lockstep::has_native_bf16() {
+  // Sets of instructions are bit masks: each holds those it extends.
+  constexpr auto kWanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
+}
