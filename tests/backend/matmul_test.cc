@@ -1,0 +1,68 @@
+#include "tests/backend/kernel_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+class MatmulTest : public KernelTest {
+ protected:
+  struct Extents {
+    std::int64_t m, n, k;
+  };
+
+  void expect_product(Extents e, MatmulOptions options, bool master_b, bool bias, bool master_c) {
+    SCOPED_TRACE(::testing::Message()
+                 << e.m << "x" << e.k << " times " << e.k << "x" << e.n
+                 << (options.transpose_a ? ", a transposed" : "")
+                 << (options.transpose_b ? ", b transposed" : "") << (master_b ? ", b in f32" : "")
+                 << (bias ? ", bias" : "") << (master_c ? ", c in f32" : ""));
+    Shape a = options.transpose_a ? Shape{e.k, e.m} : Shape{e.m, e.k};
+    Shape b = options.transpose_b ? Shape{e.n, e.k} : Shape{e.k, e.n};
+    expect_matches_reference({input(a), master_b ? master(b) : input(b), bias ? master({e.n}) : TestTensor()},
+                             {master_c ? master_output({e.m, e.n}) : output({e.m, e.n})},
+                             [&](Backend& backend, KernelContext& c, Views in, Views out) {
+                               backend.matmul().matmul(c, options, in[0], in[1], in[2], out[0]);
+                             });
+  }
+};
+
+TEST_P(MatmulTest, EveryTransposition) {
+  for (bool transpose_a : {false, true}) {
+    for (bool transpose_b : {false, true}) {
+      for (Extents e : {Extents{5, 7, 9}, {32, 10, 48}, {1, 16, 33}, {16, 1, 8}, {17, 40, 1}}) {
+        expect_product(e, {transpose_a, transpose_b}, false, true, false);
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, EveryCombinationOfDtypes) {
+  for (int i = 0; i < 12; ++i) {
+    Extents e{random_.integer(1, 40), random_.integer(1, 40), random_.integer(1, 70)};
+    MatmulOptions options{random_.integer(0, 1) == 1, random_.integer(0, 1) == 1};
+    for (bool master_b : {false, true}) {
+      for (bool master_c : {false, true}) expect_product(e, options, master_b, i % 2 == 0, master_c);
+    }
+  }
+}
+
+TEST_P(MatmulTest, EmptyExtents) {
+  expect_product({0, 5, 3}, {}, true, true, false);
+  expect_product({0, 5, 3}, {.transpose_b = true}, true, false, false);
+  // Of an empty shard: the gradient of the weights is zero, not what was there before.
+  expect_product({4, 6, 0}, {.transpose_a = true}, false, false, true);
+  expect_product({4, 6, 0}, {}, false, true, false);
+}
+
+TEST_P(MatmulTest, RoundsMasterWeightsBeforeMultiplying) {
+  TestTensor a({1, 1}, dtype(), {1}), b({1, 1}, master_dtype(), {1 + 1.0 / 1024});
+  TestTensor c = run({a, b, {}}, {master_output({1, 1})},
+                     [](Backend& backend, KernelContext& context, Views in, Views out) {
+                       backend.matmul().matmul(context, {}, in[0], in[1], in[2], out[0]);
+                     })[0];
+  EXPECT_EQ(c.values()[0], dtype() == DType::bf16 ? 1 : 1 + 1.0 / 1024);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, MatmulTest, ::testing::ValuesIn(kernel_cases()), kernel_case_name);
+
+}  // namespace
+}  // namespace lockstep::testing

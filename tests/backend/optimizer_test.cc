@@ -1,0 +1,82 @@
+#include "tests/backend/kernel_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+// Several tensors in one call: inputs are (weight, grad, state0, state1) of each and last the scale, outputs
+// are (weight, state0, state1) of each.
+class OptimizerTest : public KernelTest {
+ protected:
+  using Step = std::function<void(Backend&, KernelContext&, std::span<const UpdateItem>, const View& scale)>;
+
+  void expect_steps(bool state0, bool state1, bool scale, const Step& step) {
+    const std::vector<Shape> shapes{{3, 5}, {1}, {10007}, {0}};
+    Tensors inputs, outputs;
+    for (const Shape& shape : shapes) {
+      inputs.push_back(input(shape));
+      inputs.push_back(input(shape));
+      inputs.push_back(state0 ? input(shape) : TestTensor());
+      inputs.push_back(state1 ? random_.tensor_between(0, 1, shape, dtype()) : TestTensor());
+      outputs.push_back(output(shape));
+      outputs.push_back(state0 ? output(shape) : TestTensor());
+      outputs.push_back(state1 ? output(shape) : TestTensor());
+    }
+    inputs.push_back(scale ? TestTensor({1}, DType::f64, {0.37}) : TestTensor());
+    expect_matches_reference(inputs, outputs, [&](Backend& b, KernelContext& c, Views in, Views out) {
+      std::vector<UpdateItem> items;
+      for (std::size_t i = 0; i < shapes.size(); ++i) {
+        const View *from = &in[4 * i], *to = &out[3 * i];
+        b.copy().copy(c, from[0], to[0]);
+        if (state0) b.copy().copy(c, from[2], to[1]);
+        if (state1) b.copy().copy(c, from[3], to[2]);
+        items.push_back({to[0], from[1], to[1], to[2]});
+      }
+      step(b, c, items, in.back());
+    });
+  }
+};
+
+TEST_P(OptimizerTest, Sgd) {
+  for (const SgdArgs& args : {SgdArgs{.lr = 0.1}, SgdArgs{.lr = 0.1, .weight_decay = 0.01}}) {
+    expect_steps(false, false, false, [&](Backend& b, KernelContext& c, auto items, const View& scale) {
+      b.optimizer().sgd(c, args, items, scale);
+    });
+  }
+}
+
+TEST_P(OptimizerTest, SgdWithMomentum) {
+  for (bool nesterov : {false, true}) {
+    for (bool scale : {false, true}) {
+      SgdArgs args{.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-2, .nesterov = nesterov};
+      expect_steps(true, false, scale, [&](Backend& b, KernelContext& c, auto items, const View& factor) {
+        b.optimizer().sgd(c, args, items, factor);
+      });
+    }
+  }
+}
+
+TEST_P(OptimizerTest, Adam) {
+  for (bool decoupled : {false, true}) {
+    for (std::int64_t step : {1, 2, 1000}) {
+      AdamArgs args{.lr = 0.01, .weight_decay = 0.1, .decoupled = decoupled, .step = step};
+      expect_steps(true, true, step == 2, [&](Backend& b, KernelContext& c, auto items, const View& scale) {
+        b.optimizer().adam(c, args, items, scale);
+      });
+    }
+  }
+}
+
+TEST_P(OptimizerTest, ClipScale) {
+  for (double squared : {0.0, 0.04, 1.0, 1e10, 1e70}) {
+    expect_matches_reference({TestTensor({1}, DType::f64, {squared})}, {TestTensor({1}, DType::f64)},
+                             [](Backend& b, KernelContext& c, Views in, Views out) {
+                               b.optimizer().clip_scale(c, 0.5, in[0], out[0]);
+                             });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, OptimizerTest,  // Parameters are never bf16.
+                         ::testing::ValuesIn(kernel_cases({DType::f32, DType::f64})), kernel_case_name);
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,60 @@
+#include <cmath>
+
+#include "tests/backend/kernel_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+const std::vector<Shape> kShapes{{1}, {7}, {3, 1001}, {2, 16, 5, 5}, {0}};
+const RandomKey kKey = random_key(3, {1, 4});
+
+class RandomTest : public KernelTest {};
+
+TEST_P(RandomTest, UniformToTheBit) {
+  for (const Shape& shape : kShapes) {
+    expect_same_bits_as_reference({}, {output(shape)}, [](Backend& b, KernelContext& c, Views, Views out) {
+      b.random().uniform(c, kKey, -0.3, 1.7, out[0]);
+    });
+  }
+}
+
+TEST_P(RandomTest, NormalToTheBit) {
+  for (const Shape& shape : kShapes) {
+    expect_same_bits_as_reference({}, {output(shape)}, [](Backend& b, KernelContext& c, Views, Views out) {
+      b.random().normal(c, kKey, 0.1, 0.7, out[0]);
+    });
+  }
+}
+
+TEST_P(RandomTest, DropoutToTheBit) {
+  for (const Shape& shape : kShapes) {
+    for (Layout layout : layouts_that_fit(shape)) {
+      for (double keep : {1.0, 0.9, 0.3}) {
+        Kernel dropout = [&](Backend& b, KernelContext& c, Views in, Views out) {
+          b.random().dropout(c, kKey, keep, in[0], out[0]);
+        };
+        expect_same_bits_as_reference({input(shape, layout)}, {output(shape, layout)}, dropout);
+        expect_in_place({input(shape, layout)}, {output(shape, layout)}, 0, 0, dropout);
+      }
+    }
+  }
+}
+
+TEST_P(RandomTest, DropoutKeepsTheShareItShould) {
+  constexpr int kCount = 20000;
+  TestTensor ones({kCount}, dtype(), Layout::plain, std::vector<double>(kCount, 1));
+  Tensors y = run({ones}, {output({kCount})}, [](Backend& b, KernelContext& c, Views in, Views out) {
+    b.random().dropout(c, kKey, 0.25, in[0], out[0]);
+  });
+  int kept = 0;
+  for (double value : y[0].values()) {
+    ASSERT_TRUE(value == 0 || value == 4);
+    kept += value != 0;
+  }
+  EXPECT_NEAR(kept, kCount * 0.25, 5 * std::sqrt(kCount * 0.25 * 0.75));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, RandomTest, ::testing::ValuesIn(kernel_cases()), kernel_case_name);
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,110 @@
+#include <limits>
+
+#include "tests/backend/kernel_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+class ReduceTest : public KernelTest {};
+
+void sum_to(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().sum_to(c, in[0], out[0]); }
+void tree_sum(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().tree_sum(c, in, out[0]); }
+void squared_norm(Backend& b, KernelContext& c, Views in, Views out) {
+  b.reduce().squared_norm(c, in, out[0]);
+}
+
+TEST_P(ReduceTest, SumsBack) {
+  const std::vector<std::pair<Shape, Shape>> cases{{{50, 37}, {37}},
+                                                   {{50, 37}, {50, 1}},
+                                                   {{50, 37}, {1, 1}},
+                                                   {{50, 37}, {}},
+                                                   {{50, 37}, {50, 37}},
+                                                   {{3, 16, 5, 7}, {16, 1, 1}},
+                                                   {{3, 16, 5, 7}, {1, 16, 1, 7}},
+                                                   {{2, 3, 4, 5}, {2, 1, 4, 1}},
+                                                   {{20011}, {1}},
+                                                   {{0, 5}, {5}},
+                                                   {{}, {}}};
+  for (const auto& [from, to] : cases) {
+    SCOPED_TRACE(from.str() + " to " + to.str());
+    // Positive, so that no sum is small beside what was added.
+    expect_matches_reference({random_.tensor_between(0, 1, from, dtype())}, {output(to)}, sum_to);
+  }
+}
+
+TEST_P(ReduceTest, SumsDoNotDependOnThreads) {
+  KernelContext other{.threads = 3 - context_.threads, .scratch = {}};
+  auto with_other = [&](const Kernel& kernel) -> Kernel {
+    return [&other, kernel](Backend& b, KernelContext&, Views in, Views out) { kernel(b, other, in, out); };
+  };
+  TestTensor x = input({70, 311});
+  for (const Shape& shape : std::vector<Shape>{{311}, {70, 1}, {}}) {
+    EXPECT_TRUE(
+        run({x}, {output(shape)}, sum_to)[0].same_bits(run({x}, {output(shape)}, with_other(sum_to))[0]));
+  }
+  Tensors tensors{master({70, 311}), master({5}), master({1000, 7})};
+  Tensors out{TestTensor({1}, DType::f64)};
+  EXPECT_TRUE(run(tensors, out, squared_norm)[0].same_bits(run(tensors, out, with_other(squared_norm))[0]));
+}
+
+TEST_P(ReduceTest, Argmax) {
+  auto argmax = [](Backend& b, KernelContext& c, Views in, Views out) {
+    b.reduce().argmax(c, in[0], out[0]);
+  };
+  for (const Shape& shape : std::vector<Shape>{{20, 10}, {7, 1}, {3, 1000}, {0, 10}}) {
+    expect_same_bits_as_reference({input(shape)}, {TestTensor({shape[0]}, DType::i64)}, argmax);
+  }
+  double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  TestTensor x({5, 3}, dtype(), {1, 2, 2, 3, 3, 3, 0, nan, inf, -inf, -inf, -inf, -1, -3, -1});
+  EXPECT_EQ(run({x}, {TestTensor({5}, DType::i64)}, argmax)[0].values(),
+            (std::vector<double>{1, 0, 1, 0, 0}));
+}
+
+TEST_P(ReduceTest, TreeSumAddsInTheOrderOfTheTree) {
+  for (int leaves = 1; leaves <= 9; ++leaves) {
+    for (const Shape& shape : std::vector<Shape>{{1}, {37}, {20000}}) {
+      Tensors inputs;
+      for (int i = 0; i < leaves; ++i) inputs.push_back(master(shape));
+      SCOPED_TRACE(::testing::Message() << leaves << " leaves of shape " << shape.str());
+      expect_same_bits_as_reference(inputs, {master_output(shape)}, tree_sum);
+      expect_in_place(inputs, {master_output(shape)}, leaves - 1, 0, tree_sum);
+      expect_in_place(inputs, {master_output(shape)}, 0, 0, tree_sum);
+    }
+  }
+}
+
+TEST_P(ReduceTest, TreeSumPassesSiblingsOfMissingLeaves) {
+  for (int present = 1; present < 32; ++present) {
+    Tensors inputs;
+    for (int i = 0; i < 5; ++i) inputs.push_back(present >> i & 1 ? master({67}) : TestTensor());
+    SCOPED_TRACE(present);
+    expect_same_bits_as_reference(inputs, {master_output({67})}, tree_sum);
+  }
+  // Adding +0 would lose the sign.
+  TestTensor zero({1}, master_dtype(), {-0.0});
+  EXPECT_TRUE(run({TestTensor(), zero, TestTensor()}, {master_output({1})}, tree_sum)[0].same_bits(zero));
+}
+
+TEST_P(ReduceTest, SubtreesSummedFirstGiveTheSameBits) {
+  Tensors leaves;
+  for (int i = 0; i < 7; ++i) leaves.push_back(master({1000}));
+  TestTensor all = run(leaves, {master_output({1000})}, tree_sum)[0];
+  TestTensor a = run({leaves.begin(), leaves.begin() + 4}, {master_output({1000})}, tree_sum)[0];
+  TestTensor b = run({leaves.begin() + 4, leaves.end()}, {master_output({1000})}, tree_sum)[0];
+  EXPECT_TRUE(run({a, b}, {master_output({1000})}, tree_sum)[0].same_bits(all));
+}
+
+TEST_P(ReduceTest, SquaredNorm) {
+  TestTensor out({1}, DType::f64);
+  expect_matches_reference({master({100, 77}), master({1}), master({0}), master({5000})}, {out},
+                           squared_norm);
+  expect_matches_reference({}, {out}, squared_norm);
+  // Squares beyond the range of f32.
+  TestTensor large({2}, master_dtype(), {3e30, 4e30});
+  EXPECT_NEAR(run({large}, {out}, squared_norm)[0].values()[0] / 25e60, 1, 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ReduceTest, ::testing::ValuesIn(kernel_cases()), kernel_case_name);
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,257 @@
+// The reference back end's forward kernels on cases small enough to be computed by hand.
+#include <array>
+#include <cmath>
+
+#include "tests/backend/kernel_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+class Reference : public ::testing::Test {
+ protected:
+  // f64 values in plain order.
+  static TestTensor tensor(const Shape& shape, std::initializer_list<double> values) {
+    return TestTensor(shape, DType::f64, values);
+  }
+  static TestTensor empty(const Shape& shape) { return TestTensor(shape, DType::f64); }
+  static void expect_values(const TestTensor& x, std::initializer_list<double> expected) {
+    std::vector<double> values = x.values();
+    ASSERT_EQ(values.size(), expected.size());
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected.begin()[i], 1e-9) << i;
+  }
+
+  Backend& b = reference_backend();
+  KernelContext c;
+};
+
+TEST_F(Reference, CopyOrdersElementsByLayout) {
+  // Channel k of pixel (h, w) is 100 k + 10 h + w.
+  std::vector<double> values;
+  for (int i = 0; i < 32 * 4; ++i) values.push_back(i / 4 * 100 + i / 2 % 2 * 10 + i % 2);
+  TestTensor plain({1, 32, 2, 2}, DType::f32, Layout::plain, values);
+  TestTensor channels_last = plain.to(DType::f32, Layout::channels_last);
+  TestTensor blocked = plain.to(DType::f32, Layout::blocked16);
+  const auto* nhwc = channels_last.view().as<float>();
+  EXPECT_EQ(nhwc[1], 100);       // the next channel
+  EXPECT_EQ(nhwc[32], 1);        // the next pixel
+  EXPECT_EQ(nhwc[64 + 5], 510);  // the next row, channel 5
+  const auto* blocks = blocked.view().as<float>();
+  EXPECT_EQ(blocks[1], 100);
+  EXPECT_EQ(blocks[16], 1);
+  EXPECT_EQ(blocks[32], 10);
+  EXPECT_EQ(blocks[64], 1600);  // the next block of channels
+  EXPECT_EQ(blocked.values(), values);
+  EXPECT_EQ(channels_last.values(), values);
+}
+
+TEST_F(Reference, UnaryFunctions) {
+  TestTensor x = tensor({3}, {-1, 0.5, 4}), y = empty({3});
+  auto apply = [&](UnaryOp op) {
+    b.elementwise().unary(c, op, x.view(), y.view());
+    return y;
+  };
+  expect_values(apply(UnaryOp::negate), {1, -0.5, -4});
+  expect_values(apply(UnaryOp::exp), {0.36787944117, 1.6487212707, 54.598150033});
+  expect_values(apply(UnaryOp::square), {1, 0.25, 16});
+  expect_values(apply(UnaryOp::abs), {1, 0.5, 4});
+  expect_values(apply(UnaryOp::relu), {0, 0.5, 4});
+  // x Phi(x) with Phi(-1) = 0.1586552539, Phi(0.5) = 0.6914624613, Phi(4) = 0.9999683288.
+  expect_values(apply(UnaryOp::gelu), {-0.15865525393, 0.34573123064, 3.9998733150});
+  expect_values(apply(UnaryOp::sigmoid), {0.26894142137, 0.62245933120, 0.98201379004});
+  expect_values(apply(UnaryOp::tanh), {-0.76159415596, 0.46211715726, 0.99932929974});
+  x = tensor({3}, {1, 4, 0.25});
+  expect_values(apply(UnaryOp::log), {0, 1.3862943611, -1.3862943611});
+  expect_values(apply(UnaryOp::sqrt), {1, 2, 0.5});
+}
+
+TEST_F(Reference, BinaryBroadcasts) {
+  TestTensor column = tensor({2, 1}, {10, 20}), row = tensor({3}, {1, 2, 4}), out = empty({2, 3});
+  b.elementwise().binary(c, BinaryOp::subtract, column.view(), row.view(), out.view());
+  expect_values(out, {9, 8, 6, 19, 18, 16});
+  b.elementwise().binary(c, BinaryOp::divide, column.view(), row.view(), out.view());
+  expect_values(out, {10, 5, 2.5, 20, 10, 5});
+}
+
+TEST_F(Reference, PermuteAndGather) {
+  TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), transposed = empty({3, 2}), rows = empty({3, 3});
+  b.copy().permute(c, x.view(), std::array{1, 0}, transposed.view());
+  expect_values(transposed, {1, 4, 2, 5, 3, 6});
+  TestTensor index({3}, DType::i64, {1, 0, 1});
+  b.copy().gather_rows(c, x.view(), index.view(), rows.view());
+  expect_values(rows, {4, 5, 6, 1, 2, 3, 4, 5, 6});
+}
+
+TEST_F(Reference, Sums) {
+  TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), columns = empty({3}), rows = empty({2, 1}),
+             all = empty({1});
+  b.reduce().sum_to(c, x.view(), columns.view());
+  expect_values(columns, {5, 7, 9});
+  b.reduce().sum_to(c, x.view(), rows.view());
+  expect_values(rows, {6, 15});
+  b.reduce().squared_norm(c, std::array{x.view(), columns.view()}, all.view());
+  expect_values(all, {91 + 25 + 49 + 81});
+}
+
+TEST_F(Reference, TreeSumRoundsInF32) {
+  // 2^24 + 1 rounds to 2^24: what is added alone gets lost, what is added as a pair does not.
+  float big = 16777216;
+  TestTensor a({1}, DType::f32, {big}), one({1}, DType::f32, {1}), sum({1}, DType::f32);
+  b.reduce().tree_sum(c, std::array{a.view(), one.view(), one.view(), one.view()}, sum.view());
+  expect_values(sum, {big + 2});
+  b.reduce().tree_sum(c, std::array{a.view(), one.view(), one.view()}, sum.view());
+  expect_values(sum, {big});
+  b.reduce().tree_sum(c, std::array{a.view(), View{}, one.view(), one.view()}, sum.view());
+  expect_values(sum, {big + 2});
+}
+
+TEST_F(Reference, Matmul) {
+  TestTensor a = tensor({2, 2}, {1, 2, 3, 4}), e = tensor({2, 2}, {5, 6, 7, 8}),
+             bias = tensor({2}, {100, 200});
+  TestTensor y = empty({2, 2});
+  b.matmul().matmul(c, {}, a.view(), e.view(), bias.view(), y.view());
+  expect_values(y, {119, 222, 143, 250});
+  b.matmul().matmul(c, {.transpose_a = true}, a.view(), e.view(), {}, y.view());
+  expect_values(y, {26, 30, 38, 44});
+  b.matmul().matmul(c, {.transpose_b = true}, a.view(), e.view(), {}, y.view());
+  expect_values(y, {17, 23, 39, 53});
+}
+
+TEST_F(Reference, ConvolutionIsACrossCorrelation) {
+  TestTensor x = tensor({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}),
+             w = tensor({1, 1, 2, 2}, {1, 10, 100, 1000});
+  TestTensor y = empty({1, 1, 2, 2}), bias = tensor({1}, {0.5});
+  b.conv().forward(c, {}, x.view(), w.view(), bias.view(), y.view());
+  expect_values(y, {5421.5, 6532.5, 8754.5, 9865.5});
+  b.conv().forward(c, {.stride = {2, 2}, .padding = {1, 1}}, x.view(), w.view(), {}, y.view());
+  expect_values(y, {1000, 3200, 7040, 9865});
+  b.conv().forward(c, {.padding = {1, 1}, .dilation = {3, 3}}, x.view(), w.view(), {}, y.view());
+  expect_values(y, {9000, 700, 30, 1});
+}
+
+TEST_F(Reference, GroupsSeeTheirOwnChannels) {
+  TestTensor x = tensor({1, 2, 1, 1}, {3, 5}), w = tensor({4, 1, 1, 1}, {1, 10, 100, 1000}),
+             y = empty({1, 4, 1, 1});
+  b.conv().forward(c, {.groups = 2}, x.view(), w.view(), {}, y.view());
+  expect_values(y, {3, 30, 500, 5000});
+}
+
+TEST_F(Reference, BatchNorm) {
+  TestTensor x = tensor({4, 1, 1, 1}, {1, 3, 5, 7}), mean = empty({1}), m2 = empty({1}),
+             y = empty({4, 1, 1, 1});
+  b.norm().stats(c, x.view(), {4, mean.view(), m2.view()});
+  expect_values(mean, {4});
+  expect_values(m2, {20});
+  TestTensor gamma = tensor({1}, {3}), beta = tensor({1}, {1}),
+             residual = tensor({4, 1, 1, 1}, {0, 0, 1, -9});
+  // The deviation is sqrt(20 / 4 + 4) = 3.
+  b.norm().forward(c, x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), {}, false,
+                   y.view());
+  expect_values(y, {-2, 0, 2, 4});
+  b.norm().forward(c, x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), residual.view(),
+                   true, y.view());
+  expect_values(y, {0, 0, 3, 0});
+}
+
+TEST_F(Reference, MergesStatistics) {
+  // {1, 3} and {5, 7, 9}: together mean 5, M2 40.
+  TestTensor mean_a = tensor({1}, {2}), m2_a = tensor({1}, {2}), mean_b = tensor({1}, {7}),
+             m2_b = tensor({1}, {8});
+  TestTensor mean = empty({1}), m2 = empty({1});
+  BatchNormStats a{2, mean_a.view(), m2_a.view()}, e{3, mean_b.view(), m2_b.view()},
+      none{0, m2_a.view(), m2_b.view()};
+  b.norm().merge_stats(c, std::array{a, none, e}, {5, mean.view(), m2.view()});
+  expect_values(mean, {5});
+  expect_values(m2, {40});
+  b.norm().merge_stats(c, std::array{none, none}, {0, mean.view(), m2.view()});
+  expect_values(mean, {0});
+  expect_values(m2, {0});
+}
+
+TEST_F(Reference, CommitsTheUnbiasedVariance) {
+  TestTensor mean = tensor({1}, {5}), m2 = tensor({1}, {40}), running_mean = tensor({1}, {1});
+  TestTensor running_var = tensor({1}, {2}), batches({}, DType::i64, {7});
+  auto commit = [&](std::int64_t n) {
+    b.norm().commit(c, {n, mean.view(), m2.view()}, 0.25, running_mean.view(), running_var.view(),
+                    batches.view());
+  };
+  commit(0);
+  expect_values(running_mean, {1});
+  commit(5);
+  expect_values(running_mean, {2});
+  expect_values(running_var, {4});
+  commit(1);
+  expect_values(running_mean, {2.75});
+  expect_values(batches, {9});
+  expect_values(running_var, {4});
+}
+
+TEST_F(Reference, Pooling) {
+  TestTensor x = tensor({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), y = empty({1, 1, 2, 2}),
+             mean = empty({1, 1, 1, 1});
+  Pool2dOptions padded{.kernel = {2, 2}, .stride = {2, 2}, .padding = {1, 1}};
+  TestTensor where({1, 1, 2, 2}, DType::i64);
+  b.pool().max_forward(c, padded, x.view(), y.view(), where.view());
+  expect_values(y, {1, 3, 7, 9});
+  expect_values(where, {0, 2, 6, 8});
+  b.pool().avg_forward(c, padded, x.view(), y.view());
+  expect_values(y, {0.25, 1.25, 2.75, 7});
+  padded.count_include_pad = false;
+  b.pool().avg_forward(c, padded, x.view(), y.view());
+  expect_values(y, {1, 2.5, 5.5, 7});
+  b.pool().global_avg_forward(c, x.view(), mean.view());
+  expect_values(mean, {5});
+}
+
+TEST_F(Reference, SoftmaxAndLosses) {
+  double log2 = std::log(2.0);
+  TestTensor x = tensor({2, 2}, {0, log2, 0, 0}), y = empty({2, 2}), loss = empty({1});
+  b.softmax().softmax(c, x.view(), y.view());
+  expect_values(y, {1.0 / 3, 2.0 / 3, 0.5, 0.5});
+  b.softmax().log_softmax(c, x.view(), y.view());
+  expect_values(y, {-std::log(3.0), log2 - std::log(3.0), -log2, -log2});
+  TestTensor labels({2}, DType::i64, {1, 0});
+  b.softmax().cross_entropy(c, x.view(), labels.view(), 0, loss.view());
+  expect_values(loss, {(std::log(3.0) - log2 + log2) / 2});
+  b.softmax().cross_entropy(c, x.view(), labels.view(), 0.2, loss.view());
+  expect_values(loss, {(0.9 * (std::log(3.0) - log2) + 0.1 * std::log(3.0) + log2) / 2});
+  TestTensor target = tensor({2, 2}, {0, log2, 1, 3});
+  b.softmax().mse(c, x.view(), target.view(), loss.view());
+  expect_values(loss, {2.5});
+}
+
+TEST_F(Reference, SgdFollowsTorch) {
+  TestTensor w = tensor({1}, {1}), g = tensor({1}, {2}), m = tensor({1}, {0}), scale = tensor({1}, {0.5});
+  UpdateItem item{w.view(), g.view(), m.view(), {}};
+  b.optimizer().sgd(c, {.lr = 0.1, .momentum = 0.5, .weight_decay = 1}, {&item, 1}, scale.view());
+  expect_values(m, {2});  // 0.5 * 2 + 1 * 1
+  expect_values(w, {0.8});
+  b.optimizer().sgd(c, {.lr = 0.1, .momentum = 0.5, .nesterov = true}, {&item, 1}, {});
+  expect_values(m, {3});  // 0.5 * 2 + 2
+  expect_values(w, {0.8 - 0.1 * (2 + 0.5 * 3)});
+}
+
+TEST_F(Reference, AdamFollowsTorch) {
+  for (bool decoupled : {false, true}) {
+    TestTensor w = tensor({1}, {1}), g = tensor({1}, {2}), m = tensor({1}, {0}), v = tensor({1}, {0});
+    UpdateItem item{w.view(), g.view(), m.view(), v.view()};
+    AdamArgs args{
+        .lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 0, .weight_decay = 0.5, .decoupled = decoupled};
+    b.optimizer().adam(c, args, {&item, 1}, {});
+    // The first step is lr times the sign of the gradient, whatever its size.
+    expect_values(w, {decoupled ? 1 - 0.1 * 0.5 - 0.1 : 1 - 0.1});
+    double gradient = decoupled ? 2 : 2.5;
+    expect_values(m, {0.5 * gradient});
+    expect_values(v, {0.25 * gradient * gradient});
+  }
+}
+
+TEST_F(Reference, ClipScaleIsAtMostOne) {
+  TestTensor squared = tensor({1}, {25}), scale = empty({1});
+  b.optimizer().clip_scale(c, 1, squared.view(), scale.view());
+  expect_values(scale, {1 / (5 + 1e-6)});
+  b.optimizer().clip_scale(c, 100, squared.view(), scale.view());
+  expect_values(scale, {1});
+}
+
+}  // namespace
+}  // namespace lockstep::testing
