@@ -5,11 +5,15 @@ add_library(lockstep_flags INTERFACE)
 target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_features(lockstep_flags INTERFACE cxx_std_20)
 
-add_library(lockstep_warnings INTERFACE)
-# No contraction of a * b + c: the same bits whichever instructions the compiler may use.
-# Nobody reads errno or floating-point traps: without them square roots and conditions become vector instructions.
-target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off
-                       -fno-math-errno -fno-trapping-math)
+add_library(lockstep_options INTERFACE)
+# Options are structs with designated initializers: naming only some members is their use. g++ 12 suspects every
+# concatenation of strings (GCC bug 105651).
+target_compile_options(lockstep_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+# No contraction of a * b + c: the same bits whichever instructions the compiler may use. Nobody reads errno or
+# floating-point traps: without them square roots and conditions become vector instructions.
+target_compile_options(lockstep_options INTERFACE -ffp-contract=off -fno-math-errno -fno-trapping-math)
 if(LOCKSTEP_SANITIZE)
   set(LOCKSTEP_SANITIZE_FLAGS -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
   add_compile_options(${LOCKSTEP_SANITIZE_FLAGS} -fno-omit-frame-pointer)
@@ -24,7 +28,7 @@ function(lockstep_layer NAME)
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
   endif()
   add_library(lockstep_${NAME} OBJECT ${sources})
-  target_link_libraries(lockstep_${NAME} PUBLIC lockstep_flags fmt::fmt ${ARG_LIBRARIES} PRIVATE lockstep_warnings)
+  target_link_libraries(lockstep_${NAME} PUBLIC lockstep_flags fmt::fmt ${ARG_LIBRARIES} PRIVATE lockstep_options)
   set(closure ${NAME})
   foreach(layer ${ARG_USES})
     get_target_property(below lockstep_${layer} LOCKSTEP_USES)
