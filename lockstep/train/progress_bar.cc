@@ -1,0 +1,88 @@
+#include "lockstep/train/progress_bar.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+constexpr auto kDrawInterval = std::chrono::milliseconds(100);
+constexpr int kLeastBar = 10, kMostBar = 40;  // characters between the brackets
+constexpr std::string_view kClearLine = "\r\x1b[K";
+
+int terminal_width(std::FILE* stream) {
+  winsize size{};
+  return ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string clock_time(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::min(std::ceil(seconds), 359999.0));  // 99:59:59
+  const auto hours = whole / 3600, minutes = whole / 60 % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60)
+                   : fmt::format("{}:{:02}", minutes, whole % 60);
+}
+
+std::string bar(double fraction, int width) {
+  const int filled = static_cast<int>(fraction * width);
+  std::string bar(static_cast<std::size_t>(filled), '=');
+  if (filled < width) bar += '>';
+  bar.resize(static_cast<std::size_t>(width), ' ');
+  return "[" + bar + "]";
+}
+
+}  // namespace
+
+std::string progress_line(const Progress& progress, int width) {
+  const double fraction =
+      progress.total > 0
+          ? std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0)
+          : 0.0;
+  const std::string counts = fmt::format(" {}/{}", progress.done, progress.total);
+  std::string rate, left;
+  if (progress.done > 0 && progress.seconds > 0) {
+    const double per_second = static_cast<double>(progress.done) / progress.seconds;
+    rate = fmt::format("  {:.{}f} images/s", per_second, per_second < 100 ? 1 : 0);
+    left = fmt::format("  {} left", clock_time(progress.seconds * (1 - fraction) / std::max(fraction, 1e-9)));
+  }
+  // The first choice that leaves room for a bar.
+  for (const std::string& numbers : {counts + rate + left, counts + left, left}) {
+    const int room = width - static_cast<int>(progress.label.size() + numbers.size() + 3);
+    if (room >= kLeastBar) return progress.label + " " + bar(fraction, std::min(room, kMostBar)) + numbers;
+  }
+  std::string line = fmt::format("{} {:.0f} %", progress.label, std::floor(100 * fraction));
+  line.resize(std::min(line.size(), static_cast<std::size_t>(std::max(width, 0))));
+  return line;
+}
+
+ProgressBar::ProgressBar(std::FILE* stream, std::string label, std::int64_t total)
+    : stream_(::isatty(::fileno(stream)) ? stream : nullptr), progress_{std::move(label), 0, total, 0} {}
+
+ProgressBar::~ProgressBar() { clear(); }
+
+void ProgressBar::update(std::int64_t done) {
+  if (!stream_) return;
+  const Clock::time_point now = Clock::now();
+  if (now < next_draw_) return;
+  next_draw_ = now + kDrawInterval;
+  progress_.done = done;
+  progress_.seconds = std::chrono::duration<double>(now - start_).count();
+  // One column less: a character in the last one makes some terminals wrap.
+  fmt::print(stream_, "{}{}", kClearLine, progress_line(progress_, terminal_width(stream_) - 1));
+  std::fflush(stream_);
+  drawn_ = true;
+}
+
+void ProgressBar::clear() {
+  if (!drawn_) return;
+  std::fputs(kClearLine.data(), stream_);
+  std::fflush(stream_);
+  drawn_ = false;
+}
+
+}  // namespace lockstep

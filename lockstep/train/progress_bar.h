@@ -1,0 +1,46 @@
+// One line of a terminal that shows how far an epoch is, and nothing at all where the stream is no terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace lockstep {
+
+struct Progress {
+  std::string label;       // "epoch 3/10", ASCII
+  std::int64_t done = 0;   // images
+  std::int64_t total = 0;  // images
+  double seconds = 0;      // since the start
+};
+
+// "epoch 3/10 [=====>     ] 25600/60000  1234 images/s  0:28 left" in at most `width` characters; a narrow
+// terminal gets fewer of the numbers.
+std::string progress_line(const Progress& progress, int width);
+
+class ProgressBar {
+ public:
+  // Does not own the stream, which nobody else may write to until the bar is cleared.
+  ProgressBar(std::FILE* stream, std::string label, std::int64_t total);
+  // Clears the line.
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // Draws ten times a second at most: call it as often as you like.
+  void update(std::int64_t done);
+  // Leaves an empty line with the cursor at its start, ready for other output. update() draws the bar again.
+  void clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::FILE* stream_;  // null where nothing is to be drawn
+  Progress progress_;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point next_draw_ = start_;
+  bool drawn_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,146 @@
+#include "lockstep/train/progress_bar.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "tests/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr std::string_view kClearLine = "\r\x1b[K";
+
+TEST(ProgressLine, ShowsHowFarHowFastAndHowLong) {
+  EXPECT_EQ(progress_line({"epoch 3/10", 25600, 60000, 20.75}, 79),
+            "epoch 3/10 [===========>                ] 25600/60000  1234 images/s  0:28 left");
+  EXPECT_EQ(progress_line({"epoch 1/1", 0, 100, 0}, 34), "epoch 1/1 [>               ] 0/100");
+  EXPECT_EQ(progress_line({"e", 100, 100, 3}, 48), "e [==========] 100/100  33.3 images/s  0:00 left");
+}
+
+TEST(ProgressLine, TakesAtMostTheWidthAndDropsNumbers) {
+  const Progress progress{"epoch 3/10", 25600, 60000, 20.75};
+  EXPECT_EQ(progress_line(progress, 50), "epoch 3/10 [=====>        ] 25600/60000  0:28 left");
+  EXPECT_EQ(progress_line(progress, 40), "epoch 3/10 [======>         ]  0:28 left");
+  EXPECT_EQ(progress_line(progress, 30), "epoch 3/10 42 %");
+  EXPECT_EQ(progress_line(progress, 5), "epoch");
+  for (int width = 0; width < 200; ++width) {
+    EXPECT_LE(progress_line(progress, width).size(), static_cast<std::size_t>(width));
+  }
+}
+
+TEST(ProgressLine, TimesAreReadable) {
+  EXPECT_THAT(progress_line({"e", 1, 1000, 1}, 80), HasSubstr("16:39 left"));
+  EXPECT_THAT(progress_line({"e", 1, 100000, 1}, 80), HasSubstr("27:46:39 left"));
+  EXPECT_THAT(progress_line({"e", 1, 1000000000000, 1e6}, 80), HasSubstr("99:59:59 left"));
+}
+
+TEST(ProgressLine, OddCountsDoNoHarm) {
+  EXPECT_THAT(progress_line({"e", 0, 0, 1}, 80), StartsWith("e [>"));
+  EXPECT_THAT(progress_line({"e", 120, 100, 1}, 80), HasSubstr("=] 120/100"));
+}
+
+// A terminal whose other end the test holds.
+class Terminal {
+ public:
+  explicit Terminal(unsigned short columns) {
+    const winsize size{24, columns, 0, 0};
+    int slave = -1;
+    if (::openpty(&master_, &slave, nullptr, nullptr, &size) != 0) throw std::runtime_error("no terminal");
+    ::fcntl(master_, F_SETFL, O_NONBLOCK);
+    stream_ = ::fdopen(slave, "w");
+  }
+  ~Terminal() {
+    std::fclose(stream_);
+    ::close(master_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  std::FILE* stream() const { return stream_; }
+  // What appeared since the last call.
+  std::string shown() {
+    std::string text(4096, '\0');
+    const ssize_t n = ::read(master_, text.data(), text.size());
+    text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return text;
+  }
+
+ private:
+  int master_ = -1;
+  std::FILE* stream_ = nullptr;
+};
+
+TEST(ProgressBar, DrawsOnATerminalAndClearsTheLine) {
+  Terminal terminal(60);
+  {
+    ProgressBar bar(terminal.stream(), "epoch 1/2", 1000);
+    EXPECT_EQ(terminal.shown(), "");
+    bar.update(500);
+    const std::string shown = terminal.shown();
+    EXPECT_THAT(shown, StartsWith(std::string(kClearLine) + "epoch 1/2 [="));
+    EXPECT_THAT(shown, HasSubstr("500/1000"));
+    EXPECT_LE(shown.size(), kClearLine.size() + 59);
+    EXPECT_EQ(shown.find('\n'), shown.npos);
+  }
+  EXPECT_EQ(terminal.shown(), kClearLine);
+}
+
+TEST(ProgressBar, DrawsSeldom) {
+  Terminal terminal(80);
+  ProgressBar bar(terminal.stream(), "epoch 1/2", 1000);
+  bar.update(1);
+  EXPECT_NE(terminal.shown(), "");
+  const auto start = std::chrono::steady_clock::now();
+  bar.update(2);
+  // Only true if this took less than the interval, which a busy machine may not manage.
+  if (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(50)) {
+    EXPECT_EQ(terminal.shown(), "");
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  bar.update(3);
+  EXPECT_THAT(terminal.shown(), HasSubstr("3/1000"));
+}
+
+TEST(ProgressBar, ClearsOnceAndDrawsAgain) {
+  Terminal terminal(80);
+  ProgressBar bar(terminal.stream(), "epoch 1/2", 1000);
+  bar.clear();
+  EXPECT_EQ(terminal.shown(), "");
+  bar.update(1);
+  terminal.shown();
+  bar.clear();
+  bar.clear();
+  EXPECT_EQ(terminal.shown(), kClearLine);
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  bar.update(2);
+  EXPECT_THAT(terminal.shown(), HasSubstr("2/1000"));
+}
+
+TEST(ProgressBar, IsSilentWhereThereIsNoTerminal) {
+  TemporaryFolder folder;
+  std::FILE* file = std::fopen((folder / "out").c_str(), "w");
+  ASSERT_NE(file, nullptr);
+  {
+    ProgressBar bar(file, "epoch 1/2", 1000);
+    bar.update(500);
+    bar.clear();
+  }
+  std::fclose(file);
+  EXPECT_EQ(folder.read("out"), "");
+}
+
+}  // namespace
+}  // namespace lockstep
