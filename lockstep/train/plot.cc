@@ -7,6 +7,7 @@
 #include <iterator>
 #include <ranges>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/file.h"
