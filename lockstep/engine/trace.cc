@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 // As JSON wants it (RFC 8259, section 7), with the quotes.
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -82,15 +82,15 @@ void Trace::write_json(std::ostream& out) const {
     const auto [device, is_new] = processes.emplace(lane->device_, static_cast<int>(processes.size()));
     const int process = process_of.emplace_back(device->second);
     if (is_new) {
-      describe(process, lane->index_, "process_name", "name", quoted(lane->device_));
+      describe(process, lane->index_, "process_name", "name", json_string(lane->device_));
       describe(process, lane->index_, "process_sort_index", "sort_index", std::to_string(process));
     }
-    describe(process, lane->index_, "thread_name", "name", quoted(lane->name_));
+    describe(process, lane->index_, "thread_name", "name", json_string(lane->name_));
     describe(process, lane->index_, "thread_sort_index", "sort_index", std::to_string(lane->index_));
   }
   for (const TraceRecord& task : tasks) {
     write(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
-                      quoted(task.name), process_of[task.lane], task.lane,
+                      json_string(task.name), process_of[task.lane], task.lane,
                       static_cast<double>(task.begin_ns) * 1e-3,
                       static_cast<double>(task.end_ns - task.begin_ns) * 1e-3));
   }
