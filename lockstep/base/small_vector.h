@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <initializer_list>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,8 +20,11 @@ class SmallVector {
   using const_iterator = const T*;
 
   SmallVector() = default;
-  SmallVector(std::initializer_list<T> items) {
-    for (const T& item : items) push_back(item);
+  // {a, b, c}: without the copies that an initializer list would make.
+  template <typename... Items>
+  requires(sizeof...(Items) > 0 && (std::is_convertible_v<Items&&, T> && ...))
+      SmallVector(Items&&... items) {  // NOLINT: converts like a list
+    (push_back(std::forward<Items>(items)), ...);
   }
   SmallVector(const SmallVector&) = default;
   SmallVector& operator=(const SmallVector&) = default;

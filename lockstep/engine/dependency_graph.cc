@@ -42,7 +42,7 @@ Resource DependencyGraph::make_successor(const Resource& old) {
   return fresh;
 }
 
-void DependencyGraph::push(Task task) {
+void DependencyGraph::push(Task&& task) {
   check(task.lane.index >= 0 && task.lane.index < static_cast<int>(lanes_.size()),
         "push: task {} names lane {}, the engine has {}", task.name, task.lane.index, lanes_.size());
   check(static_cast<bool>(task.run), "push: task {} has no function", task.name);

@@ -118,7 +118,7 @@ class DependencyGraph {
 
   // Throws Error, and pushes nothing, for a task without a function, an unknown lane, an empty resource or
   // one of another graph.
-  void push(Task task);
+  void push(Task&& task);
   // The next task that may run; null if there is none. Never two of one lane at a time.
   TaskNode* pop_ready() { return ready_.pop_front(); }
   // The reason to skip a ready task: of the failures that it reads, the one pushed first. Null: run it.

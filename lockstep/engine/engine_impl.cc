@@ -145,7 +145,7 @@ NodeList Engine::Impl::complete(TaskNode* node, Ending& ending) noexcept {
   return finished;
 }
 
-void Engine::Impl::push_serial(Task task) {
+void Engine::Impl::push_serial(Task&& task) {
   const std::lock_guard serial(serial_mutex);
   Lock guard = lock();
   graph.push(std::move(task));

@@ -59,7 +59,7 @@ struct Engine::Impl {
   // With the lock. Returns what is to be cleared without it.
   NodeList complete(TaskNode* node, Ending& ending) noexcept;
 
-  void push_serial(Task task);
+  void push_serial(Task&& task);
   // Adds gates for `waiter` by `add`, under the lock, and returns, with the lock, when they are open.
   template <typename Add>
   Lock wait(HostWaiter& waiter, Add add) {

@@ -6,12 +6,12 @@ namespace lockstep {
 
 // Every unfinished task holds a handle, so the last handle goes when nobody uses the resource, and needs
 // neither lock nor engine.
-Resource::Resource(const Resource& other) : state_(other.state_) {
-  if (state_) state_->handles.fetch_add(1, std::memory_order_relaxed);
+void Resource::retain(ResourceState* state) noexcept {
+  state->handles.fetch_add(1, std::memory_order_relaxed);
 }
 
-Resource::~Resource() {
-  if (state_ && state_->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) delete state_;
+void Resource::release(ResourceState* state) noexcept {
+  if (state->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) delete state;
 }
 
 }  // namespace lockstep

@@ -12,7 +12,9 @@ struct ResourceState;
 class Resource {
  public:
   Resource() = default;
-  Resource(const Resource& other);
+  Resource(const Resource& other) : state_(other.state_) {
+    if (state_) retain(state_);
+  }
   Resource(Resource&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }
   Resource& operator=(Resource other) noexcept {
     ResourceState* mine = state_;
@@ -20,7 +22,9 @@ class Resource {
     other.state_ = mine;
     return *this;
   }
-  ~Resource();
+  ~Resource() {
+    if (state_) release(state_);
+  }
 
   explicit operator bool() const { return state_ != nullptr; }
   bool operator==(const Resource& other) const { return state_ == other.state_; }
@@ -29,6 +33,8 @@ class Resource {
  private:
   friend class DependencyGraph;
   explicit Resource(ResourceState* adopted) : state_(adopted) {}
+  static void retain(ResourceState* state) noexcept;
+  static void release(ResourceState* state) noexcept;
 
   ResourceState* state_ = nullptr;  // reference-counted
 };

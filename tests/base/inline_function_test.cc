@@ -22,7 +22,7 @@ TEST(InlineFunction, CallsSmallAndLargeClosures) {
 }
 
 TEST(InlineFunction, HoldsAndDropsItsClosureOnce) {
-  const auto token = std::make_shared<int>(1);
+  auto token = std::make_shared<int>(1);  // a const one would be copied, not moved, into the closure
   std::array<char, 100> ballast{};
   const auto check_handles = [&](Function function) {
     EXPECT_EQ(token.use_count(), 2);
