@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "lockstep/backend/cpu/families.h"
+#include "lockstep/backend/cpu/native_bf16.h"
 #include "lockstep/backend/cpu/norm_panels.h"
-#include "lockstep/backend/cpu/vectorize.h"
 #include "lockstep/backend/reference/families.h"
 
 namespace lockstep {
@@ -13,6 +13,7 @@ namespace {
 
 using cpu::kColumns;
 using cpu::NormPanels;
+using cpu::Panel;
 
 constexpr std::int64_t kUnitsPerChunk = 4;
 
@@ -35,28 +36,48 @@ void fold(const Columns& columns, std::int64_t width, float* channels) {
   std::copy_n(sum.begin(), width, channels);
 }
 
-// body(row, column index j) over a panel of `columns` columns, with the common full width as a constant.
+// f(first element) for every row of a panel.
+template <typename F>
+void for_rows(const Panel& p, const F& f) {
+  for (std::int64_t row = p.offset; row < p.offset + p.rows * p.stride; row += p.stride) f(row);
+}
+
+// body(element i, column j) for every element of a panel, with the common full width as a constant.
 template <typename Body>
-void for_columns(std::int64_t rows, std::int64_t stride, std::int64_t columns, const Body& body) {
-  if (columns == kColumns) {
-    for (std::int64_t r = 0; r < rows; ++r) {
+void for_columns(const Panel& p, const Body& body) {
+  if (p.columns == kColumns) {
+    for_rows(p, [&](std::int64_t row) {
 #pragma GCC ivdep
-      for (std::int64_t j = 0; j < kColumns; ++j) body(r * stride, j);
-    }
+      for (std::int64_t j = 0; j < kColumns; ++j) body(row + j, j);
+    });
   } else {
-    for (std::int64_t r = 0; r < rows; ++r) {
+    for_rows(p, [&](std::int64_t row) {
 #pragma GCC ivdep
-      for (std::int64_t j = 0; j < columns; ++j) body(r * stride, j);
-    }
+      for (std::int64_t j = 0; j < p.columns; ++j) body(row + j, j);
+    });
   }
 }
 
-// Calls f(block, group) for every unit of `panels`, compiled for this machine.
-template <typename F>
+// y[i] = value(i, j) likewise; y may be what value reads at i.
+template <typename T, typename Native, typename Value>
+void write_columns(const Panel& p, T* y, Native native, const Value& value) {
+  if (p.columns < kColumns) {
+    return for_columns(p, [&](std::int64_t i, std::int64_t j) { y[i] = static_cast<T>(value(i, j)); });
+  }
+  for_rows(p, [&](std::int64_t row) {
+    Columns values;
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < kColumns; ++j) values[j] = value(row + j, j);
+    cpu::store_row<kColumns>(values.data(), y + row, native);
+  });
+}
+
+// Calls f(block, group, native) for every unit of `panels`, compiled for this machine; see vectorized_for.
+template <typename Written, typename F>
 void for_units(const KernelContext& ctx, const NormPanels& panels, const F& f) {
   parallel_for(ctx, panels.units(), kUnitsPerChunk, [&](std::int64_t begin, std::int64_t end) {
-    cpu::vectorized([&] {
-      for (std::int64_t u = begin; u < end; ++u) f(u / panels.groups(), u % panels.groups());
+    cpu::vectorized_for<Written>([&](auto native) {
+      for (std::int64_t u = begin; u < end; ++u) f(u / panels.groups(), u % panels.groups(), native);
     });
   });
 }
@@ -79,6 +100,24 @@ double inverse_std(const BatchNormStats& stats, double eps, std::int64_t c) {
   return 1 / std::sqrt(static_cast<double>(stats.m2.as<float>()[c]) / static_cast<double>(stats.n) + eps);
 }
 
+// dy, or its part that passes a fused ReLU whose output was y.
+template <bool kRelu>
+float gradient(const float* dy, const float* y, std::int64_t i) {
+  const float g = dy[i];
+  return !kRelu || y[i] > 0 ? g : 0.f;
+}
+// Selected before any conversion: 0 < y means that y's bits are 1 (the least number) to 0x7f80 (infinity).
+template <bool kRelu>
+BFloat16 gradient(const BFloat16* dy, const BFloat16* y, std::int64_t i) {
+  BFloat16 g = dy[i];
+  if (kRelu) g.bits = static_cast<std::uint16_t>(y[i].bits - 1) < 0x7f80 ? g.bits : std::uint16_t{0};
+  return g;
+}
+
+// Member by member: the compiler makes no vector instructions of copies of a structure.
+void assign(float& to, float from) { to = from; }
+void assign(BFloat16& to, BFloat16 from) { to.bits = from.bits; }
+
 template <typename T>
 void stats_kernel(KernelContext& ctx, const View& view, const BatchNormStats& stats) {
   const NormPanels panels(view);
@@ -89,28 +128,27 @@ void stats_kernel(KernelContext& ctx, const View& view, const BatchNormStats& st
   enum { kShift, kSum, kSquares, kArrays };
   const ChannelArrays partial(ctx, panels, panels.blocks() * kArrays);
   const T* x = view.as<T>();
-  for_units(ctx, panels, [&](std::int64_t block, std::int64_t group) {
+  for_units<float>(ctx, panels, [&](std::int64_t block, std::int64_t group, auto) {
     const std::int64_t base = group * width;
     float* shift_out = partial[block * kArrays + kShift] + base;
     Columns shift{}, sum{}, squares{};
     bool first = true;
-    panels.for_each(block, group,
-                    [&](std::int64_t offset, std::int64_t rows, std::int64_t stride, std::int64_t columns) {
-                      if (first) {
-                        first = false;
-                        Columns row{};
-                        for (std::int64_t j = 0; j < columns; ++j) row[j] = static_cast<float>(x[offset + j]);
-                        fold(row, width, shift_out);
-                        const auto pixels = static_cast<float>(std::max<std::int64_t>(columns / width, 1));
-                        for (std::int64_t c = 0; c < width; ++c) shift_out[c] /= pixels;
-                        shift = expand(shift_out, width);
-                      }
-                      for_columns(rows, stride, columns, [&](std::int64_t row, std::int64_t j) {
-                        const float d = static_cast<float>(x[offset + row + j]) - shift[j];
-                        sum[j] += d;
-                        squares[j] += d * d;
-                      });
-                    });
+    panels.for_each(block, group, [&](const Panel& p) {
+      if (first) {
+        first = false;
+        Columns row{};
+        for (std::int64_t j = 0; j < p.columns; ++j) row[j] = static_cast<float>(x[p.offset + j]);
+        fold(row, width, shift_out);
+        const auto pixels = static_cast<float>(std::max<std::int64_t>(p.columns / width, 1));
+        for (std::int64_t c = 0; c < width; ++c) shift_out[c] /= pixels;
+        shift = expand(shift_out, width);
+      }
+      for_columns(p, [&](std::int64_t i, std::int64_t j) {
+        const float d = static_cast<float>(x[i]) - shift[j];
+        sum[j] += d;
+        squares[j] += d * d;
+      });
+    });
     fold(sum, width, partial[block * kArrays + kSum] + base);
     fold(squares, width, partial[block * kArrays + kSquares] + base);
   });
@@ -119,7 +157,7 @@ void stats_kernel(KernelContext& ctx, const View& view, const BatchNormStats& st
   float* m2_out = stats.m2.as<float>();
   parallel_for(ctx, channels, kColumns, [&](std::int64_t begin, std::int64_t end) {
     cpu::vectorized([&] {
-      // mean = sum n_b mean_b / n, then M2 = sum (M2_b + n_b (mean_b - mean)^2) / n, block after block.
+      // mean = sum n_b mean_b / n, then M2 = sum M2_b + n_b (mean_b - mean)^2, block after block.
       std::array<double, kColumns> mean{}, m2{};
       for (std::int64_t b = 0; b < panels.blocks(); ++b) {
         const auto n = static_cast<double>(panels.samples(b));
@@ -162,20 +200,17 @@ void forward_kernel(KernelContext& ctx, const View& x_view, const BatchNormStats
   const T* x = x_view.as<T>();
   const T* z = kResidual ? residual.as<T>() : nullptr;
   T* y = y_view.as<T>();
-  for_units(ctx, panels, [&](std::int64_t block, std::int64_t group) {
+  for_units<T>(ctx, panels, [&](std::int64_t block, std::int64_t group, auto native) {
     const Columns mean = expand(arrays[kMean] + group * width, width);
     const Columns scale = expand(arrays[kScale] + group * width, width);
     const Columns shift = expand(arrays[kShift] + group * width, width);
-    panels.for_each(block, group,
-                    [&](std::int64_t offset, std::int64_t rows, std::int64_t stride, std::int64_t columns) {
-                      for_columns(rows, stride, columns, [&](std::int64_t row, std::int64_t j) {
-                        const std::int64_t i = offset + row + j;
-                        float v = (static_cast<float>(x[i]) - mean[j]) * scale[j] + shift[j];
-                        if (kResidual) v += static_cast<float>(z[i]);
-                        if (kRelu) v = v < 0 ? 0.f : v;  // NaN stays NaN
-                        y[i] = static_cast<T>(v);
-                      });
-                    });
+    panels.for_each(block, group, [&](const Panel& p) {
+      write_columns(p, y, native, [&](std::int64_t i, std::int64_t j) {
+        float v = (static_cast<float>(x[i]) - mean[j]) * scale[j] + shift[j];
+        if (kResidual) v += static_cast<float>(z[i]);
+        return kRelu && v < 0 ? 0.f : v;  // NaN stays NaN
+      });
+    });
   });
 }
 
@@ -191,20 +226,17 @@ void backward_stats_kernel(KernelContext& ctx, const View& dy_view, const View& 
   const T* dy = dy_view.as<T>();
   const T* x = x_view.as<T>();
   const T* y = kRelu ? y_view.as<T>() : nullptr;
-  for_units(ctx, panels, [&](std::int64_t block, std::int64_t group) {
+  for_units<float>(ctx, panels, [&](std::int64_t block, std::int64_t group, auto) {
     const std::int64_t base = group * width;
     const Columns mean = expand(means + base, width);
     Columns sum{}, products{};
-    panels.for_each(block, group,
-                    [&](std::int64_t offset, std::int64_t rows, std::int64_t stride, std::int64_t columns) {
-                      for_columns(rows, stride, columns, [&](std::int64_t row, std::int64_t j) {
-                        const std::int64_t i = offset + row + j;
-                        auto g = static_cast<float>(dy[i]);
-                        if (kRelu) g = static_cast<float>(y[i]) > 0 ? g : 0.f;
-                        sum[j] += g;
-                        products[j] += g * (static_cast<float>(x[i]) - mean[j]);
-                      });
-                    });
+    panels.for_each(block, group, [&](const Panel& p) {
+      for_columns(p, [&](std::int64_t i, std::int64_t j) {
+        const auto g = static_cast<float>(gradient<kRelu>(dy, y, i));
+        sum[j] += g;
+        products[j] += g * (static_cast<float>(x[i]) - mean[j]);
+      });
+    });
     fold(sum, width, arrays[block * kArrays + kSum] + base);
     fold(products, width, arrays[block * kArrays + kProducts] + base);
   });
@@ -251,21 +283,18 @@ void backward_data_kernel(KernelContext& ctx, const View& dy_view, const View& x
   const T* y = kRelu ? y_view.as<T>() : nullptr;
   T* dx = dx_view.as<T>();
   T* dz = kResidual ? dresidual.as<T>() : nullptr;
-  for_units(ctx, panels, [&](std::int64_t block, std::int64_t group) {
+  for_units<T>(ctx, panels, [&](std::int64_t block, std::int64_t group, auto native) {
     const std::int64_t base = group * width;
     const Columns mean = expand(arrays[kMean] + base, width), scale = expand(arrays[kScale] + base, width);
     const Columns shift = expand(arrays[kOffset] + base, width), slope = expand(arrays[kSlope] + base, width);
-    panels.for_each(
-        block, group, [&](std::int64_t offset, std::int64_t rows, std::int64_t stride, std::int64_t columns) {
-          for_columns(rows, stride, columns, [&](std::int64_t row, std::int64_t j) {
-            const std::int64_t i = offset + row + j;
-            auto g = static_cast<float>(dy[i]);
-            if (kRelu) g = static_cast<float>(y[i]) > 0 ? g : 0.f;
-            const float v = (g - shift[j] - (static_cast<float>(x[i]) - mean[j]) * slope[j]) * scale[j];
-            dx[i] = static_cast<T>(v);
-            if (kResidual) dz[i] = static_cast<T>(g);
-          });
-        });
+    panels.for_each(block, group, [&](const Panel& p) {
+      write_columns(p, dx, native, [&](std::int64_t i, std::int64_t j) {
+        const T g = gradient<kRelu>(dy, y, i);
+        if (kResidual) assign(dz[i], g);
+        return (static_cast<float>(g) - shift[j] - (static_cast<float>(x[i]) - mean[j]) * slope[j]) *
+               scale[j];
+      });
+    });
   });
 }
 

@@ -18,29 +18,38 @@ namespace lockstep::cpu {
 
 inline constexpr std::int64_t kColumns = 64;
 
+// Element (row, column) is number offset + row * stride + column of the tensor.
+struct Panel {
+  std::int64_t offset, rows, stride, columns;
+};
+
 class NormPanels {
  public:
-  explicit NormPanels(const View& x) : samples_(x.numel() / std::max<std::int64_t>(x.shape[1], 1)) {
-    const std::int64_t c = x.shape[1];
-    width_ = x.layout == Layout::channels_last ? kColumns : x.layout == Layout::blocked16 ? kChannelBlock : 1;
-    groups_ = (c + width_ - 1) / width_;
-    channels_ = c;
-    if (x.layout == Layout::channels_last) {
+  // x may be empty, but must have channels.
+  explicit NormPanels(const View& x)
+      : samples_(x.shape[0] * x.shape[2] * x.shape[3]),
+        channels_(x.shape[1]),
+        width_(x.layout == Layout::channels_last ? kColumns
+               : x.layout == Layout::blocked16   ? kChannelBlock
+                                                 : 1),
+        groups_((channels_ + width_ - 1) / width_),
+        images_(x.shape[0]),
+        plane_(x.shape[2] * x.shape[3] * width_) {
+    if (samples_ == 0) return;
+    if (width_ == kColumns) {
       step_ = kRows;
       blocks_ = (samples_ + step_ - 1) / step_;
-      return;
+    } else {
+      step_ = std::max<std::int64_t>(kPiece / plane_, 1);
+      pieces_ = (plane_ + kPiece - 1) / kPiece;
+      blocks_ = pieces_ * ((images_ + step_ - 1) / step_);
     }
-    plane_ = x.shape[2] * x.shape[3] * width_;
-    images_ = x.shape[0];
-    step_ = std::max<std::int64_t>(kRows * kColumns / std::max<std::int64_t>(plane_, 1), 1);
-    pieces_ = step_ > 1 ? 1 : std::max<std::int64_t>((plane_ + kPiece - 1) / kPiece, 1);
-    blocks_ = pieces_ * ((images_ + step_ - 1) / step_);
   }
 
   std::int64_t width() const { return width_; }
   std::int64_t groups() const { return groups_; }
   std::int64_t blocks() const { return blocks_; }
-  std::int64_t units() const { return samples_ == 0 ? 0 : groups_ * blocks_; }
+  std::int64_t units() const { return groups_ * blocks_; }
   // Channels rounded up to whole groups: the length of arrays of parameters and partial sums.
   std::int64_t padded_channels() const { return groups_ * width_; }
 
@@ -52,20 +61,20 @@ class NormPanels {
     return (s.image_end - s.image_begin) * (s.end - s.begin) / width_;
   }
 
-  // Calls f(offset, rows, stride, columns) for each panel of one unit, in the order of memory.
+  // Calls f(panel) for each panel of one unit, in the order of memory.
   template <typename F>
   void for_each(std::int64_t block, std::int64_t group, const F& f) const {
     if (width_ == kColumns) {
       const std::int64_t columns = std::min(kColumns, channels_ - group * kColumns);
-      f(block * step_ * channels_ + group * kColumns, samples(block), channels_, columns);
+      f(Panel{block * step_ * channels_ + group * kColumns, samples(block), channels_, columns});
       return;
     }
     const Span s = span(block);
+    const std::int64_t rows = (s.end - s.begin) / kColumns, rest = (s.end - s.begin) % kColumns;
     for (std::int64_t i = s.image_begin; i < s.image_end; ++i) {
       const std::int64_t offset = (i * groups_ + group) * plane_ + s.begin;
-      const std::int64_t rows = (s.end - s.begin) / kColumns, rest = (s.end - s.begin) % kColumns;
-      if (rows > 0) f(offset, rows, kColumns, kColumns);
-      if (rest > 0) f(offset + rows * kColumns, std::int64_t{1}, kColumns, rest);
+      if (rows > 0) f(Panel{offset, rows, kColumns, kColumns});
+      if (rest > 0) f(Panel{offset + rows * kColumns, 1, kColumns, rest});
     }
   }
 
@@ -83,16 +92,12 @@ class NormPanels {
     return {image, image + 1, piece * kPiece, std::min((piece + 1) * kPiece, plane_)};
   }
 
-  std::int64_t samples_;
-  std::int64_t channels_ = 0;
-  std::int64_t width_ = 0;
-  std::int64_t groups_ = 0;
-  std::int64_t blocks_ = 0;
+  std::int64_t samples_, channels_, width_, groups_, images_;
+  // Elements of one group in one image, where they lie together.
+  std::int64_t plane_;
   // Rows (channels_last) or images of one block; a plane larger than a block is cut into pieces.
-  std::int64_t step_ = 0;
-  std::int64_t images_ = 0;
-  std::int64_t plane_ = 0;
-  std::int64_t pieces_ = 1;
+  std::int64_t step_ = 0, pieces_ = 1;
+  std::int64_t blocks_ = 0;
 };
 
 }  // namespace lockstep::cpu
