@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "lockstep/engine/dependency_graph.h"
 
@@ -94,6 +93,7 @@ class RandomOrder {
   Trail run() {
     for (const Step& step : program_.steps) {
       take(step);
+      expect_ready_tasks();
       for (std::uint64_t n = random_() % 4; n > 0; --n) move();
     }
     while (move()) {
@@ -119,11 +119,20 @@ class RandomOrder {
     int readers = 0;
     int writers = 0;
   };
+  // A task that has not ended; `lives` says which life of its memory each of its resources is.
+  struct Unfinished {
+    const Step* step;
+    std::map<int, int> lives;
+  };
 
   void take(const Step& step) {
     Resource& resource = resources_[step.resource];
     switch (step.kind) {
       case Step::kTask:
+        unfinished_.push_back({&step, {}});
+        for (const auto* list : {&step.reads, &step.writes}) {
+          for (const int r : *list) unfinished_.back().lives[r] = lives_[r];
+        }
         graph_.push({.name = std::to_string(&step - program_.steps.data()),
                      .lane = {step.lane},
                      .reads = select(resources_, step.reads),
@@ -132,6 +141,7 @@ class RandomOrder {
         break;
       case Step::kSuccessor:
         resource = graph_.make_successor(resource);
+        ++lives_[step.resource];
         break;
       case Step::kWaitReadable: {
         TestWaiter waiter;
@@ -173,9 +183,7 @@ class RandomOrder {
 
   // Starts or ends one task. False if there is none.
   bool move() {
-    while (TaskNode* node = graph_.pop_ready()) {
-      running_.push_back({node, &program_.steps[std::stoul(node->task.name)], nullptr});
-    }
+    pop_ready();
     if (running_.empty()) return false;
     const auto one = running_.begin() + static_cast<std::ptrdiff_t>(random_() % running_.size());
     if (!one->started) {
@@ -188,6 +196,36 @@ class RandomOrder {
     running_.erase(one);
     end(ended);
     return true;
+  }
+
+  // Exactly those may run that share no lane and no data, unless both only read it, with an earlier one that
+  // has not ended: neither fewer nor more.
+  void expect_ready_tasks() {
+    pop_ready();
+    std::set<int> expected, actual;
+    for (const Running& task : running_) actual.insert(task.step->id);
+    for (auto later = unfinished_.begin(); later != unfinished_.end(); ++later) {
+      const auto bars = [&](const Unfinished& earlier) { return conflict(earlier, *later); };
+      if (std::none_of(unfinished_.begin(), later, bars)) expected.insert(later->step->id);
+    }
+    EXPECT_EQ(expected, actual);
+  }
+
+  static bool conflict(const Unfinished& earlier, const Unfinished& later) {
+    if (earlier.step->lane == later.step->lane) return true;
+    return std::ranges::any_of(earlier.lives, [&](const auto& use) {
+      const auto [resource, life] = use;
+      const auto other = later.lives.find(resource);
+      return other != later.lives.end() &&
+             (other->second != life || std::ranges::count(earlier.step->writes, resource) ||
+              std::ranges::count(later.step->writes, resource));
+    });
+  }
+
+  void pop_ready() {
+    while (TaskNode* node = graph_.pop_ready()) {
+      running_.push_back({node, &program_.steps[std::stoul(node->task.name)], nullptr});
+    }
   }
 
   // Nobody shares what someone writes.
@@ -217,6 +255,7 @@ class RandomOrder {
       }
     }
     use(*task.step, -1);
+    std::erase_if(unfinished_, [&](const Unfinished& other) { return other.step == task.step; });
     NodeList finished = graph_.complete(task.node, outcome, failure);
     DependencyGraph::clear(finished);
     graph_.recycle(finished);
@@ -228,6 +267,8 @@ class RandomOrder {
   std::vector<Resource> resources_;
   std::vector<Running> running_;
   std::vector<Users> users_;
+  std::vector<Unfinished> unfinished_;
+  std::map<int, int> lives_;  // of each memory: how many successors it has had
   Trail trail_;
 };
 
