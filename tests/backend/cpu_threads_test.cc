@@ -1,0 +1,117 @@
+// The number of threads of a lane changes no bit of any kernel that is a loop of our own. The sizes make
+// several chunks everywhere.
+#include "tests/backend/kernel_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct ThreadsCase {
+  std::string name;
+  Tensors in;
+  Tensors out;
+  Kernel kernel;
+};
+
+std::vector<ThreadsCase> threads_cases() {
+  Random random{11};
+  auto f32 = [&](const Shape& shape) { return random.tensor(shape, DType::f32); };
+  auto bf16 = [&](const Shape& shape) { return random.tensor(shape, DType::bf16); };
+  auto out = [](const Shape& shape, DType dtype = DType::f32) { return TestTensor(shape, dtype); };
+  const Shape large{500, 411}, row{411}, column{500, 1};
+  const RandomKey key{3, 4};
+  const TestTensor labels = random.integers(0, 410, {500}), dloss({1}, DType::f32, {0.25});
+  // The oracle of an update is its own input: it is copied first, and written in place.
+  auto adam = [](Backend& b, KernelContext& c, Views in, Views out) {
+    for (int i = 0; i < 3; ++i) b.copy().copy(c, in[i], out[i]);
+    UpdateItem item{out[0], in[3], out[1], out[2]};
+    b.optimizer().adam(c, {.weight_decay = 0.1}, {&item, 1}, {});
+  };
+  auto sgd = [](Backend& b, KernelContext& c, Views in, Views out) {
+    for (int i = 0; i < 2; ++i) b.copy().copy(c, in[i], out[i]);
+    UpdateItem item{out[0], in[2], out[1], {}};
+    b.optimizer().sgd(c, {.momentum = 0.9}, {&item, 1}, {});
+  };
+  const TestTensor positive = random.tensor_between(0, 1, large, DType::f32);
+  return {
+      {"gelu",
+       {f32(large)},
+       {out(large)},
+       [](Backend& b, KernelContext& c, Views in, Views out) {
+         b.elementwise().unary(c, UnaryOp::gelu, in[0], out[0]);
+       }},
+      {"add_row",
+       {f32(large), f32(row)},
+       {out(large)},
+       [](Backend& b, KernelContext& c, Views in, Views out) {
+         b.elementwise().binary(c, BinaryOp::add, in[0], in[1], out[0]);
+       }},
+      {"sum_to",
+       {f32(large), bf16(large)},
+       {out(row), out(column), out({}), out(row, DType::bf16)},
+       [](Backend& b, KernelContext& c, Views in, Views out) {
+         for (int i = 0; i < 4; ++i) b.reduce().sum_to(c, in[i / 3], out[i]);
+       }},
+      {"squared_norm",
+       {f32(large), f32(row), f32({9000})},
+       {out({1}, DType::f64)},
+       [](Backend& b, KernelContext& c, Views in, Views out) { b.reduce().squared_norm(c, in, out[0]); }},
+      {"tree_sum",
+       {f32(large), f32(large), f32(large)},
+       {out(large)},
+       [](Backend& b, KernelContext& c, Views in, Views out) { b.reduce().tree_sum(c, in, out[0]); }},
+      {"softmax",
+       {f32(large)},
+       {out(large), out(large)},
+       [](Backend& b, KernelContext& c, Views in, Views out) {
+         b.softmax().softmax(c, in[0], out[0]);
+         b.softmax().log_softmax(c, in[0], out[1]);
+       }},
+      {"cross_entropy",
+       {f32(large), labels, dloss},
+       {out({1}), out(large)},
+       [](Backend& b, KernelContext& c, Views in, Views out) {
+         b.softmax().cross_entropy(c, in[0], in[1], 0.1, out[0]);
+         b.softmax().cross_entropy_backward(c, in[0], in[1], 0.1, in[2], out[1]);
+       }},
+      {"mse",
+       {f32(large), f32(large)},
+       {out({1})},
+       [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().mse(c, in[0], in[1], out[0]); }},
+      {"random",
+       {f32(large)},
+       {out(large), out(large), out(large)},
+       [=](Backend& b, KernelContext& c, Views in, Views out) {
+         b.random().uniform(c, key, -1, 1, out[0]);
+         b.random().normal(c, key, 0, 1, out[1]);
+         b.random().dropout(c, key, 0.8, in[0], out[2]);
+       }},
+      {"sgd", {f32(large), f32(large), f32(large)}, {out(large), out(large)}, sgd},
+      {"adam", {f32(large), f32(large), positive, f32(large)}, {out(large), out(large), out(large)}, adam},
+  };
+}
+
+TEST(CpuThreads, ChangeNoBit) {
+  std::unique_ptr<Backend> cpu = make_cpu_backend();
+  for (const ThreadsCase& test : threads_cases()) {
+    SCOPED_TRACE(test.name);
+    auto run = [&](int threads) {
+      KernelContext context{.threads = threads, .scratch = {}};
+      Tensors out = test.out;
+      std::vector<View> in_views, out_views;
+      for (const TestTensor& tensor : test.in) in_views.push_back(tensor.view());
+      for (const TestTensor& tensor : out) out_views.push_back(tensor.view());
+      test.kernel(*cpu, context, in_views, out_views);
+      return out;
+    };
+    Tensors alone = run(1);
+    for (int threads : {2, 3}) {
+      Tensors together = run(threads);
+      for (std::size_t i = 0; i < alone.size(); ++i) {
+        EXPECT_TRUE(together[i].same_bits(alone[i])) << "output " << i << " on " << threads << " threads";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,119 @@
+#include "lockstep/backend/cpu/vector_math.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numbers>
+#include <vector>
+
+#include "lockstep/backend/cpu/lanes.h"
+#include "lockstep/base/random.h"
+
+namespace lockstep::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// The largest relative error of `actual` over 100000 points between low and high.
+double worst_error(double low, double high, const std::function<float(float)>& actual,
+                   const std::function<double(double)>& expected) {
+  constexpr int kPoints = 100000;
+  double worst = 0;
+  for (int i = 0; i <= kPoints; ++i) {
+    auto x = static_cast<float>(low + (high - low) * i / kPoints);
+    double y = expected(x);
+    worst = std::max(worst, y == 0 ? std::abs(actual(x)) : std::abs(actual(x) / y - 1));
+  }
+  return worst;
+}
+
+double exact_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+
+TEST(VectorMath, Exp) {
+  EXPECT_LT(worst_error(-87, 88.7, fast_exp, [](double x) { return std::exp(x); }), 2e-7);
+  EXPECT_EQ(fast_exp(0.f), 1.f);
+  EXPECT_EQ(fast_exp(kInfinity), kInfinity);
+  EXPECT_EQ(fast_exp(89.f), kInfinity);
+  EXPECT_EQ(fast_exp(-kInfinity), 0.f);
+  EXPECT_NEAR(fast_exp(-100.f) / std::numeric_limits<float>::denorm_min(), 26.5, 1.5);
+  EXPECT_TRUE(std::isnan(fast_exp(kNan)));
+}
+
+TEST(VectorMath, Log) {
+  EXPECT_LT(worst_error(0.01, 0.99, fast_log, [](double x) { return std::log(x); }), 3e-7);
+  EXPECT_LT(worst_error(1.01, 100, fast_log, [](double x) { return std::log(x); }), 3e-7);
+  EXPECT_LT(worst_error(1e30, 3e38, fast_log, [](double x) { return std::log(x); }), 2e-7);
+  EXPECT_LT(worst_error(1e-44, 1e-37, fast_log, [](double x) { return std::log(x); }), 2e-7);
+  EXPECT_EQ(fast_log(1.f), 0.f);
+  EXPECT_EQ(fast_log(0.f), -kInfinity);
+  EXPECT_EQ(fast_log(-0.f), -kInfinity);
+  EXPECT_EQ(fast_log(kInfinity), kInfinity);
+  EXPECT_TRUE(std::isnan(fast_log(-1.f)));
+  EXPECT_TRUE(std::isnan(fast_log(-kInfinity)));
+  EXPECT_TRUE(std::isnan(fast_log(kNan)));
+}
+
+TEST(VectorMath, Tanh) {
+  EXPECT_LT(worst_error(-10, 10, fast_tanh, [](double x) { return std::tanh(x); }), 4e-7);
+  EXPECT_LT(worst_error(-1e-3, 1e-3, fast_tanh, [](double x) { return std::tanh(x); }), 2e-7);
+  EXPECT_EQ(fast_tanh(kInfinity), 1.f);
+  EXPECT_EQ(fast_tanh(-kInfinity), -1.f);
+  EXPECT_TRUE(std::isnan(fast_tanh(kNan)));
+}
+
+TEST(VectorMath, NormalDistribution) {
+  EXPECT_LT(worst_error(-4, 40, normal_cdf, exact_cdf), 2e-6);
+  // Far out the error of x * x counts, times x * x / 2.
+  EXPECT_LT(worst_error(-12, -4, normal_cdf, exact_cdf), 2e-5);
+  EXPECT_EQ(normal_cdf(-kInfinity), 0.f);
+  EXPECT_EQ(normal_cdf(kInfinity), 1.f);
+  EXPECT_TRUE(std::isnan(normal_cdf(kNan)));
+  EXPECT_LT(worst_error(-5, 5, normal_pdf,
+                        [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }),
+            2e-6);
+}
+
+// What one instruction set computes, another must, to the bit.
+TEST(Vectorized, GivesTheSameBitsWithAnyInstructions) {
+  for (std::int64_t n : {1, 10, 15, 16, 100, 1003}) {
+    std::vector<float> x(n);
+    for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(random_normal({5, 6}, i));
+    auto compute = [&](std::vector<double>& out) {
+      vector_loop(0, n,
+                  [&](std::int64_t i) { out[i] = fast_exp(x[i]) + fast_tanh(x[i]) + normal_cdf(x[i]); });
+      out[n] = lane_sum(n, [&](std::int64_t i) { return fast_exp(x[i]); });
+      out[n + 1] = lane_max(n, [&](std::int64_t i) { return x[i]; });
+    };
+    std::vector<double> plain(n + 2), best(n + 2);
+    compute(plain);
+    vectorized([&] { compute(best); });
+    EXPECT_EQ(plain, best) << n << " elements";
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) {
+      std::vector<double> avx2(n + 2);
+      run_avx2([&] { compute(avx2); });
+      EXPECT_EQ(plain, avx2) << n << " elements";
+    }
+#endif
+  }
+}
+
+TEST(Lanes, SumEveryElementOnce) {
+  for (std::int64_t n = 0; n < 100; ++n) {
+    EXPECT_EQ(lane_sum(n, [](std::int64_t i) { return static_cast<double>(i + 1); }), n * (n + 1) / 2.0);
+  }
+}
+
+TEST(Lanes, FindTheLargestWhereverItIs) {
+  for (std::int64_t n = 1; n < 100; ++n) {
+    for (std::int64_t place = 0; place < n; ++place) {
+      EXPECT_EQ(lane_max(n, [=](std::int64_t i) { return i == place ? -1.f : -2.f - static_cast<float>(i); }),
+                -1.f);
+    }
+  }
+  EXPECT_EQ(lane_max(0, [](std::int64_t) { return 1.f; }), -kInfinity);
+}
+
+}  // namespace
+}  // namespace lockstep::cpu
