@@ -22,6 +22,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  // Whether bf16 is multiplied in hardware. Elsewhere it works, through f32, and saves nothing.
+  virtual bool native_bf16() const = 0;
   virtual ElementwiseKernels& elementwise() = 0;
   virtual CopyKernels& copy() = 0;
   virtual ReduceKernels& reduce() = 0;

@@ -21,7 +21,7 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
         options.cpu_devices, kMostDevices);
   check(options.threads_per_shard >= 0, "runtime: {} threads per shard, expected at least 1",
         options.threads_per_shard);
-  engine_ = std::make_shared<Engine>(EngineOptions{.serial = options.serial});
+  engine_ = std::make_shared<Engine>(EngineOptions{.serial = options.serial, .cores = static_cast<int>(available_cpus().size())});
   random_->set_seed(options.seed);
   auto cpus = split_cpus(available_cpus(), options.cpu_devices, options.cores_per_device);
   threads_per_shard_ =
@@ -49,7 +49,8 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
       context->threads = threads;
       return engine_->add_lane({.name = std::move(lane_name),
                                 .device = state->name,
-                                .cpus = std::move(lane_cpus),
+                                // Under a quota every group of processes would bind its threads to the first cores.
+                                .cpus = limited_by_quota() ? std::vector<int>() : std::move(lane_cpus),
                                 // Of the worker alone: OpenMP keeps this number per thread.
                                 .on_start = [threads] { omp_set_num_threads(threads); },
                                 .lane_data = context});

@@ -60,6 +60,13 @@ bool Trainer::finished() const {
 TrainingResult Trainer::train() {
   module_.train();
   TrainingResult result;
+  // Two runs in one folder would overwrite each other; better to hear of it now than at the first checkpoint.
+  if (!options_.save_folder.empty()) {
+    auto latest = find_latest_checkpoint(options_.save_folder).checkpoint;
+    check(!latest || latest->step <= position_.step, "{}: holds a checkpoint of step {}, but this run is at step {}; "
+          "resume from it, or give an empty folder", options_.save_folder.string(), latest ? latest->step : 0,
+          position_.step);
+  }
   while (!finished() && !stop_) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();

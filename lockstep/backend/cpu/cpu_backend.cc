@@ -8,6 +8,7 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
+  bool native_bf16() const override { return has_native_bf16(); }
   ElementwiseKernels& elementwise() override { return *elementwise_; }
   CopyKernels& copy() override { return *copy_; }
   ReduceKernels& reduce() override { return *reduce_; }

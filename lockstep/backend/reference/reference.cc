@@ -6,6 +6,7 @@ namespace {
 class ReferenceBackend final : public Backend {
  public:
   std::string_view name() const override { return "reference"; }
+  bool native_bf16() const override { return false; }
   ElementwiseKernels& elementwise() override { return *elementwise_; }
   CopyKernels& copy() override { return *copy_; }
   ReduceKernels& reduce() override { return *reduce_; }

@@ -1,0 +1,16 @@
+// The commands of the tool. Each adds its options to a subcommand of its own and returns the exit status when it ran.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+
+namespace lockstep::app {
+
+using Command = std::function<int()>;
+
+Command add_train(CLI::App& parent);
+Command add_eval(CLI::App& parent);
+Command add_devices(CLI::App& parent);
+
+}  // namespace lockstep::app

@@ -1,0 +1,33 @@
+#include <cstdio>
+
+#include "commands.h"
+#include "job_options.h"
+
+namespace lockstep::app {
+namespace {
+
+std::string cores(const std::vector<int>& cpus) {
+  std::string s;
+  for (std::size_t i = 0; i < cpus.size(); ++i) s += (i ? "," : "") + std::to_string(cpus[i]);
+  return s;
+}
+
+}  // namespace
+
+Command add_devices(CLI::App& parent) {
+  auto* app = parent.add_subcommand("devices", "A line a device: name, kind, cores or GPU model, memory");
+  auto options = std::make_shared<JobOptions>();
+  options->add_devices(*app);
+  return [options] {
+    Job job = make_job(*options);
+    for (Device device : job.devices) {
+      const DeviceInfo& info = *device.info();
+      fmt::print("{}  cpu  {} core{} ({}) of {}  {:.1f} GiB\n", info.name, info.cpus.size(),
+                 info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model,
+                 static_cast<double>(info.memory_bytes) / (1 << 30));
+    }
+    return 0;
+  };
+}
+
+}  // namespace lockstep::app
