@@ -1,18 +1,46 @@
-// Two tasks that must run in order, through the installed library.
+// Trains a small net on random images through the installed library, on one device and on two: the same
+// losses to the last bit.
 #include <fmt/core.h>
-#include <lockstep/base/error.h>
-#include <lockstep/engine/engine.h>
+#include <lockstep/models/models.h>
+#include <lockstep/optim/optimizer.h>
+#include <lockstep/parallel/split.h>
+#include <lockstep/runtime/runtime.h>
+
+using namespace lockstep;
+
+namespace {
+
+std::vector<double> train(int device_count) {
+  Runtime runtime({.cpu_devices = device_count, .threads_per_shard = 1});
+  const std::vector<Device>& devices = runtime.devices();
+  auto net = mlp();
+  net->initialize(Normal{0.01}, devices);
+  Sgd sgd(net->parameters(), {.lr = 0.5});
+
+  constexpr std::int64_t kImages = 60, kPixels = 28 * 28;
+  std::vector<float> pixels(kImages * kPixels);
+  std::vector<std::int64_t> classes(kImages);
+  RandomKey key = random_key(0, {hash_name("images")});
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(random_uniform(key, i));
+  for (std::int64_t i = 0; i < kImages; ++i) classes[i] = i % 10;
+  Tensor images = Tensor::from(pixels, {kImages, 1, 28, 28}), labels = Tensor::from(classes, {kImages});
+
+  std::vector<double> losses;
+  for (int step = 0; step < 20; ++step) {
+    Batch x = split_and_load(images, devices, {.shards = 2});
+    Batch loss = cross_entropy((*net)(x), split_and_load(labels, devices, {.shards = 2}));
+    backward(loss);
+    sgd.step();
+    losses.push_back(mean_loss(loss));
+  }
+  return losses;
+}
+
+}  // namespace
 
 int main() {
-  lockstep::Engine engine;
-  const lockstep::LaneId lane = engine.add_lane({.name = "compute 0"});
-  const lockstep::Resource data = engine.make_resource();
-  int value = 0;
-  engine.push({.name = "write", .lane = lane, .writes = {data}, .run = [&](const auto&) { value = 6; }});
-  engine.push({.name = "scale", .lane = lane, .reads = {data}, .writes = {data}, .run = [&](const auto&) {
-                 value *= 7;
-               }});
-  engine.wait_all();
-  lockstep::check(value == 42, "value is {}, expected 42", value);
-  fmt::print("value is {}\n", value);
+  const std::vector<double> one = train(1), two = train(2);
+  check(one == two, "the losses on one device and on two differ");
+  check(two.back() < two.front(), "the loss went from {} to {}", two.front(), two.back());
+  fmt::print("loss {:.4f} after {} steps, {:.4f} before\n", two.back(), two.size(), two.front());
 }

@@ -1,0 +1,55 @@
+// PyTorch's tutorial "Data Parallelism": a model prints what each of its replicas sees of a batch.
+//
+//   data_parallel --num-devices 8
+#include <fmt/core.h>
+#include <lockstep/data/data_loader.h>
+#include <lockstep/nn/linear.h>
+#include <lockstep/parallel/data_parallel.h>
+
+#include "device_options.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr std::int64_t kInputs = 5, kOutputs = 2, kBatch = 30, kExamples = 100;
+
+class Model : public Module {
+ public:
+  Model() { add("fc", fc_); }
+  Tensor forward(const Tensor& x) override {
+    Tensor y = fc_(x);
+    fmt::print("In Model: input size {} output size {}\n", x.shape().str(), y.shape().str());
+    return y;
+  }
+
+ private:
+  Linear fc_{{.in_features = kInputs, .out_features = kOutputs}};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  CLI::App app{"Shows how a batch is split over the replicas of a model."};
+  DeviceOptions options;
+  options.add_to(app);
+  CLI11_PARSE(app, argc, argv);
+
+  Runtime runtime(options.runtime());
+  std::vector<Device> devices = options.select(runtime);
+  Model model;
+  model.initialize(Xavier{}, devices);
+  DataParallel parallel(model, devices);
+
+  DataLoader loader(std::make_shared<RandomDataset>(kExamples, kInputs),
+                    {.batch_size = kBatch, .shuffle = true});
+  for (Example& batch : loader) {
+    Tensor output = parallel(batch[0]);
+    fmt::print("Outside: input size {} output size {}\n", batch[0].shape().str(), output.shape().str());
+  }
+  runtime.synchronize();
+  return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "data_parallel: {}\n", error.what());
+  return 1;
+}

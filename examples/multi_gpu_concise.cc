@@ -1,0 +1,147 @@
+// "Concise Implementation for Multiple GPUs" of Dive into Deep Learning: one ResNet-18 on several devices at
+// once, with the training loop written out. Without options as the section does it, on one device and then on
+// two.
+//
+//   multi_gpu_concise --num-devices 2 --epochs 1 --limit-train 2048 --limit-test 512
+#include <fmt/core.h>
+#include <lockstep/data/fashion_mnist.h>
+#include <lockstep/models/models.h>
+#include <lockstep/optim/optimizer.h>
+#include <lockstep/parallel/split.h>
+#include <lockstep/train/evaluate.h>
+#include <lockstep/train/plot.h>
+
+#include <chrono>
+
+#include "device_options.h"
+
+using namespace lockstep;
+
+namespace {
+
+struct Options : DeviceOptions {
+  std::string data;
+  std::int64_t epochs = 10;
+  std::int64_t limit_train = 60000;
+  std::int64_t limit_test = 10000;
+  std::int64_t batch_size = 0;
+  double lr = 0;
+  std::string dtype = "f32";
+  std::string plot = "multi_gpu_concise";
+};
+
+void add_options(CLI::App& app, Options& o) {
+  auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 24);
+  o.add_to(app);
+  app.add_option("--data", o.data, "Folder with the four files of Fashion-MNIST");
+  app.add_option("--epochs", o.epochs)->check(count)->capture_default_str();
+  app.add_option("--limit-train", o.limit_train, "Use the first N training images only")->check(count);
+  app.add_option("--limit-test", o.limit_test, "Use the first N test images only")->check(count);
+  app.add_option("--batch-size", o.batch_size, "Over all devices [256 each]")->check(count);
+  app.add_option("--lr", o.lr, "Learning rate [0.1 a device]")->check(CLI::PositiveNumber);
+  app.add_option("--dtype", o.dtype)->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str();
+  app.add_option("--plot", o.plot, "Draw FILE-<devices>.svg as training goes on")->capture_default_str();
+}
+
+struct Data {
+  std::shared_ptr<const Dataset> train, test;
+};
+
+Data load_data(const Options& o) {
+  auto part = [&](MnistPart p, std::int64_t limit) {
+    return std::make_shared<HeadDataset>(std::make_shared<FashionMnist>(load_fashion_mnist(p, o.data)),
+                                         limit);
+  };
+  return {part(MnistPart::train, o.limit_train), part(MnistPart::test, o.limit_test)};
+}
+
+// Parameters come to life on a device when data first passes through; then all replicas are equal.
+void show_initialization(Module& net, const std::vector<Device>& devices) {
+  net.initialize(Normal{0.01}, devices);
+  std::vector<float> images(4 * 28 * 28);
+  RandomKey key = random_key(0, {hash_name("images")});
+  for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(random_uniform(key, i));
+  net.eval();
+  for (const Tensor& y : net(split_and_load(Tensor::from(images, {4, 1, 28, 28}), devices))) {
+    fmt::print("{}: {}\n", y.shape().str(), y.str());
+  }
+  net.train();
+
+  Parameter weight = net.parameters()[0];
+  try {
+    weight.data(Device());
+  } catch (const Error& error) {
+    fmt::print("{}\n", error.what());
+  }
+  auto first_filter = [&](Device device) { return weight.data(device).narrow(0, 1).reshape({3, 3}); };
+  for (Device device : devices) {
+    fmt::print("{}\n", first_filter(device).str());
+    check(first_filter(device).to_vector<float>() == first_filter(devices[0]).to_vector<float>(),
+          "the replicas on {} and {} differ", devices[0].name(), device.name());
+  }
+}
+
+void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, std::int64_t batch_size,
+           double lr, const Data& data, const Options& o) {
+  const DType dtype = o.dtype == "bf16" ? DType::bf16 : DType::f32;
+  DataLoader train_loader(data.train, {.batch_size = batch_size, .shuffle = true});
+  DataLoader test_loader(data.test, {.batch_size = batch_size});
+  net.initialize(Normal{0.01}, devices, {.force_reinit = true});
+  Sgd sgd(net.parameters(), {.lr = lr});
+
+  std::vector<EpochResult> results;
+  double seconds = 0;
+  for (int epoch = 1; epoch <= o.epochs; ++epoch) {
+    const auto begin = std::chrono::steady_clock::now();
+    double loss_sum = 0;
+    for (Example& batch : train_loader) {
+      Batch x = split_and_load(batch[0], devices);
+      Batch labels = split_and_load(batch[1], devices);
+      for (Tensor& shard : x.shards) shard = shard.to(dtype);
+      Batch losses = cross_entropy(net(x), labels);
+      backward(losses);
+      sgd.step();
+      loss_sum += mean_loss(losses) * static_cast<double>(losses.total());
+    }
+    runtime.synchronize();
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    seconds += time.count();
+
+    const double accuracy = evaluate(net, test_loader, {.devices = devices, .dtype = dtype}).value();
+    results.push_back({epoch, loss_sum / static_cast<double>(data.train->size()), accuracy});
+    write_training_plot(fmt::format("{}-{}.svg", o.plot, devices.size()), results,
+                        {.title = "resnet18 on " + str(devices), .epochs = static_cast<int>(o.epochs)});
+    fmt::print("epoch {}, time {:.1f} sec, test acc {:.2f}\n", epoch, time.count(), accuracy);
+    std::fflush(stdout);
+  }
+  fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", results.back().test_accuracy,
+             seconds / static_cast<double>(o.epochs), str(devices));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  CLI::App app{"Trains a ResNet-18 on Fashion-MNIST, on one device and on two, or on those given."};
+  Options options;
+  add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
+
+  const Data data = load_data(options);
+  Runtime runtime(options.runtime());
+  const std::vector<Device> devices = options.select(runtime);
+  auto net = resnet18();
+  show_initialization(*net, devices);
+
+  auto run = [&](const std::vector<Device>& on) {
+    auto n = static_cast<std::int64_t>(on.size());
+    train(runtime, *net, on, options.batch_size > 0 ? options.batch_size : 256 * n,
+          options.lr > 0 ? options.lr : 0.1 * static_cast<double>(n), data, options);
+  };
+  const bool given = app.count("--num-devices") + app.count("--devices") > 0;
+  if (!given) run({devices[0]});
+  run(devices);
+  return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "multi_gpu_concise: {}\n", error.what());
+  return 1;
+}

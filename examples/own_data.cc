@@ -1,0 +1,43 @@
+#include <fmt/core.h>
+#include <lockstep/nn/linear.h>
+#include <lockstep/optim/optimizer.h>
+#include <lockstep/parallel/split.h>
+#include <lockstep/runtime/runtime.h>
+#include <lockstep/train/evaluate.h>
+
+using namespace lockstep;
+
+// Points of a square, labelled by whether they lie in a circle that covers half of it.
+struct Circle : Dataset {
+  std::int64_t size() const override { return 4096; }
+  Example get(std::int64_t i) const override {
+    RandomKey key = random_key(42, {static_cast<std::uint64_t>(i)});
+    double x = 2 * random_uniform(key, 0) - 1, y = 2 * random_uniform(key, 1) - 1;
+    std::vector<float> point{static_cast<float>(x), static_cast<float>(y)};
+    std::vector<std::int64_t> label{x * x + y * y < 0.6366};
+    return {Tensor::from(point, {2}), Tensor::from(label, {})};
+  }
+};
+
+struct Net : Module {
+  Linear hidden{{.out_features = 64}}, out{{.out_features = 2}};
+  Net() { add("hidden", hidden), add("out", out); }
+  Tensor forward(const Tensor& x) override { return out(relu(hidden(x))); }
+};
+
+int main() {
+  Runtime runtime({.cpu_devices = 2});
+  const std::vector<Device>& devices = runtime.devices();
+  Net net;
+  net.initialize(Xavier{}, devices);  // the same weights on all devices
+  Sgd sgd(net.parameters(), {.lr = 0.5});
+  DataLoader loader(std::make_shared<Circle>(), {.batch_size = 64, .shuffle = true});
+  for (int epoch = 1; epoch <= 10; ++epoch) {
+    for (Example& batch : loader) {
+      Batch x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
+      backward(cross_entropy(net(x), labels));  // all shards at once, each on its device
+      sgd.step();                               // sums their gradients, updates every replica
+    }
+  }
+  fmt::print("accuracy {:.3f} on {}\n", evaluate(net, loader, {.devices = devices}).value(), str(devices));
+}
