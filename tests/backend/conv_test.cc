@@ -106,6 +106,17 @@ TEST_P(ConvTest, LayersOfNetworks) {
   }
 }
 
+TEST_P(ConvTest, Dilated) {
+  for (std::int64_t channels : {3, 16, 64}) {
+    for (Conv2dOptions options : {Conv2dOptions{.padding = {2, 2}, .dilation = {2, 2}},
+                                  Conv2dOptions{.padding = {1, 0}, .dilation = {1, 3}},
+                                  Conv2dOptions{.stride = {2, 2}, .padding = {0, 1}, .dilation = {3, 1}}}) {
+      expect_conv(preferred({.x = {2, channels, 8, 7}, .outputs = 16, .kernel = 3, .options = options}),
+                  true);
+    }
+  }
+}
+
 TEST_P(ConvTest, RandomShapesAndLayouts) {
   for (int i = 0; i < 30; ++i) expect_conv(random_case(), i % 2 == 0);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -25,18 +26,28 @@ dnnl::primitive_attr caller_scratchpad() {
   return attr;
 }
 
+bool uses_amx(const dnnl::primitive_desc& pd) {
+  return std::string_view(pd.impl_info_str()).find("amx") != std::string_view::npos;
+}
+
+enum class Amx { allowed, avoided };
+
 // A primitive descriptor of Op, empty where oneDNN has no implementation. Version 2 makes it of a description
-// of the operation, version 3 directly. `hint`, for backward kinds, is the forward pass.
+// of the operation, which it reads again to go on to the next implementation, version 3 directly. `hint`, for
+// backward kinds, is the forward pass.
 template <typename Op, typename... Args, typename... Hint>
-typename Op::primitive_desc describe(const dnnl::engine& engine, const std::tuple<Args...>& operation,
-                                     const Hint&... hint) {
+typename Op::primitive_desc describe(const dnnl::engine& engine, Amx amx,
+                                     const std::tuple<Args...>& operation, const Hint&... hint) {
   return std::apply(
-      [&](const Args&... args) -> typename Op::primitive_desc {
+      [&](const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
-        return {engine, args..., hint..., caller_scratchpad(), true};
+        typename Op::primitive_desc pd(engine, args..., hint..., caller_scratchpad(), true);
 #else
-        return {typename Op::desc(args...), caller_scratchpad(), engine, hint..., true};
+        const typename Op::desc description(args...);
+        typename Op::primitive_desc pd(description, caller_scratchpad(), engine, hint..., true);
 #endif
+        while (pd && amx == Amx::avoided && uses_amx(pd) && pd.next_impl()) continue;
+        return pd;
       },
       operation);
 }
@@ -67,35 +78,24 @@ struct Formats {
   std::array<Desc, kRoles> wanted;
 };
 
-// One way to compute a convolution: in these layouts (nullopt: in whichever oneDNN prefers), by this
-// algorithm.
+// One way to compute a convolution: in these layouts (nullopt: in whichever oneDNN prefers). Directly: Winograd,
+// which oneDNN 2 offers for f32, moves the first update of a batch norm's scale in ResNet-18 by 1 % of its norm.
 struct Candidate {
-  dnnl::algorithm algorithm;
   std::optional<Layout> x, y;
 };
 
-constexpr std::int64_t kWinogradTiles = 64;
-
 std::vector<Candidate> candidates(const Problem& p) {
-  const auto direct = dnnl::algorithm::convolution_direct;
   const Operand& x = p.operands[kX];
   const Operand& y = p.operands[kY];
   std::vector<Candidate> list;
-  // Winograd (3x3, f32, version 2 with AVX-512) takes half the time at an error of 1e-6 instead of 2e-7 of
-  // the result, where there are enough 4x4 tiles to pay for transforming the weights.
-  const std::int64_t tiles = y.shape[0] * ((y.shape[2] + 3) / 4) * ((y.shape[3] + 3) / 4);
-  if (x.dtype == DType::f32 && tiles >= kWinogradTiles && x.shape[1] % kChannelBlock == 0 &&
-      y.shape[1] % kChannelBlock == 0) {
-    list.push_back({dnnl::algorithm::convolution_winograd, Layout::blocked16, Layout::blocked16});
-  }
   // bf16 in other layouts than channels-last costs 3 to 12 times as much; reordering is cheap beside that.
   if (x.dtype == DType::f32) {
     // With few channels (the first layer of a net) oneDNN goes from plain images to blocked ones.
     bool plain = y.layout == Layout::blocked16 && same_order(x.layout, Layout::plain, x.shape);
-    list.push_back({direct, plain ? Layout::plain : x.layout, y.layout});
+    list.push_back({plain ? Layout::plain : x.layout, y.layout});
   }
-  list.push_back({direct, Layout::channels_last, Layout::channels_last});
-  list.push_back({direct, std::nullopt, std::nullopt});
+  list.push_back({Layout::channels_last, Layout::channels_last});
+  list.push_back({std::nullopt, std::nullopt});
   return list;
 }
 
@@ -133,8 +133,7 @@ Formats conv_formats(const Problem& p, const Candidate& candidate) {
   return f;
 }
 
-dnnl::primitive_desc describe_conv(const dnnl::engine& engine, const Problem& p, const Formats& f,
-                                   dnnl::algorithm algorithm) {
+dnnl::primitive_desc describe_conv(const dnnl::engine& engine, const Problem& p, const Formats& f) {
   const auto& [x, w, bias, y] = f.wanted;
   auto dims = [](const std::array<std::int64_t, 2>& pair, std::int64_t minus = 0) {
     return memory::dims{pair[0] - minus, pair[1] - minus};
@@ -145,20 +144,24 @@ dnnl::primitive_desc describe_conv(const dnnl::engine& engine, const Problem& p,
 
   using Forward = dnnl::convolution_forward;
   const auto training = dnnl::prop_kind::forward_training;
+  const auto algorithm = dnnl::algorithm::convolution_direct;
   if (p.kind == Kind::conv_forward) {
     return describe<Forward>(
-        engine, std::tuple(training, algorithm, x, w, bias, y, stride, dilation, padding, padding));
+        engine, Amx::allowed,
+        std::tuple(training, algorithm, x, w, bias, y, stride, dilation, padding, padding));
   }
   Desc forward_w(weight_dims(p), onednn_type(p.operands[kX].dtype), Tag::any);
   auto forward = describe<Forward>(
-      engine, std::tuple(training, algorithm, x, forward_w, Desc(), y, stride, dilation, padding, padding));
+      engine, Amx::allowed,
+      std::tuple(training, algorithm, x, forward_w, Desc(), y, stride, dilation, padding, padding));
   if (!forward) return {};
   if (p.kind == Kind::conv_backward_data) {
     return describe<dnnl::convolution_backward_data>(
-        engine, std::tuple(algorithm, x, w, y, stride, dilation, padding, padding), forward);
+        engine, Amx::allowed, std::tuple(algorithm, x, w, y, stride, dilation, padding, padding), forward);
   }
   return describe<dnnl::convolution_backward_weights>(
-      engine, std::tuple(algorithm, x, w, bias, y, stride, dilation, padding, padding), forward);
+      engine, Amx::allowed, std::tuple(algorithm, x, w, bias, y, stride, dilation, padding, padding),
+      forward);
 }
 
 Formats matmul_formats(const Problem& p) {
@@ -184,9 +187,11 @@ Formats matmul_formats(const Problem& p) {
   return f;
 }
 
-dnnl::primitive_desc describe_matmul(const dnnl::engine& engine, const Formats& f) {
+dnnl::primitive_desc describe_matmul(const dnnl::engine& engine, const Problem& p, const Formats& f) {
   const auto& [x, w, bias, y] = f.wanted;
-  return describe<dnnl::matmul>(engine, std::tuple(x, w, bias, y));
+  // With AMX, oneDNN 2.6.3 gives wrong sums of exactly 63 products, or dies of an illegal instruction.
+  const bool broken = p.operands[kX].shape[p.transpose_x ? 0 : 1] == 63;
+  return describe<dnnl::matmul>(engine, broken ? Amx::avoided : Amx::allowed, std::tuple(x, w, bias, y));
 }
 
 std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -294,11 +299,11 @@ void Plan::Impl::choose(const Problem& problem) {
   };
   if (problem.kind == Kind::matmul) {
     Formats f = matmul_formats(problem);
-    offer(f, describe_matmul(engine, f));
+    offer(f, describe_matmul(engine, problem, f));
   } else {
     for (const Candidate& candidate : candidates(problem)) {
       Formats f = conv_formats(problem, candidate);
-      offer(f, describe_conv(engine, problem, f, candidate.algorithm));
+      offer(f, describe_conv(engine, problem, f));
       if (main && rank(main) == 0) break;
     }
   }

@@ -73,6 +73,7 @@ void sum_pixels(const KernelContext& context, const View& dy, const View& db) {
 bool unfolding_pays(const Conv2dOptions& options, const View& x, const View& dy, const View& dw) {
   if (x.dtype != DType::bf16 || options.groups != 1 || !is_channels_last(x) || !is_channels_last(dy))
     return false;
+  if (options.dilation[1] != 1) return false;  // the taps of a row have to lie next to each other
   const std::int64_t pixels = dy.numel() / dy.shape[1], weights = dw.numel() / dw.shape[0];
   const std::int64_t w = dy.shape[3], c = x.shape[1];
   return 4 * w * c < round_up(w, 32) * round_up(c, 16) && pixels * weights <= kMaxUnfolded;
