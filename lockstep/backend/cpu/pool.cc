@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/lanes.h"
@@ -39,32 +40,52 @@ struct Range {
   std::int64_t size() const { return std::max<std::int64_t>(end - begin, 0); }
 };
 
-// The pixels inside an image, of height or width `extent`, that the window of output `out` covers.
-Range window(const Pool2dOptions& o, int axis, std::int64_t out, std::int64_t extent) {
-  const std::int64_t begin = out * o.stride[axis] - o.padding[axis];
-  return {std::max<std::int64_t>(begin, 0), std::min(begin + o.kernel[axis], extent)};
+// The pixels inside an image, of height or width `extent`, that the window of each of `outputs` outputs
+// covers.
+std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t outputs, std::int64_t extent) {
+  std::vector<Range> ranges;
+  for (std::int64_t out = 0; out < outputs; ++out) {
+    const std::int64_t begin = out * o.stride[axis] - o.padding[axis];
+    ranges.push_back({std::max<std::int64_t>(begin, 0), std::min(begin + o.kernel[axis], extent)});
+  }
+  return ranges;
 }
 
-// The outputs, of `extent`, whose windows cover pixel `in`.
-Range windows_over(const Pool2dOptions& o, int axis, std::int64_t in, std::int64_t extent) {
-  const std::int64_t stride = o.stride[axis], last = in + o.padding[axis];
-  const std::int64_t before = last - o.kernel[axis];  // the last pixel at which a window ends too early
-  return {before < 0 ? 0 : before / stride + 1, std::min(last / stride + 1, extent)};
+// The outputs whose windows cover each of `extent` pixels.
+std::vector<Range> windows_over(const Pool2dOptions& o, int axis, std::int64_t outputs, std::int64_t extent) {
+  std::vector<Range> ranges;
+  for (std::int64_t in = 0; in < extent; ++in) {
+    const std::int64_t last = in + o.padding[axis];
+    const std::int64_t before = last - o.kernel[axis];  // the last pixel at which a window ends too early
+    ranges.push_back(
+        {before < 0 ? 0 : before / o.stride[axis] + 1, std::min(last / o.stride[axis] + 1, outputs)});
+  }
+  return ranges;
 }
 
 float window_size(const Pool2dOptions& o, Range rows, Range columns) {
   return static_cast<float>(o.count_include_pad ? o.kernel[0] * o.kernel[1] : rows.size() * columns.size());
 }
 
-// f(first channel, lanes) for blocks of up to 16 channels. `lanes` is a constant for full blocks, so that
-// arrays of one number per lane stay in registers.
+// f(first channel, lanes) for blocks of up to 16 channels. `lanes` is a constant for full blocks and for
+// single channels, so that arrays of one number per lane stay in registers.
 template <typename F>
 void for_lanes(std::int64_t channels, const F& f) {
+  if (channels == 1) return f(std::int64_t{0}, std::integral_constant<std::int64_t, 1>{});
   std::int64_t c = 0;
   for (; c + kChannelBlock <= channels; c += kChannelBlock) {
     f(c, std::integral_constant<std::int64_t, kChannelBlock>{});
   }
   if (c < channels) f(c, channels - c);
+}
+
+// f(lane) for all lanes. As a loop it becomes one vector instruction; written out as 16 steps, which the
+// pragma prevents, it would stay scalar.
+template <typename Lanes, typename F>
+void each_lane(Lanes lanes, const F& f) {
+  const std::int64_t count = lanes;
+#pragma GCC unroll 1
+  for (std::int64_t j = 0; j < count; ++j) f(j);
 }
 
 constexpr std::int64_t kElementsPerChunk = 8192;
@@ -77,10 +98,9 @@ void for_pixels(const KernelContext& ctx, const Planes& planes, const F& f) {
   parallel_for(ctx, planes.count * planes.height, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
     cpu::vectorized([&] {
       for (std::int64_t r = begin; r < end; ++r) {
+        const std::int64_t plane = r / planes.height, h = r % planes.height;
         for (std::int64_t w = 0; w < planes.width; ++w) {
-          for_lanes(planes.channels, [&](std::int64_t c, const auto lanes) {
-            f(r / planes.height, r % planes.height, w, c, lanes);
-          });
+          for_lanes(planes.channels, [&](std::int64_t c, const auto lanes) { f(plane, h, w, c, lanes); });
         }
       }
     });
@@ -93,35 +113,39 @@ void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x
   const Planes in(x_view), out(y_view);
   check(in.pixels() <= std::numeric_limits<std::int32_t>::max(), "max_pool2d: image of {} x {} is too large",
         in.height, in.width);
+  const auto rows = windows(options, 0, out.height, in.height);
+  const auto columns = windows(options, 1, out.width, in.width);
   const T* x = x_view.as<T>();
   T* y = y_view.as<T>();
   auto* where = where_view ? where_view.as<std::int64_t>() : nullptr;
   for_pixels(ctx, out,
              [&](std::int64_t plane, std::int64_t p, std::int64_t q, std::int64_t channel, const auto lanes) {
+               // The first pixel of a window wins even against minus infinity; an empty window has none.
+               const Range rs = rows[p], cs = columns[q];
+               const bool empty = rs.size() * cs.size() == 0;
+               const auto first = empty ? -1 : static_cast<std::int32_t>(rs.begin * in.width + cs.begin);
                float best[kChannelBlock];
                std::int32_t place[kChannelBlock];
-               std::fill_n(best, kChannelBlock, -std::numeric_limits<float>::infinity());
-               const Range rows = window(options, 0, p, in.height), columns = window(options, 1, q, in.width);
-               // The first pixel of a window wins even against minus infinity; an empty window has none.
-               const bool empty = rows.size() * columns.size() == 0;
-               std::fill_n(place, kChannelBlock,
-                           empty ? -1 : static_cast<std::int32_t>(rows.begin * in.width + columns.begin));
-               for (std::int64_t h = rows.begin; h < rows.end; ++h) {
-                 for (std::int64_t w = columns.begin; w < columns.end; ++w) {
+               each_lane(lanes, [&](std::int64_t j) {
+                 best[j] = -std::numeric_limits<float>::infinity();
+                 place[j] = first;
+               });
+               for (std::int64_t h = rs.begin; h < rs.end; ++h) {
+                 for (std::int64_t w = cs.begin; w < cs.end; ++w) {
                    const T* pixel = x + in.pixel(plane, h, w) + channel;
                    const auto index = static_cast<std::int32_t>(h * in.width + w);
-                   for (std::int64_t j = 0; j < lanes; ++j) {
+                   each_lane(lanes, [&](std::int64_t j) {
                      const auto v = static_cast<float>(pixel[j]);
-                     const bool take = (v > best[j]) | ((v != v) & (best[j] == best[j]));
+                     const bool take = !(v <= best[j]) & (best[j] == best[j]);  // greater, or the first NaN
                      best[j] = take ? v : best[j];
                      place[j] = take ? index : place[j];
-                   }
+                   });
                  }
                }
                const std::int64_t i = out.pixel(plane, p, q) + channel;
-               for (std::int64_t j = 0; j < lanes; ++j) y[i + j] = static_cast<T>(best[j]);
+               each_lane(lanes, [&](std::int64_t j) { y[i + j] = static_cast<T>(best[j]); });
                if (!where) return;
-               for (std::int64_t j = 0; j < lanes; ++j) where[i + j] = place[j];
+               each_lane(lanes, [&](std::int64_t j) { where[i + j] = place[j]; });
              });
 }
 
@@ -130,21 +154,22 @@ template <typename T, typename Share>
 void backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx_view,
               const Share& share) {
   const Planes out(dy), in(dx_view);
+  const auto rows = windows_over(options, 0, out.height, in.height);
+  const auto columns = windows_over(options, 1, out.width, in.width);
   T* dx = dx_view.as<T>();
   for_pixels(ctx, in,
              [&](std::int64_t plane, std::int64_t h, std::int64_t w, std::int64_t channel, const auto lanes) {
-               float sum[kChannelBlock] = {};
-               const Range rows = windows_over(options, 0, h, out.height);
-               const Range columns = windows_over(options, 1, w, out.width);
-               for (std::int64_t p = rows.begin; p < rows.end; ++p) {
-                 for (std::int64_t q = columns.begin; q < columns.end; ++q) {
+               float sum[kChannelBlock];
+               each_lane(lanes, [&](std::int64_t j) { sum[j] = 0; });
+               for (std::int64_t p = rows[h].begin; p < rows[h].end; ++p) {
+                 for (std::int64_t q = columns[w].begin; q < columns[w].end; ++q) {
                    const std::int64_t i = out.pixel(plane, p, q) + channel;
                    const auto of_window = share(p, q, h, w);
-                   for (std::int64_t j = 0; j < lanes; ++j) sum[j] += of_window(i + j);
+                   each_lane(lanes, [&](std::int64_t j) { sum[j] += of_window(i + j); });
                  }
                }
                T* pixel = dx + in.pixel(plane, h, w) + channel;
-               for (std::int64_t j = 0; j < lanes; ++j) pixel[j] = static_cast<T>(sum[j]);
+               each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j]); });
              });
 }
 
@@ -164,11 +189,11 @@ void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& 
 
 template <typename T>
 void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy_view, const View& dx) {
+  const auto rows = windows(options, 0, dy_view.shape[2], dx.shape[2]);
+  const auto columns = windows(options, 1, dy_view.shape[3], dx.shape[3]);
   const T* dy = dy_view.as<T>();
-  const std::int64_t height = dx.shape[2], width = dx.shape[3];
   backward<T>(ctx, options, dy_view, dx, [&](std::int64_t p, std::int64_t q, std::int64_t, std::int64_t) {
-    const float weight =
-        1 / window_size(options, window(options, 0, p, height), window(options, 1, q, width));
+    const float weight = 1 / window_size(options, rows[p], columns[q]);
     return [=](std::int64_t i) { return static_cast<float>(dy[i]) * weight; };
   });
 }
@@ -176,21 +201,23 @@ void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& 
 template <typename T>
 void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x_view, const View& y_view) {
   const Planes in(x_view), out(y_view);
+  const auto rows = windows(options, 0, out.height, in.height);
+  const auto columns = windows(options, 1, out.width, in.width);
   const T* x = x_view.as<T>();
   T* y = y_view.as<T>();
   for_pixels(ctx, out,
              [&](std::int64_t plane, std::int64_t p, std::int64_t q, std::int64_t channel, const auto lanes) {
-               float sum[kChannelBlock] = {};
-               const Range rows = window(options, 0, p, in.height), columns = window(options, 1, q, in.width);
-               for (std::int64_t h = rows.begin; h < rows.end; ++h) {
-                 for (std::int64_t w = columns.begin; w < columns.end; ++w) {
+               float sum[kChannelBlock];
+               each_lane(lanes, [&](std::int64_t j) { sum[j] = 0; });
+               for (std::int64_t h = rows[p].begin; h < rows[p].end; ++h) {
+                 for (std::int64_t w = columns[q].begin; w < columns[q].end; ++w) {
                    const T* pixel = x + in.pixel(plane, h, w) + channel;
-                   for (std::int64_t j = 0; j < lanes; ++j) sum[j] += static_cast<float>(pixel[j]);
+                   each_lane(lanes, [&](std::int64_t j) { sum[j] += static_cast<float>(pixel[j]); });
                  }
                }
-               const float size = window_size(options, rows, columns);
+               const float size = window_size(options, rows[p], columns[q]);
                T* pixel = y + out.pixel(plane, p, q) + channel;
-               for (std::int64_t j = 0; j < lanes; ++j) pixel[j] = static_cast<T>(sum[j] / size);
+               each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j] / size); });
              });
 }
 
@@ -225,9 +252,9 @@ void global_avg_forward(KernelContext& ctx, const View& x_view, const View& y_vi
     for_lanes(channels, [&](std::int64_t c, const auto lanes) {
       double sum[kChannelBlock] = {};
       for (std::int64_t i = 0; i < pixels; ++i) {
-        for (std::int64_t j = 0; j < lanes; ++j) sum[j] += static_cast<float>(in[i * channels + c + j]);
+        each_lane(lanes, [&](std::int64_t j) { sum[j] += static_cast<float>(in[i * channels + c + j]); });
       }
-      for (std::int64_t j = 0; j < lanes; ++j) out[c + j] = mean(sum[j]);
+      each_lane(lanes, [&](std::int64_t j) { out[c + j] = mean(sum[j]); });
     });
   });
 }
