@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "lockstep/backend/cpu/broadcast.h"
+#include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/vector_math.h"
 #include "lockstep/backend/cpu/vectorize.h"
@@ -95,19 +96,11 @@ float apply(float a, float b) {
   if constexpr (kOp == BinaryOp::divide) return a / b;
 }
 
-bool is_narrow(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
-
-// Calls visitor with an element of f32 or bf16.
-template <typename Visitor>
-void visit_narrow(DType dtype, const Visitor& visitor) {
-  dtype == DType::f32 ? visitor(float{}) : visitor(BFloat16{});
-}
-
 class Elementwise final : public ElementwiseKernels {
  public:
   void unary(KernelContext& ctx, UnaryOp op, const View& x, const View& y) override {
-    if (!is_narrow(y.dtype)) return reference_->unary(ctx, op, x, y);
-    visit_narrow(y.dtype, [&](auto zero) {
+    if (!cpu::is_narrow(y.dtype)) return reference_->unary(ctx, op, x, y);
+    cpu::visit_narrow(y.dtype, [&](auto zero) {
       using T = decltype(zero);
       visit_op(op, [&, in = x.as<T>(), out = y.as<T>()](auto op) {
         cpu::parallel_vector_loop(ctx, y.numel(), [=](std::int64_t i) {
@@ -119,8 +112,8 @@ class Elementwise final : public ElementwiseKernels {
 
   void unary_backward(KernelContext& ctx, UnaryOp op, const View& saved, const View& dy,
                       const View& dx) override {
-    if (!is_narrow(dx.dtype)) return reference_->unary_backward(ctx, op, saved, dy, dx);
-    visit_narrow(dx.dtype, [&](auto zero) {
+    if (!cpu::is_narrow(dx.dtype)) return reference_->unary_backward(ctx, op, saved, dy, dx);
+    cpu::visit_narrow(dx.dtype, [&](auto zero) {
       using T = decltype(zero);
       visit_op(op, [&, s = saved.as<T>(), g = dy.as<T>(), out = dx.as<T>()](auto op) {
         cpu::parallel_vector_loop(ctx, dx.numel(), [=](std::int64_t i) {
@@ -131,17 +124,17 @@ class Elementwise final : public ElementwiseKernels {
   }
 
   void binary(KernelContext& ctx, BinaryOp op, const View& a, const View& b, const View& out) override {
-    if (!is_narrow(out.dtype)) return reference_->binary(ctx, op, a, b, out);
+    if (!cpu::is_narrow(out.dtype)) return reference_->binary(ctx, op, a, b, out);
     const cpu::BroadcastPlan plan(a.shape, b.shape, out.shape);
-    visit_narrow(out.dtype, [&](auto zero) {
+    cpu::visit_narrow(out.dtype, [&](auto zero) {
       using T = decltype(zero);
       visit_op(op, [&](auto op) { binary_as<op(), T>(ctx, plan, a.as<T>(), b.as<T>(), out.as<T>()); });
     });
   }
 
   void affine(KernelContext& ctx, double scale, double shift, const View& x, const View& y) override {
-    if (!is_narrow(y.dtype)) return reference_->affine(ctx, scale, shift, x, y);
-    visit_narrow(y.dtype, [&, a = static_cast<float>(scale), b = static_cast<float>(shift)](auto zero) {
+    if (!cpu::is_narrow(y.dtype)) return reference_->affine(ctx, scale, shift, x, y);
+    cpu::visit_narrow(y.dtype, [&, a = static_cast<float>(scale), b = static_cast<float>(shift)](auto zero) {
       using T = decltype(zero);
       cpu::parallel_vector_loop(ctx, y.numel(), [=, in = x.as<T>(), out = y.as<T>()](std::int64_t i) {
         out[i] = static_cast<T>(a * static_cast<float>(in[i]) + b);
@@ -152,12 +145,7 @@ class Elementwise final : public ElementwiseKernels {
   void fill(KernelContext& ctx, double value, const View& y) override {
     visit_dtype(y.dtype, [&](auto zero) {
       using T = decltype(zero);
-      T element;
-      if constexpr (std::is_same_v<T, BFloat16>) {
-        element = BFloat16(static_cast<float>(value));
-      } else {
-        element = static_cast<T>(value);
-      }
+      const T element = cpu::rounded<T>(value);
       cpu::parallel_vector_loop(ctx, y.numel(), [=, out = y.as<T>()](std::int64_t i) { out[i] = element; });
     });
   }

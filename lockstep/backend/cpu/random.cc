@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <type_traits>
 
+#include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/vectorize.h"
 
@@ -33,56 +33,29 @@ void for_each_tile(const KernelContext& ctx, std::int64_t count, RandomKey key, 
   });
 }
 
-template <typename T>
-T rounded(double x) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return BFloat16(static_cast<float>(x));
-  } else {
-    return static_cast<T>(x);
-  }
-}
-
-double widened(double x) { return x; }
-double widened(BFloat16 x) { return static_cast<float>(x); }
-
-// Calls visitor with an element of a floating dtype.
-template <typename Visitor>
-void visit_floating(DType dtype, const Visitor& visitor) {
-  switch (dtype) {
-    case DType::f32:
-      return visitor(float{});
-    case DType::bf16:
-      return visitor(BFloat16{});
-    case DType::f64:
-      return visitor(double{});
-    default:
-      fail("random: dtype {} is not a floating one", name(dtype));
-  }
-}
-
 class Random final : public RandomKernels {
  public:
   void uniform(KernelContext& ctx, RandomKey key, double low, double high, const View& y) override {
-    visit_floating(y.dtype, [&](auto zero) {
+    cpu::visit_floating(y.dtype, "uniform", [&](auto zero) {
       using T = decltype(zero);
       for_each_tile(ctx, y.numel(), key,
                     [=, out = y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
                       cpu::vector_loop(0, length, [&](std::int64_t i) {
-                        out[begin + i] = rounded<T>(low + (high - low) * ((draws[i] >> 8) * 0x1p-24));
+                        out[begin + i] = cpu::rounded<T>(low + (high - low) * ((draws[i] >> 8) * 0x1p-24));
                       });
                     });
     });
   }
 
   void normal(KernelContext& ctx, RandomKey key, double mean, double stddev, const View& y) override {
-    visit_floating(y.dtype, [&](auto zero) {
+    cpu::visit_floating(y.dtype, "normal", [&](auto zero) {
       using T = decltype(zero);
       for_each_tile(ctx, y.numel(), key,
                     [=, out = y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
                       for (std::int64_t i = 0; i < length; i += 4) {
                         auto x = normal_block({draws[i], draws[i + 1], draws[i + 2], draws[i + 3]});
                         for (std::int64_t k = 0; k < std::min<std::int64_t>(4, length - i); ++k) {
-                          out[begin + i + k] = rounded<T>(mean + stddev * x[k]);
+                          out[begin + i + k] = cpu::rounded<T>(mean + stddev * x[k]);
                         }
                       }
                     });
@@ -92,14 +65,14 @@ class Random final : public RandomKernels {
   void dropout(KernelContext& ctx, RandomKey key, double keep, const View& x, const View& y) override {
     // random_uniform(key, i) < keep, in integers.
     const auto threshold = static_cast<std::uint32_t>(std::ceil(keep * 0x1p24));
-    visit_floating(y.dtype, [&](auto zero) {
+    cpu::visit_floating(y.dtype, "dropout", [&](auto zero) {
       using T = decltype(zero);
       for_each_tile(
           ctx, y.numel(), key,
           [=, in = x.as<T>(), out = y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
             cpu::vector_loop(0, length, [&](std::int64_t i) {
-              double kept = widened(in[begin + i]) / keep;
-              out[begin + i] = rounded<T>(draws[i] >> 8 < threshold ? kept : 0.0);
+              double kept = cpu::widened(in[begin + i]) / keep;
+              out[begin + i] = cpu::rounded<T>(draws[i] >> 8 < threshold ? kept : 0.0);
             });
           });
     });

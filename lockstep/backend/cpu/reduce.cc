@@ -3,48 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <type_traits>
 
 #include "lockstep/backend/cpu/broadcast.h"
+#include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/lanes.h"
 
 namespace lockstep {
 namespace {
-
-// f64 for f64, f32 for f32 and bf16.
-template <typename T>
-auto widened(T x) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return static_cast<float>(x);
-  } else {
-    return x;
-  }
-}
-
-template <typename T>
-T narrowed(double x) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return BFloat16(static_cast<float>(x));
-  } else {
-    return static_cast<T>(x);
-  }
-}
-
-// Calls visitor with an element of a floating dtype.
-template <typename Visitor>
-void visit_floating(DType dtype, std::string_view operation, const Visitor& visitor) {
-  switch (dtype) {
-    case DType::f32:
-      return visitor(float{});
-    case DType::bf16:
-      return visitor(BFloat16{});
-    case DType::f64:
-      return visitor(double{});
-    default:
-      fail("{}: dtype {} is not a floating one", operation, name(dtype));
-  }
-}
 
 template <typename T>
 void sum_to_as(KernelContext& ctx, const View& x, const View& y) {
@@ -52,8 +18,8 @@ void sum_to_as(KernelContext& ctx, const View& x, const View& y) {
   T* out = y.as<T>();
   const std::int64_t width = y.numel();
   // Every chunk of x has sums of its own, which take at most an eighth of its elements.
-  const std::int64_t grain = std::max<std::int64_t>(65536, 8 * width),
-                     chunks = (x.numel() + grain - 1) / grain;
+  const std::int64_t grain = std::max<std::int64_t>(65536, 8 * width);
+  const std::int64_t chunks = (x.numel() + grain - 1) / grain;
   auto* sums = static_cast<double*>(ctx.scratch.get(chunks * width * sizeof(double)));
   const cpu::BroadcastPlan plan(y.shape, x.shape, x.shape);
   parallel_for(ctx, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
@@ -64,9 +30,9 @@ void sum_to_as(KernelContext& ctx, const View& x, const View& y) {
         const T* u = in + run.b;
         double* sum = chunk_sums + run.a;
         if (plan.repeats_a()) {
-          *sum += cpu::lane_sum(run.length, [=](std::int64_t i) { return widened(u[i]); });
+          *sum += cpu::lane_sum(run.length, [=](std::int64_t i) { return cpu::widened(u[i]); });
         } else {
-          cpu::vector_loop(0, run.length, [=](std::int64_t i) { sum[i] += widened(u[i]); });
+          cpu::vector_loop(0, run.length, [=](std::int64_t i) { sum[i] += cpu::widened(u[i]); });
         }
       });
     });
@@ -74,7 +40,7 @@ void sum_to_as(KernelContext& ctx, const View& x, const View& y) {
   for (std::int64_t i = 0; i < width; ++i) {
     double total = 0;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total += sums[chunk * width + i];
-    out[i] = narrowed<T>(total);
+    out[i] = cpu::rounded<T>(total);
   }
 }
 
@@ -132,24 +98,24 @@ void tree_sum_as(const KernelContext& ctx, std::span<const View> leaves, const V
 class Reduce final : public ReduceKernels {
  public:
   void sum_to(KernelContext& ctx, const View& x, const View& y) override {
-    visit_floating(x.dtype, "sum_to", [&](auto zero) { sum_to_as<decltype(zero)>(ctx, x, y); });
+    cpu::visit_floating(x.dtype, "sum_to", [&](auto zero) { sum_to_as<decltype(zero)>(ctx, x, y); });
   }
 
   // NaN counts as the largest, as in max pooling.
   void argmax(KernelContext& ctx, const View& x, const View& y) override {
-    visit_floating(x.dtype, "argmax", [&](auto zero) {
+    cpu::visit_floating(x.dtype, "argmax", [&](auto zero) {
       using T = decltype(zero);
       const T* in = x.as<T>();
       auto* out = y.as<std::int64_t>();
-      const std::int64_t k = x.shape[1],
-                         grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(k, 1));
+      const std::int64_t k = x.shape[1];
+      const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(k, 1));
       parallel_for(ctx, x.shape[0], grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
           const T* u = in + row * k;
           std::int64_t best = 0;
-          auto largest = widened(u[0]);
+          auto largest = cpu::widened(u[0]);
           for (std::int64_t i = 1; i < k; ++i) {
-            auto value = widened(u[i]);
+            auto value = cpu::widened(u[i]);
             if (value > largest || (std::isnan(value) && !std::isnan(largest))) {
               best = i;
               largest = value;
@@ -173,9 +139,9 @@ class Reduce final : public ReduceKernels {
     auto* sums = static_cast<double*>(ctx.scratch.get(blocks * sizeof(double)));
     double* next = sums;
     for (const View& x : xs) {
-      visit_floating(x.dtype, "squared_norm", [&](auto zero) {
+      cpu::visit_floating(x.dtype, "squared_norm", [&](auto zero) {
         cpu::block_sums(ctx, x.numel(), next, [in = x.as<decltype(zero)>()](std::int64_t i) {
-          double value = widened(in[i]);
+          double value = cpu::widened(in[i]);
           return value * value;
         });
       });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/lanes.h"
 #include "lockstep/backend/cpu/vector_math.h"
@@ -41,14 +42,6 @@ void for_each_row(const KernelContext& ctx, const View& x, const F& f) {
   for_each_row(ctx, k > 0 ? x.numel() / k : 0, k, f);
 }
 
-bool is_narrow(const View& x) { return x.dtype == DType::f32 || x.dtype == DType::bf16; }
-
-// Calls visitor with an element of f32 or bf16.
-template <typename Visitor>
-void visit_narrow(const View& x, const Visitor& visitor) {
-  x.dtype == DType::f32 ? visitor(float{}) : visitor(BFloat16{});
-}
-
 void check_labels(const View& labels, std::int64_t classes) {
   const auto* label = labels.as<std::int64_t>();
   for (std::int64_t n = 0; n < labels.numel(); ++n) {
@@ -60,8 +53,8 @@ void check_labels(const View& labels, std::int64_t classes) {
 class Softmax final : public SoftmaxKernels {
  public:
   void softmax(KernelContext& ctx, const View& x, const View& y) override {
-    if (!is_narrow(x)) return reference_->softmax(ctx, x, y);
-    visit_narrow(x, [&](auto zero) {
+    if (!cpu::is_narrow(x.dtype)) return reference_->softmax(ctx, x, y);
+    cpu::visit_narrow(x.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(ctx, x, [k = x.shape[-1], in = x.as<T>(), out = y.as<T>()](std::int64_t, std::int64_t at) {
         const RowStats stats = row_stats(in + at, k);
@@ -74,8 +67,8 @@ class Softmax final : public SoftmaxKernels {
   }
 
   void softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
-    if (!is_narrow(y)) return reference_->softmax_backward(ctx, y, dy, dx);
-    visit_narrow(y, [&](auto zero) {
+    if (!cpu::is_narrow(y.dtype)) return reference_->softmax_backward(ctx, y, dy, dx);
+    cpu::visit_narrow(y.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(
           ctx, y,
@@ -91,8 +84,8 @@ class Softmax final : public SoftmaxKernels {
   }
 
   void log_softmax(KernelContext& ctx, const View& x, const View& y) override {
-    if (!is_narrow(x)) return reference_->log_softmax(ctx, x, y);
-    visit_narrow(x, [&](auto zero) {
+    if (!cpu::is_narrow(x.dtype)) return reference_->log_softmax(ctx, x, y);
+    cpu::visit_narrow(x.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(ctx, x, [k = x.shape[-1], in = x.as<T>(), out = y.as<T>()](std::int64_t, std::int64_t at) {
         const RowStats stats = row_stats(in + at, k);
@@ -105,8 +98,8 @@ class Softmax final : public SoftmaxKernels {
   }
 
   void log_softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
-    if (!is_narrow(y)) return reference_->log_softmax_backward(ctx, y, dy, dx);
-    visit_narrow(y, [&](auto zero) {
+    if (!cpu::is_narrow(y.dtype)) return reference_->log_softmax_backward(ctx, y, dy, dx);
+    cpu::visit_narrow(y.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(ctx, y,
                    [k = y.shape[-1], log_p = y.as<T>(), g = dy.as<T>(), out = dx.as<T>()](std::int64_t,
@@ -123,11 +116,11 @@ class Softmax final : public SoftmaxKernels {
 
   void cross_entropy(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
                      const View& loss) override {
-    if (!is_narrow(logits)) return reference_->cross_entropy(ctx, logits, labels, smoothing, loss);
+    if (!cpu::is_narrow(logits.dtype)) return reference_->cross_entropy(ctx, logits, labels, smoothing, loss);
     const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
     check_labels(labels, classes);
     auto* losses = static_cast<double*>(ctx.scratch.get(samples * sizeof(double)));
-    visit_narrow(logits, [&](auto zero) {
+    cpu::visit_narrow(logits.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(
           ctx, logits,
@@ -148,7 +141,7 @@ class Softmax final : public SoftmaxKernels {
 
   void cross_entropy_backward(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
                               const View& dloss, const View& dlogits) override {
-    if (!is_narrow(logits)) {
+    if (!cpu::is_narrow(logits.dtype)) {
       return reference_->cross_entropy_backward(ctx, logits, labels, smoothing, dloss, dlogits);
     }
     const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
@@ -157,7 +150,7 @@ class Softmax final : public SoftmaxKernels {
     const float scale = *dloss.as<float>() / static_cast<float>(samples);
     const auto others = static_cast<float>(smoothing / static_cast<double>(classes));
     const auto hit = static_cast<float>(1 - smoothing);
-    visit_narrow(logits, [&](auto zero) {
+    cpu::visit_narrow(logits.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(ctx, logits,
                    [=, x = logits.as<T>(), out = dlogits.as<T>(), label = labels.as<std::int64_t>()](
@@ -175,10 +168,10 @@ class Softmax final : public SoftmaxKernels {
   }
 
   void mse(KernelContext& ctx, const View& x, const View& target, const View& loss) override {
-    if (!is_narrow(x)) return reference_->mse(ctx, x, target, loss);
+    if (!cpu::is_narrow(x.dtype)) return reference_->mse(ctx, x, target, loss);
     const std::int64_t count = x.numel(), blocks = cpu::sum_blocks(count);
     auto* sums = static_cast<double*>(ctx.scratch.get(blocks * sizeof(double)));
-    visit_narrow(x, [&](auto zero) {
+    cpu::visit_narrow(x.dtype, [&](auto zero) {
       using T = decltype(zero);
       cpu::block_sums(ctx, count, sums, [u = x.as<T>(), v = target.as<T>()](std::int64_t i) {
         float difference = static_cast<float>(u[i]) - static_cast<float>(v[i]);
@@ -191,10 +184,10 @@ class Softmax final : public SoftmaxKernels {
 
   void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss,
                     const View& dx) override {
-    if (!is_narrow(x)) return reference_->mse_backward(ctx, x, target, dloss, dx);
+    if (!cpu::is_narrow(x.dtype)) return reference_->mse_backward(ctx, x, target, dloss, dx);
     if (x.numel() == 0) return;
     const auto scale = static_cast<float>(2.0 * *dloss.as<float>() / static_cast<double>(x.numel()));
-    visit_narrow(x, [&](auto zero) {
+    cpu::visit_narrow(x.dtype, [&](auto zero) {
       using T = decltype(zero);
       cpu::parallel_vector_loop(
           ctx, x.numel(), [=, u = x.as<T>(), v = target.as<T>(), out = dx.as<T>()](std::int64_t i) {

@@ -1,0 +1,47 @@
+// The element types of loops: f32 and bf16 are computed in f32; f64 as it is, or by the reference kernels.
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+
+#include "lockstep/tensor/dtype.h"
+
+namespace lockstep::cpu {
+
+inline bool is_narrow(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
+
+// Calls visitor with an element of a narrow dtype.
+template <typename Visitor>
+void visit_narrow(DType dtype, const Visitor& visitor) {
+  dtype == DType::f32 ? visitor(float{}) : visitor(BFloat16{});
+}
+
+// Calls visitor with an element of a floating dtype; any other is an error of `operation`.
+template <typename Visitor>
+void visit_floating(DType dtype, std::string_view operation, const Visitor& visitor) {
+  if (dtype == DType::f64) return visitor(double{});
+  check(is_narrow(dtype), "{}: elements are {}, expected a floating dtype", operation, name(dtype));
+  visit_narrow(dtype, visitor);
+}
+
+// As it is computed with.
+template <typename T>
+auto widened(T x) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return static_cast<float>(x);
+  } else {
+    return x;
+  }
+}
+
+// To bf16 by way of f32.
+template <typename T>
+T rounded(double x) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16(static_cast<float>(x));
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+}  // namespace lockstep::cpu
