@@ -2,6 +2,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
@@ -80,9 +81,11 @@ Tensor operator-(const Tensor& a) { return negate(a); }
 Tensor dropout(const Tensor& x, double p) {
   ops::ShardScope scope(shard_of({x}));
   RandomKey key = state_of(x.device(), "dropout").random->next(ops::ShardScope::current());
-  return record("dropout", {x}, ops::dropout(x.detach(), p, key), [p, key](const Node&, const Tensor& dy) {
-    return std::vector<Tensor>{ops::dropout(dy, p, key)};
-  });
+  // The mask is in memory order: that of x.
+  return record("dropout", {x}, ops::dropout(x.detach(), p, key),
+                [p, key, layout = x.layout()](const Node&, const Tensor& dy) {
+                  return std::vector<Tensor>{ops::dropout(ops::to_layout(dy, layout), p, key)};
+                });
 }
 
 }  // namespace lockstep

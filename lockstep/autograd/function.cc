@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-std::vector<Tensor> apply(std::shared_ptr<Function> function, std::span<const Tensor> inputs) {
+std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span<const Tensor> inputs) {
   std::vector<Tensor> outputs;
   {
     NoGradGuard no_grad;

@@ -26,13 +26,14 @@ class Function {
   virtual std::vector<Tensor> backward(std::span<const Tensor> output_grads) = 0;
 };
 
-std::vector<Tensor> apply(std::shared_ptr<Function> function, std::span<const Tensor> inputs);
+// Not called apply: for a shared_ptr, argument-dependent look-up would find std::apply as well.
+std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span<const Tensor> inputs);
 
 // For functions of one output.
 template <typename F, typename... Inputs>
 Tensor apply(const Inputs&... inputs) {
   std::vector<Tensor> all{inputs...};
-  std::vector<Tensor> outputs = apply(std::make_shared<F>(), std::span<const Tensor>(all));
+  std::vector<Tensor> outputs = apply_function(std::make_shared<F>(), all);
   check(outputs.size() == 1, "function: {} outputs, expected one", outputs.size());
   return outputs[0];
 }

@@ -49,7 +49,8 @@ Tensor flatten(const Tensor& x, int first = 1);
 // Two axes exchanged.
 Tensor transpose(const Tensor& x, int a = 0, int b = 1);
 Tensor cast(const Tensor& x, DType dtype);
-// One below the other, on the device of the first; gradients go back to where the parts are.
+// One below the other, on `device` or that of the first; gradients go back to where the parts are.
+Tensor concatenate(std::span<const Tensor> parts, Device device);
 Tensor concatenate(std::span<const Tensor> parts);
 
 // reduce.cc

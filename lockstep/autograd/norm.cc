@@ -58,6 +58,7 @@ std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std:
   for (std::size_t i = 0; i < count; ++i) {
     ops::ShardScope scope(shards[i].shard());
     at[i] = slot(i);
+    check(!parts[at[i]].mean.defined(), "batch_norm: two inputs are shard {}, expected one of each", at[i]);
     parts[at[i]] = ops::batch_norm_stats(shards[i].detach());
   }
   std::vector<Tensor> inputs, outputs, in, gamma, mask;

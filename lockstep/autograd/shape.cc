@@ -44,9 +44,13 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 Tensor concatenate(std::span<const Tensor> parts) {
   check(!parts.empty(), "concatenate: no tensors");
+  return concatenate(parts, parts[0].device());
+}
+
+Tensor concatenate(std::span<const Tensor> parts, Device device) {
   std::vector<std::pair<Device, std::int64_t>> origin;
   for (const Tensor& part : parts) origin.emplace_back(part.device(), part.size(0));
-  Tensor all = ops::concatenate(parts, parts[0].device()).with_shard(-1);
+  Tensor all = ops::concatenate(parts, device).with_shard(-1);
   return record("concatenate", parts, {all}, [origin](const Node& node, std::span<const Tensor> grads) {
     std::vector<Tensor> back;
     std::int64_t row = 0;

@@ -33,8 +33,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
 Tensor mse_loss(const Tensor& x, const Tensor& target) {
   ops::ShardScope scope(shard_of({x}));
   Tensor in = x.detach(), t = target.detach();
-  return record("mse", {x}, ops::mse(in, t), [in, t](const Node&, const Tensor& dy) {
-    return std::vector<Tensor>{ops::mse_backward(in, t, dy)};
+  return record("mse", {x, target}, ops::mse(in, t), [in, t](const Node& node, const Tensor& dy) {
+    Tensor dx, dt;
+    if (node.needs(0)) dx = ops::mse_backward(in, t, dy);
+    if (node.needs(1)) dt = ops::mse_backward(t, in, dy);
+    return std::vector<Tensor>{dx, dt};
   });
 }
 

@@ -1,0 +1,263 @@
+// The graph: what is recorded, how backward() walks it, and its errors.
+#include <gtest/gtest.h>
+
+#include "lockstep/autograd/batch.h"
+#include "lockstep/autograd/function.h"
+#include "tests/autograd/gradient_testing.h"
+#include "tests/expect_error.h"
+
+namespace lockstep::testing {
+namespace {
+
+class GraphTest : public ::testing::Test {
+ protected:
+  Tensor constant(const std::vector<double>& v, int device = 0) {
+    return make_tensor(v, {static_cast<std::int64_t>(v.size())},
+                       runtime_.devices()[static_cast<std::size_t>(device)]);
+  }
+  Tensor leaf(const std::vector<double>& v, int device = 0) {
+    return constant(v, device).set_requires_grad(true);
+  }
+
+  Runtime runtime_{{.cpu_devices = 3, .cores_per_device = 1, .threads_per_shard = 1}};
+};
+
+using Numbers = std::vector<double>;
+
+TEST_F(GraphTest, ResidualSumsAddBothBranches) {
+  Tensor x = leaf({1, -2, 3});
+  sum(x + square(x)).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{3, -3, 7}));
+}
+
+TEST_F(GraphTest, ATensorMayBeBothOperands) {
+  Tensor x = leaf({1, -2, 3});
+  sum(x * x * x).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{3, 12, 27}));
+}
+
+// The gradient of a sum is the same tensor for both terms: adding to one of them must not change the other.
+TEST_F(GraphTest, GradientsThatShareATensorStayApart) {
+  Tensor a = leaf({1, 2}), b = leaf({3, 4}), z = a + b;
+  sum(z + a * 2 + a * 3).backward();
+  EXPECT_EQ(values(a.grad()), (Numbers{6, 6}));
+  EXPECT_EQ(values(b.grad()), (Numbers{1, 1}));
+}
+
+TEST_F(GraphTest, LeavesSumOverCallsUntilCleared) {
+  Tensor x = leaf({5});
+  for (int i = 0; i < 3; ++i) sum(x * 2).backward();
+  EXPECT_EQ(values(x.grad()), Numbers{6});
+  x.zero_grad();
+  EXPECT_FALSE(x.grad().defined());
+  sum(x * 2).backward();
+  EXPECT_EQ(values(x.grad()), Numbers{2});
+}
+
+TEST_F(GraphTest, LongChainsNeedNoDeepRecursion) {
+  constexpr int kLength = 50'000;
+  Runtime serial({.serial = true});
+  Tensor x = make_tensor({1}, {1}, serial.devices()[0]).set_requires_grad(true);
+  for (bool backward : {true, false}) {
+    Tensor y = x;
+    for (int i = 0; i < kLength; ++i) y = y + 1;
+    EXPECT_EQ(y.item<float>(), kLength + 1);
+    if (backward) y.backward();
+  }
+  EXPECT_EQ(x.grad().item<float>(), 1);
+}
+
+TEST_F(GraphTest, WhatNobodyNeedsIsNotRecorded) {
+  Tensor x = leaf({1}), c = constant({1});
+  EXPECT_TRUE((x * c).requires_grad());
+  EXPECT_FALSE((c * c).requires_grad());
+  EXPECT_FALSE((x.detach() * c).requires_grad());
+  {
+    NoGradGuard outer;
+    { NoGradGuard inner; }
+    EXPECT_FALSE(grad_enabled());
+    EXPECT_FALSE((x * c).requires_grad());
+  }
+  EXPECT_TRUE(grad_enabled());
+}
+
+TEST_F(GraphTest, UnusedInputsGetNoGradient) {
+  Tensor x = leaf({1, 2}), unused = leaf({3, 4});
+  Tensor other = unused * 2;
+  sum(x * 2).backward();
+  EXPECT_TRUE(x.grad().defined());
+  EXPECT_FALSE(unused.grad().defined());
+}
+
+TEST_F(GraphTest, SavedTensorsGoAsSoonAsTheirNodeHasRun) {
+  Tensor x = leaf({1, 2});
+  std::weak_ptr<Storage> saved;
+  Tensor loss;
+  {
+    Tensor y = exp(x);
+    saved = y.storage();
+    loss = sum(y);
+  }
+  EXPECT_FALSE(saved.expired());
+  loss.backward();
+  EXPECT_TRUE(saved.expired());
+}
+
+TEST_F(GraphTest, ASecondBackwardIsAnError) {
+  Tensor x = leaf({1, 2});
+  Tensor y = exp(x), loss = sum(y);
+  loss.backward();
+  EXPECT_ERROR(loss.backward(), "was used by an earlier backward()");
+  EXPECT_ERROR(sum(y * 2).backward(), "backward: the history of exp was used by an earlier backward()");
+}
+
+TEST_F(GraphTest, WrongRootsAreErrors) {
+  Tensor x = leaf({1, 2});
+  EXPECT_ERROR((x * 2).backward(), "backward: [2] f32 on cpu:0 is not a scalar");
+  EXPECT_ERROR(constant({1}).backward(),
+               "[1] f32 on cpu:0 was not computed from anything that needs a gradient");
+  EXPECT_ERROR((x * 2).set_requires_grad(true), "requires_grad: [2] f32 on cpu:0 is not a leaf");
+  EXPECT_ERROR(Tensor::host({2}, DType::i64).set_requires_grad(true), "expected a floating tensor");
+}
+
+TEST_F(GraphTest, OneWalkServesRootsOnSeveralDevices) {
+  Tensor x = leaf({1, 2}, 0), y = leaf({3, 4}, 1);
+  Tensor roots[] = {sum(square(x)), y * 3}, seeds[] = {{}, constant({10, 100}, 1)};
+  backward(roots, seeds);
+  EXPECT_EQ(values(x.grad()), (Numbers{2, 4}));
+  EXPECT_EQ(values(y.grad()), (Numbers{30, 300}));
+  EXPECT_EQ(y.grad().device(), runtime_.devices()[1]);
+}
+
+TEST_F(GraphTest, ConcatenationSendsGradientsBackToTheirDevices) {
+  Tensor x = leaf({1, 2}, 0), y = leaf({3}, 2);
+  Tensor parts[] = {x, y};
+  Tensor all = concatenate(parts);
+  EXPECT_EQ(all.device(), runtime_.devices()[0]);
+  sum(square(all)).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{2, 4}));
+  EXPECT_EQ(values(y.grad()), Numbers{6});
+  EXPECT_EQ(y.grad().device(), runtime_.devices()[2]);
+}
+
+// What a parameter is to the graph.
+struct Recorder : GradMeta {
+  std::vector<std::pair<int, double>> came;
+  void accumulate(int shard, const Tensor& gradient) override {
+    came.emplace_back(shard, gradient.item<float>());
+  }
+};
+
+TEST_F(GraphTest, ALeafGetsOneGradientForEachShard) {
+  auto recorder = std::make_shared<Recorder>();
+  Tensor w = constant({2});
+  w.set_grad_meta(recorder);
+  std::vector<Tensor> roots;
+  for (int shard : {0, 1, 4}) {
+    Tensor x = constant({1.0 + shard}).with_shard(shard);
+    roots.push_back(w * x + x * w);
+    EXPECT_EQ(roots.back().shard(), shard);
+  }
+  backward(roots, std::vector<Tensor>(3));
+  std::ranges::sort(recorder->came);
+  EXPECT_EQ(recorder->came, (std::vector<std::pair<int, double>>{{0, 2}, {1, 4}, {4, 10}}));
+}
+
+// Means over shards of 1, 2 and 3 samples, weighted by their share, are the mean over all six.
+TEST_F(GraphTest, UnevenShardsWeighAsTheirSamples) {
+  Tensor w = leaf({0.5});
+  Batch x{{}, {1, 2, 3}}, target = x;
+  Numbers all{1, 2, 3, 4, 5, 6};
+  auto from = all.begin();
+  for (int i = 0; i < 3; ++i) {
+    Numbers part(from, from + x.counts[static_cast<std::size_t>(i)]);
+    from += x.counts[static_cast<std::size_t>(i)];
+    x.shards.push_back(constant(part).with_shard(i) * w);
+    target.shards.push_back(constant(Numbers(part.size(), 1)).with_shard(i));
+  }
+  Batch losses = mse_loss(x, target);
+  double loss = 0, gradient = 0;
+  for (double v : all) {
+    loss += (0.5 * v - 1) * (0.5 * v - 1) / 6;
+    gradient += 2 * (0.5 * v - 1) * v / 6;
+  }
+  EXPECT_NEAR(mean_loss(losses), loss, 1e-6);
+  backward(losses);
+  EXPECT_NEAR(w.grad().item<float>(), gradient, 1e-5);
+}
+
+TEST_F(GraphTest, AFailedTaskSurfacesWhereItsGradientIsRead) {
+  Tensor logits = make_tensor({1, 2, 3, 4}, {2, 2}, runtime_.devices()[0]).set_requires_grad(true);
+  Tensor labels = Tensor::from(std::vector<std::int64_t>{0, 7}, {2}).to(runtime_.devices()[0]);
+  Tensor loss = cross_entropy(logits, labels);
+  loss.backward();
+  EXPECT_THROW(loss.item<float>(), TaskError);
+  EXPECT_ERROR(logits.grad().wait(), "7");
+}
+
+struct Square : Function {
+  Tensor x;
+  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+    EXPECT_FALSE(grad_enabled());
+    x = in[0];
+    return {x * x};
+  }
+  std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {x * dy[0] * 2}; }
+};
+
+// (a + b, a - b)
+struct SumAndDifference : Function {
+  std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] + in[1], in[0] - in[1]}; }
+  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+    EXPECT_FALSE(dy[0].defined());
+    return {dy[1], -dy[1]};
+  }
+};
+
+struct Forgetful : Square {
+  std::vector<Tensor> backward(std::span<const Tensor>) override { return {}; }
+};
+
+struct Identity : Function {
+  std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0]}; }
+  std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {dy[0]}; }
+};
+
+TEST_F(GraphTest, UsersMayAddFunctions) {
+  Tensor x = leaf({1, -2, 3});
+  sum(apply<Square>(x) * 2).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{4, -8, 12}));
+}
+
+TEST_F(GraphTest, OutputsWithoutInfluenceHaveNoGradient) {
+  Tensor in[] = {leaf({1, 2}), leaf({3, 4})};
+  std::vector<Tensor> out = apply_function(std::make_shared<SumAndDifference>(), in);
+  sum(out[1] * 3).backward();
+  EXPECT_EQ(values(in[0].grad()), (Numbers{3, 3}));
+  EXPECT_EQ(values(in[1].grad()), (Numbers{-3, -3}));
+}
+
+TEST_F(GraphTest, AFunctionMayReturnItsInput) {
+  Tensor x = leaf({1, 2});
+  Tensor y = apply<Identity>(x);
+  sum(y * 2).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{2, 2}));
+  EXPECT_EQ(x.grad_meta()->node, nullptr);
+}
+
+TEST_F(GraphTest, AFunctionHasToReturnAGradientForEachInput) {
+  Tensor x = leaf({1});
+  EXPECT_ERROR(apply<Forgetful>(x).backward(), "0 gradients, expected one for each of 1 inputs");
+}
+
+TEST_F(GraphTest, CastsGoBackToTheTypeTheyCameFrom) {
+  Tensor x = leaf({1, 2});
+  Tensor y = x.to(DType::bf16);
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  sum(square(y)).backward();
+  EXPECT_EQ(x.grad().dtype(), DType::f32);
+  EXPECT_EQ(values(x.grad()), (Numbers{2, 4}));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
