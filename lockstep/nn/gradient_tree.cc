@@ -61,6 +61,7 @@ void GradientTree::finish_round(Device device) {
 
 Tensor GradientTree::sum(Device device) {
   finish_round(device);
+  if (total_.defined()) total_ = total_.to(device, {.non_blocking = true});
   return total_;
 }
 

@@ -17,8 +17,8 @@ class GradientTree {
   // micro-batches): rounds are added one after the other, each in the shards' tree.
   void add(int shard, const Tensor& gradient);
 
-  // The sum of everything, on `device`; undefined if nothing came. Later calls return the same tensor until more is
-  // added.
+  // The sum of everything, on `device`; undefined if nothing came. Until more is added, later calls for the same
+  // device return the same tensor.
   Tensor sum(Device device);
 
   // True if any shard had a gradient: tells unused parameters.

@@ -22,7 +22,8 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   struct Replica : GradMeta {
     std::weak_ptr<State> owner;
     void accumulate(int shard, const Tensor& gradient) override {
-      if (auto state = owner.lock()) state->gradient.add(shard, gradient);
+      // Plain, like the parameter: trees and optimizers go through memory.
+      if (auto state = owner.lock()) state->gradient.add(shard, ops::to_layout(gradient, Layout::plain));
     }
   };
 

@@ -1,0 +1,190 @@
+#include "lockstep/nn/batch_norm.h"
+
+#include "lockstep/nn/residual.h"
+#include "tests/nn/nn_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+const std::vector<std::int64_t> kCounts{2, 3, 1};
+const Shape kShape{6, 4, 3, 3};
+
+Tensor input(std::uint64_t seed = 1) { return Random(seed).floats(kShape, -1, 3); }
+
+struct Statistics {
+  std::vector<double> mean, var;
+};
+
+// Over all samples; the variance is the unbiased one.
+Statistics statistics(const Tensor& x) {
+  std::vector<float> v = x.to_vector<float>();
+  std::int64_t channels = x.size(1), pixels = x.size(2) * x.size(3), n = x.size(0) * pixels;
+  Statistics s;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double sum = 0, squares = 0;
+    auto each = [&](auto f) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        f(double{v[static_cast<std::size_t>((i / pixels * channels + c) * pixels + i % pixels)]});
+      }
+    };
+    each([&](double a) { sum += a; });
+    s.mean.push_back(sum / static_cast<double>(n));
+    each([&](double a) { squares += (a - s.mean.back()) * (a - s.mean.back()); });
+    s.var.push_back(squares / static_cast<double>(n - 1));
+  }
+  return s;
+}
+
+TEST(BatchNorm2d, ShardsShareRunningStatisticsButNotTheirOwn) {
+  Runtime runtime(small_devices(3));
+  BatchNorm2d norm;
+  norm.initialize(Normal{}, runtime.devices());
+  Tensor x = input();
+  Batch y = norm(make_batch(x, kCounts, runtime.devices()));
+  for (const Tensor& shard : y) EXPECT_LT(distance(statistics(shard).mean, {0, 0, 0, 0}), 1e-5);
+  Statistics whole = statistics(x);
+  for (Device device : runtime.devices()) {
+    std::vector<double> mean = values(norm.running_mean.data(device)),
+                        var = values(norm.running_var.data(device));
+    for (std::size_t c = 0; c < 4; ++c) {
+      EXPECT_NEAR(mean[c], 0.1 * whole.mean[c], 1e-6);
+      EXPECT_NEAR(var[c], 0.9 + 0.1 * whole.var[c], 1e-6);
+    }
+    EXPECT_EQ(norm.num_batches_tracked.data(device).item<std::int64_t>(), 1);
+  }
+}
+
+TEST(BatchNorm2d, RunningStatisticsDoNotDependOnDevices) {
+  auto run = [](int devices) {
+    Runtime runtime(small_devices(devices));
+    Sequential net;
+    net.append<BatchNorm2d>();
+    net.initialize(Normal{}, runtime.devices());
+    for (std::uint64_t batch = 0; batch < 3; ++batch)
+      net(make_batch(input(batch), kCounts, runtime.devices()));
+    auto& norm = dynamic_cast<BatchNorm2d&>(net[0]);
+    EXPECT_EQ(norm.num_batches_tracked.host_data().item<std::int64_t>(), 3);
+    return std::pair(replicas(norm.running_mean)[0], replicas(norm.running_var).back());
+  };
+  EXPECT_EQ(run(1), run(3));
+}
+
+TEST(BatchNorm2d, EvaluationUsesRunningStatisticsAndLeavesThem) {
+  Runtime runtime(small_devices(1));
+  BatchNorm2d norm({.channels = 4, .eps = 0.5});
+  norm.initialize(Normal{}, runtime.devices());
+  norm.running_mean.set_data(Tensor::from<float>({1, 2, 3, 4}, {4}));
+  norm.running_var.set_data(Tensor::from<float>({0.5, 3.5, 8.5, 15.5}, {4}));
+  norm.eval();
+  Tensor x = input();
+  std::vector<float> in = x.to_vector<float>(), out = norm(x.to(runtime.devices()[0])).to_vector<float>();
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    auto c = static_cast<float>(i / 9 % 4);
+    ASSERT_NEAR(out[i], (in[i] - (c + 1)) / (c + 1), 1e-5);
+  }
+  EXPECT_EQ(norm.num_batches_tracked.host_data().item<std::int64_t>(), 0);
+}
+
+struct Failing : Module {
+  bool fails = true;
+  Tensor forward(const Tensor& x) override {
+    check(!fails, "no");
+    return x;
+  }
+};
+
+TEST(BatchNorm2d, ABatchThatFailedLeavesNoTrace) {
+  Runtime runtime(small_devices(1));
+  Device device = runtime.devices()[0];
+  Sequential net;
+  net.append<BatchNorm2d>().append<Failing>();
+  net.initialize(Normal{}, runtime.devices());
+  auto& norm = dynamic_cast<BatchNorm2d&>(net[0]);
+  EXPECT_ERROR(net(input(1).to(device)), "no");
+  EXPECT_EQ(norm.num_batches_tracked.host_data().item<std::int64_t>(), 0);
+  dynamic_cast<Failing&>(net[1]).fails = false;
+  net(input(2).to(device));
+  EXPECT_EQ(norm.num_batches_tracked.host_data().item<std::int64_t>(), 1);
+  EXPECT_NEAR(values(norm.running_mean.host_data().to(device))[0], 0.1 * statistics(input(2)).mean[0], 1e-6);
+}
+
+// The gradient of x, the output and the parameters' gradients of one training pass.
+struct Pass {
+  std::vector<std::vector<double>> y, dx, parameters;
+};
+
+Pass pass(Module& net, const std::vector<Device>& devices, std::vector<std::int64_t> counts) {
+  Batch x = make_batch(input(), counts, devices);
+  for (Tensor& shard : x.shards) shard.set_requires_grad(true);
+  Batch y = net(x);
+  std::vector<Tensor> losses;
+  for (const Tensor& shard : y) losses.push_back(mean(square(shard)));
+  backward(y.with(losses));
+  Pass p;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    auto more = values(y[i]), gradient = values(x[i].grad());
+    p.y.push_back(more);
+    p.dx.push_back(gradient);
+  }
+  for (const Parameter& parameter : net.parameters()) p.parameters.push_back(values(parameter.gradient()));
+  return p;
+}
+
+template <typename T>
+std::vector<T> joined(const std::vector<std::vector<T>>& parts) {
+  std::vector<T> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+// The same layers, but Sequential cannot see that a ReLU follows.
+struct Hidden : Module {
+  ReLU relu;
+  Tensor forward(const Tensor& x) override { return relu(x); }
+};
+
+TEST(BatchNorm2d, FusedWithReluEqualsUnfused) {
+  Runtime runtime(small_devices(2));
+  Sequential fused, apart;
+  fused.append<BatchNorm2d>().append<ReLU>();
+  apart.append<BatchNorm2d>().append<Hidden>();
+  for (bool training : {true, false}) {
+    std::vector<Pass> passes;
+    for (Sequential* net : {&fused, &apart}) {
+      net->initialize(Normal{}, runtime.devices(), {.force_reinit = true});
+      net->train(training);
+      passes.push_back(pass(*net, runtime.devices(), kCounts));
+    }
+    EXPECT_LT(distance(joined(passes[0].y), joined(passes[1].y)), 1e-6);
+    EXPECT_LT(distance(joined(passes[0].dx), joined(passes[1].dx)), 1e-5);
+    EXPECT_LT(distance(joined(passes[0].parameters), joined(passes[1].parameters)), 1e-5);
+    EXPECT_GE(*std::ranges::min_element(passes[0].y[0]), 0);
+  }
+}
+
+// Through a residual block, whose modules all mix shards then.
+TEST(BatchNorm2d, SynchronizedShardsEqualOneBatch) {
+  Runtime runtime(small_devices(3));
+  Sequential net;
+  net.append<Residual>(ResidualOptions{.channels = 4}).append<BatchNorm2d>().append<ReLU>();
+  net.initialize(Normal{0.3}, runtime.devices());
+  Pass whole = pass(net, runtime.devices(), {6});
+  std::vector<std::vector<float>> mean = replicas(net.named_buffers()[0].second);
+  convert_sync_batchnorm(net);
+  EXPECT_TRUE(net.mixes_shards());
+  for (int devices : {1, 3}) {
+    net.initialize(Normal{0.3}, {runtime.devices().begin(), runtime.devices().begin() + devices},
+                   {.force_reinit = true});
+    Pass shards = pass(net, net.parameters()[0].devices(), kCounts);
+    EXPECT_LT(distance(joined(shards.y), joined(whole.y)), 1e-5);
+    EXPECT_LT(distance(joined(shards.dx), joined(whole.dx)), 1e-4);
+    EXPECT_LT(distance(joined(shards.parameters), joined(whole.parameters)), 1e-4);
+    auto counted = net.named_buffers()[2].second.host_data();
+    EXPECT_EQ(counted.item<std::int64_t>(), 1);
+    auto merged = replicas(net.named_buffers()[0].second)[0];
+    EXPECT_LT(distance({merged.begin(), merged.end()}, {mean[0].begin(), mean[0].end()}), 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing

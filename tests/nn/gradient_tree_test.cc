@@ -1,0 +1,134 @@
+#include "lockstep/nn/gradient_tree.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "lockstep/base/tree.h"
+#include "tests/nn/nn_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Sum = std::optional<std::vector<float>>;
+
+std::vector<float> plus(std::vector<float> a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  return a;
+}
+
+// Of magnitudes so different that every other order of adding gives other bits.
+std::vector<float> rough(Random& random) {
+  std::vector<float> v(33);
+  for (float& x : v) x = static_cast<float>(random.uniform(-1, 1) * std::exp(random.uniform(-8, 8)));
+  return v;
+}
+
+Sum in_tree(const std::vector<Sum>& leaves) {
+  return tree_fold(
+      0, leaves.size(), [&](std::size_t i) { return leaves[i]; },
+      [](const auto& a, const auto& b) { return Sum(plus(a, b)); });
+}
+
+class GradientTreeTest : public ::testing::Test {
+ protected:
+  Tensor on(std::size_t device, const std::vector<float>& v) {
+    return Tensor::from(v, {static_cast<std::int64_t>(v.size())}).to(runtime_.devices()[device]);
+  }
+  Device device(std::size_t i) { return runtime_.devices()[i]; }
+
+  // Any subset of the shards, anywhere, in any order.
+  Sum add_round(GradientTree& tree, Random& random, std::size_t shards) {
+    std::vector<Sum> leaves(shards);
+    std::vector<std::pair<double, std::size_t>> order;
+    for (std::size_t s = 0; s < shards; ++s) {
+      if (random.integer(0, 3) > 0) order.emplace_back(random.uniform(0, 1), s);
+    }
+    // All on one device, or each somewhere.
+    std::int64_t devices = random.integer(1, 8);
+    std::ranges::sort(order);
+    for (auto& [when, s] : order) {
+      leaves[s] = rough(random);
+      tree.add(static_cast<int>(s), on(static_cast<std::size_t>(random.integer(0, devices - 1)), *leaves[s]));
+    }
+    return in_tree(leaves);
+  }
+
+  Runtime runtime_{[] {
+    RuntimeOptions options = small_devices(8);
+    options.serial = true;
+    return options;
+  }()};
+};
+
+TEST_F(GradientTreeTest, SumsAreThoseOfTheShardsTree) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    GradientTree tree;
+    Sum expected = add_round(tree, random, static_cast<std::size_t>(random.integer(1, 13)));
+    EXPECT_EQ(tree.present(), expected.has_value());
+    Device where = device(static_cast<std::size_t>(random.integer(0, 7)));
+    Tensor sum = tree.sum(where);
+    ASSERT_EQ(sum.defined(), expected.has_value());
+    if (!expected) continue;
+    EXPECT_EQ(sum.device(), where);
+    EXPECT_EQ(sum.to_vector<float>(), *expected);
+  }
+}
+
+TEST_F(GradientTreeTest, RoundsAreAddedOneAfterTheOther) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    GradientTree tree;
+    std::vector<float> expected;
+    // Shard 0 is in every round, and first: it begins the next.
+    for (int round = 0; round < 3; ++round) {
+      std::vector<Sum> leaves(5);
+      for (std::size_t s = 0; s < leaves.size(); ++s) {
+        if (s > 0 && random.integer(0, 2) == 0) continue;
+        leaves[s] = rough(random);
+        tree.add(static_cast<int>(s), on(static_cast<std::size_t>(random.integer(0, 7)), *leaves[s]));
+      }
+      Sum sum = in_tree(leaves);
+      expected = round == 0 ? *sum : plus(expected, *sum);
+    }
+    EXPECT_EQ(tree.sum(device(3)).to_vector<float>(), expected);
+  }
+}
+
+TEST_F(GradientTreeTest, AMissingSiblingChangesNothing) {
+  GradientTree tree;
+  tree.add(2, on(1, {-0.0F}));
+  EXPECT_TRUE(std::signbit(tree.sum(device(0)).item<float>()));
+}
+
+TEST_F(GradientTreeTest, TheSumStaysUntilMoreIsAdded) {
+  GradientTree tree;
+  EXPECT_FALSE(tree.sum(device(0)).defined());
+  tree.add(0, on(0, {1}));
+  tree.add(1, on(1, {2}));
+  Tensor sum = tree.sum(device(0));
+  EXPECT_EQ(tree.sum(device(0)).storage(), sum.storage());
+  EXPECT_EQ(tree.sum(device(1)).device(), device(1));
+  tree.add(0, on(0, {4}));
+  EXPECT_EQ(tree.sum(device(0)).item<float>(), 7);
+  EXPECT_EQ(sum.item<float>(), 3);
+  tree.clear();
+  EXPECT_FALSE(tree.present());
+}
+
+// 64 shards on one device leave at most one tensor for each bit of their number.
+TEST_F(GradientTreeTest, FewTensorsWait) {
+  GradientTree tree;
+  std::vector<float> v(1024, 1);
+  for (int s = 0; s < 64; ++s) {
+    tree.add(s, on(0, v));
+    auto waiting = runtime_.memory(device(0)).used_bytes / (1024 * sizeof(float));
+    EXPECT_EQ(waiting, static_cast<std::size_t>(std::popcount(static_cast<unsigned>(s) + 1)));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing

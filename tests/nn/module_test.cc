@@ -1,0 +1,145 @@
+#include "lockstep/nn/module.h"
+
+#include "lockstep/nn/residual.h"
+#include "tests/nn/nn_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct Net : Module {
+  Linear hidden{{.out_features = 3}}, out{{.in_features = 3, .out_features = 2, .bias = false}};
+  Net() {
+    add("hidden", hidden);
+    add("out", out);
+  }
+  Tensor forward(const Tensor& x) override { return out(relu(hidden(x))); }
+};
+
+TEST(Module, NamesArePathsInTheOrderOfRegistration) {
+  Net net;
+  EXPECT_EQ(names(net.named_parameters()), (Names{"hidden.weight", "hidden.bias", "out.weight"}));
+  auto outer = std::make_shared<Sequential>();
+  outer->append<BatchNorm2d>().append("body", std::make_shared<Net>());
+  EXPECT_EQ(names(outer->named_parameters()),
+            (Names{"0.weight", "0.bias", "body.hidden.weight", "body.hidden.bias", "body.out.weight"}));
+  EXPECT_EQ(names(outer->named_buffers()),
+            (Names{"0.running_mean", "0.running_var", "0.num_batches_tracked"}));
+  Names modules;
+  for (auto& [name, module] : outer->named_modules()) modules.push_back(name);
+  EXPECT_EQ(modules, (Names{"", "0", "body", "body.hidden", "body.out"}));
+}
+
+TEST(Module, ResidualBlocksHavePyTorchsNames) {
+  Residual plain({.channels = 4}), projecting({.channels = 4, .stride = 2, .project = true});
+  EXPECT_EQ(names(plain.named_parameters()),
+            (Names{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "bn1.weight", "bn1.bias",
+                   "bn2.weight", "bn2.bias"}));
+  EXPECT_EQ(names(projecting.named_parameters())[5], "conv3.bias");
+}
+
+struct Named : Module {
+  void child(std::string name) { add(std::move(name), std::make_shared<ReLU>()); }
+  void parameter(std::string name) { add_parameter(std::move(name), {.shape = {1}}); }
+  Tensor forward(const Tensor& x) override { return x; }
+};
+
+TEST(Module, NamesAreUniqueAndHaveNoDots) {
+  Named module;
+  module.child("a");
+  EXPECT_ERROR(module.child("a"), "name 'a' is empty, has a dot or is taken");
+  EXPECT_ERROR(module.parameter("a"), "name 'a'");
+  EXPECT_ERROR(module.parameter("b.c"), "name 'b.c'");
+  EXPECT_ERROR(module.parameter(""), "name ''");
+}
+
+TEST(Module, TrainingModeReachesAllChildren) {
+  Sequential net;
+  auto inner = std::make_shared<Sequential>();
+  inner->append<Dropout>();
+  net.append(inner);
+  EXPECT_TRUE((*inner)[0].training());
+  net.eval();
+  EXPECT_FALSE((*inner)[0].training());
+  net.train();
+  EXPECT_TRUE((*inner)[0].training());
+}
+
+TEST(Module, CountsParametersOnceTheirShapesAreKnown) {
+  Runtime runtime(small_devices(1));
+  Net net;
+  net.initialize(Normal{}, runtime.devices());
+  net(Tensor::host({1, 5}).to(runtime.devices()[0]));
+  EXPECT_EQ(net.parameter_count(), 5 * 3 + 3 + 3 * 2);
+}
+
+TEST(Module, LayersNameWhatTheyCannotTake) {
+  Runtime runtime(small_devices(1));
+  Device device = runtime.devices()[0];
+  Linear linear({.in_features = 4, .out_features = 2});
+  Conv2d conv({.in_channels = 4, .out_channels = 2});
+  BatchNorm2d norm({.channels = 4});
+  for (Module* m : std::initializer_list<Module*>{&linear, &conv, &norm})
+    m->initialize(Normal{}, runtime.devices());
+  EXPECT_ERROR(linear(Tensor::host({2, 3}).to(device)), "linear: input has 3 features, weight expects 4");
+  EXPECT_ERROR(linear(Tensor::host({3}).to(device)), "expected 2 axes (n, features)");
+  EXPECT_ERROR(conv(Tensor::host({1, 3, 2, 2}).to(device)), "conv2d: input has 3 channels, weight expects 4");
+  EXPECT_ERROR(conv(Tensor::host({3, 2, 2}).to(device)), "expected 4 axes (N, C, H, W)");
+  EXPECT_ERROR(norm(Tensor::host({1, 3, 2, 2}).to(device)),
+               "batch_norm: input has 3 channels, weight expects 4");
+  EXPECT_ERROR(Conv2d({.in_channels = 3, .out_channels = 4, .groups = 2}),
+               "2 groups do not divide 3 and 4 channels");
+  EXPECT_ERROR(Dropout(1), "dropout: probability 1");
+}
+
+// Two shards, one device or two: the same masks; another shard, step or seed: others.
+TEST(Module, DropoutMasksDoNotDependOnDevices) {
+  auto mask = [](int devices, std::uint64_t seed, std::uint64_t step) {
+    RuntimeOptions options = small_devices(devices);
+    options.seed = seed;
+    Runtime runtime(options);
+    runtime.random().set_step(step);
+    Sequential net;
+    net.append<Dropout>(0.5).append<Dropout>(0.25);
+    std::vector<float> ones(400, 1.0F);
+    Batch y = net(make_batch(Tensor::from(ones, {2, 200}), {1, 1}, runtime.devices()));
+    return std::vector{y[0].to_vector<float>(), y[1].to_vector<float>()};
+  };
+  auto expected = mask(1, 3, 7);
+  EXPECT_EQ(mask(2, 3, 7), expected);
+  EXPECT_NE(expected[0], expected[1]);
+  EXPECT_NE(mask(1, 4, 7), expected);
+  EXPECT_NE(mask(1, 3, 8), expected);
+  // Half of it dropped, then a quarter of the rest.
+  auto kept = std::ranges::count_if(expected[0], [](float v) { return v != 0; });
+  EXPECT_NEAR(static_cast<double>(kept) / 200, 0.375, 0.12);
+}
+
+TEST(Module, DropoutDoesNothingInEvaluation) {
+  Runtime runtime(small_devices(1));
+  Sequential net;
+  net.append<Dropout>(0.5);
+  net.eval();
+  Tensor x = Random(1).floats({4, 5}).to(runtime.devices()[0]);
+  EXPECT_EQ(net(x).to_vector<float>(), x.to_vector<float>());
+}
+
+struct Careless : Module {
+  BatchNorm2d norm{{.synchronized = true}};
+  Careless() { add("norm", norm); }
+  Tensor forward(const Tensor& x) override { return norm(x); }
+};
+
+TEST(Module, WhatMixesShardsHasToSayHow) {
+  Runtime runtime(small_devices(1));
+  Careless net;
+  net.initialize(Normal{}, runtime.devices());
+  Batch batch = make_batch(Random(1).floats({2, 3, 2, 2}), {1, 1}, runtime.devices());
+  EXPECT_ERROR(net(batch), "has to define forward_shards");
+  net.eval();
+  EXPECT_EQ(net(batch).size(), 2U);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,53 @@
+// What the tests of modules share: batches of shards, and small nets.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "lockstep/autograd/batch.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/tensors.h"
+
+namespace lockstep::testing {
+
+// Shards of these sizes, in runs on the devices.
+inline Batch make_batch(const Tensor& x, const std::vector<std::int64_t>& counts,
+                        const std::vector<Device>& devices) {
+  Batch batch{{}, counts};
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    Tensor shard = x.narrow(first, counts[i]).with_shard(static_cast<int>(i));
+    batch.shards.push_back(shard.to(devices[i * devices.size() / counts.size()]));
+    first += counts[i];
+  }
+  return batch;
+}
+
+// Many logical devices of one core and one thread.
+inline RuntimeOptions small_devices(int n) {
+  return {.cpu_devices = n, .cores_per_device = 1, .threads_per_shard = 1};
+}
+
+// All replicas' values.
+inline std::vector<std::vector<float>> replicas(const Parameter& p) {
+  std::vector<std::vector<float>> all;
+  for (Device device : p.devices()) all.push_back(p.data(device).to_vector<float>());
+  return all;
+}
+
+inline std::vector<std::string> names(const std::vector<std::pair<std::string, Parameter>>& parameters) {
+  std::vector<std::string> all;
+  for (const auto& [name, parameter] : parameters) all.push_back(name);
+  return all;
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,169 @@
+#include "lockstep/nn/parameter.h"
+
+#include "tests/nn/nn_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+TEST(Parameter, AnUnknownShapeIsSettledByTheFirstForwardPass) {
+  Runtime runtime(small_devices(2));
+  const auto& devices = runtime.devices();
+  Sequential net;
+  net.append<Linear>(LinearOptions{.out_features = 3});
+  Parameter weight = net.parameters()[0];
+  EXPECT_EQ(weight.shape(), (Shape{3, 0}));
+  EXPECT_FALSE(weight.initialized());
+  EXPECT_ERROR(weight.data(devices[0]), "is not initialized: call initialize()");
+  net.initialize(Normal{}, devices);
+  EXPECT_ERROR(weight.data(devices[0]),
+               "parameter 0.weight is not initialized on cpu:0 yet: its shape [3, 0] is settled");
+  net(Tensor::host({2, 5}).to(devices[1]));
+  EXPECT_EQ(weight.shape(), (Shape{3, 5}));
+  EXPECT_EQ(weight.data(devices[0]).shape(), (Shape{3, 5}));
+}
+
+TEST(Parameter, ADeviceWithoutReplicaIsAnErrorThatSaysWhereTheyAre) {
+  Runtime runtime(small_devices(3));
+  const auto& devices = runtime.devices();
+  Linear net({.in_features = 2, .out_features = 3});
+  net.initialize(Normal{}, {devices[0], devices[1]});
+  EXPECT_ERROR(net(Tensor::host({1, 2}).to(devices[2])),
+               " is not initialized on cpu:2: it lives on [cpu:0, cpu:1]");
+  EXPECT_ERROR(net.weight.data(Device()),
+               "parameter weight is not initialized on host: it lives on [cpu:0, cpu:1]");
+}
+
+// The bits depend on the seed and the name, not on devices or on when the shape became known.
+TEST(Parameter, ReplicasAreEqual) {
+  for (Initializer initializer : {Initializer(Normal{1}), Initializer(Uniform{}), Initializer(Xavier{}),
+                                  Initializer(Kaiming{}), Initializer(Constant{2})}) {
+    Runtime one(small_devices(1)), three(small_devices(3));
+    Linear known({.in_features = 4, .out_features = 3}), deferred({.out_features = 3});
+    known.initialize(initializer, one.devices(), {.seed = 11});
+    deferred.initialize(initializer, three.devices(), {.seed = 11});
+    deferred(Tensor::host({1, 4}).to(three.devices()[2]));
+    std::vector<float> expected = replicas(known.weight)[0];
+    EXPECT_EQ(replicas(deferred.weight), std::vector(3, expected));
+    EXPECT_EQ(replicas(deferred.bias)[1], std::vector<float>(3, 0));
+  }
+}
+
+TEST(Parameter, NamesAndSeedsGiveDifferentStarts) {
+  Runtime runtime(small_devices(1));
+  Sequential net, other;
+  for (Sequential* s : {&net, &other}) {
+    for (int i = 0; i < 2; ++i) s->append<Linear>(LinearOptions{.in_features = 4, .out_features = 4});
+  }
+  net.initialize(Normal{}, runtime.devices(), {.seed = 1});
+  other.initialize(Normal{}, runtime.devices(), {.seed = 2});
+  EXPECT_NE(replicas(net.parameters()[0]), replicas(net.parameters()[2]));
+  EXPECT_NE(replicas(net.parameters()[0]), replicas(other.parameters()[0]));
+}
+
+TEST(Parameter, InitializersKeepTheirFormulas) {
+  Runtime runtime(small_devices(1));
+  auto start = [&](Initializer initializer) {
+    Parameter p(ParameterOptions{.shape = {50, 10, 2, 2}});
+    p.initialize("w", runtime.devices(), initializer, 1);
+    return replicas(p)[0];
+  };
+  auto stddev = [](const std::vector<float>& v) {
+    return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0) / static_cast<double>(v.size()));
+  };
+  // 2000 numbers: their standard deviation is within 10% of the true one (six sigma).
+  EXPECT_NEAR(stddev(start(Normal{0.01})), 0.01, 0.001);
+  EXPECT_NEAR(stddev(start(Kaiming{})), std::sqrt(2.0 / 40), 0.1 * std::sqrt(2.0 / 40));
+  double bound = std::sqrt(6.0 / (40 + 200));
+  std::vector<float> xavier = start(Xavier{});
+  EXPECT_LE(*std::ranges::max_element(xavier), bound);
+  EXPECT_GE(*std::ranges::min_element(xavier), -bound);
+  EXPECT_NEAR(stddev(xavier), bound / std::sqrt(3.0), 0.1 * bound);
+  EXPECT_ERROR(Xavier{}(Tensor::host({3}), {}), "xavier: the parameter is [3], expected at least 2 axes");
+}
+
+TEST(Parameter, InitializingAgainHasToBeForced) {
+  Runtime runtime(small_devices(2));
+  const auto& devices = runtime.devices();
+  Linear net({.out_features = 3});
+  net.initialize(Normal{}, {devices[0]});
+  EXPECT_ERROR(net.initialize(Normal{}, devices), "parameter weight is initialized already; force_reinit");
+  net(Tensor::host({1, 4}).to(devices[0]));
+  auto before = replicas(net.weight);
+  net.initialize(Normal{}, devices, {.seed = 1, .force_reinit = true});
+  // The shape is known by now: the new replicas are there at once.
+  auto after = replicas(net.weight);
+  EXPECT_EQ(after.size(), 2U);
+  EXPECT_EQ(after[0], after[1]);
+  EXPECT_NE(after[0], before[0]);
+}
+
+TEST(Parameter, SettlingAKnownShapeDifferentlyIsAnError) {
+  Parameter p(ParameterOptions{.shape = {3, 0}});
+  EXPECT_ERROR(p.settle_shape({4, 5}), "the input asks for shape [4, 5], expected [3, 0] (0: any)");
+  EXPECT_ERROR(p.settle_shape({3}), "the input asks for shape [3]");
+  p.settle_shape({3, 5});
+  p.settle_shape({3, 5});
+  EXPECT_ERROR(p.settle_shape({3, 6}), "expected [3, 5]");
+}
+
+TEST(Parameter, SetDataReachesAllReplicas) {
+  Runtime runtime(small_devices(3));
+  Parameter p(ParameterOptions{.shape = {0, 2}});
+  Tensor value = Random(1).floats({3, 2});
+  EXPECT_ERROR(p.set_data(value), "is not initialized");
+  p.initialize("w", runtime.devices(), Normal{}, 0);
+  EXPECT_ERROR(p.set_data(Tensor::host({3, 4})), "parameter w: set to [3, 4], expected [0, 2] (0: any)");
+  EXPECT_ERROR(p.set_data(Tensor::host({3, 2}, DType::f64)), "expected f32");
+  p.set_data(value);
+  EXPECT_EQ(replicas(p), std::vector(3, value.to_vector<float>()));
+  EXPECT_EQ(p.host_data().to_vector<float>(), value.to_vector<float>());
+  EXPECT_ERROR(p.set_data(Tensor::host({2, 2})), "parameter w: set to [2, 2], expected [3, 2]");
+}
+
+TEST(Parameter, GradientsOfAllReplicasComeToTheParameter) {
+  Runtime runtime(small_devices(2));
+  const auto& devices = runtime.devices();
+  Linear net({.in_features = 2, .out_features = 1, .bias = false});
+  net.initialize(Constant{1}, devices);
+  Batch x = make_batch(Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}), {2, 1}, devices);
+  Batch target = make_batch(Tensor::host({3, 1}), {2, 1}, devices);
+  backward(mse_loss(net(x), target));
+  // d/dw of the mean of (w.x)^2 over three samples: 2 x (w.x) / 3.
+  std::vector<float> expected{2.0F * (1 * 3 + 3 * 7 + 5 * 11) / 3, 2.0F * (2 * 3 + 4 * 7 + 6 * 11) / 3};
+  for (Device device : devices) {
+    EXPECT_EQ(net.weight.gradient(device).device(), device);
+    EXPECT_LT(distance(values(net.weight.gradient(device)), {expected[0], expected[1]}), 1e-6);
+  }
+  net.weight.zero_grad();
+  EXPECT_FALSE(net.weight.gradient().defined());
+}
+
+// Gradients may come in the layout of activations; parameters are plain.
+TEST(Parameter, GradientsArePlain) {
+  Runtime runtime(small_devices(1));
+  Device device = runtime.devices()[0];
+  Parameter p(ParameterOptions{.shape = {1, 16, 2, 3}});
+  p.initialize("offset", runtime.devices(), Constant{1}, 0);
+  for (Layout layout : {Layout::channels_last, Layout::blocked16}) {
+    Tensor x = Random(1).floats({1, 16, 2, 3}).to(device).to(layout);
+    p.zero_grad();
+    sum(x * x * (x + p.data(device))).backward();
+    EXPECT_EQ(p.gradient().layout(), Layout::plain);
+    EXPECT_EQ(values(p.gradient()), values(x * x));
+  }
+}
+
+TEST(Parameter, AHistoryMayOutliveItsParameter) {
+  Runtime runtime(small_devices(1));
+  Tensor loss;
+  {
+    Linear net({.in_features = 2, .out_features = 1});
+    net.initialize(Normal{}, runtime.devices());
+    loss = sum(net(Tensor::host({1, 2}).to(runtime.devices()[0])));
+  }
+  loss.backward();
+  runtime.synchronize();
+}
+
+}  // namespace
+}  // namespace lockstep::testing

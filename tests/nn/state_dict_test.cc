@@ -1,0 +1,82 @@
+#include "lockstep/nn/state_dict.h"
+
+#include "tests/nn/nn_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+void build(Sequential& net) {
+  net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 3, .kernel = 3})
+      .append<BatchNorm2d>()
+      .append<Flatten>();
+  net.append<Linear>(LinearOptions{.out_features = 2});
+}
+
+class StateDictTest : public ::testing::Test {
+ protected:
+  StateDictTest() {
+    build(net_);
+    net_.initialize(Normal{}, {runtime_.devices()[0]}, {.seed = 1});
+    net_(input());
+  }
+  Tensor input() { return Random(1).floats({2, 1, 4, 4}).to(runtime_.devices()[0]); }
+  // Changes one entry of the state, and gives what a model makes of it.
+  void load(const std::function<void(StateDict&)>& change) {
+    StateDict state = state_dict(net_);
+    change(state);
+    load_state_dict(net_, state);
+  }
+
+  Runtime runtime_{small_devices(2)};
+  Sequential net_;
+};
+
+TEST_F(StateDictTest, HasParametersThenBuffersUnderPyTorchsNames) {
+  std::vector<std::string> names;
+  for (auto& [name, tensor] : state_dict(net_)) {
+    names.push_back(name);
+    EXPECT_TRUE(tensor.device().is_host());
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias",
+                                             "1.running_mean", "1.running_var", "1.num_batches_tracked"}));
+}
+
+// Into a model on other devices whose shapes are not known yet.
+TEST_F(StateDictTest, RoundTrip) {
+  Sequential other;
+  build(other);
+  EXPECT_ERROR(state_dict(other), "the shape of 0.weight is not known yet");
+  EXPECT_ERROR(load_state_dict(other, state_dict(net_)), "0.weight is not initialized");
+  other.initialize(Normal{}, runtime_.devices(), {.seed = 2});
+  load_state_dict(other, state_dict(net_));
+  EXPECT_EQ(other(input()).to_vector<float>(), net_(input()).to_vector<float>());
+  for (const Parameter& p : other.parameters()) EXPECT_EQ(replicas(p)[0], replicas(p)[1]);
+  EXPECT_EQ(other.named_buffers()[2].second.host_data().item<std::int64_t>(), 2);
+}
+
+TEST_F(StateDictTest, WhatDoesNotFitIsNamedAndNothingChanges) {
+  std::vector<float> before = replicas(net_.parameters()[0])[0];
+  auto spoil = [](StateDict& s) { s[0].second = Tensor::host({3, 1, 3, 3}); };
+  auto both = [&](auto change) {
+    return [=](StateDict& s) {
+      spoil(s);
+      change(s);
+    };
+  };
+  EXPECT_ERROR(load(both([](StateDict& s) { s.pop_back(); })), "1.num_batches_tracked is missing");
+  EXPECT_ERROR(load(both([](StateDict& s) { s.emplace_back("fc.bias", Tensor::host({1})); })),
+               "fc.bias is not in the model");
+  EXPECT_ERROR(load(both([](StateDict& s) { s.push_back(s[1]); })), "0.bias is given twice");
+  EXPECT_ERROR(load(both([](StateDict& s) {
+                 s[4].second = Tensor::host({2, 13});
+               })),
+               "3.weight has shape [2, 13], expected [2, 12]");
+  EXPECT_ERROR(load(both([](StateDict& s) { s[8].second = Tensor::host({}); })),
+               "1.num_batches_tracked is [] f32 on host, expected i64");
+  EXPECT_EQ(replicas(net_.parameters()[0])[0], before);
+  load(spoil);
+  EXPECT_NE(replicas(net_.parameters()[0])[0], before);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
