@@ -80,9 +80,9 @@ void Optimizer::step() {
       ops::ShardScope scope(static_cast<int>(lane));
       if (!items[lane].empty()) update(items[lane], scale_, steps_);
     }
-    state_of(device, "step").random->set_step(static_cast<std::uint64_t>(steps_));
   }
   scale_ = {};
+  set_random_step();
   zero_grad();
 }
 
@@ -118,31 +118,37 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
   check(steps >= 0, "optimizer: {} steps, expected at least 0", steps);
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) given.emplace(name, &tensor);
-  for (Slot& slot : slots_) {
-    std::size_t found = 0;
-    for (const std::string& state_name : state_names_) found += given.count(state_name + "." + slot.parameter.name());
-    // A parameter that never had a gradient has no state.
-    if (found == 0) {
-      slot.states.clear();
-      continue;
-    }
-    check(found == state_names_.size(), "optimizer: the state of {} is not complete", slot.parameter.name());
-    make_states(slot);
-    for (std::size_t k = 0; k < state_names_.size(); ++k) {
-      auto it = given.find(state_names_[k] + "." + slot.parameter.name());
-      for (const Tensor& replica : slot.states[k]) {
-        check(it->second->shape() == replica.shape() && it->second->dtype() == replica.dtype(),
-              "optimizer: {} is {}, expected {}", it->first, it->second->describe(), replica.describe());
-        ops::copy_(*it->second, replica);
-      }
+  // All checks before the first change. values[i] are slot i's states; none for a parameter that never had a gradient.
+  std::vector<std::vector<Tensor>> values(slots_.size());
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Parameter& p = slots_[i].parameter;
+    for (const std::string& state_name : state_names_) {
+      auto it = given.find(state_name + "." + p.name());
+      if (it == given.end()) continue;
+      check(it->second->shape() == p.shape() && it->second->dtype() == p.dtype(), "optimizer: {} is {}, expected {} {}",
+            it->first, it->second->describe(), p.shape().str(), name(p.dtype()));
+      values[i].push_back(*it->second);
       given.erase(it);
     }
+    check(values[i].empty() || values[i].size() == state_names_.size(), "optimizer: the state of {} is not complete",
+          p.name());
   }
   if (!given.empty()) fail("optimizer: {} does not belong to its parameters", given.begin()->first);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].states.clear();
+    if (!values[i].empty()) make_states(slots_[i]);
+    for (std::size_t k = 0; k < values[i].size(); ++k) {
+      for (const Tensor& replica : slots_[i].states[k]) ops::copy_(values[i][k], replica);
+    }
+  }
   steps_ = steps;
+  set_random_step();
+}
+
+void Optimizer::set_random_step() const {
   for (const Slot& slot : slots_) {
     for (Device device : slot.parameter.devices()) {
-      state_of(device, "optimizer").random->set_step(static_cast<std::uint64_t>(steps));
+      state_of(device, "optimizer").random->set_step(static_cast<std::uint64_t>(steps_));
     }
   }
 }

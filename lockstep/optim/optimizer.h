@@ -32,7 +32,7 @@ class Optimizer {
 
   // What a checkpoint needs: named host tensors, "momentum.fc.1.weight". Waits.
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
-  // Strict, as for modules. The parameters' shapes have to be known.
+  // Strict, as for modules: an error changes nothing. The parameters' shapes have to be known.
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, std::int64_t steps);
 
  protected:
@@ -53,6 +53,7 @@ class Optimizer {
   };
   void make_states(Slot& slot) const;
   Device home(std::size_t slot) const;
+  void set_random_step() const;
 
   std::vector<Slot> slots_;
   std::vector<std::string> state_names_;

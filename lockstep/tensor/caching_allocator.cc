@@ -21,18 +21,30 @@ std::size_t size_class(std::size_t bytes) {
 CachingAllocator::CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit)
     : engine_(std::move(engine)), owner_(std::move(owner)), limit_(limit) {}
 
-CachingAllocator::~CachingAllocator() {
-  for (auto& [bytes, blocks] : free_) {
+CachingAllocator::~CachingAllocator() { release_free(); }
+
+void CachingAllocator::release_free() {
+  std::map<std::size_t, std::vector<Block>> all;
+  {
+    std::scoped_lock lock(mutex_);
+    all.swap(free_);
+  }
+  std::size_t released = 0;
+  // Not under the lock: a task that is waited for may be the last to hold a tensor.
+  for (auto& [bytes, blocks] : all) {
     for (Block& block : blocks) {
       engine_->wait_unused(block.resource);
       free_pages(block.data, block.bytes);
+      released += block.bytes;
     }
   }
+  std::scoped_lock lock(mutex_);
+  counters_.reserved_bytes -= released;
 }
 
 Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
   std::size_t size = size_class(bytes);
-  std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   std::vector<Block>& blocks = free_[size];
   auto take = [&](std::vector<Block>::iterator it) {
     Block block = std::move(*it);
@@ -52,6 +64,11 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
   }
   if (counters_.reserved_bytes + size > limit_) {
     if (!blocks.empty()) return take(blocks.begin());
+    lock.unlock();
+    release_free();
+    lock.lock();
+  }
+  if (counters_.reserved_bytes + size > limit_) {
     fail("{}: out of memory: {} bytes asked for, {} of at most {} are taken, {} of them held by tensors", owner_,
          bytes, counters_.reserved_bytes, limit_, counters_.used_bytes);
   }

@@ -1,0 +1,65 @@
+// The nets' parameters have the names, shapes and number of their PyTorch twins.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "lockstep/models/models.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+
+namespace lockstep {
+namespace {
+
+std::map<std::string, Shape> shapes_after(Sequential& net, const Shape& image) {
+  Runtime runtime({.cores_per_device = 1, .threads_per_shard = 1});
+  net.initialize(Constant{0}, runtime.devices());
+  net(Tensor::host(image).to(runtime.devices()[0]));
+  std::map<std::string, Shape> shapes;
+  for (auto& [name, tensor] : state_dict(net)) shapes[name] = tensor.shape();
+  return shapes;
+}
+
+TEST(Models, Resnet18) {
+  auto net = resnet18();
+  auto shapes = shapes_after(*net, {1, 1, 8, 8});
+  EXPECT_EQ(shapes.size(), 2 * 20U + 5 * 17U + 2U);  // convolutions, batch norms, the dense layer
+  EXPECT_EQ(shapes.at("0.weight"), (Shape{64, 1, 3, 3}));
+  EXPECT_EQ(shapes.at("1.running_mean"), Shape{64});
+  EXPECT_EQ(shapes.at("1.num_batches_tracked"), Shape{});
+  EXPECT_EQ(shapes.at("resnet_block1.1.conv2.weight"), (Shape{64, 64, 3, 3}));
+  EXPECT_EQ(shapes.at("resnet_block2.0.conv3.bias"), Shape{128});
+  EXPECT_EQ(shapes.at("resnet_block2.0.conv3.weight"), (Shape{128, 64, 1, 1}));
+  EXPECT_EQ(shapes.at("resnet_block4.1.bn2.running_var"), Shape{512});
+  EXPECT_EQ(shapes.at("fc.1.weight"), (Shape{10, 512}));
+  EXPECT_EQ(shapes.at("fc.1.bias"), Shape{10});
+  EXPECT_FALSE(shapes.contains("resnet_block1.0.conv3.weight"));
+  EXPECT_FALSE(shapes.contains("resnet_block2.1.conv3.weight"));
+  EXPECT_EQ(net->parameter_count(), 11'175'818);
+}
+
+TEST(Models, Lenet) {
+  auto net = lenet();
+  auto shapes = shapes_after(*net, {1, 1, 28, 28});
+  EXPECT_EQ(shapes.at("0.weight"), (Shape{6, 1, 5, 5}));
+  EXPECT_EQ(shapes.at("3.weight"), (Shape{16, 6, 5, 5}));
+  EXPECT_EQ(shapes.at("7.weight"), (Shape{120, 400}));
+  EXPECT_EQ(shapes.at("11.bias"), Shape{10});
+  EXPECT_EQ(net->parameter_count(), 61'706);
+}
+
+TEST(Models, Mlp) {
+  auto net = mlp(7);
+  auto shapes = shapes_after(*net, {1, 1, 28, 28});
+  EXPECT_EQ(shapes.at("1.weight"), (Shape{256, 784}));
+  EXPECT_EQ(shapes.at("3.weight"), (Shape{7, 256}));
+}
+
+TEST(Models, AreMadeByName) {
+  for (const std::string& name : model_names()) EXPECT_NE(make_model(name), nullptr);
+  EXPECT_ERROR(make_model("vgg"), "unknown model vgg: there are resnet18, lenet, mlp");
+  EXPECT_ERROR(make_model("mlp", 0), "0 classes");
+}
+
+}  // namespace
+}  // namespace lockstep

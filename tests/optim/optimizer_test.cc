@@ -1,0 +1,244 @@
+// Optimizers against their formulas, written down once more in f64.
+#include "lockstep/optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Numbers = std::vector<double>;
+
+// Gradients and weights of a few steps; sizes that vector loops do not divide.
+constexpr std::int64_t kSize = 37;
+constexpr int kSteps = 5;
+
+Numbers start() { return Random(1).uniforms(kSize); }
+Numbers gradient(int step) { return Random(100 + static_cast<std::uint64_t>(step)).uniforms(kSize); }
+
+// A step on one weight: its gradient, and the number of the step from 1.
+using Formula = std::function<void(double& w, double g, int step, std::array<double, 2>& state)>;
+
+Numbers expected_weights(const Formula& formula) {
+  Numbers w = start();
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    std::array<double, 2> state{};
+    for (int step = 1; step <= kSteps; ++step) formula(w[i], gradient(step)[i], step, state);
+  }
+  return w;
+}
+
+class OptimizerTest : public ::testing::Test {
+ protected:
+  Parameter parameter(const std::string& name, const Numbers& v, DType dtype = DType::f32) {
+    Parameter p(ParameterOptions{.shape = {static_cast<std::int64_t>(v.size())}, .dtype = dtype});
+    p.initialize(name, runtime_.devices(), Constant{0}, 0);
+    p.set_data(make_tensor(v, p.shape(), runtime_.devices()[0], dtype));
+    return p;
+  }
+  // As backward() leaves it, from the replica on a device.
+  void give_gradient(const Parameter& p, const Numbers& g, std::size_t device = 1) {
+    Device d = runtime_.devices()[device];
+    sum(p.data(d) * make_tensor(g, p.shape(), d, p.dtype())).backward();
+  }
+  Numbers weights(const Parameter& p, std::size_t device = 0) {
+    return values(p.data(runtime_.devices()[device]));
+  }
+
+  void expect_formula(const std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>)>& make,
+                      const Formula& formula) {
+    Numbers expected = expected_weights(formula);
+    for (DType dtype : {DType::f32, DType::f64}) {
+      Parameter p = parameter("w", start(), dtype);
+      auto optimizer = make({p});
+      for (int step = 1; step <= kSteps; ++step) {
+        give_gradient(p, gradient(step));
+        optimizer->step();
+        EXPECT_EQ(optimizer->steps(), step);
+      }
+      EXPECT_LT(distance(weights(p), expected), dtype == DType::f64 ? 1e-12 : 1e-6);
+      EXPECT_EQ(weights(p, 1), weights(p, 0));
+    }
+  }
+
+  Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
+};
+
+template <typename O, typename Options>
+auto maker(Options options) {
+  return [options](std::vector<Parameter> p) { return std::make_unique<O>(std::move(p), options); };
+}
+
+TEST_F(OptimizerTest, Sgd) {
+  for (double decay : {0.0, 0.1}) {
+    expect_formula(maker<Sgd>(SgdOptions{.lr = 0.3, .weight_decay = decay}),
+                   [=](double& w, double g, int, auto&) { w -= 0.3 * (g + decay * w); });
+    for (bool nesterov : {false, true}) {
+      SgdOptions options{.lr = 0.3, .momentum = 0.9, .weight_decay = decay, .nesterov = nesterov};
+      expect_formula(maker<Sgd>(options), [=](double& w, double g, int, auto& state) {
+        g += decay * w;
+        state[0] = 0.9 * state[0] + g;
+        w -= 0.3 * (nesterov ? g + 0.9 * state[0] : state[0]);
+      });
+    }
+  }
+}
+
+// Kingma and Ba 2014; decoupled: Loshchilov and Hutter 2019.
+Formula adam(const AdamOptions& o, bool decoupled) {
+  return [=](double& w, double g, int step, auto& state) {
+    if (decoupled) {
+      w -= o.lr * o.weight_decay * w;
+    } else {
+      g += o.weight_decay * w;
+    }
+    state[0] = o.beta1 * state[0] + (1 - o.beta1) * g;
+    state[1] = o.beta2 * state[1] + (1 - o.beta2) * g * g;
+    double m = state[0] / (1 - std::pow(o.beta1, step)), v = state[1] / (1 - std::pow(o.beta2, step));
+    w -= o.lr * m / (std::sqrt(v) + o.eps);
+  };
+}
+
+TEST_F(OptimizerTest, Adam) {
+  for (double decay : {0.0, 0.1}) {
+    AdamOptions options{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-3, .weight_decay = decay};
+    expect_formula(maker<Adam>(options), adam(options, false));
+    expect_formula(maker<AdamW>(options), adam(options, true));
+  }
+}
+
+TEST_F(OptimizerTest, ParametersWithoutGradientStayAsTheyAre) {
+  Parameter used = parameter("used", {1, 2}), unused = parameter("unused", {3, 4});
+  AdamW optimizer({used, unused}, {.weight_decay = 0.5});
+  give_gradient(used, {1, 1});
+  optimizer.step();
+  EXPECT_EQ(weights(unused), (Numbers{3, 4}));
+  EXPECT_NE(weights(used), (Numbers{1, 2}));
+  EXPECT_EQ(optimizer.state_dict().size(), 2U);
+}
+
+TEST_F(OptimizerTest, AStepUsesGradientsUp) {
+  Parameter p = parameter("w", {1});
+  Sgd optimizer({p}, {.lr = 1});
+  give_gradient(p, {0.25});
+  give_gradient(p, {0.25}, 0);
+  optimizer.step();
+  EXPECT_EQ(weights(p), Numbers{0.5});
+  optimizer.step();
+  EXPECT_EQ(weights(p), Numbers{0.5});
+  give_gradient(p, {0.25});
+  optimizer.zero_grad();
+  optimizer.step();
+  EXPECT_EQ(weights(p), Numbers{0.5});
+}
+
+TEST_F(OptimizerTest, LearningRatesMayChange) {
+  Parameter p = parameter("w", {1});
+  Sgd optimizer({p}, {.lr = 1});
+  optimizer.set_learning_rate(0.5);
+  EXPECT_EQ(optimizer.learning_rate(), 0.5);
+  give_gradient(p, {1});
+  optimizer.step();
+  EXPECT_EQ(weights(p), Numbers{0.5});
+  EXPECT_ERROR(optimizer.set_learning_rate(-1), "learning rate -1, expected at least 0");
+  EXPECT_ERROR(optimizer.set_learning_rate(NAN), "learning rate nan");
+}
+
+TEST_F(OptimizerTest, ClippingScalesAllGradientsByOneNorm) {
+  Parameter a = parameter("a", {0, 0}), b = parameter("b", {0});
+  Sgd optimizer({a, b}, {.lr = 1});
+  auto step = [&](double max_norm) {
+    give_gradient(a, {-2, -4}, 0);
+    give_gradient(b, {-4}, 1);
+    double norm = max_norm > 0 ? optimizer.clip_grad_norm(max_norm).item<double>() : 6;
+    optimizer.step();
+    return norm;
+  };
+  EXPECT_DOUBLE_EQ(step(3), 6);
+  EXPECT_LT(distance(weights(a), {1, 2}), 1e-6);
+  EXPECT_LT(distance(weights(b, 1), {2}), 1e-6);
+  // Below the bound nothing changes, and clipping is for one step alone.
+  EXPECT_DOUBLE_EQ(step(100), 6);
+  EXPECT_LT(distance(weights(a), {3, 6}), 1e-6);
+  step(0);
+  EXPECT_LT(distance(weights(a), {5, 10}), 1e-6);
+  EXPECT_ERROR(optimizer.clip_grad_norm(1), "no parameter has a gradient");
+}
+
+// Two steps, saved, loaded into another optimizer: the third step has the same bits.
+TEST_F(OptimizerTest, StateRoundTrip) {
+  auto expect = [&](auto make) {
+    Parameter a = parameter("layer.weight", start());
+    auto first = make({a});
+    for (int step = 1; step <= 2; ++step) {
+      give_gradient(a, gradient(step));
+      first->step();
+    }
+    Parameter b = parameter("layer.weight", weights(a));
+    auto second = make({b});
+    second->load_state_dict(first->state_dict(), first->steps());
+    EXPECT_EQ(second->steps(), 2);
+    for (auto& [p, optimizer] : {std::pair(a, first.get()), std::pair(b, second.get())}) {
+      give_gradient(p, gradient(3));
+      optimizer->step();
+    }
+    for (std::size_t device : {0U, 1U}) EXPECT_EQ(weights(a, device), weights(b, device));
+  };
+  expect(maker<Sgd>(SgdOptions{.momentum = 0.9}));
+  expect(maker<Adam>(AdamOptions{}));
+}
+
+TEST_F(OptimizerTest, StateThatDoesNotFitIsNamedAndNothingChanges) {
+  Parameter a = parameter("a", {1, 2}), b = parameter("b", {3});
+  Adam optimizer({a, b}, AdamOptions{});
+  give_gradient(a, {1, 1});
+  give_gradient(b, {1});
+  optimizer.step();
+  auto state = optimizer.state_dict();
+  auto load = [&](auto change) {
+    auto changed = state;
+    changed[0].second = Tensor::host({2});
+    change(changed);
+    optimizer.load_state_dict(changed, 5);
+  };
+  EXPECT_EQ(state[0].first, "exp_avg.a");
+  EXPECT_ERROR(load([](auto& s) { s.pop_back(); }), "the state of b is not complete");
+  EXPECT_ERROR(load([](auto& s) { s.emplace_back("exp_avg.c", Tensor::host({1})); }),
+               "exp_avg.c does not belong");
+  EXPECT_ERROR(load([](auto& s) { s[3].second = Tensor::host({7}); }),
+               "exp_avg_sq.b is [7] f32 on host, expected [1]");
+  EXPECT_EQ(optimizer.steps(), 1);
+  EXPECT_EQ(optimizer.state_dict()[0].second.to_vector<float>(), state[0].second.to_vector<float>());
+  load([](auto&) {});
+  EXPECT_EQ(optimizer.state_dict()[0].second.to_vector<float>(), (std::vector<float>{0, 0}));
+  EXPECT_EQ(optimizer.steps(), 5);
+}
+
+// A step begins a new set of random numbers; a resumed run draws those of the uninterrupted one.
+TEST_F(OptimizerTest, StepsAreInTheKeyOfRandomNumbers) {
+  Parameter p = parameter("w", {1});
+  Sgd optimizer({p}, {});
+  optimizer.step();
+  RandomKey first = runtime_.random().next(0);
+  optimizer.step();
+  EXPECT_NE(runtime_.random().next(0), first);
+  optimizer.load_state_dict({}, 1);
+  EXPECT_EQ(runtime_.random().next(0), first);
+}
+
+TEST_F(OptimizerTest, WrongOptionsAreErrors) {
+  Parameter p = parameter("w", {1});
+  EXPECT_ERROR(Sgd({}, {}), "no parameters");
+  EXPECT_ERROR(Sgd({p}, {.lr = -1}), "learning rate -1");
+  EXPECT_ERROR(Sgd({p}, {.momentum = -1}), "momentum -1");
+  EXPECT_ERROR(Sgd({p}, {.nesterov = true}), "needs a momentum");
+  EXPECT_ERROR(Adam({p}, AdamOptions{.beta1 = 1}), "betas 1 and 0.999");
+  EXPECT_ERROR(Adam({p}, AdamOptions{.weight_decay = -1}), "weight decay -1");
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,55 @@
+#include "lockstep/runtime/random_state.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+TEST(RandomState, KeysAreOfSeedStepShardAndDraw) {
+  RandomState state;
+  std::vector<RandomKey> keys;
+  for (std::uint64_t seed : {0, 1}) {
+    for (std::uint64_t step : {0, 1}) {
+      state.set_seed(seed);
+      state.set_step(step);
+      for (int shard : {0, 1, 5}) {
+        for (int draw = 0; draw < 3; ++draw) keys.push_back(state.next(shard));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(std::count(keys.begin(), keys.end(), keys[i]), 1) << i;
+  }
+}
+
+TEST(RandomState, ShardsDrawApart) {
+  RandomState one, other;
+  one.set_step(3);
+  other.set_step(3);
+  std::vector<RandomKey> a{one.next(0), one.next(0), one.next(1)};
+  // In another order: shards may be described in any.
+  std::vector<RandomKey> b(3);
+  b[2] = other.next(1);
+  b[0] = other.next(0);
+  b[1] = other.next(0);
+  EXPECT_EQ(a, b);
+}
+
+TEST(RandomState, AStepMayBeRepeated) {
+  RandomState state;
+  state.set_step(7);
+  RandomKey first = state.next(2);
+  state.next(2);
+  state.set_step(7);
+  EXPECT_EQ(state.next(2), first);
+}
+
+TEST(RandomState, NoShardDrawsAsShardZero) {
+  RandomState a, b;
+  EXPECT_EQ(a.next(-1), b.next(0));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,118 @@
+#include "lockstep/runtime/runtime.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/ops/launch.h"
+#include "tests/expect_error.h"
+#include "tests/tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+TEST(Runtime, DevicesHaveNames) {
+  Runtime runtime({.cpu_devices = 3});
+  EXPECT_EQ(str(runtime.devices()), "[cpu:0, cpu:1, cpu:2]");
+  EXPECT_EQ(runtime.device("cpu:2"), runtime.devices()[2]);
+  EXPECT_EQ(runtime.devices("cpu"), runtime.devices());
+  EXPECT_EQ(str(runtime.devices("cpu:2,cpu:0")), "[cpu:2, cpu:0]");
+  EXPECT_ERROR(runtime.device("cuda:0"), "unknown device cuda:0: there are [cpu:0, cpu:1, cpu:2]");
+  EXPECT_ERROR(runtime.devices("cpu:0,"), "unknown device : there are");
+  EXPECT_ERROR(runtime.devices("cpu:1,cpu:1"), "device cpu:1 is listed twice");
+}
+
+TEST(Runtime, WrongOptionsAreErrors) {
+  EXPECT_ERROR(Runtime({.cpu_devices = 0}), "runtime: 0 CPU devices, expected 1 to 1024");
+  EXPECT_ERROR(Runtime({.threads_per_shard = -1}), "runtime: -1 threads per shard");
+}
+
+// More devices than any laptop has cores, each with its own memory and all of them at work.
+TEST(Runtime, MayHaveMoreDevicesThanCores) {
+  Runtime runtime({.cpu_devices = 32, .cores_per_device = 1});
+  std::vector<Tensor> results;
+  for (Device device : runtime.devices()) {
+    results.push_back(Tensor::from<float>({static_cast<float>(device.index())}, {1}).to(device) * 2);
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].item<float>(), 2.0F * static_cast<float>(i));
+    EXPECT_GT(runtime.memory(runtime.devices()[i]).used_bytes, 0U);
+  }
+}
+
+TEST(Runtime, LanesFollowFromCoresAndThreads) {
+  Runtime one({.cores_per_device = 1, .threads_per_shard = 1});
+  EXPECT_EQ(state_of(one.devices()[0], "test").compute_lanes.size(), 1U);
+  EXPECT_EQ(one.threads_per_shard(), 1);
+  // More threads than cores: one lane all the same.
+  Runtime wide({.cores_per_device = 1, .threads_per_shard = 3});
+  DeviceState& state = state_of(wide.devices()[0], "test");
+  EXPECT_EQ(state.compute_lanes.size(), 1U);
+  EXPECT_EQ(state.contexts[0]->threads, 3);
+  EXPECT_EQ(state.compute_lane(-1), state.compute_lane(5));
+}
+
+// A small net's gradients, step by step, on two devices.
+std::vector<double> some_work(RuntimeOptions options) {
+  options.cpu_devices = 2;
+  options.cores_per_device = 1;
+  options.threads_per_shard = 1;
+  Runtime runtime(options);
+  std::vector<double> all;
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    Device device = runtime.devices()[i % 2];
+    Tensor x = Random(i).floats({8, 16}).to(device), w = Random(i + 100).floats({4, 16}).to(device);
+    w.set_requires_grad(true);
+    sum(square(dropout(softmax(linear(x, w)), 0.5))).backward();
+    for (double g : values(w.grad())) all.push_back(g);
+  }
+  return all;
+}
+
+TEST(Runtime, SerialEqualsThreaded) {
+  auto expected = some_work({.seed = 4});
+  EXPECT_EQ(some_work({.serial = true, .seed = 4}), expected);
+  EXPECT_NE(some_work({.serial = true, .seed = 5}), expected);
+}
+
+TEST(Runtime, MemoryLimitsAreKept) {
+  Runtime runtime({.memory_limit = 1 << 20});
+  Device device = runtime.devices()[0];
+  EXPECT_ERROR(Tensor::host({1 << 20}).to(device), "cpu:0: out of memory: 4194304 bytes asked for");
+  EXPECT_EQ(Tensor::host({1 << 10}).to(device).numel(), 1 << 10);
+}
+
+TEST(Runtime, SynchronizeShowsWhatNobodyWaitedFor) {
+  Runtime runtime;
+  Tensor x = Tensor::host({2, 2}).to(runtime.devices()[0]);
+  ops::launch("bad kernel", {}, {x}, [](Backend&, KernelContext&) { fail("it broke"); });
+  EXPECT_ERROR(runtime.synchronize(), "it broke");
+  runtime.synchronize();
+}
+
+// Tensors keep alive what they need of their device.
+TEST(Runtime, MayGoBeforeItsTensors) {
+  Tensor y, host;
+  {
+    Runtime runtime({.cpu_devices = 2});
+    Tensor x = Tensor::from<float>({1, 2, 3}, {3}).to(runtime.devices()[0]).to(runtime.devices()[1]);
+    y = x * 2;
+    host = y.to(Device(), {.non_blocking = true});
+  }
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 4, 6}));
+  EXPECT_EQ(host.to_vector<float>(), (std::vector<float>{2, 4, 6}));
+  EXPECT_EQ((y + 1).to_vector<float>(), (std::vector<float>{3, 5, 7}));
+  EXPECT_EQ(y.device().name(), "cpu:1");
+}
+
+TEST(Runtime, RuntimesAreApart) {
+  Runtime a, b;
+  Tensor x = Tensor::from<float>({1}, {1}).to(a.devices()[0]);
+  Tensor y = Tensor::from<float>({2}, {1}).to(b.devices()[0]);
+  EXPECT_NE(a.devices()[0], b.devices()[0]);
+  EXPECT_ERROR(x + y, "an input is on cpu:0, expected it on cpu:0");
+  // By way of the host they may meet.
+  EXPECT_EQ((x + y.to(Device()).to(a.devices()[0])).item<float>(), 3);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,145 @@
+#include "lockstep/tensor/caching_allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+#include <vector>
+
+#include "tests/expect_error.h"
+
+namespace lockstep {
+namespace {
+
+class CachingAllocatorTest : public ::testing::Test {
+ protected:
+  // Holds up `lane` in a task that reads the block until go() is called.
+  void hold(LaneId lane, const Block& block) {
+    engine_->push({.name = "hold",
+                   .lane = lane,
+                   .reads = {block.resource},
+                   .run = [open = go_.get_future().share()](const TaskContext&) { open.wait(); }});
+  }
+  void go() { go_.set_value(); }
+
+  std::shared_ptr<Engine> engine_ = std::make_shared<Engine>();
+  LaneId a_ = engine_->add_lane({.name = "a"}), b_ = engine_->add_lane({.name = "b"});
+  CachingAllocator allocator_{engine_, "cpu:7", 4096};
+  std::promise<void> go_;
+};
+
+TEST_F(CachingAllocatorTest, ASteadyLoopAllocatesNothing) {
+  std::int64_t after_first = 0;
+  for (int step = 0; step < 50; ++step) {
+    std::vector<Block> blocks;
+    for (std::size_t bytes : {100, 300, 300, 1000}) blocks.push_back(allocator_.allocate(bytes, a_));
+    for (Block& block : blocks) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data) % 64, 0U);
+      engine_->push(
+          {.name = "use", .lane = a_, .writes = {block.resource}, .run = [](const TaskContext&) {}});
+      allocator_.free(block);
+    }
+    if (step == 0) after_first = allocator_.counters().system_allocations;
+  }
+  MemoryCounters counters = allocator_.counters();
+  EXPECT_EQ(after_first, 4);
+  EXPECT_EQ(counters.system_allocations, after_first);
+  EXPECT_EQ(counters.used_bytes, 0U);
+  EXPECT_EQ(counters.peak_used_bytes, counters.reserved_bytes);
+}
+
+TEST_F(CachingAllocatorTest, AtMostAQuarterIsWasted) {
+  CachingAllocator allocator(engine_, "cpu:7", 1 << 24);
+  for (std::size_t bytes = 257; bytes < 100'000; bytes = bytes * 5 / 4) {
+    Block block = allocator.allocate(bytes, a_);
+    EXPECT_GE(block.bytes, bytes);
+    EXPECT_LE(block.bytes, bytes + bytes / 4 + 1);
+    allocator.free(block);
+  }
+}
+
+// A busy block goes to its own lane at once, which does it no harm, and to no other lane.
+TEST_F(CachingAllocatorTest, BusyBlocksStayInTheirLane) {
+  Block busy = allocator_.allocate(256, a_);
+  hold(a_, busy);
+  allocator_.free(busy);
+  Block other = allocator_.allocate(256, b_);
+  EXPECT_NE(other.data, busy.data);
+  Block same = allocator_.allocate(256, a_);
+  EXPECT_EQ(same.data, busy.data);
+  go();
+  allocator_.free(same);
+  allocator_.free(other);
+}
+
+// The next user waits for who still reads the block.
+TEST_F(CachingAllocatorTest, ABlockFreedWhileTasksUseItIsReusedAfterThem) {
+  Block block = allocator_.allocate(256, a_);
+  auto write = [&](LaneId lane, const Block& to, int value) {
+    engine_->push({.name = "write",
+                   .lane = lane,
+                   .writes = {to.resource},
+                   .run = [data = to.data, value](const TaskContext&) { std::memset(data, value, 256); }});
+  };
+  write(a_, block, 1);
+  hold(b_, block);
+  unsigned char seen = 0;
+  engine_->push({.name = "read",
+                 .lane = b_,
+                 .reads = {block.resource},
+                 .run = [&seen, data = block.data](const TaskContext&) {
+                   seen = static_cast<unsigned char*>(data)[200];
+                 }});
+  allocator_.free(block);
+  Block next = allocator_.allocate(256, a_);
+  ASSERT_EQ(next.data, block.data);
+  write(a_, next, 2);
+  EXPECT_FALSE(engine_->unused(next.resource));
+  go();
+  engine_->wait_readable(next.resource);
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(static_cast<unsigned char*>(next.data)[200], 2);
+  allocator_.free(next);
+}
+
+TEST_F(CachingAllocatorTest, TheNextUserDoesNotInheritAFailure) {
+  Block block = allocator_.allocate(256, a_);
+  engine_->push(
+      {.name = "bad", .lane = a_, .writes = {block.resource}, .run = [](const TaskContext&) { fail("no"); }});
+  EXPECT_THROW(engine_->wait_readable(block.resource), TaskError);
+  allocator_.free(block);
+  Block next = allocator_.allocate(256, a_);
+  ASSERT_EQ(next.data, block.data);
+  engine_->wait_readable(next.resource);
+  allocator_.free(next);
+}
+
+TEST_F(CachingAllocatorTest, OutOfMemoryNamesWhoHoldsWhat) {
+  Block block = allocator_.allocate(3000, a_);
+  EXPECT_ERROR(allocator_.allocate(2000, a_),
+               "cpu:7: out of memory: 2000 bytes asked for, 3072 of at most 4096 are taken, 3072 of them "
+               "held by tensors");
+  allocator_.free(block);
+}
+
+// At the limit a busy block of another lane is better than none.
+TEST_F(CachingAllocatorTest, AtTheLimitLanesShareBusyBlocks) {
+  Block busy = allocator_.allocate(4096, a_);
+  hold(a_, busy);
+  allocator_.free(busy);
+  Block next = allocator_.allocate(4000, b_);
+  EXPECT_EQ(next.data, busy.data);
+  EXPECT_FALSE(engine_->unused(next.resource));
+  go();
+  allocator_.free(next);
+}
+
+TEST_F(CachingAllocatorTest, AtTheLimitFreeBlocksOfOtherSizesAreGivenBack) {
+  allocator_.free(allocator_.allocate(3000, a_));
+  Block block = allocator_.allocate(2000, a_);
+  EXPECT_EQ(allocator_.counters().reserved_bytes, 2048U);
+  allocator_.free(block);
+}
+
+}  // namespace
+}  // namespace lockstep
