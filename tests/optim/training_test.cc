@@ -1,0 +1,115 @@
+// Everything up to here at work: a small net trained for a few steps.
+#include <gtest/gtest.h>
+
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr int kShards = 5;
+constexpr std::int64_t kSamples = 2;  // in each shard, but one less in the last
+
+class Training {
+ public:
+  Training(RuntimeOptions options, bool synchronized) : runtime_(options) {
+    net_.append<Conv2d>(Conv2dLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
+    net_.append<BatchNorm2d>().append<ReLU>();
+    net_.append<Residual>(ResidualOptions{.channels = 16, .stride = 2, .project = true});
+    net_.append<GlobalAvgPool2d>().append<Flatten>().append<Dropout>(0.3);
+    net_.append<Linear>(LinearOptions{.out_features = 3});
+    if (synchronized) convert_sync_batchnorm(net_);
+    net_.initialize(Kaiming{}, runtime_.devices(), {.seed = 2});
+    optimizer_ = std::make_unique<Sgd>(net_.parameters(), SgdOptions{.lr = 0.1, .momentum = 0.9});
+  }
+
+  double step() {
+    Batch x, labels;
+    for (int s = 0; s < kShards; ++s) {
+      std::int64_t n = kSamples - (s + 1 == kShards);
+      std::vector<std::int64_t> classes;
+      for (std::int64_t i = 0; i < n; ++i) classes.push_back(random_.integer(0, 2));
+      auto place = static_cast<std::size_t>(s) * runtime_.devices().size() / kShards;
+      Device device = runtime_.devices()[place];
+      x.shards.push_back(random_.floats({n, 1, 6, 6}).with_shard(s).to(device));
+      labels.shards.push_back(Tensor::from(classes, {n}).with_shard(s).to(device));
+      x.counts.push_back(n);
+    }
+    labels.counts = x.counts;
+    Batch losses = cross_entropy(net_(x), labels);
+    backward(losses);
+    optimizer_->clip_grad_norm(1);
+    optimizer_->step();
+    return mean_loss(losses);
+  }
+
+  std::vector<std::vector<double>> state() {
+    std::vector<std::vector<double>> all;
+    for (auto& [name, tensor] : state_dict(net_)) all.push_back(values(tensor.to(runtime_.devices()[0])));
+    return all;
+  }
+  std::int64_t system_allocations() {
+    std::int64_t n = 0;
+    for (Device device : runtime_.devices()) n += runtime_.memory(device).system_allocations;
+    return n;
+  }
+
+ private:
+  Runtime runtime_;
+  Sequential net_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Random random_{1};
+};
+
+RuntimeOptions devices(int n) {
+  return {.cpu_devices = n, .cores_per_device = 1, .threads_per_shard = 1, .seed = 9};
+}
+
+class TrainingTest : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(BatchNorms, TrainingTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "synchronized" : "own"; });
+
+// The bits of the weights depend on the number of shards, not on that of devices.
+TEST_P(TrainingTest, BitsDoNotDependOnDevices) {
+  std::vector<double> expected_losses;
+  std::vector<std::vector<double>> expected_state;
+  for (int n : {1, 2, 3, 5, 8}) {
+    SCOPED_TRACE(n);
+    Training training(devices(n), GetParam());
+    std::vector<double> losses;
+    for (int step = 0; step < 4; ++step) losses.push_back(training.step());
+    if (n == 1) {
+      expected_losses = losses;
+      expected_state = training.state();
+    }
+    EXPECT_EQ(losses, expected_losses);
+    EXPECT_EQ(training.state(), expected_state);
+  }
+}
+
+TEST_P(TrainingTest, SerialEqualsThreaded) {
+  RuntimeOptions serial = devices(2);
+  serial.serial = true;
+  Training a(devices(2), GetParam()), b(serial, GetParam());
+  for (int step = 0; step < 3; ++step) EXPECT_EQ(a.step(), b.step());
+  EXPECT_EQ(a.state(), b.state());
+}
+
+TEST_P(TrainingTest, ASteadyLoopAllocatesNothing) {
+  Training training(devices(2), GetParam());
+  for (int step = 0; step < 3; ++step) training.step();
+  std::int64_t before = training.system_allocations();
+  for (int step = 0; step < 5; ++step) training.step();
+  EXPECT_EQ(training.system_allocations(), before);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
