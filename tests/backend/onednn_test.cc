@@ -180,8 +180,8 @@ TEST(OnednnConv, ComputesTheConvolutionsOfResNet) {
   }
 }
 
-// Enough pixels for the algorithms that only pay in the large: Winograd in f32; and a weight gradient that is
-// one product of matrices beside one that is not.
+// Enough pixels for what only pays in the large: a weight gradient that is one product of matrices, beside one that
+// is not.
 TEST(OnednnConv, ComputesLargeBatches) {
   auto kernels = make_onednn_conv();
   KernelContext context;
