@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   using namespace lockstep::app;
   CLI::App app{"Trains neural networks on many devices as if they were one."};
   app.name("lockstep");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none is an error, too, but one that names what was given instead comes first
   std::map<std::string, Command> commands{
       {"train", add_train(app)}, {"eval", add_eval(app)}, {"devices", add_devices(app)}};
   auto line = [](std::string text) {
@@ -23,6 +23,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     line(std::string(error.what()) + " (see lockstep --help)");
+    return 2;
+  }
+  if (app.get_subcommands().empty()) {
+    line("expected a command (see lockstep --help)");
     return 2;
   }
   try {

@@ -32,9 +32,20 @@ struct TrainOptions : JobOptions {
   std::int64_t save_every = 0;
 };
 
+// As CLI::Range, which takes NaN for a number in every range.
+CLI::Validator number(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& text) {
+        double value = 0;
+        bool fits = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+        return fits ? std::string() : fmt::format("{} is not in [{} - {}]", text, low, high);
+      },
+      fmt::format("FLOAT in [{} - {}]", low, high));
+}
+
 void add_options(CLI::App& app, TrainOptions& o) {
   auto steps = CLI::Range(std::int64_t{0}, std::int64_t{1} << 40);
-  auto amount = CLI::Range(0.0, 1e9);
+  auto amount = number(0, 1e9);
   o.add_model(app);
   o.add_devices(app);
   o.add_data(app);
@@ -43,14 +54,16 @@ void add_options(CLI::App& app, TrainOptions& o) {
   app.add_option("--epochs", o.epochs, "Passes over the data")->check(steps)->capture_default_str();
   app.add_option("--max-steps", o.max_steps, "Ends the run after N steps")->check(steps);
   app.add_option("--lr", o.lr, "Learning rate")->check(amount)->capture_default_str();
-  app.add_option("--momentum", o.momentum)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  app.add_option("--momentum", o.momentum)->check(number(0, 1))->capture_default_str();
   app.add_option("--weight-decay", o.weight_decay)->check(amount)->capture_default_str();
   app.add_option("--optimizer", o.optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
   app.add_option("--schedule", o.schedule)->check(CLI::IsMember({"constant", "step", "cosine"}))->capture_default_str();
   app.add_option("--warmup", o.warmup, "Steps of linear growth of the learning rate")->check(steps);
   app.add_option("--clip", o.clip, "Largest norm of the gradient")->check(amount);
-  app.add_option("--label-smoothing", o.label_smoothing)->check(CLI::Range(0.0, 1.0));
-  app.add_option("--seed", o.seed, "Decides start weights, order and dropout")->capture_default_str();
+  app.add_option("--label-smoothing", o.label_smoothing)->check(number(0, 1));
+  app.add_option("--seed", o.seed, "Decides start weights, order and dropout")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_flag("--no-shuffle", o.no_shuffle, "Keep the order of the files");
   app.add_flag("--sync-bn", o.sync_bn, "Synchronized batch norm");
   app.add_option("--export", o.export_file, "Final weights and buffers, safetensors");

@@ -38,8 +38,8 @@ Batch split_and_load(const Tensor& x, std::span<const Device> devices, SplitOpti
 
 Tensor gather(const Batch& batch, Device device) {
   check(batch.size() > 0, "gather: the batch is empty");
-  if (device == batch[0].device()) return concatenate(batch.shards);
-  return ops::concatenate(batch.shards, device);
+  if (device.is_host()) return ops::concatenate(batch.shards, device);
+  return concatenate(batch.shards, device);
 }
 
 }  // namespace lockstep

@@ -1,0 +1,222 @@
+// What goes wrong ends with a status that scripts can tell and one line that says what to do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/tool.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+void expect_failure(const ToolResult& result, int status, const std::string& part) {
+  EXPECT_EQ(result.status, status) << result.err;
+  EXPECT_THAT(result.err, StartsWith("lockstep: "));
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  EXPECT_THAT(result.err, ::testing::EndsWith("\n"));
+  EXPECT_THAT(result.err, HasSubstr(part));
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("test acc")));
+}
+
+struct Unusable {
+  Arguments arguments;
+  std::string part;
+};
+
+TEST(Usage, UnusableArgumentsEndWithStatus2) {
+  const SmallData data;
+  const std::vector<Unusable> cases{
+      {{"--devices", "cpu:x"}, "cpu:x"},
+      {{"--devices", "tpu:0"}, "tpu:0"},
+      {{"--devices", "cpu:0,"}, "unknown device ''"},
+      {{"--devices", ""}, "device"},
+      {{"--devices", "cpu:-1"}, "cpu:-1"},
+      {{"--devices", "cpu:99999999999"}, "cpu:99999999999"},
+      {{"--devices", "cuda:0"}, "cuda:0"},
+      {{"--devices", "cpu:0,cpu:0"}, "cpu:0"},
+      {{"--devices", "cpu:0", "--num-devices", "2"}, "exclude each other"},
+      {{"--num-devices", "0"}, "--num-devices"},
+      {{"--num-devices", "-2"}, "--num-devices"},
+      {{"--num-devices", "1000000"}, "--num-devices"},
+      {{"--cores-per-device", "4096"}, "--cores-per-device 4096"},
+      {{"--threads-per-shard", "0"}, "--threads-per-shard"},
+      {{"--shards", "0"}, "--shards"},
+      {{"--shards", "99999999999999999999"}, "--shards"},
+      {{"--batch-size", "0"}, "--batch-size"},
+      {{"--batch-size", "-32"}, "--batch-size"},
+      {{"--batch-size", "1000000000000"}, "--batch-size"},
+      {{"--batch-size", "1.5"}, "--batch-size"},
+      {{"--batch-size", "many"}, "--batch-size"},
+      {{"--epochs", "-1"}, "--epochs"},
+      {{"--max-steps", "-1"}, "--max-steps"},
+      {{"--lr", "-0.1"}, "--lr"},
+      {{"--lr", "nan"}, "--lr"},
+      {{"--lr", "inf"}, "--lr"},
+      {{"--lr", ""}, "--lr"},
+      {{"--momentum", "1.5"}, "--momentum"},
+      {{"--weight-decay", "nan"}, "--weight-decay"},
+      {{"--label-smoothing", "2"}, "--label-smoothing"},
+      {{"--clip", "-1"}, "--clip"},
+      {{"--seed", "-1"}, "--seed"},
+      {{"--seed", "x"}, "--seed"},
+      {{"--limit-train", "0"}, "--limit-train"},
+      {{"--limit-test", "-5"}, "--limit-test"},
+      {{"--warmup", "-1"}, "--warmup"},
+      {{"--model", "resnet19"}, "resnet19"},
+      {{"--dtype", "f16"}, "f16"},
+      {{"--optimizer", "lion"}, "lion"},
+      {{"--schedule", "linear"}, "linear"},
+      {{"--save-every", "5"}, "--save"},
+      {{"--init-from", "/no/such/file"}, "/no/such/file"},
+      {{"--resume", "/no/such/folder"}, "/no/such/folder"},
+      {{"--bogus", "1"}, "--bogus"},
+      {{"--lr"}, "--lr"},
+  };
+  for (const Unusable& c : cases) {
+    SCOPED_TRACE(::testing::PrintToString(c.arguments));
+    expect_failure(run_tool(train_arguments(data, c.arguments)), 2, c.part);
+  }
+}
+
+TEST(Usage, TheCommandIsOneOfThoseThereAre) {
+  expect_failure(run_tool({}), 2, "expected a command");
+  expect_failure(run_tool({"fly"}), 2, "fly");
+  expect_failure(run_tool({"eval"}), 2, "--init-from");
+}
+
+TEST(Usage, HelpGoesToStandardOutput) {
+  for (const Arguments& arguments :
+       {Arguments{"--help"}, Arguments{"train", "--help"}, Arguments{"eval", "-h"}}) {
+    const ToolResult result = run_tool(arguments);
+    EXPECT_EQ(result.status, 0);
+    EXPECT_THAT(result.out, HasSubstr("lockstep"));
+    EXPECT_EQ(result.err, "");
+  }
+  const ToolResult train = run_tool({"train", "--help"});
+  for (const char* option : {"--model",
+                             "--data",
+                             "--devices",
+                             "--num-devices",
+                             "--threads-per-shard",
+                             "--cores-per-device",
+                             "--shards",
+                             "--batch-size",
+                             "--epochs",
+                             "--max-steps",
+                             "--lr",
+                             "--momentum",
+                             "--weight-decay",
+                             "--optimizer",
+                             "--schedule",
+                             "--warmup",
+                             "--clip",
+                             "--label-smoothing",
+                             "--dtype",
+                             "--seed",
+                             "--no-shuffle",
+                             "--limit-train",
+                             "--limit-test",
+                             "--sync-bn",
+                             "--init-from",
+                             "--export",
+                             "--save",
+                             "--save-every",
+                             "--resume",
+                             "--log",
+                             "--plot"}) {
+    EXPECT_THAT(train.out, HasSubstr(option));
+  }
+}
+
+class Failure : public ::testing::Test {
+ protected:
+  ToolResult train(const Arguments& more) { return run_tool(train_arguments(data_, more)); }
+  SmallData data_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(Failure, MissingDataSaysHowToGetIt) {
+  expect_failure(train({"--data", "/no/such/folder"}), 1, "/no/such/folder");
+  expect_failure(train({"--data", folder_.path()}), 1, "train-images-idx3-ubyte");
+}
+
+TEST_F(Failure, DamagedDataNamesTheFile) {
+  const std::string name = "train-images-idx3-ubyte.gz";
+  const std::string whole = data_.folder().read(name);
+  data_.folder().write(name, whole.substr(0, whole.size() / 2));
+  expect_failure(train({}), 1, name);
+  data_.folder().write(name, "");
+  expect_failure(train({}), 1, name);
+}
+
+// Heard of before the first step, not after the last one.
+TEST_F(Failure, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
+  const std::string file = folder_.write("file", "");
+  for (const char* option : {"--export", "--plot", "--log", "--save"}) {
+    SCOPED_TRACE(option);
+    const std::string path = file + "/below";
+    ToolResult result = train({option, path});
+    expect_failure(result, 1, path);
+    EXPECT_THAT(result.out, ::testing::Not(HasSubstr("epoch")));
+  }
+  for (const char* option : {"--export", "--plot", "--log"}) {
+    SCOPED_TRACE(option);
+    expect_failure(train({option, folder_ / "none/x"}), 1, (folder_ / "none/x").string());
+    expect_failure(train({option, folder_.path()}), 1, folder_.path().string());
+  }
+  expect_failure(train({"--save", file}), 1, file);
+  EXPECT_EQ(folder_.entries(), 1);  // nothing is left behind
+}
+
+TEST_F(Failure, AFullDiskEndsTheRun) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  expect_failure(train({"--log", "/dev/full"}), 1, "/dev/full: No space left on device");
+}
+
+TEST_F(Failure, WeightsThatDoNotFitNameTheFile) {
+  const std::string garbage = folder_.write("garbage", "these are no weights");
+  expect_failure(train({"--init-from", garbage}), 1, garbage);
+  expect_failure(run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", garbage}), 1,
+                 garbage);
+  const std::string empty = folder_.write("empty", "");
+  expect_failure(train({"--init-from", empty}), 1, empty);
+  const std::string lenet = folder_ / "lenet";
+  ASSERT_EQ(train({"--model", "lenet", "--max-steps", "1", "--export", lenet}).status, 0);
+  expect_failure(train({"--init-from", lenet}), 1, lenet);
+}
+
+TEST_F(Failure, ThereHasToBeACheckpointToResumeFrom) {
+  expect_failure(train({"--resume", folder_.path()}), 1, "there is no valid checkpoint to resume from");
+}
+
+TEST_F(Failure, AnotherRecipeIsNoResumption) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
+  for (const Arguments& other : {Arguments{"--seed", "7", "seed 0, this run has 7"},
+                                 Arguments{"--shards", "2", "shards 4, this run has 2"},
+                                 Arguments{"--batch-size", "16", "batch_size 32, this run has 16"},
+                                 Arguments{"--lr", "0.2", "learning_rate 0.1, this run has 0.2"},
+                                 Arguments{"--optimizer", "adam", "optimizer \"sgd\", this run has \"adam\""},
+                                 Arguments{"--threads-per-shard", "2", "threads_per_shard 1, this run has 2"},
+                                 Arguments{"--model", "lenet", "model \"mlp\", this run has \"lenet\""}}) {
+    SCOPED_TRACE(other[0]);
+    expect_failure(train({"--resume", save, other[0], other[1]}), 1,
+                   "the checkpoint was made with " + other[2]);
+  }
+}
+
+TEST_F(Failure, TwoRunsDoNotShareAFolder) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
+  expect_failure(train({"--save", save}), 1, "holds a checkpoint of step 3");
+}
+
+TEST_F(Failure, ALossThatIsNotFiniteNamesTheStep) {
+  const ToolResult result = train({"--lr", "1e9", "--epochs", "20"});
+  expect_failure(result, 1, "the loss is ");
+  EXPECT_THAT(result.err, HasSubstr(" at step "));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// Runs the tool as users do: as a process of its own, with files around it.
+#pragma once
+
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/temporary_folder.h"
+
+namespace lockstep {
+
+struct ToolResult {
+  int status = -1;  // 128 + the signal, if one ended it
+  std::string out, err;
+};
+
+using Arguments = std::vector<std::string>;
+
+// A run of `lockstep ARGS…`, whose output goes to files in a folder of its own. Nothing of the environment
+// decides what it prints.
+class Tool {
+ public:
+  explicit Tool(const Arguments& arguments);
+  ~Tool();
+  Tool(const Tool&) = delete;
+  Tool& operator=(const Tool&) = delete;
+
+  void send(int signal);
+  // Ends the process the hard way after a minute.
+  ToolResult wait();
+
+ private:
+  TemporaryFolder folder_;
+  pid_t process_ = -1;
+};
+
+ToolResult run_tool(const Arguments& arguments);
+
+// Ten classes of 28 x 28 images that a small net can tell apart, in the four files of Fashion-MNIST.
+class SmallData {
+ public:
+  static constexpr int kTrain = 100, kTest = 30;
+  SmallData();
+  std::string path() const { return folder_.path().string(); }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+// `lockstep train` of a small net on `data` that takes well below a second; `more` may override.
+Arguments train_arguments(const SmallData& data, const Arguments& more = {});
+
+// A log's lines, as far as they are complete.
+std::vector<nlohmann::json> read_log(const std::filesystem::path& path);
+// Those of one kind.
+std::vector<nlohmann::json> events(const std::filesystem::path& path, const std::string& kind);
+
+}  // namespace lockstep

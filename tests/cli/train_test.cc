@@ -1,0 +1,236 @@
+// What `train` and `eval` print and write: other programs read it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+#include <thread>
+
+#include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/safetensors.h"
+#include "tests/cli/tool.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> all;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) all.push_back(line);
+  return all;
+}
+
+class Train : public ::testing::Test {
+ protected:
+  ToolResult train(const Arguments& more) { return run_tool(train_arguments(data_, more)); }
+  // Of a run that has to succeed.
+  std::string weights_of(const Arguments& more) {
+    const std::filesystem::path log = folder_ / "weights.log";
+    Arguments all = more;
+    all.insert(all.end(), {"--log", log});
+    const ToolResult result = train(all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const auto end = events(log, "end");
+    return end.empty() ? "none" : end.back().at("weights_sha256").get<std::string>();
+  }
+  SmallData data_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(Train, PrintsALineAnEpochAndOneAtTheEnd) {
+  const ToolResult result = train({"--num-devices", "2"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.err, "");  // no terminal, no progress bar
+  const auto printed = lines(result.out);
+  ASSERT_EQ(printed.size(), 4u) << result.out;
+  EXPECT_EQ(printed[0], "running on: [cpu:0, cpu:1]");
+  const std::string number = R"(\d+\.)";
+  for (const int epoch : {1, 2}) {
+    const std::regex form("epoch " + std::to_string(epoch) +
+                          R"(, time \d+\.\d sec, train loss \d+\.\d{3}, test acc [01]\.\d\d)");
+    EXPECT_TRUE(std::regex_match(printed[static_cast<std::size_t>(epoch)], form)) << result.out;
+  }
+  EXPECT_TRUE(std::regex_match(printed[3],
+                               std::regex(R"(test acc: [01]\.\d\d, \d+\.\d sec/epoch on \[cpu:0, cpu:1\])")))
+      << result.out;
+  // The last epoch's accuracy is the job's.
+  EXPECT_EQ(printed[3].substr(10, 4), printed[2].substr(printed[2].size() - 4));
+}
+
+TEST_F(Train, LogsEveryStepExactly) {
+  const std::filesystem::path log = folder_ / "log.jsonl";
+  ASSERT_EQ(train({"--num-devices", "2", "--log", log}).status, 0);
+  const auto all = read_log(log);
+  ASSERT_EQ(all.size(), 1u + 2 * (4 + 1) + 1);
+
+  const nlohmann::json& start = all.front();
+  EXPECT_EQ(start.at("event"), "start");
+  EXPECT_EQ(start.at("devices"), (nlohmann::json{"cpu:0", "cpu:1"}));
+  EXPECT_EQ(start.at("shards"), 4);
+  EXPECT_EQ(start.at("world_size"), 1);
+  EXPECT_EQ(start.at("parameters"), 784 * 256 + 256 + 256 * 10 + 10);
+
+  std::int64_t step = 0;
+  for (const int epoch : {1, 2}) {
+    double sum = 0;
+    std::int64_t samples = 0;
+    for (const std::int64_t expected : {32, 32, 32, 4}) {
+      const nlohmann::json& line = all[static_cast<std::size_t>(++step + epoch - 1)];
+      EXPECT_EQ(line.at("event"), "step");
+      EXPECT_EQ(line.at("step"), step);
+      EXPECT_EQ(line.at("epoch"), epoch);
+      EXPECT_EQ(line.at("samples"), expected);
+      EXPECT_GT(line.at("images_per_second"), 0);
+      sum += line.at("loss").get<double>() * static_cast<double>(expected);
+      samples += expected;
+    }
+    const nlohmann::json& line = all[static_cast<std::size_t>(step + epoch)];
+    EXPECT_EQ(line.at("event"), "epoch");
+    EXPECT_EQ(line.at("epoch"), epoch);
+    EXPECT_GT(line.at("seconds"), 0);
+    EXPECT_EQ(line.at("test_total"), SmallData::kTest);
+    EXPECT_EQ(line.at("test_acc").get<double>(), line.at("test_correct").get<double>() / SmallData::kTest);
+    // The losses came back with all of their bits: the mean of those read is the mean that was logged.
+    EXPECT_EQ(line.at("train_loss").get<double>(), sum / static_cast<double>(samples));
+  }
+  // Ten classes that start alike.
+  EXPECT_NEAR(all[1].at("loss").get<double>(), 2.3026, 0.1);
+
+  const nlohmann::json& end = all.back();
+  EXPECT_EQ(end.at("event"), "end");
+  EXPECT_EQ(end.at("steps"), 8);
+  EXPECT_EQ(end.at("test_acc"), all[all.size() - 2].at("test_acc"));
+}
+
+TEST_F(Train, TheLoggedHashIsThatOfTheExportedWeights) {
+  const std::filesystem::path file = folder_ / "weights.safetensors";
+  const std::string logged = weights_of({"--model", "lenet", "--export", file});
+  SafetensorsFile weights = read_safetensors(file);
+  std::ranges::sort(weights.tensors, {}, &TensorBytes::name);
+  EXPECT_EQ(weights.tensors.size(), 10u);
+  Sha256 hash;
+  for (const TensorBytes& tensor : weights.tensors) hash.update(tensor.bytes);
+  EXPECT_EQ(logged, hash.hex());
+}
+
+TEST_F(Train, TheWeightsDoNotDependOnTheDevices) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    const std::string one = weights_of({"--num-devices", "1", "--dtype", dtype});
+    EXPECT_EQ(weights_of({"--num-devices", "3", "--dtype", dtype}), one);
+    EXPECT_EQ(weights_of({"--devices", "cpu:1,cpu:0", "--dtype", dtype}), one);
+    EXPECT_NE(weights_of({"--seed", "1", "--dtype", dtype}), one);
+  }
+}
+
+TEST_F(Train, OptionsOfTheRecipeReachTheTraining) {
+  const std::string plain = weights_of({});
+  for (const Arguments& more :
+       {Arguments{"--momentum", "0.9"}, Arguments{"--weight-decay", "0.01"}, Arguments{"--optimizer", "adam"},
+        Arguments{"--optimizer", "adamw"}, Arguments{"--schedule", "cosine"}, Arguments{"--warmup", "4"},
+        Arguments{"--clip", "0.01"}, Arguments{"--label-smoothing", "0.1"}, Arguments{"--no-shuffle"},
+        Arguments{"--limit-train", "50"}, Arguments{"--lr", "0.05"}}) {
+    EXPECT_NE(weights_of(more), plain) << more[0];
+  }
+  EXPECT_EQ(weights_of({}), plain);
+}
+
+TEST_F(Train, EvalCountsTheSameImagesAsTraining) {
+  const std::filesystem::path log = folder_ / "log", file = folder_ / "weights";
+  ASSERT_EQ(train({"--epochs", "5", "--momentum", "0.9", "--log", log, "--export", file}).status, 0);
+  const std::int64_t correct = events(log, "epoch").back().at("test_correct");
+  EXPECT_GT(correct, 10);  // it has learned something: chance is 3 of 30
+  for (const char* devices : {"1", "3"}) {
+    const ToolResult result = run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", file,
+                                        "--num-devices", devices, "--batch-size", "7"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    EXPECT_EQ(result.out,
+              fmt::format("test acc: {:.4f} ({} of 30)\n", static_cast<double>(correct) / 30, correct));
+  }
+  // Weights travel: a run that starts from them begins where this one ended.
+  ASSERT_EQ(train({"--epochs", "0", "--init-from", file, "--log", log}).status, 0);
+  EXPECT_EQ(events(log, "end").at(0).at("test_acc").get<double>(), static_cast<double>(correct) / 30);
+}
+
+TEST_F(Train, DrawsAPlot) {
+  ASSERT_EQ(train({"--plot", folder_ / "plot.svg"}).status, 0);
+  EXPECT_THAT(folder_.read("plot.svg"), HasSubstr("<svg"));
+}
+
+TEST_F(Train, ResumesToTheBitOnOtherDevices) {
+  const std::filesystem::path whole = folder_ / "whole.log", log = folder_ / "part.log",
+                              save = folder_ / "save";
+  ASSERT_EQ(train({"--optimizer", "adam", "--lr", "0.01", "--log", whole}).status, 0);
+  // Stopped in the middle of the second epoch, after steps 1 to 6 of 8.
+  ASSERT_EQ(
+      train({"--optimizer", "adam", "--lr", "0.01", "--log", log, "--save", save, "--max-steps", "6"}).status,
+      0);
+  const ToolResult resumed =
+      train({"--optimizer", "adam", "--lr", "0.01", "--log", log, "--resume", save, "--num-devices", "3"});
+  EXPECT_EQ(resumed.status, 0);
+  EXPECT_THAT(resumed.err, ::testing::MatchesRegex("lockstep: resumed from .*step-00000006, step 6\n"));
+  auto losses = [](const std::filesystem::path& file) {
+    std::vector<double> all;
+    for (const nlohmann::json& step : events(file, "step")) all.push_back(step.at("loss"));
+    return all;
+  };
+  EXPECT_EQ(losses(log), losses(whole));
+  const nlohmann::json end = events(log, "end").back(), expected = events(whole, "end").back();
+  EXPECT_EQ(end, expected);
+  EXPECT_EQ(events(log, "epoch").back().at("train_loss"), events(whole, "epoch").back().at("train_loss"));
+}
+
+class Interrupt : public Train, public ::testing::WithParamInterface<int> {};
+
+TEST_P(Interrupt, EndsWithACheckpointThatResumes) {
+  using namespace std::chrono_literals;
+  const std::filesystem::path log = folder_ / "log", save = folder_ / "save";
+  Tool tool(train_arguments(data_, {"--epochs", "1000000", "--log", log, "--save", save}));
+  for (int i = 0; i < 5000 && events(log, "step").size() < 3; ++i) std::this_thread::sleep_for(2ms);
+  tool.send(GetParam());
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 130) << result.err;
+  std::smatch found;
+  ASSERT_TRUE(std::regex_match(result.err, found,
+                               std::regex("lockstep: interrupted at step (\\d+); the checkpoint is in .*\n")))
+      << result.err;
+  const int step = std::stoi(found[1]);
+  EXPECT_EQ(static_cast<int>(events(log, "step").size()), step);
+  EXPECT_TRUE(std::filesystem::exists(save / fmt::format("step-{:08}", step)));
+
+  const std::string further = std::to_string(step + 3);
+  EXPECT_EQ(
+      weights_of({"--epochs", "1000000", "--max-steps", further, "--resume", save, "--num-devices", "2"}),
+      weights_of({"--epochs", "1000000", "--max-steps", further}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM),
+                         [](const auto& info) { return info.param == SIGINT ? "SIGINT" : "SIGTERM"; });
+
+TEST_F(Train, InterruptWithoutAFolderForCheckpointsSaysJustThat) {
+  using namespace std::chrono_literals;
+  const std::filesystem::path log = folder_ / "log";
+  Tool tool(train_arguments(data_, {"--epochs", "1000000", "--log", log}));
+  for (int i = 0; i < 5000 && events(log, "step").size() < 3; ++i) std::this_thread::sleep_for(2ms);
+  tool.send(SIGINT);
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 130);
+  EXPECT_TRUE(std::regex_match(result.err, std::regex("lockstep: interrupted at step \\d+\n"))) << result.err;
+}
+
+TEST(Devices, PrintsALineForEach) {
+  const ToolResult result = run_tool({"devices", "--num-devices", "3"});
+  EXPECT_EQ(result.status, 0);
+  const auto printed = lines(result.out);
+  ASSERT_EQ(printed.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(std::regex_match(
+        printed[i], std::regex(fmt::format("cpu:{}  cpu  \\d+ cores? \\(.*\\) of .*  [\\d.]+ GiB", i))))
+        << printed[i];
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,189 @@
+#include "lockstep/data/data_loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include "tests/expect_error.h"
+
+namespace lockstep {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+
+// Example i is {i, key of its random transform}, and loading takes longer for some than for others.
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(std::int64_t size, std::int64_t bad = -1) : size_(size), bad_(bad) {}
+  std::int64_t size() const override { return size_; }
+  Example get(std::int64_t index) const override { return get(index, {}); }
+  Example get(std::int64_t index, RandomKey key) const override {
+    ++loaded;
+    if (index == bad_) fail("example {} is bad", index);
+    if (index % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    return {Tensor::from(Indices{index}, {}),
+            Tensor::from(Indices{static_cast<std::int64_t>(key.seed ^ key.stream)}, {})};
+  }
+  mutable std::atomic<int> loaded{0};
+
+ private:
+  std::int64_t size_, bad_;
+};
+
+// What a loop over the loader gives: the batches' first parts, or other parts.
+std::vector<Indices> batches(DataLoader& loader, std::size_t part = 0) {
+  std::vector<Indices> all;
+  for (Example& batch : loader) all.push_back(batch[part].to_vector<std::int64_t>());
+  return all;
+}
+
+Indices joined(const std::vector<Indices>& batches) {
+  Indices all;
+  for (const Indices& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
+  return all;
+}
+
+class Loader : public ::testing::TestWithParam<int> {
+ protected:
+  DataLoaderOptions options(DataLoaderOptions o) const {
+    o.workers = GetParam();
+    return o;
+  }
+};
+
+TEST_P(Loader, BatchesInOrderWithAShortOneAtTheEnd) {
+  DataLoader loader(std::make_shared<Numbers>(10), options({.batch_size = 4}));
+  EXPECT_EQ(loader.size(), 3);
+  EXPECT_EQ(batches(loader), (std::vector<Indices>{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9}}));
+}
+
+TEST_P(Loader, DropsTheShortBatchWhenTold) {
+  DataLoader loader(std::make_shared<Numbers>(10), options({.batch_size = 4, .drop_last = true}));
+  EXPECT_EQ(loader.size(), 2);
+  EXPECT_EQ(batches(loader), (std::vector<Indices>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  DataLoader none(std::make_shared<Numbers>(3), options({.batch_size = 4, .drop_last = true}));
+  EXPECT_EQ(none.size(), 0);
+  EXPECT_TRUE(batches(none).empty());
+}
+
+TEST_P(Loader, GivesTheSameWhateverTheNumberOfWorkers) {
+  const DataLoaderOptions o{.batch_size = 8, .shuffle = true, .seed = 3};
+  for (const std::size_t part : {0u, 1u}) {
+    DataLoader mine(std::make_shared<Numbers>(200), options(o)), other(std::make_shared<Numbers>(200), o);
+    for (int epoch = 0; epoch < 3; ++epoch) EXPECT_EQ(batches(mine, part), batches(other, part));
+  }
+}
+
+TEST_P(Loader, ShufflesAnewInEveryLoop) {
+  DataLoader loader(std::make_shared<Numbers>(50), options({.batch_size = 8, .shuffle = true}));
+  const Indices first = joined(batches(loader));
+  EXPECT_EQ(loader.epoch(), 1);
+  const Indices second = joined(batches(loader));
+  EXPECT_NE(first, second);
+  for (Indices order : {first, second}) {
+    std::ranges::sort(order);
+    Indices all(50);
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(order, all);
+  }
+  loader.set_epoch(0);
+  EXPECT_EQ(joined(batches(loader)), first);
+  EXPECT_EQ(first, RandomSampler(50).order(0));
+}
+
+// The key of a transform belongs to (seed, epoch, index): the same wherever the example is in the order.
+TEST_P(Loader, KeysTransformsBySeedEpochAndIndex) {
+  auto keys = [&](std::uint64_t seed, std::int64_t epoch, bool shuffle) {
+    DataLoader loader(std::make_shared<Numbers>(20),
+                      options({.batch_size = 6, .shuffle = shuffle, .seed = seed}));
+    loader.set_epoch(epoch);
+    std::map<std::int64_t, std::int64_t> all;
+    for (Example& batch : loader) {
+      const Indices index = batch[0].to_vector<std::int64_t>(), key = batch[1].to_vector<std::int64_t>();
+      for (std::size_t i = 0; i < index.size(); ++i) all[index[i]] = key[i];
+    }
+    return all;
+  };
+  const auto base = keys(1, 0, true);
+  EXPECT_EQ(keys(1, 0, false), base);
+  EXPECT_NE(keys(1, 1, true), base);
+  EXPECT_NE(keys(2, 0, true), base);
+  EXPECT_NE(base.at(0), base.at(1));
+}
+
+TEST_P(Loader, SkipsBatchesOfTheNextLoopOnly) {
+  DataLoader loader(std::make_shared<Numbers>(20), options({.batch_size = 6, .shuffle = true, .seed = 4}));
+  const auto whole = batches(loader);
+  loader.set_epoch(0);
+  loader.skip_batches(2);
+  EXPECT_EQ(batches(loader), (std::vector<Indices>{whole[2], whole[3]}));
+  loader.set_epoch(0);
+  EXPECT_EQ(batches(loader), whole);
+  loader.set_epoch(0);
+  loader.skip_batches(4);
+  EXPECT_TRUE(batches(loader).empty());
+  EXPECT_EQ(loader.epoch(), 1);
+  EXPECT_ERROR(loader.skip_batches(-1), "-1 batches");
+}
+
+TEST_P(Loader, AnExceptionComesOutInThePlaceOfItsBatch) {
+  DataLoader loader(std::make_shared<Numbers>(20, 9), options({.batch_size = 4}));
+  std::vector<Indices> before;
+  EXPECT_ERROR(
+      {
+        for (Example& batch : loader) before.push_back(batch[0].to_vector<std::int64_t>());
+      },
+      "example 9 is bad");
+  EXPECT_EQ(before, (std::vector<Indices>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  // In the first batch, too.
+  DataLoader at_once(std::make_shared<Numbers>(20, 0), options({.batch_size = 4}));
+  EXPECT_ERROR(at_once.begin(), "example 0 is bad");
+}
+
+TEST_P(Loader, StoppingEarlyEndsTheWorkers) {
+  auto data = std::make_shared<Numbers>(100'000);
+  DataLoader loader(data, options({.batch_size = 10, .prefetch = 3}));
+  for (Example& batch : loader) {
+    if (batch[0].to_vector<std::int64_t>()[0] >= 20) break;
+  }
+  // Whoever made batches is gone, and the threads with it.
+  EXPECT_EQ(data.use_count(), 2);
+  // Three batches were used and no more than three made ahead.
+  EXPECT_LE(data->loaded, 60);
+  EXPECT_GE(data->loaded, 30);
+  // A loop that was left does not count as an epoch.
+  EXPECT_EQ(loader.epoch(), 0);
+}
+
+TEST_P(Loader, AnEmptyDataSetHasNoBatches) {
+  DataLoader loader(std::make_shared<Numbers>(0), options({.batch_size = 4}));
+  EXPECT_EQ(loader.size(), 0);
+  EXPECT_TRUE(batches(loader).empty());
+}
+
+TEST_P(Loader, FollowsASampler) {
+  auto sampler = std::make_shared<DistributedSampler>(
+      10, DistributedSamplerOptions{.rank = 1, .world_size = 3, .shuffle = false});
+  DataLoader loader(std::make_shared<Numbers>(10), options({.batch_size = 2, .sampler = sampler}));
+  EXPECT_EQ(loader.size(), 2);
+  EXPECT_EQ(batches(loader), (std::vector<Indices>{{1, 4}, {7}}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, Loader, ::testing::Values(0, 1, 4));
+
+TEST(DataLoader, ChecksItsOptions) {
+  auto data = std::make_shared<Numbers>(4);
+  EXPECT_ERROR(DataLoader(nullptr, {}), "no data set");
+  EXPECT_ERROR(DataLoader(data, {.batch_size = 0}), "batch size 0");
+  EXPECT_ERROR(DataLoader(data, {.workers = -1}), "-1 workers");
+  EXPECT_ERROR(DataLoader(data, {.prefetch = 0}), "0 batches ahead");
+  EXPECT_ERROR(DataLoader(data, {.shuffle = true, .sampler = std::make_shared<SequentialSampler>(4)}),
+               "shuffle and a sampler exclude each other");
+}
+
+}  // namespace
+}  // namespace lockstep

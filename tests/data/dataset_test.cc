@@ -1,0 +1,139 @@
+#include "lockstep/data/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "lockstep/data/fashion_mnist.h"
+#include "tests/expect_error.h"
+
+namespace lockstep {
+namespace {
+
+using Floats = std::vector<float>;
+using Indices = std::vector<std::int64_t>;
+
+// The examples `indices`, with keys that nobody needs.
+Example batch_of(const Dataset& data, const Indices& indices) {
+  const std::vector<RandomKey> keys(indices.size());
+  return data.batch(indices, keys);
+}
+
+std::shared_ptr<const Dataset> letters() {
+  return std::make_shared<TensorDataset>(std::vector<Tensor>{
+      Tensor::from(Floats{0, 1, 10, 11, 20, 21}, {3, 2}), Tensor::from(Indices{5, 6, 7}, {3})});
+}
+
+TEST(TensorDataset, GivesRows) {
+  const auto data = letters();
+  EXPECT_EQ(data->size(), 3);
+  const Example example = data->get(1);
+  ASSERT_EQ(example.size(), 2u);
+  EXPECT_EQ(example[0].shape(), (Shape{2}));
+  EXPECT_EQ(example[0].to_vector<float>(), (Floats{10, 11}));
+  EXPECT_EQ(example[1].shape(), (Shape{}));
+  EXPECT_EQ(example[1].item<std::int64_t>(), 6);
+
+  const Example batch = batch_of(*data, {2, 0, 2});
+  EXPECT_EQ(batch[0].shape(), (Shape{3, 2}));
+  EXPECT_EQ(batch[0].to_vector<float>(), (Floats{20, 21, 0, 1, 20, 21}));
+  EXPECT_EQ(batch[1].to_vector<std::int64_t>(), (Indices{7, 5, 7}));
+}
+
+TEST(TensorDataset, RefusesWhatDoesNotFit) {
+  EXPECT_ERROR(TensorDataset({}), "no tensors");
+  EXPECT_ERROR(TensorDataset({Tensor::host({3}), Tensor::host({2})}), "2 rows beside 3");
+  EXPECT_ERROR(TensorDataset({Tensor::host({})}), "at least one axis");
+  EXPECT_ERROR(letters()->get(3), "3");
+  EXPECT_ERROR(letters()->get(-1), "-1");
+  EXPECT_ERROR(batch_of(*letters(), {0, 3}), "3");
+}
+
+TEST(RandomDataset, IsStandardNormalAndTheSameEveryTime) {
+  const RandomDataset data(2000, 5, 1);
+  double sum = 0, squares = 0;
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    const Floats x = data.get(i)[0].to_vector<float>();
+    ASSERT_EQ(x.size(), 5u);
+    for (const float v : x) sum += v, squares += v * v;
+  }
+  EXPECT_NEAR(sum / 10'000, 0, 0.04);
+  EXPECT_NEAR(squares / 10'000, 1, 0.06);
+  auto row = [](std::int64_t i, std::uint64_t seed) {
+    return RandomDataset(9, 5, seed).get(i)[0].to_vector<float>();
+  };
+  EXPECT_EQ(row(3, 1), data.get(3)[0].to_vector<float>());
+  EXPECT_NE(row(3, 1), row(4, 1));
+  EXPECT_NE(row(3, 1), row(3, 2));
+  EXPECT_ERROR(RandomDataset(3, 0), "length 0");
+  EXPECT_ERROR(data.get(2000), "2000");
+}
+
+TEST(MapDataset, TransformsEachExample) {
+  const MapDataset data(letters(), [](Example example, RandomKey key) {
+    Tensor x = Tensor::host({1});
+    x.view().as<float>()[0] = example[0].to_vector<float>()[0] + static_cast<float>(key.seed);
+    return Example{x};
+  });
+  EXPECT_EQ(data.size(), 3);
+  EXPECT_EQ(data.get(1, {.seed = 100})[0].item<float>(), 110);
+  const std::vector<RandomKey> keys{{.seed = 1}, {.seed = 2}};
+  EXPECT_EQ(data.batch(Indices{0, 2}, keys)[0].to_vector<float>(), (Floats{1, 22}));
+  EXPECT_ERROR(MapDataset(nullptr, [](Example e, RandomKey) { return e; }), "no data");
+  EXPECT_ERROR(MapDataset(letters(), nullptr), "no transform");
+}
+
+TEST(HeadDataset, HasTheFirstExamplesOnly) {
+  const HeadDataset two(letters(), 2);
+  EXPECT_EQ(two.size(), 2);
+  EXPECT_EQ(two.get(1)[1].item<std::int64_t>(), 6);
+  EXPECT_EQ(batch_of(two, {1, 0})[1].to_vector<std::int64_t>(), (Indices{6, 5}));
+  EXPECT_EQ(HeadDataset(letters(), 99).size(), 3);
+  EXPECT_EQ(HeadDataset(letters(), 0).size(), 0);
+  EXPECT_ERROR(HeadDataset(letters(), -1), "-1 examples");
+}
+
+// Parts of any number and shape, from a data set that has size() and get() alone.
+struct Squares : Dataset {
+  std::int64_t size() const override { return 5; }
+  using Dataset::get;
+  Example get(std::int64_t i) const override {
+    const auto x = static_cast<float>(i);
+    if (i == 4) return {Tensor::from(Floats{x}, {1})};  // a part is missing
+    if (i == 3) return {Tensor::from(Floats{x, x}, {2}), Tensor::from(Indices{i}, {})};
+    return {Tensor::from(Floats{x}, {1}), Tensor::from(Indices{i * i}, {})};
+  }
+};
+
+TEST(Dataset, StacksExamplesIntoBatches) {
+  const Example batch = batch_of(Squares(), {2, 1});
+  ASSERT_EQ(batch.size(), 2u);
+  EXPECT_EQ(batch[0].shape(), (Shape{2, 1}));
+  EXPECT_EQ(batch[0].to_vector<float>(), (Floats{2, 1}));
+  EXPECT_EQ(batch[1].shape(), (Shape{2}));
+  EXPECT_EQ(batch[1].to_vector<std::int64_t>(), (Indices{4, 1}));
+  EXPECT_ERROR(batch_of(Squares(), {0, 3}), "stack: tensor 1 is [2] f32");
+  EXPECT_ERROR(batch_of(Squares(), {0, 4}), "example 4 has 1 parts, others have 2");
+  EXPECT_ERROR(batch_of(Squares(), {}), "an empty batch");
+}
+
+TEST(FashionMnist, ScalesPixelsToOne) {
+  MnistFiles files{.count = 2, .rows = 1, .cols = 3, .pixels = {0, 51, 255, 255, 0, 1}, .labels = {9, 4}};
+  const FashionMnist data(files);
+  EXPECT_EQ(data.size(), 2);
+  const Example one = data.get(0);
+  EXPECT_EQ(one[0].shape(), (Shape{1, 1, 3}));
+  EXPECT_EQ(one[0].to_vector<float>(), (Floats{0, 0.2f, 1}));
+  EXPECT_EQ(one[1].shape(), (Shape{}));
+  EXPECT_EQ(one[1].item<std::int64_t>(), 9);
+  const Example batch = batch_of(data, {1, 0});
+  EXPECT_EQ(batch[0].shape(), (Shape{2, 1, 1, 3}));
+  EXPECT_EQ(batch[0].to_vector<float>(), (Floats{1, 0, 1.0f / 255, 0, 0.2f, 1}));
+  EXPECT_EQ(batch[1].to_vector<std::int64_t>(), (Indices{4, 9}));
+  EXPECT_ERROR(data.get(2), "example 2 of 2");
+  EXPECT_ERROR(data.get(-1), "example -1 of 2");
+}
+
+}  // namespace
+}  // namespace lockstep

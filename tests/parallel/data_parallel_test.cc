@@ -1,0 +1,118 @@
+#include "lockstep/parallel/data_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/tensors.h"
+
+namespace lockstep {
+namespace {
+
+// The tutorial's model: Linear(5, 2) that tells what its replicas see.
+struct Watched : Module {
+  Linear fc{{.in_features = 5, .out_features = 2}};
+  std::vector<std::int64_t> sizes;
+  std::vector<std::string> devices;
+
+  Watched() { add("fc", fc); }
+  Tensor forward(const Tensor& x) override {
+    sizes.push_back(x.size(0));
+    devices.emplace_back(x.device().name());
+    return fc(x);
+  }
+};
+
+using Sizes = std::vector<std::int64_t>;
+
+TEST(DataParallel, ShowsEachReplicaItsChunkInDeviceOrder) {
+  const std::vector<std::pair<int, std::pair<Sizes, Sizes>>> table{
+      {1, {{30}, {10}}},
+      {2, {{15, 15}, {5, 5}}},
+      {3, {{10, 10, 10}, {4, 4, 2}}},
+      {8, {{4, 4, 4, 4, 4, 4, 4, 2}, {2, 2, 2, 2, 2}}}};
+  for (const auto& [devices, sizes] : table) {
+    Runtime runtime({.cpu_devices = devices});
+    Watched net;
+    net.initialize(Normal{1}, runtime.devices());
+    DataParallel parallel(net, runtime.devices());
+    for (const auto& [n, inside] : {std::pair(30, sizes.first), std::pair(10, sizes.second)}) {
+      net.sizes.clear();
+      net.devices.clear();
+      const Tensor y = parallel(testing::Random(1).floats({n, 5}));
+      EXPECT_EQ(y.shape(), (Shape{n, 2}));
+      EXPECT_EQ(y.device(), runtime.devices()[0]);
+      ASSERT_EQ(net.sizes, inside) << devices << " devices";
+      for (std::size_t i = 0; i < inside.size(); ++i) EXPECT_EQ(net.devices[i], fmt::format("cpu:{}", i));
+    }
+  }
+}
+
+TEST(DataParallel, ComputesWhatTheModelComputes) {
+  Runtime runtime({.cpu_devices = 3});
+  Watched net;
+  net.initialize(Normal{1}, runtime.devices());
+  const Tensor x = testing::Random(2).floats({10, 5});
+  const std::vector<double> plain = testing::values(net(x.to(runtime.devices()[0])));
+  EXPECT_LT(testing::distance(testing::values(DataParallel(net, runtime.devices())(x)), plain), 1e-6);
+  EXPECT_LT(testing::distance(testing::values(DataParallel(net, runtime.devices(), {.shards = 8})(x)), plain),
+            1e-6);
+  // On one device it is the model itself.
+  EXPECT_EQ(testing::values(DataParallel(net, {runtime.devices()[0]})(x)), plain);
+}
+
+TEST(DataParallel, TrainsTheModelItWraps) {
+  // A loss of the gathered output has the gradients of the plain model's.
+  Runtime runtime({.cpu_devices = 3});
+  const Tensor x = testing::Random(3).floats({10, 5}), target = testing::Random(4).floats({10, 2});
+  auto gradient = [&](bool wrapped) {
+    Watched net;
+    net.initialize(Normal{1}, runtime.devices());
+    const Device first = runtime.devices()[0];
+    const Tensor y = wrapped ? DataParallel(net, runtime.devices())(x) : net(x.to(first));
+    mse_loss(y, target.to(first)).backward();
+    std::vector<double> gradients = testing::values(net.fc.weight.gradient());
+    Sgd(net.parameters(), {.lr = 0.5}).step();
+    // All replicas move alike.
+    for (const Device device : runtime.devices()) {
+      EXPECT_EQ(net.fc.weight.data(device).to_vector<float>(), net.fc.weight.data(first).to_vector<float>());
+    }
+    return gradients;
+  };
+  EXPECT_LT(testing::distance(gradient(true), gradient(false)), 1e-6);
+}
+
+TEST(DataParallel, LeavesTheOutputsWhereTheyAreForALoss) {
+  Runtime runtime({.cpu_devices = 2});
+  Watched net;
+  net.initialize(Normal{1}, runtime.devices());
+  const Batch y = DataParallel(net, runtime.devices()).forward(testing::Random(5).floats({5, 5}));
+  EXPECT_EQ(y.counts, Sizes({3, 2}));
+  EXPECT_EQ(y[0].device(), runtime.devices()[0]);
+  EXPECT_EQ(y[1].device(), runtime.devices()[1]);
+}
+
+TEST(DataParallel, RefusesNoDevicesAndNoSamples) {
+  Runtime runtime;
+  Watched net;
+  net.initialize(Normal{1}, runtime.devices());
+  EXPECT_ERROR(DataParallel(net, {}), "data_parallel: no devices");
+  DataParallel parallel(net, runtime.devices());
+  EXPECT_ERROR(parallel(Tensor::host({0, 5})), "expected at least one sample");
+  EXPECT_ERROR(parallel(Tensor::host({})), "expected at least one sample");
+}
+
+TEST(DataParallel, NamesTheDevicesOfAModelThatIsElsewhere) {
+  Runtime runtime({.cpu_devices = 2});
+  Watched net;
+  net.initialize(Normal{1}, {runtime.devices()[0]});
+  EXPECT_ERROR(DataParallel(net, runtime.devices())(Tensor::host({4, 5})), "cpu:0");
+}
+
+}  // namespace
+}  // namespace lockstep

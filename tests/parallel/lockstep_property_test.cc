@@ -1,0 +1,189 @@
+// The lockstep property: what a training run computes depends on its recipe, to the last bit, and not on how
+// many devices computed it nor on who was faster.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/models/models.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/split.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/tensors.h"
+
+namespace lockstep {
+namespace {
+
+std::unique_ptr<Sequential> residual_net() {
+  auto net = std::make_unique<Sequential>();
+  net->append<Conv2d>(Conv2dLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
+  net->append<BatchNorm2d>().append<ReLU>();
+  net->append<Residual>(ResidualOptions{.channels = 16});
+  net->append<Residual>(ResidualOptions{.channels = 32, .stride = 2, .project = true});
+  net->append<GlobalAvgPool2d>().append<Flatten>().append<Linear>(LinearOptions{.out_features = 10});
+  return net;
+}
+
+std::unique_ptr<Sequential> synchronized_residual_net() {
+  auto net = residual_net();
+  convert_sync_batchnorm(*net);
+  return net;
+}
+
+std::unique_ptr<Sequential> dropout_net() {
+  auto net = std::make_unique<Sequential>();
+  net->append<Flatten>().append<Dropout>(0.2).append<Linear>(LinearOptions{.out_features = 64});
+  net->append<ReLU>().append<Dropout>(0.5).append<Linear>(LinearOptions{.out_features = 10});
+  return net;
+}
+
+struct Recipe {
+  std::string name;
+  std::function<std::unique_ptr<Sequential>()> net;
+  std::int64_t pixels = 28;
+  DType dtype = DType::f32;
+  int shards = 8;
+  int threads = 1;
+  bool adam = false;
+  double clip_norm = 0;
+  // backward() calls before each step.
+  int micro_batches = 1;
+  // Samples of each micro-batch: over 8 shards 40 are even, 21 leave the last one without samples, 3 leave
+  // five.
+  std::vector<std::int64_t> batches = {40, 21, 40, 3};
+  std::uint64_t seed = 1;
+};
+
+struct Layout {
+  int devices;
+  bool serial = false;
+  int cores_per_device = 0;
+};
+
+struct Outcome {
+  std::vector<double> losses;
+  std::string weights;
+  bool operator==(const Outcome&) const = default;
+};
+
+// No step waits for another: whatever order the devices find is the one that is tested.
+Outcome train(const Recipe& recipe, Layout layout) {
+  Runtime runtime({.cpu_devices = layout.devices,
+                   .cores_per_device = layout.cores_per_device,
+                   .threads_per_shard = recipe.threads,
+                   .serial = layout.serial,
+                   .seed = recipe.seed});
+  auto net = recipe.net();
+  net->initialize(Xavier{}, runtime.devices(), {.seed = recipe.seed});
+  std::unique_ptr<Optimizer> optimizer;
+  if (recipe.adam) {
+    optimizer = std::make_unique<AdamW>(net->parameters(), AdamOptions{.lr = 1e-2, .weight_decay = 1e-2});
+  } else {
+    optimizer = std::make_unique<Sgd>(net->parameters(),
+                                      SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4});
+  }
+  testing::Random random(recipe.seed);
+  std::vector<Batch> losses;
+  for (std::size_t i = 0; i < recipe.batches.size(); ++i) {
+    const std::int64_t n = recipe.batches[i];
+    std::vector<std::int64_t> labels(static_cast<std::size_t>(n));
+    for (std::int64_t& label : labels) label = random.integer(0, 9);
+    Batch x = split_and_load(random.floats({n, 1, recipe.pixels, recipe.pixels}), runtime.devices(),
+                             {.shards = recipe.shards});
+    for (Tensor& shard : x.shards) shard = shard.to(recipe.dtype);
+    Batch y = split_and_load(Tensor::from(labels, {n}), runtime.devices(), {.shards = recipe.shards});
+    Batch loss = cross_entropy((*net)(x), y);
+    backward(loss);
+    std::vector<Tensor> values;
+    for (const Tensor& t : loss) values.push_back(t.detach());
+    losses.push_back(loss.with(std::move(values)));
+    if ((i + 1) % static_cast<std::size_t>(recipe.micro_batches) != 0) continue;
+    if (recipe.clip_norm > 0) optimizer->clip_grad_norm(recipe.clip_norm);
+    optimizer->step();
+  }
+  Outcome outcome;
+  for (const Batch& loss : losses) outcome.losses.push_back(mean_loss(loss));
+  outcome.weights = weights_sha256(*net);
+  return outcome;
+}
+
+class Lockstep : public ::testing::TestWithParam<Recipe> {};
+
+TEST_P(Lockstep, TheBitsDoNotDependOnDevices) {
+  const Outcome one = train(GetParam(), {.devices = 1});
+  for (const Layout layout :
+       {Layout{.devices = 1, .serial = true}, Layout{.devices = 2}, Layout{.devices = 3},
+        Layout{.devices = 3, .serial = true}, Layout{.devices = 8},
+        Layout{.devices = 2, .cores_per_device = 1}, Layout{.devices = 1, .cores_per_device = 1}}) {
+    const Outcome other = train(GetParam(), layout);
+    SCOPED_TRACE(fmt::format("{} devices, {}", layout.devices, layout.serial ? "serial" : "threads"));
+    EXPECT_EQ(other.losses, one.losses);
+    EXPECT_EQ(other.weights, one.weights);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, Lockstep,
+    ::testing::Values(
+        Recipe{.name = "Mlp", .net = [] { return mlp(); }},
+        Recipe{.name = "MlpBf16", .net = [] { return mlp(); }, .dtype = DType::bf16},
+        Recipe{.name = "MlpAdamWFiveShards", .net = [] { return mlp(); }, .shards = 5, .adam = true},
+        Recipe{.name = "Lenet", .net = [] { return lenet(); }},
+        Recipe{.name = "LenetBf16", .net = [] { return lenet(); }, .dtype = DType::bf16},
+        Recipe{.name = "LenetTwoThreadsPerShard", .net = [] { return lenet(); }, .threads = 2},
+        Recipe{.name = "LenetClipped", .net = [] { return lenet(); }, .clip_norm = 0.1},
+        Recipe{.name = "LenetAccumulated", .net = [] { return lenet(); }, .micro_batches = 2},
+        Recipe{.name = "LenetAccumulatedClippedAdamW",
+               .net = [] { return lenet(); },
+               .adam = true,
+               .clip_norm = 0.1,
+               .micro_batches = 2},
+        Recipe{.name = "Dropout", .net = dropout_net, .pixels = 12},
+        Recipe{.name = "DropoutAccumulated", .net = dropout_net, .pixels = 12, .micro_batches = 2},
+        Recipe{.name = "Residual", .net = residual_net, .pixels = 10},
+        Recipe{.name = "ResidualBf16", .net = residual_net, .pixels = 10, .dtype = DType::bf16},
+        Recipe{.name = "ResidualSynchronized", .net = synchronized_residual_net, .pixels = 10},
+        Recipe{.name = "ResidualSynchronizedBf16",
+               .net = synchronized_residual_net,
+               .pixels = 10,
+               .dtype = DType::bf16}),
+    [](const auto& info) { return info.param.name; });
+
+// Every kernel that ResNet-18 chooses for its sizes.
+TEST(LockstepResnet18, TheBitsDoNotDependOnDevices) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Recipe recipe{.name = "Resnet18",
+                        .net = [] { return resnet18(); },
+                        .pixels = 14,
+                        .dtype = dtype,
+                        .shards = 4,
+                        .batches = {7, 8}};
+    const Outcome one = train(recipe, {.devices = 1});
+    EXPECT_EQ(train(recipe, {.devices = 2}), one) << name(dtype);
+    EXPECT_EQ(train(recipe, {.devices = 3}), one) << name(dtype);
+  }
+}
+
+// The hash is able to differ: each part of the recipe changes the weights.
+TEST(LockstepRecipe, DecidesTheBits) {
+  const Recipe recipe{.name = "Base", .net = dropout_net, .pixels = 12, .batches = {40, 40}};
+  Recipe seed = recipe, shards = recipe, clipped = recipe, accumulated = recipe, bf16 = recipe;
+  seed.seed = 2;
+  shards.shards = 4;
+  clipped.clip_norm = 0.1;
+  accumulated.micro_batches = 2;
+  bf16.dtype = DType::bf16;
+  const std::string base = train(recipe, {.devices = 2}).weights;
+  for (const Recipe& other : {seed, shards, clipped, accumulated, bf16}) {
+    EXPECT_NE(train(other, {.devices = 2}).weights, base);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

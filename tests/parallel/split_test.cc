@@ -1,0 +1,143 @@
+#include "lockstep/parallel/split.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+
+namespace lockstep {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+std::vector<float> counting(std::int64_t n) {
+  std::vector<float> values(static_cast<std::size_t>(n));
+  std::iota(values.begin(), values.end(), 0.0f);
+  return values;
+}
+
+TEST(SplitSizes, AreChunksOfTheRoundedUpShare) {
+  EXPECT_EQ(split_sizes(30, 1), Sizes({30}));
+  EXPECT_EQ(split_sizes(30, 2), Sizes({15, 15}));
+  EXPECT_EQ(split_sizes(30, 3), Sizes({10, 10, 10}));
+  EXPECT_EQ(split_sizes(30, 8), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
+  EXPECT_EQ(split_sizes(10, 1), Sizes({10}));
+  EXPECT_EQ(split_sizes(10, 2), Sizes({5, 5}));
+  EXPECT_EQ(split_sizes(10, 3), Sizes({4, 4, 2}));
+  EXPECT_EQ(split_sizes(10, 8), Sizes({2, 2, 2, 2, 2}));
+}
+
+TEST(SplitSizes, HoldEverySampleOnceAndNoEmptyChunk) {
+  for (std::int64_t n = 0; n <= 40; ++n) {
+    for (int shards = 1; shards <= 12; ++shards) {
+      const Sizes sizes = split_sizes(n, shards);
+      EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}), n);
+      EXPECT_LE(sizes.size(), static_cast<std::size_t>(shards));
+      for (const std::int64_t size : sizes) EXPECT_GE(size, 1);
+    }
+  }
+  EXPECT_ERROR(split_sizes(-1, 2), "-1 samples into 2 shards");
+  EXPECT_ERROR(split_sizes(4, 0), "4 samples into 0 shards");
+}
+
+TEST(ShardDevice, GivesEachDeviceARunOfConsecutiveShards) {
+  for (const int shards : {1, 2, 5, 8}) {
+    for (const std::size_t devices : {1u, 2u, 3u, 8u}) {
+      std::vector<int> of_device(devices);
+      std::size_t last = 0;
+      for (int s = 0; s < shards; ++s) {
+        const std::size_t device = shard_device(s, shards, devices);
+        ASSERT_LT(device, devices);
+        ASSERT_GE(device, last);
+        last = device;
+        ++of_device[device];
+      }
+      const auto [fewest, most] = std::ranges::minmax(of_device);
+      EXPECT_LE(most - fewest, 1) << shards << " shards on " << devices << " devices";
+    }
+  }
+}
+
+TEST(SplitAndLoad, PutsEachShardWithItsRowsOnItsDevice) {
+  Runtime runtime({.cpu_devices = 3});
+  const Tensor x = Tensor::from(counting(20), {10, 2});
+  const Batch batch = split_and_load(x, runtime.devices());
+  ASSERT_EQ(batch.size(), 3u);
+  EXPECT_EQ(batch.counts, Sizes({4, 4, 2}));
+  EXPECT_EQ(batch.total(), 10);
+  float next = 0;
+  for (std::size_t s = 0; s < batch.size(); ++s) {
+    EXPECT_EQ(batch[s].device(), runtime.devices()[s]);
+    EXPECT_EQ(batch[s].shard(), static_cast<int>(s));
+    EXPECT_EQ(batch[s].shape(), (Shape{batch.counts[s], 2}));
+    for (const float value : batch[s].to_vector<float>()) EXPECT_EQ(value, next++);
+  }
+  EXPECT_EQ(next, 20);
+}
+
+TEST(SplitAndLoad, CutsTheSameShardsForAnyNumberOfDevices) {
+  Runtime runtime({.cpu_devices = 3});
+  const std::vector<Device> all = runtime.devices();
+  const Tensor x = Tensor::from(counting(30), {30});
+  for (std::size_t d = 1; d <= 3; ++d) {
+    const Batch batch = split_and_load(x, std::span(all).first(d), {.shards = 8});
+    ASSERT_EQ(batch.counts, Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
+    for (std::size_t s = 0; s < 8; ++s) {
+      EXPECT_EQ(batch[s].device(), all[s * d / 8]);
+      EXPECT_EQ(batch[s].to_vector<float>().front(), static_cast<float>(4 * s));
+    }
+  }
+}
+
+TEST(SplitAndLoad, TakesFromDevicesToo) {
+  Runtime runtime({.cpu_devices = 2});
+  const Tensor x = Tensor::from(counting(6), {6}).to(runtime.devices()[1]);
+  const Batch batch = split_and_load(x, runtime.devices());
+  EXPECT_EQ(batch[0].device(), runtime.devices()[0]);
+  EXPECT_EQ(batch[0].to_vector<float>(), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(batch[1].to_vector<float>(), (std::vector<float>{3, 4, 5}));
+}
+
+TEST(SplitAndLoad, RefusesWhatCannotBeSplit) {
+  Runtime runtime;
+  EXPECT_ERROR(split_and_load(Tensor::host({4}), {}), "no devices");
+  EXPECT_ERROR(split_and_load(Tensor::host({}), runtime.devices()), "at least one axis");
+  EXPECT_ERROR(split_and_load(Tensor(), runtime.devices()), "split_and_load");
+  EXPECT_ERROR(split_and_load(Tensor::host({4}), runtime.devices(), {.shards = -1}), "-1 shards");
+}
+
+TEST(Gather, IsTheInverseOfSplitting) {
+  Runtime runtime({.cpu_devices = 3});
+  const Tensor x = Tensor::from(counting(20), {10, 2});
+  const Batch batch = split_and_load(x, runtime.devices(), {.shards = 7});
+  for (const Device device : {Device(), runtime.devices()[0], runtime.devices()[2]}) {
+    const Tensor all = gather(batch, device);
+    EXPECT_EQ(all.device(), device);
+    EXPECT_EQ(all.shape(), x.shape());
+    EXPECT_EQ(all.to_vector<float>(), x.to_vector<float>());
+  }
+  EXPECT_ERROR(gather(Batch{}, Device()), "gather: the batch is empty");
+}
+
+TEST(Gather, SendsGradientsBackToTheDevicesOfTheShards) {
+  Runtime runtime({.cpu_devices = 2});
+  const std::vector<Device>& devices = runtime.devices();
+  for (const Device target : devices) {
+    Tensor a = Tensor::from(counting(2), {2}).to(devices[0]);
+    Tensor b = Tensor::from(counting(3), {3}).to(devices[1]);
+    a.set_requires_grad(true);
+    b.set_requires_grad(true);
+    const Tensor weights = Tensor::from(std::vector<float>{1, 2, 3, 4, 5}, {5}).to(target);
+    sum(gather(Batch{{a, b}, {2, 3}}, target) * weights).backward();
+    EXPECT_EQ(a.grad().device(), devices[0]);
+    EXPECT_EQ(b.grad().device(), devices[1]);
+    EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{1, 2}));
+    EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{3, 4, 5}));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+#include "lockstep/train/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "tests/train/small_job.h"
+
+namespace lockstep {
+namespace {
+
+// Its inputs are its outputs, so that a test decides every prediction.
+struct Identity : Module {
+  Tensor forward(const Tensor& x) override {
+    EXPECT_FALSE(training());
+    samples += x.size(0);
+    return x;
+  }
+  std::int64_t samples = 0;
+};
+
+// Row i says class i % 4; labels are right where i is divisible by `every`.
+std::shared_ptr<const Dataset> rows(std::int64_t count, std::int64_t every) {
+  Tensor logits = Tensor::host({count, 4}), labels = Tensor::host({count}, DType::i64);
+  for (std::int64_t i = 0; i < count; ++i) {
+    logits.view().as<float>()[i * 4 + i % 4] = 1;
+    labels.view().as<std::int64_t>()[i] = i % every == 0 ? i % 4 : (i + 1) % 4;
+  }
+  return std::make_shared<TensorDataset>(std::vector<Tensor>{logits, labels});
+}
+
+TEST(Evaluate, CountsEachImageExactlyOnce) {
+  Runtime runtime({.cpu_devices = 3});
+  for (const std::int64_t count : {1, 2, 7, 30, 31}) {
+    for (const std::int64_t batch_size : {1, 4, 10, 100}) {
+      for (const int shards : {0, 1, 2, 8}) {
+        Identity net;
+        DataLoader loader(rows(count, 3), {.batch_size = batch_size});
+        const Accuracy a = evaluate(net, loader, {.devices = runtime.devices(), .shards = shards});
+        EXPECT_EQ(a.total, count);
+        EXPECT_EQ(a.correct, (count + 2) / 3);
+        EXPECT_EQ(net.samples, count);
+      }
+    }
+  }
+}
+
+TEST(Evaluate, LeavesTheModelInItsMode) {
+  Runtime runtime;
+  Identity net;
+  DataLoader loader(rows(5, 1), {.batch_size = 2});
+  const Accuracy a = evaluate(net, loader, {.devices = runtime.devices()});
+  EXPECT_EQ(a.value(), 1);
+  EXPECT_TRUE(net.training());
+  net.eval();
+  evaluate(net, loader, {.devices = runtime.devices()});
+  EXPECT_FALSE(net.training());
+}
+
+TEST(Evaluate, AnswersTheSameOnAnyNumberOfDevices) {
+  // Batch norm and dropout: an evaluation that trained would see it.
+  SmallJob one(1, {.epochs = 2}), three(3, {.epochs = 2});
+  one.trainer->train();
+  three.trainer->train();
+  const Accuracy a = one.trainer->evaluate();
+  EXPECT_EQ(a.total, SmallJob::kTest);
+  EXPECT_EQ(three.trainer->evaluate().correct, a.correct);
+  EXPECT_EQ(one.trainer->evaluate().correct, a.correct);
+}
+
+TEST(Evaluate, NoImagesNoAccuracy) {
+  Runtime runtime;
+  Identity net;
+  DataLoader loader(rows(0, 1), {.batch_size = 2});
+  const Accuracy a = evaluate(net, loader, {.devices = runtime.devices()});
+  EXPECT_EQ(a.total, 0);
+  EXPECT_EQ(a.value(), 0);
+}
+
+}  // namespace
+}  // namespace lockstep
