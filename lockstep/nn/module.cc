@@ -126,7 +126,9 @@ std::vector<std::pair<std::string, Module*>> Module::named_modules() {
 
 std::vector<Parameter> Module::parameters() const {
   std::vector<Parameter> all;
-  for (auto& [name, p] : named_parameters()) all.push_back(p);
+  for (auto& [name, p] : named_parameters()) {
+    if (std::ranges::find(all, p) == all.end()) all.push_back(p);
+  }
   return all;
 }
 

@@ -55,6 +55,7 @@ class Module {
   std::vector<std::pair<std::string, Parameter>> named_parameters() const;
   std::vector<std::pair<std::string, Parameter>> named_buffers() const;
   std::vector<std::pair<std::string, Module*>> named_modules();
+  // Each once, even if modules share it.
   std::vector<Parameter> parameters() const;
   std::int64_t parameter_count() const;
 

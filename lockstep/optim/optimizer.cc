@@ -16,7 +16,10 @@ Optimizer::Optimizer(std::vector<Parameter> parameters, double learning_rate, st
     : state_names_(std::move(state_names)), learning_rate_(0) {
   check(!parameters.empty(), "optimizer: no parameters");
   set_learning_rate(learning_rate);
-  for (Parameter& p : parameters) slots_.push_back({std::move(p), {}});
+  for (Parameter& p : parameters) {
+    for (const Slot& slot : slots_) check(slot.parameter != p, "optimizer: parameter {} is listed twice", p.name());
+    slots_.push_back({std::move(p), {}});
+  }
 }
 
 void Optimizer::set_learning_rate(double lr) {

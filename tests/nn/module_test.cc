@@ -39,6 +39,21 @@ TEST(Module, ResidualBlocksHavePyTorchsNames) {
   EXPECT_EQ(names(projecting.named_parameters())[5], "conv3.bias");
 }
 
+// Its names are two, its gradient and its update one.
+TEST(Module, SharedParametersAreListedOnce) {
+  Runtime runtime(small_devices(1));
+  Sequential net;
+  auto shared = std::make_shared<Linear>(LinearOptions{.in_features = 2, .out_features = 2, .bias = false});
+  net.append(shared).append(shared);
+  net.initialize(Constant{1}, runtime.devices());
+  EXPECT_EQ(names(net.named_parameters()), (Names{"0.weight", "1.weight"}));
+  EXPECT_EQ(net.parameters().size(), 1U);
+  EXPECT_EQ(net.parameter_count(), 4);
+  // Of the sum of x W' W' with respect to W_ij, where W = 1: 2 x_j from the first use, x_0 + x_1 from the second.
+  sum(net(Tensor::from<float>({1, 2}, {1, 2}).to(runtime.devices()[0]))).backward();
+  EXPECT_EQ(values(shared->weight.gradient()), (std::vector<double>{5, 7, 5, 7}));
+}
+
 struct Named : Module {
   void child(std::string name) { add(std::move(name), std::make_shared<ReLU>()); }
   void parameter(std::string name) { add_parameter(std::move(name), {.shape = {1}}); }

@@ -233,6 +233,7 @@ TEST_F(OptimizerTest, StepsAreInTheKeyOfRandomNumbers) {
 TEST_F(OptimizerTest, WrongOptionsAreErrors) {
   Parameter p = parameter("w", {1});
   EXPECT_ERROR(Sgd({}, {}), "no parameters");
+  EXPECT_ERROR(Sgd({p, p}, {}), "parameter w is listed twice");
   EXPECT_ERROR(Sgd({p}, {.lr = -1}), "learning rate -1");
   EXPECT_ERROR(Sgd({p}, {.momentum = -1}), "momentum -1");
   EXPECT_ERROR(Sgd({p}, {.nesterov = true}), "needs a momentum");
