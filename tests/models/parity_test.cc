@@ -32,13 +32,13 @@ State floating_state(const Module& net) {
   return state;
 }
 
-struct Run {
+struct Outcome {
   std::vector<double> losses;
   State before, after;
 };
 
 // The first `steps` batches of 64 in the files' order, from the tool's start weights (seed 0).
-Run train(int devices, double lr, int steps) {
+Outcome train(int devices, double lr, int steps) {
   Runtime runtime({.cpu_devices = devices, .threads_per_shard = 1});
   auto net = resnet18();
   net->initialize(model_initializer("resnet18"), runtime.devices());
@@ -46,7 +46,7 @@ Run train(int devices, double lr, int steps) {
                                             64 * steps);
   DataLoader loader(data, {.batch_size = 64});
   Sgd sgd(net->parameters(), {.lr = lr});
-  Run run;
+  Outcome run;
   for (Example& batch : loader) {
     Batch losses = cross_entropy((*net)(split_and_load(batch[0], runtime.devices())),
                                  split_and_load(batch[1], runtime.devices()));
@@ -77,7 +77,7 @@ std::uint32_t fnv1a(const std::string& name) {
 // A projection of a difference d on random signs has the mean square |d|^2: sixteen of them estimate the error.
 TEST(Parity, FirstStepMovesEveryParameterAsPyTorchDoes) {
   nlohmann::json step = expected().at("one_step");
-  Run run = train(1, step.at("lr"), 1);
+  Outcome run = train(1, step.at("lr"), 1);
   EXPECT_NEAR(run.losses[0], step.at("loss").get<double>(), 1e-5);
   // Batch norms' running statistics move in the forward pass, before `before` was read; they are compared elsewhere.
   std::size_t compared = 0;
@@ -113,7 +113,7 @@ TEST(Parity, LossesFollowPyTorch) {
   for (const auto& row : expected().at("losses")) {
     if (row.at("lr") != 0.0001) continue;
     for (int devices : {1, 2}) {
-      Run run = train(devices, row.at("lr"), kSteps);
+      Outcome run = train(devices, row.at("lr"), kSteps);
       for (std::size_t i = 0; i < run.losses.size(); ++i) {
         double theirs = row.at(std::to_string(devices))[i];
         EXPECT_NEAR(run.losses[i], theirs, 2e-3) << "step " << i + 1 << " on " << devices << " devices";
