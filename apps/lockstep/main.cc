@@ -1,41 +1,59 @@
 // lockstep COMMAND ...: exit status 0 on success, 1 on a failure at work, 2 on unusable arguments, 130 when interrupted.
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <string>
+#include <system_error>
 
 #include "commands.h"
 #include "job_options.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+// Errors are one line each, whatever they quote.
+void print_error(std::string text) {
+  for (char& c : text) c = c == '\n' ? ' ' : c;
+  std::fprintf(stderr, "lockstep: %s\n", text.c_str());
+}
+
+int run(int argc, char** argv) {
   using namespace lockstep::app;
   CLI::App app{"Trains neural networks on many devices as if they were one."};
   app.name("lockstep");
   app.require_subcommand(0, 1);  // none is an error, too, but one that names what was given instead comes first
   std::map<std::string, Command> commands{
       {"train", add_train(app)}, {"eval", add_eval(app)}, {"devices", add_devices(app)}};
-  auto line = [](std::string text) {
-    for (char& c : text) c = c == '\n' ? ' ' : c;
-    std::fprintf(stderr, "lockstep: %s\n", text.c_str());
-  };
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    line(std::string(error.what()) + " (see lockstep --help)");
+    print_error(std::string(error.what()) + " (see lockstep --help)");
     return 2;
   }
   if (app.get_subcommands().empty()) {
-    line("expected a command (see lockstep --help)");
+    print_error("expected a command (see lockstep --help)");
     return 2;
   }
   try {
     return commands.at(app.get_subcommands().front()->get_name())();
   } catch (const UsageError& error) {
-    line(error.what());
+    print_error(error.what());
     return 2;
   } catch (const std::exception& error) {
-    line(error.what());
+    print_error(error.what());
     return 1;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int status = run(argc, argv);
+  // What nobody could read is no success.
+  if (status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
+    print_error(fmt::format("standard output: {}", std::generic_category().message(errno)));
+    return 1;
+  }
+  return status;
 }

@@ -172,6 +172,10 @@ TEST_F(Failure, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
 TEST_F(Failure, AFullDiskEndsTheRun) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   expect_failure(train({"--log", "/dev/full"}), 1, "/dev/full: No space left on device");
+  for (const Arguments& arguments :
+       {train_arguments(data_), Arguments{"devices"}, Arguments{"train", "--help"}}) {
+    expect_failure(run_tool(arguments, {.out = "/dev/full"}), 1, "standard output: No space left on device");
+  }
 }
 
 TEST_F(Failure, WeightsThatDoNotFitNameTheFile) {

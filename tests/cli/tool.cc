@@ -33,7 +33,8 @@ void write_part(const TemporaryFolder& folder, const std::string& prefix, int co
 
 }  // namespace
 
-Tool::Tool(const Arguments& arguments) {
+Tool::Tool(const Arguments& arguments, ToolOptions options) {
+  if (options.out.empty()) options.out = folder_ / "out";
   std::vector<std::string> words{LOCKSTEP_TOOL};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -46,7 +47,7 @@ Tool::Tool(const Arguments& arguments) {
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   for (const int fd : {1, 2}) {
-    const std::string file = folder_ / (fd == 1 ? "out" : "err");
+    const std::string file = fd == 1 ? options.out : (folder_ / "err").string();
     posix_spawn_file_actions_addopen(&files, fd, file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   }
   const int error = ::posix_spawn(&process_, words[0].c_str(), &files, nullptr, argv.data(), environment);
@@ -75,7 +76,9 @@ ToolResult Tool::wait() {
           folder_.read("err")};
 }
 
-ToolResult run_tool(const Arguments& arguments) { return Tool(arguments).wait(); }
+ToolResult run_tool(const Arguments& arguments, ToolOptions options) {
+  return Tool(arguments, std::move(options)).wait();
+}
 
 SmallData::SmallData() {
   write_part(folder_, "train", kTrain, 1);

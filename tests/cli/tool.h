@@ -17,13 +17,17 @@ struct ToolResult {
   std::string out, err;
 };
 
+struct ToolOptions {
+  std::string out;  // where standard output goes instead of ToolResult::out
+};
+
 using Arguments = std::vector<std::string>;
 
 // A run of `lockstep ARGS…`, whose output goes to files in a folder of its own. Nothing of the environment
 // decides what it prints.
 class Tool {
  public:
-  explicit Tool(const Arguments& arguments);
+  explicit Tool(const Arguments& arguments, ToolOptions options = {});
   ~Tool();
   Tool(const Tool&) = delete;
   Tool& operator=(const Tool&) = delete;
@@ -37,7 +41,7 @@ class Tool {
   pid_t process_ = -1;
 };
 
-ToolResult run_tool(const Arguments& arguments);
+ToolResult run_tool(const Arguments& arguments, ToolOptions options = {});
 
 // Ten classes of 28 x 28 images that a small net can tell apart, in the four files of Fashion-MNIST.
 class SmallData {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "tests/cli/tool.h"
 
@@ -180,6 +181,23 @@ TEST_F(Train, ResumesToTheBitOnOtherDevices) {
   const nlohmann::json end = events(log, "end").back(), expected = events(whole, "end").back();
   EXPECT_EQ(end, expected);
   EXPECT_EQ(events(log, "epoch").back().at("train_loss"), events(whole, "epoch").back().at("train_loss"));
+}
+
+TEST_F(Train, AKilledRunResumesToTheBit) {
+  using namespace std::chrono_literals;
+  const std::filesystem::path log = folder_ / "log", save = folder_ / "save";
+  Tool tool(
+      train_arguments(data_, {"--epochs", "1000000", "--log", log, "--save", save, "--save-every", "1"}));
+  for (int i = 0; i < 5000 && events(log, "step").size() < 6; ++i) std::this_thread::sleep_for(2ms);
+  tool.send(SIGKILL);
+  EXPECT_EQ(tool.wait().status, 128 + SIGKILL);
+  const auto latest = find_latest_checkpoint(save).checkpoint;
+  ASSERT_TRUE(latest.has_value());
+  EXPECT_GE(latest->step, 5);
+  const std::string further = std::to_string(latest->step + 3);
+  EXPECT_EQ(
+      weights_of({"--epochs", "1000000", "--max-steps", further, "--resume", save, "--num-devices", "3"}),
+      weights_of({"--epochs", "1000000", "--max-steps", further}));
 }
 
 class Interrupt : public Train, public ::testing::WithParamInterface<int> {};

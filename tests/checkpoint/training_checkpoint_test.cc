@@ -1,0 +1,141 @@
+#include "lockstep/checkpoint/training_checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+#include "tests/tensors.h"
+
+namespace lockstep {
+namespace {
+
+const Recipe kRecipe = {{"seed", 3}, {"learning_rate", 0.1}, {"model", "linear"}};
+
+// A model with an optimizer that has a memory.
+struct Job {
+  explicit Job(int devices = 1, std::uint64_t seed = 0) : runtime({.cpu_devices = devices}) {
+    net.initialize(Normal{1}, runtime.devices(), {.seed = seed});
+  }
+  void step() {
+    const Device device = runtime.devices()[0];
+    mse_loss(net(testing::Random(1).floats({4, 3}).to(device)), testing::Random(2).floats({4, 2}).to(device))
+        .backward();
+    optimizer.step();
+  }
+  ResumedRun load(const std::filesystem::path& folder, const Recipe& recipe = kRecipe) {
+    return load_checkpoint(folder, net, optimizer, recipe);
+  }
+  void save(const std::filesystem::path& folder, std::int64_t step) {
+    save_checkpoint(folder, net, optimizer, {.step = step}, kRecipe);
+  }
+
+  Runtime runtime;
+  Linear net{{.in_features = 3, .out_features = 2}};
+  AdamW optimizer{net.parameters(), {.lr = 0.1}};
+};
+
+TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
+  TemporaryFolder folder;
+  Job job;
+  job.step();
+  job.step();
+  const TrainingPosition position{
+      .step = 2, .epoch = 1, .batch = 1, .loss_sum = 1.0 / 3, .samples = 8, .seconds = 0.1};
+  save_checkpoint(folder.path(), job.net, job.optimizer, position, kRecipe);
+
+  Job other(2, 9);  // other start weights, on other devices
+  const ResumedRun run = other.load(folder.path());
+  EXPECT_EQ(run.path, folder / "step-00000002");
+  EXPECT_TRUE(run.damaged.empty());
+  EXPECT_EQ(run.position.step, 2);
+  EXPECT_EQ(run.position.epoch, 1);
+  EXPECT_EQ(run.position.batch, 1);
+  EXPECT_EQ(run.position.loss_sum, 1.0 / 3);
+  EXPECT_EQ(run.position.samples, 8);
+  EXPECT_EQ(run.position.seconds, 0.1);
+  EXPECT_EQ(other.optimizer.steps(), 2);
+  EXPECT_EQ(weights_sha256(other.net), weights_sha256(job.net));
+  // Moments and their count are there, too: the next steps are the same.
+  for (int i = 0; i < 3; ++i) {
+    job.step();
+    other.step();
+    EXPECT_EQ(weights_sha256(other.net), weights_sha256(job.net));
+  }
+}
+
+TEST(TrainingCheckpoint, TheNewestOneIsTakenOrTheOneAskedFor) {
+  TemporaryFolder folder;
+  Job job;
+  for (const std::int64_t step : {1, 2, 3}) {
+    job.step();
+    job.save(folder.path(), step);
+  }
+  EXPECT_EQ(folder.entries(), 2);  // older ones make room
+  EXPECT_EQ(Job().load(folder.path()).position.step, 3);
+  EXPECT_EQ(Job().load(folder / "step-00000002").position.step, 2);
+}
+
+TEST(TrainingCheckpoint, ARefusedOneChangesNothing) {
+  TemporaryFolder folder;
+  Job job;
+  job.step();
+  job.save(folder.path(), 1);
+  Job other(1, 9);
+  const std::string before = weights_sha256(other.net);
+  auto refused = [&](const Recipe& recipe, const std::string& why) {
+    EXPECT_ERROR(other.load(folder.path(), recipe), why);
+    EXPECT_ERROR(other.load(folder.path(), recipe), (folder / "step-00000001").string());
+    EXPECT_EQ(weights_sha256(other.net), before);
+    EXPECT_EQ(other.optimizer.steps(), 0);
+  };
+  Recipe recipe = kRecipe;
+  recipe["seed"] = 4;
+  refused(recipe, "was made with seed 3, this run has 4");
+  recipe = kRecipe;
+  recipe["learning_rate"] = std::nextafter(0.1, 1);
+  refused(recipe, "was made with learning_rate 0.1, this run has 0.10000000000000002");
+  recipe = kRecipe;
+  recipe["momentum"] = 0.9;
+  refused(recipe, "recipe has no momentum, this run has 0.9");
+  recipe = kRecipe;
+  recipe.erase("model");
+  refused(recipe, "was made with model \"linear\", this run has none");
+
+  EXPECT_ERROR(other.load(folder / "none"), "there is no valid checkpoint to resume from");
+  EXPECT_EQ(weights_sha256(other.net), before);
+}
+
+// The folder is sound, what is in it is not what a run writes.
+TEST(TrainingCheckpoint, ContentsThatMakeNoSenseAreErrors) {
+  Job job;
+  auto with_state = [&](const std::string& state) {
+    TemporaryFolder folder;
+    job.save(folder / "good", 1);
+    const Checkpoint good = open_checkpoint(folder / "good/step-00000001");
+    CheckpointWriter writer(folder / "bad", 1);
+    for (const std::string& name : good.files) {
+      writer.add_file(name, name == "state.json" ? state : folder.read("good/step-00000001/" + name));
+    }
+    writer.publish();
+    Job().load(folder / "bad");
+  };
+  const std::string recipe = R"("recipe": {"seed": 3, "learning_rate": 0.1, "model": "linear"})";
+  const std::string rest = R"("epoch": 0, "batch": 0, "loss_sum": 0, "samples": 0, "seconds": 0)";
+  with_state(R"({"position": {"step": 1, )" + rest + "}, " + recipe + "}");
+  EXPECT_ERROR(with_state("{"), "state.json");
+  EXPECT_ERROR(with_state("[]"), "state.json");
+  EXPECT_ERROR(with_state("{" + recipe + "}"), "position");
+  EXPECT_ERROR(with_state(R"({"position": {"step": 1}, )" + recipe + "}"), "epoch");
+  EXPECT_ERROR(with_state(R"({"position": {"step": -1, )" + rest + "}, " + recipe + "}"),
+               "a negative position");
+  EXPECT_ERROR(with_state(R"({"position": {"step": "1", )" + rest + "}, " + recipe + "}"), "state.json");
+  EXPECT_ERROR(with_state(R"({"position": {"step": 1, )" + rest + "}}"), "recipe");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+#include "lockstep/checkpoint/weights.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "lockstep/base/sha256.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+#include "tests/tensors.h"
+
+namespace lockstep {
+namespace {
+
+struct Net : Sequential {
+  explicit Net(const Runtime& runtime, std::uint64_t seed = 0, std::int64_t outputs = 3) {
+    append<BatchNorm2d>(BatchNorm2dOptions{.channels = 2});
+    append<Linear>(LinearOptions{.in_features = 4, .out_features = outputs});
+    initialize(Normal{1}, runtime.devices(), {.seed = seed});
+  }
+};
+
+TEST(Weights, TravelThroughAFileToAllReplicas) {
+  Runtime runtime({.cpu_devices = 3});
+  TemporaryFolder folder;
+  Net a(runtime, 1), b(runtime, 2);
+  ASSERT_NE(weights_sha256(a), weights_sha256(b));
+  save_weights(folder / "net", a);
+  load_weights(folder / "net", b);
+  EXPECT_EQ(weights_sha256(a), weights_sha256(b));
+  const auto from = a.named_parameters(), to = b.named_parameters();
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    for (const Device device : runtime.devices()) {
+      EXPECT_EQ(to[i].second.data(device).to_vector<float>(), from[i].second.host_data().to_vector<float>());
+    }
+  }
+}
+
+TEST(Weights, HavePyTorchsNamesAndMetadata) {
+  Runtime runtime;
+  TemporaryFolder folder;
+  save_weights(folder / "net", Net(runtime));
+  const SafetensorsFile file = read_safetensors(folder / "net");
+  EXPECT_EQ(file.metadata, (SafetensorsMetadata{{"format", "pt"}}));
+  std::vector<std::string> names;
+  for (const TensorBytes& tensor : file.tensors) names.push_back(tensor.name);
+  std::ranges::sort(names);
+  EXPECT_EQ(names, (std::vector<std::string>{"0.bias", "0.num_batches_tracked", "0.running_mean",
+                                             "0.running_var", "0.weight", "1.bias", "1.weight"}));
+  EXPECT_EQ(file.find("0.num_batches_tracked")->dtype, DType::i64);
+  EXPECT_EQ(file.find("1.weight")->shape, (Shape{3, 4}));
+}
+
+TEST(Weights, HashIsOverFloatingPointTensorsSortedByName) {
+  Runtime runtime;
+  TemporaryFolder folder;
+  Net net(runtime);
+  save_weights(folder / "net", net);
+  const SafetensorsFile file = read_safetensors(folder / "net");
+  Sha256 hash;
+  for (const char* name : {"0.bias", "0.running_mean", "0.running_var", "0.weight", "1.bias", "1.weight"}) {
+    hash.update(file.find(name)->bytes);
+  }
+  EXPECT_EQ(weights_sha256(net), hash.hex());
+}
+
+TEST(Weights, HashTellsASingleBit) {
+  Runtime runtime;
+  Net net(runtime);
+  const std::string before = weights_sha256(net);
+  Parameter bias = net.named_parameters().back().second;
+  std::vector<float> values = bias.host_data().to_vector<float>();
+  values[0] = -values[0];  // from 0 to -0: equal, but not the same bits
+  ASSERT_EQ(values[0], 0);
+  bias.set_data(Tensor::from(values, bias.shape()));
+  EXPECT_NE(weights_sha256(net), before);
+}
+
+TEST(Weights, ThatDoNotFitNameTheFileAndChangeNothing) {
+  Runtime runtime;
+  TemporaryFolder folder;
+  save_weights(folder / "wide", Net(runtime, 1, 5));
+  Net net(runtime);
+  const std::string before = weights_sha256(net);
+  EXPECT_ERROR(load_weights(folder / "wide", net), (folder / "wide").string());
+  EXPECT_ERROR(load_weights(folder / "wide", net), "1.weight");
+  EXPECT_EQ(weights_sha256(net), before);
+  Linear other({.in_features = 4, .out_features = 3});
+  other.initialize(Normal{1}, runtime.devices());
+  EXPECT_ERROR(load_weights(folder / "wide", other), "weight");
+  EXPECT_ERROR(load_weights(folder / "none", net), (folder / "none").string());
+}
+
+}  // namespace
+}  // namespace lockstep
