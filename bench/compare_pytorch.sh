@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Training steps of ResNet-18 beside PyTorch's, in turns on the same cores: images/s, the median of the steps of a run.
+# compare_pytorch.sh LOCKSTEP PEER [ROUNDS]: the tool, and a script that takes --threads --batch --bf16 --cl and prints
+# "...: N img/s". Needs python3-torch and a quiet machine.
+set -euo pipefail
+lockstep=$1 peer=$2 rounds=${3:-3}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# Median images/s of the steps after the first two. Plain words, so that no other tool is needed.
+ours() {  # CPUS BATCH OPTIONS...
+  local cpus=$1 batch=$2
+  shift 2
+  taskset -c "$cpus" "$lockstep" train --batch-size "$batch" --max-steps 8 --limit-test 1 --threads-per-shard 1 \
+    --log "$log" "$@" > /dev/null
+  sed -n 's/.*"event":"step".*"images_per_second":\([0-9.]*\).*/\1/p' "$log" | tail -n +3 | sort -n |
+    awk '{v[NR] = $1} END {printf "%.1f", v[int((NR + 1) / 2)]}'
+}
+theirs() {  # CPUS OPTIONS...
+  local cpus=$1
+  shift
+  taskset -c "$cpus" /usr/bin/python3 "$peer" "$@" 2>/dev/null | sed -n 's/.*: \([0-9.]*\) img\/s.*/\1/p'
+}
+
+for round in $(seq "$rounds"); do
+  echo "round $round: lockstep / PyTorch, images/s"
+  echo "  f32,  1 core:  $(ours 0 64) / $(theirs 0 --threads 1) (channels-last $(theirs 0 --threads 1 --cl))"
+  echo "  bf16, 1 core:  $(ours 0 64 --dtype bf16) / $(theirs 0 --threads 1 --bf16) (channels-last $(theirs 0 --threads 1 --bf16 --cl))"
+  echo "  f32,  2 cores: $(ours 0,1 128 --num-devices 2) / $(theirs 0,1 --threads 2 --batch 128) (channels-last $(theirs 0,1 --threads 2 --batch 128 --cl))"
+  echo "  bf16, 2 cores: $(ours 0,1 128 --num-devices 2 --dtype bf16) / $(theirs 0,1 --threads 2 --batch 128 --bf16) (channels-last $(theirs 0,1 --threads 2 --batch 128 --bf16 --cl))"
+  echo "  scaling, f32:  $(ours 0 256) on one core at 256, $(ours 0,1 512 --num-devices 2) on two at 512"
+  echo "  scaling, bf16: $(ours 0 256 --dtype bf16) on one core at 256, $(ours 0,1 512 --num-devices 2 --dtype bf16) on two at 512"
+done
