@@ -1,11 +1,13 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <sstream>
 
 #include "commands.h"
 #include "job_options.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/engine/trace.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/train/log_writer.h"
 #include "lockstep/train/plot.h"
@@ -28,7 +30,7 @@ struct TrainOptions : JobOptions {
   double label_smoothing = 0;
   bool no_shuffle = false;
   bool sync_bn = false;
-  std::string export_file, save, resume, log, plot;
+  std::string export_file, save, resume, log, plot, trace;
   std::int64_t save_every = 0;
 };
 
@@ -74,6 +76,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   app.add_option("--resume", o.resume, "Go on from the newest checkpoint in this folder")->check(CLI::ExistingDirectory);
   app.add_option("--log", o.log, "JSON lines");
   app.add_option("--plot", o.plot, "Test accuracy and loss by epoch, SVG");
+  app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& o, std::vector<Parameter> parameters) {
@@ -147,6 +150,7 @@ void check_writable(const std::string& path) {
 int train(const TrainOptions& o) {
   check_writable(o.export_file);
   check_writable(o.plot);
+  check_writable(o.trace);
   auto train_data = load_data(o, true);
   auto test_data = load_data(o, false);
   Job job = make_job(o);
@@ -220,9 +224,17 @@ int train(const TrainOptions& o) {
   };
 
   TrainingResult result;
+  auto trace = o.trace.empty() ? nullptr : std::make_shared<Trace>();
+  if (trace) job.runtime->engine().set_trace(trace);
   {
     StopOnSignal stop(trainer);
     result = trainer.train();
+  }
+  if (trace) {
+    job.runtime->engine().set_trace(nullptr);
+    std::ostringstream timeline;
+    trace->write_json(timeline);
+    write_file_atomically(o.trace, timeline.str());
   }
   bar.reset();
   start();
