@@ -1,0 +1,128 @@
+// Ranks that work together, and the collectives between them.
+//
+// Every rank calls the same collectives of a channel in the same order, with matching arguments; each call returns at
+// once, and a channel's operations run one after the other on a thread of the group's own. Ranks that disagree (another
+// operation, size, type or label at the same place) are told so instead of hanging. After a failure the group is of no
+// further use: every later operation fails with the first error.
+//
+// Sums are taken in the tree of base/tree.h over ranks, whatever the back end, so they have the same bits on all of them
+// and from run to run.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/comm/store.h"
+#include "lockstep/comm/work.h"
+#include "lockstep/tensor/dtype.h"
+
+namespace lockstep {
+
+// Host memory, held by the caller until the Work is done.
+struct CommBuffer {
+  void* data = nullptr;
+  std::size_t count = 0;  // elements
+  DType dtype = DType::u8;
+};
+
+enum class ReduceOp { sum, min, max };
+
+// Small messages that others wait for do not queue behind large ones.
+enum class CommChannel { urgent, bulk };
+
+struct CollectiveOptions {
+  // For errors and the check that ranks agree: "bucket 3, step 17".
+  std::string label = {};
+  CommChannel channel = CommChannel::bulk;
+  // 0: the group's.
+  std::chrono::milliseconds timeout{0};
+};
+
+// What a TreeReducer sums: arrays of segments (parameters), one array for each position in a tree of leaves. A rank
+// holds the arrays of its positions; any segment of an array may be missing, and then lets its sibling pass unchanged.
+struct TreeLayout {
+  std::vector<std::size_t> segments;        // elements of each
+  std::vector<std::vector<int>> positions;  // of each rank, ascending; disjoint
+};
+
+// A sum over all ranks' arrays in the tree over positions: bit for bit what one process gets that holds them all. Its
+// memory is shared between ranks where the back end can, so nothing is copied in or out. f32.
+class TreeReducer {
+ public:
+  virtual ~TreeReducer() = default;
+  // This rank's array for its k-th position, all segments one behind the other. Free to write between the end of a
+  // reduce() and the beginning of the next.
+  virtual std::span<float> contribution(std::size_t k) = 0;
+  virtual void set_present(std::size_t k, std::size_t segment, bool present) = 0;
+  // A collective, in order with the group's others of that channel; on the caller's thread: blocks until the sum is
+  // there. Throws CommError.
+  virtual void reduce(const CollectiveOptions& options) = 0;
+  // Valid until this rank calls reduce() again.
+  virtual std::span<const float> result() const = 0;
+  virtual bool result_present(std::size_t segment) const = 0;
+};
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // "local", "gloo", "mpi"
+  virtual std::string_view backend() const = 0;
+
+  virtual Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options = {}) = 0;
+  virtual Work broadcast(CommBuffer data, int root, CollectiveOptions options = {}) = 0;
+  // out: size() times in, in the order of ranks.
+  virtual Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options = {}) = 0;
+  // in: size() times out; rank r gets the sum of all r-th parts.
+  virtual Work reduce_scatter(CommBuffer in, CommBuffer out, ReduceOp op, CollectiveOptions options = {}) = 0;
+  // Rank r gets every rank's r-th part.
+  virtual Work all_to_all(CommBuffer in, CommBuffer out, CollectiveOptions options = {}) = 0;
+  // out counts at the root alone.
+  virtual Work gather(CommBuffer in, CommBuffer out, int root, CollectiveOptions options = {}) = 0;
+  // in counts at the root alone.
+  virtual Work scatter(CommBuffer in, CommBuffer out, int root, CollectiveOptions options = {}) = 0;
+  // Between two ranks, in order for each pair and tag.
+  virtual Work send(CommBuffer data, int destination, int tag, CollectiveOptions options = {}) = 0;
+  virtual Work receive(CommBuffer data, int source, int tag, CollectiveOptions options = {}) = 0;
+  virtual Work barrier(CollectiveOptions options = {}) = 0;
+
+  // Collective. Reducers of one group are used in one order on all ranks.
+  virtual std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel) = 0;
+  // Collective over all ranks of this group: the new group of `ranks` (ascending), in that order; null for the others.
+  virtual std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) = 0;
+
+  // Tells the others why this rank gives up, so that they name it, and fails all that is under way here. Safe from any
+  // thread.
+  virtual void abort(const std::string& reason) = 0;
+};
+
+struct ProcessGroupOptions {
+  // "gloo": shared memory between the ranks of one host, TCP by Gloo where they are on several. "mpi".
+  std::string backend = "gloo";
+  // -1: from the environment (RANK, WORLD_SIZE), as torchrun, `lockstep launch` and the usual schedulers set it.
+  int rank = -1;
+  int world_size = -1;
+  // None: the one at MASTER_ADDR and MASTER_PORT (or LOCKSTEP_PORT); rank 0 makes it where nobody has yet.
+  std::shared_ptr<Store> store = {};
+  std::chrono::milliseconds timeout{60'000};
+};
+
+// Every rank of the job calls it; returns when all have met.
+std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options = {});
+// Waits for all ranks, then closes: so that a rank that is through is not taken for lost. The pointer is reset.
+void destroy_process_group(std::shared_ptr<ProcessGroup>& group);
+
+// Ranks as threads of this process: one group for each rank of a new world.
+std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size,
+                                                             std::chrono::milliseconds timeout = std::chrono::seconds(60));
+
+}  // namespace lockstep
