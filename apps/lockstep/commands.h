@@ -12,5 +12,6 @@ using Command = std::function<int()>;
 Command add_train(CLI::App& parent);
 Command add_eval(CLI::App& parent);
 Command add_devices(CLI::App& parent);
+Command add_bench(CLI::App& parent);
 
 }  // namespace lockstep::app

@@ -1,0 +1,46 @@
+// lockstep bench NAME: one subcommand a benchmark; what they share is here.
+#include "bench.h"
+
+#include <map>
+#include <optional>
+
+#include "commands.h"
+#include "job_options.h"
+#include "lockstep/base/file.h"
+
+namespace lockstep::app {
+
+Command add_bench(CLI::App& parent) {
+  auto* app = parent.add_subcommand("bench", "Measurements: what runs at once, and what it costs");
+  app->require_subcommand(0, 1);  // as with commands, see main.cc
+
+  std::map<std::string, Benchmark> benchmarks;
+  auto common = std::make_shared<BenchOptions>();
+  auto json = std::make_shared<std::string>();
+  auto add = [&](const std::string& name, const std::string& description, auto add_benchmark) {
+    auto* sub = app->add_subcommand(name, description);
+    sub->add_option("--rounds", common->rounds, "Medians are over so many")
+        ->check(CLI::Range(1, 10000))
+        ->capture_default_str();
+    sub->add_option("--json", *json, "Results, with each round's time");
+    benchmarks[name] = add_benchmark(*sub);
+  };
+  add("engine", "What a task costs beside bare hand-overs between threads", add_bench_engine);
+
+  return [app, benchmarks, common, json] {
+    if (app->get_subcommands().empty()) throw UsageError("expected a benchmark (see lockstep bench --help)");
+    // A file that cannot be written is heard of before the measurement.
+    std::optional<AtomicFile> file;
+    if (!json->empty()) file.emplace(*json);
+    const std::string name = app->get_subcommands().front()->get_name();
+    Report report(name);
+    benchmarks.at(name)(*common, report);
+    if (file) {
+      file->write(report.json());
+      file->commit();
+    }
+    return 0;
+  };
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,17 @@
+// The benchmarks behind `lockstep bench`. Each adds its options to a subcommand of its own and measures when it ran.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+
+#include "bench_support.h"
+
+namespace lockstep::app {
+
+// Throws where results are not those of the serial run.
+using Benchmark = std::function<void(const BenchOptions&, Report&)>;
+
+Benchmark add_bench_engine(CLI::App& app);
+
+}  // namespace lockstep::app
