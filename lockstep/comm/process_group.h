@@ -113,7 +113,8 @@ struct ProcessGroupOptions {
   int world_size = -1;
   // None: the one at MASTER_ADDR and MASTER_PORT (or LOCKSTEP_PORT); rank 0 makes it where nobody has yet.
   std::shared_ptr<Store> store = {};
-  std::chrono::milliseconds timeout{60'000};
+  // 0: LOCKSTEP_TIMEOUT (seconds), which `lockstep launch --timeout` sets, or 60 s.
+  std::chrono::milliseconds timeout{0};
 };
 
 // Every rank of the job calls it; returns when all have met.
