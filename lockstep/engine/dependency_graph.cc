@@ -4,6 +4,17 @@
 #include <utility>
 
 namespace lockstep {
+namespace {
+
+// Whether the task has to wait for the other one.
+bool depends(const Task& task, const TaskNode& other) {
+  return std::ranges::any_of(other.accesses, [&](const Access& access) {
+    const auto same = [&](const Resource& wanted) { return wanted.state() == access.resource; };
+    return std::ranges::any_of(task.writes, same) || (access.writes && std::ranges::any_of(task.reads, same));
+  });
+}
+
+}  // namespace
 
 void NodeList::push_back(TaskNode* node) {
   node->next = nullptr;
@@ -26,6 +37,7 @@ void NodeList::append(NodeList& other) {
 
 int DependencyGraph::add_lane() {
   lanes_.push_back(make_resource());
+  lane_lengths_.push_back(0);
   return static_cast<int>(lanes_.size()) - 1;
 }
 
@@ -40,6 +52,25 @@ Resource DependencyGraph::make_successor(const Resource& old) {
   add_access(*gate, fresh.state(), false, true);
   claim(gate);
   return fresh;
+}
+
+LaneId DependencyGraph::choose_lane(std::span<const LaneId> lanes, const Task& task) const {
+  LaneId best;
+  std::pair<bool, std::int64_t> least;
+  for (const LaneId lane : lanes) {
+    check(lane.index >= 0 && lane.index < static_cast<int>(lanes_.size()),
+          "choose_lane: there is no lane {}, the engine has {}", lane.index, lanes_.size());
+    const ResourceState& queue = *lanes_[lane.index].state();
+    const TaskNode* last = queue.first_waiting ? queue.last_waiting->task : queue.writer;
+    const bool behind = last && depends(task, *last);
+    const std::pair cost(!behind, lane_lengths_[lane.index]);
+    if (best.index < 0 || cost < least) {
+      best = lane;
+      least = cost;
+    }
+  }
+  check(best.index >= 0, "choose_lane: no lanes to choose from");
+  return best;
 }
 
 void DependencyGraph::push(Task&& task) {
@@ -71,6 +102,7 @@ void DependencyGraph::push(Task&& task) {
     for (Access& access : node->accesses) access.reads |= access.resource == resource.state();
   }
   ++counters_.pushed;
+  ++lane_lengths_[node->task.lane.index];
   claim(node);
 }
 
@@ -85,6 +117,7 @@ FailurePtr DependencyGraph::failed_read(const TaskNode& node) const {
 
 NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr failure) noexcept {
   ++counters_.completed;
+  --lane_lengths_[node->task.lane.index];
   counters_.failed += outcome == Outcome::kFailed;
   counters_.skipped += outcome == Outcome::kSkipped;
   // The first access is the lane's, which never fails.

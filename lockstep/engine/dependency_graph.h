@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,8 @@ class DependencyGraph {
   Resource make_resource();
   Resource make_successor(const Resource& old);
 
+  // See Engine::choose_lane.
+  LaneId choose_lane(std::span<const LaneId> lanes, const Task& task) const;
   // Throws Error, and pushes nothing, for a task without a function, an unknown lane, an empty resource or
   // one of another graph.
   void push(Task&& task);
@@ -175,6 +178,7 @@ class DependencyGraph {
   void pass_gates();
 
   std::vector<Resource> lanes_;
+  std::vector<std::int64_t> lane_lengths_;  // unfinished tasks
   std::vector<std::unique_ptr<TaskNode>> nodes_;
   NodeList pool_;
   NodeList ready_;

@@ -82,6 +82,11 @@ Resource Engine::make_successor(const Resource& old) {
   return impl_->graph.make_successor(old);
 }
 
+LaneId Engine::choose_lane(std::span<const LaneId> lanes, const Task& task) const {
+  const Impl::Lock guard = impl_->lock();
+  return impl_->graph.choose_lane(lanes, task);
+}
+
 void Engine::push(Task task) {
   check_outside_tasks("push");
   if (impl_->options.serial) {

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,6 +81,11 @@ class Engine {
   // A new resource for memory that `old` stood for: its first users wait for whoever still uses `old`, but do
   // not see old's failures.
   Resource make_successor(const Resource& old);
+
+  // The one of `lanes` on which the task waits least, so that independent tasks spread and chains stay together:
+  // behind an unfinished task that it depends on, if that is its lane's last one; else where the fewest are
+  // unfinished. For tasks that may run on any of the lanes; task.lane is ignored.
+  LaneId choose_lane(std::span<const LaneId> lanes, const Task& task) const;
 
   // From any thread but a worker. Blocks only at max_pending_tasks, and in the serial engine for the task
   // itself.

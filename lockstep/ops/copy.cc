@@ -36,17 +36,19 @@ void copy_(const Tensor& x, const Tensor& y, CopyOptions options) {
   check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x.describe(), y.describe());
   bool from_host = x.device().is_host(), to_host = y.device().is_host();
   check(!from_host || !to_host, "copy: both tensors are in host memory, expected one on a device");
-  DeviceState& state = state_of(to_host ? x.device() : y.device(), "copy");
+  DeviceState& state = state_of(from_host ? y.device() : x.device(), "copy");
   for (const Tensor* t : {&x, &y}) {
     if (t->device().is_host()) adopt_host(*t, state.engine);
   }
   Task task;
   task.name = from_host ? "copy in" : to_host ? "copy out" : "copy";
-  task.lane = x.device() == y.device() ? state.compute_lane(ShardScope::current()) : state.copy_lane;
   task.reads.push_back(x.resource());
   // Part of a storage: what is around it stays, so the write depends on the old data as well.
   if (y.view().bytes() < y.storage()->bytes) task.reads.push_back(y.resource());
   task.writes.push_back(y.resource());
+  task.lane = x.device() == y.device() ? compute_lane(state, task)
+              : from_host              ? state.copy_in_lane
+                                       : state.copy_out_lane;
   // Device memory is protected by its resource; host memory has to be held. Between devices x's device may not
   // hand its block on to someone who cannot see this task: both belong to one engine, so it can.
   task.run = [backend = state.backend.get(), x = x.view(), y = y.view(),
@@ -63,7 +65,7 @@ Tensor to_device(const Tensor& x, Device device, CopyOptions options) {
   check(x.defined(), "to: undefined tensor");
   if (x.device() == device) return x;
   if (device.is_host()) {
-    Tensor y = Tensor::host(x.shape(), x.dtype()).with_shard(x.shard());
+    Tensor y = empty_host(x.shape(), x.dtype(), x.device()).with_shard(x.shard());
     copy_(x, y, options);
     return y;
   }
@@ -71,6 +73,15 @@ Tensor to_device(const Tensor& x, Device device, CopyOptions options) {
   Tensor y = empty(x.shape(), x.dtype(), device, x.layout());
   copy_(x, y, options);
   return y;
+}
+
+Tensor empty_host(const Shape& shape, DType dtype, Device device) {
+  state_of(device, "empty_host");
+  View view{nullptr, dtype, Layout::plain, shape};
+  check(shape.numel() >= 0, "tensor: shape {} has a negative extent", shape.str());
+  auto storage = make_host_storage(view.bytes());
+  view.data = storage->data;
+  return {std::move(storage), view};
 }
 
 Tensor permute(const Tensor& x, std::span<const int> axes) {
@@ -135,5 +146,6 @@ Tensor concatenate(std::span<const Tensor> parts, Device device) {
 namespace lockstep {
 
 Tensor Tensor::to(Device device, CopyOptions options) const { return ops::to_device(*this, device, options); }
+void Tensor::copy_from(const Tensor& x, CopyOptions options) const { ops::copy_(x, *this, options); }
 
 }  // namespace lockstep

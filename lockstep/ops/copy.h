@@ -12,11 +12,15 @@ Tensor to_layout(const Tensor& x, Layout layout);
 // One task for both; the same handle if nothing changes.
 Tensor convert(const Tensor& x, DType dtype, Layout layout);
 
-// y = x: same shape; any pair of devices, types and layouts. Runs on a copy lane when the devices differ. With
-// `non_blocking`, copies to the host return at once and copies from the host hold x until they are done.
+// y = x: same shape; any pair of devices, types and layouts. Runs on a copy lane when the devices differ: that of copies
+// in of y's device if x is on the host, else that of copies out of x's. With `non_blocking`, copies to the host return
+// at once and copies from the host hold x until they are done.
 void copy_(const Tensor& x, const Tensor& y, CopyOptions options = {});
 // A copy on another device, in x's layout.
 Tensor to_device(const Tensor& x, Device device, CopyOptions options = {});
+// Uninitialized host memory that copies to and from `device` reach without a detour. On CPU devices any host memory is
+// such; on a GPU it would be page-locked.
+Tensor empty_host(const Shape& shape, DType dtype, Device device);
 
 // y[i] = x with axes permuted.
 Tensor permute(const Tensor& x, std::span<const int> axes);

@@ -4,6 +4,13 @@ namespace lockstep::ops {
 namespace {
 
 thread_local int current_shard = -1;
+thread_local bool spreading = false;
+
+// Where a tensor is likely to be used, for the allocator. A lane that is not known yet is none: a block that another
+// lane still uses would make independent tasks wait for one another.
+LaneId likely_lane(const DeviceState& state) {
+  return spreading ? LaneId() : state.compute_lane(current_shard);
+}
 
 }  // namespace
 
@@ -11,12 +18,19 @@ ShardScope::ShardScope(int shard) : previous_(current_shard) { current_shard = s
 ShardScope::~ShardScope() { current_shard = previous_; }
 int ShardScope::current() { return current_shard; }
 
+SpreadScope::SpreadScope() : previous_(std::exchange(spreading, true)) {}
+SpreadScope::~SpreadScope() { spreading = previous_; }
+
+LaneId compute_lane(const DeviceState& device, const Task& task) {
+  return spreading ? device.engine->choose_lane(device.compute_lanes, task) : device.compute_lane(current_shard);
+}
+
 Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   DeviceState& state = state_of(device, "empty");
   for (std::int64_t extent : shape) check(extent >= 0, "tensor: shape {} has a negative extent", shape.str());
   check(layout_fits(layout, shape), "tensor: shape {} cannot be {}", shape.str(), name(layout));
   View view{nullptr, dtype, layout, shape};
-  Block block = state.allocator->allocate(view.bytes(), state.compute_lane(current_shard));
+  Block block = state.allocator->allocate(view.bytes(), likely_lane(state));
   view.data = block.data;
   auto* storage = new Storage{block.data, view.bytes(), device, state.engine, block.resource};
   std::shared_ptr<Storage> shared(storage, [owner = state.shared_from_this(), block](Storage* s) {
@@ -32,7 +46,6 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const Tenso
                std::span<const Tensor> writes, const LaunchOptions& options) {
   Task task;
   task.name = name;
-  task.lane = options.lane ? *options.lane : device.compute_lane(current_shard);
   auto readable = [&](const Tensor& t) {
     if (t.device().info() == &device) return true;
     if (!options.foreign_reads || device.memory_domain < 0 || t.device().is_host()) return false;
@@ -49,6 +62,7 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const Tenso
           device.name);
     task.writes.push_back(t.resource());
   }
+  task.lane = options.lane ? *options.lane : compute_lane(device, task);
   return task;
 }
 

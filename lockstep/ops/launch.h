@@ -25,12 +25,29 @@ class ShardScope {
   int previous_;
 };
 
+// Within a scope, each task runs on the compute lane of its device on which the engine finds that it waits least, instead
+// of its shard's: small independent operations run side by side on one device (of several lanes: more cores than threads
+// per shard). Every lane computes the same bits, so results are the same.
+class SpreadScope {
+ public:
+  SpreadScope();
+  ~SpreadScope();
+  SpreadScope(const SpreadScope&) = delete;
+  SpreadScope& operator=(const SpreadScope&) = delete;
+
+ private:
+  bool previous_;
+};
+
+// The compute lane for a task whose reads and writes are known: the current shard's, or in a SpreadScope the best.
+LaneId compute_lane(const DeviceState& device, const Task& task);
+
 // An uninitialized tensor. Throws for a layout that does not fit the shape.
 Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout = Layout::plain);
 Tensor empty_like(const Tensor& x);
 
 struct LaunchOptions {
-  // Runs here instead of the compute lane of the current shard.
+  // Runs here instead of a compute lane.
   std::optional<LaneId> lane{};
   // Inputs may lie in other devices' memory, as long as this device can read it.
   bool foreign_reads = false;

@@ -21,8 +21,9 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   std::vector<std::unique_ptr<KernelContext>> contexts;
   // Independent work of shards runs side by side here: shard s on lane s modulo their number.
   std::vector<LaneId> compute_lanes;
-  // Copies to and from other memory.
-  LaneId copy_lane;
+  // Copies from the host, and copies to the host and to other devices. Two lanes: a copy out waits for what computes
+  // its source, and the next batch should not wait behind it.
+  LaneId copy_in_lane, copy_out_lane;
   // Small urgent work that must not hold up a compute lane while it waits for other devices: batch-norm statistics.
   LaneId urgent_lane;
   // Devices of one memory domain read each other's memory directly, and the host's. -1: none.

@@ -7,6 +7,20 @@
 #include "lockstep/device/topology.h"
 
 namespace lockstep {
+namespace {
+
+// A copy should not take time from computation: it runs on the cores that no device computes on, or, if there are none,
+// wherever the system finds one idle.
+std::vector<int> cpus_for_copies(const std::vector<std::vector<int>>& device_cpus) {
+  const std::vector<int> all = available_cpus();
+  std::vector<int> spare = all;
+  for (const std::vector<int>& cpus : device_cpus) {
+    std::erase_if(spare, [&](int cpu) { return std::ranges::find(cpus, cpu) != cpus.end(); });
+  }
+  return spare.empty() ? all : spare;
+}
+
+}  // namespace
 
 DeviceState& state_of(Device device, std::string_view what) {
   check(!device.is_host(), "{}: the tensor is in host memory, expected it on a device: copy it there with to(device)",
@@ -28,6 +42,7 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
       options.threads_per_shard > 0 ? options.threads_per_shard : static_cast<int>(cpus.front().size());
   std::shared_ptr<Backend> backend = options.reference_backend ? make_reference_backend() : make_cpu_backend();
 
+  const std::vector<int> copy_cpus = cpus_for_copies(cpus);
   for (int i = 0; i < options.cpu_devices; ++i) {
     auto state = std::make_shared<DeviceState>();
     state->kind = DeviceKind::cpu;
@@ -63,7 +78,8 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
       state->compute_lanes.push_back(
           add_lane(fmt::format("compute {}", lane), std::vector<int>(first, last), threads_per_shard_));
     }
-    state->copy_lane = add_lane("copy", state->cpus, 1);
+    state->copy_in_lane = add_lane("copy in", copy_cpus, 1);
+    state->copy_out_lane = add_lane("copy out", copy_cpus, 1);
     state->urgent_lane = add_lane("urgent", state->cpus, 1);
     devices_.push_back(Device(state.get()));
     states_.push_back(std::move(state));

@@ -56,7 +56,7 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
     return block;
   };
   // From the back: the block freed last is the likeliest to be in the cache.
-  for (auto it = blocks.end(); it != blocks.begin();) {
+  for (auto it = blocks.end(); lane.index >= 0 && it != blocks.begin();) {
     if ((--it)->lane == lane) return take(it);
   }
   for (auto it = blocks.end(); it != blocks.begin();) {

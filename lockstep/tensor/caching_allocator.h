@@ -35,7 +35,7 @@ class CachingAllocator {
   ~CachingAllocator();
 
   // A block of at least `bytes` bytes, aligned to 64. Among free blocks of the size class: one that `lane` used
-  // last (its next user would wait for that lane anyway), then one that nobody uses, then new memory, and only at
+  // last (its next user would wait for that lane anyway; no lane: none), then one that nobody uses, then new memory, and only at
   // the limit one that another lane still uses or, last of all, new memory after giving back all free blocks. Throws
   // Error, naming the owner and the bytes held, when all fail.
   Block allocate(std::size_t bytes, LaneId lane);

@@ -1,7 +1,5 @@
 #include "lockstep/tensor/storage.h"
 
-#include <cstring>
-
 #include "lockstep/device/memory.h"
 
 namespace lockstep {
@@ -9,10 +7,7 @@ namespace lockstep {
 std::shared_ptr<Storage> make_host_storage(std::size_t bytes) {
   auto storage = std::make_unique<Storage>();
   storage->bytes = bytes;
-  if (bytes > 0) {
-    storage->data = allocate_pages(bytes);
-    std::memset(storage->data, 0, bytes);
-  }
+  if (bytes > 0) storage->data = allocate_pages(bytes);
   return {storage.release(), [](Storage* s) {
             if (s->data) free_pages(s->data, s->bytes);
             delete s;

@@ -21,7 +21,7 @@ struct Storage {
   Resource resource;
 };
 
-// Zeroed host memory, readable and writable at once.
+// Uninitialized host memory, readable and writable at once.
 std::shared_ptr<Storage> make_host_storage(std::size_t bytes);
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "lockstep/tensor/tensor.h"
 
+#include <cstring>
 #include <type_traits>
 
 namespace lockstep {
@@ -52,6 +53,7 @@ Tensor Tensor::host(Shape shape, DType dtype) {
   check(shape.numel() >= 0, "tensor: shape {} has a negative extent", shape.str());
   auto storage = make_host_storage(view.bytes());
   view.data = storage->data;
+  if (view.data) std::memset(view.data, 0, view.bytes());
   return {std::move(storage), view};
 }
 

@@ -16,8 +16,9 @@ namespace lockstep {
 struct GradMeta;
 
 struct CopyOptions {
-  // Return before the copy is done. What reads the result later waits for it; to host memory that means
-  // to_vector(), item() and wait().
+  // Return before the copy is done. What reads the result later waits for it; in host memory that means to_vector(),
+  // item() and wait(). Host memory that is copied from must not be changed until then. Copies between devices never
+  // make the caller wait, who could not tell.
   bool non_blocking = false;
 };
 
@@ -75,6 +76,9 @@ class Tensor {
 
   // Defined in ops/copy.cc. A copy on another device (Device(): the host); the same handle if it is there already.
   Tensor to(Device device, CopyOptions options = {}) const;
+  // Defined in ops/copy.cc. Overwrites the elements with x's, of the same shape, from any device, type and layout; one
+  // of the two has to be on a device. Not differentiable.
+  void copy_from(const Tensor& x, CopyOptions options = {}) const;
   // Defined in autograd/tensor_functions.cc, differentiable. The same handle if nothing changes.
   Tensor to(DType dtype) const;
   Tensor to(Layout layout) const;

@@ -305,5 +305,31 @@ TEST_F(DependencyGraphTest, NamesTheBlockersOfATask) {
   EXPECT_EQ(blockers[1]->task.name, "s");
 }
 
+// Chains stay in a lane, what is independent goes where the fewest tasks are unfinished.
+TEST_F(DependencyGraphTest, ChoosesTheLaneOnWhichATaskWaitsLeast) {
+  const std::vector<LaneId> lanes{lane(), lane(), lane()};
+  const Resource x = resource(), y = resource(), z = resource();
+  const auto chosen = [&](SmallVector<Resource, 4> reads, SmallVector<Resource, 4> writes) {
+    return graph_.choose_lane(lanes, {.reads = reads, .writes = writes}).index;
+  };
+  EXPECT_EQ(chosen({}, {x}), 0);
+  push("a", lanes[0], {z}, {x});
+  EXPECT_EQ(chosen({}, {y}), 1);   // lane 0 has a task
+  EXPECT_EQ(chosen({z}, {y}), 1);  // readers do not wait for each other
+  EXPECT_EQ(chosen({x}, {y}), 0);  // behind its source
+  EXPECT_EQ(chosen({}, {x}), 0);   // behind the one that it overwrites
+  EXPECT_EQ(chosen({}, {z}), 0);   // behind the reader of what it overwrites
+  push("b", lanes[0], {x}, {y});
+  EXPECT_EQ(chosen({x}, {z}), 1);  // the lane's last task is another one
+  push("c", lanes[1], {}, {z});
+  EXPECT_EQ(chosen({y, z}, {x}), 1);  // of two it depends on, the shorter lane
+  EXPECT_EQ(chosen({}, {resource()}), 2);
+  end("a");
+  end("b");
+  EXPECT_EQ(chosen({x}, {y}), 0);  // empty again
+  EXPECT_THROW(graph_.choose_lane({}, {}), Error);
+  EXPECT_THROW(graph_.choose_lane(std::vector<LaneId>{{7}}, {}), Error);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
 
+#include "lockstep/engine/trace.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/runtime.h"
@@ -151,6 +153,131 @@ TEST_P(CopyTest, CopiesThatMakeNoSenseAreErrors) {
   EXPECT_ERROR(ops::copy_(x, Tensor::host({2})), "both tensors are in host memory");
   EXPECT_ERROR(ops::copy_(x, Tensor()), "undefined tensor");
   EXPECT_ERROR(Tensor().to(device(0)), "to: undefined tensor");
+}
+
+TEST_P(CopyTest, CopyFromOverwritesInPlace) {
+  const Tensor host = counting({2, 3}), x = host.to(device(0));
+  for (const CopyOptions options : {CopyOptions{}, CopyOptions{.non_blocking = true}}) {
+    const Tensor near = Tensor::host({2, 3}).to(device(0)), far = Tensor::host({2, 3}).to(device(1)),
+                 back = ops::empty_host({2, 3}, DType::f32, device(1));
+    near.copy_from(x, options);
+    far.copy_from(near, options);
+    back.copy_from(far, options);
+    for (const Tensor& t : {near, far, back}) EXPECT_EQ(t.to_vector<float>(), host.to_vector<float>());
+    // What follows sees the new elements.
+    const Tensor twice = ops::affine(far, 2, 0);
+    far.copy_from(ops::affine(x, 0, 7), options);
+    EXPECT_EQ(twice.to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));
+    EXPECT_EQ(far.to_vector<float>(), Floats(6, 7));
+  }
+  EXPECT_ERROR(x.copy_from(counting({3, 2})), "copy: from [3, 2] f32 on host to [2, 3] f32 on cpu:0");
+  EXPECT_ERROR(x.copy_from({}), "copy: undefined tensor");
+}
+
+TEST_P(CopyTest, HostMemoryForADevice) {
+  EXPECT_EQ(ops::empty_host({2, 3}, DType::bf16, device(0)).describe(), "[2, 3] bf16 on host");
+  EXPECT_ERROR(ops::empty_host({2}, DType::f32, Device()), "empty_host: the tensor is in host memory");
+  EXPECT_ERROR(ops::empty_host({-2}, DType::f32, device(0)), "shape [-2] has a negative extent");
+}
+
+TEST_P(CopyTest, EachDirectionHasALaneOfItsOwn) {
+  const auto trace = std::make_shared<Trace>();
+  runtime_.engine().set_trace(trace);
+  const Tensor x = counting({4}).to(device(0)), y = x.to(device(1), {.non_blocking = true});
+  y.to(Device());
+  y.copy_from(ops::affine(y, 2, 0));
+  runtime_.synchronize();
+  std::vector<std::string> ran;
+  for (const TraceRecord& r : trace->records()) ran.push_back(r.name + ": " + runtime_.engine().lane_name({r.lane}));
+  EXPECT_EQ(ran, (std::vector<std::string>{"copy in: cpu:0 copy in", "copy: cpu:0 copy out", "copy out: cpu:1 copy out",
+                                           "affine: cpu:1 compute 0", "copy: cpu:1 compute 0"}));
+}
+
+// One device of two lanes.
+class LanesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (lanes().size() < 2) GTEST_SKIP() << "this process has one core";
+  }
+  void TearDown() override { go(); }
+
+  Device device() { return runtime_.devices()[0]; }
+  const std::vector<LaneId>& lanes() { return state_of(device(), "test").compute_lanes; }
+  Tensor zeros() { return Tensor::host({4}).to(device()); }
+  // y becomes 1, as soon as go() is called.
+  void hold(const Tensor& y) {
+    ops::launch("hold", {}, {y}, [this, y = y.view()](Backend&, KernelContext&) {
+      go_.wait(false);
+      std::fill_n(y.as<float>(), y.numel(), 1.0F);
+    });
+  }
+  void go() {
+    go_ = true;
+    go_.notify_all();
+  }
+
+  std::atomic<bool> go_ = false;
+  Runtime runtime_{{.cores_per_device = 2, .threads_per_shard = 1}};
+};
+
+// If both had one lane, the copy in would wait for the result and this test for ever.
+TEST_F(LanesTest, CopiesInDoNotWaitBehindCopiesOut) {
+  const Tensor y = zeros();
+  hold(y);
+  const Tensor out = y.to(Device(), {.non_blocking = true});
+  EXPECT_EQ(Tensor::from<float>({1, 2}, {2}).to(device()).to_vector<float>(), (Floats{1, 2}));
+  go();
+  EXPECT_EQ(out.to_vector<float>(), Floats(4, 1));
+}
+
+// The lane of shard 0, which the first task holds, is not that of the others.
+TEST_F(LanesTest, IndependentTasksSpread) {
+  const Tensor y = zeros(), x = zeros();
+  const ops::SpreadScope spread;
+  hold(y);
+  EXPECT_EQ(ops::affine(x, 1, 3).to_vector<float>(), Floats(4, 3));
+  const Tensor z = ops::empty_like(x);
+  z.copy_from(x);
+  EXPECT_EQ(z.to_vector<float>(), Floats(4, 0));
+  const Tensor after = ops::affine(y, 2, 1);
+  go();
+  EXPECT_EQ(after.to_vector<float>(), Floats(4, 3));
+}
+
+TEST_F(LanesTest, WithoutTheScopeALaneIsTheShards) {
+  const Tensor y = zeros(), x = zeros();
+  const auto trace = std::make_shared<Trace>();
+  runtime_.engine().set_trace(trace);
+  {
+    const ops::SpreadScope spread;
+    const ops::SpreadScope inner;
+  }
+  hold(y);
+  ops::affine(x, 1, 3);
+  ops::ShardScope second(1);
+  ops::affine(x, 1, 3);
+  go();
+  runtime_.synchronize();
+  int on_first = 0, on_second = 0;
+  for (const TraceRecord& r : trace->records()) {
+    on_first += LaneId{r.lane} == lanes()[0];
+    on_second += LaneId{r.lane} == lanes()[1];
+  }
+  EXPECT_EQ(on_first, 2);
+  EXPECT_EQ(on_second, 1);
+}
+
+// Memory that another lane still uses is not handed out where it would make independent tasks wait.
+TEST_F(LanesTest, SpreadTasksDoNotWaitForFreedMemory) {
+  Tensor x = zeros();
+  const ops::SpreadScope spread;
+  Tensor y = ops::empty_like(x);
+  const void* held = y.view().data;
+  hold(y);
+  y = {};
+  const Tensor z = ops::affine(x, 1, 3);
+  EXPECT_NE(z.view().data, held);
+  EXPECT_EQ(z.to_vector<float>(), Floats(4, 3));
 }
 
 }  // namespace
