@@ -1,0 +1,48 @@
+// The server of a job's key-value store: one thread, many clients, each admitted only after it has proven that it knows
+// the secret. Who sends garbage, too much, too slowly or nothing at all is closed, and costs the others nothing.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+struct TcpStoreServerOptions {
+  // A name or a number; "0.0.0.0" and "::" are all of this machine's. What is not loopback needs a secret.
+  std::string host = "127.0.0.1";
+  // 0: a free one.
+  int port = 0;
+  std::string secret = {};
+  // Until then a client has to be through with the handshake.
+  std::chrono::milliseconds handshake_timeout{5'000};
+};
+
+// The address cannot be listened at; code: the system's (EADDRINUSE, EADDRNOTAVAIL …).
+class ListenError : public Error {
+ public:
+  ListenError(const std::string& message, int code) : Error(message), code_(code) {}
+  int code() const { return code_; }
+
+ private:
+  int code_;
+};
+
+class TcpStoreServer {
+ public:
+  explicit TcpStoreServer(const TcpStoreServerOptions& options = {});
+  // Closes all connections: what clients wait for fails.
+  ~TcpStoreServer();
+
+  int port() const;
+  // "127.0.0.1:29500"
+  std::string address() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep
