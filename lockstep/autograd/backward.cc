@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <queue>
 #include <unordered_map>
@@ -41,6 +42,8 @@ struct LeafVisit {
 
 class Walk {
  public:
+  explicit Walk(std::span<const int> missing) : missing_(missing) {}
+
   void add_root(const Tensor& root, const Tensor& seed) {
     const auto& meta = root.grad_meta();
     check(meta != nullptr, "backward: {} was not computed from anything that needs a gradient", root.describe());
@@ -100,7 +103,9 @@ class Walk {
       LeafVisit& leaf = leaves_.at({edge.target.get(), edge.shard});
       if (gradient.defined()) leaf.gradient.add(gradient, edge.shard);
       if (--leaf.missing == 0 && leaf.gradient.sum.defined()) {
-        edge.target->accumulate(edge.shard, leaf.gradient.sum);
+        if (std::ranges::find(missing_, edge.shard) == missing_.end()) {
+          edge.target->accumulate(edge.shard, leaf.gradient.sum);
+        }
         leaf.gradient.sum = {};
       }
       return;
@@ -123,6 +128,7 @@ class Walk {
     return input_grads;
   }
 
+  std::span<const int> missing_;
   std::vector<std::pair<Edge, Tensor>> roots_;
   std::unordered_map<Node*, Visit> visits_;
   std::map<LeafKey, LeafVisit> leaves_;
@@ -131,10 +137,10 @@ class Walk {
 
 }  // namespace
 
-void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds) {
+void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, std::span<const int> missing) {
   check(roots.size() == seeds.size(), "backward: {} roots and {} gradients", roots.size(), seeds.size());
   NoGradGuard no_grad;
-  Walk walk;
+  Walk walk(missing);
   for (std::size_t i = 0; i < roots.size(); ++i) walk.add_root(roots[i], seeds[i]);
   walk.run();
 }

@@ -21,7 +21,10 @@ Batch each(std::string_view what, const Batch& x, const Batch& y, Loss loss) {
 
 }  // namespace
 
-std::int64_t Batch::total() const { return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}); }
+std::int64_t Batch::total() const {
+  const auto& all = exchange ? exchange->counts() : counts;
+  return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+}
 
 double Batch::weight(std::size_t i) const {
   std::int64_t n = total();
@@ -30,7 +33,7 @@ double Batch::weight(std::size_t i) const {
 
 Batch Batch::with(std::vector<Tensor> tensors) const {
   check(tensors.size() == counts.size(), "batch: {} tensors for {} shards", tensors.size(), counts.size());
-  return {std::move(tensors), counts};
+  return {std::move(tensors), counts, exchange};
 }
 
 Batch cross_entropy(const Batch& logits, const Batch& labels, const CrossEntropyOptions& options) {
@@ -43,7 +46,9 @@ Batch mse_loss(const Batch& x, const Batch& targets) {
 }
 
 void backward(const Batch& losses) {
+  if (losses.exchange) losses.exchange->begin_backward();
   std::vector<Tensor> seeds;
+  std::vector<int> missing;
   for (std::size_t i = 0; i < losses.size(); ++i) {
     const Tensor& loss = losses[i];
     check(loss.numel() == 1, "backward: the loss of shard {} is {}, expected a scalar", i, loss.describe());
@@ -51,8 +56,34 @@ void backward(const Batch& losses) {
     Tensor seed = ops::empty(loss.shape(), loss.dtype(), loss.device());
     ops::fill_(seed, losses.weight(i));
     seeds.push_back(std::move(seed));
+    if (losses.counts[i] == 0) missing.push_back(loss.shard());
   }
-  backward(losses.shards, seeds);
+  backward(losses.shards, seeds, missing);
+}
+
+std::vector<Batch> gather_shards(std::span<const Batch> batches) {
+  std::vector<Batch> all(batches.size());
+  if (batches.empty()) return all;
+  const auto& exchange = batches[0].exchange;
+  if (!exchange) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      for (const Tensor& t : batches[i]) all[i].shards.push_back(t.detach());
+      all[i].counts = batches[i].counts;
+    }
+    return all;
+  }
+  std::vector<std::vector<Tensor>> parts(exchange->counts().size());
+  for (const Batch& batch : batches) {
+    for (const Tensor& t : batch) parts[static_cast<std::size_t>(t.shard())].push_back(t.detach());
+  }
+  parts = exchange->gather(std::move(parts), "shards");
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    for (std::size_t i = 0; i < parts[s].size(); ++i) {
+      all[i].shards.push_back(parts[s][i]);
+      all[i].counts.push_back(exchange->counts()[s]);
+    }
+  }
+  return all;
 }
 
 double mean_loss(const Batch& losses) {

@@ -2,23 +2,29 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/shard_exchange.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 
-// Shard i of the batch is shards[i]; it holds counts[i] of the samples, all of them together total(). What a model
-// makes of a Batch is one again, with the same counts: outputs, losses. parallel/split.h makes them.
+// The shards of the batch that are in this process: shards[i], whose number is shards[i].shard(), holds counts[i] of the
+// samples. What a model makes of a Batch is one again, with the same counts: outputs, losses. parallel/split.h makes them.
 struct Batch {
   std::vector<Tensor> shards;
   std::vector<std::int64_t> counts;
+  // Null where all shards of the batch are here.
+  std::shared_ptr<ShardExchange> exchange = {};
 
   std::size_t size() const { return shards.size(); }
   const Tensor& operator[](std::size_t i) const { return shards[i]; }
   auto begin() const { return shards.begin(); }
   auto end() const { return shards.end(); }
+  // Samples of the whole batch, of all processes.
   std::int64_t total() const;
   // Shard i's share of the samples: the weight of its mean loss in the batch's.
   double weight(std::size_t i) const;
@@ -34,7 +40,11 @@ Batch mse_loss(const Batch& x, const Batch& targets);
 // share of the samples, so uneven shards are right.
 void backward(const Batch& losses);
 
-// The mean loss over the whole batch: the shards' losses, weighted, added in the shards' tree in f64. Waits.
+// All shards of all processes, the same on each of them: values, without history. Several batches with the same shards
+// travel as one.
+std::vector<Batch> gather_shards(std::span<const Batch> batches);
+
+// The mean loss over the shards of a batch: weighted, added in the shards' tree in f64. Waits.
 double mean_loss(const Batch& losses);
 
 }  // namespace lockstep

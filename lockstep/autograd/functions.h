@@ -6,6 +6,7 @@
 
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/pool.h"
+#include "lockstep/autograd/shard_exchange.h"
 #include "lockstep/ops/norm.h"
 #include "lockstep/tensor/tensor.h"
 
@@ -76,9 +77,11 @@ Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta
                         const BatchNormOptions& options, ops::BatchStats* stats);
 // All shards at once, with the statistics of all of them, merged in the shards' tree; the gradients flow back through
 // the shared statistics. gammas[i] is the replica on shards[i]'s device, and so on. `stats` gets one for each shard.
+// `exchange` gives the shards of other processes their part, forward and backward; null: there are none.
 std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std::span<const Tensor> gammas,
                                             std::span<const Tensor> betas, std::span<const Tensor> residuals,
-                                            const BatchNormOptions& options, std::vector<ops::BatchStats>* stats);
+                                            const BatchNormOptions& options, std::vector<ops::BatchStats>* stats,
+                                            std::shared_ptr<ShardExchange> exchange = nullptr);
 // With running statistics.
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options);

@@ -84,7 +84,8 @@ Tensor record(std::string_view name, std::initializer_list<Tensor> inputs, const
               std::function<std::vector<Tensor>(const Node& node, const Tensor& dy)> backward);
 
 // Gradients of all leaves that `roots` were computed from, in one walk. seeds[i] is the gradient of roots[i];
-// undefined: 1, for a scalar. The graph is used up.
-void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds);
+// undefined: 1, for a scalar. The graph is used up. Leaves get nothing for shards in `missing`, which have no samples: no
+// gradient is not the same as one of zeros.
+void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, std::span<const int> missing = {});
 
 }  // namespace lockstep

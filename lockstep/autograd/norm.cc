@@ -47,10 +47,11 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
 
 std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std::span<const Tensor> gammas,
                                             std::span<const Tensor> betas, std::span<const Tensor> residuals,
-                                            const BatchNormOptions& options, std::vector<ops::BatchStats>* used) {
+                                            const BatchNormOptions& options, std::vector<ops::BatchStats>* used,
+                                            std::shared_ptr<ShardExchange> exchange) {
   std::size_t count = shards.size();
   // parts[s] is shard s's: the tree is over shard numbers.
-  std::size_t slots = 0;
+  std::size_t slots = exchange ? exchange->counts().size() : 0;
   for (const Tensor& x : shards) slots = std::max(slots, static_cast<std::size_t>(std::max(x.shard(), 0)) + 1);
   auto slot = [&shards](std::size_t i) { return static_cast<std::size_t>(std::max(shards[i].shard(), 0)); };
   std::vector<ops::BatchStats> parts(slots);
@@ -61,6 +62,7 @@ std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std:
     check(!parts[at[i]].mean.defined(), "batch_norm: two inputs are shard {}, expected one of each", at[i]);
     parts[at[i]] = ops::batch_norm_stats(shards[i].detach());
   }
+  if (exchange) parts = gather_stats(*exchange, parts, shards[0].size(2) * shards[0].size(3));
   std::vector<Tensor> inputs, outputs, in, gamma, mask;
   std::vector<ops::BatchStats> stats;
   for (std::size_t i = 0; i < count; ++i) {
@@ -91,6 +93,25 @@ std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std:
           sums[i] = ops::batch_norm_backward_stats(dy[i], in[i], mask[i], stats[i], eps);
           g[at[i]] = sums[i].g;
           g_xhat[at[i]] = sums[i].g_xhat;
+        }
+        if (exchange) {
+          std::vector<std::vector<Tensor>> parts(slots);
+          for (std::size_t i = 0; i < count; ++i) {
+            // Every process has to contribute: zeros where others expect something.
+            if (!g[at[i]].defined()) {
+              ops::ShardScope scope(in[i].shard());
+              g[at[i]] = ops::empty_like(stats[i].mean);
+              g_xhat[at[i]] = ops::empty_like(stats[i].mean);
+              ops::fill_(g[at[i]], 0);
+              ops::fill_(g_xhat[at[i]], 0);
+            }
+            parts[at[i]] = {g[at[i]], g_xhat[at[i]]};
+          }
+          parts = exchange->gather(std::move(parts), "batch norm gradients");
+          for (std::size_t s = 0; s < slots; ++s) {
+            g[s] = parts[s].empty() ? Tensor() : parts[s][0];
+            g_xhat[s] = parts[s].empty() ? Tensor() : parts[s][1];
+          }
         }
         std::vector<Tensor> back;
         for (std::size_t i = 0; i < count; ++i) {

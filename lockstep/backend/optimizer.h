@@ -33,6 +33,10 @@ struct UpdateItem {
   View grad;
   View state0;
   View state1;
+  // u8 [1]: 0 leaves the parameter as it is. Absent: 1.
+  View present;
+
+  bool skipped() const { return present && *present.as<std::uint8_t>() == 0; }
 };
 
 class OptimizerKernels {

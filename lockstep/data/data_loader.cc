@@ -56,12 +56,25 @@ class DataLoader::Prefetcher {
     auto first = static_cast<std::size_t>(number * options_.batch_size);
     std::size_t last = std::min(first + static_cast<std::size_t>(options_.batch_size), order_.size());
     std::span<const std::int64_t> indices(order_.data() + first, last - first);
+    bool none = false;
+    if (options_.rows) {
+      auto n = static_cast<std::int64_t>(indices.size());
+      auto [begin, end] = options_.rows(n);
+      check(begin >= 0 && begin <= end && end <= n, "data loader: rows {} to {} of a batch of {}", begin, end, n);
+      // The shape of what is not wanted is that of any example.
+      none = begin == end;
+      indices = none ? indices.first(1) : indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    }
     std::vector<RandomKey> keys;
     for (std::int64_t index : indices) {
       keys.push_back(random_key(options_.seed, {hash_name("transform"), static_cast<std::uint64_t>(epoch_),
                                                 static_cast<std::uint64_t>(index)}));
     }
-    return dataset_->batch(indices, keys);
+    Example batch = dataset_->batch(indices, keys);
+    if (none) {
+      for (Tensor& part : batch) part = part.narrow(0, 0);
+    }
+    return batch;
   }
 
   void work() {
@@ -118,14 +131,26 @@ void DataLoader::skip_batches(std::int64_t count) {
   skip_ = count;
 }
 
+std::int64_t DataLoader::examples() const {
+  if (known_examples_.first != epoch_) {
+    known_examples_ = {epoch_, static_cast<std::int64_t>(options_.sampler->order(epoch_).size())};
+  }
+  return known_examples_.second;
+}
+
 std::int64_t DataLoader::size() const {
-  auto n = static_cast<std::int64_t>(options_.sampler->order(epoch_).size());
+  std::int64_t n = examples();
   return options_.drop_last ? n / options_.batch_size : (n + options_.batch_size - 1) / options_.batch_size;
+}
+
+std::int64_t DataLoader::batch_examples(std::int64_t number) const {
+  return std::clamp<std::int64_t>(examples() - number * options_.batch_size, 0, options_.batch_size);
 }
 
 DataLoader::Iterator DataLoader::begin() {
   std::vector<std::int64_t> order = options_.sampler->order(epoch_);
   auto n = static_cast<std::int64_t>(order.size());
+  known_examples_ = {epoch_, n};
   std::int64_t count = options_.drop_last ? n / options_.batch_size : (n + options_.batch_size - 1) / options_.batch_size;
   std::int64_t first = std::exchange(skip_, 0);
   return Iterator(this, std::make_shared<Prefetcher>(dataset_, options_, std::move(order), epoch_, first, count));

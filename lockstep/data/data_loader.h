@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
@@ -17,6 +19,9 @@ struct DataLoaderOptions {
   std::uint64_t seed = 0;
   // Leaves out a last batch that is not full.
   bool drop_last = false;
+  // Which rows [first, last) of a batch of n examples are wanted here, where other processes load the others; none: all.
+  // An empty range gives tensors without rows.
+  std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t n)> rows{};
   // Threads; 0: batches are made when asked for.
   int workers = 1;
   // Batches that are made ahead, at most.
@@ -39,6 +44,8 @@ class DataLoader {
 
   // Batches of an epoch.
   std::int64_t size() const;
+  // Examples of batch `number` of an epoch, in all processes together.
+  std::int64_t batch_examples(std::int64_t number) const;
   const Dataset& dataset() const { return *dataset_; }
 
   class Iterator;
@@ -50,8 +57,11 @@ class DataLoader {
   class Prefetcher;
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;
+  std::int64_t examples() const;
   std::int64_t epoch_ = 0;
   std::int64_t skip_ = 0;
+  // Of which epoch, how many: an order takes a while to make.
+  mutable std::pair<std::int64_t, std::int64_t> known_examples_{-1, 0};
 };
 
 // Stops the workers when it goes away.

@@ -30,7 +30,7 @@ Tensor BatchNorm2d::forward_fused(const Tensor& x, const Tensor& residual, bool 
   }
   ops::BatchStats stats;
   Tensor y = batch_norm_train(x, weight.data(device), bias.data(device), residual, options, &stats);
-  keep(x.shard(), stats);
+  keep(x, stats);
   return y;
 }
 
@@ -50,17 +50,19 @@ std::vector<Tensor> BatchNorm2d::forward_fused(std::span<const Tensor> xs, std::
     betas.push_back(bias.data(x.device()));
   }
   std::vector<ops::BatchStats> stats;
-  std::vector<Tensor> ys = batch_norm_synchronized(xs, gammas, betas, residuals, {options_.eps, relu}, &stats);
+  std::vector<Tensor> ys =
+      batch_norm_synchronized(xs, gammas, betas, residuals, {options_.eps, relu}, &stats, shard_exchange());
   // All shards used the merged ones: once is enough.
-  if (!stats.empty()) keep(0, stats[0]);
+  if (!stats.empty()) keep(xs[0].with_shard(0), stats[0]);
   return ys;
 }
 
-void BatchNorm2d::keep(int shard, const ops::BatchStats& stats) {
+void BatchNorm2d::keep(const Tensor& x, const ops::BatchStats& stats) {
   if (pending_batch_ != batch_number()) pending_.clear();
   bool first = pending_.empty();
   pending_batch_ = batch_number();
-  auto slot = static_cast<std::size_t>(shard < 0 ? 0 : shard);
+  pixels_ = x.size(2) * x.size(3);
+  auto slot = static_cast<std::size_t>(x.shard() < 0 ? 0 : x.shard());
   if (pending_.size() <= slot) pending_.resize(slot + 1);
   pending_[slot] = stats;
   if (first) after_batch([this] { commit(); });
@@ -69,6 +71,10 @@ void BatchNorm2d::keep(int shard, const ops::BatchStats& stats) {
 void BatchNorm2d::commit() {
   auto parts = std::move(pending_);
   pending_.clear();
+  // Synchronized statistics are those of all shards already.
+  if (auto exchange = shard_exchange(); exchange && !options_.synchronized) {
+    parts = gather_stats(*exchange, parts, pixels_);
+  }
   // Each device merges for itself, in memory that it can read: the same few numbers, the same bits.
   for (Device device : running_mean.devices()) {
     ops::BatchStats merged = ops::merge_batch_stats(parts, device, true);

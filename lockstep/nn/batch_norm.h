@@ -37,12 +37,13 @@ class BatchNorm2d : public Module {
 
  private:
   void settle(const Tensor& x);
-  void keep(int shard, const ops::BatchStats& stats);
+  void keep(const Tensor& x, const ops::BatchStats& stats);
   void commit();
 
   BatchNorm2dOptions options_;
   // Of the batch that is running, by shard. What a batch left that ended with an error is dropped.
   std::vector<ops::BatchStats> pending_;
+  std::int64_t pixels_ = 0;  // H * W
   std::uint64_t pending_batch_ = 0;
 };
 

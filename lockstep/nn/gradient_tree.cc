@@ -1,5 +1,7 @@
 #include "lockstep/nn/gradient_tree.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "lockstep/ops/elementwise.h"
@@ -8,6 +10,15 @@
 #include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
+namespace {
+
+thread_local bool no_sync = false;
+
+}  // namespace
+
+NoSyncGuard::NoSyncGuard() : previous_(std::exchange(no_sync, true)) {}
+NoSyncGuard::~NoSyncGuard() { no_sync = previous_; }
+bool NoSyncGuard::active() { return no_sync; }
 
 bool GradientTree::covers(std::size_t shard) const {
   auto it = subtrees_.upper_bound(shard);
@@ -18,9 +29,19 @@ bool GradientTree::covers(std::size_t shard) const {
 
 void GradientTree::add(int shard, const Tensor& gradient) {
   auto first = static_cast<std::size_t>(shard < 0 ? 0 : shard);
+  Tensor sum = gradient.detach();
+  if (reducer_) reducer_->added(index_);
+  if (auto before = unsynchronized_.find(first); before != unsynchronized_.end()) {
+    ops::ShardScope scope(shard);
+    sum = ops::binary(BinaryOp::add, before->second, sum);
+    unsynchronized_.erase(before);
+  }
+  if (no_sync) {
+    unsynchronized_[first] = sum;
+    return;
+  }
   if (covers(first)) finish_round(gradient.device());
   std::size_t size = 1;
-  Tensor sum = gradient.detach();
   while (true) {
     auto sibling = subtrees_.find(first ^ size);
     if (sibling == subtrees_.end() || sibling->second.first != size) break;
@@ -35,6 +56,14 @@ void GradientTree::add(int shard, const Tensor& gradient) {
     size *= 2;
   }
   subtrees_[first] = {size, sum};
+}
+
+// Shards that had no part in the last micro-batch join its tree.
+void GradientTree::merge_unsynchronized(Device device) {
+  if (unsynchronized_.empty()) return;
+  if (std::ranges::any_of(unsynchronized_, [&](const auto& leaf) { return covers(leaf.first); })) finish_round(device);
+  for (auto& [shard, sum] : unsynchronized_) subtrees_[shard] = {1, sum};
+  unsynchronized_.clear();
 }
 
 void GradientTree::finish_round(Device device) {
@@ -59,15 +88,33 @@ void GradientTree::finish_round(Device device) {
   subtrees_.clear();
 }
 
-Tensor GradientTree::sum(Device device) {
+ReducedGradient GradientTree::sum(Device device) {
+  if (reducer_) return reducer_->sum(index_, device);
+  merge_unsynchronized(device);
   finish_round(device);
   if (total_.defined()) total_ = total_.to(device, {.non_blocking = true});
-  return total_;
+  return {total_, {}};
 }
 
 void GradientTree::clear() {
   subtrees_.clear();
+  unsynchronized_.clear();
   total_ = {};
+  if (reducer_) reducer_->clear();
+}
+
+void GradientTree::set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index) {
+  clear();
+  reducer_ = std::move(reducer);
+  index_ = index;
+}
+
+std::vector<std::pair<std::size_t, Tensor>> GradientTree::take_subtrees() {
+  if (!unsynchronized_.empty()) merge_unsynchronized(unsynchronized_.begin()->second.device());
+  std::vector<std::pair<std::size_t, Tensor>> taken;
+  for (auto& [first, subtree] : subtrees_) taken.emplace_back(first, std::move(subtree.second));
+  subtrees_.clear();
+  return taken;
 }
 
 }  // namespace lockstep

@@ -5,33 +5,61 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <utility>
+#include <vector>
 
+#include "lockstep/nn/gradient_reducer.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 
+// While one lives, what this thread's backward() finds is added up shard by shard, and the tree over shards waits for the
+// first backward() after it: accumulation over micro-batches that costs one reduction. Where processes share the work,
+// they have to agree.
+class NoSyncGuard {
+ public:
+  NoSyncGuard();
+  ~NoSyncGuard();
+  NoSyncGuard(const NoSyncGuard&) = delete;
+  NoSyncGuard& operator=(const NoSyncGuard&) = delete;
+  static bool active();
+
+ private:
+  bool previous_;
+};
+
 class GradientTree {
  public:
   // One shard's gradient from one backward(). A shard that is there already begins the next round (accumulation over
-  // micro-batches): rounds are added one after the other, each in the shards' tree.
+  // micro-batches without NoSyncGuard): rounds are added one after the other, each in the shards' tree.
   void add(int shard, const Tensor& gradient);
 
   // The sum of everything, on `device`; undefined if nothing came. Until more is added, later calls for the same
   // device return the same tensor.
-  Tensor sum(Device device);
+  ReducedGradient sum(Device device);
 
-  // True if any shard had a gradient: tells unused parameters.
-  bool present() const { return total_.defined() || !subtrees_.empty(); }
+  // True if any shard of this process had a gradient: tells unused parameters.
+  bool present() const { return total_.defined() || !subtrees_.empty() || !unsynchronized_.empty(); }
   void clear();
+
+  // From now on the sum is taken over processes too: this is the reducer's parameter `index`.
+  void set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index);
+  // For the reducer: the sums of disjoint subtrees that wait, by first shard, which are then gone from here.
+  std::vector<std::pair<std::size_t, Tensor>> take_subtrees();
 
  private:
   bool covers(std::size_t shard) const;
+  void merge_unsynchronized(Device device);
   void finish_round(Device device);
 
   // Disjoint subtrees of the current round: (first shard, number of shards) and their sum.
   std::map<std::size_t, std::pair<std::size_t, Tensor>> subtrees_;
+  // Of rounds under NoSyncGuard: sums by shard.
+  std::map<std::size_t, Tensor> unsynchronized_;
   Tensor total_;  // of the rounds before
+  std::shared_ptr<GradientReducer> reducer_;
+  std::size_t index_ = 0;
 };
 
 }  // namespace lockstep

@@ -10,19 +10,23 @@ namespace {
 using Actions = std::vector<std::function<void()>>;
 // Of the outermost call on this thread; null outside of any.
 thread_local Actions* batch_actions = nullptr;
+thread_local std::shared_ptr<ShardExchange> batch_exchange;
 thread_local std::uint64_t batches_begun = 0;
 
 class BatchScope {
  public:
-  BatchScope() {
+  explicit BatchScope(const std::shared_ptr<ShardExchange>& exchange = nullptr) {
     if (!batch_actions) {
       batch_actions = &actions_;
+      batch_exchange = exchange;
       ++batches_begun;
       outermost_ = true;
     }
   }
   ~BatchScope() {
-    if (outermost_) batch_actions = nullptr;
+    if (!outermost_) return;
+    batch_actions = nullptr;
+    batch_exchange = nullptr;
   }
   // Not in the destructor: actions may throw, and are not wanted when the forward pass did.
   void finish() {
@@ -46,7 +50,7 @@ Tensor Module::operator()(const Tensor& x) {
 }
 
 Batch Module::operator()(const Batch& batch) {
-  BatchScope scope;
+  BatchScope scope(batch.exchange);
   std::vector<Tensor> outputs;
   if (mixes_shards()) {
     outputs = forward_shards(batch.shards);
@@ -79,6 +83,8 @@ void Module::after_batch(std::function<void()> action) {
     action();
   }
 }
+
+std::shared_ptr<ShardExchange> Module::shard_exchange() { return batch_exchange; }
 
 std::uint64_t Module::batch_number() { return batch_actions ? batches_begun : 0; }
 

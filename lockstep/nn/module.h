@@ -75,6 +75,8 @@ class Module {
   static void after_batch(std::function<void()> action);
   // A number of its own for each such call; 0 outside of any.
   static std::uint64_t batch_number();
+  // Of the batch that the outermost module call of this thread computes; null where all shards are in this process.
+  static std::shared_ptr<ShardExchange> shard_exchange();
 
   struct Child {
     std::string name;

@@ -125,7 +125,9 @@ void Parameter::initialize(std::string name, const std::vector<Device>& devices,
   if (s.shape_known()) s.make_replicas();
 }
 
-Tensor Parameter::gradient(Device device) const { return state_->gradient.sum(device); }
+Tensor Parameter::gradient(Device device) const { return reduced_gradient(device).sum; }
+ReducedGradient Parameter::reduced_gradient(Device device) const { return state_->gradient.sum(device); }
+GradientTree& Parameter::gradient_tree() const { return state_->gradient; }
 void Parameter::zero_grad() const { state_->gradient.clear(); }
 
 }  // namespace lockstep

@@ -12,9 +12,9 @@ void update(std::string_view what, std::span<const Update> updates, const Tensor
   std::vector<UpdateItem> items;
   for (const Update& u : updates) {
     check_same(what, u.weight, u.grad);
-    reads.insert(reads.end(), {u.weight, u.grad, u.state0, u.state1});
+    reads.insert(reads.end(), {u.weight, u.grad, u.state0, u.state1, u.present});
     writes.insert(writes.end(), {u.weight, u.state0, u.state1});
-    items.push_back({u.weight.view(), u.grad.view(), u.state0.view(), u.state1.view()});
+    items.push_back({u.weight.view(), u.grad.view(), u.state0.view(), u.state1.view(), u.present.view()});
   }
   reads.push_back(scale);
   launch(what, reads, writes,

@@ -15,6 +15,8 @@ struct Update {
   Tensor grad;
   Tensor state0;
   Tensor state1;
+  // u8 [1]: 0 leaves all of them as they are, as if the parameter were not there. Undefined: 1.
+  Tensor present;
 };
 
 // `scale` is undefined, or f64 [1] anywhere in the memory domain.

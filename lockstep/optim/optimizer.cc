@@ -47,14 +47,14 @@ void Optimizer::make_states(Slot& slot) const {
 
 void Optimizer::step() {
   ++steps_;
-  std::vector<Tensor> gradients(slots_.size());
+  std::vector<ReducedGradient> gradients(slots_.size());
   std::vector<Device> devices;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     // Spreads the sums over a device's lanes, too.
     ops::ShardScope lane(static_cast<int>(i));
     if (!slots_[i].parameter.initialized()) continue;
-    gradients[i] = slots_[i].parameter.gradient(home(i));
-    if (!gradients[i].defined()) continue;
+    gradients[i] = slots_[i].parameter.reduced_gradient(home(i));
+    if (!gradients[i].sum.defined()) continue;
     make_states(slots_[i]);
     for (Device d : slots_[i].parameter.devices()) {
       if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
@@ -65,19 +65,20 @@ void Optimizer::step() {
     std::vector<std::vector<Item>> items(lanes);
     std::vector<std::int64_t> load(lanes, 0);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (!gradients[i].defined()) continue;
+      if (!gradients[i].sum.defined()) continue;
       const Parameter& p = slots_[i].parameter;
       auto at = std::ranges::find(p.devices(), device);
       if (at == p.devices().end()) continue;
       auto d = static_cast<std::size_t>(at - p.devices().begin());
-      Tensor grad = gradients[i];
+      auto [grad, present] = gradients[i];
       if (state_of(grad.device(), "step").memory_domain != state_of(device, "step").memory_domain) {
         grad = grad.to(device, {.non_blocking = true});
+        if (present.defined()) present = present.to(device, {.non_blocking = true});
       }
       auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][d] : Tensor(); };
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
-      items[lane].push_back({p.data(device).detach(), grad, state(0), state(1)});
+      items[lane].push_back({p.data(device).detach(), grad, state(0), state(1), present});
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
@@ -160,7 +161,7 @@ namespace {
 
 std::vector<ops::Update> updates(auto items) {
   std::vector<ops::Update> all;
-  for (const auto& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1});
+  for (const auto& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1, i.present});
   return all;
 }
 

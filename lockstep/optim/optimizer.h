@@ -40,7 +40,7 @@ class Optimizer {
   Optimizer(std::vector<Parameter> parameters, double learning_rate, std::vector<std::string> state_names);
 
   struct Item {
-    Tensor weight, grad, state0, state1;
+    Tensor weight, grad, state0, state1, present;
   };
   // `step` counts from 1.
   virtual void update(std::span<const Item> items, const Tensor& scale, std::int64_t step) = 0;

@@ -48,9 +48,13 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
     accuracy.total += pending.front().labels.size(0);
     pending.pop_front();
   };
+  std::int64_t number = 0;
   for (Example& batch : loader) {
+    std::int64_t samples = loader.batch_examples(number++);
+    if (!batch.empty() && batch[0].size(0) == 0) continue;  // others have all of its rows
     check(batch.size() == 2, "evaluate: examples have {} parts, expected inputs and labels", batch.size());
-    Batch x = split_and_load(batch[0], options.devices, {.shards = options.shards});
+    Batch x = options.distributed ? options.distributed->split(std::span(batch).first(1), samples)[0]
+                                  : split_and_load(batch[0], options.devices, {.shards = options.shards});
     for (Tensor& shard : x.shards) shard = shard.to(options.dtype);
     Predictions predictions{{}, batch[1]};
     for (const Tensor& logits : module(x)) {
@@ -61,6 +65,11 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
     if (pending.size() > kInFlight) count_first();
   }
   while (!pending.empty()) count_first();
+  if (options.distributed) {
+    Communicator& communicator = options.distributed->communicator();
+    accuracy.correct = communicator.sum_on_host(accuracy.correct, "correct examples of the evaluation");
+    accuracy.total = communicator.sum_on_host(accuracy.total, "examples of the evaluation");
+  }
   return accuracy;
 }
 

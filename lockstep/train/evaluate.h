@@ -5,6 +5,7 @@
 
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {
 
@@ -14,6 +15,9 @@ struct EvaluateOptions {
   int shards = 0;
   // Type of the heavy operations.
   DType dtype = DType::f32;
+  // The ranks that share the work: the loader loads this rank's rows (rows_of), what is returned counts those of all.
+  // Null: there is but this process.
+  DistributedDataParallel* distributed = nullptr;
 };
 
 struct Accuracy {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "lockstep/ops/elementwise.h"
 #include "lockstep/parallel/split.h"
 
 namespace lockstep {
@@ -10,8 +11,15 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-DataLoaderOptions loader_options(const TrainerOptions& o) {
-  return {.batch_size = o.batch_size, .shuffle = o.shuffle, .seed = o.seed};
+// For each shard of this process: whether it is asked to stop.
+Batch stop_flags(const Batch& losses, bool stop) {
+  std::vector<Tensor> flags;
+  for (const Tensor& loss : losses) {
+    ops::ShardScope scope(loss.shard());
+    flags.push_back(ops::empty({1}, DType::f32, loss.device()));
+    ops::fill_(flags.back(), stop ? 1 : 0);
+  }
+  return losses.with(std::move(flags));
 }
 
 }  // namespace
@@ -19,14 +27,19 @@ DataLoaderOptions loader_options(const TrainerOptions& o) {
 Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
     : module_(module), optimizer_(optimizer), options_(std::move(options)), test_(std::move(test)),
-      loader_(std::move(train), loader_options(options_)) {
+      loader_(std::move(train), rows_of_rank({.batch_size = options_.batch_size,
+                                              .shuffle = options_.shuffle,
+                                              .seed = options_.seed})) {
   TrainerOptions& o = options_;
   check(!o.devices.empty(), "trainer: no devices");
   check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.shards >= 0 && o.clip_norm >= 0,
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
         o.max_steps, o.save_every, o.shards, o.clip_norm);
   check(loader_.dataset().size() > 0, "trainer: the data set is empty");
-  if (o.shards == 0) o.shards = static_cast<int>(o.devices.size());
+  if (o.shards == 0) {
+    auto devices = static_cast<std::int64_t>(o.devices.size());
+    o.shards = static_cast<int>(o.communicator ? o.communicator->sum_on_host(devices, "number of devices") : devices);
+  }
   o.schedule.base_lr = optimizer.learning_rate();
   o.schedule.total_steps = o.epochs * loader_.size();
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
@@ -44,11 +57,35 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.schedule.kind != ScheduleKind::constant) recipe["scheduled_steps"] = o.schedule.total_steps;
   recipe.update(o.recipe);
   o.recipe = std::move(recipe);
+  if (o.communicator) join_ranks();
+}
+
+void Trainer::join_ranks() {
+  const TrainerOptions& o = options_;
+  const RandomKey key = random_key(o.seed, {});
+  const std::int64_t index = 0;
+  settle_shapes(module_, loader_.dataset().batch({&index, 1}, {&key, 1}).at(0), o.devices[0]);
+  std::string recipe;
+  for (const auto& [name, value] : o.recipe.items()) recipe += fmt::format("{} {}\n", name, value.dump());
+  distributed_ = std::make_unique<DistributedDataParallel>(module_, o.devices, o.communicator,
+                                                           DistributedOptions{.shards = o.shards, .recipe = recipe});
+}
+
+// The rows are asked for when the loader runs, long after the ranks have met.
+DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
+  if (options_.communicator) options.rows = [this](std::int64_t n) { return distributed_->rows_of(n); };
+  return options;
 }
 
 ResumedRun Trainer::resume(const std::filesystem::path& folder) {
   ResumedRun run = load_checkpoint(folder, module_, optimizer_, options_.recipe);
   position_ = run.position;
+  if (options_.communicator) {
+    std::int64_t step = options_.communicator->gather_on_host(position_.step, "step of the checkpoint")[0];
+    std::string complaint =
+        step == position_.step ? "" : fmt::format("{}: has step {} where rank 0 has {}", run.path.string(), position_.step, step);
+    options_.communicator->agree(complaint, "checkpoints");
+  }
   saved_step_ = position_.step;
   return run;
 }
@@ -58,6 +95,17 @@ bool Trainer::finished() const {
 }
 
 TrainingResult Trainer::train() {
+  if (!options_.communicator) return run();
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    // The others wait for this rank: they are told why it does not come.
+    options_.communicator->group().abort(error.what());
+    throw;
+  }
+}
+
+TrainingResult Trainer::run() {
   module_.train();
   TrainingResult result;
   // Two runs in one folder would overwrite each other; better to hear of it now than at the first checkpoint.
@@ -67,7 +115,7 @@ TrainingResult Trainer::train() {
           "resume from it, or give an empty folder", options_.save_folder.string(), latest ? latest->step : 0,
           position_.step);
   }
-  while (!finished() && !stop_) {
+  while (!finished() && !stopping()) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();
     loader_.skip_batches(position_.batch);
@@ -75,7 +123,7 @@ TrainingResult Trainer::train() {
     last_read_ = begin;
     for (Example& batch : loader_) {
       run_step(batch, batches);
-      if (finished() || stop_) break;
+      if (finished() || stopping()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
         read_losses(0);
         // The clock of the epoch goes on in the checkpoint.
@@ -86,7 +134,7 @@ TrainingResult Trainer::train() {
     }
     read_losses(0);
     position_.seconds += now() - begin;
-    if (position_.batch < batches && stop_) break;
+    if (position_.batch < batches && stopping()) break;
     // An epoch that max_steps cuts short is reported, too, but the position stays inside it.
     EpochReport report{position_.epoch + 1, position_.seconds,
                        position_.samples == 0 ? 0 : position_.loss_sum / static_cast<double>(position_.samples),
@@ -100,15 +148,23 @@ TrainingResult Trainer::train() {
   }
   if (!options_.save_folder.empty() && saved_step_ != position_.step) save();
   result.steps = position_.step;
-  result.stopped = stop_;
+  result.stopped = stopping();
   return result;
 }
 
 void Trainer::run_step(Example& batch, std::int64_t batches) {
   const TrainerOptions& o = options_;
   check(batch.size() == 2, "trainer: examples have {} parts, expected inputs and labels", batch.size());
-  Batch x = split_and_load(batch[0], o.devices, {.shards = o.shards});
-  Batch labels = split_and_load(batch[1], o.devices, {.shards = o.shards});
+  std::int64_t samples = loader_.batch_examples(position_.batch);
+  Batch x, labels;
+  if (distributed_) {
+    auto parts = distributed_->split(batch, samples);
+    x = std::move(parts[0]);
+    labels = std::move(parts[1]);
+  } else {
+    x = split_and_load(batch[0], o.devices, {.shards = o.shards});
+    labels = split_and_load(batch[1], o.devices, {.shards = o.shards});
+  }
   for (Tensor& shard : x.shards) shard = shard.to(o.dtype);
   Batch losses = cross_entropy(module_(x), labels, {.label_smoothing = o.label_smoothing});
   backward(losses);
@@ -118,11 +174,12 @@ void Trainer::run_step(Example& batch, std::int64_t batches) {
 
   ++position_.step;
   ++position_.batch;
-  StepReport report{.step = position_.step, .epoch = position_.epoch + 1, .samples = batch[0].size(0),
+  StepReport report{.step = position_.step, .epoch = position_.epoch + 1, .samples = samples,
                     .batch = position_.batch, .batches = batches};
-  std::vector<Tensor> values;
-  for (const Tensor& loss : losses) values.push_back(loss.detach());
-  pending_.push_back({report, losses.with(std::move(values))});
+  std::vector<Batch> shared{losses};
+  if (distributed_) shared.push_back(stop_flags(losses, stop_));
+  shared = gather_shards(shared);
+  pending_.push_back({report, shared[0], distributed_ ? shared[1] : Batch()});
   // A few steps stay in flight, so that the devices never wait for the host.
   constexpr std::size_t kInFlight = 2;
   read_losses(kInFlight);
@@ -134,6 +191,7 @@ void Trainer::read_losses(std::size_t leave) {
     pending_.pop_front();
     StepReport& report = next.report;
     report.loss = mean_loss(next.losses);
+    for (const Tensor& flag : next.stopped) agreed_stop_ = agreed_stop_ || flag.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();
       std::string kept = options_.save_folder.empty()
@@ -151,15 +209,27 @@ void Trainer::read_losses(std::size_t leave) {
 }
 
 void Trainer::save() {
-  save_checkpoint(options_.save_folder, module_, optimizer_, position_, options_.recipe);
+  std::string complaint;
+  if (rank() == 0) {
+    try {
+      save_checkpoint(options_.save_folder, module_, optimizer_, position_, options_.recipe);
+    } catch (const std::exception& error) {
+      if (!options_.communicator) throw;
+      complaint = error.what();
+    }
+  }
+  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint");
   saved_step_ = position_.step;
 }
 
 Accuracy Trainer::evaluate() {
   if (!test_) return {};
-  DataLoader loader(test_, {.batch_size = options_.batch_size});
+  DataLoader loader(test_, rows_of_rank({.batch_size = options_.batch_size}));
   return lockstep::evaluate(module_, loader,
-                            {.devices = options_.devices, .shards = options_.shards, .dtype = options_.dtype});
+                            {.devices = options_.devices,
+                             .shards = options_.shards,
+                             .dtype = options_.dtype,
+                             .distributed = distributed_.get()});
 }
 
 }  // namespace lockstep

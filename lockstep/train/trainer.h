@@ -10,15 +10,19 @@
 
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/train/evaluate.h"
 
 namespace lockstep {
 
 struct TrainerOptions {
+  // Of this process.
   std::vector<Device> devices;
-  // V of the recipe; 0: one for each device.
+  // Joins the ranks of a job; null: there is but this process.
+  std::shared_ptr<Communicator> communicator{};
+  // V of the recipe; 0: one for each device, of all ranks together.
   int shards = 0;
-  // The global batch, over all devices.
+  // The global batch, over all devices and ranks.
   std::int64_t batch_size = 256;
   std::int64_t epochs = 10;
   // Ends the run early; 0: no limit.
@@ -31,7 +35,7 @@ struct TrainerOptions {
   double clip_norm = 0;
   // total_steps is filled in.
   ScheduleOptions schedule{};
-  // Checkpoints go here, at the end and every `save_every` steps (0: after each epoch). Empty: none.
+  // Checkpoints go here, at the end and every `save_every` steps (0: after each epoch). Empty: none. Rank 0 writes them.
   std::filesystem::path save_folder{};
   std::int64_t save_every = 0;
   // What else decides the bits: model, optimizer, ... Compared on resume.
@@ -71,13 +75,14 @@ class Trainer {
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
 
-  // Goes on from the newest checkpoint in the folder, to the bit.
+  // Goes on from the newest checkpoint in the folder, to the bit. All ranks read it.
   ResumedRun resume(const std::filesystem::path& folder);
 
   // Throws when a loss is not finite, naming the step; no checkpoint holds what came of it.
   TrainingResult train();
 
-  // From any thread or a signal handler: ends after the step in progress, with a checkpoint if there is a folder.
+  // From any thread or a signal handler: ends after the step in progress, with a checkpoint if there is a folder. One rank
+  // that is asked stops all of them, at the same step.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
   const Recipe& recipe() const { return options_.recipe; }
@@ -86,24 +91,33 @@ class Trainer {
  private:
   struct PendingLoss {
     StepReport report;
-    Batch losses;
+    Batch losses;   // of all ranks
+    Batch stopped;  // a flag of each rank, at its first shard
   };
 
   void run_step(Example& batch, std::int64_t batches);
   void read_losses(std::size_t leave);
   void save();
   bool finished() const;
+  // Whether the run ends here: the same on all ranks.
+  bool stopping() const { return options_.communicator ? agreed_stop_ : stop_.load(std::memory_order_relaxed); }
+  int rank() const { return options_.communicator ? options_.communicator->rank() : 0; }
+  DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
+  void join_ranks();
+  TrainingResult run();
 
   Module& module_;
   Optimizer& optimizer_;
   TrainerOptions options_;
   std::shared_ptr<const Dataset> test_;
+  std::unique_ptr<DistributedDataParallel> distributed_;
   DataLoader loader_;
   TrainingPosition position_;
   std::deque<PendingLoss> pending_;
   double last_read_ = 0;  // seconds on the steady clock
   std::int64_t saved_step_ = -1;
   std::atomic<bool> stop_{false};
+  bool agreed_stop_ = false;
 };
 
 }  // namespace lockstep

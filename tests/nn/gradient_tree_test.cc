@@ -69,7 +69,7 @@ TEST_F(GradientTreeTest, SumsAreThoseOfTheShardsTree) {
     Sum expected = add_round(tree, random, static_cast<std::size_t>(random.integer(1, 13)));
     EXPECT_EQ(tree.present(), expected.has_value());
     Device where = device(static_cast<std::size_t>(random.integer(0, 7)));
-    Tensor sum = tree.sum(where);
+    Tensor sum = tree.sum(where).sum;
     ASSERT_EQ(sum.defined(), expected.has_value());
     if (!expected) continue;
     EXPECT_EQ(sum.device(), where);
@@ -94,26 +94,65 @@ TEST_F(GradientTreeTest, RoundsAreAddedOneAfterTheOther) {
       Sum sum = in_tree(leaves);
       expected = round == 0 ? *sum : plus(expected, *sum);
     }
-    EXPECT_EQ(tree.sum(device(3)).to_vector<float>(), expected);
+    EXPECT_EQ(tree.sum(device(3)).sum.to_vector<float>(), expected);
   }
+}
+
+// Shards are added up over micro-batches first, wherever they are, then the tree is taken.
+TEST_F(GradientTreeTest, WithoutSynchronizationShardsAreAddedFirst) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    GradientTree tree;
+    std::vector<Sum> leaves(5);
+    for (int round = 0; round < 3; ++round) {
+      std::optional<NoSyncGuard> guard;
+      if (round < 2) guard.emplace();
+      for (std::size_t s = 0; s < leaves.size(); ++s) {
+        if (random.integer(0, 2) == 0) continue;
+        std::vector<float> v = rough(random);
+        // A shard stays on its device.
+        tree.add(static_cast<int>(s), on(s % 3, v));
+        leaves[s] = leaves[s] ? plus(*leaves[s], v) : v;
+      }
+    }
+    Sum expected = in_tree(leaves);
+    ASSERT_EQ(tree.present(), expected.has_value());
+    if (!expected) continue;
+    EXPECT_EQ(tree.sum(device(3)).sum.to_vector<float>(), *expected);
+  }
+}
+
+TEST_F(GradientTreeTest, ASynchronizedRoundStaysApartFromLaterShards) {
+  GradientTree tree;
+  tree.add(0, on(0, {1}));
+  tree.add(1, on(0, {2}));
+  {
+    NoSyncGuard guard;
+    tree.add(0, on(0, {4}));
+    tree.add(1, on(0, {8}));
+  }
+  EXPECT_EQ(tree.sum(device(0)).sum.item<float>(), 15);
+  tree.clear();
+  EXPECT_FALSE(tree.sum(device(0)).sum.defined());
 }
 
 TEST_F(GradientTreeTest, AMissingSiblingChangesNothing) {
   GradientTree tree;
   tree.add(2, on(1, {-0.0F}));
-  EXPECT_TRUE(std::signbit(tree.sum(device(0)).item<float>()));
+  EXPECT_TRUE(std::signbit(tree.sum(device(0)).sum.item<float>()));
 }
 
 TEST_F(GradientTreeTest, TheSumStaysUntilMoreIsAdded) {
   GradientTree tree;
-  EXPECT_FALSE(tree.sum(device(0)).defined());
+  EXPECT_FALSE(tree.sum(device(0)).sum.defined());
   tree.add(0, on(0, {1}));
   tree.add(1, on(1, {2}));
-  Tensor sum = tree.sum(device(0));
-  EXPECT_EQ(tree.sum(device(0)).storage(), sum.storage());
-  EXPECT_EQ(tree.sum(device(1)).device(), device(1));
+  Tensor sum = tree.sum(device(0)).sum;
+  EXPECT_EQ(tree.sum(device(0)).sum.storage(), sum.storage());
+  EXPECT_EQ(tree.sum(device(1)).sum.device(), device(1));
   tree.add(0, on(0, {4}));
-  EXPECT_EQ(tree.sum(device(0)).item<float>(), 7);
+  EXPECT_EQ(tree.sum(device(0)).sum.item<float>(), 7);
   EXPECT_EQ(sum.item<float>(), 3);
   tree.clear();
   EXPECT_FALSE(tree.present());

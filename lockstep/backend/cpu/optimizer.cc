@@ -61,6 +61,7 @@ class Optimizer final : public OptimizerKernels {
            const View& scale) override {
     const double factor = scale ? *scale.as<double>() : 1;
     for (const UpdateItem& item : items) {
+      if (item.skipped()) continue;
       item.weight.dtype == DType::f64 ? sgd_item<double>(ctx, args, item, factor)
                                       : sgd_item<float>(ctx, args, item, factor);
     }
@@ -70,6 +71,7 @@ class Optimizer final : public OptimizerKernels {
             const View& scale) override {
     const double factor = scale ? *scale.as<double>() : 1;
     for (const UpdateItem& item : items) {
+      if (item.skipped()) continue;
       item.weight.dtype == DType::f64 ? adam_item<double>(ctx, args, item, factor)
                                       : adam_item<float>(ctx, args, item, factor);
     }

@@ -12,6 +12,7 @@ class Optimizer final : public OptimizerKernels {
            const View& scale) override {
     double factor = scale ? Elements(scale)[0] : 1;
     for (const UpdateItem& item : items) {
+      if (item.skipped()) continue;
       Elements weight(item.weight), grad(item.grad), momentum(item.state0);
       for (std::int64_t i = 0; i < item.weight.numel(); ++i) {
         double w = weight[i];
@@ -32,6 +33,7 @@ class Optimizer final : public OptimizerKernels {
     double correction1 = 1 - std::pow(args.beta1, args.step);
     double correction2 = 1 - std::pow(args.beta2, args.step);
     for (const UpdateItem& item : items) {
+      if (item.skipped()) continue;
       Elements weight(item.weight), grad(item.grad), moment1(item.state0), moment2(item.state1);
       for (std::int64_t i = 0; i < item.weight.numel(); ++i) {
         double w = weight[i];

@@ -1,0 +1,28 @@
+// What sums gradients over processes; see parallel/bucket_reducer.h.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+// A sum over shards, some of them in other processes.
+struct ReducedGradient {
+  Tensor sum;
+  // u8 [1], 0: no shard anywhere had a gradient, and the sum is zeros. Undefined: the host knows that there is one.
+  Tensor present;
+};
+
+class GradientReducer {
+ public:
+  virtual ~GradientReducer() = default;
+  // Sums what all trees hold over all processes, if that has not been done, and returns parameter `index`'s sum, to be
+  // read on `device`.
+  virtual ReducedGradient sum(std::size_t index, Device device) = 0;
+  // Parameter `index` got a gradient of a shard of this process.
+  virtual void added(std::size_t index) = 0;
+  virtual void clear() = 0;
+};
+
+}  // namespace lockstep

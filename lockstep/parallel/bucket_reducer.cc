@@ -1,0 +1,236 @@
+#include "lockstep/parallel/bucket_reducer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "lockstep/ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+// The largest complete subtrees that make up shards [first, last).
+std::vector<std::pair<std::size_t, std::size_t>> complete_subtrees(std::size_t first, std::size_t last) {
+  std::vector<std::pair<std::size_t, std::size_t>> blocks;
+  while (first < last) {
+    std::size_t size = first == 0 ? std::bit_floor(last) : first & -first;
+    while (first + size > last) size /= 2;
+    blocks.emplace_back(first, size);
+    first += size;
+  }
+  return blocks;
+}
+
+// A tensor in memory that belongs to something else.
+Tensor wrap(const void* data, const Shape& shape, DType dtype, Device device, std::shared_ptr<void> owner) {
+  View view{const_cast<void*>(data), dtype, Layout::plain, shape};
+  std::shared_ptr<Engine> engine = state_of(device, "reducer").engine;
+  auto* storage = new Storage{view.data, view.bytes(), device, engine, engine->make_resource()};
+  // Unlike an allocator's block the memory has no next user who would wait for the last ones.
+  return Tensor(std::shared_ptr<Storage>(storage, [owner = std::move(owner)](Storage* s) {
+                  s->engine->wait_unused(s->resource);
+                  delete s;
+                }), view);
+}
+
+}  // namespace
+
+struct BucketReducer::Bucket {
+  std::vector<std::size_t> parameters;
+  std::vector<std::size_t> offsets, sizes;  // of segments, in elements
+  std::shared_ptr<TreeReducer> reducer;
+  Tensor sum;      // f32 [elements], the reducer's memory
+  Tensor present;  // u8 [parameters]
+  // Of several rounds; undefined while there is one.
+  Tensor total, total_present;
+
+  Tensor segment(const Tensor& flat, std::size_t i, const Shape& shape) const {
+    return flat.narrow(static_cast<std::int64_t>(offsets[i]), static_cast<std::int64_t>(sizes[i])).reshape(shape);
+  }
+};
+
+BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, int shards,
+                             BucketOptions options)
+    : communicator_(std::move(communicator)), parameters_(std::move(parameters)), options_(options) {
+  int world = communicator_->world_size();
+  check(shards >= world, "distributed data parallel: {} shards for {} ranks, expected at least one each", shards, world);
+  check(options.bytes > 0 && options.first_bytes > 0, "reducer: buckets of {} and {} bytes, expected at least 1",
+        options.first_bytes, options.bytes);
+  for (int r = 0; r < world; ++r) {
+    auto [first, last] = Communicator::shards_of_rank(r, world, shards);
+    auto blocks = complete_subtrees(static_cast<std::size_t>(first), static_cast<std::size_t>(last));
+    positions_.emplace_back();
+    for (auto& [begin, size] : blocks) positions_.back().push_back(static_cast<int>(begin));
+    if (r == communicator_->rank()) blocks_ = std::move(blocks);
+  }
+  for (const Parameter& p : parameters_) {
+    check(p.initialized() && p.shape_known(), "distributed data parallel: the shape {} of parameter {} is not known yet "
+          "(0: any): pass an example through the model first", p.shape().str(), p.name());
+    check(p.dtype() == DType::f32, "distributed data parallel: parameter {} is {}, expected f32", p.name(),
+          name(p.dtype()));
+  }
+  // Backward finds the last layers' gradients first.
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  make_buckets(order);
+}
+
+BucketReducer::~BucketReducer() = default;
+
+void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
+  buckets_.clear();
+  places_.assign(parameters_.size(), {});
+  std::int64_t bytes = 0;
+  for (std::size_t index : order) {
+    auto size = parameters_[index].shape().numel();
+    std::int64_t limit = buckets_.size() <= 1 ? options_.first_bytes : options_.bytes;
+    if (buckets_.empty() || bytes + size * 4 > limit) {
+      buckets_.push_back(std::make_unique<Bucket>());
+      bytes = 0;
+    }
+    bytes += size * 4;
+    Bucket& bucket = *buckets_.back();
+    places_[index] = {buckets_.size() - 1, bucket.parameters.size()};
+    bucket.offsets.push_back(bucket.sizes.empty() ? 0 : bucket.offsets.back() + bucket.sizes.back());
+    bucket.sizes.push_back(static_cast<std::size_t>(size));
+    bucket.parameters.push_back(index);
+  }
+  Device device = communicator_->device();
+  for (auto& bucket : buckets_) {
+    bucket->reducer = communicator_->group().make_tree_reducer({bucket->sizes, positions_}, CommChannel::bulk);
+    std::span<const float> result = bucket->reducer->result();
+    bucket->sum = wrap(result.data(), {static_cast<std::int64_t>(result.size())}, DType::f32, device, bucket->reducer);
+    bucket->present = ops::empty({static_cast<std::int64_t>(bucket->sizes.size())}, DType::u8, device);
+  }
+}
+
+void BucketReducer::attach() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].gradient_tree().set_reducer(shared_from_this(), i);
+}
+
+void BucketReducer::detach() {
+  for (const Parameter& p : parameters_) p.gradient_tree().set_reducer(nullptr, 0);
+}
+
+void BucketReducer::begin_backward() {
+  if (waiting_ && !deferred_) finish_round();
+  if (!learnt_ && sums_ > 0 && rounds_ == 0 && !waiting_) learn_order();
+  waiting_ = true;
+  deferred_ = NoSyncGuard::active();
+}
+
+void BucketReducer::added(std::size_t index) {
+  waiting_ = true;
+  if (!learnt_ && sums_ == 0 && std::ranges::find(found_, index) == found_.end()) found_.push_back(index);
+}
+
+void BucketReducer::clear() {
+  waiting_ = false;
+  rounds_ = 0;
+}
+
+void BucketReducer::learn_order() {
+  learnt_ = true;
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    if (std::ranges::find(found_, i) == found_.end()) found_.push_back(i);
+  }
+  // Ranks may have seen different orders, or nothing; one is as right as the other, as long as all have the same.
+  std::string text(reinterpret_cast<const char*>(found_.data()), found_.size() * sizeof(found_[0]));
+  text = communicator_->broadcast_on_host(text, "order of gradients");
+  std::memcpy(found_.data(), text.data(), text.size());
+  std::vector<std::size_t> now;
+  for (const auto& bucket : buckets_) now.insert(now.end(), bucket->parameters.begin(), bucket->parameters.end());
+  if (now != found_) make_buckets(found_);
+}
+
+ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
+  if (waiting_) finish_round();
+  if (rounds_ == 0) return {};
+  auto [number, segment] = places_[index];
+  const Bucket& bucket = *buckets_[number];
+  bool several = rounds_ > 1;
+  Tensor sum = bucket.segment(several ? bucket.total : bucket.sum, segment, parameters_[index].shape());
+  Tensor present = (several ? bucket.total_present : bucket.present).narrow(static_cast<std::int64_t>(segment), 1);
+  bool near = state_of(device, "gradient").memory_domain == state_of(sum.device(), "gradient").memory_domain;
+  if (near) return {sum, present};
+  return {sum.to(device, {.non_blocking = true}), present.to(device, {.non_blocking = true})};
+}
+
+void BucketReducer::finish_round() {
+  waiting_ = false;
+  deferred_ = false;
+  ++sums_;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) reduce(*buckets_[i], i);
+  ++rounds_;
+}
+
+void BucketReducer::reduce(Bucket& bucket, std::size_t number) {
+  // leaves[segment][block]: what this rank has of that block, by place in the block.
+  std::vector<std::vector<std::vector<View>>> leaves(bucket.parameters.size());
+  std::vector<Tensor> reads;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    leaves[i].resize(blocks_.size());
+    for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_tree().take_subtrees()) {
+      auto after = std::ranges::find_if(blocks_, [&](const auto& b) { return shard < b.first + b.second; });
+      check(after != blocks_.end() && shard >= after->first, "distributed data parallel: a gradient of shard {}, which "
+            "is another rank's", shard);
+      auto& block = leaves[i][static_cast<std::size_t>(after - blocks_.begin())];
+      block.resize(std::max(block.size(), shard - after->first + 1));
+      block[shard - after->first] = sum.view();
+      reads.push_back(sum);
+    }
+  }
+  bool first = rounds_ == 0;
+  if (rounds_ == 1) {
+    bucket.total = ops::empty_like(bucket.sum);
+    bucket.total_present = ops::empty_like(bucket.present);
+    const Tensor from[2] = {bucket.sum, bucket.present}, to[2] = {bucket.total, bucket.total_present};
+    communicator_->push("keep sum", CommChannel::bulk, from, to,
+                        [from = from[0].view(), p = from[1].view(), to = to[0].view(), q = to[1].view()](auto&) {
+                          std::memcpy(to.data, from.data, from.bytes());
+                          std::memcpy(q.data, p.data, p.bytes());
+                        });
+  }
+  std::vector<Tensor> writes{bucket.sum, bucket.present};
+  if (!first) {
+    for (const Tensor& t : {bucket.total, bucket.total_present}) {
+      reads.push_back(t);
+      writes.push_back(t);
+    }
+  }
+  auto body = [backend = &communicator_->backend(), reducer = bucket.reducer, leaves = std::move(leaves),
+               offsets = bucket.offsets, sizes = bucket.sizes, present = bucket.present.view(),
+               total = first ? View() : bucket.total.view(), total_present = first ? View() : bucket.total_present.view(),
+               label = fmt::format("bucket {}, step {}", number, sums_)](KernelContext& context) {
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      for (std::size_t k = 0; k < leaves[i].size(); ++k) {
+        const std::vector<View>& block = leaves[i][k];
+        reducer->set_present(k, i, !block.empty());
+        if (block.empty()) continue;
+        View out{reducer->contribution(k).data() + offsets[i], DType::f32, Layout::plain, block.back().shape};
+        backend->reduce().tree_sum(context, block, out);
+      }
+    }
+    reducer->reduce({.label = label});
+    auto* flags = present.as<std::uint8_t>();
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      flags[i] = reducer->result_present(i);
+      if (!total || !flags[i]) continue;
+      // A first sum is taken as it is: adding it to +0 would change -0.
+      std::uint8_t& before = total_present.as<std::uint8_t>()[i];
+      float* to = total.as<float>() + offsets[i];
+      const float* from = reducer->result().data() + offsets[i];
+      for (std::size_t j = 0; j < sizes[i]; ++j) to[j] = before ? to[j] + from[j] : from[j];
+      before = 1;
+    }
+  };
+  communicator_->push("all-reduce", CommChannel::bulk, reads, writes, std::move(body));
+}
+
+std::vector<std::vector<std::size_t>> BucketReducer::buckets() const {
+  std::vector<std::vector<std::size_t>> all;
+  for (const auto& bucket : buckets_) all.push_back(bucket->parameters);
+  return all;
+}
+
+}  // namespace lockstep

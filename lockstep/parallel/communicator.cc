@@ -1,0 +1,87 @@
+#include "lockstep/parallel/communicator.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group)
+    : device_(runtime.devices().at(0)), group_(std::move(group)) {
+  check(group_ != nullptr, "communicator: no process group");
+  engine_ = state_of(device_, "communicator").engine;
+  std::vector<int> everyone(static_cast<std::size_t>(group_->size()));
+  for (std::size_t r = 0; r < everyone.size(); ++r) everyone[r] = static_cast<int>(r);
+  host_group_ = group_->subgroup(everyone);
+  for (int channel = 0; channel < 2; ++channel) {
+    contexts_[channel] = std::make_unique<KernelContext>();
+    // Not bound to a core: it mostly waits, and takes whatever core is free when there is something to sum.
+    lanes_[channel] = engine_->add_lane({.name = channel == 0 ? "communicate urgent" : "communicate bulk",
+                                         .device = fmt::format("rank {}", group_->rank()),
+                                         .lane_data = contexts_[channel].get()});
+  }
+}
+
+Communicator::~Communicator() {
+  try {
+    engine_->wait_all();
+  } catch (const Error&) {
+    // Whoever needs the data that a failed task should have made hears of it there.
+  }
+}
+
+std::pair<int, int> Communicator::shards_of_rank(int rank, int world_size, int shards) {
+  // The shards s with s * world_size / shards == rank, as in shard_device().
+  auto first = [&](std::int64_t r) {
+    return static_cast<int>((r * shards + world_size - 1) / world_size);
+  };
+  return {first(rank), first(rank + 1)};
+}
+
+void Communicator::push(std::string_view name, CommChannel channel, std::span<const Tensor> reads,
+                        std::span<const Tensor> writes, std::function<void(KernelContext&)> body) {
+  Task task;
+  task.name = name;
+  task.lane = lanes_[channel == CommChannel::urgent ? 0 : 1];
+  for (const Tensor& t : reads) task.reads.push_back(t.resource());
+  for (const Tensor& t : writes) task.writes.push_back(t.resource());
+  task.run = [body = std::move(body)](const TaskContext& c) { body(*static_cast<KernelContext*>(c.lane_data)); };
+  engine_->push(std::move(task));
+}
+
+std::vector<std::int64_t> Communicator::gather_on_host(std::int64_t mine, std::string_view what) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(world_size()));
+  host_group_
+      ->all_gather({&mine, 1, DType::i64}, {all.data(), all.size(), DType::i64},
+                   {.label = std::string(what), .channel = CommChannel::urgent})
+      .wait();
+  return all;
+}
+
+std::int64_t Communicator::sum_on_host(std::int64_t mine, std::string_view what) {
+  std::int64_t sum = 0;
+  for (std::int64_t part : gather_on_host(mine, what)) sum += part;
+  return sum;
+}
+
+std::string Communicator::broadcast_on_host(std::string text, std::string_view what) {
+  text.resize(static_cast<std::size_t>(gather_on_host(static_cast<std::int64_t>(text.size()), what).front()));
+  host_group_
+      ->broadcast({text.data(), text.size(), DType::u8}, 0, {.label = std::string(what), .channel = CommChannel::urgent})
+      .wait();
+  return text;
+}
+
+void Communicator::agree(const std::string& complaint, std::string_view what) {
+  std::vector<std::int64_t> lengths = gather_on_host(static_cast<std::int64_t>(complaint.size()), what);
+  auto first = std::ranges::find_if(lengths, [](std::int64_t length) { return length > 0; });
+  if (first == lengths.end()) return;
+  auto culprit = static_cast<int>(first - lengths.begin());
+  std::string text = complaint;
+  text.resize(static_cast<std::size_t>(*first));
+  host_group_
+      ->broadcast({text.data(), text.size(), DType::u8}, culprit,
+                  {.label = std::string(what), .channel = CommChannel::urgent})
+      .wait();
+  fail("rank {}: {}", culprit, text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// This process's end of the communication of a job, as the engine sees it: collectives are tasks on two lanes of their
+// own, so that they run under computation, each lane in one order that is the same in all processes.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/runtime/runtime.h"
+
+namespace lockstep {
+
+class Communicator {
+ public:
+  // Collective. The runtime's devices have to be CPU devices, and have to outlive every tensor made here.
+  Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group);
+  // Waits for what was pushed on its lanes.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return group_->rank(); }
+  int world_size() const { return group_->size(); }
+  // For tasks on the lanes.
+  ProcessGroup& group() { return *group_; }
+
+  // Shards [first, last) of V are rank r's: runs of consecutive ones, as with devices.
+  static std::pair<int, int> shards_of_rank(int rank, int world_size, int shards);
+
+  // `body` runs on a lane; see ops::launch. reads and writes may be empty.
+  void push(std::string_view name, CommChannel channel, std::span<const Tensor> reads, std::span<const Tensor> writes,
+            std::function<void(KernelContext&)> body);
+  Backend& backend() { return *state_of(device_, "communicator").backend; }
+  // Where results lie that come from other processes.
+  Device device() const { return device_; }
+
+  // What the describing thread itself has to know; these wait for the other processes' describing threads, but for no
+  // lane. Every rank calls them in the same order.
+  std::vector<std::int64_t> gather_on_host(std::int64_t mine, std::string_view what);
+  std::int64_t sum_on_host(std::int64_t mine, std::string_view what);
+  // Rank 0's text.
+  std::string broadcast_on_host(std::string text, std::string_view what);
+  // Every rank throws if any has a complaint, with that of the lowest rank: `rank 2: ...`.
+  void agree(const std::string& complaint, std::string_view what);
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  Device device_;
+  std::shared_ptr<ProcessGroup> group_;
+  // Of its own, so that its order does not depend on when tasks run.
+  std::shared_ptr<ProcessGroup> host_group_;
+  std::unique_ptr<KernelContext> contexts_[2];
+  LaneId lanes_[2];
+};
+
+}  // namespace lockstep

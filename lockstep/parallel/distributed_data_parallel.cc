@@ -1,0 +1,143 @@
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+#include <algorithm>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/parallel/rank_exchange.h"
+#include "lockstep/parallel/split.h"
+
+namespace lockstep {
+namespace {
+
+// Everything that ranks have to agree on, one item a line.
+std::string description(const Module& module, int shards, const std::string& recipe) {
+  std::string text;
+  auto add = [&](std::string_view kind, const std::vector<std::pair<std::string, Parameter>>& all) {
+    for (const auto& [name, p] : all) {
+      text += fmt::format("{} {} {} {}\n", kind, name, p.shape().str(), lockstep::name(p.dtype()));
+    }
+  };
+  add("parameter", module.named_parameters());
+  add("buffer", module.named_buffers());
+  return text + fmt::format("shards {}\n", shards) + recipe;
+}
+
+// "" or the first line where they differ.
+std::string first_difference(std::string_view mine, std::string_view first) {
+  while (!mine.empty() || !first.empty()) {
+    auto line = [](std::string_view& text) {
+      std::string_view head = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(text.size(), head.size() + 1));
+      return head;
+    };
+    std::string_view a = line(mine), b = line(first);
+    if (a == b) continue;
+    auto quoted = [](std::string_view s) { return s.empty() ? std::string("nothing") : "'" + std::string(s) + "'"; };
+    return fmt::format("has {} where rank 0 has {}: all ranks need the same model and recipe", quoted(a), quoted(b));
+  }
+  return "";
+}
+
+}  // namespace
+
+DistributedDataParallel::DistributedDataParallel(Module& module, std::vector<Device> devices,
+                                                 std::shared_ptr<Communicator> communicator, DistributedOptions options)
+    : module_(module), devices_(std::move(devices)), communicator_(std::move(communicator)), shards_(options.shards) {
+  check(communicator_ != nullptr && !devices_.empty(), "distributed data parallel: no communicator or no devices");
+  int world = communicator_->world_size();
+  if (shards_ == 0) {
+    shards_ = static_cast<int>(
+        communicator_->sum_on_host(static_cast<std::int64_t>(devices_.size()), "number of devices"));
+  }
+  compare_ranks(options.recipe);
+  std::tie(first_shard_, last_shard_) = Communicator::shards_of_rank(communicator_->rank(), world, shards_);
+  std::vector<Parameter> parameters;
+  for (const Parameter& p : module_.parameters()) {
+    if (p.trainable()) parameters.push_back(p);
+  }
+  reducer_ = std::make_shared<BucketReducer>(communicator_, std::move(parameters), shards_, options.buckets);
+  broadcast_values();
+  reducer_->attach();
+}
+
+DistributedDataParallel::~DistributedDataParallel() {
+  if (reducer_) reducer_->detach();
+}
+
+void DistributedDataParallel::compare_ranks(const std::string& recipe) {
+  std::string mine = description(module_, shards_, recipe);
+  std::string first = communicator_->broadcast_on_host(mine, "description of the model");
+  communicator_->agree(first_difference(mine, first), "comparison of models");
+}
+
+void DistributedDataParallel::broadcast_values() {
+  auto all = module_.named_parameters();
+  auto buffers = module_.named_buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  for (auto& [name, p] : all) {
+    Tensor value = p.host_data();
+    communicator_->group()
+        .broadcast({value.view().data, static_cast<std::size_t>(value.numel()), value.dtype()}, 0, {.label = name})
+        .wait();
+    p.set_data(value);
+  }
+}
+
+std::pair<std::int64_t, std::int64_t> DistributedDataParallel::rows_of(std::int64_t samples) const {
+  std::int64_t chunk = (samples + shards_ - 1) / shards_;
+  return {std::min(first_shard_ * chunk, samples), std::min(last_shard_ * chunk, samples)};
+}
+
+std::vector<Batch> DistributedDataParallel::split(std::span<const Tensor> rows, std::int64_t samples) {
+  std::vector<std::int64_t> counts = split_sizes(samples, shards_);
+  counts.resize(static_cast<std::size_t>(shards_));
+  return cut(rows, std::move(counts));
+}
+
+std::vector<Batch> DistributedDataParallel::split(std::span<const Tensor> rows) {
+  check(!rows.empty() && rows[0].defined() && rows[0].shape().rank() >= 1, "split: no rows, expected at least one tensor");
+  std::vector<std::int64_t> by_rank = communicator_->gather_on_host(rows[0].size(0), "sizes of the batch");
+  std::vector<std::int64_t> counts;
+  int world = communicator_->world_size();
+  for (int r = 0; r < world; ++r) {
+    auto [first, last] = Communicator::shards_of_rank(r, world, shards_);
+    auto sizes = split_sizes(by_rank[static_cast<std::size_t>(r)], last - first);
+    sizes.resize(static_cast<std::size_t>(last - first));
+    counts.insert(counts.end(), sizes.begin(), sizes.end());
+  }
+  return cut(rows, std::move(counts));
+}
+
+std::vector<Batch> DistributedDataParallel::cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts) {
+  auto exchange = make_shard_exchange(communicator_, reducer_, counts);
+  std::vector<Batch> batches;
+  for (const Tensor& part : rows) {
+    Batch batch;
+    batch.exchange = exchange;
+    std::int64_t row = 0;
+    for (int s = first_shard_; s < last_shard_; ++s) {
+      std::int64_t count = counts[static_cast<std::size_t>(s)];
+      check(row + count <= part.size(0), "split: this rank has {} rows, expected at least {}", part.size(0), row + count);
+      // A rank without samples still takes part in what ranks do together: with one empty shard.
+      bool stand_in = count == 0 && s + 1 == last_shard_ && batch.shards.empty();
+      if (count == 0 && !stand_in) continue;
+      std::size_t device = shard_device(s - first_shard_, last_shard_ - first_shard_, devices_.size());
+      batch.shards.push_back(part.narrow(row, count).with_shard(s).to(devices_[device], {.non_blocking = true}));
+      batch.counts.push_back(count);
+      row += count;
+    }
+    check(row == part.size(0), "split: this rank has {} rows, expected {}", part.size(0), row);
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+void settle_shapes(Module& module, const Tensor& example, Device device) {
+  NoGradGuard no_grad;
+  bool training = module.training();
+  module.eval();
+  module(example.to(device));
+  module.train(training);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+#include "lockstep/parallel/rank_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep {
+namespace {
+
+class RankExchange final : public ShardExchange {
+ public:
+  RankExchange(std::shared_ptr<Communicator> communicator, std::shared_ptr<BucketReducer> reducer,
+               std::vector<std::int64_t> counts)
+      : communicator_(std::move(communicator)), reducer_(std::move(reducer)), counts_(std::move(counts)) {}
+
+  const std::vector<std::int64_t>& counts() const override { return counts_; }
+  void begin_backward() override { reducer_->begin_backward(); }
+
+  // Every rank sends as many slots as the one with most shards has: an all-gather of equal parts.
+  std::vector<std::vector<Tensor>> gather(std::vector<std::vector<Tensor>> parts, std::string_view what) override {
+    auto shards = static_cast<int>(counts_.size());
+    int world = communicator_->world_size();
+    auto [first, last] = Communicator::shards_of_rank(communicator_->rank(), world, shards);
+    const std::vector<Tensor>* shapes = nullptr;
+    for (int s = first; s < last; ++s) {
+      if (at(parts, s).empty()) continue;
+      if (!shapes) shapes = &at(parts, s);
+    }
+    check(shapes != nullptr, "{}: this rank has no shard, expected one of {} to {}", what, first, last - 1);
+    // A part's place in its slot, and the slot's size.
+    std::vector<std::size_t> offsets;
+    std::size_t slot = 0;
+    for (const Tensor& t : *shapes) {
+      offsets.push_back(slot);
+      slot += t.view().bytes();
+    }
+
+    std::vector<Tensor> reads, writes;
+    std::vector<std::vector<Tensor>> all(counts_.size());
+    // Copies to make: of our shards into the slots that we send, of others' out of those that we get.
+    struct Copy {
+      View tensor;
+      std::size_t offset;
+    };
+    std::vector<Copy> out, in;
+    std::size_t most = 0;
+    for (int r = 0; r < world; ++r) {
+      auto [a, b] = Communicator::shards_of_rank(r, world, shards);
+      most = std::max(most, static_cast<std::size_t>(b - a));
+    }
+    for (int r = 0; r < world; ++r) {
+      auto [a, b] = Communicator::shards_of_rank(r, world, shards);
+      bool mine = r == communicator_->rank();
+      for (int s = a; s < b; ++s) {
+        if (counts_[static_cast<std::size_t>(s)] == 0) continue;
+        auto place = static_cast<std::size_t>(s - a);
+        check(!mine || at(parts, s).size() == shapes->size(), "{}: shard {} gives {} tensors, expected {}", what, s,
+              at(parts, s).size(), shapes->size());
+        for (std::size_t i = 0; i < shapes->size(); ++i) {
+          const Tensor& like = (*shapes)[i];
+          if (mine) {
+            const Tensor& t = at(parts, s)[i];
+            check(t.shape() == like.shape() && t.dtype() == like.dtype(), "{}: shard {} gives {}, expected {}", what, s,
+                  t.describe(), like.describe());
+            out.push_back({t.view(), place * slot + offsets[i]});
+            reads.push_back(t);
+            at(all, s).push_back(t);
+          } else {
+            ops::ShardScope scope(s);
+            Tensor t = ops::empty(like.shape(), like.dtype(), communicator_->device());
+            in.push_back({t.view(), (static_cast<std::size_t>(r) * most + place) * slot + offsets[i]});
+            writes.push_back(t);
+            at(all, s).push_back(t);
+          }
+        }
+      }
+    }
+    communicator_->push(
+        what, CommChannel::urgent, reads, writes,
+        [group = &communicator_->group(), out = std::move(out), in = std::move(in), bytes = most * slot, world,
+         label = std::string(what)](KernelContext& context) {
+          std::size_t all_bytes = bytes * static_cast<std::size_t>(world);
+          auto* send = static_cast<std::byte*>(context.scratch.get(bytes + all_bytes));
+          auto* receive = send + bytes;
+          std::memset(send, 0, bytes);
+          for (const Copy& copy : out) std::memcpy(send + copy.offset, copy.tensor.data, copy.tensor.bytes());
+          group
+              ->all_gather({send, bytes, DType::u8}, {receive, all_bytes, DType::u8},
+                           {.label = label, .channel = CommChannel::urgent})
+              .wait();
+          for (const Copy& copy : in) std::memcpy(copy.tensor.data, receive + copy.offset, copy.tensor.bytes());
+        });
+    return all;
+  }
+
+ private:
+  static std::vector<Tensor>& at(std::vector<std::vector<Tensor>>& parts, int shard) {
+    return parts[static_cast<std::size_t>(shard)];
+  }
+
+  std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<BucketReducer> reducer_;
+  std::vector<std::int64_t> counts_;
+};
+
+}  // namespace
+
+std::shared_ptr<ShardExchange> make_shard_exchange(std::shared_ptr<Communicator> communicator,
+                                                   std::shared_ptr<BucketReducer> reducer,
+                                                   std::vector<std::int64_t> counts) {
+  return std::make_shared<RankExchange>(std::move(communicator), std::move(reducer), std::move(counts));
+}
+
+}  // namespace lockstep
