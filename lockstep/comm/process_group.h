@@ -32,7 +32,7 @@ struct CommBuffer {
   DType dtype = DType::u8;
 };
 
-enum class ReduceOp { sum, min, max };
+enum class ReduceOp : std::uint8_t { sum, min, max };
 
 // Small messages that others wait for do not queue behind large ones.
 enum class CommChannel { urgent, bulk };
@@ -64,7 +64,7 @@ class TreeReducer {
   // A collective, in order with the group's others of that channel; on the caller's thread: blocks until the sum is
   // there. Throws CommError.
   virtual void reduce(const CollectiveOptions& options) = 0;
-  // Valid until this rank calls reduce() again.
+  // The same memory throughout; overwritten when this rank calls reduce() again. Segments that no rank has are zeros.
   virtual std::span<const float> result() const = 0;
   virtual bool result_present(std::size_t segment) const = 0;
 };

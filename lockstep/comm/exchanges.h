@@ -1,0 +1,58 @@
+// A collective on one rank as a series of exchanges.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "lockstep/comm/mesh.h"
+
+namespace lockstep {
+
+// The first exchange carries the header.
+class Exchanges {
+ public:
+  Exchanges(Mesh& mesh, int lane, const CollectiveHeader& header, const TimeLimit& limit)
+      : rank(static_cast<std::size_t>(mesh.rank())),
+        size(static_cast<std::size_t>(mesh.size())),
+        to(size),
+        from(size),
+        mesh_(mesh),
+        lane_(lane),
+        header_(&header),
+        limit_(limit) {}
+
+  // Sends what is in `to`, receives what is in `from`, and empties `to`.
+  void exchange() {
+    mesh_.exchange(lane_, header_, to, from, limit_);
+    header_ = nullptr;
+    std::fill(to.begin(), to.end(), ConstBlock{});
+  }
+
+  void to_all(const std::byte* data, std::size_t bytes) { std::fill(to.begin(), to.end(), ConstBlock{data, bytes}); }
+
+  // Calls step(begin, length) for runs of `count` elements such that `parts` blocks of such a length can be sent at
+  // once; once with length 0 where there are none.
+  template <typename Step>
+  void in_steps(std::size_t count, std::size_t item, std::size_t parts, const Step& step) {
+    const std::size_t longest = std::max<std::size_t>(1, mesh_.capacity(lane_) / (item * parts));
+    std::size_t begin = 0;
+    do {
+      const std::size_t length = std::min(longest, count - begin);
+      step(begin, length);
+      begin += length;
+    } while (begin < count);
+  }
+
+  const std::size_t rank, size;
+  std::vector<ConstBlock> to;
+  std::vector<MutableBlock> from;
+
+ private:
+  Mesh& mesh_;
+  int lane_;
+  const CollectiveHeader* header_;
+  const TimeLimit& limit_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#include "lockstep/comm/mailbox.h"
+
+namespace lockstep {
+
+void Mailbox::put(int source, int tag, Message message) {
+  {
+    std::lock_guard lock(mutex_);
+    messages_[{source, tag}].push_back(std::move(message));
+  }
+  arrived_.notify_all();
+}
+
+void Mailbox::close(int source) {
+  {
+    std::lock_guard lock(mutex_);
+    closed_.insert(source);
+  }
+  arrived_.notify_all();
+}
+
+bool Mailbox::closed(int source) const {
+  std::lock_guard lock(mutex_);
+  return closed_.contains(source);
+}
+
+std::optional<Message> Mailbox::take(int source, int tag, const TimeLimit& limit,
+                                     const std::function<bool()>& give_up) {
+  constexpr std::chrono::milliseconds kBetweenLooks{20};
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (auto queue = messages_.find({source, tag}); queue != messages_.end()) {
+      Message message = std::move(queue->second.front());
+      queue->second.pop_front();
+      if (queue->second.empty()) messages_.erase(queue);
+      return message;
+    }
+    if (closed_.contains(source) || limit.over() || give_up()) return std::nullopt;
+    arrived_.wait_for(lock, kBetweenLooks);
+  }
+}
+
+}  // namespace lockstep

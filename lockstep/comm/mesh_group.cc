@@ -1,0 +1,262 @@
+#include "lockstep/comm/mesh_group.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/comm/collectives.h"
+#include "lockstep/comm/tree_reducer.h"
+
+namespace lockstep {
+namespace {
+
+CollectiveHeader header_of(CollectiveKind kind, const CommBuffer& data, const CollectiveOptions& options) {
+  CollectiveHeader header{.kind = kind, .dtype = data.dtype, .count = data.count};
+  header.set_label(options.label);
+  return header;
+}
+
+// `whole` is made of one `part` for each rank.
+void check_parts(std::string_view operation, std::string_view whole_name, const CommBuffer& whole,
+                 std::string_view part_name, const CommBuffer& part, int ranks) {
+  check(whole.dtype == part.dtype, "{}: {} is {}, {} is {}", operation, part_name, name(part.dtype), whole_name,
+        name(whole.dtype));
+  check(whole.count == part.count * static_cast<std::size_t>(ranks),
+        "{}: {} has {} elements, expected {} ({} for each of {} ranks)", operation, whole_name, whole.count,
+        part.count * static_cast<std::size_t>(ranks), part.count, ranks);
+}
+
+}  // namespace
+
+MeshGroup::MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, std::chrono::milliseconds timeout)
+    : mesh_(std::move(mesh)), backend_(std::move(backend)), timeout_(timeout) {
+  for (auto& lane : lanes_) lane = std::make_shared<OperationQueue>(mesh_->may_spin());
+}
+
+MeshGroup::~MeshGroup() {
+  const auto idle = [](const auto& queue) { return queue->idle(); };
+  const bool unfinished = !std::all_of(lanes_.begin(), lanes_.end(), idle) ||
+                          std::any_of(streams_.begin(), streams_.end(), [&](const auto& s) { return !idle(s.second); });
+  if (unfinished) {
+    mesh_->fail({rank(), fmt::format("rank {} gave up: it closed its group while operations were under way", rank())});
+  }
+  for (auto& [key, stream] : streams_) stream->close();
+  for (auto& lane : lanes_) lane->close();
+}
+
+Work MeshGroup::all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options) {
+  auto header = header_of(CollectiveKind::all_reduce, data, options);
+  header.op = op;
+  return submit(header, options, [this, data](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::all_reduce(*mesh_, lane, h, data, limit);
+  });
+}
+
+Work MeshGroup::broadcast(CommBuffer data, int root, CollectiveOptions options) {
+  check_root("broadcast", root);
+  auto header = header_of(CollectiveKind::broadcast, data, options);
+  header.root = root;
+  return submit(header, options, [this, data](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::broadcast(*mesh_, lane, h, data, limit);
+  });
+}
+
+Work MeshGroup::all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options) {
+  check_parts("all-gather", "out", out, "in", in, size());
+  return submit(header_of(CollectiveKind::all_gather, in, options), options,
+                [this, in, out](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+                  lockstep::all_gather(*mesh_, lane, h, in, out, limit);
+                });
+}
+
+Work MeshGroup::reduce_scatter(CommBuffer in, CommBuffer out, ReduceOp op, CollectiveOptions options) {
+  check_parts("reduce-scatter", "in", in, "out", out, size());
+  auto header = header_of(CollectiveKind::reduce_scatter, out, options);
+  header.op = op;
+  return submit(header, options, [this, in, out](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::reduce_scatter(*mesh_, lane, h, in, out, limit);
+  });
+}
+
+Work MeshGroup::all_to_all(CommBuffer in, CommBuffer out, CollectiveOptions options) {
+  check(in.dtype == out.dtype && in.count == out.count, "all-to-all: in is {} {}, out is {} {}, expected the same",
+        in.count, name(in.dtype), out.count, name(out.dtype));
+  check(in.count % static_cast<std::size_t>(size()) == 0, "all-to-all: {} elements, expected a multiple of {} ranks",
+        in.count, size());
+  return submit(header_of(CollectiveKind::all_to_all, in, options), options,
+                [this, in, out](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+                  lockstep::all_to_all(*mesh_, lane, h, in, out, limit);
+                });
+}
+
+Work MeshGroup::gather(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) {
+  check_root("gather", root);
+  if (root == rank()) check_parts("gather", "out", out, "in", in, size());
+  auto header = header_of(CollectiveKind::gather, in, options);
+  header.root = root;
+  return submit(header, options, [this, in, out](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::gather(*mesh_, lane, h, in, out, limit);
+  });
+}
+
+Work MeshGroup::scatter(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) {
+  check_root("scatter", root);
+  if (root == rank()) check_parts("scatter", "in", in, "out", out, size());
+  auto header = header_of(CollectiveKind::scatter, out, options);
+  header.root = root;
+  return submit(header, options, [this, in, out](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::scatter(*mesh_, lane, h, in, out, limit);
+  });
+}
+
+Work MeshGroup::barrier(CollectiveOptions options) {
+  return submit(header_of(CollectiveKind::barrier, {}, options), options,
+                [this](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+                  lockstep::barrier(*mesh_, lane, h, limit);
+                });
+}
+
+Work MeshGroup::send(CommBuffer data, int destination, int tag, CollectiveOptions options) {
+  check_peer("send", destination);
+  auto header = header_of(CollectiveKind::send, data, options);
+  header.root = destination;
+  header.detail = static_cast<std::uint64_t>(tag);
+  return submit_to(stream(destination, tag, true), 0, header, options.timeout,
+                   [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
+                     const auto* begin = static_cast<const std::byte*>(data.data);
+                     Message message{h, {begin, begin + data.count * item_size(data.dtype)}};
+                     mesh_->send(h.root, tag, std::move(message), limit);
+                   });
+}
+
+Work MeshGroup::receive(CommBuffer data, int source, int tag, CollectiveOptions options) {
+  check_peer("receive", source);
+  auto header = header_of(CollectiveKind::receive, data, options);
+  header.root = source;
+  header.detail = static_cast<std::uint64_t>(tag);
+  return submit_to(stream(source, tag, false), 0, header, options.timeout,
+                   [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
+                     const Message message = mesh_->receive(h.root, tag, limit);
+                     if (message.header.dtype != h.dtype || message.header.count != h.count) {
+                       throw_failure(disagreement(h.root, message.header, rank(), h));
+                     }
+                     if (!message.bytes.empty()) std::memcpy(data.data, message.bytes.data(), message.bytes.size());
+                   });
+}
+
+std::shared_ptr<ProcessGroup> MeshGroup::subgroup(std::vector<int> ranks) {
+  check(!ranks.empty() && std::is_sorted(ranks.begin(), ranks.end(), std::less_equal()) && ranks.front() >= 0 &&
+            ranks.back() < size(),
+        "subgroup: expected at least one rank, ascending, from 0 to {}", size() - 1);
+  CollectiveHeader header{.kind = CollectiveKind::subgroup, .count = ranks.size()};
+  header.detail = hash_of({.segments = {}, .positions = {ranks}});
+  const std::string name = fmt::format("subgroup {}", subgroups_++);
+  std::unique_ptr<Mesh> mesh;
+  submit(header, {}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::barrier(*mesh_, lane, h, limit);
+    if (std::binary_search(ranks.begin(), ranks.end(), rank())) mesh = mesh_->split(ranks, name, limit.length);
+  }).wait();
+  return mesh ? std::make_shared<MeshGroup>(std::move(mesh), backend_, timeout_) : nullptr;
+}
+
+// Gives a MeshTreeReducer its place in the group's order, and errors their names.
+class MeshGroup::GroupTreeReducer final : public TreeReducer {
+ public:
+  GroupTreeReducer(MeshGroup& group, CommChannel channel, const CollectiveHeader& header,
+                   std::unique_ptr<MeshTreeReducer> reducer)
+      : group_(group), channel_(channel), header_(header), reducer_(std::move(reducer)) {}
+
+  std::span<float> contribution(std::size_t k) override { return reducer_->contribution(k); }
+  void set_present(std::size_t k, std::size_t segment, bool present) override {
+    reducer_->set_present(k, segment, present);
+  }
+  std::span<const float> result() const override { return reducer_->result(); }
+  bool result_present(std::size_t segment) const override { return reducer_->result_present(segment); }
+
+  void reduce(const CollectiveOptions& options) override {
+    header_.set_label(options.label);
+    CollectiveOptions here = options;
+    here.channel = channel_;
+    group_
+        .submit(header_, here,
+                [&](int, const CollectiveHeader& h, const TimeLimit& limit) { reducer_->reduce(h, limit); })
+        .wait();
+  }
+
+ private:
+  MeshGroup& group_;
+  CommChannel channel_;
+  CollectiveHeader header_;
+  std::unique_ptr<MeshTreeReducer> reducer_;
+};
+
+std::unique_ptr<TreeReducer> MeshGroup::make_tree_reducer(TreeLayout layout, CommChannel channel) {
+  check_layout(layout, size());
+  CollectiveHeader header{.kind = CollectiveKind::make_tree_reducer, .dtype = DType::f32, .count = elements_of(layout)};
+  header.detail = hash_of(layout);
+  std::unique_ptr<MeshTreeReducer> reducer;
+  submit(header, {.channel = channel}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::barrier(*mesh_, lane, h, limit);
+    reducer = make_mesh_tree_reducer(*mesh_, lane, layout, limit);
+  }).wait();
+  header.kind = CollectiveKind::tree_reduce;
+  return std::make_unique<GroupTreeReducer>(*this, channel, header, std::move(reducer));
+}
+
+void MeshGroup::abort(const std::string& reason) {
+  mesh_->fail({rank(), fmt::format("rank {} gave up: {}", rank(), reason)});
+}
+
+Work MeshGroup::submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run) {
+  const int lane = static_cast<int>(options.channel);
+  return submit_to(*lanes_[static_cast<std::size_t>(lane)], lane, header, options.timeout, std::move(run));
+}
+
+Work MeshGroup::submit_to(OperationQueue& queue, int lane, const CollectiveHeader& header,
+                          std::chrono::milliseconds timeout, Run run) {
+  if (timeout.count() == 0) timeout = timeout_;
+  return queue.push([this, lane, header, timeout, run = std::move(run)] { run_guarded(lane, header, timeout, run); });
+}
+
+void MeshGroup::run_guarded(int lane, const CollectiveHeader& header, std::chrono::milliseconds timeout,
+                            const Run& run) {
+  {
+    std::lock_guard lock(mutex_);
+    if (first_error_) throw CommError(*first_error_);
+  }
+  try {
+    if (auto failure = mesh_->failure()) throw_failure(*failure);
+    run(lane, header, TimeLimit(timeout));
+  } catch (const CommError& error) {
+    throw failed({error.lost_rank(), error.what()}, header);
+  } catch (const std::exception& error) {
+    throw failed({rank(), fmt::format("rank {} gave up: {}", rank(), error.what())}, header);
+  }
+}
+
+CommError MeshGroup::failed(const RankFailure& failure, const CollectiveHeader& header) {
+  mesh_->fail(failure);
+  std::string text = failure.reason;
+  if (failure.culprit >= 0) text += (text.back() == ')' ? " during " : "; during ") + describe(header);
+  CommError error(text, failure.culprit);
+  std::lock_guard lock(mutex_);
+  if (!first_error_) first_error_ = error;
+  return error;
+}
+
+OperationQueue& MeshGroup::stream(int peer, int tag, bool sending) {
+  std::lock_guard lock(mutex_);
+  auto& stream = streams_[{peer, tag, sending}];
+  if (!stream) stream = std::make_shared<OperationQueue>(false);
+  return *stream;
+}
+
+void MeshGroup::check_root(std::string_view operation, int root) const {
+  check(root >= 0 && root < size(), "{}: root {}, expected a rank from 0 to {}", operation, root, size() - 1);
+}
+
+void MeshGroup::check_peer(std::string_view operation, int peer) const {
+  check(peer >= 0 && peer < size() && peer != rank(), "{}: rank {}, expected another one than {}, from 0 to {}",
+        operation, peer, rank(), size() - 1);
+}
+
+}  // namespace lockstep

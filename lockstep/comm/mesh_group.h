@@ -1,0 +1,68 @@
+// The process group of every back end: checks arguments, queues operations, and says of each failure what it hit.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/operation_queue.h"
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep {
+
+class MeshGroup final : public ProcessGroup {
+ public:
+  MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, std::chrono::milliseconds timeout);
+  // What is under way ends with an error, on all ranks.
+  ~MeshGroup() override;
+
+  int rank() const override { return mesh_->rank(); }
+  int size() const override { return mesh_->size(); }
+  std::string_view backend() const override { return backend_; }
+
+  Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options) override;
+  Work broadcast(CommBuffer data, int root, CollectiveOptions options) override;
+  Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options) override;
+  Work reduce_scatter(CommBuffer in, CommBuffer out, ReduceOp op, CollectiveOptions options) override;
+  Work all_to_all(CommBuffer in, CommBuffer out, CollectiveOptions options) override;
+  Work gather(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) override;
+  Work scatter(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) override;
+  Work send(CommBuffer data, int destination, int tag, CollectiveOptions options) override;
+  Work receive(CommBuffer data, int source, int tag, CollectiveOptions options) override;
+  Work barrier(CollectiveOptions options) override;
+  std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel) override;
+  std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override;
+  void abort(const std::string& reason) override;
+
+ private:
+  class GroupTreeReducer;
+  using Run = std::function<void(int lane, const CollectiveHeader& header, const TimeLimit& limit)>;
+
+  Work submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run);
+  Work submit_to(OperationQueue& queue, int lane, const CollectiveHeader& header, std::chrono::milliseconds timeout,
+                 Run run);
+  void run_guarded(int lane, const CollectiveHeader& header, std::chrono::milliseconds timeout, const Run& run);
+  // Remembers the first error, and makes one of this operation.
+  CommError failed(const RankFailure& failure, const CollectiveHeader& header);
+  OperationQueue& stream(int peer, int tag, bool sending);
+  void check_root(std::string_view operation, int root) const;
+  void check_peer(std::string_view operation, int peer) const;
+
+  std::unique_ptr<Mesh> mesh_;
+  std::string backend_;
+  std::chrono::milliseconds timeout_;
+  std::array<std::shared_ptr<OperationQueue>, kLanes> lanes_;
+  mutable std::mutex mutex_;
+  // Between two ranks operations are in order for each (other rank, tag, direction), and wait for no others.
+  std::map<std::tuple<int, int, bool>, std::shared_ptr<OperationQueue>> streams_;
+  std::optional<CommError> first_error_;
+  int subgroups_ = 0;
+};
+
+}  // namespace lockstep

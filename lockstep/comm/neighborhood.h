@@ -1,0 +1,35 @@
+// Ranks of one host, as far as shared memory needs them: how they come by memory that all of them see, and by messages.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/mesh.h"
+
+namespace lockstep {
+
+class Neighborhood {
+ public:
+  virtual ~Neighborhood() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // What to do when a rank is gone without a word. Called from a thread of the neighborhood's own, at most until it is
+  // destroyed.
+  virtual void watch(std::function<void(const RankFailure&)> on_lost) = 0;
+  // A collective: zeroed memory that all ranks see, gone when the last one has let it go or died.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit) = 0;
+  virtual void send(int destination, int tag, Message message, const TimeLimit& limit) = 0;
+  virtual Mailbox& mailbox() = 0;
+  // A collective of the ranks named.
+  virtual std::unique_ptr<Neighborhood> split(const std::vector<int>& ranks, const std::string& name,
+                                              const TimeLimit& limit) = 0;
+};
+
+// Ranks as threads: one neighborhood for each of `size`.
+std::vector<std::unique_ptr<Neighborhood>> make_thread_neighborhoods(int size);
+
+}  // namespace lockstep

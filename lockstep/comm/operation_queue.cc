@@ -1,0 +1,119 @@
+#include "lockstep/comm/operation_queue.h"
+
+#include <chrono>
+
+#include "lockstep/comm/futex.h"
+
+namespace lockstep {
+namespace {
+
+// A thread with nothing to do for so long ends; the next operation starts a new one.
+constexpr std::chrono::seconds kIdle{2};
+
+}  // namespace
+
+void Work::wait() const {
+  if (!state_) return;
+  if (!done()) {
+    if (auto queue = state_->queue.lock()) queue->help(*state_);
+    while (!done()) state_->done.wait(0);
+  }
+  if (state_->error) std::rethrow_exception(state_->error);
+}
+
+bool Work::done() const { return !state_ || state_->done.load(std::memory_order_acquire) != 0; }
+
+Work OperationQueue::push(std::function<void()> run) {
+  auto state = std::make_shared<Work::State>();
+  state->queue = weak_from_this();
+  std::unique_lock lock(mutex_);
+  items_.push_back({std::move(run), state});
+  pushed_.fetch_add(1, std::memory_order_release);
+  if (!thread_runs_) start_thread();
+  const bool wake = asleep_ && !busy_;
+  lock.unlock();
+  if (wake) changed_.notify_all();
+  return Work(std::move(state));
+}
+
+void OperationQueue::help(Work::State& state) {
+  const auto done = [&] { return state.done.load(std::memory_order_acquire) != 0; };
+  std::unique_lock lock(mutex_);
+  while (!done()) {
+    if (!busy_ && !items_.empty()) {
+      run_next(lock);
+      continue;
+    }
+    // Someone else is at it.
+    lock.unlock();
+    if (!may_spin_ || !spin_until(done)) state.done.wait(0);
+    lock.lock();
+  }
+  const bool more = asleep_ && !busy_ && !items_.empty();
+  lock.unlock();
+  if (more) changed_.notify_all();
+}
+
+void OperationQueue::run_next(std::unique_lock<std::mutex>& lock) {
+  Item item = std::move(items_.front());
+  items_.pop_front();
+  busy_ = true;
+  lock.unlock();
+  try {
+    item.run();
+  } catch (...) {
+    item.state->error = std::current_exception();
+  }
+  item.run = nullptr;  // what it holds is let go before anyone is told
+  lock.lock();
+  busy_ = false;
+  item.state->done.store(1, std::memory_order_release);
+  item.state->done.notify_all();
+  if (closing_) changed_.notify_all();
+}
+
+void OperationQueue::start_thread() {
+  if (thread_.joinable()) thread_.join();  // it has ended, or is about to
+  thread_runs_ = true;
+  thread_ = std::thread([this] { thread_main(); });
+}
+
+void OperationQueue::thread_main() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (!busy_ && !items_.empty()) {
+      run_next(lock);
+      continue;
+    }
+    if (closing_ && items_.empty()) break;
+    if (may_spin_) {
+      const int before = pushed_.load(std::memory_order_acquire);
+      lock.unlock();
+      const bool more = spin_until([&] { return pushed_.load(std::memory_order_acquire) != before; });
+      lock.lock();
+      if (more || (!busy_ && !items_.empty()) || closing_) continue;
+    }
+    asleep_ = true;
+    const bool idle = !changed_.wait_for(lock, kIdle, [&] { return closing_ || (!busy_ && !items_.empty()); });
+    asleep_ = false;
+    if (idle && !busy_ && items_.empty()) break;
+  }
+  thread_runs_ = false;
+}
+
+bool OperationQueue::idle() {
+  std::lock_guard lock(mutex_);
+  return !busy_ && items_.empty();
+}
+
+void OperationQueue::close() {
+  std::unique_lock lock(mutex_);
+  closing_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return !busy_ && items_.empty(); });
+  std::thread thread = std::move(thread_);
+  lock.unlock();
+  if (thread.joinable()) thread.join();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+#include "lockstep/comm/process_group.h"
+
+#include "lockstep/comm/mesh_group.h"
+#include "lockstep/comm/neighborhood.h"
+#include "lockstep/comm/segment_mesh.h"
+
+namespace lockstep {
+
+std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std::chrono::milliseconds timeout) {
+  check(world_size >= 1 && world_size <= kMaxRanks, "local groups: {} ranks, expected from 1 to {}", world_size,
+        kMaxRanks);
+  std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(world_size));
+  auto neighborhoods = make_thread_neighborhoods(world_size);
+  std::vector<std::thread> threads;
+  // Making a mesh is a collective.
+  for (std::size_t r = 0; r < groups.size(); ++r) {
+    threads.emplace_back([&, r] {
+      groups[r] = std::make_shared<MeshGroup>(make_segment_mesh(std::move(neighborhoods[r]), timeout), "local", timeout);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return groups;
+}
+
+void destroy_process_group(std::shared_ptr<ProcessGroup>& group) {
+  if (!group) return;
+  const std::shared_ptr<ProcessGroup> last = std::move(group);
+  last->barrier({.label = "closing the group", .channel = CommChannel::urgent}).wait();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#include "lockstep/comm/segment.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "lockstep/comm/futex.h"
+
+namespace lockstep {
+
+std::size_t Segment::bytes(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  std::size_t total = sizeof(Shared) + n * sizeof(Rank);
+  for (std::size_t staging : kStaging) total += n * 2 * (table_bytes(ranks) + staging);
+  return total;
+}
+
+std::byte* Segment::staging(int lane, int r, unsigned parity) const {
+  std::size_t offset = sizeof(Shared) + static_cast<std::size_t>(ranks_) * sizeof(Rank);
+  for (int l = 0; l < lane; ++l) offset += static_cast<std::size_t>(ranks_) * 2 * (table_bytes(ranks_) + kStaging[l]);
+  const std::size_t index = static_cast<std::size_t>(r) * 2 + parity;
+  return memory_.get() + offset + index * (table_bytes(ranks_) + kStaging[lane]) + table_bytes(ranks_);
+}
+
+std::uint32_t* Segment::offsets(int lane, int r, unsigned parity) const {
+  return reinterpret_cast<std::uint32_t*>(staging(lane, r, parity) - table_bytes(ranks_));
+}
+
+void Segment::fail(const RankFailure& failure) const {
+  std::uint32_t none = Shared::kNone;
+  if (!shared().failed.compare_exchange_strong(none, Shared::kBeingWritten)) return;
+  shared().culprit = failure.culprit;
+  failure.reason.copy(shared().reason, sizeof shared().reason - 1);
+  shared().failed.store(Shared::kWritten);
+  alarm();
+}
+
+std::optional<RankFailure> Segment::failure() const {
+  if (shared().failed.load() == Shared::kNone) return std::nullopt;
+  // Whoever writes it may have died meanwhile.
+  for (int i = 0; shared().failed.load() != Shared::kWritten; ++i) {
+    if (i == 1000) return RankFailure{-1, "a rank was lost while it reported a failure"};
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return RankFailure{shared().culprit, shared().reason};
+}
+
+void Segment::depart(int r) const {
+  rank(r).departed.store(1);
+  alarm();
+}
+
+void Segment::alarm() const {
+  for (int l = 0; l < kLanes; ++l) {
+    lane(l).state.fetch_add(1);
+    futex_wake_all(lane(l).state);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// The memory through which the ranks of one host work together: flags, what each is about to do, and staging buffers.
+// Lies in one block that every rank sees, at an address of its own: no pointers in here.
+#pragma once
+
+#include <sched.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "lockstep/comm/collective_header.h"
+#include "lockstep/comm/mesh.h"
+
+namespace lockstep {
+
+// Zeroed memory is its first state.
+class Segment {
+ public:
+  static constexpr std::size_t kStaging[kLanes] = {std::size_t{64} << 10, std::size_t{512} << 10};
+
+  struct alignas(64) Lane {
+    // How many exchanges are complete, times kExchange; the bits below count alarms: a rank failed or left.
+    alignas(64) std::atomic<std::uint32_t> state;
+    static constexpr std::uint32_t kExchange = 256;
+    alignas(64) std::atomic<std::uint32_t> arrived;  // ranks that are at the current exchange
+    std::atomic<std::uint32_t> sleepers;
+  };
+
+  // What one rank has to say in one lane. There are two of everything, for odd and even exchanges: a rank is not two
+  // exchanges ahead of another one, so what it writes next nobody still reads.
+  struct alignas(64) Slot {
+    std::atomic<std::uint32_t> exchange;  // the one that it has arrived at
+    CollectiveHeader headers[2];
+  };
+
+  struct alignas(64) Rank {
+    Slot slots[kLanes];
+    std::atomic<std::uint32_t> departed;
+    cpu_set_t cpus;
+  };
+
+  struct alignas(64) Shared {
+    static constexpr std::uint32_t kNone = 0, kBeingWritten = 1, kWritten = 2;
+    Lane lanes[kLanes];
+    std::atomic<std::uint32_t> failed;
+    std::int32_t culprit;
+    char reason[1012];
+  };
+
+  Segment(std::shared_ptr<std::byte> memory, int ranks) : memory_(std::move(memory)), ranks_(ranks) {}
+  static std::size_t bytes(int ranks);
+
+  Lane& lane(int lane) const { return shared().lanes[lane]; }
+  Rank& rank(int r) const { return reinterpret_cast<Rank*>(memory_.get() + sizeof(Shared))[r]; }
+  Slot& slot(int lane, int r) const { return rank(r).slots[lane]; }
+  // kStaging[lane] bytes, behind a table that says where in there each rank's block begins.
+  std::byte* staging(int lane, int r, unsigned parity) const;
+  std::uint32_t* offsets(int lane, int r, unsigned parity) const;
+
+  // The first failure counts.
+  void fail(const RankFailure& failure) const;
+  std::optional<RankFailure> failure() const;
+  void depart(int r) const;
+
+ private:
+  static std::size_t table_bytes(int ranks) { return (static_cast<std::size_t>(ranks) * 4 + 63) / 64 * 64; }
+  Shared& shared() const { return *reinterpret_cast<Shared*>(memory_.get()); }
+  void alarm() const;
+
+  std::shared_ptr<std::byte> memory_;
+  int ranks_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,204 @@
+#include "lockstep/comm/segment_mesh.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/comm/futex.h"
+#include "lockstep/comm/segment.h"
+
+namespace lockstep {
+namespace {
+
+class SegmentMesh final : public Mesh {
+ public:
+  SegmentMesh(std::unique_ptr<Neighborhood> neighborhood, const TimeLimit& limit)
+      : neighborhood_(std::move(neighborhood)),
+        rank_(neighborhood_->rank()),
+        size_(neighborhood_->size()),
+        segment_(neighborhood_->allocate(Segment::bytes(size_), limit), size_) {
+    neighborhood_->watch([this](const RankFailure& failure) { lose(failure); });
+    count_cores(limit);
+  }
+
+  ~SegmentMesh() override {
+    // First this: whoever sees the line closed then knows that it was on purpose.
+    segment_.depart(rank_);
+    neighborhood_.reset();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void exchange(int lane, const CollectiveHeader* header, std::span<const ConstBlock> to, std::span<MutableBlock> from,
+                const TimeLimit& limit) override {
+    const std::uint32_t number = ++exchanges_[lane];
+    const unsigned parity = number & 1;
+    write_blocks(lane, parity, to);
+    Segment::Slot& slot = segment_.slot(lane, rank_);
+    if (header != nullptr) slot.headers[parity] = *header;
+    arrive(lane, number);
+    wait_for_all(lane, number, limit);
+    if (header != nullptr) compare_headers(lane, parity);
+    for (int r = 0; r < size_; ++r) {
+      MutableBlock& block = from[static_cast<std::size_t>(r)];
+      if (r == rank_ || block.bytes == 0) continue;
+      std::byte* there = segment_.staging(lane, r, parity) + segment_.offsets(lane, r, parity)[rank_];
+      if (block.data == nullptr) {
+        block.data = there;
+      } else {
+        std::memcpy(block.data, there, block.bytes);
+      }
+    }
+  }
+
+  // Blocks begin at multiples of 64.
+  std::size_t capacity(int lane) const override {
+    return Segment::kStaging[lane] - 64 * static_cast<std::size_t>(size_);
+  }
+
+  void send(int destination, int tag, Message message, const TimeLimit& limit) override {
+    if (auto failure = segment_.failure()) throw_failure(*failure);
+    neighborhood_->send(destination, tag, std::move(message), limit);
+  }
+
+  Message receive(int source, int tag, const TimeLimit& limit) override {
+    auto message = neighborhood_->mailbox().take(source, tag, limit, [this] { return segment_.failure().has_value(); });
+    if (message) return std::move(*message);
+    if (auto failure = segment_.failure()) throw_failure(*failure);
+    if (neighborhood_->mailbox().closed(source)) throw_failure(lost(source, kClosedGroup));
+    give_up(no_answer(source, limit));
+  }
+
+  std::shared_ptr<std::byte> shared_memory(std::size_t bytes, const TimeLimit& limit) override {
+    return neighborhood_->allocate(bytes, limit);
+  }
+
+  std::unique_ptr<Mesh> split(const std::vector<int>& ranks, const std::string& name,
+                              std::chrono::milliseconds timeout) override {
+    return make_segment_mesh(neighborhood_->split(ranks, name, TimeLimit(timeout)), timeout);
+  }
+
+  void fail(const RankFailure& failure) override { segment_.fail(failure); }
+  std::optional<RankFailure> failure() const override { return segment_.failure(); }
+  bool may_spin() const override { return may_spin_; }
+
+ private:
+  // The cores that the ranks of this host may use, taken together.
+  void count_cores(const TimeLimit& limit) {
+    ::sched_getaffinity(0, sizeof(cpu_set_t), &segment_.rank(rank_).cpus);
+    const std::vector<ConstBlock> to(static_cast<std::size_t>(size_));
+    std::vector<MutableBlock> from(static_cast<std::size_t>(size_));
+    exchange(0, nullptr, to, from, limit);
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (int r = 0; r < size_; ++r) CPU_OR(&all, &all, &segment_.rank(r).cpus);
+    may_spin_ = CPU_COUNT(&all) >= size_;
+  }
+
+  // Blocks that are one and the same are written once.
+  void write_blocks(int lane, unsigned parity, std::span<const ConstBlock> to) const {
+    std::byte* staging = segment_.staging(lane, rank_, parity);
+    std::uint32_t* offsets = segment_.offsets(lane, rank_, parity);
+    std::size_t used = 0, begin = 0;
+    ConstBlock last;
+    for (int r = 0; r < size_; ++r) {
+      const ConstBlock& block = to[static_cast<std::size_t>(r)];
+      if (r == rank_ || block.bytes == 0) continue;
+      if (block.data != last.data || block.bytes != last.bytes) {
+        begin = used;
+        std::memcpy(staging + begin, block.data, block.bytes);
+        used += (block.bytes + 63) / 64 * 64;
+        last = block;
+      }
+      offsets[r] = static_cast<std::uint32_t>(begin);
+    }
+  }
+
+  void arrive(int lane, std::uint32_t number) const {
+    Segment::Lane& shared = segment_.lane(lane);
+    segment_.slot(lane, rank_).exchange.store(number);
+    if (shared.arrived.fetch_add(1) + 1 < static_cast<std::uint32_t>(size_)) return;
+    shared.arrived.store(0);
+    shared.state.fetch_add(Segment::Lane::kExchange);
+    if (shared.sleepers.load() != 0) futex_wake_all(shared.state);
+  }
+
+  void wait_for_all(int lane, std::uint32_t number, const TimeLimit& limit) {
+    Segment::Lane& shared = segment_.lane(lane);
+    // The counter wraps around, but is never more than one ahead or behind.
+    const auto complete = [&] { return is_complete(shared.state.load(), number); };
+    if (complete() || (may_spin_ && spin_until(complete))) return;
+    for (;;) {
+      const std::uint32_t state = shared.state.load();
+      if (is_complete(state, number)) return;
+      throw_if_hopeless(lane, number, limit);
+      shared.sleepers.fetch_add(1);
+      if (shared.state.load() == state) futex_wait(shared.state, state, limit.end);
+      shared.sleepers.fetch_sub(1);
+    }
+  }
+
+  static bool is_complete(std::uint32_t state, std::uint32_t number) {
+    const std::uint32_t ahead = (state / Segment::Lane::kExchange - number) << 8;  // 24 bits
+    return static_cast<std::int32_t>(ahead) >= 0;
+  }
+
+  // Called while an exchange is not complete.
+  void throw_if_hopeless(int lane, std::uint32_t number, const TimeLimit& limit) {
+    if (auto failure = segment_.failure()) throw_failure(*failure);
+    for (int r = 0; r < size_; ++r) {
+      // In this order: it may have arrived and then left.
+      const bool departed = segment_.rank(r).departed.load() != 0;
+      if (departed && segment_.slot(lane, r).exchange.load() != number) give_up(lost(r, kClosedGroup));
+    }
+    if (limit.over() && !is_complete(segment_.lane(lane).state.load(), number)) {
+      give_up(no_answer(missing_rank(lane, number), limit));
+    }
+  }
+
+  // Of the ranks that did not come the first that does not wait for others itself, in the other lane.
+  int missing_rank(int lane, std::uint32_t number) const {
+    int first = -1;
+    for (int r = 0; r < size_; ++r) {
+      if (segment_.slot(lane, r).exchange.load() == number) continue;
+      if (first < 0) first = r;
+      const int other = 1 - lane;
+      const std::uint32_t there = segment_.slot(other, r).exchange.load();
+      if (there == 0 || is_complete(segment_.lane(other).state.load(), there)) return r;
+    }
+    return first;
+  }
+
+  void compare_headers(int lane, unsigned parity) {
+    const CollectiveHeader& first = segment_.slot(lane, 0).headers[parity];
+    for (int r = 1; r < size_; ++r) {
+      const CollectiveHeader& other = segment_.slot(lane, r).headers[parity];
+      if (!(other == first)) give_up(disagreement(0, first, r, other));
+    }
+  }
+
+  [[noreturn]] void give_up(const RankFailure& failure) {
+    segment_.fail(failure);
+    throw_failure(*segment_.failure());  // another rank may have been first
+  }
+
+  void lose(const RankFailure& failure) {
+    if (segment_.rank(failure.culprit).departed.load() == 0) segment_.fail(failure);
+  }
+
+  std::unique_ptr<Neighborhood> neighborhood_;
+  int rank_, size_;
+  Segment segment_;
+  std::array<std::uint32_t, kLanes> exchanges_{};
+  bool may_spin_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Mesh> make_segment_mesh(std::unique_ptr<Neighborhood> neighborhood, std::chrono::milliseconds timeout) {
+  check(neighborhood->size() <= kMaxRanks, "process group: {} ranks on this host, expected at most {}",
+        neighborhood->size(), kMaxRanks);
+  return std::make_unique<SegmentMesh>(std::move(neighborhood), TimeLimit(timeout));
+}
+
+}  // namespace lockstep

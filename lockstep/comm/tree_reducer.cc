@@ -1,0 +1,334 @@
+#include "lockstep/comm/tree_reducer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "lockstep/base/tree.h"
+#include "lockstep/comm/exchanges.h"
+#include "lockstep/comm/tree_sum.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kNobody = -1, kSeveral = -2;
+
+// What both kinds share: where segments begin, who has which position.
+class Arrangement {
+ public:
+  explicit Arrangement(TreeLayout layout) : layout_(std::move(layout)) {
+    begins_.assign(1, 0);
+    for (std::size_t segment : layout_.segments) begins_.push_back(begins_.back() + segment);
+    for (std::size_t r = 0; r < layout_.positions.size(); ++r) {
+      for (int position : layout_.positions[r]) {
+        owners_.resize(std::max(owners_.size(), static_cast<std::size_t>(position) + 1), kNobody);
+        owners_[static_cast<std::size_t>(position)] = static_cast<int>(r);
+      }
+    }
+  }
+
+  std::size_t elements() const { return begins_.back(); }
+  std::size_t segments() const { return layout_.segments.size(); }
+  std::size_t leaves() const { return owners_.size(); }
+  const std::vector<int>& positions(int rank) const { return layout_.positions[static_cast<std::size_t>(rank)]; }
+
+  // Calls visit(segment, begin, length) for the part of each segment in elements [begin, end).
+  template <typename Visit>
+  void for_each_segment(std::size_t begin, std::size_t end, const Visit& visit) const {
+    auto segment = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin());
+    for (segment = std::max<std::size_t>(segment, 1) - 1; segment < segments() && begins_[segment] < end; ++segment) {
+      const std::size_t first = std::max(begin, begins_[segment]), last = std::min(end, begins_[segment + 1]);
+      if (first < last) visit(segment, first, last - first);
+    }
+  }
+
+  // Whose all positions in [first, first + n) are.
+  int owner(std::size_t first, std::size_t n) const {
+    int owner = kNobody;
+    for (std::size_t p = first; p < first + n; ++p) {
+      if (owners_[p] == kNobody || owners_[p] == owner) continue;
+      owner = owner == kNobody ? owners_[p] : kSeveral;
+      if (owner == kSeveral) break;
+    }
+    return owner;
+  }
+
+ private:
+  TreeLayout layout_;
+  std::vector<std::size_t> begins_;
+  std::vector<int> owners_;  // of each position
+};
+
+// Contributions, result and what is present lie in memory that all ranks see. Each rank sums its part of the elements
+// from where they are to where they are wanted.
+class SharedReducer final : public MeshTreeReducer {
+ public:
+  SharedReducer(Mesh& mesh, int lane, Arrangement layout, std::shared_ptr<std::byte> memory)
+      : mesh_(mesh), lane_(lane), layout_(std::move(layout)), memory_(std::move(memory)) {
+    present_.resize(layout_.segments());
+  }
+
+  static std::size_t bytes(const Arrangement& layout) {
+    return (layout.leaves() + 1) * array_bytes(layout) + layout.leaves() * layout.segments();
+  }
+
+  std::span<float> contribution(std::size_t k) override { return {array(position(k)), layout_.elements()}; }
+  void set_present(std::size_t k, std::size_t segment, bool present) override { flags(position(k))[segment] = present; }
+  std::span<const float> result() const override { return {array(layout_.leaves()), layout_.elements()}; }
+  bool result_present(std::size_t segment) const override { return present_[segment]; }
+
+  void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
+    Exchanges e(mesh_, lane_, header, limit);
+    e.exchange();  // all contributions are there
+    for (std::size_t s = 0; s < layout_.segments(); ++s) {
+      present_[s] = false;
+      for (std::size_t p = 0; p < layout_.leaves() && !present_[s]; ++p) present_[s] = flags(p)[s] != 0;
+    }
+    // Parts begin at multiples of a cache line: two ranks never write to the same one.
+    const auto bound = [&](std::size_t r) {
+      return r == e.size ? layout_.elements() : layout_.elements() * r / e.size / 16 * 16;
+    };
+    std::vector<const void*> leaves(layout_.leaves());
+    layout_.for_each_segment(bound(e.rank), bound(e.rank + 1), [&](std::size_t s, std::size_t begin, std::size_t n) {
+      if (!present_[s]) return;
+      for (std::size_t p = 0; p < leaves.size(); ++p) leaves[p] = flags(p)[s] != 0 ? array(p) + begin : nullptr;
+      tree_reduce(ReduceOp::sum, DType::f32, leaves, array(layout_.leaves()) + begin, n);
+    });
+    e.exchange();  // all parts of the result are there, and nobody reads contributions any more
+  }
+
+ private:
+  static std::size_t array_bytes(const Arrangement& layout) { return (layout.elements() * sizeof(float) + 4095) / 4096 * 4096; }
+  std::size_t position(std::size_t k) const { return static_cast<std::size_t>(layout_.positions(mesh_.rank())[k]); }
+  float* array(std::size_t index) const {
+    return reinterpret_cast<float*>(memory_.get() + index * array_bytes(layout_));
+  }
+  // One byte for each segment. Nobody has positions without an owner: theirs stay zero.
+  std::uint8_t* flags(std::size_t p) const {
+    auto* flags = reinterpret_cast<std::uint8_t*>(memory_.get() + (layout_.leaves() + 1) * array_bytes(layout_));
+    return flags + p * layout_.segments();
+  }
+
+  Mesh& mesh_;
+  int lane_;
+  Arrangement layout_;
+  std::shared_ptr<std::byte> memory_;
+  std::vector<bool> present_;
+};
+
+// Each rank sums what it can alone (the largest subtrees that are all its own), sends every other rank its part of
+// these sums, adds up its own part, and sends that to all.
+class SendingReducer final : public MeshTreeReducer {
+ public:
+  SendingReducer(Mesh& mesh, int lane, Arrangement layout)
+      : mesh_(mesh), lane_(lane), layout_(std::move(layout)), nodes_(static_cast<std::size_t>(mesh.size())) {
+    find_nodes(0, layout_.leaves());
+    const std::size_t own = layout_.positions(mesh.rank()).size();
+    arrays_.assign(own, std::vector<float>(layout_.elements()));
+    flags_.assign(own, std::vector<std::uint8_t>(layout_.segments()));
+    sums_.resize(nodes_[static_cast<std::size_t>(mesh.rank())].size());
+    result_.resize(layout_.elements());
+    present_.resize(layout_.segments());
+  }
+
+  std::span<float> contribution(std::size_t k) override { return arrays_[k]; }
+  void set_present(std::size_t k, std::size_t segment, bool present) override { flags_[k][segment] = present; }
+  std::span<const float> result() const override { return result_; }
+  bool result_present(std::size_t segment) const override { return present_[segment]; }
+
+  void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
+    const auto own_presence = sum_own_nodes();
+    Exchanges e(mesh_, lane_, header, limit);
+    const auto presence = exchange_presence(e, own_presence);
+    std::fill(e.from.begin(), e.from.end(), MutableBlock{});
+    e.in_steps(layout_.elements(), sizeof(float), 1, [&](std::size_t begin, std::size_t length) {
+      const auto bound = [&](std::size_t r) { return begin + length * r / e.size; };
+      const std::size_t own = bound(e.rank), own_length = bound(e.rank + 1) - own;
+      const std::vector<const float*> parts = exchange_parts(e, bound);
+      layout_.for_each_segment(own, own + own_length, [&](std::size_t s, std::size_t at, std::size_t n) {
+        if (!present_[s]) return;
+        // A node's sum stands for the node: its other leaves pass it on unchanged.
+        std::vector<const void*> leaves(layout_.leaves(), nullptr);
+        for_each_node([&](std::size_t index, std::size_t, std::size_t, const Node& node) {
+          if (presence[index][s] != 0) leaves[node.first] = parts[index] + (at - own);
+        });
+        tree_reduce(ReduceOp::sum, DType::f32, leaves, result_.data() + at, n);
+      });
+      e.to_all(bytes(result_.data() + own), own_length * sizeof(float));
+      for (std::size_t r = 0; r < e.size; ++r) {
+        e.from[r] = {bytes(result_.data() + bound(r)), (bound(r + 1) - bound(r)) * sizeof(float)};
+      }
+      e.exchange();
+    });
+  }
+
+ private:
+  // A subtree whose leaves all belong to one rank.
+  struct Node {
+    std::size_t first, leaves;
+  };
+
+  static std::byte* bytes(float* data) { return reinterpret_cast<std::byte*>(data); }
+  static const std::byte* bytes(const float* data) { return reinterpret_cast<const std::byte*>(data); }
+
+  void find_nodes(std::size_t first, std::size_t n) {
+    const int owner = n == 0 ? kNobody : layout_.owner(first, n);
+    if (owner == kNobody) return;
+    if (owner != kSeveral) {
+      nodes_[static_cast<std::size_t>(owner)].push_back({first, n});
+      return;
+    }
+    find_nodes(first, tree_split(n));
+    find_nodes(first + tree_split(n), n - tree_split(n));
+  }
+
+  // visit(index among all nodes, rank, index among that rank's nodes, node)
+  template <typename Visit>
+  void for_each_node(const Visit& visit) const {
+    std::size_t index = 0;
+    for (std::size_t r = 0; r < nodes_.size(); ++r) {
+      for (std::size_t j = 0; j < nodes_[r].size(); ++j) visit(index++, r, j, nodes_[r][j]);
+    }
+  }
+
+  // Fills sums_ and returns which of their segments are present: for each node a byte for each segment.
+  std::vector<std::uint8_t> sum_own_nodes() {
+    const auto& positions = layout_.positions(mesh_.rank());
+    const auto& nodes = nodes_[static_cast<std::size_t>(mesh_.rank())];
+    std::vector<std::uint8_t> presence(nodes.size() * layout_.segments());
+    for (std::size_t j = 0; j < nodes.size(); ++j) {
+      const auto begin = std::lower_bound(positions.begin(), positions.end(), static_cast<int>(nodes[j].first));
+      const auto end = std::lower_bound(begin, positions.end(), static_cast<int>(nodes[j].first + nodes[j].leaves));
+      if (end - begin > 1) own_sums_resize(j);
+      for (auto p = begin; p != end; ++p) {
+        const auto k = static_cast<std::size_t>(p - positions.begin());
+        for (std::size_t s = 0; s < layout_.segments(); ++s) presence[j * layout_.segments() + s] |= flags_[k][s];
+      }
+      if (end - begin == 1) {
+        sums_[j] = arrays_[static_cast<std::size_t>(begin - positions.begin())].data();
+        continue;
+      }
+      layout_.for_each_segment(0, layout_.elements(), [&](std::size_t s, std::size_t at, std::size_t n) {
+        if (presence[j * layout_.segments() + s] == 0) return;
+        std::vector<const void*> leaves(nodes[j].leaves, nullptr);
+        for (auto p = begin; p != end; ++p) {
+          const auto k = static_cast<std::size_t>(p - positions.begin());
+          if (flags_[k][s] != 0) leaves[static_cast<std::size_t>(*p) - nodes[j].first] = arrays_[k].data() + at;
+        }
+        tree_reduce(ReduceOp::sum, DType::f32, leaves, own_sums_[j].data() + at, n);
+      });
+      sums_[j] = own_sums_[j].data();
+    }
+    return presence;
+  }
+
+  void own_sums_resize(std::size_t j) {
+    own_sums_.resize(std::max(own_sums_.size(), j + 1));
+    own_sums_[j].resize(layout_.elements());
+  }
+
+  // Of all nodes; fills present_.
+  std::vector<std::vector<std::uint8_t>> exchange_presence(Exchanges& e, const std::vector<std::uint8_t>& own) {
+    e.to_all(reinterpret_cast<const std::byte*>(own.data()), own.size());
+    for (std::size_t r = 0; r < e.size; ++r) e.from[r] = {nullptr, nodes_[r].size() * layout_.segments()};
+    e.exchange();
+    std::vector<std::vector<std::uint8_t>> presence;
+    std::fill(present_.begin(), present_.end(), false);
+    for_each_node([&](std::size_t, std::size_t r, std::size_t j, const Node&) {
+      const auto* all = r == e.rank ? own.data() : reinterpret_cast<const std::uint8_t*>(e.from[r].data);
+      const auto* flags = all + j * layout_.segments();
+      presence.emplace_back(flags, flags + layout_.segments());
+      for (std::size_t s = 0; s < layout_.segments(); ++s) present_[s] = present_[s] || flags[s] != 0;
+    });
+    return presence;
+  }
+
+  // This rank's part of every node's sum.
+  template <typename Bound>
+  std::vector<const float*> exchange_parts(Exchanges& e, const Bound& bound) {
+    const std::size_t own = bound(e.rank), length = bound(e.rank + 1) - own;
+    std::vector<const float*> parts;
+    for_each_node([&](std::size_t index, std::size_t r, std::size_t j, const Node&) {
+      if (r == e.rank) {
+        parts.push_back(sums_[j] + own);
+        return;
+      }
+      received_.resize(std::max(received_.size(), index + 1));
+      received_[index].resize(std::max(received_[index].size(), length));
+      parts.push_back(received_[index].data());
+    });
+    // The k-th nodes of all ranks at once. Most often there is one each.
+    std::size_t rounds = 0;
+    for (const auto& nodes : nodes_) rounds = std::max(rounds, nodes.size());
+    for (std::size_t k = 0; k < rounds; ++k) {
+      std::fill(e.from.begin(), e.from.end(), MutableBlock{});
+      for_each_node([&](std::size_t index, std::size_t r, std::size_t j, const Node&) {
+        if (j != k) return;
+        if (r != e.rank) {
+          e.from[r] = {bytes(received_[index].data()), length * sizeof(float)};
+          return;
+        }
+        for (std::size_t other = 0; other < e.size; ++other) {
+          e.to[other] = {bytes(sums_[k] + bound(other)), (bound(other + 1) - bound(other)) * sizeof(float)};
+        }
+      });
+      e.exchange();
+    }
+    return parts;
+  }
+
+  Mesh& mesh_;
+  int lane_;
+  Arrangement layout_;
+  std::vector<std::vector<Node>> nodes_;              // of each rank
+  std::vector<std::vector<float>> arrays_;            // of each own position
+  std::vector<std::vector<std::uint8_t>> flags_;      // likewise, for each segment
+  std::vector<std::vector<float>> own_sums_;          // of own nodes with several positions
+  std::vector<const float*> sums_;                    // of own nodes: there, or the contribution itself
+  std::vector<std::vector<float>> received_;          // this rank's part of other ranks' nodes
+  std::vector<float> result_;
+  std::vector<bool> present_;
+};
+
+}  // namespace
+
+void check_layout(const TreeLayout& layout, int ranks) {
+  check(layout.positions.size() == static_cast<std::size_t>(ranks),
+        "tree reducer: positions of {} ranks, expected those of {}", layout.positions.size(), ranks);
+  std::vector<int> all;
+  for (const auto& positions : layout.positions) {
+    check(std::is_sorted(positions.begin(), positions.end()), "tree reducer: a rank's positions are not ascending");
+    all.insert(all.end(), positions.begin(), positions.end());
+  }
+  std::sort(all.begin(), all.end());
+  check(!all.empty(), "tree reducer: no rank has a position");
+  check(all.front() >= 0, "tree reducer: position {}, expected none below 0", all.front());
+  const auto twice = std::adjacent_find(all.begin(), all.end());
+  if (twice != all.end()) fail("tree reducer: position {} belongs to two ranks, or twice to one", *twice);
+}
+
+std::uint64_t hash_of(const TreeLayout& layout) {
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, over numbers in place of bytes
+  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
+  for (std::size_t segment : layout.segments) add(segment);
+  for (const auto& positions : layout.positions) {
+    add(positions.size());
+    for (int position : positions) add(static_cast<std::uint64_t>(position));
+  }
+  return hash;
+}
+
+std::size_t elements_of(const TreeLayout& layout) {
+  return std::accumulate(layout.segments.begin(), layout.segments.end(), std::size_t{0});
+}
+
+std::unique_ptr<MeshTreeReducer> make_mesh_tree_reducer(Mesh& mesh, int lane, TreeLayout layout,
+                                                        const TimeLimit& limit) {
+  Arrangement prepared(std::move(layout));
+  if (auto memory = mesh.shared_memory(SharedReducer::bytes(prepared), limit)) {
+    return std::make_unique<SharedReducer>(mesh, lane, std::move(prepared), std::move(memory));
+  }
+  return std::make_unique<SendingReducer>(mesh, lane, std::move(prepared));
+}
+
+}  // namespace lockstep

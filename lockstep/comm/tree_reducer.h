@@ -1,0 +1,30 @@
+// The sum of all ranks' gradients in the tree over shards, on top of a mesh.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/comm/mesh.h"
+
+namespace lockstep {
+
+// A TreeReducer without the group around it: no lane, no timeout, no names for errors.
+class MeshTreeReducer {
+ public:
+  virtual ~MeshTreeReducer() = default;
+  virtual std::span<float> contribution(std::size_t k) = 0;
+  virtual void set_present(std::size_t k, std::size_t segment, bool present) = 0;
+  virtual void reduce(const CollectiveHeader& header, const TimeLimit& limit) = 0;
+  virtual std::span<const float> result() const = 0;
+  virtual bool result_present(std::size_t segment) const = 0;
+};
+
+// Throws where the layout makes no sense for so many ranks.
+void check_layout(const TreeLayout& layout, int ranks);
+std::uint64_t hash_of(const TreeLayout& layout);
+std::size_t elements_of(const TreeLayout& layout);
+
+// A collective of the mesh. In memory of all ranks where the mesh has any; else pieces travel.
+std::unique_ptr<MeshTreeReducer> make_mesh_tree_reducer(Mesh& mesh, int lane, TreeLayout layout,
+                                                        const TimeLimit& limit);
+
+}  // namespace lockstep

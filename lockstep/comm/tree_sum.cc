@@ -1,0 +1,110 @@
+#include "lockstep/comm/tree_sum.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "lockstep/base/tree.h"
+
+namespace lockstep {
+namespace {
+
+// Elements that are taken through the whole tree at once: what is between lies in the first cache.
+constexpr std::size_t kTile = 1024;
+
+// What elements of T are reduced in: bf16 has f32's range but not its precision, and signed integers must not overflow.
+template <typename T>
+struct Accumulator { using type = T; };
+template <>
+struct Accumulator<BFloat16> { using type = float; };
+template <>
+struct Accumulator<std::int64_t> { using type = std::uint64_t; };
+
+template <typename T>
+struct Sum {
+  using A = typename Accumulator<T>::type;
+  A operator()(A a, A b) const { return static_cast<A>(a + b); }
+};
+
+// The comparison is the element's, so that negative integers are small; b != b where b is NaN.
+template <typename T>
+struct Min {
+  using A = typename Accumulator<T>::type;
+  using C = std::conditional_t<std::is_same_v<T, std::int64_t>, std::int64_t, A>;
+  A operator()(A a, A b) const { return (static_cast<C>(b) < static_cast<C>(a) || b != b) ? b : a; }
+};
+
+template <typename T>
+struct Max {
+  using A = typename Accumulator<T>::type;
+  using C = std::conditional_t<std::is_same_v<T, std::int64_t>, std::int64_t, A>;
+  A operator()(A a, A b) const { return (static_cast<C>(a) < static_cast<C>(b) || b != b) ? b : a; }
+};
+
+template <typename T, typename Op>
+class Tiles {
+  using A = typename Accumulator<T>::type;
+
+ public:
+  Tiles(std::span<const void* const> leaves, T* out) : leaves_(leaves), out_(out) {}
+
+  void run(std::size_t count) {
+    for (begin_ = 0; begin_ < count; begin_ += kTile) {
+      length_ = std::min(kTile, count - begin_);
+      if constexpr (sizeof(A) == sizeof(T)) {
+        // The last reduction writes where the result belongs: a leaf may lie there, and is read element by element.
+        auto* out = reinterpret_cast<A*>(out_) + begin_;
+        const A* result = node(0, leaves_.size(), 0, out);
+        if (result != out) std::memcpy(out, result, length_ * sizeof(T));
+      } else {
+        const A* result = node(0, leaves_.size(), 0, nullptr);
+        for (std::size_t i = 0; i < length_; ++i) out_[begin_ + i] = T(result[i]);
+      }
+    }
+  }
+
+ private:
+  // The result of a subtree, null if all of it is missing: a leaf's own memory, or tiles_[level], or `root`.
+  const A* node(std::size_t first, std::size_t n, std::size_t level, A* root) {
+    if (n == 1) return leaf(first, level);
+    const std::size_t half = tree_split(n);
+    const A* a = node(first, half, level, nullptr);
+    const A* b = node(first + half, n - half, a == nullptr ? level : level + 1, nullptr);
+    if (a == nullptr || b == nullptr) return a == nullptr ? b : a;
+    A* result = root != nullptr ? root : tiles_[level].data();
+    const std::size_t length = length_;
+    for (std::size_t i = 0; i < length; ++i) result[i] = Op()(a[i], b[i]);
+    return result;
+  }
+
+  const A* leaf(std::size_t i, std::size_t level) {
+    if (leaves_[i] == nullptr) return nullptr;
+    if constexpr (sizeof(A) == sizeof(T)) {
+      return static_cast<const A*>(leaves_[i]) + begin_;
+    } else {
+      const T* in = static_cast<const T*>(leaves_[i]) + begin_;
+      for (std::size_t k = 0; k < length_; ++k) tiles_[level][k] = static_cast<A>(in[k]);
+      return tiles_[level].data();
+    }
+  }
+
+  std::span<const void* const> leaves_;
+  T* out_;
+  std::size_t begin_ = 0, length_ = 0;
+  std::array<std::array<A, kTile>, 32> tiles_;  // one for every level of the tree
+};
+
+}  // namespace
+
+void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out, std::size_t count) {
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    switch (op) {
+      case ReduceOp::sum: return Tiles<T, Sum<T>>(leaves, static_cast<T*>(out)).run(count);
+      case ReduceOp::min: return Tiles<T, Min<T>>(leaves, static_cast<T*>(out)).run(count);
+      case ReduceOp::max: return Tiles<T, Max<T>>(leaves, static_cast<T*>(out)).run(count);
+    }
+  });
+}
+
+}  // namespace lockstep

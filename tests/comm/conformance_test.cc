@@ -1,0 +1,368 @@
+// What every back end must do, with every number of ranks.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "groups.h"
+#include "lockstep/base/random.h"
+#include "lockstep/base/tree.h"
+
+namespace lockstep {
+namespace {
+
+using testing::buffer;
+using testing::make_groups;
+using testing::on_all_ranks;
+
+struct Case {
+  std::string backend;
+  int ranks;
+};
+
+class Conformance : public ::testing::TestWithParam<Case> {
+ protected:
+  int ranks() const { return GetParam().ranks; }
+  std::size_t n() const { return static_cast<std::size_t>(ranks()); }
+  void on_all(const std::function<void(ProcessGroup&)>& body) {
+    auto groups = make_groups(GetParam().backend, ranks());
+    on_all_ranks(groups, body);
+  }
+};
+
+// Element i of what rank r contributes: some of either sign and size, so that the order of a sum shows in its bits.
+template <typename T>
+T element(std::size_t r, std::size_t i) {
+  const std::uint64_t bits = (r * 1'000'003 + i + 1) * 0x9E3779B97F4A7C15u;
+  if constexpr (std::is_same_v<T, BFloat16>) return BFloat16(static_cast<float>(static_cast<int>(bits >> 48)) / 77 - 300);
+  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(static_cast<double>(bits >> 20) / 1e9 - 5000);
+  else if constexpr (std::is_same_v<T, std::int64_t>) return static_cast<std::int64_t>(bits);  // sums overflow
+  else return static_cast<T>(bits >> 40);
+}
+
+template <typename T>
+std::vector<T> elements(std::size_t r, std::size_t count) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = element<T>(r, i);
+  return values;
+}
+
+template <typename T>
+T combine(ReduceOp op, std::size_t ranks, const std::function<T(std::size_t)>& of_rank) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16(combine<float>(op, ranks, [&](std::size_t r) { return static_cast<float>(of_rank(r)); }));
+  } else {
+    return *tree_fold(
+        0, ranks, [&](std::size_t r) { return std::optional<T>(of_rank(r)); },
+        [&](T a, T b) {
+          if (op == ReduceOp::min) return std::optional<T>(std::min(a, b));
+          if (op == ReduceOp::max) return std::optional<T>(std::max(a, b));
+          if constexpr (std::is_same_v<T, std::int64_t>) {
+            return std::optional<T>(static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b)));
+          } else {
+            return std::optional<T>(static_cast<T>(a + b));
+          }
+        });
+  }
+}
+
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+// 0; odd; more than one step of the largest staging buffers.
+const std::size_t kCounts[] = {0, 1, 7, 1000, 5003, 400'001};
+
+template <typename Visit>
+void for_each_type(const Visit& visit) {
+  visit(float{});
+  visit(BFloat16{});
+  visit(double{});
+  visit(std::int64_t{});
+  visit(std::uint8_t{});
+}
+
+TEST_P(Conformance, AllReduceFollowsTheTreeForAllTypesAndSizes) {
+  on_all([&](ProcessGroup& group) {
+    const auto me = static_cast<std::size_t>(group.rank());
+    for_each_type([&](auto zero) {
+      using T = decltype(zero);
+      for (std::size_t count : kCounts) {
+        for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
+          std::vector<T> data = elements<T>(me, count), expected(count);
+          for (std::size_t i = 0; i < count; ++i) {
+            expected[i] = combine<T>(op, n(), [&](std::size_t r) { return element<T>(r, i); });
+          }
+          group.all_reduce(buffer(data), op).wait();
+          ASSERT_TRUE(same_bits(data, expected)) << name(dtype_of<T>) << " " << count << " op " << static_cast<int>(op);
+        }
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, MinAndMaxKeepNaN) {
+  on_all([&](ProcessGroup& group) {
+    std::vector<float> low(3, 1.0f), high(3, 1.0f);
+    if (group.rank() == ranks() - 1) low[1] = high[2] = std::numeric_limits<float>::quiet_NaN();
+    group.all_reduce(buffer(low), ReduceOp::min).wait();
+    group.all_reduce(buffer(high), ReduceOp::max).wait();
+    EXPECT_EQ(low[0], 1.0f);
+    EXPECT_TRUE(std::isnan(low[1]));
+    EXPECT_TRUE(std::isnan(high[2]));
+  });
+}
+
+TEST_P(Conformance, BroadcastFromEachRoot) {
+  on_all([&](ProcessGroup& group) {
+    const auto me = static_cast<std::size_t>(group.rank());
+    for_each_type([&](auto zero) {
+      using T = decltype(zero);
+      for (std::size_t count : kCounts) {
+        for (std::size_t root : {std::size_t{0}, n() - 1}) {
+          auto data = elements<T>(me, count);
+          group.broadcast(buffer(data), static_cast<int>(root)).wait();
+          ASSERT_TRUE(same_bits(data, elements<T>(root, count)));
+        }
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, GatherAllGatherAndScatter) {
+  on_all([&](ProcessGroup& group) {
+    const auto me = static_cast<std::size_t>(group.rank());
+    const int root = ranks() / 2;
+    for_each_type([&](auto zero) {
+      using T = decltype(zero);
+      for (std::size_t count : kCounts) {
+        std::vector<T> all, in = elements<T>(me, count), out(n() * count), part(count);
+        for (std::size_t r = 0; r < n(); ++r) {
+          const auto of_rank = elements<T>(r, count);
+          all.insert(all.end(), of_rank.begin(), of_rank.end());
+        }
+        group.all_gather(buffer(in), buffer(out)).wait();
+        ASSERT_TRUE(same_bits(out, all));
+
+        std::fill(out.begin(), out.end(), T{});
+        group.gather(buffer(in), group.rank() == root ? buffer(out) : CommBuffer{}, root).wait();
+        ASSERT_TRUE(same_bits(out, group.rank() == root ? all : std::vector<T>(n() * count, T{})));
+
+        group.scatter(group.rank() == root ? buffer(all) : CommBuffer{}, buffer(part), root).wait();
+        ASSERT_TRUE(same_bits(part, in));
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, AllGatherInPlace) {
+  on_all([&](ProcessGroup& group) {
+    const auto me = static_cast<std::size_t>(group.rank());
+    std::vector<float> out(n() * 3, -1.0f);
+    for (std::size_t i = 0; i < 3; ++i) out[me * 3 + i] = element<float>(me, i);
+    group.all_gather({out.data() + me * 3, 3, DType::f32}, buffer(out)).wait();
+    for (std::size_t r = 0; r < n(); ++r) EXPECT_EQ(out[r * 3 + 2], element<float>(r, 2));
+  });
+}
+
+TEST_P(Conformance, ReduceScatterAndAllToAll) {
+  on_all([&](ProcessGroup& group) {
+    const auto me = static_cast<std::size_t>(group.rank());
+    for_each_type([&](auto zero) {
+      using T = decltype(zero);
+      for (std::size_t count : {std::size_t{0}, std::size_t{5}, std::size_t{100'003}}) {
+        std::vector<T> in = elements<T>(me, n() * count), out(count), expected(count), all(n() * count);
+        for (std::size_t i = 0; i < count; ++i) {
+          expected[i] = combine<T>(ReduceOp::sum, n(), [&](std::size_t r) { return element<T>(r, me * count + i); });
+        }
+        group.reduce_scatter(buffer(in), buffer(out), ReduceOp::sum).wait();
+        ASSERT_TRUE(same_bits(out, expected));
+
+        group.all_to_all(buffer(in), buffer(all)).wait();
+        for (std::size_t r = 0; r < n(); ++r) {
+          for (std::size_t i = 0; i < count; ++i) {
+            const T value = element<T>(r, me * count + i);
+            ASSERT_EQ(std::memcmp(&all[r * count + i], &value, sizeof value), 0);
+          }
+        }
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, ManyOperationsAreUnderWayOnBothChannels) {
+  on_all([&](ProcessGroup& group) {
+    const auto me = static_cast<std::size_t>(group.rank());
+    constexpr std::size_t kMany = 100;
+    std::vector<std::vector<float>> bulk(kMany), urgent(kMany);
+    std::vector<Work> works;
+    for (std::size_t k = 0; k < kMany; ++k) {
+      bulk[k] = elements<float>(me + k, 997 * (k % 7));
+      urgent[k] = elements<float>(me + k, 3);
+      works.push_back(group.all_reduce(buffer(bulk[k]), ReduceOp::sum, {.label = fmt::format("bucket {}", k)}));
+      works.push_back(group.all_reduce(buffer(urgent[k]), ReduceOp::sum, {.channel = CommChannel::urgent}));
+    }
+    std::reverse(works.begin(), works.end());
+    for (const Work& work : works) work.wait();
+    for (std::size_t k = 0; k < kMany; ++k) {
+      for (auto* data : {&bulk[k], &urgent[k]}) {
+        for (std::size_t i = 0; i < data->size(); ++i) {
+          ASSERT_EQ((*data)[i], combine<float>(ReduceOp::sum, n(), [&](std::size_t r) { return element<float>(r + k, i); }));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, AThreadForEachChannel) {
+  on_all([&](ProcessGroup& group) {
+    std::vector<std::thread> threads;
+    for (CommChannel channel : {CommChannel::urgent, CommChannel::bulk}) {
+      threads.emplace_back([&group, channel] {
+        for (int k = 0; k < 200; ++k) {
+          std::vector<std::int64_t> value{k};
+          group.all_reduce(buffer(value), ReduceOp::sum, {.channel = channel}).wait();
+          ASSERT_EQ(value[0], std::int64_t{k} * group.size());
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  });
+}
+
+TEST_P(Conformance, BarrierWaitsForAll) {
+  std::atomic<int> arrived{0};
+  on_all([&](ProcessGroup& group) {
+    if (group.rank() == ranks() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ++arrived;
+    group.barrier().wait();
+    EXPECT_EQ(arrived, ranks());
+  });
+}
+
+TEST_P(Conformance, MessagesAreInOrderForEachPairAndTag) {
+  on_all([&](ProcessGroup& group) {
+    if (ranks() == 1) return;
+    const int me = group.rank(), next = (me + 1) % ranks(), last = (me + ranks() - 1) % ranks();
+    // All send first, and receive the tags in another order than they were sent in.
+    std::vector<std::vector<float>> out(6), in(6);
+    std::vector<Work> works;
+    for (std::size_t k = 0; k < 6; ++k) {
+      out[k] = elements<float>(static_cast<std::size_t>(me) + k, k * 40'001);
+      works.push_back(group.send(buffer(out[k]), next, static_cast<int>(k % 2)));
+    }
+    for (std::size_t k : {1u, 0u, 3u, 5u, 2u, 4u}) {
+      in[k].resize(k * 40'001);
+      group.receive(buffer(in[k]), last, static_cast<int>(k % 2)).wait();
+      ASSERT_TRUE(same_bits(in[k], elements<float>(static_cast<std::size_t>(last) + k, k * 40'001)));
+    }
+    for (const Work& work : works) work.wait();
+  });
+}
+
+TEST_P(Conformance, SubgroupsWorkOnTheirOwn) {
+  on_all([&](ProcessGroup& group) {
+    std::vector<int> even, all(n());
+    std::iota(all.begin(), all.end(), 0);
+    std::copy_if(all.begin(), all.end(), std::back_inserter(even), [](int r) { return r % 2 == 0; });
+    auto evens = group.subgroup(even);
+    auto everyone = group.subgroup(all);
+    ASSERT_EQ(evens != nullptr, group.rank() % 2 == 0);
+    if (evens) {
+      EXPECT_EQ(evens->rank(), group.rank() / 2);
+      std::vector<std::int64_t> sum{group.rank()};
+      evens->all_reduce(buffer(sum), ReduceOp::sum).wait();
+      EXPECT_EQ(sum[0], std::accumulate(even.begin(), even.end(), 0));
+    }
+    std::vector<std::int64_t> count{1};
+    everyone->all_reduce(buffer(count), ReduceOp::sum).wait();
+    EXPECT_EQ(count[0], ranks());
+    destroy_process_group(evens);
+    destroy_process_group(everyone);
+  });
+}
+
+// By hand, one element at a time.
+void check_tree(ProcessGroup& group, const std::vector<std::size_t>& segments,
+                const std::vector<std::vector<int>>& positions, CommChannel channel) {
+  std::size_t leaves = 0;
+  for (const auto& of_rank : positions) {
+    for (int p : of_rank) leaves = std::max(leaves, static_cast<std::size_t>(p) + 1);
+  }
+  const auto owned = [&](std::size_t p) {
+    return std::any_of(positions.begin(), positions.end(), [&](const auto& of_rank) {
+      return std::find(of_rank.begin(), of_rank.end(), static_cast<int>(p)) != of_rank.end();
+    });
+  };
+  // Differs from round to round; segment 0 is always there, the last one never.
+  const auto present = [&](int round, std::size_t p, std::size_t s) {
+    return owned(p) && s + 1 != segments.size() && (s == 0 || (p + s + static_cast<std::size_t>(round)) % 3 != 0);
+  };
+  auto reducer = group.make_tree_reducer({segments, positions}, channel);
+  const auto& own = positions[static_cast<std::size_t>(group.rank())];
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t k = 0; k < own.size(); ++k) {
+      const auto p = static_cast<std::size_t>(own[k]);
+      auto contribution = reducer->contribution(k);
+      for (std::size_t i = 0; i < contribution.size(); ++i) contribution[i] = element<float>(p + 100, i);
+      for (std::size_t s = 0; s < segments.size(); ++s) reducer->set_present(k, s, present(round, p, s));
+    }
+    reducer->reduce({.label = fmt::format("bucket 0, step {}", round)});
+    std::size_t i = 0;
+    for (std::size_t s = 0; s < segments.size(); ++s) {
+      const auto leaf = [&](std::size_t p) {
+        return present(round, p, s) ? std::optional<float>(element<float>(p + 100, i)) : std::nullopt;
+      };
+      const auto join = [](float a, float b) { return std::optional<float>(a + b); };
+      ASSERT_EQ(reducer->result_present(s), tree_fold(0, leaves, leaf, join).has_value());
+      for (std::size_t end = i + segments[s]; i < end; ++i) {
+        if (!reducer->result_present(s)) continue;
+        ASSERT_EQ(reducer->result()[i], *tree_fold(0, leaves, leaf, join)) << "segment " << s << " element " << i;
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, TreeReducerFollowsTheTreeOverPositions) {
+  on_all([&](ProcessGroup& group) {
+    const std::vector<std::size_t> segments{1, 0, 777, 3, 20'000, 5};
+    std::vector<std::vector<int>> consecutive(n()), dealt(n()), few(n());
+    for (int p = 0; p < 2 * ranks() + 1; ++p) {
+      consecutive[std::min(static_cast<std::size_t>(p / 2), n() - 1)].push_back(p);
+      dealt[static_cast<std::size_t>(p) % n()].push_back(p);
+    }
+    few[n() - 1] = {1, 4};  // most ranks have none, most positions belong to nobody
+    check_tree(group, segments, consecutive, CommChannel::bulk);
+    check_tree(group, segments, dealt, CommChannel::urgent);
+    check_tree(group, segments, few, CommChannel::bulk);
+  });
+}
+
+TEST_P(Conformance, TreeReducerKeepsMinusZero) {
+  on_all([&](ProcessGroup& group) {
+    std::vector<std::vector<int>> positions(n());
+    for (int r = 0; r < ranks(); ++r) positions[static_cast<std::size_t>(r)] = {r};
+    auto reducer = group.make_tree_reducer({{1}, positions}, CommChannel::bulk);
+    reducer->contribution(0)[0] = -0.0f;
+    reducer->set_present(0, 0, group.rank() == 0);
+    reducer->reduce({});
+    EXPECT_TRUE(std::signbit(reducer->result()[0]));
+  });
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* backend : {"local"}) {
+    for (int ranks : {1, 2, 3, 5, 8}) all.push_back({backend, ranks});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(cases()), [](const auto& info) {
+  return fmt::format("{}_{}", info.param.backend, info.param.ranks);
+});
+
+}  // namespace
+}  // namespace lockstep
