@@ -22,8 +22,11 @@ int run(int argc, char** argv) {
   CLI::App app{"Trains neural networks on many devices as if they were one."};
   app.name("lockstep");
   app.require_subcommand(0, 1);  // none is an error, too, but one that names what was given instead comes first
-  std::map<std::string, Command> commands{
-      {"train", add_train(app)}, {"eval", add_eval(app)}, {"devices", add_devices(app)}, {"bench", add_bench(app)}};
+  std::map<std::string, Command> commands{{"train", add_train(app)},
+                                          {"eval", add_eval(app)},
+                                          {"launch", add_launch(app)},
+                                          {"devices", add_devices(app)},
+                                          {"bench", add_bench(app)}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

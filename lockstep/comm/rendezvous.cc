@@ -1,7 +1,6 @@
 #include "lockstep/comm/rendezvous.h"
 
 #include <fmt/ranges.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,31 +37,11 @@ struct Connected {
   bool hosted = false;  // by this process
 };
 
-bool is_loopback(const std::string& host) {
-  const std::vector<SocketAddress> addresses = resolve_host(host, 0);
-  return std::all_of(addresses.begin(), addresses.end(), [](const SocketAddress& a) { return a.is_loopback(); });
-}
-
-// Where rank 0 listens: at MASTER_ADDR, if that is an address of this machine which the others reach.
-std::string listening_host(const LaunchEnvironment& e) {
-  if (e.on_one_host() || e.world_size == 1) return std::string(kLoopback);
-  const std::string& host = e.master_addr;
-  const bool numeric = host.find_first_not_of("0123456789.:abcdefABCDEF") == std::string::npos;
-  // Debian gives a machine's own name the address 127.0.1.1.
-  const bool own_name = !numeric && host != "localhost" && e.local_world_size && is_loopback(host);
-  return own_name ? "0.0.0.0" : host;
-}
-
 std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const std::string& secret) {
+  const bool here = e.on_one_host() || e.world_size == 1;
   const auto listen = [&](int port) {
-    const std::string host = listening_host(e);
-    try {
-      return std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.host = host, .port = port, .secret = secret});
-    } catch (const ListenError& error) {
-      // The address of a service that forwards to this machine.
-      if (error.code() != EADDRNOTAVAIL || e.on_one_host()) throw;
-    }
-    return std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.host = "0.0.0.0", .port = port, .secret = secret});
+    return here ? std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = port, .secret = secret})
+                : listen_for_hosts(e.master_addr, port, secret);
   };
   if (e.store_port) return listen(*e.store_port);
   try {

@@ -76,6 +76,11 @@ std::vector<SocketAddress> resolve_host(const std::string& host, int port) {
   return addresses;
 }
 
+bool is_loopback(const std::string& host) {
+  const std::vector<SocketAddress> addresses = resolve_host(host, 0);
+  return std::all_of(addresses.begin(), addresses.end(), [](const SocketAddress& a) { return a.is_loopback(); });
+}
+
 FileDescriptor listen_at(const SocketAddress& address) {
   const auto fail_system = [&] { throw std::system_error(errno, std::generic_category(), address.str()); };
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

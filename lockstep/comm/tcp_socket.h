@@ -45,6 +45,9 @@ class SocketAddress {
 // (yet: it may take a while until a new machine has its name).
 std::vector<SocketAddress> resolve_host(const std::string& host, int port);
 
+// Whether all its addresses are of this machine alone.
+bool is_loopback(const std::string& host);
+
 // Bound and listening, not blocking. Throws std::system_error, so that a port in use can be told from the rest.
 FileDescriptor listen_at(const SocketAddress& address);
 

@@ -266,4 +266,18 @@ TcpStoreServer::~TcpStoreServer() = default;
 int TcpStoreServer::port() const { return impl_->address().port(); }
 std::string TcpStoreServer::address() const { return impl_->address().str(); }
 
+std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port, const std::string& secret) {
+  const auto listen_at = [&](const std::string& address) {
+    return std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.host = address, .port = port, .secret = secret});
+  };
+  const bool numeric = host.find(':') != std::string::npos || host.find_first_not_of("0123456789.") == std::string::npos;
+  const bool own_name = !numeric && host != "localhost" && !secret.empty() && is_loopback(host);
+  try {
+    return listen_at(own_name ? "0.0.0.0" : host);
+  } catch (const ListenError& error) {
+    if (error.code() != EADDRNOTAVAIL) throw;
+    return listen_at("0.0.0.0");
+  }
+}
+
 }  // namespace lockstep

@@ -1,0 +1,64 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "commands.h"
+#include "job_options.h"
+#include "lockstep/comm/launcher.h"
+
+namespace lockstep::app {
+namespace {
+
+struct LaunchOptions : LauncherOptions {
+  double timeout_seconds = 0;
+};
+
+int run(LaunchOptions options) {
+  if (options.command.empty()) throw UsageError("launch: expected a command: lockstep launch --nproc-per-node 2 -- COMMAND");
+  if (options.node_rank >= options.nnodes) {
+    throw UsageError(fmt::format("--node-rank: {} is not in [0 - {}]", options.node_rank, options.nnodes - 1));
+  }
+  if (options.nnodes > 1 && options.master_port == 0) throw UsageError("--nnodes needs --master-addr and --master-port");
+  // This program, whether or not it is in PATH under its name.
+  if (options.command[0] == "lockstep") options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
+  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_seconds * 1000));
+  options.colour_output = ::isatty(STDOUT_FILENO);
+  options.colour_errors = ::isatty(STDERR_FILENO);
+  options.output = [](bool is_error, std::string_view line) {
+    std::FILE* stream = is_error ? stderr : stdout;
+    std::fwrite(line.data(), 1, line.size(), stream);
+    std::fflush(stream);
+  };
+  const LaunchResult result = launch(options);
+  if (!result.message.empty()) notice(result.message);
+  return result.status;
+}
+
+}  // namespace
+
+Command add_launch(CLI::App& parent) {
+  auto* app = parent.add_subcommand("launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
+  auto options = std::make_shared<LaunchOptions>();
+  app->add_option("--nproc-per-node", options->nproc_per_node, "Ranks on this host")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app->add_option("--nnodes", options->nnodes, "Hosts, each with a launcher of its own")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app->add_option("--node-rank", options->node_rank, "Which of them this is")
+      ->check(CLI::Range(0, (1 << 16) - 1))
+      ->capture_default_str();
+  app->add_option("--master-addr", options->master_addr, "Node 0's address")->capture_default_str();
+  app->add_option("--master-port", options->master_port, "Where node 0's launcher listens [a free port]")
+      ->check(CLI::Range(1, 65535));
+  app->add_option("--max-restarts", options->max_restarts, "How often all ranks start again after a failure")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--timeout", options->timeout_seconds, "Seconds after which a rank that is silent counts as lost [60]")
+      ->check(CLI::Range(0.001, 1e6));
+  app->add_option("COMMAND", options->command, "The program and its arguments, behind --");
+  return [options] { return run(*options); };
+}
+
+}  // namespace lockstep::app

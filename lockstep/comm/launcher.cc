@@ -1,0 +1,262 @@
+#include "lockstep/comm/launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/child_process.h"
+#include "lockstep/comm/launch_environment.h"
+#include "lockstep/comm/line_prefixer.h"
+#include "lockstep/comm/node_link.h"
+#include "lockstep/comm/secret.h"
+#include "lockstep/comm/signal_descriptor.h"
+#include "lockstep/comm/tcp_socket.h"
+#include "lockstep/comm/tcp_store.h"
+#include "lockstep/comm/tcp_store_server.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using Failure = NodeLink::Failure;
+
+// How often other nodes are asked.
+constexpr milliseconds kTick{250};
+
+void check_options(const LauncherOptions& o) {
+  check(!o.command.empty() && !o.command[0].empty(), "launch: there is no command");
+  check(o.nproc_per_node >= 1 && o.nproc_per_node <= GroupGuard::kMostGroups,
+        "launch: {} processes per node, expected from 1 to {}", o.nproc_per_node, GroupGuard::kMostGroups);
+  check(o.nnodes >= 1, "launch: {} nodes, expected at least 1", o.nnodes);
+  check(o.node_rank >= 0 && o.node_rank < o.nnodes, "launch: node rank {}, expected from 0 to {}", o.node_rank,
+        o.nnodes - 1);
+  check(o.master_port >= 0 && o.master_port <= 65535, "launch: master port {}, expected from 0 to 65535",
+        o.master_port);
+  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port that all of them know", o.nnodes);
+  check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
+}
+
+// A rank's output or error output, on its way to ours.
+struct Stream {
+  FileDescriptor pipe;
+  LinePrefixer lines;
+
+  // Until there is nothing more for now; closes the pipe at its end.
+  void read() {
+    std::array<char, 1 << 16> bytes;
+    for (;;) {
+      const ssize_t n = ::read(pipe.get(), bytes.data(), bytes.size());
+      if (n > 0) {
+        lines.feed({bytes.data(), static_cast<std::size_t>(n)});
+      } else if (n < 0 && errno == EINTR) {
+        continue;
+      } else {
+        if (n == 0 || errno != EAGAIN) finish();
+        return;
+      }
+    }
+  }
+  void finish() {
+    lines.finish();
+    pipe.reset();
+  }
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const LauncherOptions& options)
+      : options_(options), timeout_(options.timeout > milliseconds(0) ? options.timeout : default_timeout()) {
+    check_options(options);
+    secret_ = read_secret();
+    made_secret_ = secret_.empty() && options.nnodes == 1;
+    if (made_secret_) secret_ = make_secret();
+    if (options.node_rank == 0) {
+      server_ = options.nnodes == 1 && options.master_addr == "127.0.0.1"
+                    ? std::make_unique<TcpStoreServer>(
+                          TcpStoreServerOptions{.port = options.master_port, .secret = secret_})
+                    : listen_for_hosts(options.master_addr, options.master_port, secret_);
+    }
+    port_ = server_ ? server_->port() : options.master_port;
+    if (options.nnodes > 1) {
+      const auto store = std::make_shared<TcpStore>(TcpStoreOptions{
+          .host = options.master_addr, .port = port_, .secret = secret_, .connect_timeout = timeout_});
+      link_ = std::make_unique<NodeLink>(store, options.nnodes, options.node_rank, timeout_);
+    }
+  }
+
+  LaunchResult run() {
+    for (int restart = 0;; ++restart) {
+      if (link_ && !link_->meet(job(restart), [this] { return take_signals(), interrupted_; })) {
+        return {128 + interrupted_, "interrupted before all nodes had come"};
+      }
+      std::optional<Failure> failure;
+      try {
+        failure = run_ranks(restart);
+      } catch (const Error& error) {
+        // Ranks that cannot be started here keep the other nodes from nothing but waiting.
+        if (link_) attempt([&] { link_->fail_all({1, error.what()}), link_->part(); }, [](const Failure&) {});
+        throw;
+      }
+      const bool over = !failure || interrupted_ || restart == options_.max_restarts;
+      if (over && link_) attempt([&] { link_->part(); }, [](const Failure&) {});
+      if (!failure) return {};
+      if (over) return {failure->status, failure->message};
+      say(fmt::format("{}; restart {} of {}", failure->message, restart + 1, options_.max_restarts));
+    }
+  }
+
+ private:
+  // What the launchers of all nodes have to agree on.
+  std::string job(int restart) const {
+    return fmt::format("{} nodes of {} processes, start {} of {}", options_.nnodes, options_.nproc_per_node, restart + 1,
+                       options_.max_restarts + 1);
+  }
+
+  void say(const std::string& text) const { options_.output(true, "lockstep: " + text + "\n"); }
+
+  void start(int local_rank, int restart, ChildProcesses& children, std::vector<Stream>& streams) {
+    const int rank = options_.node_rank * options_.nproc_per_node + local_rank;
+    ChildOptions child{.command = options_.command, .own_group = true, .mask = &signals_.mask_before()};
+    child.environment = environment_of_rank({.rank = rank,
+                                             .world_size = options_.nnodes * options_.nproc_per_node,
+                                             .local_rank = local_rank,
+                                             .local_world_size = options_.nproc_per_node,
+                                             .node_rank = options_.node_rank,
+                                             .master_addr = options_.master_addr,
+                                             .master_port = port_,
+                                             .secret = made_secret_ ? secret_ : "",
+                                             .restart_count = restart,
+                                             .max_restarts = options_.max_restarts});
+    child.environment.emplace_back("LOCKSTEP_TIMEOUT", fmt::format("{}", static_cast<double>(timeout_.count()) / 1000));
+    std::array<FileDescriptor, 2> write_ends;
+    for (const bool is_error : {false, true}) {
+      int ends[2];
+      check(::pipe2(ends, O_CLOEXEC) == 0 && ::fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0, "launch: rank {}: {}", rank,
+            std::generic_category().message(errno));
+      write_ends[is_error] = FileDescriptor(ends[1]);
+      const bool colour = is_error ? options_.colour_errors : options_.colour_output;
+      const std::string prefix =
+          colour ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank) : fmt::format("[rank {}] ", rank);
+      const auto write = [this, is_error](std::string_view line) { options_.output(is_error, line); };
+      streams.push_back({FileDescriptor(ends[0]), LinePrefixer(prefix, write)});
+    }
+    child.out = write_ends[0].get();
+    child.err = write_ends[1].get();
+    children.add(rank, start_child(child));
+  }
+
+  // Starts them and stays until all have ended. What went wrong first.
+  std::optional<Failure> run_ranks(int restart) {
+    ChildProcesses children(true);
+    std::vector<Stream> streams;
+    for (int local = 0; local < options_.nproc_per_node; ++local) start(local, restart, children, streams);
+    std::optional<Failure> failure;
+    bool finished = false;
+    // What those get that are left, when `next_blow` has come.
+    std::vector<int> blows{SIGKILL, SIGTERM};
+    auto next_blow = Clock::time_point::max();
+    const auto fail_with = [&](const Failure& what) {
+      if (failure) return;
+      failure = what;
+      // Who stops in good order may still have a checkpoint to write.
+      next_blow = Clock::now() + (interrupted_ ? std::max(options_.grace, timeout_) : options_.grace);
+    };
+    while (children.running() || (link_ && !failure && !finished)) {
+      wait(streams, std::min(next_blow, link_ ? Clock::now() + kTick : Clock::time_point::max()));
+      for (const int signal : take_signals()) children.send(signals_taken_ > 2 ? SIGKILL : signal);
+      for (const ChildExit& end : children.reap()) {
+        if (end.ok()) continue;
+        if (link_ && !failure) attempt([&] { link_->fail_all({end.exit_status(), end.describe()}); }, fail_with);
+        fail_with({end.exit_status(), end.describe()});
+      }
+      if (link_ && !failure) attempt([&] { finished = ask_other_nodes(children.running(), fail_with); }, fail_with);
+      if (Clock::now() >= next_blow) {
+        children.send(blows.back());
+        if (blows.size() > 1) blows.pop_back();
+        next_blow = Clock::now() + options_.grace;
+      }
+    }
+    // What ranks have started themselves may hold their output open.
+    const auto soon = Clock::now() + std::chrono::seconds(1);
+    while (Clock::now() < soon && wait(streams, soon)) take_signals();
+    for (Stream& stream : streams) {
+      if (stream.pipe) stream.finish();
+    }
+    return failure;
+  }
+
+  // Whether all nodes are through.
+  template <typename FailWith>
+  bool ask_other_nodes(bool running, const FailWith& fail_with) {
+    if (const std::optional<Failure> other = link_->failure()) {
+      fail_with(*other);
+      return false;
+    }
+    if (!running) link_->finish();
+    return link_->all_finished();
+  }
+
+  // Without the other nodes there is no job.
+  template <typename Action, typename FailWith>
+  static void attempt(const Action& action, const FailWith& fail_with) {
+    try {
+      action();
+    } catch (const Error& error) {
+      fail_with({1, error.what()});
+    }
+  }
+
+  // For output, which it passes on, and for signals. Whether any stream is open.
+  bool wait(std::vector<Stream>& streams, Clock::time_point until) {
+    std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
+    for (const Stream& stream : streams) polled.push_back({stream.pipe.get(), POLLIN, 0});
+    if (::poll(polled.data(), polled.size(), milliseconds_until(until)) <= 0) return true;
+    bool open = false;
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      if (polled[i + 1].revents) streams[i].read();
+      open |= static_cast<bool>(streams[i].pipe);
+    }
+    return open;
+  }
+
+  // Those to hand on. The end of a child only wakes us.
+  std::vector<int> take_signals() {
+    std::vector<int> taken;
+    while (const std::optional<int> signal = signals_.take()) {
+      if (*signal == SIGCHLD) continue;
+      taken.push_back(*signal);
+      interrupted_ = *signal;
+      ++signals_taken_;
+    }
+    return taken;
+  }
+
+  const LauncherOptions& options_;
+  const milliseconds timeout_;
+  // Before the server's thread starts, which is to have them blocked as well.
+  SignalDescriptor signals_{SIGINT, SIGTERM, SIGCHLD};
+  int interrupted_ = 0;  // the signal
+  int signals_taken_ = 0;
+  std::string secret_;
+  bool made_secret_ = false;
+  std::unique_ptr<TcpStoreServer> server_;
+  int port_ = 0;
+  std::unique_ptr<NodeLink> link_;
+};
+
+}  // namespace
+
+LaunchResult launch(const LauncherOptions& options) { return Launcher(options).run(); }
+
+}  // namespace lockstep
