@@ -69,23 +69,27 @@ void JobOptions::add_data(CLI::App& app) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
 }
 
-Job make_job(const JobOptions& o) {
+Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   Job job;
+  job.group = std::move(group);
   if (o.num_devices > 0 && o.devices != "auto" && o.devices != "cpu") {
     throw UsageError("--devices with a list and --num-devices exclude each other");
   }
   bool listed = o.devices != "auto" && o.devices != "cpu";
   int count = listed ? devices_needed(o.devices) : std::max(o.num_devices, 1);
   auto cores = static_cast<int>(available_cpus().size());
-  if (std::string binding = binding_notice(); !binding.empty()) notice(binding);
+  if (std::string binding = binding_notice(); !binding.empty() && job.rank() == 0) notice(binding);
 
   // A list names the devices of the job; those in between take no cores from it, so count the ones in the list.
   int used = listed ? 1 + static_cast<int>(std::count(o.devices.begin(), o.devices.end(), ',')) : count;
-  job.shards = o.shards > 0 ? o.shards : used;
+  job.shards = o.shards > 0 ? o.shards : used * job.world_size();
+  if (job.shards < job.world_size()) {
+    throw UsageError(fmt::format("--shards {} for {} ranks: expected at least one for each", job.shards, job.world_size()));
+  }
   if (o.cores_per_device > cores) {
     throw UsageError(fmt::format("--cores-per-device {}: this process may use {} cores", o.cores_per_device, cores));
   }
-  int threads = o.threads_per_shard > 0 ? o.threads_per_shard : std::max(1, cores / job.shards);
+  int threads = o.threads_per_shard > 0 ? o.threads_per_shard : std::max(1, cores * job.world_size() / job.shards);
   job.runtime = std::make_unique<Runtime>(RuntimeOptions{.cpu_devices = count,
                                                          .cores_per_device = o.cores_per_device,
                                                          .threads_per_shard = threads,
@@ -98,10 +102,11 @@ Job make_job(const JobOptions& o) {
   if (o.dtype == "bf16") {
     job.dtype = DType::bf16;
     if (!state_of(job.devices[0], "dtype").backend->native_bf16()) {
-      notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
+      if (job.rank() == 0) notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
       job.dtype = DType::f32;
     }
   }
+  if (job.group) job.communicator = std::make_shared<Communicator>(*job.runtime, job.group);
   return job;
 }
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/nn/sequential.h"
+#include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep::app {
@@ -43,12 +44,19 @@ class UsageError : public Error {
 struct Job {
   std::unique_ptr<Runtime> runtime;
   std::vector<Device> devices;
-  int shards = 1;
+  // Null where the process is alone.
+  std::shared_ptr<ProcessGroup> group;
+  std::shared_ptr<Communicator> communicator;
+  int shards = 1;  // of all ranks together
   DType dtype = DType::f32;
+
+  int rank() const { return group ? group->rank() : 0; }
+  int world_size() const { return group ? group->size() : 1; }
 };
 
-// Settles what was left open: devices, shards, threads per shard. Notices for the user go to standard error.
-Job make_job(const JobOptions& options);
+// Settles what was left open: devices, shards, threads per shard. Notices for the user go to standard error, from rank 0
+// where there are several.
+Job make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = nullptr);
 
 std::shared_ptr<const Dataset> load_data(const JobOptions& options, bool train);
 

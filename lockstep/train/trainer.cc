@@ -98,6 +98,16 @@ TrainingResult Trainer::train() {
   if (!options_.communicator) return run();
   try {
     return run();
+  } catch (const TaskError& error) {
+    // A lost rank is the job's news, not that of the task which waited for it.
+    options_.communicator->group().abort(error.what());
+    try {
+      std::rethrow_exception(error.failure().cause);
+    } catch (const CommError&) {
+      throw;
+    } catch (...) {
+      throw error;
+    }
   } catch (const std::exception& error) {
     // The others wait for this rank: they are told why it does not come.
     options_.communicator->group().abort(error.what());
@@ -174,6 +184,7 @@ void Trainer::run_step(Example& batch, std::int64_t batches) {
 
   ++position_.step;
   ++position_.batch;
+  if (on_update) on_update(position_.step);
   StepReport report{.step = position_.step, .epoch = position_.epoch + 1, .samples = samples,
                     .batch = position_.batch, .batches = batches};
   std::vector<Batch> shared{losses};

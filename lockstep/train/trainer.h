@@ -74,6 +74,8 @@ class Trainer {
   // Called in order; the losses of a step come a little after it was described, since nobody waits for them.
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
+  // Called when a step is described, before its weights are there: reading them waits. Steps count from 1.
+  std::function<void(std::int64_t step)> on_update;
 
   // Goes on from the newest checkpoint in the folder, to the bit. All ranks read it.
   ResumedRun resume(const std::filesystem::path& folder);

@@ -1,9 +1,11 @@
-// The lockstep property: what a training run computes depends on its recipe, to the last bit, and not on how
-// many devices computed it nor on who was faster.
+// The lockstep property: what a training run computes depends on its recipe, to the last bit, and not on how many devices
+// and processes computed it nor on who was faster. Ranks are threads here, each with a runtime of its own.
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lockstep/checkpoint/weights.h"
@@ -13,6 +15,7 @@
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/residual.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/tensors.h"
@@ -54,6 +57,8 @@ struct Recipe {
   double clip_norm = 0;
   // backward() calls before each step.
   int micro_batches = 1;
+  // All but the last of them under a NoSyncGuard.
+  bool no_sync = false;
   // Samples of each micro-batch: over 8 shards 40 are even, 21 leave the last one without samples, 3 leave
   // five.
   std::vector<std::int64_t> batches = {40, 21, 40, 3};
@@ -61,9 +66,10 @@ struct Recipe {
 };
 
 struct Layout {
-  int devices;
+  int devices;  // of each rank
   bool serial = false;
   int cores_per_device = 0;
+  int ranks = 1;
 };
 
 struct Outcome {
@@ -72,8 +78,8 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// No step waits for another: whatever order the devices find is the one that is tested.
-Outcome train(const Recipe& recipe, Layout layout) {
+// No step waits for another: whatever order the devices find is the one that is tested. Without a group: the only rank.
+Outcome train_rank(const Recipe& recipe, Layout layout, std::shared_ptr<ProcessGroup> group) {
   Runtime runtime({.cpu_devices = layout.devices,
                    .cores_per_device = layout.cores_per_device,
                    .threads_per_shard = recipe.threads,
@@ -81,6 +87,14 @@ Outcome train(const Recipe& recipe, Layout layout) {
                    .seed = recipe.seed});
   auto net = recipe.net();
   net->initialize(Xavier{}, runtime.devices(), {.seed = recipe.seed});
+  std::unique_ptr<DistributedDataParallel> ddp;
+  if (group) {
+    settle_shapes(*net, Tensor::host({1, 1, recipe.pixels, recipe.pixels}), runtime.devices()[0]);
+    // Small buckets: there are several of them even in small nets.
+    ddp = std::make_unique<DistributedDataParallel>(
+        *net, runtime.devices(), std::make_shared<Communicator>(runtime, group),
+        DistributedOptions{.shards = recipe.shards, .buckets = {.bytes = 20000, .first_bytes = 1000}});
+  }
   std::unique_ptr<Optimizer> optimizer;
   if (recipe.adam) {
     optimizer = std::make_unique<AdamW>(net->parameters(), AdamOptions{.lr = 1e-2, .weight_decay = 1e-2});
@@ -94,16 +108,28 @@ Outcome train(const Recipe& recipe, Layout layout) {
     const std::int64_t n = recipe.batches[i];
     std::vector<std::int64_t> labels(static_cast<std::size_t>(n));
     for (std::int64_t& label : labels) label = random.integer(0, 9);
-    Batch x = split_and_load(random.floats({n, 1, recipe.pixels, recipe.pixels}), runtime.devices(),
-                             {.shards = recipe.shards});
+    Example batch{random.floats({n, 1, recipe.pixels, recipe.pixels}), Tensor::from(labels, {n})};
+    Batch x, y;
+    if (ddp) {
+      auto [first, last] = ddp->rows_of(n);
+      for (Tensor& part : batch) part = part.narrow(first, last - first);
+      auto parts = ddp->split(batch, n);
+      x = parts[0];
+      y = parts[1];
+    } else {
+      x = split_and_load(batch[0], runtime.devices(), {.shards = recipe.shards});
+      y = split_and_load(batch[1], runtime.devices(), {.shards = recipe.shards});
+    }
     for (Tensor& shard : x.shards) shard = shard.to(recipe.dtype);
-    Batch y = split_and_load(Tensor::from(labels, {n}), runtime.devices(), {.shards = recipe.shards});
-    Batch loss = cross_entropy((*net)(x), y);
-    backward(loss);
-    std::vector<Tensor> values;
-    for (const Tensor& t : loss) values.push_back(t.detach());
-    losses.push_back(loss.with(std::move(values)));
-    if ((i + 1) % static_cast<std::size_t>(recipe.micro_batches) != 0) continue;
+    bool last = (i + 1) % static_cast<std::size_t>(recipe.micro_batches) == 0;
+    {
+      std::optional<NoSyncGuard> guard;
+      if (recipe.no_sync && !last) guard.emplace();
+      Batch loss = cross_entropy((*net)(x), y);
+      backward(loss);
+      losses.push_back(gather_shards({&loss, 1})[0]);
+    }
+    if (!last) continue;
     if (recipe.clip_norm > 0) optimizer->clip_grad_norm(recipe.clip_norm);
     optimizer->step();
   }
@@ -113,6 +139,26 @@ Outcome train(const Recipe& recipe, Layout layout) {
   return outcome;
 }
 
+Outcome train(const Recipe& recipe, Layout layout) {
+  if (layout.ranks == 1) return train_rank(recipe, layout, nullptr);
+  auto groups = make_local_groups(layout.ranks);
+  std::vector<Outcome> outcomes(groups.size());
+  std::vector<std::thread> ranks;
+  for (std::size_t r = 0; r < groups.size(); ++r) {
+    ranks.emplace_back([&, r] {
+      try {
+        outcomes[r] = train_rank(recipe, layout, groups[r]);
+      } catch (const std::exception& error) {
+        groups[r]->abort(error.what());
+        ADD_FAILURE() << "rank " << r << ": " << error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
+  return outcomes[0];
+}
+
 class Lockstep : public ::testing::TestWithParam<Recipe> {};
 
 TEST_P(Lockstep, TheBitsDoNotDependOnDevices) {
@@ -120,9 +166,12 @@ TEST_P(Lockstep, TheBitsDoNotDependOnDevices) {
   for (const Layout layout :
        {Layout{.devices = 1, .serial = true}, Layout{.devices = 2}, Layout{.devices = 3},
         Layout{.devices = 3, .serial = true}, Layout{.devices = 8},
-        Layout{.devices = 2, .cores_per_device = 1}, Layout{.devices = 1, .cores_per_device = 1}}) {
+        Layout{.devices = 2, .cores_per_device = 1}, Layout{.devices = 1, .cores_per_device = 1},
+        Layout{.devices = 1, .ranks = 2}, Layout{.devices = 1, .ranks = 3}, Layout{.devices = 2, .ranks = 2},
+        Layout{.devices = 1, .serial = true, .ranks = 2}, Layout{.devices = 1, .ranks = 5}}) {
+    SCOPED_TRACE(fmt::format("{} ranks of {} devices, {}", layout.ranks, layout.devices,
+                             layout.serial ? "serial" : "threads"));
     const Outcome other = train(GetParam(), layout);
-    SCOPED_TRACE(fmt::format("{} devices, {}", layout.devices, layout.serial ? "serial" : "threads"));
     EXPECT_EQ(other.losses, one.losses);
     EXPECT_EQ(other.weights, one.weights);
   }
@@ -139,6 +188,10 @@ INSTANTIATE_TEST_SUITE_P(
         Recipe{.name = "LenetTwoThreadsPerShard", .net = [] { return lenet(); }, .threads = 2},
         Recipe{.name = "LenetClipped", .net = [] { return lenet(); }, .clip_norm = 0.1},
         Recipe{.name = "LenetAccumulated", .net = [] { return lenet(); }, .micro_batches = 2},
+        Recipe{.name = "LenetAccumulatedNoSync",
+               .net = [] { return lenet(); },
+               .micro_batches = 2,
+               .no_sync = true},
         Recipe{.name = "LenetAccumulatedClippedAdamW",
                .net = [] { return lenet(); },
                .adam = true,
@@ -167,6 +220,7 @@ TEST(LockstepResnet18, TheBitsDoNotDependOnDevices) {
     const Outcome one = train(recipe, {.devices = 1});
     EXPECT_EQ(train(recipe, {.devices = 2}), one) << name(dtype);
     EXPECT_EQ(train(recipe, {.devices = 3}), one) << name(dtype);
+    EXPECT_EQ(train(recipe, {.devices = 1, .ranks = 2}), one) << name(dtype);
   }
 }
 

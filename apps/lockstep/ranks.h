@@ -1,0 +1,21 @@
+// This process as a rank of a job that `lockstep launch`, torchrun, mpirun or a scheduler started.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep::app {
+
+// Null where this process is alone.
+std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend);
+
+// The number of ranks of the job; 1 where this process is alone. Waits for nobody.
+int world_size();
+int rank();
+
+// Whether the launcher has started all ranks again after one was lost: the job goes on from its checkpoints.
+bool restarted();
+
+}  // namespace lockstep::app

@@ -1,0 +1,42 @@
+// What a training run tells its user: lines on standard output, a progress bar, the JSON-lines log, the plot. Of a job of
+// several ranks, rank 0 tells it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/log_writer.h"
+#include "lockstep/train/plot.h"
+#include "lockstep/train/progress_bar.h"
+#include "lockstep/train/trainer.h"
+#include "train_options.h"
+
+namespace lockstep::app {
+
+class RunReport {
+ public:
+  // Takes the trainer's callbacks. All have to outlive it.
+  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer, std::int64_t examples);
+  // The last lines.
+  void finish(const TrainingResult& result);
+
+ private:
+  void start();
+  void step(const StepReport& report);
+  void epoch(const EpochReport& report);
+
+  const TrainOptions& options_;
+  const Job& job_;
+  const Module& net_;
+  Trainer& trainer_;
+  std::int64_t examples_;
+  std::string where_;
+  std::optional<LogWriter> log_;
+  std::optional<ProgressBar> bar_;
+  std::vector<EpochResult> plotted_;
+  double seconds_ = 0;
+  bool started_ = false;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,116 @@
+#include "train_options.h"
+
+#include "lockstep/base/environment.h"
+
+namespace lockstep::app {
+namespace {
+
+// As CLI::Range, which takes NaN for a number in every range.
+CLI::Validator number(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& text) {
+        double value = 0;
+        bool fits = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+        return fits ? std::string() : fmt::format("{} is not in [{} - {}]", text, low, high);
+      },
+      fmt::format("FLOAT in [{} - {}]", low, high));
+}
+
+}  // namespace
+
+void TrainOptions::add_to(CLI::App& app) {
+  TrainOptions& o = *this;
+  auto steps = CLI::Range(std::int64_t{0}, std::int64_t{1} << 40);
+  auto amount = number(0, 1e9);
+  add_model(app);
+  add_devices(app);
+  add_data(app);
+  app.add_option("--limit-train", o.limit_train, "Use the first N training images only")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  app.add_option("--epochs", o.epochs, "Passes over the data")->check(steps)->capture_default_str();
+  app.add_option("--max-steps", o.max_steps, "Ends the run after N steps")->check(steps);
+  app.add_option("--lr", o.lr, "Learning rate")->check(amount)->capture_default_str();
+  app.add_option("--momentum", o.momentum)->check(number(0, 1))->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay)->check(amount)->capture_default_str();
+  app.add_option("--optimizer", o.optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
+  app.add_option("--schedule", o.schedule)->check(CLI::IsMember({"constant", "step", "cosine"}))->capture_default_str();
+  app.add_option("--warmup", o.warmup, "Steps of linear growth of the learning rate")->check(steps);
+  app.add_option("--clip", o.clip, "Largest norm of the gradient")->check(amount);
+  app.add_option("--label-smoothing", o.label_smoothing)->check(number(0, 1));
+  app.add_option("--seed", o.seed, "Decides start weights, order and dropout")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_flag("--no-shuffle", o.no_shuffle, "Keep the order of the files");
+  app.add_flag("--sync-bn", o.sync_bn, "Synchronized batch norm");
+  app.add_option("--export", o.export_file, "Final weights and buffers, safetensors");
+  app.add_option("--save", o.save, "Folder for checkpoints");
+  app.add_option("--save-every", o.save_every, "Steps between checkpoints [one after each epoch]")
+      ->check(steps)
+      ->needs("--save");
+  app.add_option("--resume", o.resume, "Go on from the newest checkpoint in this folder")->check(CLI::ExistingDirectory);
+  app.add_option("--log", o.log, "JSON lines");
+  app.add_option("--plot", o.plot, "Test accuracy and loss by epoch, SVG");
+  app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");
+  app.add_option("--backend", o.backend, "Between ranks: gloo (shared memory within a host) or mpi")
+      ->check(CLI::IsMember({"gloo", "mpi"}))
+      ->capture_default_str();
+  app.add_option("--weights-log", o.weights_log, "SHA-256 of every parameter and buffer after each step, JSON lines");
+  // Of `lockstep verify`.
+  app.add_option("--inject-flip", o.inject_flip)->group("");
+}
+
+std::pair<std::int64_t, std::string> TrainOptions::flip() const {
+  if (inject_flip.empty()) return {0, ""};
+  std::size_t colon = inject_flip.find(':');
+  if (colon == std::string::npos) {
+    throw UsageError(fmt::format("--inject-flip {}: expected STEP:PARAMETER, 2:fc.weight say", inject_flip));
+  }
+  try {
+    return {parse_integer("--inject-flip: the step", inject_flip.substr(0, colon), 1, std::int64_t{1} << 40),
+            inject_flip.substr(colon + 1)};
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+std::unique_ptr<Optimizer> TrainOptions::make_optimizer(std::vector<Parameter> parameters) const {
+  const TrainOptions& o = *this;
+  if (o.optimizer == "sgd") {
+    return std::make_unique<Sgd>(std::move(parameters),
+                                 SgdOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
+  }
+  AdamOptions adam{.lr = o.lr, .weight_decay = o.weight_decay};
+  if (o.optimizer == "adam") return std::make_unique<Adam>(std::move(parameters), adam);
+  return std::make_unique<AdamW>(std::move(parameters), adam);
+}
+
+TrainerOptions TrainOptions::trainer_options(const Job& job) const {
+  const TrainOptions& o = *this;
+  TrainerOptions t{.devices = job.devices,
+                   .communicator = job.communicator,
+                   .shards = job.shards,
+                   .batch_size = o.batch_size,
+                   .epochs = o.epochs,
+                   .max_steps = o.max_steps,
+                   .shuffle = !o.no_shuffle,
+                   .seed = o.seed,
+                   .dtype = job.dtype,
+                   .label_smoothing = o.label_smoothing,
+                   .clip_norm = o.clip,
+                   .save_folder = o.save,
+                   .save_every = o.save_every};
+  t.schedule.kind = o.schedule == "step"     ? ScheduleKind::step
+                    : o.schedule == "cosine" ? ScheduleKind::cosine
+                                             : ScheduleKind::constant;
+  t.schedule.warmup = o.warmup;
+  t.recipe = {{"model", o.model},
+              {"threads_per_shard", job.runtime->threads_per_shard()},
+              {"optimizer", o.optimizer},
+              {"momentum", o.momentum},
+              {"weight_decay", o.weight_decay},
+              {"schedule", o.schedule},
+              {"sync_bn", o.sync_bn}};
+  return t;
+}
+
+}  // namespace lockstep::app

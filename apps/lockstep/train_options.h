@@ -1,0 +1,38 @@
+// The options of `lockstep train`, and what is made of them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "job_options.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::app {
+
+struct TrainOptions : JobOptions {
+  std::int64_t epochs = 10;
+  std::int64_t max_steps = 0;
+  double lr = 0.1;
+  double momentum = 0;
+  double weight_decay = 0;
+  std::string optimizer = "sgd";
+  std::string schedule = "constant";
+  std::int64_t warmup = 0;
+  double clip = 0;
+  double label_smoothing = 0;
+  bool no_shuffle = false;
+  bool sync_bn = false;
+  std::string export_file, save, resume, log, plot, trace;
+  std::int64_t save_every = 0;
+  std::string backend = "gloo";
+  std::string weights_log, inject_flip;
+
+  void add_to(CLI::App& app);
+  std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters) const;
+  TrainerOptions trainer_options(const Job& job) const;
+  // --inject-flip STEP:PARAMETER; step 0: none.
+  std::pair<std::int64_t, std::string> flip() const;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,52 @@
+#include "weights_log.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/weights.h"
+
+namespace lockstep::app {
+
+void WeightsLog::write(std::int64_t step, const Module& module) {
+  nlohmann::ordered_json hashes = nlohmann::ordered_json::object();
+  StateDict state = state_dict(module);
+  for (const TensorBytes& t : as_bytes(state)) {
+    Sha256 hash;
+    hash.update(t.bytes);
+    hashes[t.name] = hash.hex();
+  }
+  log_.write({{"event", "weights"}, {"step", step}, {"weights_sha256", weights_sha256(module)}, {"parameters", hashes}});
+}
+
+std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  check(file.is_open(), "{}: cannot be opened", path.string());
+  std::vector<WeightsRecord> records;
+  for (std::string line; std::getline(file, line);) {
+    try {
+      auto json = nlohmann::json::parse(line);
+      records.push_back({json.at("step"), json.at("weights_sha256"), json.at("parameters")});
+    } catch (const nlohmann::json::exception& error) {
+      fail("{}: line {}: {}", path.string(), records.size() + 1, error.what());
+    }
+  }
+  return records;
+}
+
+void flip_bit(const Module& module, const std::string& parameter) {
+  auto all = module.named_parameters();
+  auto buffers = module.named_buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  for (auto& [name, p] : all) {
+    if (name != parameter) continue;
+    Tensor value = p.host_data();
+    *static_cast<unsigned char*>(value.view().data) ^= 1;
+    p.set_data(value);
+    return;
+  }
+  fail("--inject-flip: the model has no parameter '{}'; its first is {}", parameter,
+       all.empty() ? std::string("none") : all.front().first);
+}
+
+}  // namespace lockstep::app
