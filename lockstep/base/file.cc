@@ -91,8 +91,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(write_target(path)) {
   std::random_device random;
-  // Another process may hold the same name; a fresh one is free soon. Created like any file: the umask
-  // decides.
+  // Another process may hold the same name; a fresh one is free soon. The umask decides, as for any file.
   for (int attempt = 0; attempt < 100; ++attempt) {
     temporary_ = folder_of(path_) / fmt::format(".lockstep-{:08x}{:08x}.tmp", random(), random());
     fd_ = retry([&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });

@@ -1,6 +1,5 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
-// as 1, 2, 3", SC 2011). Draw i under a key is a pure function of both, so that nothing depends on who draws
-// first.
+// as 1, 2, 3", SC 2011). Draw i under a key is a pure function of both: it does not matter who draws first.
 #pragma once
 
 #include <array>
@@ -18,8 +17,7 @@ struct RandomKey {
   bool operator==(const RandomKey&) const = default;
 };
 
-// A key that no other sequence of words gives, for all practical purposes: (seed, step, shard, operation),
-// say.
+// A key that no other sequence of words gives, for all practical purposes: of (seed, step, shard, operation).
 RandomKey random_key(std::uint64_t seed, std::initializer_list<std::uint64_t> words);
 // FNV-1a, 64 bits: the word for a name.
 std::uint64_t hash_name(std::string_view name);
