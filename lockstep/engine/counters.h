@@ -1,7 +1,9 @@
-// How many tasks an engine has seen.
+// What an engine has done so far, and what it has before it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace lockstep {
 
@@ -9,7 +11,18 @@ struct EngineCounters {
   std::int64_t pushed = 0;
   std::int64_t completed = 0;  // including failed and skipped ones
   std::int64_t failed = 0;
-  std::int64_t skipped = 0;
+  std::int64_t skipped = 0;  // including cancelled ones
+};
+
+struct LaneCounters {
+  // As in LaneOptions.
+  std::string device;
+  std::string name;
+  std::int64_t completed = 0;
+  // Tasks that have not finished: the one that runs, and those behind it.
+  std::int64_t queued = 0;
+  // Since the lane was made: while it had something to run.
+  std::chrono::nanoseconds busy{0};
 };
 
 }  // namespace lockstep

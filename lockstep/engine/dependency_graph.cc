@@ -14,6 +14,15 @@ bool depends(const Task& task, const TaskNode& other) {
   });
 }
 
+// `holder` has let `next` go on: the task in question is the holder, or whom it waited for as a gate.
+void note_wait(TaskNode& next, const TaskNode& holder) {
+  const bool gate = holder.task.lane.index < 0;
+  const int lane = gate ? holder.waited_lane : holder.task.lane.index;
+  if (lane < 0 || lane == next.task.lane.index) return;
+  next.waited_for = gate ? holder.waited_for : holder.order;
+  next.waited_lane = lane;
+}
+
 }  // namespace
 
 void NodeList::push_back(TaskNode* node) {
@@ -73,7 +82,7 @@ LaneId DependencyGraph::choose_lane(std::span<const LaneId> lanes, const Task& t
   return best;
 }
 
-void DependencyGraph::push(Task&& task) {
+const Task& DependencyGraph::push(Task&& task) {
   check(task.lane.index >= 0 && task.lane.index < static_cast<int>(lanes_.size()),
         "push: task {} names lane {}, the engine has {}", task.name, task.lane.index, lanes_.size());
   check(static_cast<bool>(task.run), "push: task {} has no function", task.name);
@@ -104,15 +113,23 @@ void DependencyGraph::push(Task&& task) {
   ++counters_.pushed;
   ++lane_lengths_[node->task.lane.index];
   claim(node);
+  return node->task;
 }
 
-FailurePtr DependencyGraph::failed_read(const TaskNode& node) const {
-  const FailurePtr* first = nullptr;
+FailurePtr DependencyGraph::reason_to_skip(const TaskNode& node) const {
+  const bool cancelled = cancellation_ && node.order < cancellation_->order;
+  const FailurePtr* first = cancelled ? &cancellation_ : nullptr;
   for (const Access& access : node.accesses) {
     const FailurePtr& failure = access.resource->failure;
     if (access.reads && failure && (!first || failure->order < (*first)->order)) first = &failure;
   }
   return first ? *first : nullptr;
+}
+
+void DependencyGraph::cancel_pending(const std::string& reason) {
+  Failure failure{.message = "cancelled: " + reason, .order = next_order_++, .cancelled = true};
+  failure.cause = std::make_exception_ptr(Error(failure.message));
+  cancellation_ = std::make_shared<const Failure>(std::move(failure));
 }
 
 NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr failure) noexcept {
@@ -237,6 +254,8 @@ void DependencyGraph::add_access(TaskNode& node, ResourceState* resource, bool r
 void DependencyGraph::claim(TaskNode* node) {
   node->missing = 0;
   node->finished = false;
+  node->waited_for = -1;
+  node->waited_lane = -1;
   for (Access& access : node->accesses) {
     ResourceState& resource = *access.resource;
     if (!resource.first_waiting && !resource.writer && !(access.writes && resource.readers)) {
@@ -262,6 +281,7 @@ void DependencyGraph::hold(Access& access) {
 // Lets the next writer or the next readers in a row have the resource.
 void DependencyGraph::release(Access& access) {
   ResourceState& resource = *access.resource;
+  const TaskNode& holder = *access.task;
   if (access.writes) {
     resource.writer = nullptr;
   } else if (--resource.readers > 0) {
@@ -271,7 +291,9 @@ void DependencyGraph::release(Access& access) {
     if (first->writes && resource.readers) return;
     resource.first_waiting = std::exchange(first->next, nullptr);
     hold(*first);
-    if (--first->task->missing == 0) make_ready(first->task);
+    TaskNode& next = *first->task;
+    note_wait(next, holder);
+    if (--next.missing == 0) make_ready(&next);
     if (first->writes) return;
   }
 }

@@ -53,8 +53,7 @@ struct ResourceState {
   Access* last_waiting = nullptr;
   // The last task that named it, so that one that names it twice has one access.
   std::int64_t last_task = -1;
-  // The failure of the last finished writer. Torn: some writer had started, since the last one that
-  // succeeded.
+  // The failure of the last finished writer. Torn: a writer had started and failed, and none succeeded since.
   FailurePtr failure;
   bool torn = false;
 
@@ -79,6 +78,9 @@ class Waiter {
 
 struct TaskNode {
   std::int64_t order = 0;
+  // The last task of another lane that held it up, and that lane; -1: none.
+  std::int64_t waited_for = -1;
+  int waited_lane = -1;
   // Accesses that the task does not hold yet.
   int missing = 0;
   // Holds nothing any more, whatever `accesses` says: it may be being cleared outside the lock.
@@ -120,14 +122,17 @@ class DependencyGraph {
   // See Engine::choose_lane.
   LaneId choose_lane(std::span<const LaneId> lanes, const Task& task) const;
   // Throws Error, and pushes nothing, for a task without a function, an unknown lane, an empty resource or
-  // one of another graph.
-  void push(Task&& task);
+  // one of another graph. Returns the task where it is now.
+  const Task& push(Task&& task);
   // The next task that may run; null if there is none. Never two of one lane at a time.
   TaskNode* pop_ready() { return ready_.pop_front(); }
-  // The reason to skip a ready task: of the failures that it reads, the one pushed first. Null: run it.
-  FailurePtr failed_read(const TaskNode& node) const;
-  // A task that pop_ready gave has ended. `failure` is what it leaves behind, if it was not done.
-  // Returns the nodes that are of no more use, to be cleared outside the lock and then recycled.
+  // The reason to skip a ready task: of the failures that it reads, the one pushed first, or a cancellation
+  // that came after it was pushed. Null: run it.
+  FailurePtr reason_to_skip(const TaskNode& node) const;
+  // There is a reason to skip every task pushed so far.
+  void cancel_pending(const std::string& reason);
+  // A task that pop_ready gave has ended. `failure` is what it leaves behind, if it was not done. Returns the
+  // nodes that are of no more use, to be cleared outside the lock and then recycled.
   [[nodiscard]] NodeList complete(TaskNode* node, Outcome outcome, FailurePtr failure) noexcept;
   // Drops what the nodes hold. This may run any destructor: no lock is to be held.
   static void clear(const NodeList& nodes) noexcept;
@@ -158,6 +163,8 @@ class DependencyGraph {
   }
 
   const EngineCounters& counters() const { return counters_; }
+  // Unfinished tasks of a lane.
+  std::int64_t queued(int lane) const { return lane_lengths_[lane]; }
   std::int64_t unfinished() const { return counters_.pushed - counters_.completed; }
 
   // The lane's unfinished tasks in order; the first one runs or waits for what it does not hold yet.
@@ -185,6 +192,7 @@ class DependencyGraph {
   NodeList ready_gates_;
   NodeList finished_;  // during complete()
   FailureLog failures_;
+  FailurePtr cancellation_;  // the last one
   EngineCounters counters_;
   std::int64_t next_order_ = 0;
 };

@@ -1,11 +1,11 @@
 #include "lockstep/engine/engine.h"
 
-#include <algorithm>
 #include <future>
 #include <thread>
 #include <utility>
 
 #include "lockstep/engine/engine_impl.h"
+#include "lockstep/engine/push_observer.h"
 
 namespace lockstep {
 namespace {
@@ -15,14 +15,9 @@ void check_outside_tasks(const char* operation) {
   check(!task, "{}: called inside task {}", operation, task ? *task : "");
 }
 
-// "relu", or what holds a resource for its successor.
-std::string name_of(const TaskNode& node) {
-  return node.task.lane.index < 0 ? "the last users of its memory" : node.task.name;
-}
-
 }  // namespace
 
-Engine::Engine(EngineOptions options) : impl_(std::make_shared<Impl>(options)) {}
+Engine::Engine(EngineOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {}
 
 Engine::~Engine() {
   Impl& impl = *impl_;
@@ -79,7 +74,9 @@ Resource Engine::make_resource() { return impl_->graph.make_resource(); }
 
 Resource Engine::make_successor(const Resource& old) {
   const Impl::Lock guard = impl_->lock();
-  return impl_->graph.make_successor(old);
+  Resource fresh = impl_->graph.make_successor(old);
+  if (impl_->observer) impl_->observer->succeeded(old, fresh);
+  return fresh;
 }
 
 LaneId Engine::choose_lane(std::span<const LaneId> lanes, const Task& task) const {
@@ -96,11 +93,8 @@ void Engine::push(Task task) {
   }
   Impl& impl = *impl_;
   Impl::Lock guard = impl.lock();
-  while (impl.graph.unfinished() >= impl.options.max_pending_tasks) {
-    impl.pushers_wait = true;
-    impl.room.wait(guard);
-  }
-  impl.graph.push(std::move(task));
+  impl.wait_for_room(guard);
+  impl.add(std::move(task));
   Lane* woken = impl.dispatch();
   guard.unlock();
   Impl::wake(woken);
@@ -114,7 +108,7 @@ void Engine::wait_readable(const Resource& resource) {
     const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_readable(resource, waiter); });
     if (waiter.failure) told = impl_->graph.take_logged(*waiter.failure);
   }
-  if (waiter.failure) throw TaskError(waiter.failure);
+  if (waiter.failure) throw_failure(waiter.failure);
 }
 
 void Engine::wait_unused(const Resource& resource) {
@@ -131,7 +125,12 @@ void Engine::wait_all() {
     const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_all(waiter); });
     told = impl_->graph.take_first_logged();
   }
-  if (told) throw TaskError(told.mapped());
+  if (told) throw_failure(told.mapped());
+}
+
+void Engine::cancel_pending(const std::string& reason) {
+  const Impl::Lock guard = impl_->lock();
+  impl_->graph.cancel_pending(reason);
 }
 
 bool Engine::unused(const Resource& resource) const {
@@ -158,6 +157,20 @@ EngineCounters Engine::counters() const {
   return impl_->graph.counters();
 }
 
+std::vector<LaneCounters> Engine::lane_counters() const {
+  const Impl::Lock guard = impl_->lock();
+  std::vector<LaneCounters> all;
+  for (std::size_t i = 0; i < impl_->lanes.size(); ++i) {
+    const Lane& lane = *impl_->lanes[i];
+    all.push_back({.device = lane.options.device,
+                   .name = lane.options.name,
+                   .completed = lane.completed,
+                   .queued = impl_->graph.queued(static_cast<int>(i)),
+                   .busy = lane.busy.total()});
+  }
+  return all;
+}
+
 const EngineOptions& Engine::options() const { return impl_->options; }
 
 std::string Engine::lane_name(LaneId lane) const {
@@ -172,29 +185,7 @@ int Engine::lane_count() const {
   return static_cast<int>(impl_->lanes.size());
 }
 
-std::string Engine::pending_report(int tasks_per_lane) const {
-  const Impl::Lock guard = impl_->lock();
-  std::string report;
-  for (std::size_t i = 0; i < impl_->lanes.size(); ++i) {
-    const std::vector<const TaskNode*> tasks = impl_->graph.lane_tasks(static_cast<int>(i));
-    if (tasks.empty()) continue;
-    const TaskNode& head = *tasks.front();
-    report += fmt::format("{}: {} {}", impl_->lanes[i]->full_name(), head.task.name,
-                          head.missing ? "waits for" : "runs or is about to");
-    const char* separator = " ";
-    for (const TaskNode* blocker : impl_->graph.blockers(head)) {
-      report += separator + name_of(*blocker);
-      if (blocker->task.lane.index >= 0)
-        report += " on " + impl_->lanes[blocker->task.lane.index]->full_name();
-      separator = ", ";
-    }
-    const std::size_t listed = std::min(tasks.size(), static_cast<std::size_t>(std::max(1, tasks_per_lane)));
-    for (std::size_t k = 1; k < listed; ++k) report += (k == 1 ? "; then " : ", ") + tasks[k]->task.name;
-    if (tasks.size() > listed) report += fmt::format(" and {} more", tasks.size() - listed);
-    report += '\n';
-  }
-  return report;
-}
+std::string Engine::pending_report(int tasks_per_lane) const { return impl_->pending_report(tasks_per_lane); }
 
 void Engine::set_trace(std::shared_ptr<Trace> trace) {
   const Impl::Lock guard = impl_->lock();
@@ -202,6 +193,11 @@ void Engine::set_trace(std::shared_ptr<Trace> trace) {
     lane->trace = trace ? trace->add_lane(lane->options.device, lane->options.name) : nullptr;
   }
   impl_->trace.swap(trace);  // the old one goes after the lock
+}
+
+void Engine::set_push_observer(std::shared_ptr<PushObserver> observer) {
+  const Impl::Lock guard = impl_->lock();
+  impl_->observer.swap(observer);  // the old one goes after the lock
 }
 
 }  // namespace lockstep

@@ -1,24 +1,22 @@
-// The dependency engine. A task names the data that it reads and writes and the lane that it runs on; the
-// engine starts it when that data is ready. Rules:
+// The engine. A task names the data that it reads and writes and the lane that it runs on; the engine starts
+// it when that data is ready. Rules:
 //
 //   - The order of pushing is the order of effect: whatever runs at the same time, every task sees the data
-//   as if
-//     all tasks had run one by one in the order in which they were pushed.
+//     as if all tasks had run one by one in the order in which they were pushed.
 //   - Readers of a resource run together, a writer runs alone.
 //   - A lane runs its tasks in the order in which they were pushed, like a CUDA stream, and holds back only
-//   the
-//     first one whose data is not ready. Parallelism comes from several lanes.
+//     the first one whose data is not ready. Parallelism comes from several lanes.
 //   - A task that throws fails what it writes. Whoever reads failed data is skipped and fails what it writes
-//   in
-//     turn, with the first task's error. The error surfaces at every wait that needs the data, until a task
-//     that does not read it writes it anew. See failure.h.
+//     in turn, with the first task's error. The error surfaces at every wait that needs the data, until a
+//     task that does not read it writes it anew. See failure.h.
 //   - Pushing and waiting inside a task are errors: a task could wait for itself, and what it pushed would
-//   have no
-//     place in the order.
+//     have no place in the order.
 //
 // The serial engine (EngineOptions::serial) keeps all of these rules and runs each task inside push().
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -34,6 +32,7 @@
 
 namespace lockstep {
 
+class PushObserver;
 class Trace;
 
 struct EngineOptions {
@@ -46,6 +45,10 @@ struct EngineOptions {
   std::int64_t spin_microseconds = 50;
   // Cores that the process may use; 0: those of its affinity mask.
   int cores = 0;
+  // Whoever waits in vain for this long calls on_slow_wait with the pending_report(), and again each time
+  // that the wait has doubled; the wait goes on. For debugging; 0: never. What the function throws is lost.
+  std::chrono::nanoseconds slow_wait{0};
+  std::function<void(std::chrono::nanoseconds waited, const std::string& report)> on_slow_wait = {};
 };
 
 // One per lane; everything is optional but the name.
@@ -60,6 +63,8 @@ struct LaneOptions {
   std::function<void()> on_start = {};
   // Handed to the lane's tasks as TaskContext::lane_data.
   void* lane_data = nullptr;
+  // Bytes in use on the device, for the timeline: read whenever a task begins.
+  std::shared_ptr<const std::atomic<std::int64_t>> device_bytes = {};
 };
 
 class Engine {
@@ -82,9 +87,9 @@ class Engine {
   // not see old's failures.
   Resource make_successor(const Resource& old);
 
-  // The one of `lanes` on which the task waits least, so that independent tasks spread and chains stay together:
-  // behind an unfinished task that it depends on, if that is its lane's last one; else where the fewest are
-  // unfinished. For tasks that may run on any of the lanes; task.lane is ignored.
+  // The one of `lanes` on which the task waits least, so that independent tasks spread and chains stay
+  // together: behind an unfinished task that it depends on, if that is its lane's last one; else where the
+  // fewest are unfinished. For tasks that may run on any of the lanes; task.lane is ignored.
   LaneId choose_lane(std::span<const LaneId> lanes, const Task& task) const;
 
   // From any thread but a worker. Blocks only at max_pending_tasks, and in the serial engine for the task
@@ -97,8 +102,14 @@ class Engine {
   // is about to be overwritten or freed.
   void wait_unused(const Resource& resource);
   // Until every task pushed so far has finished. Throws the first failure, in order of pushing, that no wait
-  // has thrown yet, if there is one.
+  // has thrown yet, if there is one. A cancellation is no failure of a task, and not thrown here.
   void wait_all();
+
+  // What was pushed so far and has not started is skipped, because nobody needs it any more: after an error
+  // or an interruption. What it would have written fails with a CancelledError; nothing of it is torn. Tasks
+  // that run finish. Returns at once; all waits end soon. What is pushed from now on runs, once its data is
+  // written anew.
+  void cancel_pending(const std::string& reason);
 
   // Whether all tasks that use the resource have finished.
   bool unused(const Resource& resource) const;
@@ -109,6 +120,8 @@ class Engine {
   bool forgive(const Resource& resource);
 
   EngineCounters counters() const;
+  // By LaneId::index.
+  std::vector<LaneCounters> lane_counters() const;
   const EngineOptions& options() const;
   // "cpu:0 compute 0"
   std::string lane_name(LaneId lane) const;
@@ -120,6 +133,8 @@ class Engine {
 
   // Records every task from now on until stop; null stops. The trace outlives the recording.
   void set_trace(std::shared_ptr<Trace> trace);
+  // Told of every push from now on until it is replaced; null: nobody.
+  void set_push_observer(std::shared_ptr<PushObserver> observer);
 
  private:
   struct Impl;

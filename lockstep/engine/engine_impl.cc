@@ -21,14 +21,15 @@ CurrentTask& current_task() {
   return current;
 }
 
-void HostWaiter::sleep(SpinPolicy& policy) {
+bool HostWaiter::sleep(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout) {
   policy.awake.fetch_add(1, std::memory_order_relaxed);
-  parker_.park(policy);
+  const bool open = parker_.park(policy, timeout);
   policy.awake.fetch_sub(1, std::memory_order_relaxed);
+  return open;
 }
 
 Engine::Impl::Impl(EngineOptions engine_options)
-    : options(engine_options),
+    : options(std::move(engine_options)),
       out_of_memory(std::make_shared<Failure>(
           Failure{.task = "a task", .message = "a task ran out of memory", .order = -1})) {
   check(options.max_pending_tasks > 0, "engine: max_pending_tasks is {}", options.max_pending_tasks);
@@ -36,11 +37,16 @@ Engine::Impl::Impl(EngineOptions engine_options)
   spin.cores = options.cores > 0 ? options.cores : cores_of_process();
 }
 
+void Engine::Impl::add(Task&& task) {
+  const Task& pushed = graph.push(std::move(task));
+  if (observer) observer->pushed(pushed);
+}
+
 Lane* Engine::Impl::dispatch() noexcept {
   Lane* woken = nullptr;
   while (TaskNode* node = graph.pop_ready()) {
     Lane& lane = *lanes[node->task.lane.index];
-    lane.ready = node;
+    lane.ready = {node, graph.reason_to_skip(*node), lane.trace, graph.queued(node->task.lane.index)};
     if (std::exchange(lane.idle, false)) lane.next_woken = std::exchange(woken, &lane);
   }
   if (finished()) {
@@ -61,54 +67,66 @@ void Engine::Impl::wake(Lane* lanes) noexcept {
 
 void Engine::Impl::work(Lane& lane) noexcept {
   spin.awake.fetch_add(1, std::memory_order_relaxed);
+  lane.busy.begin();
   NodeList used;
   Lane* woken = nullptr;
   Lock guard = lock();
   while (true) {
     // One critical section ends a task and begins the next one.
-    TaskNode* node = std::exchange(lane.ready, nullptr);
-    if (!node && finished()) break;
-    lane.idle = !node;
-    FailurePtr failed_read = node ? graph.failed_read(*node) : nullptr;
-    const std::shared_ptr<TraceLane> lane_trace = lane.trace;
+    ReadyTask task = std::exchange(lane.ready, {});
+    if (!task.node && finished()) break;
+    lane.idle = !task.node;
     guard.unlock();
 
     wake(std::exchange(woken, nullptr));
     DependencyGraph::clear(used);
-    Ending ending;
-    if (node) {
-      ending = run(*node, lane, std::move(failed_read), lane_trace.get());
-    } else {
+    if (!task.node) {
+      lane.busy.end();
       lane.parker.park(spin);
+      lane.busy.begin();
+      // Of a lane that was idle nobody but its worker touches the task that woke it: no need for the lock.
+      task = std::exchange(lane.ready, {});
     }
+    Ending ending;
+    if (task.node) ending = run(task, lane);
 
     guard.lock();
     graph.recycle(used);
-    if (node) {
-      used = complete(node, ending);
+    if (task.node) {
+      used = complete(task.node, lane, ending);
       woken = dispatch();
     }
   }
   guard.unlock();
   wake(woken);
   DependencyGraph::clear(used);
+  lane.busy.end();
   spin.awake.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Engine::Impl::Ending Engine::Impl::run(TaskNode& node, const Lane& lane, FailurePtr failed_read,
-                                       TraceLane* trace) const noexcept {
+Engine::Impl::Ending Engine::Impl::run(ReadyTask& task, const Lane& lane) const noexcept {
+  TaskNode& node = *task.node;
   const CurrentTask outer = std::exchange(current_task(), {this, &node.task.name});
   Ending ending;
-  if (failed_read) {
-    ending = {Outcome::kSkipped, std::move(failed_read), {}};
+  if (task.reason_to_skip) {
+    ending = {Outcome::kSkipped, std::move(task.reason_to_skip), {}};
   } else {
-    const std::int64_t begin = trace ? Trace::steady_ns() : 0;
+    const std::int64_t begin = task.trace ? Trace::steady_ns() : 0;
+    const auto& bytes = lane.options.device_bytes;
+    const std::int64_t device_bytes = task.trace && bytes ? bytes->load(std::memory_order_relaxed) : -1;
     try {
       node.task.run({.lane = node.task.lane, .lane_data = lane.options.lane_data});
     } catch (...) {
       ending = fail(node, lane, std::current_exception());
     }
-    if (trace) trace->add(node.task.name, begin, Trace::steady_ns());
+    if (task.trace) {
+      task.trace->add(node.task.name, {.begin_ns = begin,
+                                       .end_ns = Trace::steady_ns(),
+                                       .order = node.order,
+                                       .waited_for = node.waited_for,
+                                       .queued = task.queued,
+                                       .device_bytes = device_bytes});
+    }
   }
   // What the closure owns is gone before the task counts as finished.
   node.task.run.reset();
@@ -133,7 +151,8 @@ Engine::Impl::Ending Engine::Impl::fail(const TaskNode& node, const Lane& lane,
   return {Outcome::kFailed, out_of_memory, {}};
 }
 
-NodeList Engine::Impl::complete(TaskNode* node, Ending& ending) noexcept {
+NodeList Engine::Impl::complete(TaskNode* node, Lane& lane, Ending& ending) noexcept {
+  ++lane.completed;
   if (ending.entry) graph.log(std::move(ending.entry));
   NodeList finished = graph.complete(node, ending.outcome, std::move(ending.failure));
   const std::int64_t enough =
@@ -148,20 +167,73 @@ NodeList Engine::Impl::complete(TaskNode* node, Ending& ending) noexcept {
 void Engine::Impl::push_serial(Task&& task) {
   const std::lock_guard serial(serial_mutex);
   Lock guard = lock();
-  graph.push(std::move(task));
+  const int index = task.lane.index;
+  add(std::move(task));
   // Nothing else runs, so the task is ready.
-  TaskNode* node = graph.pop_ready();
-  const Lane& lane = *lanes[node->task.lane.index];
-  FailurePtr failed_read = graph.failed_read(*node);
-  std::shared_ptr<TraceLane> lane_trace = lane.trace;
+  dispatch();
+  Lane& lane = *lanes[index];
+  ReadyTask ready = std::exchange(lane.ready, {});
   guard.unlock();
-  Ending ending = run(*node, lane, std::move(failed_read), lane_trace.get());
+  lane.busy.begin();
+  Ending ending = run(ready, lane);
+  lane.busy.end();
   guard.lock();
-  NodeList finished = complete(node, ending);
+  NodeList finished = complete(ready.node, lane, ending);
   guard.unlock();
   DependencyGraph::clear(finished);
   guard.lock();
   graph.recycle(finished);
+}
+
+void Engine::Impl::wait_for_room(Lock& guard) {
+  const auto room_left = [this] {
+    const bool left = graph.unfinished() < options.max_pending_tasks;
+    pushers_wait |= !left;
+    return left;
+  };
+  if (room_left()) return;
+  guard.unlock();
+  wait_patiently([&](std::optional<std::chrono::nanoseconds> timeout) {
+    guard.lock();
+    if (!timeout) {
+      room.wait(guard, room_left);
+    } else if (!room.wait_for(guard, *timeout, room_left)) {
+      guard.unlock();
+      return false;
+    }
+    return true;
+  });
+}
+
+void Engine::Impl::report_slow_wait(std::chrono::nanoseconds waited) const noexcept try {
+  options.on_slow_wait(waited, pending_report(8));
+} catch (...) {
+  // As documented: the wait matters more.
+}
+
+std::string Engine::Impl::pending_report(int tasks_per_lane) const {
+  const Lock guard = lock();
+  std::string report;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const std::vector<const TaskNode*> tasks = graph.lane_tasks(static_cast<int>(i));
+    if (tasks.empty()) continue;
+    const TaskNode& head = *tasks.front();
+    report += fmt::format("{}: {} {}", lanes[i]->full_name(), head.task.name,
+                          head.missing ? "waits for" : "runs or is about to");
+    const char* separator = " ";
+    for (const TaskNode* blocker : graph.blockers(head)) {
+      const int lane = blocker->task.lane.index;
+      report += separator;
+      report +=
+          lane < 0 ? "the last users of its memory" : blocker->task.name + " on " + lanes[lane]->full_name();
+      separator = ", ";
+    }
+    const std::size_t listed = std::min(tasks.size(), static_cast<std::size_t>(std::max(1, tasks_per_lane)));
+    for (std::size_t k = 1; k < listed; ++k) report += (k == 1 ? "; then " : ", ") + tasks[k]->task.name;
+    if (tasks.size() > listed) report += fmt::format(" and {} more", tasks.size() - listed);
+    report += '\n';
+  }
+  return report;
 }
 
 }  // namespace lockstep

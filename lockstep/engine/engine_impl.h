@@ -1,9 +1,11 @@
 // The engine's threads around the state machine of dependency_graph.h: one lock, one worker a lane.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/lane.h"
 #include "lockstep/engine/parker.h"
+#include "lockstep/engine/push_observer.h"
 #include "lockstep/engine/trace.h"
 
 namespace lockstep {
@@ -26,7 +29,8 @@ CurrentTask& current_task();
 // A host thread asleep until its gates are open.
 class HostWaiter final : public Waiter {
  public:
-  void sleep(SpinPolicy& policy);
+  // False if the time was up first.
+  bool sleep(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout);
 
  private:
   void opened() noexcept override { parker_.unpark(); }
@@ -40,6 +44,8 @@ struct Engine::Impl {
   using Lock = std::unique_lock<AdaptiveLock>;
   Lock lock() const { return Lock(mutex); }
 
+  // With the lock.
+  void add(Task&& task);
   // Gives the tasks that have become ready to their lanes, with the lock. Returns the lanes whose workers are
   // to be woken without it.
   Lane* dispatch() noexcept;
@@ -53,21 +59,40 @@ struct Engine::Impl {
     FailurePtr failure;
     DependencyGraph::FailureEntry entry;
   };
-  // Runs the task, or skips it if there is a failure, and destroys its closure. Without the lock.
-  Ending run(TaskNode& node, const Lane& lane, FailurePtr failed_read, TraceLane* trace) const noexcept;
+  // Runs the task, or skips it if there is a reason, and destroys its closure. Without the lock.
+  Ending run(ReadyTask& task, const Lane& lane) const noexcept;
   Ending fail(const TaskNode& node, const Lane& lane, std::exception_ptr cause) const noexcept;
   // With the lock. Returns what is to be cleared without it.
-  NodeList complete(TaskNode* node, Ending& ending) noexcept;
+  NodeList complete(TaskNode* node, Lane& lane, Ending& ending) noexcept;
 
   void push_serial(Task&& task);
-  // Adds gates for `waiter` by `add`, under the lock, and returns, with the lock, when they are open.
-  template <typename Add>
-  Lock wait(HostWaiter& waiter, Add add) {
+  // Waits, with the lock when it returns, until no more than the allowed number of tasks are pending.
+  void wait_for_room(Lock& guard);
+  // Calls wait_for(time limit) until it is true, and tells on_slow_wait each time that it is not. Without the
+  // lock.
+  template <typename WaitFor>
+  void wait_patiently(WaitFor wait_for) const {
+    if (options.slow_wait.count() <= 0 || !options.on_slow_wait) {
+      wait_for(std::nullopt);
+      return;
+    }
+    std::chrono::nanoseconds waited{0}, limit = options.slow_wait;
+    while (!wait_for(limit)) {
+      waited += limit;
+      limit = waited;
+      report_slow_wait(waited);
+    }
+  }
+  void report_slow_wait(std::chrono::nanoseconds waited) const noexcept;
+  std::string pending_report(int tasks_per_lane) const;
+  // Adds gates for `waiter` by `add_gates`, under the lock, and returns, with the lock, when they are open.
+  template <typename AddGates>
+  Lock wait(HostWaiter& waiter, AddGates add_gates) {
     Lock guard = lock();
-    add();
+    add_gates();
     if (!waiter.open()) {
       guard.unlock();
-      waiter.sleep(spin);
+      wait_patiently([&](auto timeout) { return waiter.sleep(spin, timeout); });
       // Also waits for whoever woke us, and may still be using the waiter.
       guard.lock();
     }
@@ -81,10 +106,12 @@ struct Engine::Impl {
 
   std::mutex serial_mutex;  // the serial engine runs one task at a time, whoever pushes; taken before `mutex`
 
-  mutable AdaptiveLock mutex;  // of all below
-  DependencyGraph graph;
+  // On a cache line of its own: who waits for it does not disturb who works on what it protects, all below.
+  alignas(64) mutable AdaptiveLock mutex;
+  alignas(64) DependencyGraph graph;
   std::vector<std::unique_ptr<Lane>> lanes;
   std::shared_ptr<Trace> trace;
+  std::shared_ptr<PushObserver> observer;
   bool stopping = false;
   bool pushers_wait = false;
   std::condition_variable_any room;

@@ -1,4 +1,4 @@
-// What became of data whose task failed.
+// What became of data whose task failed or was cancelled.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,17 @@
 
 namespace lockstep {
 
-// The first task that failed, shared by everything that failed because of it.
+// The first task that failed, shared by everything that failed because of it; or a cancellation.
 struct Failure {
+  // Empty for a cancellation.
   std::string task = {};
   // What the task threw.
   std::exception_ptr cause = {};
-  // "relu on cpu:0 compute 0: ..."
+  // "relu on cpu:0 compute 0: ...", "cancelled: the run was interrupted"
   std::string message = {};
-  // The task's place in the order of pushing.
+  // The task's place in the order of pushing; a cancellation has one, too.
   std::int64_t order = 0;
+  bool cancelled = false;
 };
 
 // Thrown by waits. what() begins with the name of the first task that failed and its lane.
@@ -32,5 +34,16 @@ class TaskError : public Error {
  private:
   std::shared_ptr<const Failure> failure_;
 };
+
+// Thrown by waits for data that was not written because of Engine::cancel_pending.
+class CancelledError : public TaskError {
+ public:
+  using TaskError::TaskError;
+};
+
+[[noreturn]] inline void throw_failure(std::shared_ptr<const Failure> failure) {
+  if (failure->cancelled) throw CancelledError(std::move(failure));
+  throw TaskError(std::move(failure));
+}
 
 }  // namespace lockstep

@@ -4,29 +4,47 @@
 
 namespace lockstep {
 
-void Parker::park(SpinPolicy& policy) noexcept {
+using Clock = std::chrono::steady_clock;
+
+bool Parker::park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout) noexcept {
   int idle = kIdle;
   if (!spin(policy) && state_.compare_exchange_strong(idle, kParked, std::memory_order_acquire)) {
     policy.awake.fetch_sub(1, std::memory_order_relaxed);
-    do state_.wait(kParked, std::memory_order_acquire);
-    while (state_.load(std::memory_order_acquire) == kParked);
+    const bool unparked = sleep(timeout);
     policy.awake.fetch_add(1, std::memory_order_relaxed);
+    if (!unparked) return false;
   }
   state_.store(kIdle, std::memory_order_relaxed);
+  return true;
 }
 
 bool Parker::spin(const SpinPolicy& policy) const noexcept {
   if (!policy.core_to_spare()) return false;
   // Between two looks at the clock.
   constexpr int kLooks = 16;
-  const auto end = std::chrono::steady_clock::now() + policy.limit;
+  const auto end = Clock::now() + policy.limit;
   do {
     for (int i = 0; i < kLooks; ++i) {
       if (state_.load(std::memory_order_acquire) == kUnparked) return true;
       spin_pause();
     }
-  } while (policy.core_to_spare() && std::chrono::steady_clock::now() < end);
+  } while (policy.core_to_spare() && Clock::now() < end);
   return false;
+}
+
+bool Parker::sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept {
+  const auto end = timeout ? Clock::now() + *timeout : Clock::time_point::max();
+  while (state_.load(std::memory_order_acquire) == kParked) {
+    if (timeout) {
+      const auto left = end - Clock::now();
+      // Unless it is unparked at this moment.
+      int parked = kParked;
+      if (left.count() <= 0) return !state_.compare_exchange_strong(parked, kIdle, std::memory_order_acquire);
+      timeout = left;
+    }
+    futex_wait(state_, kParked, timeout);
+  }
+  return true;
 }
 
 }  // namespace lockstep

@@ -4,6 +4,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
+
+#include "lockstep/engine/futex.h"
 
 namespace lockstep {
 
@@ -21,15 +24,17 @@ struct SpinPolicy {
 // One thread parks, any other one unparks it: one unpark() for each park(), in either order.
 class Parker {
  public:
-  // Whatever happened before unpark() is visible. The caller counts as awake.
-  void park(SpinPolicy& policy) noexcept;
+  // Whatever happened before unpark() is visible. The caller counts as awake. With a time limit: whether
+  // there was an unpark(); if not, park again.
+  bool park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout = {}) noexcept;
   void unpark() noexcept {
-    if (state_.exchange(kUnparked, std::memory_order_release) == kParked) state_.notify_one();
+    if (state_.exchange(kUnparked, std::memory_order_release) == kParked) futex_wake_one(state_);
   }
 
  private:
   static constexpr int kIdle = 0, kParked = 1, kUnparked = 2;
   bool spin(const SpinPolicy& policy) const noexcept;
+  bool sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept;
 
   std::atomic<int> state_{kIdle};
 };

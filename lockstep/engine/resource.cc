@@ -4,8 +4,7 @@
 
 namespace lockstep {
 
-// Every unfinished task holds a handle, so the last handle goes when nobody uses the resource, and needs
-// neither lock nor engine.
+// Every unfinished task holds a handle. So the last one goes when nobody uses the resource: it needs no lock.
 void Resource::retain(ResourceState* state) noexcept {
   state->handles.fetch_add(1, std::memory_order_relaxed);
 }

@@ -2,57 +2,55 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <ostream>
-#include <string_view>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
 
-// As JSON wants it (RFC 8259, section 7), with the quotes.
-std::string json_string(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result += '"';
-}
+TraceLane::TraceLane(int index, std::string device, std::string name, std::size_t room)
+    : index_(index), device_(std::move(device)), name_(std::move(name)), room_(room) {}
 
-}  // namespace
-
-TraceLane::TraceLane(int index, std::string device, std::string name)
-    : index_(index), device_(std::move(device)), name_(std::move(name)) {}
-
-void TraceLane::add(const std::string& name, std::int64_t begin_ns, std::int64_t end_ns) noexcept try {
+void TraceLane::add(std::string_view name, TraceRecord record) noexcept try {
+  record.name = name;
+  record.lane = index_;
   const std::lock_guard lock(mutex_);
-  records_.push_back({name, index_, begin_ns, end_ns});
+  const std::size_t at = static_cast<std::size_t>(added_) % room_;
+  if (at == records_.size()) records_.emplace_back();
+  std::swap(records_[at], record);  // what was there goes after the lock
+  ++added_;
 } catch (const std::bad_alloc&) {
 }
 
-Trace::Trace() : start_ns_(steady_ns()) {}
+Trace::Trace(TraceOptions options) : options_(options), start_ns_(steady_ns()) {
+  check(options.records_per_lane > 0, "trace: {} records a lane, expected at least 1",
+        options.records_per_lane);
+}
 
 std::shared_ptr<TraceLane> Trace::add_lane(std::string device, std::string name) {
   const std::lock_guard lock(mutex_);
   const int index = static_cast<int>(lanes_.size());
-  lanes_.push_back(std::shared_ptr<TraceLane>(new TraceLane(index, std::move(device), std::move(name))));
+  lanes_.push_back(std::shared_ptr<TraceLane>(
+      new TraceLane(index, std::move(device), std::move(name), options_.records_per_lane)));
   return lanes_.back();
+}
+
+std::vector<Trace::LaneName> Trace::lanes() const {
+  std::vector<LaneName> names;
+  for (const auto& lane : all_lanes()) names.push_back({lane->device_, lane->name_});
+  return names;
 }
 
 std::vector<TraceRecord> Trace::records() const {
   std::vector<TraceRecord> all;
-  for (const auto& lane : lanes()) {
+  std::int64_t complete_from = start_ns_;
+  for (const auto& lane : all_lanes()) {
     const std::lock_guard lock(lane->mutex_);
     all.insert(all.end(), lane->records_.begin(), lane->records_.end());
+    if (static_cast<std::size_t>(lane->added_) <= lane->room_) continue;
+    const std::size_t oldest = static_cast<std::size_t>(lane->added_) % lane->room_;
+    complete_from = std::max(complete_from, lane->records_[oldest].begin_ns);
   }
+  std::erase_if(all, [&](const TraceRecord& record) { return record.begin_ns < complete_from; });
   for (TraceRecord& record : all) {
     record.begin_ns -= start_ns_;
     record.end_ns -= start_ns_;
@@ -61,48 +59,12 @@ std::vector<TraceRecord> Trace::records() const {
   return all;
 }
 
-void Trace::write_json(std::ostream& out) const {
-  const char* separator = "\n";
-  const auto write = [&](const std::string& event) {
-    out << separator << event;
-    separator = ",\n";
-  };
-  const auto describe = [&](int process, int thread, const char* key, const char* value_key,
-                            const std::string& value) {
-    write(fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"{}":{}}}}})", key, process,
-                      thread, value_key, value));
-  };
-
-  // Before the lanes are listed, so that each record's lane is among them.
-  const std::vector<TraceRecord> tasks = records();
-  out << R"({"displayTimeUnit":"ms","traceEvents":[)";
-  std::map<std::string, int> processes;  // numbered in the order of their first lanes
-  std::vector<int> process_of;
-  for (const auto& lane : lanes()) {
-    const auto [device, is_new] = processes.emplace(lane->device_, static_cast<int>(processes.size()));
-    const int process = process_of.emplace_back(device->second);
-    if (is_new) {
-      describe(process, lane->index_, "process_name", "name", json_string(lane->device_));
-      describe(process, lane->index_, "process_sort_index", "sort_index", std::to_string(process));
-    }
-    describe(process, lane->index_, "thread_name", "name", json_string(lane->name_));
-    describe(process, lane->index_, "thread_sort_index", "sort_index", std::to_string(lane->index_));
-  }
-  for (const TraceRecord& task : tasks) {
-    write(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
-                      json_string(task.name), process_of[task.lane], task.lane,
-                      static_cast<double>(task.begin_ns) * 1e-3,
-                      static_cast<double>(task.end_ns - task.begin_ns) * 1e-3));
-  }
-  out << "\n]}\n";
-}
-
 std::int64_t Trace::steady_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-std::vector<std::shared_ptr<TraceLane>> Trace::lanes() const {
+std::vector<std::shared_ptr<TraceLane>> Trace::all_lanes() const {
   const std::lock_guard lock(mutex_);
   return lanes_;
 }

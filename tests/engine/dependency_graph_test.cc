@@ -47,7 +47,7 @@ class DependencyGraphTest : public testing::Test {
   // Ends a ready task as the engine would: done, or skipped if it reads failed data, or failed if told so.
   Outcome end(const std::string& name, bool throws = false) {
     TaskNode* node = take(name);
-    FailurePtr failure = graph_.failed_read(*node);
+    FailurePtr failure = graph_.reason_to_skip(*node);
     const Outcome outcome = failure ? Outcome::kSkipped : throws ? Outcome::kFailed : Outcome::kDone;
     if (outcome == Outcome::kFailed) {
       failure = std::make_shared<Failure>(Failure{.task = name, .message = name, .order = node->order});

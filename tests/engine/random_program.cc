@@ -17,7 +17,7 @@ std::uint64_t stir(std::uint64_t a, std::uint64_t b) {
 Program random_program(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
-  Program program{.resources = 1 + below(8), .lanes = 1 + below(4), .steps = {}};
+  Program program{.resources = 1 + below(8), .lanes = 1 + below(4), .tasks = 0, .steps = {}};
   const int steps = 20 + below(100);
   const int throwing = below(3) == 0 ? 0 : 2 + below(20);  // percent
   const int waiting = below(3) * 8;                        // percent
@@ -26,17 +26,23 @@ Program random_program(std::uint64_t seed) {
     for (int n = below(most + 1); n > 0; --n) resources.push_back(below(program.resources));
     return resources;
   };
-  int id = 0;
+  const int cancelling = below(2) * 3;                     // percent
+  bool may_cancel = true;
   for (int i = 0; i < steps; ++i) {
     Step step{.resource = below(program.resources), .reads = {}, .writes = {}};
     if (below(100) < waiting) {
       constexpr Step::Kind kWaits[] = {Step::kWaitReadable, Step::kWaitUnused, Step::kWaitAll,
                                        Step::kForgive};
       step.kind = kWaits[below(4)];
+      may_cancel |= step.kind == Step::kWaitAll;
+    } else if (may_cancel && below(100) < cancelling) {
+      // The next one comes when all that this one may have cancelled is over.
+      step.kind = Step::kCancel;
+      may_cancel = false;
     } else if (below(100) < 10) {
       step.kind = Step::kSuccessor;
     } else {
-      step.id = id++;
+      step.id = program.tasks++;
       step.lane = below(program.lanes);
       step.reads = some(i % 10 ? 3 : 8);
       step.writes = some(i % 10 ? 2 : 8);
@@ -63,59 +69,79 @@ void run_task(const Step& task, Memory& memory) {
 
 std::string task_name(int id) { return "t" + std::to_string(id); }
 
-Trail interpret(const Program& program) {
+Trail interpret(const Program& program, const std::vector<char>* ran) {
+  // The first cause, by the place of its step.
+  struct Cause {
+    int step = -1;
+    std::string name = "ok";
+  };
   struct State {
-    int failed_by = -1;
+    Cause failed_by;
     bool torn = false;
   };
-  Trail trail{.memory = Memory(program.resources), .answers = {}, .counters = {}};
+  Trail trail{.memory = Memory(program.resources), .answers = {}, .counters = {}, .ran = {}};
+  trail.ran.resize(program.tasks);
   std::vector<State> states(program.resources);
-  std::set<int> untold;
-  const auto tell = [&](int id) {
-    untold.erase(id);
-    trail.answers.push_back(id < 0 ? "ok" : task_name(id));
+  std::map<int, std::string> untold;  // by step
+  // The last step whose cancellation came in time for a task of the lane.
+  std::vector<int> cancelled_until(program.lanes, -1);
+  const int steps = static_cast<int>(program.steps.size());
+  const auto cancellation_after = [&](int i) {
+    for (; i < steps && program.steps[i].kind != Step::kWaitAll; ++i) {
+      if (program.steps[i].kind == Step::kCancel) return i;
+    }
+    throw std::logic_error("a task that nobody cancelled did not run");
   };
-  for (const Step& step : program.steps) {
+  for (int i = 0; i < steps; ++i) {
+    const Step& step = program.steps[i];
     State& state = states[step.resource];
     switch (step.kind) {
       case Step::kSuccessor:
         state = {};
         break;
       case Step::kWaitUnused:
+      case Step::kCancel:
         break;
       case Step::kWaitReadable:
-        tell(state.failed_by);
+        untold.erase(state.failed_by.step);
+        trail.answers.push_back(state.failed_by.name);
         break;
       case Step::kWaitAll:
-        tell(untold.empty() ? -1 : *untold.begin());
+        trail.answers.push_back(untold.empty() ? "ok" : untold.begin()->second);
+        if (!untold.empty()) untold.erase(untold.begin());
         break;
       case Step::kForgive:
-        if (!state.torn) state.failed_by = -1;
+        if (!state.torn) state.failed_by = {};
         trail.answers.push_back(state.torn ? "torn" : "forgiven");
         break;
       case Step::kTask: {
-        int failed_by = -1;
+        Cause cause;
         for (const int r : step.reads) {
-          const int id = states[r].failed_by;
-          if (id >= 0 && (failed_by < 0 || id < failed_by)) failed_by = id;
+          const Cause& read = states[r].failed_by;
+          if (read.step >= 0 && (cause.step < 0 || read.step < cause.step)) cause = read;
         }
-        const bool skipped = failed_by >= 0;
-        if (!skipped) {
+        const bool runs = cause.step < 0 && (!ran || (*ran)[step.id]);
+        if (ran && (*ran)[step.id] != runs) throw std::logic_error("a task ran that had to be skipped");
+        if (runs) {
+          if (i < cancelled_until[step.lane]) throw std::logic_error("a task ran behind a cancelled one");
+          trail.ran[step.id] = 1;
           try {
             run_task(step, trail.memory);
           } catch (const std::runtime_error&) {
-            failed_by = step.id;
-            untold.insert(step.id);
+            cause = {i, task_name(step.id)};
+            untold[i] = cause.name;
           }
+        } else if (cause.step < 0) {
+          cause = {cancelled_until[step.lane] = cancellation_after(i), "cancelled"};
         }
         for (const int w : step.writes) {
-          states[w].failed_by = failed_by;
-          if (!skipped) states[w].torn = step.throws;
+          states[w].failed_by = cause;
+          if (runs) states[w].torn = step.throws;
         }
         ++trail.counters.pushed;
         ++trail.counters.completed;
-        trail.counters.skipped += skipped;
-        trail.counters.failed += !skipped && step.throws;
+        trail.counters.skipped += !runs;
+        trail.counters.failed += runs && step.throws;
         break;
       }
     }
@@ -125,7 +151,7 @@ Trail interpret(const Program& program) {
 
 int seed_count() {
   const char* text = std::getenv("LOCKSTEP_SEEDS");
-  return text ? std::max(1, std::atoi(text)) : 1000;
+  return text ? std::max(1, std::atoi(text)) : 500;
 }
 
 }  // namespace lockstep::testing_engine

@@ -14,7 +14,7 @@ namespace lockstep::testing_engine {
 
 // One thing that the host does. Resources are named by their index.
 struct Step {
-  enum Kind { kTask, kSuccessor, kWaitReadable, kWaitUnused, kWaitAll, kForgive };
+  enum Kind { kTask, kSuccessor, kWaitReadable, kWaitUnused, kWaitAll, kForgive, kCancel };
   Kind kind = kTask;
   int resource = 0;  // of all but tasks
   int id = 0;        // of tasks: their number among the tasks
@@ -27,6 +27,7 @@ struct Step {
 struct Program {
   int resources = 0;
   int lanes = 0;
+  int tasks = 0;
   std::vector<Step> steps;
 };
 
@@ -41,15 +42,18 @@ void run_task(const Step& task, Memory& memory);
 // All that can be seen of a run.
 struct Trail {
   Memory memory;
-  // Each wait's or forgive's answer: the name of a failed task, "ok", "forgiven" or "torn".
+  // Each wait's or forgive's answer: the name of a failed task, "cancelled", "ok", "forgiven" or "torn".
   std::vector<std::string> answers;
   EngineCounters counters;
+  // By task: whether it ran. What was cancelled in time depends on chance.
+  std::vector<char> ran;
 };
 
 std::string task_name(int id);
 
-// Runs the steps one by one.
-Trail interpret(const Program& program);
+// Runs the steps one by one. With `ran`, of another run: cancels what did not run there. Throws where the rules do not
+// allow what ran and what did not.
+Trail interpret(const Program& program, const std::vector<char>* ran = nullptr);
 
 int seed_count();
 

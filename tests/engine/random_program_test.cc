@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <thread>
 
 #include "lockstep/engine/dependency_graph.h"
+#include "lockstep/engine/task_graph.h"
+#include "lockstep/engine/trace.h"
 
 namespace lockstep::testing_engine {
 namespace {
@@ -26,11 +30,20 @@ SmallVector<Resource, 4> select(const std::vector<Resource>& resources, const st
   return selected;
 }
 
-Trail run_on_engine(const Program& program, const EngineOptions& options) {
-  Trail trail{.memory = Memory(program.resources), .answers = {}, .counters = {}};
+// A thread beside the program.
+using Beside = std::function<std::jthread(Engine&)>;
+
+// `settle`: waits for everything before the engine goes.
+Trail run_on_engine(const Program& program, const EngineOptions& options, bool settle = true,
+                    const Beside& beside = {}) {
+  Trail trail{.memory = Memory(program.resources), .answers = {}, .counters = {}, .ran = {}};
+  trail.ran.resize(program.tasks);
   std::vector<int> last_of_lane(program.lanes, -1);
+  // Half of the programs drop their resources before the engine goes, the others after it.
+  std::vector<Resource> kept;
   Engine engine(options);
   std::vector<Resource> resources;
+  const std::jthread thread = beside ? beside(engine) : std::jthread();
   for (int i = 0; i < program.resources; ++i) resources.push_back(engine.make_resource());
   for (int i = 0; i < program.lanes; ++i) engine.add_lane({.name = std::to_string(i)});
   const auto answer = [&](auto wait) {
@@ -38,7 +51,7 @@ Trail run_on_engine(const Program& program, const EngineOptions& options) {
       wait();
       trail.answers.push_back("ok");
     } catch (const TaskError& error) {
-      trail.answers.push_back(error.task());
+      trail.answers.push_back(dynamic_cast<const CancelledError*>(&error) ? "cancelled" : error.task());
     }
   };
   for (const Step& step : program.steps) {
@@ -51,6 +64,7 @@ Trail run_on_engine(const Program& program, const EngineOptions& options) {
                      .writes = select(resources, step.writes),
                      .run = [&step, &trail, &last_of_lane](const TaskContext& context) {
                        EXPECT_LT(std::exchange(last_of_lane[context.lane.index], step.id), step.id);
+                       trail.ran[step.id] = 1;
                        run_task(step, trail.memory);
                      }});
         break;
@@ -69,7 +83,14 @@ Trail run_on_engine(const Program& program, const EngineOptions& options) {
       case Step::kForgive:
         trail.answers.push_back(engine.forgive(resource) ? "forgiven" : "torn");
         break;
+      case Step::kCancel:
+        engine.cancel_pending("as told");
+        break;
     }
+  }
+  if (!settle) {
+    if (program.tasks % 2) kept.swap(resources);
+    return trail;
   }
   for (const Resource& resource : resources) engine.wait_unused(resource);
   try {
@@ -80,11 +101,14 @@ Trail run_on_engine(const Program& program, const EngineOptions& options) {
   return trail;
 }
 
+std::string name_of(const Failure& failure) { return failure.cancelled ? "cancelled" : failure.task; }
+
 // Starts and ends ready tasks in random order, in between the host's steps.
 class RandomOrder {
  public:
   RandomOrder(const Program& program, std::uint64_t seed) : program_(program), random_(seed) {
     trail_.memory.resize(program.resources);
+    trail_.ran.resize(program.tasks);
     for (int i = 0; i < program.resources; ++i) resources_.push_back(graph_.make_resource());
     for (int i = 0; i < program.lanes; ++i) graph_.add_lane();
     users_.resize(program.resources);
@@ -112,7 +136,7 @@ class RandomOrder {
   struct Running {
     TaskNode* node;
     const Step* step;
-    FailurePtr failed_read;
+    FailurePtr reason_to_skip;
     bool started = false;
   };
   struct Users {
@@ -148,7 +172,7 @@ class RandomOrder {
         graph_.wait_readable(resource, waiter);
         move_until_open(waiter);
         if (waiter.failure) graph_.take_logged(*waiter.failure);
-        trail_.answers.push_back(waiter.failure ? waiter.failure->task : "ok");
+        trail_.answers.push_back(waiter.failure ? name_of(*waiter.failure) : "ok");
         break;
       }
       case Step::kWaitUnused: {
@@ -173,6 +197,9 @@ class RandomOrder {
         trail_.answers.push_back(graph_.failure(resource) ? "torn" : "forgiven");
         break;
       }
+      case Step::kCancel:
+        graph_.cancel_pending("as told");
+        break;
     }
   }
 
@@ -188,7 +215,7 @@ class RandomOrder {
     const auto one = running_.begin() + static_cast<std::ptrdiff_t>(random_() % running_.size());
     if (!one->started) {
       one->started = true;
-      one->failed_read = graph_.failed_read(*one->node);
+      one->reason_to_skip = graph_.reason_to_skip(*one->node);
       use(*one->step, 1);
       return true;
     }
@@ -242,9 +269,10 @@ class RandomOrder {
 
   void end(const Running& task) {
     Outcome outcome = Outcome::kSkipped;
-    FailurePtr failure = task.failed_read;
+    FailurePtr failure = task.reason_to_skip;
     if (!failure) {
       outcome = Outcome::kDone;
+      trail_.ran[task.step->id] = 1;
       try {
         run_task(*task.step, trail_.memory);
       } catch (const std::runtime_error&) {
@@ -276,42 +304,89 @@ template <typename Run>
 void for_each_seed(Run run) {
   for (int seed = 0; seed < seed_count(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const Program program = random_program(seed);
-    expect_same(interpret(program), run(program, seed));
+    run(random_program(seed), seed);
     if (testing::Test::HasFailure()) return;
   }
 }
 
-TEST(RandomProgram, StateMachineInRandomOrder) {
-  for_each_seed([](const Program& program, int seed) { return RandomOrder(program, seed).run(); });
+// Workers that spin and workers that sleep at once, a host that runs ahead and one that is held back.
+EngineOptions threaded_options(int seed) {
+  return {.max_pending_tasks = seed % 3 ? 1000 : 1 + seed % 7, .spin_microseconds = seed % 2 ? 0 : 20};
 }
 
+TEST(RandomProgram, StateMachineInRandomOrder) {
+  for_each_seed([](const Program& program, int seed) {
+    const Trail trail = RandomOrder(program, seed).run();
+    expect_same(interpret(program, &trail.ran), trail);
+  });
+}
+
+// Nothing is pending where it could be cancelled.
 TEST(RandomProgram, SerialEngine) {
-  for_each_seed([](const Program& program, int) { return run_on_engine(program, {.serial = true}); });
+  for_each_seed([](const Program& program, int) {
+    expect_same(interpret(program), run_on_engine(program, {.serial = true}));
+  });
 }
 
 TEST(RandomProgram, ThreadedEngine) {
   for_each_seed([](const Program& program, int seed) {
-    // Workers that spin and workers that sleep at once, a host that runs ahead and one that is held back.
-    return run_on_engine(program, {.max_pending_tasks = seed % 3 ? 1000 : 1 + seed % 7,
-                                   .spin_microseconds = seed % 2 ? 0 : 20});
+    const Trail trail = run_on_engine(program, threaded_options(seed));
+    expect_same(interpret(program, &trail.ran), trail);
+  });
+}
+
+// An engine that goes in the middle of a program finishes what was pushed.
+TEST(RandomProgram, DestructionAtAnyMoment) {
+  for_each_seed([](Program program, int seed) {
+    program.steps.resize(std::mt19937_64(seed)() % program.steps.size());
+    const Trail trail = run_on_engine(program, threaded_options(seed), false);
+    const Trail expected = interpret(program, &trail.ran);
+    EXPECT_EQ(expected.answers, trail.answers);
+    EXPECT_EQ(expected.memory, trail.memory);
+  });
+}
+
+// Whoever looks on while it runs sees something sound, and changes nothing.
+TEST(RandomProgram, WatchedWhileItRuns) {
+  for_each_seed([](const Program& program, int seed) {
+    if (seed % 5) return;
+    const auto trace = std::make_shared<Trace>(TraceOptions{.records_per_lane = 16});
+    const Trail trail = run_on_engine(program, threaded_options(seed), true, [&](Engine& engine) {
+      engine.set_trace(trace);
+      engine.set_push_observer(std::make_shared<TaskGraphRecorder>());
+      return std::jthread([&](const std::stop_token& stop) {
+        while (!stop.stop_requested()) {
+          engine.pending_report();
+          const EngineCounters counters = engine.counters();
+          EXPECT_LE(counters.completed, counters.pushed);
+          for (const LaneCounters& lane : engine.lane_counters()) {
+            EXPECT_GE(lane.queued, 0);
+            EXPECT_GE(lane.busy.count(), 0);
+          }
+          for (const TraceRecord& record : trace->records()) EXPECT_LE(record.begin_ns, record.end_ns);
+        }
+      });
+    });
+    expect_same(interpret(program, &trail.ran), trail);
   });
 }
 
 // The programs reach what they are meant to test.
-TEST(RandomProgram, ProgramsThrowSkipWaitAndForgive) {
+TEST(RandomProgram, ProgramsThrowSkipWaitForgiveAndCancel) {
   EngineCounters sum;
   std::map<std::string, int> answers;
   for (int seed = 0; seed < 100; ++seed) {
-    const Trail trail = interpret(random_program(seed));
+    const Program program = random_program(seed);
+    const Trail trail = RandomOrder(program, seed).run();
     sum.failed += trail.counters.failed;
     sum.skipped += trail.counters.skipped;
-    for (const std::string& answer : trail.answers)
+    for (const std::string& answer : trail.answers) {
       ++answers[answer[0] == 't' && answer != "torn" ? "task" : answer];
+    }
   }
   EXPECT_GT(sum.failed, 100);
   EXPECT_GT(sum.skipped, 100);
-  for (const char* answer : {"ok", "task", "torn", "forgiven"}) EXPECT_GT(answers[answer], 10) << answer;
+  for (const char* answer : {"ok", "task", "torn", "forgiven", "cancelled"}) EXPECT_GT(answers[answer], 10) << answer;
 }
 
 }  // namespace
