@@ -35,7 +35,10 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
         options.cpu_devices, kMostDevices);
   check(options.threads_per_shard >= 0, "runtime: {} threads per shard, expected at least 1",
         options.threads_per_shard);
-  engine_ = std::make_shared<Engine>(EngineOptions{.serial = options.serial, .cores = static_cast<int>(available_cpus().size())});
+  engine_ = std::make_shared<Engine>(EngineOptions{.serial = options.serial,
+                                                   .cores = static_cast<int>(available_cpus().size()),
+                                                   .slow_wait = options.slow_wait,
+                                                   .on_slow_wait = options.on_slow_wait});
   random_->set_seed(options.seed);
   auto cpus = split_cpus(available_cpus(), options.cpu_devices, options.cores_per_device);
   threads_per_shard_ =
@@ -68,7 +71,8 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
                                 .cpus = limited_by_quota() ? std::vector<int>() : std::move(lane_cpus),
                                 // Of the worker alone: OpenMP keeps this number per thread.
                                 .on_start = [threads] { omp_set_num_threads(threads); },
-                                .lane_data = context});
+                                .lane_data = context,
+                                .device_bytes = state->allocator->used_bytes()});
     };
     auto cores = static_cast<int>(state->cpus.size());
     int lanes = std::max(1, cores / threads_per_shard_);

@@ -5,6 +5,8 @@
 //   std::vector<Device> devices = runtime.devices();
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +31,9 @@ struct RuntimeOptions {
   std::uint64_t seed = 0;
   // Bytes that one CPU device may take; 0: all of the machine's memory.
   std::size_t memory_limit = 0;
+  // As in EngineOptions: who is told which tasks wait for what when a wait takes this long. 0: nobody.
+  std::chrono::nanoseconds slow_wait{0};
+  std::function<void(std::chrono::nanoseconds waited, const std::string& report)> on_slow_wait = {};
 };
 
 class Runtime {

@@ -51,8 +51,7 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
     blocks.erase(it);
     block.resource = engine_->make_successor(block.resource);
     block.lane = lane;
-    counters_.used_bytes += size;
-    counters_.peak_used_bytes = std::max(counters_.peak_used_bytes, counters_.used_bytes);
+    count_used(counters_.used_bytes + size);
     return block;
   };
   // From the back: the block freed last is the likeliest to be in the cache.
@@ -74,16 +73,21 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
   }
   Block block{allocate_pages(size), size, engine_->make_resource(), lane};
   counters_.reserved_bytes += size;
-  counters_.used_bytes += size;
-  counters_.peak_used_bytes = std::max(counters_.peak_used_bytes, counters_.used_bytes);
+  count_used(counters_.used_bytes + size);
   ++counters_.system_allocations;
   return block;
 }
 
 void CachingAllocator::free(Block block) {
   std::scoped_lock lock(mutex_);
-  counters_.used_bytes -= block.bytes;
+  count_used(counters_.used_bytes - block.bytes);
   free_[block.bytes].push_back(std::move(block));
+}
+
+void CachingAllocator::count_used(std::size_t bytes) {
+  counters_.used_bytes = bytes;
+  counters_.peak_used_bytes = std::max(counters_.peak_used_bytes, bytes);
+  used_bytes_->store(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
 }
 
 MemoryCounters CachingAllocator::counters() const {

@@ -3,6 +3,7 @@
 // or writes it, as a dependency.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,6 +27,9 @@ struct MemoryCounters {
   std::size_t used_bytes = 0;      // of these, held by tensors
   std::size_t peak_used_bytes = 0;
   std::int64_t system_allocations = 0;
+
+  // Kept for whoever asks next.
+  std::size_t cached_bytes() const { return reserved_bytes - used_bytes; }
 };
 
 class CachingAllocator {
@@ -42,8 +46,11 @@ class CachingAllocator {
   void free(Block block);
 
   MemoryCounters counters() const;
+  // counters().used_bytes, for who looks often and must not wait.
+  std::shared_ptr<const std::atomic<std::int64_t>> used_bytes() const { return used_bytes_; }
 
  private:
+  void count_used(std::size_t bytes);
   // Gives all free blocks back to the system. Waits for who still uses them.
   void release_free();
 
@@ -53,6 +60,7 @@ class CachingAllocator {
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<Block>> free_;  // by size class
   MemoryCounters counters_;
+  std::shared_ptr<std::atomic<std::int64_t>> used_bytes_ = std::make_shared<std::atomic<std::int64_t>>(0);
 };
 
 }  // namespace lockstep
