@@ -26,6 +26,8 @@ Command add_bench(CLI::App& parent) {
     benchmarks[name] = add_benchmark(*sub);
   };
   add("engine", "What a task costs beside bare hand-overs between threads", add_bench_engine);
+  add("overlap", "Copies to the host under products", add_bench_overlap);
+  add("parallel", "Devices, lanes and copies at work at the same time", add_bench_parallel);
 
   return [app, benchmarks, common, json] {
     if (app->get_subcommands().empty()) throw UsageError("expected a benchmark (see lockstep bench --help)");

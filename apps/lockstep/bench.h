@@ -13,5 +13,7 @@ namespace lockstep::app {
 using Benchmark = std::function<void(const BenchOptions&, Report&)>;
 
 Benchmark add_bench_engine(CLI::App& app);
+Benchmark add_bench_overlap(CLI::App& app);
+Benchmark add_bench_parallel(CLI::App& app);
 
 }  // namespace lockstep::app

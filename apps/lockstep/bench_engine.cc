@@ -71,11 +71,15 @@ Cost cost_of_tasks(int rounds, int tasks, const Workload& workload) {
       const LaneId lane = lanes[static_cast<std::size_t>(i) % lanes.size()];
       const auto k = static_cast<std::size_t>(i % kTriples) * 3;
       if (workload.pattern == Pattern::kIndependent) {
-        engine.push({.name = "task", .lane = lane, .reads = {r[k], r[k + 1]}, .writes = {r[k + 2]}, .run = run});
+        engine.push(
+            {.name = "task", .lane = lane, .reads = {r[k], r[k + 1]}, .writes = {r[k + 2]}, .run = run});
       } else {
         // Each task reads what the one before it wrote.
-        engine.push(
-            {.name = "task", .lane = lane, .reads = {r[i % 2], r[2]}, .writes = {r[(i + 1) % 2]}, .run = run});
+        engine.push({.name = "task",
+                     .lane = lane,
+                     .reads = {r[i % 2], r[2]},
+                     .writes = {r[(i + 1) % 2]},
+                     .run = run});
       }
     }
     engine.wait_all();
@@ -149,11 +153,12 @@ void measure(const Options& o, const BenchOptions& common, Report& report) {
   const std::vector<std::string> headings{"what", "wall us", "cpu us"};
 
   std::vector<std::vector<Cell>> rows;
-  for (const Workload& w : {Workload{"serial engine, independent tasks", Pattern::kIndependent, 1, true},
-                            Workload{"one lane, independent tasks", Pattern::kIndependent, 1},
-                            Workload{"one lane, a chain", Pattern::kChain, 1},
-                            Workload{"two lanes, independent tasks", Pattern::kIndependent, 2},
-                            Workload{"two lanes, each task waits for the other lane's", Pattern::kChain, 2}}) {
+  for (const Workload& w :
+       {Workload{"serial engine, independent tasks", Pattern::kIndependent, 1, true},
+        Workload{"one lane, independent tasks", Pattern::kIndependent, 1},
+        Workload{"one lane, a chain", Pattern::kChain, 1},
+        Workload{"two lanes, independent tasks", Pattern::kIndependent, 2},
+        Workload{"two lanes, each task waits for the other lane's", Pattern::kChain, 2}}) {
     const Cost cost = cost_of_tasks(common.rounds, o.tasks, w);
     rows.push_back({w.name, cost.wall(), cost.cpu()});
   }
@@ -172,7 +177,9 @@ void measure(const Options& o, const BenchOptions& common, Report& report) {
 
 Benchmark add_bench_engine(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("--tasks", o->tasks, "Tasks of a round")->check(CLI::Range(1, 100'000'000))->capture_default_str();
+  app.add_option("--tasks", o->tasks, "Tasks of a round")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
   app.add_option("--hand-overs", o->hand_overs, "Hand-overs of a round")
       ->check(CLI::Range(2, 100'000'000))
       ->capture_default_str();

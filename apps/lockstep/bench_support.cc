@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "lockstep/device/topology.h"
 
@@ -32,7 +33,10 @@ std::vector<Timing> time_in_rounds(int rounds, const std::vector<std::function<v
   return timings;
 }
 
-double hidden(double a, double b, double together) { return (a + b - together) / std::min(a, b); }
+double hidden(const std::vector<double>& parts, double together) {
+  const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
+  return (sum - together) / (sum - std::ranges::max(parts));
+}
 
 Cell::Cell(double number, int digits) : text(fmt::format("{:.{}f}", number, digits)) {
   // As many digits as a reader of the file can use.
@@ -47,8 +51,8 @@ Report::Report(const std::string& benchmark) {
   json_["settings"] = nlohmann::ordered_json::object();
   json_["tables"] = nlohmann::ordered_json::array();
   json_["notes"] = nlohmann::ordered_json::array();
-  fmt::print("{} on {} core{} of {}\n", benchmark, available_cpus().size(), available_cpus().size() == 1 ? "" : "s",
-             cpu_model_name());
+  fmt::print("{} on {} core{} of {}\n", benchmark, available_cpus().size(),
+             available_cpus().size() == 1 ? "" : "s", cpu_model_name());
 }
 
 void Report::table(const std::string& title, const std::vector<std::string>& headings,

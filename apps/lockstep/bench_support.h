@@ -27,8 +27,9 @@ struct Timing {
 // before the first one warms up and does not count.
 std::vector<Timing> time_in_rounds(int rounds, const std::vector<std::function<void()>>& parts);
 
-// The share of the shorter part that took no time of its own: 1 if both ran at once, 0 if one after the other.
-double hidden(double a, double b, double together);
+// The share of the shorter parts that took no time of its own: 1 if all ran beside the longest, 0 if one after the other.
+// Of two parts: (a + b - together) / min(a, b).
+double hidden(const std::vector<double>& parts, double together);
 
 // A place in a table: as printed, and as JSON has it.
 struct Cell {

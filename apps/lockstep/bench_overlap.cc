@@ -1,0 +1,56 @@
+// Copies to the host under products: y[i] is copied while y[i + 1] is computed.
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "bench.h"
+#include "bench_products.h"
+#include "lockstep/device/topology.h"
+
+namespace lockstep::app {
+namespace {
+
+struct Options {
+  ProductWork work{.size = 512};
+  int cores_per_device = 1;
+};
+
+void measure_devices(const Options& o, int devices, const std::string& where, const BenchOptions& common,
+                     Report& report) {
+  const RuntimeOptions runtime{.cpu_devices = devices, .cores_per_device = o.cores_per_device};
+  const ProductWork work = calibrate(runtime, o.work, Copies::kToHost);
+  run_experiment({.title = fmt::format(
+                      "{} of {}, {}; on each {} of {} x {}, each result copied to the host {}",
+                      count_of(devices, "device"), count_of(o.cores_per_device, "core"), where,
+                      count_of(work.count, "product"), work.size, work.size, count_of(work.copies, "time")),
+                  .runtime = runtime,
+                  .build = [work](Runtime& r) { return products(r, work, Copies::kToHost); }},
+                 common, report);
+}
+
+void measure(const Options& o, const BenchOptions& common, Report& report) {
+  const auto cores = static_cast<int>(available_cpus().size());
+  report.set("size", o.work.size);
+  report.set("cores_per_device", o.cores_per_device);
+  if (o.cores_per_device < cores) measure_devices(o, 1, "copies on another core", common, report);
+  // As many devices as there are cores for, so that each core has its products.
+  const int all = std::max(1, cores / o.cores_per_device);
+  measure_devices(o, all, "no core left for copies", common, report);
+  report.note(
+      "Where every core computes, a copy that a CPU makes takes the time of a product: there is nothing to "
+      "hide it\nunder. "
+      "What is hidden there is what the cores were idle while the parts ran alone.");
+}
+
+}  // namespace
+
+Benchmark add_bench_overlap(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  add_product_options(app, o->work);
+  app.add_option("--cores-per-device", o->cores_per_device, "Cores of a device")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  return [o](const BenchOptions& common, Report& report) { measure(*o, common, report); };
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,120 @@
+#include "bench_products.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "lockstep/base/random.h"
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/matmul.h"
+
+namespace lockstep::app {
+namespace {
+
+// Products of these take turns, so that neighbours differ.
+constexpr int kFactors = 4;
+
+}  // namespace
+
+Tensor random_matrix(std::int64_t size, std::uint64_t seed) {
+  Tensor t = Tensor::host({size, size});
+  const RandomKey key = random_key(seed, {});
+  // A sum of `size` products of two such numbers has this standard deviation, too.
+  const double scale = std::sqrt(12) / std::sqrt(static_cast<double>(size));
+  for (std::int64_t i = 0; i < t.numel(); ++i) {
+    t.view().as<float>()[i] =
+        static_cast<float>(scale * (random_uniform(key, static_cast<std::uint64_t>(i)) - 0.5));
+  }
+  return t;
+}
+
+namespace {
+
+// Of one device.
+struct Matrices {
+  std::vector<Tensor> left;
+  Tensor right;
+  std::vector<Tensor> results, copies;
+};
+
+}  // namespace
+
+void add_product_options(CLI::App& app, ProductWork& work) {
+  app.add_option("--size", work.size, "Rows and columns of a matrix")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 15))
+      ->capture_default_str();
+  app.add_option("--count", work.count, "Products of each device [as many as take 0.2 s]")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--copies", work.copies, "Copies of each result [as many as take as long as its product]")
+      ->check(CLI::Range(1, 1'000'000));
+}
+
+Experiment products(Runtime& runtime, const ProductWork& work, Copies copies) {
+  const std::vector<Device>& devices = runtime.devices();
+  const Shape shape{work.size, work.size};
+  auto all = std::make_shared<std::vector<Matrices>>(devices.size());
+  Experiment experiment;
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    Matrices& m = (*all)[d];
+    for (std::uint64_t f = 0; f < kFactors; ++f) m.left.push_back(random_matrix(work.size, f).to(devices[d]));
+    m.right = random_matrix(work.size, kFactors + d).to(devices[d]);
+    m.results.resize(static_cast<std::size_t>(work.count));
+    for (int i = 0; i < work.count && copies != Copies::kNone; ++i) {
+      m.copies.push_back(copies == Copies::kToHost
+                             ? ops::empty_host(shape, DType::f32, devices[d])
+                             : ops::empty(shape, DType::f32, devices[(d + 1) % devices.size()]));
+    }
+    experiment.parts.push_back({std::string(devices[d].name()), work.count, [all, d](int i) {
+                                  Matrices& m = (*all)[d];
+                                  const auto k = static_cast<std::size_t>(i);
+                                  m.results[k] = ops::matmul(m.left[k % kFactors], m.right);
+                                }});
+  }
+  if (copies != Copies::kNone) {
+    experiment.parts.push_back({"copies", work.count, [all, times = work.copies](int i) {
+                                  const auto k = static_cast<std::size_t>(i);
+                                  for (int time = 0; time < times; ++time) {
+                                    for (Matrices& m : *all)
+                                      m.copies[k].copy_from(m.results[k], {.non_blocking = true});
+                                  }
+                                }});
+  }
+  experiment.results = [all] {
+    std::vector<Tensor> results;
+    for (const Matrices& m : *all) {
+      const std::vector<Tensor>& last = m.copies.empty() ? m.results : m.copies;
+      results.insert(results.end(), last.begin(), last.end());
+    }
+    return results;
+  };
+  return experiment;
+}
+
+ProductWork calibrate(const RuntimeOptions& options, ProductWork wanted, Copies copies) {
+  constexpr int kSample = 16, kAttempts = 5, kRounds = 3;
+  constexpr double kPartSeconds = 0.2, kAlike = 1.1;
+  const bool settled = wanted.copies > 0 || copies == Copies::kNone;
+  Runtime runtime(options);
+  ProductWork work{.size = wanted.size, .copies = settled ? wanted.copies : 4, .count = kSample};
+  double product_seconds = 0, least_factor = INFINITY;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Experiment experiment = products(runtime, work, copies);
+    run_parts(runtime, experiment.parts);  // so that there is something to copy
+    const auto timings = time_in_rounds(kRounds, {[&] { run_parts(runtime, {experiment.parts.front()}); },
+                                                  [&] { run_parts(runtime, {experiment.parts.back()}); }});
+    const double product = median(timings[0].rounds), copy = median(timings[1].rounds);
+    const double factor = std::max(product / copy, copy / product);
+    if (factor < least_factor) {
+      least_factor = factor;
+      wanted.copies = work.copies;
+      product_seconds = product / kSample;
+    }
+    if (settled || factor < kAlike) break;
+    work.copies = std::max(1, static_cast<int>(std::lround(work.copies * product / copy)));
+  }
+  if (wanted.count == 0) wanted.count = std::max(kSample, static_cast<int>(kPartSeconds / product_seconds));
+  return wanted;
+}
+
+}  // namespace lockstep::app
