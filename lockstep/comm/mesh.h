@@ -45,8 +45,8 @@ class Mesh {
 
   // Every rank sends to[r] to each rank r, and receives from[r]; a rank's own entries do not count. Where from[r].data
   // is null it is set to where the block lies: memory of the mesh's own, valid until the next exchange of this lane.
-  // Blocks may be empty; the exchange still waits for all ranks. With a header, throws where ranks differ in theirs.
-  // One thread at a time for each lane; all ranks in one order.
+  // With a header, waits for all ranks, also where blocks are empty, and throws where ranks differ in theirs. One thread
+  // at a time for each lane; all ranks in one order.
   virtual void exchange(int lane, const CollectiveHeader* header, std::span<const ConstBlock> to, std::span<MutableBlock> from,
                         const TimeLimit& limit) = 0;
   // At most so many bytes in all (counting equal blocks once) that one exchange can send.

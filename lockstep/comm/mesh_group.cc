@@ -116,7 +116,7 @@ Work MeshGroup::barrier(CollectiveOptions options) {
 }
 
 Work MeshGroup::send(CommBuffer data, int destination, int tag, CollectiveOptions options) {
-  check_peer("send", destination);
+  check_peer("send", destination, tag);
   auto header = header_of(CollectiveKind::send, data, options);
   header.root = destination;
   header.detail = static_cast<std::uint64_t>(tag);
@@ -129,7 +129,7 @@ Work MeshGroup::send(CommBuffer data, int destination, int tag, CollectiveOption
 }
 
 Work MeshGroup::receive(CommBuffer data, int source, int tag, CollectiveOptions options) {
-  check_peer("receive", source);
+  check_peer("receive", source, tag);
   auto header = header_of(CollectiveKind::receive, data, options);
   header.root = source;
   header.detail = static_cast<std::uint64_t>(tag);
@@ -254,7 +254,8 @@ void MeshGroup::check_root(std::string_view operation, int root) const {
   check(root >= 0 && root < size(), "{}: root {}, expected a rank from 0 to {}", operation, root, size() - 1);
 }
 
-void MeshGroup::check_peer(std::string_view operation, int peer) const {
+void MeshGroup::check_peer(std::string_view operation, int peer, int tag) const {
+  check(tag >= 0, "{}: tag {}, expected none below 0", operation, tag);
   check(peer >= 0 && peer < size() && peer != rank(), "{}: rank {}, expected another one than {}, from 0 to {}",
         operation, peer, rank(), size() - 1);
 }

@@ -52,7 +52,7 @@ class MeshGroup final : public ProcessGroup {
   CommError failed(const RankFailure& failure, const CollectiveHeader& header);
   OperationQueue& stream(int peer, int tag, bool sending);
   void check_root(std::string_view operation, int root) const;
-  void check_peer(std::string_view operation, int peer) const;
+  void check_peer(std::string_view operation, int peer, int tag) const;
 
   std::unique_ptr<Mesh> mesh_;
   std::string backend_;

@@ -1,10 +1,21 @@
 #include "lockstep/comm/process_group.h"
 
+#include <thread>
+
+#include "lockstep/comm/gloo_group.h"
 #include "lockstep/comm/mesh_group.h"
 #include "lockstep/comm/neighborhood.h"
+#include "lockstep/comm/rendezvous.h"
 #include "lockstep/comm/segment_mesh.h"
 
 namespace lockstep {
+
+std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
+  check(options.backend == "gloo", "init_process_group: backend \"{}\", expected gloo", options.backend);
+  Rendezvous r = resolve_rendezvous(options);
+  Introduction group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
+  return make_gloo_group(std::move(group), r.timeout, gloo_transport_from_environment());
+}
 
 std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std::chrono::milliseconds timeout) {
   check(world_size >= 1 && world_size <= kMaxRanks, "local groups: {} ranks, expected from 1 to {}", world_size,

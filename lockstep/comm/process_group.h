@@ -90,7 +90,7 @@ class ProcessGroup {
   virtual Work gather(CommBuffer in, CommBuffer out, int root, CollectiveOptions options = {}) = 0;
   // in counts at the root alone.
   virtual Work scatter(CommBuffer in, CommBuffer out, int root, CollectiveOptions options = {}) = 0;
-  // Between two ranks, in order for each pair and tag.
+  // Between two ranks, in order for each pair and tag (0 or more), not in order with anything else.
   virtual Work send(CommBuffer data, int destination, int tag, CollectiveOptions options = {}) = 0;
   virtual Work receive(CommBuffer data, int source, int tag, CollectiveOptions options = {}) = 0;
   virtual Work barrier(CollectiveOptions options = {}) = 0;

@@ -90,7 +90,10 @@ class SharedReducer final : public MeshTreeReducer {
     };
     std::vector<const void*> leaves(layout_.leaves());
     layout_.for_each_segment(bound(e.rank), bound(e.rank + 1), [&](std::size_t s, std::size_t begin, std::size_t n) {
-      if (!present_[s]) return;
+      if (!present_[s]) {
+        std::fill_n(array(layout_.leaves()) + begin, n, 0.0f);
+        return;
+      }
       for (std::size_t p = 0; p < leaves.size(); ++p) leaves[p] = flags(p)[s] != 0 ? array(p) + begin : nullptr;
       tree_reduce(ReduceOp::sum, DType::f32, leaves, array(layout_.leaves()) + begin, n);
     });
@@ -146,7 +149,10 @@ class SendingReducer final : public MeshTreeReducer {
       const std::size_t own = bound(e.rank), own_length = bound(e.rank + 1) - own;
       const std::vector<const float*> parts = exchange_parts(e, bound);
       layout_.for_each_segment(own, own + own_length, [&](std::size_t s, std::size_t at, std::size_t n) {
-        if (!present_[s]) return;
+        if (!present_[s]) {
+          std::fill_n(result_.data() + at, n, 0.0f);
+          return;
+        }
         // A node's sum stands for the node: its other leaves pass it on unchanged.
         std::vector<const void*> leaves(layout_.leaves(), nullptr);
         for_each_node([&](std::size_t index, std::size_t, std::size_t, const Node& node) {

@@ -14,6 +14,8 @@
 
 namespace lockstep::testing {
 
+std::shared_ptr<Store> make_memory_store();
+
 // As many groups, one for each rank. Back ends: "local", "shared_memory", "tcp".
 std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string& backend, int ranks,
                                                        std::chrono::milliseconds timeout = std::chrono::seconds(20));

@@ -1,0 +1,65 @@
+#include "lockstep/comm/gloo_group.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/hmac.h"
+#include "lockstep/comm/gloo_mesh.h"
+#include "lockstep/comm/mesh_group.h"
+#include "lockstep/comm/process_neighborhood.h"
+#include "lockstep/comm/segment_mesh.h"
+#include "lockstep/comm/tcp_socket.h"
+
+namespace lockstep {
+namespace {
+
+// Two processes with the same one reach each other's abstract Unix sockets.
+std::string host_id() {
+  std::array<char, 64> network{};
+  if (::readlink("/proc/self/ns/net", network.data(), network.size() - 1) < 0) return hexadecimal(random_bytes(16));
+  return read_file("/proc/sys/kernel/random/boot_id", 64) + network.data();
+}
+
+// Every rank says where it is; one that is nowhere near any other keeps all of them to TCP.
+bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit& limit) {
+  const auto key = [](int rank) { return fmt::format("host of rank {}", rank); };
+  const std::string own = wants_tcp ? hexadecimal(random_bytes(16)) : host_id();
+  group.store->set(key(group.rank), own);
+  bool same = true;
+  for (int r = 0; r < group.size; ++r) {
+    try {
+      const std::string host = group.store->get(key(r), std::chrono::milliseconds(milliseconds_until(limit.end)));
+      if (r != group.rank) same = same && host == own;
+    } catch (const Error&) {
+      if (!limit.over()) throw;
+      throw_failure(lost(r, "did not join within " + limit.str()));
+    }
+  }
+  return same;
+}
+
+}  // namespace
+
+GlooTransportChoice gloo_transport_from_environment() {
+  const std::string value = environment("LOCKSTEP_TRANSPORT").value_or("auto");
+  check(value == "auto" || value == "tcp", "LOCKSTEP_TRANSPORT is \"{}\", expected auto or tcp", value);
+  return value == "tcp" ? GlooTransportChoice::tcp : GlooTransportChoice::automatic;
+}
+
+std::shared_ptr<ProcessGroup> make_gloo_group(Introduction group, std::chrono::milliseconds timeout,
+                                              GlooTransportChoice transport) {
+  const TimeLimit limit(timeout);
+  std::unique_ptr<Mesh> mesh;
+  if (all_on_one_host(group, transport == GlooTransportChoice::tcp, limit)) {
+    mesh = make_segment_mesh(make_process_neighborhood(std::move(group), limit), timeout);
+  } else {
+    mesh = make_gloo_mesh(std::move(group), timeout);
+  }
+  return std::make_shared<MeshGroup>(std::move(mesh), "gloo", timeout);
+}
+
+}  // namespace lockstep

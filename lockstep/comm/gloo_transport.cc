@@ -1,0 +1,230 @@
+#include "lockstep/comm/gloo_transport.h"
+
+#include <gloo/transport/tcp/device.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include "lockstep/base/hmac.h"
+
+namespace lockstep {
+namespace {
+
+// Of messages over the links; users' tags are not negative.
+constexpr int kAddressTag = INT_MIN, kOutcomeTag = INT_MIN + 1;
+// Of transfers, apart from those of collectives.
+constexpr std::uint64_t kNonceTag = 1'000'000, kProofTag = 1'000'001;
+// For one attempt to connect, or to be recognized. Gloo waits five times as long as it is told.
+constexpr std::chrono::milliseconds kGlooPatience{1000}, kProofPatience{3000};
+
+// Gloo writes to sockets whose other end may be closed, which by default ends the process. Threads that are made
+// meanwhile inherit the mask.
+class NoBrokenPipes {
+ public:
+  NoBrokenPipes() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoBrokenPipes() {
+    if (sigismember(&before_, SIGPIPE) != 0) return;
+    // One that came is of this thread, and taken back before the mask is.
+    const timespec at_once{};
+    ::sigtimedwait(&pipe_, nullptr, &at_once);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoBrokenPipes(const NoBrokenPipes&) = delete;
+  NoBrokenPipes& operator=(const NoBrokenPipes&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
+
+}  // namespace
+
+struct GlooTransport::Impl {
+  std::shared_ptr<gloo::transport::Device> device;
+  std::shared_ptr<gloo::transport::Context> context;
+  std::mutex mutex;
+  std::set<Transfers::Impl*> under_way;
+  bool broken = false;
+};
+
+struct GlooTransport::Transfers::Impl {
+  struct Transfer {
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+    int rank;
+    bool sends;
+  };
+  GlooTransport::Impl& transport;
+  std::mutex mutex;  // of the list
+  std::vector<Transfer> transfers;
+  std::atomic<bool> broken{false};
+  int broken_rank = -1;
+
+  explicit Impl(GlooTransport::Impl& t) : transport(t) {}
+
+  template <typename Begin>
+  void begin(void* data, std::size_t bytes, int rank, bool sends, const Begin& begin) {
+    const NoBrokenPipes guard;
+    gloo::transport::UnboundBuffer* buffer;
+    {
+      std::lock_guard lock(mutex);
+      transfers.push_back({transport.context->createUnboundBuffer(data, bytes), rank, sends});
+      buffer = transfers.back().buffer.get();
+    }
+    if (broken) return;
+    try {
+      begin(*buffer);
+    } catch (const std::exception&) {  // its text names a port at best
+      broken_rank = rank;
+      broken = true;
+    }
+  }
+
+  void break_off() {
+    broken = true;
+    std::lock_guard lock(mutex);
+    for (Transfer& transfer : transfers) transfer.sends ? transfer.buffer->abortWaitSend() : transfer.buffer->abortWaitRecv();
+  }
+};
+
+GlooTransport::GlooTransport(const Introduction& group, PeerLinks& links, const TimeLimit& limit)
+    : impl_(std::make_unique<Impl>()) {
+  const NoBrokenPipes guard;
+  impl_->device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(group.address.c_str()));
+  while (!try_connect(group, links, limit)) {
+    if (limit.over()) throw_failure({-1, "ranks cannot reach each other: no connection within " + limit.str()});
+  }
+}
+
+GlooTransport::~GlooTransport() {
+  const NoBrokenPipes guard;
+  impl_.reset();
+}
+
+// The same on all ranks: did it work for everyone?
+bool GlooTransport::try_connect(const Introduction& group, PeerLinks& links, const TimeLimit& limit) {
+  const auto peers = [&](const auto& visit) {
+    for (int r = 0; r < group.size; ++r) {
+      if (r != group.rank) visit(r);
+    }
+  };
+  const auto receive = [&](int source, int tag) {
+    auto message = links.mailbox().take(source, tag, limit, [] { return false; });
+    if (!message) throw_failure(links.mailbox().closed(source) ? lost(source, kClosedConnection) : no_answer(source, limit));
+    return std::move(message->bytes);
+  };
+  auto& context = impl_->context;
+  context = impl_->device->createContext(group.rank, group.size);
+  context->setTimeout(kGlooPatience);
+  peers([&](int r) {
+    const std::vector<char> address = context->createPair(r)->address().bytes();
+    const auto* begin = reinterpret_cast<const std::byte*>(address.data());
+    links.send(r, kAddressTag, {{}, {begin, begin + address.size()}}, limit);
+  });
+  bool connected = true;
+  peers([&](int r) {
+    const std::vector<std::byte> address = receive(r, kAddressTag);
+    const auto* begin = reinterpret_cast<const char*>(address.data());
+    try {
+      if (connected) context->getPair(r)->connect({begin, begin + address.size()});
+    } catch (const std::exception&) {
+      connected = false;  // refused, most likely: a stranger came first
+    }
+  });
+  connected = connected && authenticate(group, limit);
+  peers([&](int r) { links.send(r, kOutcomeTag, {{}, {std::byte{connected}}}, limit); });
+  peers([&](int r) { connected = receive(r, kOutcomeTag).at(0) == std::byte{1} && connected; });
+  return connected;
+}
+
+bool GlooTransport::authenticate(const Introduction& group, const TimeLimit& limit) {
+  const TimeLimit patience(std::min(kProofPatience, limit.length));
+  const auto size = static_cast<std::size_t>(group.size), own = static_cast<std::size_t>(group.rank);
+  std::vector<std::string> sent(size), received(size);
+  const auto trade = [&](std::uint64_t tag) {
+    Transfers transfers(*this);
+    for (std::size_t r = 0; r < size; ++r) {
+      if (r == own) continue;
+      received[r].resize(sent[r].size());
+      transfers.receive(static_cast<int>(r), tag, received[r].data(), received[r].size());
+      transfers.send(static_cast<int>(r), tag, sent[r].data(), sent[r].size());
+    }
+    return transfers.wait(patience).result == Transfers::Result::done;
+  };
+  for (std::string& nonce : sent) nonce = random_bytes(16);
+  if (!trade(kNonceTag)) return false;
+  const auto proof = [&](std::size_t from, std::size_t to, const std::string& first, const std::string& second) {
+    return hmac_sha256(group.key, fmt::format("gloo {} {} ", from, to) + first + second);
+  };
+  std::vector<std::string> expected(size);
+  for (std::size_t r = 0; r < size; ++r) {
+    if (r == own) continue;
+    expected[r] = proof(r, own, received[r], sent[r]);
+    sent[r] = proof(own, r, sent[r], received[r]);
+  }
+  if (!trade(kProofTag)) return false;
+  for (std::size_t r = 0; r < size; ++r) {
+    if (r != own && !equal_in_constant_time(received[r], expected[r])) return false;
+  }
+  return true;
+}
+
+void GlooTransport::break_off() {
+  const NoBrokenPipes guard;
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->broken = true;
+    for (Transfers::Impl* transfers : impl_->under_way) transfers->break_off();
+  }
+  for (int r = 0; r < impl_->context->size; ++r) {
+    if (auto& pair = impl_->context->getPair(r)) pair->close();
+  }
+}
+
+GlooTransport::Transfers::Transfers(GlooTransport& transport) : impl_(std::make_unique<Impl>(*transport.impl_)) {
+  std::lock_guard lock(transport.impl_->mutex);
+  impl_->broken = transport.impl_->broken;
+  transport.impl_->under_way.insert(impl_.get());
+}
+
+GlooTransport::Transfers::~Transfers() {
+  std::lock_guard lock(impl_->transport.mutex);
+  impl_->transport.under_way.erase(impl_.get());
+}
+
+void GlooTransport::Transfers::receive(int source, std::uint64_t tag, void* data, std::size_t bytes) {
+  impl_->begin(data, bytes, source, false, [&](auto& buffer) { buffer.recv(source, tag); });
+}
+
+void GlooTransport::Transfers::send(int destination, std::uint64_t tag, const void* data, std::size_t bytes) {
+  impl_->begin(const_cast<void*>(data), bytes, destination, true, [&](auto& buffer) { buffer.send(destination, tag); });
+}
+
+GlooTransport::Transfers::Outcome GlooTransport::Transfers::wait(const TimeLimit& limit) {
+  const NoBrokenPipes guard;
+  for (bool sends : {false, true}) {
+    for (auto& [buffer, rank, sending] : impl_->transfers) {
+      if (sending != sends) continue;
+      if (impl_->broken) return {Result::broken, impl_->broken_rank >= 0 ? impl_->broken_rank : rank};
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit.end - std::chrono::steady_clock::now());
+      const auto patience = std::max(std::chrono::milliseconds(1), left);
+      try {
+        const bool complete = sends ? buffer->waitSend(patience) : buffer->waitRecv(patience);
+        if (!complete) return {Result::broken, rank};
+      } catch (const std::exception&) {
+        return {limit.over() ? Result::timed_out : Result::broken, rank};
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,226 @@
+#include "lockstep/comm/peer_links.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace lockstep {
+namespace {
+
+enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor };
+
+// A peer that knows the group's key is trusted not to send nonsense, but a length is checked all the same.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
+
+}  // namespace
+
+struct PeerLinks::Frame {
+  FrameKind kind = FrameKind::message;
+  std::int32_t number = 0;  // a tag, or the culprit
+  std::uint64_t bytes = 0;  // that follow
+  CollectiveHeader header{};
+};
+
+struct PeerLinks::Peer {
+  FileDescriptor socket;
+  std::mutex writing;
+  // The reading thread's alone.
+  Frame frame;
+  std::vector<std::byte> data;
+  std::size_t got = 0;  // of frame and data
+  FileDescriptor descriptor;
+  // Guarded by PeerLinks::mutex_.
+  bool departed = false;
+};
+
+PeerLinks::PeerLinks(int rank, std::vector<FileDescriptor> sockets)
+    : rank_(rank), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  check(static_cast<bool>(stop_), "process group: cannot make an event: {}", std::strerror(errno));
+  for (FileDescriptor& socket : sockets) {
+    peers_.push_back(std::make_unique<Peer>());
+    peers_.back()->socket = std::move(socket);
+  }
+  if (peers_.size() > 1) reader_ = std::thread([this] { read_all(); });
+}
+
+PeerLinks::~PeerLinks() {
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    if (r != rank_) try_send_frame(r, {.kind = FrameKind::goodbye}, nullptr);
+  }
+  const std::uint64_t one = 1;
+  if (::write(stop_.get(), &one, sizeof one) == sizeof one && reader_.joinable()) reader_.join();
+}
+
+void PeerLinks::watch(std::function<void(const RankFailure&)> on_failure) {
+  std::lock_guard lock(mutex_);
+  on_failure_ = std::move(on_failure);
+  if (first_failure_ && on_failure_) on_failure_(*first_failure_);
+}
+
+bool PeerLinks::departed(int rank) const {
+  std::lock_guard lock(mutex_);
+  return peers_[static_cast<std::size_t>(rank)]->departed;
+}
+
+void PeerLinks::read_all() {
+  std::vector<pollfd> items{{stop_.get(), POLLIN, 0}};
+  for (const auto& peer : peers_) items.push_back({peer->socket.get(), POLLIN, 0});  // poll() ignores -1
+  for (;;) {
+    if (::poll(items.data(), items.size(), -1) < 0) continue;
+    if (items[0].revents != 0) return;
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      if (items[r + 1].revents == 0 || read_some(static_cast<int>(r))) continue;
+      items[r + 1].fd = -1;
+      const int rank = static_cast<int>(r);
+      if (!departed(rank)) report(lost(rank, kClosedConnection));
+      mailbox_.close(rank);
+    }
+  }
+}
+
+bool PeerLinks::read_some(int rank) {
+  Peer& peer = *peers_[static_cast<std::size_t>(rank)];
+  // Up to the end of the frame, then of its data.
+  const bool in_frame = peer.got < sizeof(Frame);
+  iovec piece;
+  if (in_frame) {
+    piece = {reinterpret_cast<std::byte*>(&peer.frame) + peer.got, sizeof(Frame) - peer.got};
+  } else {
+    const std::size_t done = peer.got - sizeof(Frame);
+    piece = {peer.data.data() + done, peer.data.size() - done};
+  }
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t n = ::recvmsg(peer.socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  if (n == 0) return false;
+  if (const cmsghdr* c = CMSG_FIRSTHDR(&message); c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+    int fd;
+    std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
+    peer.descriptor = FileDescriptor(fd);
+  }
+  peer.got += static_cast<std::size_t>(n);
+  if (in_frame && peer.got == sizeof(Frame)) {
+    if (peer.frame.bytes > kMostBytes) return false;
+    peer.data.resize(peer.frame.bytes);
+  }
+  if (peer.got >= sizeof(Frame) && peer.got == sizeof(Frame) + peer.data.size()) handle_frame(rank);
+  return true;
+}
+
+void PeerLinks::handle_frame(int rank) {
+  Peer& peer = *peers_[static_cast<std::size_t>(rank)];
+  const Frame frame = peer.frame;
+  std::vector<std::byte> data = std::exchange(peer.data, {});
+  peer.got = 0;
+  switch (frame.kind) {
+    case FrameKind::message: mailbox_.put(rank, frame.number, {frame.header, std::move(data)}); break;
+    case FrameKind::failure:
+      report({frame.number, std::string(reinterpret_cast<const char*>(data.data()), data.size())});
+      break;
+    case FrameKind::goodbye: {
+      std::lock_guard lock(mutex_);
+      peer.departed = true;
+      break;
+    }
+    case FrameKind::descriptor: {
+      std::lock_guard lock(mutex_);
+      descriptors_[{rank, frame.number}] = std::move(peer.descriptor);
+      break;
+    }
+  }
+}
+
+void PeerLinks::report(const RankFailure& failure) {
+  std::lock_guard lock(mutex_);
+  if (!first_failure_) first_failure_ = failure;
+  if (on_failure_) on_failure_(failure);
+}
+
+void PeerLinks::send(int destination, int tag, const Message& message, const TimeLimit& limit) {
+  const Frame frame{.number = tag, .bytes = message.bytes.size(), .header = message.header};
+  send_frame(destination, frame, message.bytes.data(), -1, limit);
+}
+
+void PeerLinks::tell_failure(const RankFailure& failure) {
+  const Frame frame{.kind = FrameKind::failure, .number = failure.culprit, .bytes = failure.reason.size()};
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    if (r != rank_) try_send_frame(r, frame, reinterpret_cast<const std::byte*>(failure.reason.data()));
+  }
+}
+
+void PeerLinks::send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor,
+                           const TimeLimit& limit) {
+  Peer& peer = *peers_[static_cast<std::size_t>(destination)];
+  std::lock_guard lock(peer.writing);
+  for (std::size_t sent = 0; sent < sizeof frame + frame.bytes;) {
+    const bool in_frame = sent < sizeof frame;
+    const auto* begin = in_frame ? reinterpret_cast<const std::byte*>(&frame) + sent : data + (sent - sizeof frame);
+    iovec piece{const_cast<std::byte*>(begin), (in_frame ? 0 : frame.bytes) + sizeof frame - sent};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    if (descriptor >= 0 && sent == 0) {
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      cmsghdr* c = CMSG_FIRSTHDR(&message);
+      c->cmsg_level = SOL_SOCKET;
+      c->cmsg_type = SCM_RIGHTS;
+      c->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(c), &descriptor, sizeof descriptor);
+    }
+    const ssize_t n = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+      sent += static_cast<std::size_t>(n);
+      continue;
+    }
+    if (errno != EAGAIN && errno != EINTR) throw_failure(lost(destination, kClosedConnection));
+    if (limit.over()) throw_failure(no_answer(destination, limit));
+    pollfd item{peer.socket.get(), POLLOUT, 0};
+    ::poll(&item, 1, 20);
+  }
+}
+
+bool PeerLinks::try_send_frame(int destination, const Frame& frame, const std::byte* data) {
+  Peer& peer = *peers_[static_cast<std::size_t>(destination)];
+  // Someone is in the middle of another frame, to a rank that does not read.
+  std::unique_lock lock(peer.writing, std::try_to_lock);
+  if (!lock) return false;
+  iovec pieces[2] = {{const_cast<Frame*>(&frame), sizeof frame}, {const_cast<std::byte*>(data), frame.bytes}};
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = 2;
+  return ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+}
+
+void PeerLinks::send_descriptor(int destination, int number, const FileDescriptor& descriptor,
+                                const TimeLimit& limit) {
+  send_frame(destination, {.kind = FrameKind::descriptor, .number = number}, nullptr, descriptor.get(), limit);
+}
+
+FileDescriptor PeerLinks::receive_descriptor(int source, int number, const TimeLimit& limit) {
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (auto found = descriptors_.find({source, number}); found != descriptors_.end()) {
+        FileDescriptor descriptor = std::move(found->second);
+        descriptors_.erase(found);
+        return descriptor;
+      }
+      if (first_failure_) throw_failure(*first_failure_);
+    }
+    if (limit.over()) throw_failure(no_answer(source, limit));
+    if (departed(source)) throw_failure(lost(source, kClosedGroup));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// Ranks that are processes of one host: memory without a name, passed on over Unix sockets. Nothing of it outlives them.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/comm/neighborhood.h"
+#include "lockstep/comm/peer_connector.h"
+
+namespace lockstep {
+
+// A collective.
+std::unique_ptr<Neighborhood> make_process_neighborhood(Introduction group, const TimeLimit& limit);
+
+}  // namespace lockstep
