@@ -105,11 +105,13 @@ class Launcher {
         failure = run_ranks(restart);
       } catch (const Error& error) {
         // Ranks that cannot be started here keep the other nodes from nothing but waiting.
-        if (link_) attempt([&] { link_->fail_all({1, error.what()}), link_->part(); }, [](const Failure&) {});
+        tell_other_nodes({1, error.what()});
+        part();
         throw;
       }
-      const bool over = !failure || interrupted_ || restart == options_.max_restarts;
-      if (over && link_) attempt([&] { link_->part(); }, [](const Failure&) {});
+      const bool alone = options_.nnodes > 1 && !link_;
+      const bool over = !failure || interrupted_ || alone || restart == options_.max_restarts;
+      if (over) part();
       if (!failure) return {};
       if (over) return {failure->status, failure->message};
       say(fmt::format("{}; restart {} of {}", failure->message, restart + 1, options_.max_restarts));
@@ -177,57 +179,63 @@ class Launcher {
       for (const int signal : take_signals()) children.send(signals_taken_ > 2 ? SIGKILL : signal);
       for (const ChildExit& end : children.reap()) {
         if (end.ok()) continue;
-        if (link_ && !failure) attempt([&] { link_->fail_all({end.exit_status(), end.describe()}); }, fail_with);
+        if (!failure) tell_other_nodes({end.exit_status(), end.describe()});
         fail_with({end.exit_status(), end.describe()});
       }
-      if (link_ && !failure) attempt([&] { finished = ask_other_nodes(children.running(), fail_with); }, fail_with);
+      if (link_ && !failure) {
+        try {
+          if (!children.running()) link_->finish();
+          finished = link_->all_finished();
+          if (const std::optional<Failure> other = link_->failure()) fail_with(*other);
+        } catch (const Error& error) {
+          // Without the other nodes there is no job.
+          if (dynamic_cast<const ConnectionError*>(&error)) link_.reset();
+          tell_other_nodes({1, error.what()});
+          fail_with({1, error.what()});
+        }
+      }
       if (Clock::now() >= next_blow) {
         children.send(blows.back());
         if (blows.size() > 1) blows.pop_back();
         next_blow = Clock::now() + options_.grace;
       }
     }
-    // What ranks have started themselves may hold their output open.
+    // What ranks have started themselves, and hidden from us, may hold their output open.
     const auto soon = Clock::now() + std::chrono::seconds(1);
-    while (Clock::now() < soon && wait(streams, soon)) take_signals();
+    const auto is_open = [](const Stream& stream) { return static_cast<bool>(stream.pipe); };
+    while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
+      wait(streams, soon);
+      take_signals();
+    }
     for (Stream& stream : streams) {
-      if (stream.pipe) stream.finish();
+      if (is_open(stream)) stream.finish();
     }
     return failure;
   }
 
-  // Whether all nodes are through.
-  template <typename FailWith>
-  bool ask_other_nodes(bool running, const FailWith& fail_with) {
-    if (const std::optional<Failure> other = link_->failure()) {
-      fail_with(*other);
-      return false;
-    }
-    if (!running) link_->finish();
-    return link_->all_finished();
-  }
-
-  // Without the other nodes there is no job.
-  template <typename Action, typename FailWith>
-  static void attempt(const Action& action, const FailWith& fail_with) {
+  // Who cannot be reached will notice by himself.
+  void tell_other_nodes(const Failure& failure) {
     try {
-      action();
-    } catch (const Error& error) {
-      fail_with({1, error.what()});
+      if (link_) link_->fail_all(failure);
+    } catch (const Error&) {
+      link_.reset();
+    }
+  }
+  void part() {
+    try {
+      if (link_) link_->part();
+    } catch (const Error&) {
     }
   }
 
-  // For output, which it passes on, and for signals. Whether any stream is open.
-  bool wait(std::vector<Stream>& streams, Clock::time_point until) {
+  // For output, which it passes on, and for signals.
+  void wait(std::vector<Stream>& streams, Clock::time_point until) {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
     for (const Stream& stream : streams) polled.push_back({stream.pipe.get(), POLLIN, 0});
-    if (::poll(polled.data(), polled.size(), milliseconds_until(until)) <= 0) return true;
-    bool open = false;
+    if (::poll(polled.data(), polled.size(), milliseconds_until(until)) <= 0) return;
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (polled[i + 1].revents) streams[i].read();
-      open |= static_cast<bool>(streams[i].pipe);
     }
-    return open;
   }
 
   // Those to hand on. The end of a child only wakes us.
