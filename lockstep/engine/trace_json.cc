@@ -106,11 +106,12 @@ void Trace::write_json(std::ostream& out) const {
   EventWriter writer(out, names);
   std::unordered_map<std::int64_t, const TraceRecord*> by_order;
   for (const TraceRecord& task : tasks) by_order[task.order] = &task;
-  // A lane was idle before a task that found its queue empty.
+  // Between two tasks that had nothing else beside them the lane was idle.
   std::vector<bool> idle_after(tasks.size()), next_finds_none(names.size(), true);
   for (std::size_t i = tasks.size(); i-- > 0;) {
-    idle_after[i] = next_finds_none[tasks[i].lane];
-    next_finds_none[tasks[i].lane] = tasks[i].queued == 1;
+    const bool alone = tasks[i].queued == 1;
+    idle_after[i] = alone && next_finds_none[tasks[i].lane];
+    next_finds_none[tasks[i].lane] = alone;
   }
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const TraceRecord& task = tasks[i];

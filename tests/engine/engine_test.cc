@@ -192,6 +192,22 @@ TEST_P(EngineRules, TellsAboutItself) {
   EXPECT_EQ(engine.pending_report(), "");
 }
 
+TEST_P(EngineRules, CountsByLane) {
+  for (int i = 0; i < 3; ++i) {
+    engine.push({.name = "t", .lane = b, .run = [](Context) { std::this_thread::sleep_for(5ms); }});
+  }
+  engine.wait_all();
+  const std::vector<LaneCounters> lanes = engine.lane_counters();
+  ASSERT_EQ(lanes.size(), 2u);
+  EXPECT_EQ(lanes[1].device, "cpu:1");
+  EXPECT_EQ(lanes[1].name, "compute 0");
+  EXPECT_EQ(lanes[1].completed, 3);
+  EXPECT_EQ(lanes[1].queued, 0);
+  EXPECT_GE(lanes[1].busy, 15ms);
+  EXPECT_EQ(lanes[0].completed, 0);
+  EXPECT_LT(lanes[0].busy, 15ms);
+}
+
 TEST_P(EngineRules, ManyThreadsMayPush) {
   constexpr int kThreads = 4, kTasks = 2000;
   std::int64_t sum = 0;  // guarded by x
@@ -289,6 +305,7 @@ TEST_F(ThreadedEngine, TheReportIsBounded) {
   std::promise<void> go;
   engine.push({.name = "t", .lane = a, .run = [&](Context) { go.get_future().wait(); }});
   for (const char* name : {"u", "v", "w", "z"}) engine.push({.name = name, .lane = a, .run = [](Context) {}});
+  EXPECT_EQ(engine.lane_counters()[a.index].queued, 5);
   EXPECT_EQ(engine.pending_report(3), "a: t runs or is about to; then u, v and 2 more\n");
   go.set_value();
   engine.wait_all();

@@ -54,6 +54,31 @@ TEST(Parker, HandsOverBetweenSpinningThreads) {
   EXPECT_EQ(policy.awake, 2);
 }
 
+TEST(Parker, GivesUpAtItsTimeLimitAndCanParkAgain) {
+  SpinPolicy policy{.limit = 0us, .cores = 1, .awake = 1};
+  Parker parker;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(parker.park(policy, 2ms));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 2ms);
+  EXPECT_EQ(policy.awake, 1);
+  parker.unpark();
+  EXPECT_TRUE(parker.park(policy, 2ms));
+}
+
+// The time is up at about the moment of the unpark: whoever it is that comes first, nothing is lost.
+TEST(Parker, AnUnparkAtTheTimeLimitIsNotLost) {
+  SpinPolicy policy{.limit = 0us, .cores = 1, .awake = 2};
+  for (int i = 0; i < 300; ++i) {
+    Parker parker;
+    std::jthread other([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(i % 100));
+      parker.unpark();
+    });
+    while (!parker.park(policy, std::chrono::microseconds(50))) {
+    }
+  }
+}
+
 TEST(AdaptiveLock, KeepsThreadsApart) {
   AdaptiveLock lock;
   int count = 0;
