@@ -11,6 +11,7 @@ using Command = std::function<int()>;
 
 Command add_train(CLI::App& parent);
 Command add_eval(CLI::App& parent);
+Command add_verify(CLI::App& parent);
 Command add_devices(CLI::App& parent);
 Command add_launch(CLI::App& parent);
 Command add_bench(CLI::App& parent);

@@ -25,6 +25,7 @@ int run(int argc, char** argv) {
   std::map<std::string, Command> commands{{"train", add_train(app)},
                                           {"eval", add_eval(app)},
                                           {"launch", add_launch(app)},
+                                          {"verify", add_verify(app)},
                                           {"devices", add_devices(app)},
                                           {"bench", add_bench(app)}};
   try {

@@ -1,0 +1,165 @@
+// lockstep verify: the same training on several layouts of devices and processes, compared to the bit after every step.
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "commands.h"
+#include "job_options.h"
+#include "lockstep/base/environment.h"
+#include "lockstep/base/file.h"
+#include "lockstep/comm/launcher.h"
+#include "weights_log.h"
+
+namespace lockstep::app {
+namespace {
+
+// "3": three devices in one process. "2x1": two processes of one device each.
+struct TrainingLayout {
+  std::string text;
+  int processes = 1;
+  int devices = 1;
+};
+
+TrainingLayout parse_layout(const std::string& text) {
+  auto number = [&](std::string_view part) {
+    return static_cast<int>(parse_integer(fmt::format("--layouts: '{}'", text), part, 1, 1024));
+  };
+  try {
+    std::size_t x = text.find('x');
+    if (x == std::string::npos) return {text, 1, number(text)};
+    return {text, number(std::string_view(text).substr(0, x)), number(std::string_view(text).substr(x + 1))};
+  } catch (const Error&) {
+    throw UsageError(fmt::format("--layouts: '{}', expected D (devices in one process) or PxD (P processes of D devices), "
+                                 "each from 1 to 1024", text));
+  }
+}
+
+struct VerifyOptions {
+  std::vector<std::string> layouts{"1", "2", "2x1"};
+  int shards = 0;
+  int steps = 4;
+  int threads_per_shard = 1;
+  int batch_size = 64;
+  std::string inject_flip;
+};
+
+class Verification {
+ public:
+  Verification(const VerifyOptions& options, std::vector<std::string> train_options)
+      : options_(options), train_options_(std::move(train_options)), folder_(make_temporary_folder()) {
+    for (const std::string& text : options_.layouts) layouts_.push_back(parse_layout(text));
+    if (layouts_.size() < 2) throw UsageError("--layouts: one layout, expected at least two to compare");
+    shards_ = options_.shards;
+    for (const TrainingLayout& layout : layouts_) {
+      if (options_.shards == 0) shards_ = std::max(shards_, layout.processes * layout.devices);
+      if (layout.processes > shards_) {
+        throw UsageError(fmt::format("--shards {} for {} processes: expected at least one for each", shards_,
+                                     layout.processes));
+      }
+    }
+  }
+  ~Verification() { std::filesystem::remove_all(folder_); }
+
+  int run() {
+    for (std::size_t i = 0; i < layouts_.size(); ++i) {
+      // The last layout gets the flipped bit.
+      records_.push_back(train(i, i + 1 == layouts_.size() ? options_.inject_flip : ""));
+      fmt::print("{:<8}", layouts_[i].text);
+      for (const WeightsRecord& r : records_.back()) fmt::print("  {}", r.weights_sha256.substr(0, 12));
+      fmt::print("\n");
+      std::fflush(stdout);
+    }
+    for (std::size_t i = 1; i < records_.size(); ++i) {
+      if (std::string difference = first_difference(records_[0], records_[i]); !difference.empty()) {
+        fail("verify: layout {} differs from layout {}: {}", layouts_[i].text, layouts_[0].text, difference);
+      }
+    }
+    fmt::print("equal: {} layouts, {} steps, {} shards\n", layouts_.size(), options_.steps, shards_);
+    return 0;
+  }
+
+ private:
+  static std::filesystem::path make_temporary_folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-verify-XXXXXX").string();
+    check(mkdtemp(name.data()) != nullptr, "{}: cannot be made", name);
+    return name;
+  }
+
+  std::vector<WeightsRecord> train(std::size_t index, const std::string& flip) {
+    const TrainingLayout& layout = layouts_[index];
+    std::filesystem::path log = folder_ / fmt::format("{}.jsonl", index);
+    auto add = [](std::vector<std::string>& command, const char* name, auto value) {
+      command.insert(command.end(), {name, fmt::format("{}", value)});
+    };
+    std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
+    add(command, "--num-devices", layout.devices);
+    add(command, "--shards", shards_);
+    add(command, "--threads-per-shard", options_.threads_per_shard);
+    add(command, "--batch-size", options_.batch_size);
+    add(command, "--max-steps", options_.steps);
+    add(command, "--epochs", options_.steps);
+    add(command, "--weights-log", log.string());
+    auto given = [&](std::string_view name) {
+      return std::ranges::any_of(train_options_, [&](const std::string& o) { return o.starts_with(name); });
+    };
+    // An epoch of two and a half batches: the last one is uneven, and steps go on over epochs.
+    if (!given("--limit-train")) add(command, "--limit-train", options_.batch_size * 5 / 2 + 1);
+    if (!given("--limit-test")) add(command, "--limit-test", 1);
+    if (!flip.empty()) add(command, "--inject-flip", flip);
+    command.insert(command.end(), train_options_.begin(), train_options_.end());
+    std::string errors;
+    LaunchResult result = launch({.command = command,
+                                  .nproc_per_node = layout.processes,
+                                  .output = [&](bool is_error, std::string_view line) {
+                                    if (is_error) errors += (errors.empty() ? "" : "; ") + std::string(line);
+                                  }});
+    check(result.status == 0, "verify: layout {} failed: {}", layout.text, errors.empty() ? result.message : errors);
+    std::vector<WeightsRecord> records = read_weights_log(log);
+    check(records.size() == static_cast<std::size_t>(options_.steps), "verify: layout {} has {} steps, expected {}",
+          layout.text, records.size(), options_.steps);
+    return records;
+  }
+
+  static std::string first_difference(const std::vector<WeightsRecord>& a, const std::vector<WeightsRecord>& b) {
+    for (std::size_t step = 0; step < a.size(); ++step) {
+      for (const auto& [name, hash] : a[step].parameters) {
+        auto other = b[step].parameters.find(name);
+        if (other == b[step].parameters.end()) return fmt::format("step {}: {} is missing", a[step].step, name);
+        if (other->second != hash) return fmt::format("step {}, parameter {}", a[step].step, name);
+      }
+    }
+    return "";
+  }
+
+  VerifyOptions options_;
+  std::vector<std::string> train_options_;
+  std::filesystem::path folder_;
+  std::vector<TrainingLayout> layouts_;
+  int shards_ = 0;
+  std::vector<std::vector<WeightsRecord>> records_;
+};
+
+}  // namespace
+
+Command add_verify(CLI::App& parent) {
+  auto* app = parent.add_subcommand("verify", "Train on several layouts of devices and processes, and compare the bits");
+  auto o = std::make_shared<VerifyOptions>();
+  app->add_option("--layouts", o->layouts, "D: D devices in one process; PxD: P processes of D devices; comma-separated")
+      ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("--shards", o->shards, "V: logical shards of a batch [the most devices of a layout]")
+      ->check(CLI::Range(1, 65536));
+  app->add_option("--steps", o->steps, "Steps to compare")->check(CLI::Range(1, 1000000))->capture_default_str();
+  app->add_option("--threads-per-shard", o->threads_per_shard)->check(CLI::Range(1, 1024))->capture_default_str();
+  app->add_option("--batch-size", o->batch_size, "The global batch")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  app->add_option("--inject-flip", o->inject_flip,
+                  "STEP:PARAMETER: flips one bit in the last layout after that step, to see it caught");
+  app->allow_extras();
+  app->footer("Other options are those of lockstep train.");
+  return [app, o] { return Verification(*o, app->remaining()).run(); };
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,244 @@
+// Distributed data parallel with ranks as threads, each with a runtime of its own. That training has the bits of one
+// process is shown in lockstep_property_test.cc.
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/models/models.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/split.h"
+#include "tests/tensors.h"
+
+namespace lockstep {
+namespace {
+
+// Everything one rank has.
+struct Rank {
+  Runtime runtime;
+  std::shared_ptr<ProcessGroup> group;
+  std::shared_ptr<Communicator> communicator;
+
+  Rank(std::shared_ptr<ProcessGroup> g, int devices)
+      : runtime({.cpu_devices = devices, .threads_per_shard = 1}), group(g),
+        communicator(std::make_shared<Communicator>(runtime, g)) {}
+  int rank() const { return group->rank(); }
+};
+
+// What each rank had to complain about; "" if nothing.
+std::vector<std::string> run_ranks(int world, const std::function<void(Rank&)>& body, int devices = 1,
+                                   std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+  auto groups = make_local_groups(world, timeout);
+  std::vector<std::string> errors(groups.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < groups.size(); ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        Rank rank(groups[r], devices);
+        body(rank);
+      } catch (const std::exception& error) {
+        errors[r] = error.what();
+        groups[r]->abort(error.what());
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  return errors;
+}
+
+void expect_fine(const std::vector<std::string>& errors) {
+  for (std::size_t r = 0; r < errors.size(); ++r) EXPECT_EQ(errors[r], "") << "rank " << r;
+}
+
+std::unique_ptr<Sequential> two_layers(std::int64_t hidden = 8) {
+  auto net = std::make_unique<Sequential>();
+  net->append<Linear>(LinearOptions{.in_features = 4, .out_features = hidden}).append<ReLU>();
+  net->append<Linear>(LinearOptions{.in_features = hidden, .out_features = 2});
+  return net;
+}
+
+TEST(DistributedDataParallel, EveryRankStartsWithTheValuesOfRankZero) {
+  std::vector<std::string> hashes(3);
+  expect_fine(run_ranks(3, [&](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices(), {.seed = static_cast<std::uint64_t>(r.rank())});
+    std::string own = weights_sha256(*net);
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+    hashes[static_cast<std::size_t>(r.rank())] = weights_sha256(*net);
+    EXPECT_EQ(weights_sha256(*net) == own, r.rank() == 0);
+  }));
+  EXPECT_EQ(hashes[1], hashes[0]);
+  EXPECT_EQ(hashes[2], hashes[0]);
+}
+
+TEST(DistributedDataParallel, RanksThatDifferAreToldWhere) {
+  auto errors = run_ranks(3, [](Rank& r) {
+    auto net = two_layers(r.rank() == 1 ? 16 : 8);
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error, "rank 1: has 'parameter 0.weight [16, 4] f32' where rank 0 has 'parameter 0.weight [8, 4] f32': all "
+                     "ranks need the same model and recipe");
+  }
+  errors = run_ranks(2, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
+                                {.recipe = r.rank() == 0 ? "seed 0\nclip_norm 1" : "seed 0"});
+  });
+  EXPECT_EQ(errors[0], errors[1]);
+  EXPECT_NE(errors[0].find("rank 1: has nothing where rank 0 has 'clip_norm 1'"), std::string::npos) << errors[0];
+}
+
+TEST(DistributedDataParallel, ShapesHaveToBeKnown) {
+  for (const std::string& error : run_ranks(2, [](Rank& r) {
+         auto net = mlp();
+         net->initialize(Xavier{}, r.runtime.devices());
+         DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+       })) {
+    EXPECT_NE(error.find("pass an example through the model first"), std::string::npos) << error;
+  }
+}
+
+// Rows of unequal number, on ranks of two devices, one without any: the gradient is that of all samples together.
+TEST(DistributedDataParallel, EverySampleCountsTheSame) {
+  const std::vector<std::int64_t> rows{5, 0, 3};
+  testing::Random random(7);
+  Tensor x = random.floats({8, 4}), y = random.floats({8, 2});
+  Runtime alone({.cpu_devices = 1, .threads_per_shard = 1});
+  auto net = two_layers();
+  net->initialize(Xavier{}, alone.devices());
+  backward(mse_loss((*net)(split_and_load(x, alone.devices())), split_and_load(y, alone.devices())));
+  std::vector<std::vector<float>> expected;
+  for (const Parameter& p : net->parameters()) expected.push_back(p.gradient().to_vector<float>());
+
+  expect_fine(run_ranks(
+      3,
+      [&](Rank& r) {
+        auto copy = two_layers();
+        copy->initialize(Xavier{}, r.runtime.devices());
+        DistributedDataParallel ddp(*copy, r.runtime.devices(), r.communicator);
+        EXPECT_EQ(ddp.shards(), 6);
+        std::int64_t first = r.rank() == 2 ? 5 : 0;
+        std::int64_t count = rows[static_cast<std::size_t>(r.rank())];
+        auto [mine, targets] = ddp.split<2>({x.narrow(first, count), y.narrow(first, count)});
+        EXPECT_EQ(mine.total(), 8);
+        backward(mse_loss(ddp(mine), targets));
+        std::size_t i = 0;
+        for (const Parameter& p : copy->parameters()) {
+          std::vector<float> gradient = p.gradient().to_vector<float>();
+          for (std::size_t j = 0; j < gradient.size(); ++j) EXPECT_NEAR(gradient[j], expected[i][j], 1e-6);
+          ++i;
+        }
+      },
+      2));
+}
+
+// A branch that the data decides about: a parameter that some ranks, or none, have used.
+struct Branches : Module {
+  Linear always{{.in_features = 4, .out_features = 2}}, sometimes{{.in_features = 4, .out_features = 2}};
+  Linear never{{.in_features = 4, .out_features = 2}};
+  bool use = false;
+  Branches() { add("always", always), add("sometimes", sometimes), add("never", never); }
+  Tensor forward(const Tensor& x) override {
+    Tensor y = always(x);
+    return use ? y + sometimes(x) : y;
+  }
+};
+
+TEST(DistributedDataParallel, ParametersWithoutGradientStayAsTheyAre) {
+  std::vector<std::string> hashes(2);
+  expect_fine(run_ranks(2, [&](Rank& r) {
+    Branches net;
+    net.initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator);
+    // With weight decay, a gradient of zero would change the weights.
+    Sgd sgd(net.parameters(), {.lr = 0.1, .weight_decay = 0.5});
+    testing::Random random(static_cast<std::uint64_t>(r.rank()));
+    for (int step = 0; step < 3; ++step) {
+      net.use = step == 1 && r.rank() == 1;
+      auto sometimes = net.sometimes.weight.host_data().to_vector<float>();
+      auto never = net.never.weight.host_data().to_vector<float>();
+      auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+      backward(mse_loss(ddp(x), y));
+      sgd.step();
+      EXPECT_EQ(net.never.weight.host_data().to_vector<float>(), never);
+      EXPECT_EQ(net.sometimes.weight.host_data().to_vector<float>() == sometimes, step != 1);
+    }
+    hashes[static_cast<std::size_t>(r.rank())] = weights_sha256(net);
+  }));
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST(DistributedDataParallel, BucketsFollowBackward) {
+  expect_fine(run_ranks(2, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.buckets = {.bytes = 130, .first_bytes = 10}});
+    Sgd sgd(net->parameters(), {.lr = 0.1});
+    // 2.bias (8 bytes) fits the first, 2.weight (64), 0.bias (32) and 0.weight (128) follow.
+    EXPECT_EQ(ddp.reducer().buckets(), (std::vector<std::vector<std::size_t>>{{3}, {2, 1}, {0}}));
+    testing::Random random(1);
+    for (int step = 0; step < 3; ++step) {
+      auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+      backward(mse_loss(ddp(x), y));
+      sgd.step();
+    }
+    // Backward of a linear layer finds the weight's gradient first.
+    std::vector<std::size_t> order;
+    for (const auto& bucket : ddp.reducer().buckets()) order.insert(order.end(), bucket.begin(), bucket.end());
+    EXPECT_EQ(order, (std::vector<std::size_t>{2, 3, 0, 1}));
+  }));
+}
+
+TEST(DistributedDataParallel, ARankThatGivesUpIsNamedByTheOthers) {
+  auto errors = run_ranks(3, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+    Sgd sgd(net->parameters(), {.lr = 0.1});
+    testing::Random random(1);
+    for (int step = 0; step < 4; ++step) {
+      if (step == 2 && r.rank() == 1) fail("no more rows");
+      Batch x = ddp.split(std::vector{random.floats({2, 4})}, 6)[0];
+      Batch y = ddp.split(std::vector{random.floats({2, 2})}, 6)[0];
+      backward(mse_loss(ddp(x), y));
+      sgd.step();
+      weights_sha256(*net);
+    }
+  });
+  EXPECT_EQ(errors[1], "no more rows");
+  for (int r : {0, 2}) {
+    const std::string& error = errors[static_cast<std::size_t>(r)];
+    EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
+    EXPECT_NE(error.find("no more rows"), std::string::npos) << error;
+    EXPECT_NE(error.find("step 3"), std::string::npos) << error;
+  }
+}
+
+TEST(Communicator, ShardsAreRunsLikeThoseOfDevices) {
+  for (int world = 1; world <= 9; ++world) {
+    for (int shards = world; shards <= 20; ++shards) {
+      int next = 0;
+      for (int r = 0; r < world; ++r) {
+        auto [first, last] = Communicator::shards_of_rank(r, world, shards);
+        EXPECT_EQ(first, next);
+        EXPECT_LT(first, last);
+        for (int s = first; s < last; ++s) {
+          EXPECT_EQ(shard_device(s, shards, static_cast<std::size_t>(world)), static_cast<std::size_t>(r));
+        }
+        next = last;
+      }
+      EXPECT_EQ(next, shards);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
