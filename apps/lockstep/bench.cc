@@ -25,9 +25,11 @@ Command add_bench(CLI::App& parent) {
     sub->add_option("--json", *json, "Results, with each round's time");
     benchmarks[name] = add_benchmark(*sub);
   };
+  add("allreduce", "Sums over two processes, through shared memory and TCP", add_bench_allreduce);
   add("engine", "What a task costs beside bare hand-overs between threads", add_bench_engine);
   add("overlap", "Copies to the host under products", add_bench_overlap);
   add("parallel", "Devices, lanes and copies at work at the same time", add_bench_parallel);
+  add("train", "Where the time of a training step goes", add_bench_train);
 
   return [app, benchmarks, common, json] {
     if (app->get_subcommands().empty()) throw UsageError("expected a benchmark (see lockstep bench --help)");

@@ -12,8 +12,10 @@ namespace lockstep::app {
 // Throws where results are not those of the serial run.
 using Benchmark = std::function<void(const BenchOptions&, Report&)>;
 
+Benchmark add_bench_allreduce(CLI::App& app);
 Benchmark add_bench_engine(CLI::App& app);
 Benchmark add_bench_overlap(CLI::App& app);
 Benchmark add_bench_parallel(CLI::App& app);
+Benchmark add_bench_train(CLI::App& app);
 
 }  // namespace lockstep::app

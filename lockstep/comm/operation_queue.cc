@@ -1,12 +1,17 @@
 #include "lockstep/comm/operation_queue.h"
 
 #include <chrono>
+#include <utility>
 
 #include "lockstep/comm/futex.h"
 
 namespace lockstep {
 namespace {
 
+// Most operations are run by whoever waits for them. To wake the thread each time would cost more than they do, so after
+// one it only naps, and looks by itself whether one is left to it.
+constexpr std::chrono::microseconds kNap{100};
+constexpr int kNaps = 10;
 // A thread with nothing to do for so long ends; the next operation starts a new one.
 constexpr std::chrono::seconds kIdle{2};
 
@@ -28,7 +33,7 @@ Work OperationQueue::push(std::function<void()> run) {
   state->queue = weak_from_this();
   std::unique_lock lock(mutex_);
   items_.push_back({std::move(run), state});
-  pushed_.fetch_add(1, std::memory_order_release);
+  ++pushed_;
   if (!thread_runs_) start_thread();
   const bool wake = asleep_ && !busy_;
   lock.unlock();
@@ -80,21 +85,23 @@ void OperationQueue::start_thread() {
 
 void OperationQueue::thread_main() {
   std::unique_lock lock(mutex_);
+  std::uint64_t seen = 0;
+  int naps = 0;
   for (;;) {
-    if (!busy_ && !items_.empty()) {
+    const auto has_work = [&] { return !busy_ && !items_.empty(); };
+    if (has_work()) {
       run_next(lock);
       continue;
     }
     if (closing_ && items_.empty()) break;
-    if (may_spin_) {
-      const int before = pushed_.load(std::memory_order_acquire);
-      lock.unlock();
-      const bool more = spin_until([&] { return pushed_.load(std::memory_order_acquire) != before; });
-      lock.lock();
-      if (more || (!busy_ && !items_.empty()) || closing_) continue;
+    if (std::exchange(seen, pushed_) != pushed_) naps = kNaps;
+    if (naps > 0) {
+      --naps;
+      changed_.wait_for(lock, kNap);
+      continue;
     }
     asleep_ = true;
-    const bool idle = !changed_.wait_for(lock, kIdle, [&] { return closing_ || (!busy_ && !items_.empty()); });
+    const bool idle = !changed_.wait_for(lock, kIdle, [&] { return closing_ || has_work(); });
     asleep_ = false;
     if (idle && !busy_ && items_.empty()) break;
   }

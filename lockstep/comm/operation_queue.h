@@ -18,7 +18,7 @@ namespace lockstep {
 
 class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
  public:
-  // Spinning saves a hand-over to a sleeping thread where there are cores to spare.
+  // Whether to spin while another thread runs what one waits for.
   explicit OperationQueue(bool may_spin) : may_spin_(may_spin) {}
   ~OperationQueue() { close(); }
   OperationQueue(const OperationQueue&) = delete;
@@ -47,10 +47,10 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;
-  std::atomic<int> pushed_{0};  // for those who spin without the lock
-  bool busy_ = false;           // someone runs an item
-  bool asleep_ = false;         // the thread waits for changed_
+  bool busy_ = false;    // someone runs an item
+  bool asleep_ = false;  // the thread has to be told of items
   bool closing_ = false;
+  std::uint64_t pushed_ = 0;
   bool thread_runs_ = false;
   std::thread thread_;
 };
