@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "commands.h"
 #include "job_options.h"
@@ -11,7 +12,7 @@ namespace lockstep::app {
 namespace {
 
 struct LaunchOptions : LauncherOptions {
-  double timeout_seconds = 0;
+  std::optional<double> timeout_seconds;
 };
 
 int run(LaunchOptions options) {
@@ -22,7 +23,13 @@ int run(LaunchOptions options) {
   if (options.nnodes > 1 && options.master_port == 0) throw UsageError("--nnodes needs --master-addr and --master-port");
   // This program, whether or not it is in PATH under its name.
   if (options.command[0] == "lockstep") options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
-  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_seconds * 1000));
+  if (const auto seconds = options.timeout_seconds) {
+    // Written so that NaN is none of these numbers.
+    if (!(*seconds >= 0.001 && *seconds <= 1e6)) {
+      throw UsageError(fmt::format("--timeout: {} is not in [0.001 - 1000000]", *seconds));
+    }
+    options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+  }
   options.colour_output = ::isatty(STDOUT_FILENO);
   options.colour_errors = ::isatty(STDERR_FILENO);
   options.output = [](bool is_error, std::string_view line) {
@@ -55,8 +62,7 @@ Command add_launch(CLI::App& parent) {
   app->add_option("--max-restarts", options->max_restarts, "How often all ranks start again after a failure")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  app->add_option("--timeout", options->timeout_seconds, "Seconds after which a rank that is silent counts as lost [60]")
-      ->check(CLI::Range(0.001, 1e6));
+  app->add_option("--timeout", options->timeout_seconds, "Seconds after which a rank that is silent counts as lost [60]");
   app->add_option("COMMAND", options->command, "The program and its arguments, behind --");
   return [options] { return run(*options); };
 }

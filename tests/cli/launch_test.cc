@@ -1,0 +1,143 @@
+// `lockstep launch`, as users see it. What it does inside is shown in tests/comm.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+#include "tests/cli/tool.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> all;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) all.push_back(line);
+  return all;
+}
+
+ToolResult launch(Arguments options, const std::string& script) {
+  options.insert(options.begin(), "launch");
+  options.insert(options.end(), {"--", "/bin/sh", "-c", script});
+  return run_tool(options);
+}
+
+TEST(Launch, PrefixesEveryLineWithItsRank) {
+  const ToolResult result = launch({"--nproc-per-node", "2"}, "printf 'a '; sleep 0.05; echo b; echo problem >&2");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(lines(result.out), UnorderedElementsAre("[rank 0] a b", "[rank 1] a b"));
+  EXPECT_THAT(lines(result.err), UnorderedElementsAre("[rank 0] problem", "[rank 1] problem"));
+}
+
+TEST(Launch, OneRankIsTheDefault) {
+  EXPECT_EQ(launch({}, "echo $RANK of $WORLD_SIZE").out, "[rank 0] 0 of 1\n");
+}
+
+TEST(Launch, ArgumentsOfTheCommandAreItsOwn) {
+  const ToolResult result = run_tool({"launch", "--", "echo", "train", "--model", "x", "--help", "--", "--nnodes"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.out, "[rank 0] train --model x --help -- --nnodes\n");
+}
+
+TEST(Launch, ThisProgramNeedNotBeInPath) {
+  const ToolResult result = run_tool({"launch", "--nproc-per-node", "2", "--", "lockstep", "devices", "--num-devices", "1"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[rank 0] cpu:0  cpu  "));
+  EXPECT_THAT(result.out, HasSubstr("[rank 1] cpu:0  cpu  "));
+}
+
+TEST(Launch, ExitsAsTheRankThatFailsAndNamesItLast) {
+  const ToolResult result = launch({"--nproc-per-node", "3"}, "[ $RANK = 1 ] && exit 9; sleep 0.2; echo 'rank 1 lost' >&2; exit 1");
+  EXPECT_EQ(result.status, 9);
+  const auto printed = lines(result.err);
+  ASSERT_EQ(printed.size(), 3u) << result.err;
+  EXPECT_THAT((std::vector(printed.begin(), printed.end() - 1)), UnorderedElementsAre("[rank 0] rank 1 lost", "[rank 2] rank 1 lost"));
+  EXPECT_EQ(printed.back(), "lockstep: rank 1 exited with status 9");
+
+  const ToolResult killed = launch({"--nproc-per-node", "2"}, "[ $RANK = 1 ] && kill -KILL $$; sleep 0.2");
+  EXPECT_EQ(killed.status, 137);
+  EXPECT_EQ(killed.err, "lockstep: rank 1 was killed by signal 9 (Killed)\n");
+}
+
+TEST(Launch, StartsAgainAfterAFailure) {
+  const ToolResult result = launch({"--max-restarts", "2"}, "echo start $LOCKSTEP_RESTART_COUNT; exit $((2 - LOCKSTEP_RESTART_COUNT))");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(lines(result.out), ElementsAre("[rank 0] start 0", "[rank 0] start 1", "[rank 0] start 2"));
+  EXPECT_THAT(lines(result.err), ElementsAre("lockstep: rank 0 exited with status 2; restart 1 of 2",
+                                             "lockstep: rank 0 exited with status 1; restart 2 of 2"));
+}
+
+TEST(Launch, TheTimeoutReachesTheRanks) {
+  EXPECT_EQ(launch({"--timeout", "2.5"}, "echo $LOCKSTEP_TIMEOUT").out, "[rank 0] 2.5\n");
+}
+
+class LaunchSignal : public ::testing::TestWithParam<int> {};
+
+TEST_P(LaunchSignal, IsHandedOn) {
+  using namespace std::chrono_literals;
+  const TemporaryFolder folder;
+  const std::string script = "trap 'echo stopped; exit 130' INT TERM; : > " + folder.path().string() +
+                             "/$RANK; while :; do sleep 0.02; done";
+  Tool tool({"launch", "--nproc-per-node", "2", "--", "/bin/sh", "-c", script});
+  for (int i = 0; i < 5000 && folder.entries() < 2; ++i) std::this_thread::sleep_for(2ms);
+  tool.send(GetParam());
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 130);
+  EXPECT_THAT(lines(result.out), UnorderedElementsAre("[rank 0] stopped", "[rank 1] stopped"));
+  EXPECT_TRUE(std::regex_match(result.err, std::regex("lockstep: rank [01] exited with status 130\n"))) << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, LaunchSignal, ::testing::Values(SIGINT, SIGTERM),
+                         [](const auto& info) { return info.param == SIGINT ? "SIGINT" : "SIGTERM"; });
+
+TEST(Launch, UnusableArgumentsEndWithStatus2) {
+  struct Unusable {
+    Arguments arguments;
+    std::string part;
+  };
+  const std::vector<Unusable> cases{
+      {{}, "expected a command"},
+      {{"--nproc-per-node", "2"}, "expected a command"},
+      {{"--nproc-per-node", "2", "--"}, "expected a command"},
+      {{"--nproc-per-node", "0", "--", "true"}, "--nproc-per-node"},
+      {{"--nproc-per-node", "-1", "--", "true"}, "--nproc-per-node"},
+      {{"--nproc-per-node", "two", "--", "true"}, "--nproc-per-node"},
+      {{"--nproc-per-node", "99999999999", "--", "true"}, "--nproc-per-node"},
+      {{"--nnodes", "0", "--", "true"}, "--nnodes"},
+      {{"--nnodes", "2", "--", "true"}, "--master-port"},
+      {{"--nnodes", "2", "--node-rank", "2", "--master-port", "1", "--", "true"}, "--node-rank: 2"},
+      {{"--node-rank", "1", "--", "true"}, "--node-rank: 1"},
+      {{"--master-port", "65536", "--", "true"}, "--master-port"},
+      {{"--max-restarts", "-1", "--", "true"}, "--max-restarts"},
+      {{"--timeout", "0", "--", "true"}, "--timeout"},
+      {{"--timeout", "nan", "--", "true"}, "--timeout"},
+      {{"--timeout", "soon", "--", "true"}, "--timeout"},
+      {{"--unknown", "--", "true"}, "--unknown"},
+  };
+  for (const Unusable& c : cases) {
+    Arguments arguments{"launch"};
+    arguments.insert(arguments.end(), c.arguments.begin(), c.arguments.end());
+    const ToolResult result = run_tool(arguments);
+    EXPECT_EQ(result.status, 2) << c.part << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr(c.part));
+    EXPECT_TRUE(result.err.starts_with("lockstep: ")) << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  }
+}
+
+TEST(Launch, ACommandThatCannotBeStartedIsNamed) {
+  const ToolResult result = run_tool({"launch", "--nproc-per-node", "2", "--", "no-such-program"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "lockstep: cannot start no-such-program: No such file or directory\n");
+}
+
+}  // namespace
+}  // namespace lockstep
