@@ -62,6 +62,7 @@ struct GlooTransport::Transfers::Impl {
     int rank;
     bool sends;
   };
+  const NoBrokenPipes guard;
   GlooTransport::Impl& transport;
   std::mutex mutex;  // of the list
   std::vector<Transfer> transfers;
@@ -72,7 +73,6 @@ struct GlooTransport::Transfers::Impl {
 
   template <typename Begin>
   void begin(void* data, std::size_t bytes, int rank, bool sends, const Begin& begin) {
-    const NoBrokenPipes guard;
     gloo::transport::UnboundBuffer* buffer;
     {
       std::lock_guard lock(mutex);
@@ -209,7 +209,6 @@ void GlooTransport::Transfers::send(int destination, std::uint64_t tag, const vo
 }
 
 GlooTransport::Transfers::Outcome GlooTransport::Transfers::wait(const TimeLimit& limit) {
-  const NoBrokenPipes guard;
   for (bool sends : {false, true}) {
     for (auto& [buffer, rank, sending] : impl_->transfers) {
       if (sending != sends) continue;

@@ -21,7 +21,7 @@ class GlooTransport {
   GlooTransport(const Introduction& group, PeerLinks& links, const TimeLimit& limit);
   ~GlooTransport();
 
-  // What one thread begins, and then waits for.
+  // What one thread begins, and then waits for. All of it is that thread's.
   class Transfers {
    public:
     explicit Transfers(GlooTransport& transport);

@@ -226,7 +226,7 @@ TEST_P(Conformance, AThreadForEachChannel) {
     std::vector<std::thread> threads;
     for (CommChannel channel : {CommChannel::urgent, CommChannel::bulk}) {
       threads.emplace_back([&group, channel] {
-        for (int k = 0; k < 200; ++k) {
+        for (int k = 0; k < 50; ++k) {
           std::vector<std::int64_t> value{k};
           group.all_reduce(buffer(value), ReduceOp::sum, {.channel = channel}).wait();
           ASSERT_EQ(value[0], std::int64_t{k} * group.size());

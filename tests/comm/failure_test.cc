@@ -1,0 +1,236 @@
+// What becomes of the others when a rank does something else, is late, gives up or leaves. Ranks are threads here;
+// process_failure_test.cc kills and stops processes.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "expect_error.h"
+#include "groups.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using testing::buffer;
+using testing::errors_on_all_ranks;
+using testing::make_groups;
+
+constexpr milliseconds kLong{20'000}, kShort{400};
+
+class Failures : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::vector<std::shared_ptr<ProcessGroup>> groups(int ranks, milliseconds timeout = kLong) {
+    return make_groups(GetParam(), ranks, timeout);
+  }
+};
+
+void all_reduce(ProcessGroup& group, std::size_t count, const std::string& label,
+                CommChannel channel = CommChannel::bulk) {
+  std::vector<float> data(count);
+  group.all_reduce(buffer(data), ReduceOp::sum, {.label = label, .channel = channel}).wait();
+}
+
+class Stopwatch {
+ public:
+  milliseconds elapsed() const {
+    return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start_);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+TEST_P(Failures, RanksThatCallDifferentOperationsAreBothNamed) {
+  auto all = groups(3);
+  const Stopwatch watch;
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    std::vector<float> four(4);
+    if (group.rank() == 1) group.broadcast(buffer(four), 0, {.label = "bucket 2"}).wait();
+    else all_reduce(group, 8, "bucket 3");
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("ranks disagree: rank 0 called all-reduce (sum) of 8 f32 \"bucket 3\", rank 1 "
+                                     "broadcast of 4 f32 from rank 0 \"bucket 2\"")));
+  EXPECT_LT(watch.elapsed(), kLong / 2);
+}
+
+TEST_P(Failures, EveryArgumentThatRanksMustAgreeOnIsCompared) {
+  std::vector<float> f(12);
+  std::vector<std::int64_t> i(12);
+  using Call = std::function<Work(ProcessGroup&)>;
+  const auto large = std::make_shared<std::vector<float>>(100'000);
+  const Call usual = [&](ProcessGroup& g) { return g.all_reduce({f.data(), 2, DType::f32}, ReduceOp::sum); };
+  const std::pair<Call, const char*> others[] = {
+      {[&](ProcessGroup& g) { return g.all_reduce({f.data() + 2, 3, DType::f32}, ReduceOp::sum); }, "of 3 f32"},
+      {[&](ProcessGroup& g) { return g.all_reduce(buffer(*large), ReduceOp::sum); }, "of 100000 f32"},
+      {[&](ProcessGroup& g) { return g.all_reduce({i.data(), 2, DType::i64}, ReduceOp::sum); }, "of 2 i64"},
+      {[&](ProcessGroup& g) { return g.all_reduce({f.data() + 2, 2, DType::f32}, ReduceOp::max); }, "(max)"},
+      {[&](ProcessGroup& g) { return g.all_reduce({f.data() + 2, 2, DType::f32}, ReduceOp::sum, {.label = "x"}); }, "\"x\""},
+      {[&](ProcessGroup& g) { return g.barrier(); }, "rank 1 barrier"},
+  };
+  for (const auto& [other, part] : others) {
+    auto all = groups(2);
+    const auto errors =
+        errors_on_all_ranks(all, [&](ProcessGroup& g) { (g.rank() == 0 ? usual : other)(g).wait(); });
+    EXPECT_THAT(errors, Each(AllOf(HasSubstr("ranks disagree"), HasSubstr(part))));
+  }
+}
+
+TEST_P(Failures, ReducersOfDifferentLayoutsAreFound) {
+  auto all = groups(2);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    const std::size_t first = group.rank() == 0 ? 3 : 4;
+    group.make_tree_reducer({{first, 7 - first}, {{0}, {1}}}, CommChannel::bulk);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("ranks disagree")));
+}
+
+TEST_P(Failures, ALateRankIsNamedByAllWhenTheTimeIsOver) {
+  auto all = groups(3, kShort);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    if (group.rank() == 2) std::this_thread::sleep_for(3 * kShort);
+    all_reduce(group, 100'000, "bucket 3, step 17");
+  });
+  EXPECT_EQ(errors[0], "rank 2 lost (no answer within 400 ms) during all-reduce of bucket 3, step 17");
+  EXPECT_EQ(errors[1], errors[0]);
+  EXPECT_EQ(errors[2], errors[0]);  // it hears what the others think of it
+}
+
+TEST_P(Failures, AnOperationMayHaveATimeoutOfItsOwn) {
+  auto all = groups(2);
+  const Stopwatch watch;
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    if (group.rank() == 1) std::this_thread::sleep_for(2 * kShort);
+    group.barrier({.label = "start", .timeout = milliseconds(100)}).wait();
+  });
+  EXPECT_EQ(errors[0], "rank 1 lost (no answer within 100 ms) during barrier of start");
+  EXPECT_LT(watch.elapsed(), kLong / 2);
+}
+
+TEST_P(Failures, TheRankThatIsMissingIsNamedAndNotOneThatWaitsForIt) {
+  // Rank 1 waits for rank 2 in the urgent channel, and is missing in the bulk channel for no other reason.
+  auto all = groups(3, kShort);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    if (group.rank() == 2) std::this_thread::sleep_for(3 * kShort);
+    if (group.rank() == 1) all_reduce(group, 1, "flags", CommChannel::urgent);
+    else all_reduce(group, 1, "bucket 0");
+  });
+  if (std::string(GetParam()) == "tcp") return;  // over TCP there is no telling
+  EXPECT_THAT(errors[0], HasSubstr("rank 2 lost"));
+  EXPECT_THAT(errors[1], HasSubstr("rank 2 lost"));
+}
+
+TEST_P(Failures, ARankThatGivesUpSaysWhy) {
+  auto all = groups(3);
+  const Stopwatch watch;
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(50));
+      group.abort("data/train: file not found");
+    }
+    all_reduce(group, 10, "bucket 0");
+  });
+  EXPECT_THAT(errors, Each("rank 1 gave up: data/train: file not found; during all-reduce of bucket 0"));
+  EXPECT_LT(watch.elapsed(), kLong / 2);
+}
+
+TEST_P(Failures, AGroupThatIsLeftIsMissedAtOnce) {
+  auto all = groups(3);
+  const Stopwatch watch;
+  std::thread leaving([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    all[1].reset();
+  });
+  std::vector<std::shared_ptr<ProcessGroup>> staying{all[0], all[2]};
+  const auto errors = errors_on_all_ranks(staying, [](ProcessGroup& group) { all_reduce(group, 10, "bucket 0"); });
+  leaving.join();
+  EXPECT_THAT(errors, Each("rank 1 lost (it closed its group) during all-reduce of bucket 0"));
+  EXPECT_LT(watch.elapsed(), kLong / 2);
+}
+
+TEST_P(Failures, AGroupMayBeDroppedWhileOperationsAreUnderWay) {
+  auto all = groups(2);
+  std::vector<float> data(10), other(10);
+  const Work work = all[0]->all_reduce(buffer(data), ReduceOp::sum, {.label = "bucket 0"});
+  std::thread dropping([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    all[0].reset();
+  });
+  EXPECT_ERROR(work.wait(), "rank 0 gave up: it closed its group while operations were under way");
+  dropping.join();
+  EXPECT_ERROR(all[1]->all_reduce(buffer(other), ReduceOp::sum).wait(), "rank 0 ");
+}
+
+TEST_P(Failures, EveryLaterOperationFailsWithTheFirstError) {
+  auto all = groups(2);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    if (group.rank() == 0) group.abort("out of memory");
+    std::vector<float> data(3), more(3);
+    const Work first = group.all_reduce(buffer(data), ReduceOp::sum, {.label = "bucket 0"});
+    EXPECT_ERROR(first.wait(), "rank 0 gave up: out of memory; during all-reduce of bucket 0");
+    EXPECT_ERROR(first.wait(), "rank 0 gave up");  // again
+    EXPECT_TRUE(first.done());
+    try {
+      group.all_reduce(buffer(more), ReduceOp::sum, {.label = "bucket 1"}).wait();
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.lost_rank(), 0);
+      throw;
+    }
+  });
+  EXPECT_THAT(errors, Each("rank 0 gave up: out of memory; during all-reduce of bucket 0"));
+}
+
+TEST_P(Failures, AReducerFailsWithItsGroup) {
+  auto all = groups(2);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    auto reducer = group.make_tree_reducer({{5}, {{0}, {1}}}, CommChannel::bulk);
+    if (group.rank() == 0) group.abort("loss is NaN");
+    else reducer->reduce({.label = "bucket 3, step 17"});
+  });
+  EXPECT_EQ(errors[1], "rank 0 gave up: loss is NaN; during tree reduce of bucket 3, step 17");
+}
+
+TEST_P(Failures, MessagesThatDoNotComeOrDoNotFit) {
+  auto all = groups(2);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    std::vector<float> four(4), eight(8);
+    if (group.rank() == 0) group.send(buffer(four), 1, 7, {.label = "activations"}).wait();
+    else group.receive(buffer(eight), 0, 7).wait();
+  });
+  EXPECT_THAT(errors[1], HasSubstr("rank 0 called send of 4 f32 \"activations\", rank 1 receive of 8 f32"));
+
+  auto late = groups(2, kShort);
+  const auto late_errors = errors_on_all_ranks(late, [](ProcessGroup& group) {
+    std::vector<float> four(4);
+    if (group.rank() == 1) group.receive(buffer(four), 0, 7).wait();
+  });
+  EXPECT_EQ(late_errors[1], "rank 0 lost (no answer within 400 ms) during receive from rank 0 of 4 f32");
+}
+
+TEST_P(Failures, WrongArgumentsHarmNobody) {
+  auto all = groups(2);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    std::vector<float> three(3), six(6);
+    std::vector<double> doubles(6);
+    EXPECT_ERROR(group.broadcast(buffer(three), 2), "broadcast: root 2, expected a rank from 0 to 1");
+    EXPECT_ERROR(group.all_gather(buffer(three), buffer(three)),
+                 "all-gather: out has 3 elements, expected 6 (3 for each of 2 ranks)");
+    EXPECT_ERROR(group.all_gather(buffer(three), buffer(doubles)), "all-gather: in is f32, out is f64");
+    EXPECT_ERROR(group.all_to_all(buffer(three), buffer(three)), "all-to-all: 3 elements, expected a multiple of 2");
+    EXPECT_ERROR(group.send(buffer(three), group.rank(), 0), "send: rank");
+    EXPECT_ERROR(group.send(buffer(three), 1 - group.rank(), -1), "send: tag -1");
+    EXPECT_ERROR(group.subgroup({1, 0}), "subgroup: expected at least one rank, ascending, from 0 to 1");
+    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}, {0}}}, CommChannel::bulk), "position 0 belongs to two ranks");
+    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}}}, CommChannel::bulk), "positions of 1 ranks, expected those of 2");
+    all_reduce(group, 3, "still works");
+  });
+  EXPECT_THAT(errors, Each(""));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values("local", "shared_memory", "tcp"));
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+// Ranks as processes, one of which is killed or stopped in the middle.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "groups.h"
+#include "lockstep/comm/spawn.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::buffer;
+
+constexpr int kRanks = 3, kVictim = 1;
+
+// What ranks leave behind for the test, in memory that all of them have.
+struct Shared {
+  std::atomic<int> pids[kRanks];
+  std::atomic<int> finished;
+  char errors[kRanks][500];
+  double seconds[kRanks];  // from the signal to the error
+  std::atomic<double> signalled;
+};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::set<std::string> files_in(const char* folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path());
+  return names;
+}
+
+std::string text_of(const char* path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+struct Case {
+  const char* transport;
+  int signal;
+  bool tree;
+};
+
+class ProcessFailures : public ::testing::TestWithParam<Case> {};
+
+// Works until something fails. The victim sends itself a signal in step 20.
+void work(const Case& c, int rank, Shared& shared) {
+  shared.pids[rank] = ::getpid();
+  ::setenv("LOCKSTEP_TRANSPORT", c.transport, 1);
+  auto group = init_process_group({.timeout = std::chrono::seconds(2)});
+  std::vector<float> data(100'000, 1.0f);
+  std::unique_ptr<TreeReducer> reducer;
+  if (c.tree) {
+    reducer = group->make_tree_reducer({{100'000}, {{0}, {1}, {2}}}, CommChannel::bulk);
+    reducer->set_present(0, 0, true);
+  }
+  try {
+    for (int step = 0; step < 1000; ++step) {
+      if (step == 20 && rank == kVictim) {
+        shared.signalled = now();
+        ::kill(::getpid(), c.signal);
+      }
+      const CollectiveOptions options{.label = fmt::format("bucket 3, step {}", step)};
+      if (reducer) reducer->reduce(options);
+      else group->all_reduce(buffer(data), ReduceOp::sum, options).wait();
+    }
+  } catch (const CommError& error) {
+    shared.seconds[rank] = now() - shared.signalled;
+    std::string(error.what()).copy(shared.errors[rank], sizeof shared.errors[rank] - 1);
+    check(error.lost_rank() == kVictim, "lost rank {}", error.lost_rank());
+  }
+  // A stopped process would never end.
+  if (++shared.finished == kRanks - 1) ::kill(shared.pids[kVictim], SIGKILL);
+}
+
+TEST_P(ProcessFailures, TheOthersNameTheRankInTimeAndNothingIsLeftBehind) {
+  const auto before = files_in("/dev/shm");
+  void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto& shared = *static_cast<Shared*>(memory);
+  std::string outcome;
+  try {
+    spawn([&](int rank) { work(GetParam(), rank, shared); }, {.nprocs = kRanks});
+  } catch (const Error& error) {
+    outcome = error.what();
+  }
+  EXPECT_THAT(outcome, HasSubstr("rank 1 was killed by signal 9"));
+  const char* what = GetParam().tree ? "tree reduce" : "all-reduce";
+  const char* why = GetParam().signal == SIGKILL ? "connection closed" : "no answer within 2 s";
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(shared.errors[rank], fmt::format("rank 1 lost ({}) during {} of bucket 3, step 20", why, what));
+    EXPECT_LT(shared.seconds[rank], GetParam().signal == SIGKILL ? 1.5 : 4.0);
+  }
+  ::munmap(memory, sizeof(Shared));
+  EXPECT_EQ(files_in("/dev/shm"), before);
+  EXPECT_THAT(text_of("/proc/net/unix"), Not(HasSubstr("@lockstep-")));
+  EXPECT_EQ(text_of(fmt::format("/proc/self/task/{}/children", ::getpid()).c_str()), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ProcessFailures,
+                         ::testing::Values(Case{"auto", SIGKILL, false}, Case{"auto", SIGKILL, true},
+                                           Case{"auto", SIGSTOP, false}, Case{"auto", SIGSTOP, true},
+                                           Case{"tcp", SIGKILL, false}, Case{"tcp", SIGKILL, true},
+                                           Case{"tcp", SIGSTOP, false}, Case{"tcp", SIGSTOP, true}),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}_{}", info.param.transport,
+                                              info.param.signal == SIGKILL ? "killed" : "stopped",
+                                              info.param.tree ? "tree" : "all_reduce");
+                         });
+
+}  // namespace
+}  // namespace lockstep
