@@ -16,11 +16,14 @@ struct LaunchOptions : LauncherOptions {
 };
 
 int run(LaunchOptions options) {
-  if (options.command.empty()) throw UsageError("launch: expected a command: lockstep launch --nproc-per-node 2 -- COMMAND");
+  if (options.command.empty())
+    throw UsageError("launch: expected a command: lockstep launch --nproc-per-node 2 -- COMMAND");
   if (options.node_rank >= options.nnodes) {
-    throw UsageError(fmt::format("--node-rank: {} is not in [0 - {}]", options.node_rank, options.nnodes - 1));
+    throw UsageError(
+        fmt::format("--node-rank: {} is not in [0 - {}]", options.node_rank, options.nnodes - 1));
   }
-  if (options.nnodes > 1 && options.master_port == 0) throw UsageError("--nnodes needs --master-addr and --master-port");
+  if (options.nnodes > 1 && options.master_port == 0)
+    throw UsageError("--nnodes needs --master-addr and --master-port");
   // This program, whether or not it is in PATH under its name.
   if (options.command[0] == "lockstep") options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
   if (const auto seconds = options.timeout_seconds) {
@@ -45,7 +48,8 @@ int run(LaunchOptions options) {
 }  // namespace
 
 Command add_launch(CLI::App& parent) {
-  auto* app = parent.add_subcommand("launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
+  auto* app = parent.add_subcommand(
+      "launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
   auto options = std::make_shared<LaunchOptions>();
   app->add_option("--nproc-per-node", options->nproc_per_node, "Ranks on this host")
       ->check(CLI::Range(1, 4096))
@@ -62,7 +66,8 @@ Command add_launch(CLI::App& parent) {
   app->add_option("--max-restarts", options->max_restarts, "How often all ranks start again after a failure")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  app->add_option("--timeout", options->timeout_seconds, "Seconds after which a rank that is silent counts as lost [60]");
+  app->add_option("--timeout", options->timeout_seconds,
+                  "Seconds after which a rank that is silent counts as lost [60]");
   app->add_option("COMMAND", options->command, "The program and its arguments, behind --");
   return [options] { return run(*options); };
 }

@@ -23,7 +23,8 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
   // A null key means "the one before".
   const void* key_bytes = key.empty() ? "" : key.data();
-  check(HMAC(EVP_sha256(), key_bytes, static_cast<int>(key.size()), bytes, message.size(), bytes_of(digest), &size) &&
+  check(HMAC(EVP_sha256(), key_bytes, static_cast<int>(key.size()), bytes, message.size(), bytes_of(digest),
+             &size) &&
             size == digest.size(),
         "hmac: OpenSSL offers no HMAC-SHA256 here");
   return digest;

@@ -23,7 +23,8 @@ std::vector<std::string> merged_environment(const EnvironmentVariables& added) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('='));
-    if (std::none_of(added.begin(), added.end(), [&](const auto& a) { return a.first == name; })) all.emplace_back(text);
+    if (std::none_of(added.begin(), added.end(), [&](const auto& a) { return a.first == name; }))
+      all.emplace_back(text);
   }
   for (const auto& [name, value] : added) all.push_back(name + "=" + value);
   return all;
@@ -64,7 +65,8 @@ pid_t start_child(const ChildOptions& options) {
   std::vector<std::string> command = options.command, environment = merged_environment(options.environment);
   std::vector<char*> argv = pointers(command), envp = pointers(environment);
   int ends[2];
-  check(::pipe2(ends, O_CLOEXEC) == 0, "cannot start {}: {}", command[0], std::generic_category().message(errno));
+  const int failed = ::pipe2(ends, O_CLOEXEC);
+  check(failed == 0, "cannot start {}: {}", command[0], std::generic_category().message(errno));
   const FileDescriptor read_end(ends[0]);
   FileDescriptor write_end(ends[1]);
   const pid_t parent = ::getpid();
@@ -92,7 +94,8 @@ std::string ChildExit::describe() const {
   return fmt::format("rank {} was killed by signal {} ({})", rank, WTERMSIG(status), name ? name : "unknown");
 }
 
-ChildProcesses::ChildProcesses(bool own_groups) : guard_(own_groups ? std::make_unique<GroupGuard>() : nullptr) {}
+ChildProcesses::ChildProcesses(bool own_groups)
+    : guard_(own_groups ? std::make_unique<GroupGuard>() : nullptr) {}
 
 void ChildProcesses::add(int rank, pid_t process) {
   running_.push_back({rank, process});
@@ -119,8 +122,9 @@ std::vector<ChildExit> ChildProcesses::reap() {
       guard_->forget(child.process);
     }
     int status = 0;
-    check(result == 0 && ::waitpid(child.process, &status, 0) == child.process, "rank {}: its process {} is not ours: {}",
-          child.rank, child.process, std::generic_category().message(errno));
+    const bool ours = result == 0 && ::waitpid(child.process, &status, 0) == child.process;
+    check(ours, "rank {}: its process {} is not ours: {}", child.rank, child.process,
+          std::generic_category().message(errno));
     ended.push_back({child.rank, status});
     return true;
   });

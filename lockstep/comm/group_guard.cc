@@ -37,7 +37,8 @@ namespace {
 
 GroupGuard::GroupGuard() {
   int ends[2];
-  check(::pipe2(ends, O_CLOEXEC) == 0, "guard: {}", std::generic_category().message(errno));
+  const int failed = ::pipe2(ends, O_CLOEXEC);
+  check(failed == 0, "guard: {}", std::generic_category().message(errno));
   const FileDescriptor read_end(ends[0]);
   pipe_ = FileDescriptor(ends[1]);
   // No signal but SIGKILL ends it before its time.

@@ -46,8 +46,9 @@ std::optional<LaunchEnvironment> read_ranks(const Dialect& names) {
   const auto size = read_int(names.world_size, 1, kMostRanks);
   const bool has_rank = environment(names.rank).has_value();
   // Schedulers set more than they mean; torchrun's pair is one.
-  check(&names != &kTorchrun || has_rank == size.has_value(), "{} is set but {} is not, expected both or neither",
-        has_rank ? names.rank : names.world_size, has_rank ? names.world_size : names.rank);
+  check(&names != &kTorchrun || has_rank == size.has_value(),
+        "{} is set but {} is not, expected both or neither", has_rank ? names.rank : names.world_size,
+        has_rank ? names.world_size : names.rank);
   if (!size || !has_rank) return {};
   LaunchEnvironment e;
   e.world_size = *size;
@@ -75,8 +76,8 @@ std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_siz
   }
   if (given) {
     check(world_size >= 1 && world_size <= kMostRanks && rank >= 0 && rank < world_size,
-          "rank {} of world size {}, expected a world size from 1 to {} and a rank below it", rank, world_size,
-          kMostRanks);
+          "rank {} of world size {}, expected a world size from 1 to {} and a rank below it", rank,
+          world_size, kMostRanks);
     // What the launcher says of this host holds for the ranks that it made.
     if (!found || found->rank != rank || found->world_size != world_size) found.emplace();
     found->rank = rank;
@@ -143,7 +144,8 @@ int slurm_tasks_of_node(const std::string& list, int node) {
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     std::int64_t repeated = 1;
     if (const std::size_t open = item.find("(x"); open != std::string_view::npos && item.ends_with(')')) {
-      repeated = parse_integer("SLURM_STEP_TASKS_PER_NODE", item.substr(open + 2, item.size() - open - 3), 1, kMostRanks);
+      repeated = parse_integer("SLURM_STEP_TASKS_PER_NODE", item.substr(open + 2, item.size() - open - 3), 1,
+                               kMostRanks);
       item = item.substr(0, open);
     }
     const std::int64_t tasks = parse_integer("SLURM_STEP_TASKS_PER_NODE", item, 1, kMostRanks);

@@ -39,11 +39,12 @@ void check_options(const LauncherOptions& o) {
   check(o.nproc_per_node >= 1 && o.nproc_per_node <= GroupGuard::kMostGroups,
         "launch: {} processes per node, expected from 1 to {}", o.nproc_per_node, GroupGuard::kMostGroups);
   check(o.nnodes >= 1, "launch: {} nodes, expected at least 1", o.nnodes);
-  check(o.node_rank >= 0 && o.node_rank < o.nnodes, "launch: node rank {}, expected from 0 to {}", o.node_rank,
-        o.nnodes - 1);
+  check(o.node_rank >= 0 && o.node_rank < o.nnodes, "launch: node rank {}, expected from 0 to {}",
+        o.node_rank, o.nnodes - 1);
   check(o.master_port >= 0 && o.master_port <= 65535, "launch: master port {}, expected from 0 to 65535",
         o.master_port);
-  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port that all of them know", o.nnodes);
+  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port that all of them know",
+        o.nnodes);
   check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
 }
 
@@ -121,8 +122,8 @@ class Launcher {
  private:
   // What the launchers of all nodes have to agree on.
   std::string job(int restart) const {
-    return fmt::format("{} nodes of {} processes, start {} of {}", options_.nnodes, options_.nproc_per_node, restart + 1,
-                       options_.max_restarts + 1);
+    return fmt::format("{} nodes of {} processes, start {} of {}", options_.nnodes, options_.nproc_per_node,
+                       restart + 1, options_.max_restarts + 1);
   }
 
   void say(const std::string& text) const { options_.output(true, "lockstep: " + text + "\n"); }
@@ -140,16 +141,17 @@ class Launcher {
                                              .secret = made_secret_ ? secret_ : "",
                                              .restart_count = restart,
                                              .max_restarts = options_.max_restarts});
-    child.environment.emplace_back("LOCKSTEP_TIMEOUT", fmt::format("{}", static_cast<double>(timeout_.count()) / 1000));
+    child.environment.emplace_back("LOCKSTEP_TIMEOUT",
+                                   fmt::format("{}", static_cast<double>(timeout_.count()) / 1000));
     std::array<FileDescriptor, 2> write_ends;
     for (const bool is_error : {false, true}) {
       int ends[2];
-      check(::pipe2(ends, O_CLOEXEC) == 0 && ::fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0, "launch: rank {}: {}", rank,
-            std::generic_category().message(errno));
+      const bool made = ::pipe2(ends, O_CLOEXEC) == 0 && ::fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0;
+      check(made, "launch: rank {}: {}", rank, std::generic_category().message(errno));
       write_ends[is_error] = FileDescriptor(ends[1]);
       const bool colour = is_error ? options_.colour_errors : options_.colour_output;
-      const std::string prefix =
-          colour ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank) : fmt::format("[rank {}] ", rank);
+      const std::string prefix = colour ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank)
+                                        : fmt::format("[rank {}] ", rank);
       const auto write = [this, is_error](std::string_view line) { options_.output(is_error, line); };
       streams.push_back({FileDescriptor(ends[0]), LinePrefixer(prefix, write)});
     }

@@ -12,6 +12,9 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
+// Where a host is lost, ranks should say so first: they know what they were waiting for.
+constexpr milliseconds kSlack{3'000};
+
 }  // namespace
 
 NodeLink::NodeLink(std::shared_ptr<Store> store, int nnodes, int node_rank, milliseconds timeout)
@@ -73,8 +76,9 @@ bool NodeLink::all_finished() {
     const auto now = Clock::now();
     Pulse& pulse = pulses_.try_emplace(node, Pulse{count, now}).first->second;
     if (pulse.count != count) pulse = {count, now};
-    check(now - pulse.seen < timeout_, "launch: nothing was heard of node {}'s launcher for {} s", node,
-          static_cast<double>(timeout_.count()) / 1000);
+    const milliseconds silence = timeout_ + kSlack;
+    check(now - pulse.seen < silence, "launch: nothing was heard of node {}'s launcher for {} s", node,
+          static_cast<double>(silence.count()) / 1000);
   }
   return all && store_->contains(key("finished", node_rank_));
 }
@@ -86,7 +90,8 @@ void NodeLink::part() {
     return;
   }
   const auto soon = Clock::now() + std::chrono::seconds(5);
-  while (store_->add(gone, 0) < nnodes_ - 1 && Clock::now() < soon) std::this_thread::sleep_for(milliseconds(20));
+  while (store_->add(gone, 0) < nnodes_ - 1 && Clock::now() < soon)
+    std::this_thread::sleep_for(milliseconds(20));
 }
 
 }  // namespace lockstep

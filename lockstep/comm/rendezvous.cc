@@ -64,7 +64,9 @@ Connected host_store(const LaunchEnvironment& e, const std::string& secret) {
   const std::string address = hosted->server->address();
   const std::string host = address.substr(0, address.rfind(':'));
   const bool any = host == "0.0.0.0";
-  const std::string at = any ? std::string(kLoopback) : host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
+  const std::string at = any                     ? std::string(kLoopback)
+                         : host.starts_with('[') ? host.substr(1, host.size() - 2)
+                                                 : host;
   hosted->client.emplace(TcpStoreOptions{.host = at, .port = hosted->server->port(), .secret = secret});
   return {std::shared_ptr<Store>(hosted, &*hosted->client), at, true};
 }
@@ -130,8 +132,8 @@ class Meeting {
       if (e_.rank != 0) group_->set(told_key(e_.rank), "");
       throw CommError(verdict, lost_rank_);
     }
-    check(world_size == e_.world_size, "rendezvous: rank {} says that the world size is {}, rank 0 says {}", e_.rank,
-          e_.world_size, world_size);
+    check(world_size == e_.world_size, "rendezvous: rank {} says that the world size is {}, rank 0 says {}",
+          e_.rank, e_.world_size, world_size);
     // The way to a store on one's own host says nothing about how others come here.
     if (hosts == "several" && is_loopback(connected_.address)) connected_.address = outward_host();
     return number;
@@ -153,8 +155,8 @@ class Meeting {
     }
     const std::string first = job_->get(process_key, std::min(left_until(deadline_), milliseconds(5000)));
     if (first == self) return group;
-    const std::string problem =
-        fmt::format("rendezvous: rank {} came twice: it is {}, and now {} says the same", e_.rank, first, self);
+    const std::string problem = fmt::format(
+        "rendezvous: rank {} came twice: it is {}, and now {} says the same", e_.rank, first, self);
     // Those who still wait are told; a job that is under way goes on.
     const std::string verdict = "1/verdict";
     if (!job_->contains(verdict)) job_->set(verdict, problem);
@@ -172,8 +174,8 @@ class Meeting {
       std::string address;
       words >> world_size >> address;
       if (world_size != e_.world_size) {
-        return give_up(fmt::format("rendezvous: rank {} says that the world size is {}, rank 0 says {}", rank, world_size,
-                                   e_.world_size));
+        return give_up(fmt::format("rendezvous: rank {} says that the world size is {}, rank 0 says {}", rank,
+                                   world_size, e_.world_size));
       }
       several_hosts |= !is_loopback(address);
     }
@@ -226,7 +228,8 @@ class Meeting {
     const double seconds = static_cast<double>(timeout_.count()) / 1000;
     if (missing.empty()) {
       lost_rank_ = 0;
-      return fmt::format("rendezvous: all {} ranks came, but rank 0 has not said so within {} s", e_.world_size, seconds);
+      return fmt::format("rendezvous: all {} ranks came, but rank 0 has not said so within {} s",
+                         e_.world_size, seconds);
     }
     lost_rank_ = missing.front();
     return fmt::format("rendezvous: rank{} {} of {} did not come within {} s", missing.size() == 1 ? "" : "s",
@@ -247,7 +250,8 @@ class Meeting {
 
 Rendezvous resolve_rendezvous(const ProcessGroupOptions& options) {
   const std::optional<LaunchEnvironment> e = read_launch_environment(options.rank, options.world_size);
-  check(e.has_value(), "init_process_group: neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
+  check(e.has_value(),
+        "init_process_group: neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
   check(options.timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0",
         options.timeout.count());
   const milliseconds timeout = options.timeout > milliseconds(0) ? options.timeout : default_timeout();

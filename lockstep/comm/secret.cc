@@ -21,8 +21,8 @@ std::string read_secret_file(const std::string& path) {
   // What is checked has to be what is read, so the file is opened once. A pipe must not hold us up.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status;
-  check(file && ::fstat(file.get(), &status) == 0, "LOCKSTEP_SECRET_FILE: cannot read {}: {}", path,
-        std::generic_category().message(errno));
+  const bool known = file && ::fstat(file.get(), &status) == 0;
+  check(known, "LOCKSTEP_SECRET_FILE: cannot read {}: {}", path, std::generic_category().message(errno));
   check(S_ISREG(status.st_mode), "LOCKSTEP_SECRET_FILE: {} is not a regular file", path);
   check((status.st_mode & (S_IRWXO | S_IWGRP)) == 0,
         "LOCKSTEP_SECRET_FILE: {} has mode {:03o}: others may read or change it; chmod 600 it", path,

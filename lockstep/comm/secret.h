@@ -16,6 +16,7 @@ std::string make_secret();
 
 // For errors of those who need one: how to get it.
 inline constexpr std::string_view kHowToSetSecret =
-    "set LOCKSTEP_SECRET, or LOCKSTEP_SECRET_FILE, to the same random text on all hosts (openssl rand -hex 32)";
+    "set LOCKSTEP_SECRET, or LOCKSTEP_SECRET_FILE, to the same random text on all hosts (openssl rand -hex "
+    "32)";
 
 }  // namespace lockstep

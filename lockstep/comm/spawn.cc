@@ -42,7 +42,8 @@ struct Pipe {
   FileDescriptor read_end, write_end;
   Pipe() {
     int ends[2];
-    check(::pipe2(ends, O_CLOEXEC) == 0, "spawn: {}", std::generic_category().message(errno));
+    const int failed = ::pipe2(ends, O_CLOEXEC);
+    check(failed == 0, "spawn: {}", std::generic_category().message(errno));
     read_end = FileDescriptor(ends[0]);
     write_end = FileDescriptor(ends[1]);
   }
@@ -80,7 +81,8 @@ std::ptrdiff_t thread_count() {
   using Tasks = std::filesystem::directory_iterator;
   std::ptrdiff_t count = 0;
   // One that was joined a moment ago may still be listed.
-  for (int attempt = 0; attempt < 50 && (count = std::distance(Tasks("/proc/self/task"), Tasks())) > 1; ++attempt) {
+  for (int attempt = 0; attempt < 50 && (count = std::distance(Tasks("/proc/self/task"), Tasks())) > 1;
+       ++attempt) {
     std::this_thread::sleep_for(milliseconds(1));
   }
   return count;
@@ -175,7 +177,8 @@ Spawned spawn(const std::function<void(int)>& fn, const SpawnOptions& options) {
   check_options(options);
   const std::ptrdiff_t threads = thread_count();
   check(threads == 1,
-        "spawn: this process has {} threads, which a fork() would lose in the middle of their work; call it before any "
+        "spawn: this process has {} threads, which a fork() would lose in the middle of their work; call it "
+        "before any "
         "Runtime is made, or use spawn(argc, argv, …), which runs the program anew",
         threads);
   const std::string secret = secret_to_set();
@@ -216,7 +219,8 @@ Spawned spawn(int argc, char** argv, const std::function<void(int)>& fn, const S
     // Processes that fn starts are none of ours.
     ::unsetenv(kSpawnedVariable);
     ::fcntl(static_cast<int>(*errors), F_SETFD, FD_CLOEXEC);
-    run_rank(fn, static_cast<int>(environment_integer("RANK", 0, INT_MAX).value()), static_cast<int>(*errors));
+    run_rank(fn, static_cast<int>(environment_integer("RANK", 0, INT_MAX).value()),
+             static_cast<int>(*errors));
   }
   check_options(options);
   const std::string secret = secret_to_set();
@@ -225,7 +229,8 @@ Spawned spawn(int argc, char** argv, const std::function<void(int)>& fn, const S
   std::fflush(nullptr);
   for (int rank = 0; rank < options.nprocs; ++rank) {
     Pipe errors;
-    ChildOptions child{.command = std::vector<std::string>(argv, argv + argc), .inherited = errors.write_end.get()};
+    ChildOptions child{.command = std::vector<std::string>(argv, argv + argc),
+                       .inherited = errors.write_end.get()};
     child.command[0] = std::filesystem::read_symlink("/proc/self/exe");
     child.environment = rank_variables(rank, options.nprocs, port, secret);
     child.environment.emplace_back(kSpawnedVariable, std::to_string(errors.write_end.get()));

@@ -45,6 +45,7 @@ Spawned spawn(const std::function<void(int rank)>& fn, const SpawnOptions& optio
 
 // By running this program anew with the same arguments, whatever it does at the time. In the new processes, main() has
 // to come to this same call: it runs fn(rank) and ends the process. Before it, main() should do what a rank may do, too.
-Spawned spawn(int argc, char** argv, const std::function<void(int rank)>& fn, const SpawnOptions& options = {});
+Spawned spawn(int argc, char** argv, const std::function<void(int rank)>& fn,
+              const SpawnOptions& options = {});
 
 }  // namespace lockstep

@@ -24,7 +24,8 @@ void StoreSession::receive(std::string_view bytes) {
   state_ = known ? State::admitted : State::refused;
   // Who was refused learns nothing: as many bytes, none of which depends on the secret.
   output_ += known ? kStoreAccepts : kStoreRefuses;
-  output_ += known ? store_server_hmac(secret_, nonce_, client_nonce) : std::string(kStoreAnswerBytes - 1, '\0');
+  output_ +=
+      known ? store_server_hmac(secret_, nonce_, client_nonce) : std::string(kStoreAnswerBytes - 1, '\0');
   input_.clear();
 }
 

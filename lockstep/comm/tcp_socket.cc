@@ -37,7 +37,8 @@ bool SocketAddress::is_loopback() const {
   if (family() == AF_INET) {
     return ntohl(reinterpret_cast<const sockaddr_in&>(storage_).sin_addr.s_addr) >> 24 == 127;
   }
-  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage_).sin6_addr);
+  return family() == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage_).sin6_addr);
 }
 
 std::string SocketAddress::host() const {
@@ -78,7 +79,8 @@ std::vector<SocketAddress> resolve_host(const std::string& host, int port) {
 
 bool is_loopback(const std::string& host) {
   const std::vector<SocketAddress> addresses = resolve_host(host, 0);
-  return std::all_of(addresses.begin(), addresses.end(), [](const SocketAddress& a) { return a.is_loopback(); });
+  return std::all_of(addresses.begin(), addresses.end(),
+                     [](const SocketAddress& a) { return a.is_loopback(); });
 }
 
 FileDescriptor listen_at(const SocketAddress& address) {
@@ -96,13 +98,15 @@ SocketAddress local_address(const FileDescriptor& socket) {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
   auto* address = reinterpret_cast<sockaddr*>(&storage);
-  check(::getsockname(socket.get(), address, &size) == 0, "socket: cannot read its address: {}", reason(errno));
+  const int failed = ::getsockname(socket.get(), address, &size);
+  check(failed == 0, "socket: cannot read its address: {}", reason(errno));
   return {address, size};
 }
 
 std::string outward_host() {
   ifaddrs* found = nullptr;
-  check(::getifaddrs(&found) == 0, "socket: cannot read this machine's addresses: {}", reason(errno));
+  const int failed = ::getifaddrs(&found);
+  check(failed == 0, "socket: cannot read this machine's addresses: {}", reason(errno));
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(found, &::freeifaddrs);
   // Addresses of version 6 that hold for one link only are of no use without its name.
   for (const ifaddrs* i = found; i != nullptr; i = i->ifa_next) {
@@ -115,7 +119,8 @@ std::string outward_host() {
 }
 
 TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
-    : socket_(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), peer_(address.str()) {
+    : socket_(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+      peer_(address.str()) {
   check(static_cast<bool>(socket_), "{}: cannot make a socket: {}", peer_, reason(errno));
   set_option(socket_, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket_, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -123,7 +128,8 @@ TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
   if (error == EINPROGRESS || error == EINTR) {
     wait_for(POLLOUT, deadline, "connecting");
     socklen_t size = sizeof error;
-    check(::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0, "{}: {}", peer_, reason(errno));
+    const int failed = ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    check(failed == 0, "{}: {}", peer_, reason(errno));
   }
   if (error != 0) throw ConnectionError(fmt::format("{}: {}", peer_, reason(error)));
   // With no listener there, the system may give this end the very port that it connects to.

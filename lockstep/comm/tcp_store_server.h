@@ -48,6 +48,7 @@ class TcpStoreServer {
 // One that other hosts reach by the name `host`: at its address if this machine has it; at all addresses if it is one
 // that forwards to this machine (a service's), or, with a secret, that this machine alone knows by that name (Debian
 // gives a machine's own name the address 127.0.1.1).
-std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port, const std::string& secret);
+std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port,
+                                                 const std::string& secret);
 
 }  // namespace lockstep

@@ -15,12 +15,29 @@ namespace {
 class LaunchEnvironmentTest : public ::testing::Test {
  protected:
   LaunchEnvironmentTest() {
-    for (const char* name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
-          "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_NODELIST", "SLURM_JOB_ID",
-          "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_PORT", "LOCKSTEP_LAUNCHER_STORE", "TORCHELASTIC_USE_AGENT_STORE",
-          "LOCKSTEP_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT", "LOCKSTEP_TIMEOUT"}) {
+    for (const char* name : {"RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "SLURM_PROCID",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_LOCALID",
+                             "SLURM_NODEID",
+                             "SLURM_STEP_TASKS_PER_NODE",
+                             "SLURM_STEP_NODELIST",
+                             "SLURM_JOB_ID",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "LOCKSTEP_PORT",
+                             "LOCKSTEP_LAUNCHER_STORE",
+                             "TORCHELASTIC_USE_AGENT_STORE",
+                             "LOCKSTEP_RESTART_COUNT",
+                             "TORCHELASTIC_RESTART_COUNT",
+                             "LOCKSTEP_TIMEOUT"}) {
       set(name, nullptr);
     }
   }
@@ -44,8 +61,13 @@ TEST_F(LaunchEnvironmentTest, NothingWhereNobodySaysARank) {
 }
 
 TEST_F(LaunchEnvironmentTest, Torchrun) {
-  set({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
-       {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "1234"}, {"TORCHELASTIC_RESTART_COUNT", "2"}});
+  set({{"RANK", "5"},
+       {"WORLD_SIZE", "8"},
+       {"LOCAL_RANK", "1"},
+       {"LOCAL_WORLD_SIZE", "4"},
+       {"MASTER_ADDR", "node0"},
+       {"MASTER_PORT", "1234"},
+       {"TORCHELASTIC_RESTART_COUNT", "2"}});
   LaunchEnvironment e = read_launch_environment().value();
   EXPECT_EQ(e.rank, 5);
   EXPECT_EQ(e.world_size, 8);
@@ -65,8 +87,15 @@ TEST_F(LaunchEnvironmentTest, Torchrun) {
 }
 
 TEST_F(LaunchEnvironmentTest, WhatALauncherSetsIsWhatARankReads) {
-  set(environment_of_rank({.rank = 1, .world_size = 4, .local_rank = 1, .local_world_size = 2, .master_addr = "::1",
-                           .master_port = 77, .secret = "0123456789abcdef", .restart_count = 3, .max_restarts = 5}));
+  set(environment_of_rank({.rank = 1,
+                           .world_size = 4,
+                           .local_rank = 1,
+                           .local_world_size = 2,
+                           .master_addr = "::1",
+                           .master_port = 77,
+                           .secret = "0123456789abcdef",
+                           .restart_count = 3,
+                           .max_restarts = 5}));
   const LaunchEnvironment e = read_launch_environment().value();
   EXPECT_EQ(e.rank, 1);
   EXPECT_EQ(e.world_size, 4);
@@ -79,8 +108,12 @@ TEST_F(LaunchEnvironmentTest, WhatALauncherSetsIsWhatARankReads) {
 }
 
 TEST_F(LaunchEnvironmentTest, OpenMpi) {
-  set({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  set({{"OMPI_COMM_WORLD_RANK", "1"},
+       {"OMPI_COMM_WORLD_SIZE", "2"},
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+       {"SLURM_PROCID", "0"},
+       {"SLURM_STEP_NUM_TASKS", "1"}});
   const LaunchEnvironment e = read_launch_environment().value();
   EXPECT_EQ(e.rank, 1) << "mpirun's, although it runs in a step of Slurm";
   EXPECT_EQ(e.local_rank, 1);
@@ -92,8 +125,13 @@ TEST_F(LaunchEnvironmentTest, OpenMpi) {
 }
 
 TEST_F(LaunchEnvironmentTest, Slurm) {
-  set({{"SLURM_PROCID", "6"}, {"SLURM_STEP_NUM_TASKS", "7"}, {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "2"},
-       {"SLURM_STEP_TASKS_PER_NODE", "3(x2),1"}, {"SLURM_STEP_NODELIST", "gpu[07-08],cpu1"}, {"SLURM_JOB_ID", "15001"}});
+  set({{"SLURM_PROCID", "6"},
+       {"SLURM_STEP_NUM_TASKS", "7"},
+       {"SLURM_LOCALID", "0"},
+       {"SLURM_NODEID", "2"},
+       {"SLURM_STEP_TASKS_PER_NODE", "3(x2),1"},
+       {"SLURM_STEP_NODELIST", "gpu[07-08],cpu1"},
+       {"SLURM_JOB_ID", "15001"}});
   LaunchEnvironment e = read_launch_environment().value();
   EXPECT_EQ(e.rank, 6);
   EXPECT_EQ(e.world_size, 7);
@@ -109,7 +147,11 @@ TEST_F(LaunchEnvironmentTest, Slurm) {
 TEST_F(LaunchEnvironmentTest, GivenNumbersStandAboveTheEnvironment) {
   EXPECT_EQ(read_launch_environment(1, 2)->rank, 1);
   EXPECT_EQ(read_launch_environment(1, 2)->master_addr, "127.0.0.1");
-  set({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}});
+  set({{"RANK", "1"},
+       {"WORLD_SIZE", "2"},
+       {"LOCAL_RANK", "1"},
+       {"LOCAL_WORLD_SIZE", "2"},
+       {"MASTER_ADDR", "a"}});
   EXPECT_EQ(read_launch_environment(1, 2)->local_rank, 1);
   const LaunchEnvironment e = read_launch_environment(0, 3).value();
   EXPECT_EQ(e.rank, 0);

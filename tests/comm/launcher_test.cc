@@ -64,13 +64,14 @@ std::string read_line(const TemporaryFolder& folder, std::string_view name) {
 }
 
 TEST(Launcher, MarksEveryLineWithItsRank) {
-  const Outcome o = launch_script("echo out $RANK; printf 'a '; printf 'b'; printf 'c\\nno end'; echo err $RANK >&2",
-                                  {.nproc_per_node = 3});
+  const Outcome o =
+      launch_script("echo out $RANK; printf 'a '; printf 'b'; printf 'c\\nno end'; echo err $RANK >&2",
+                    {.nproc_per_node = 3});
   EXPECT_EQ(o.result.status, 0);
   EXPECT_EQ(o.result.message, "");
-  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] out 0\n", "[rank 1] out 1\n", "[rank 2] out 2\n", "[rank 0] a bc\n",
-                                          "[rank 1] a bc\n", "[rank 2] a bc\n", "[rank 0] no end\n", "[rank 1] no end\n",
-                                          "[rank 2] no end\n"));
+  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] out 0\n", "[rank 1] out 1\n", "[rank 2] out 2\n",
+                                          "[rank 0] a bc\n", "[rank 1] a bc\n", "[rank 2] a bc\n",
+                                          "[rank 0] no end\n", "[rank 1] no end\n", "[rank 2] no end\n"));
   EXPECT_THAT(o.err, UnorderedElementsAre("[rank 0] err 0\n", "[rank 1] err 1\n", "[rank 2] err 2\n"));
 }
 
@@ -82,18 +83,21 @@ TEST(Launcher, AllOfALargeOutputArrives) {
 
 TEST(Launcher, SetsTorchrunsEnvironment) {
   const Outcome o = launch_script(
-      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $TORCHELASTIC_RESTART_COUNT "
+      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
+      "$TORCHELASTIC_RESTART_COUNT "
       "$LOCKSTEP_RESTART_COUNT $LOCKSTEP_TIMEOUT",
       {.nproc_per_node = 2, .timeout = 1500ms});
-  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 2 0 2 0 127.0.0.1 0 0 1.5\n", "[rank 1] 1 2 1 2 0 127.0.0.1 0 0 1.5\n"));
+  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 2 0 2 0 127.0.0.1 0 0 1.5\n",
+                                          "[rank 1] 1 2 1 2 0 127.0.0.1 0 0 1.5\n"));
 }
 
 TEST(Launcher, HoldsAStoreThatNeedsTheSecretItMade) {
   const TemporaryFolder folder;
   auto job = std::async(std::launch::async, [&] {
-    return launch_script(fmt::format("echo $MASTER_PORT $LOCKSTEP_SECRET > {0}/to-do; mv {0}/to-do {0}/where; "
-                                     "while [ ! -e {0}/end ]; do sleep 0.02; done",
-                                     folder.path().string()));
+    return launch_script(
+        fmt::format("echo $MASTER_PORT $LOCKSTEP_SECRET > {0}/to-do; mv {0}/to-do {0}/where; "
+                    "while [ ! -e {0}/end ]; do sleep 0.02; done",
+                    folder.path().string()));
   });
   const std::string where = read_line(folder, "where");
   const int port = std::stoi(where.substr(0, where.find(' ')));
@@ -146,12 +150,13 @@ TEST(Launcher, WhatARankHasStartedEndsWithIt) {
 }
 
 TEST(Launcher, StartsAllRanksAgain) {
-  const Outcome o = launch_script("echo $LOCKSTEP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT = 2 ] || "
-                                  "{ [ $RANK = 1 ] && exit 4; sleep 0.1; exit 1; }",
-                                  {.nproc_per_node = 2, .max_restarts = 5});
+  const Outcome o = launch_script(
+      "echo $LOCKSTEP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT = 2 ] || "
+      "{ [ $RANK = 1 ] && exit 4; sleep 0.1; exit 1; }",
+      {.nproc_per_node = 2, .max_restarts = 5});
   EXPECT_EQ(o.result.status, 0);
-  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 0\n", "[rank 1] 0 0\n", "[rank 0] 1 1\n", "[rank 1] 1 1\n",
-                                          "[rank 0] 2 2\n", "[rank 1] 2 2\n"));
+  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 0\n", "[rank 1] 0 0\n", "[rank 0] 1 1\n",
+                                          "[rank 1] 1 1\n", "[rank 0] 2 2\n", "[rank 1] 2 2\n"));
   EXPECT_THAT(o.err, ElementsAre("lockstep: rank 1 exited with status 4; restart 1 of 5\n",
                                  "lockstep: rank 1 exited with status 4; restart 2 of 5\n"));
 }
@@ -168,15 +173,18 @@ TEST(Launcher, WhatCannotWorkIsSaid) {
   EXPECT_ERROR(launch({.output = silent}), "there is no command");
   EXPECT_ERROR(launch({.command = {"no-such-program"}, .output = silent}),
                "cannot start no-such-program: No such file or directory");
-  EXPECT_ERROR(launch({.command = {"/etc/passwd"}, .output = silent}), "cannot start /etc/passwd: Permission denied");
+  EXPECT_ERROR(launch({.command = {"/etc/passwd"}, .output = silent}),
+               "cannot start /etc/passwd: Permission denied");
   EXPECT_ERROR(launch_script("", {.nproc_per_node = 0}), "0 processes per node, expected from 1 to");
   EXPECT_ERROR(launch_script("", {.nnodes = 0}), "0 nodes, expected at least 1");
-  EXPECT_ERROR(launch_script("", {.nnodes = 2, .node_rank = 2, .master_port = 1}), "node rank 2, expected from 0 to 1");
+  EXPECT_ERROR(launch_script("", {.nnodes = 2, .node_rank = 2, .master_port = 1}),
+               "node rank 2, expected from 0 to 1");
   EXPECT_ERROR(launch_script("", {.nnodes = 2}), "2 nodes need a master port");
   EXPECT_ERROR(launch_script("", {.max_restarts = -1}), "-1 restarts, expected at least 0");
   const TcpStoreServer taken;
   EXPECT_ERROR(launch_script("", {.master_port = taken.port()}), "cannot listen at 127.0.0.1");
-  EXPECT_ERROR(launch_script("", {.nnodes = 2, .master_addr = "192.0.2.1", .master_port = 29500}), "set LOCKSTEP_SECRET");
+  EXPECT_ERROR(launch_script("", {.nnodes = 2, .master_addr = "192.0.2.1", .master_port = 29500}),
+               "set LOCKSTEP_SECRET");
 }
 
 // A launcher in a process of its own, which ends with its status.
@@ -219,21 +227,23 @@ class Signals : public ::testing::TestWithParam<int> {};
 
 TEST_P(Signals, AreHandedOnOnce) {
   const TemporaryFolder folder;
-  const pid_t launcher = start_launcher(
-      "trap 'n=$((n+1))' INT TERM; n=0; " + leave_number(folder) +
-          "while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; echo $n; exit 130",
-      {.nproc_per_node = 2, .max_restarts = 3, .grace = 20s}, folder);
+  const pid_t launcher =
+      start_launcher("trap 'n=$((n+1))' INT TERM; n=0; " + leave_number(folder) +
+                         "while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; echo $n; exit 130",
+                     {.nproc_per_node = 2, .max_restarts = 3, .grace = 20s}, folder);
   read_line(folder, "0"), read_line(folder, "1");
   ::kill(launcher, GetParam());
   EXPECT_EQ(exit_status(launcher), 130);
-  EXPECT_THAT(folder.read("log"), AllOf(HasSubstr("[rank 0] 1\n"), HasSubstr("[rank 1] 1\n"),
-                                        HasSubstr("exited with status 130\n"), ::testing::Not(HasSubstr("restart"))));
+  EXPECT_THAT(folder.read("log"),
+              AllOf(HasSubstr("[rank 0] 1\n"), HasSubstr("[rank 1] 1\n"),
+                    HasSubstr("exited with status 130\n"), ::testing::Not(HasSubstr("restart"))));
 }
 
 TEST_P(Signals, RanksThatEndWellMakeItASuccess) {
   const TemporaryFolder folder;
-  const pid_t launcher = start_launcher("trap 'exit 0' INT TERM; " + leave_number(folder) + "while :; do sleep 0.02; done",
-                                        {.nproc_per_node = 2}, folder);
+  const pid_t launcher =
+      start_launcher("trap 'exit 0' INT TERM; " + leave_number(folder) + "while :; do sleep 0.02; done",
+                     {.nproc_per_node = 2}, folder);
   read_line(folder, "0"), read_line(folder, "1");
   ::kill(launcher, GetParam());
   EXPECT_EQ(exit_status(launcher), 0);
@@ -244,8 +254,9 @@ INSTANTIATE_TEST_SUITE_P(Launcher, Signals, ::testing::Values(SIGINT, SIGTERM),
 
 TEST(Signals, TheThirdOneIsFinal) {
   const TemporaryFolder folder;
-  const pid_t launcher = start_launcher(
-      "trap 'echo no' INT TERM; " + leave_number(folder) + "while :; do sleep 0.02; done", {.nproc_per_node = 1}, folder);
+  const pid_t launcher =
+      start_launcher("trap 'echo no' INT TERM; " + leave_number(folder) + "while :; do sleep 0.02; done",
+                     {.nproc_per_node = 1}, folder);
   read_line(folder, "0");
   for (int i = 0; i < 3; ++i) {
     ::kill(launcher, SIGINT);
@@ -257,8 +268,9 @@ TEST(Signals, TheThirdOneIsFinal) {
 TEST(Orphans, AreNotLeftByALauncherThatIsKilled) {
   const TemporaryFolder folder;
   const pid_t launcher =
-      start_launcher(leave_number(folder) + fmt::format("sleep 1000 & echo $! > {0}/c$RANK; mv {0}/c$RANK {0}/child$RANK; wait",
-                                                        folder.path().string()),
+      start_launcher(leave_number(folder) +
+                         fmt::format("sleep 1000 & echo $! > {0}/c$RANK; mv {0}/c$RANK {0}/child$RANK; wait",
+                                     folder.path().string()),
                      {.nproc_per_node = 2}, folder);
   std::vector<pid_t> all;
   for (const char* name : {"0", "1", "child0", "child1"}) all.push_back(std::stoi(read_line(folder, name)));
@@ -301,8 +313,9 @@ TEST_F(Nodes, ARankThatFailsEndsAllNodes) {
 }
 
 TEST_F(Nodes, StartAgainTogether) {
-  const std::string script = "echo start $LOCKSTEP_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; "
-                             "[ $RANK = 0 ] && exit 5; sleep 1000";
+  const std::string script =
+      "echo start $LOCKSTEP_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; "
+      "[ $RANK = 0 ] && exit 5; sleep 1000";
   const pid_t zero = start(0, script, {.max_restarts = 1, .grace = 50ms}),
               one = start(1, script, {.max_restarts = 1, .grace = 50ms});
   EXPECT_EQ(exit_status(zero), 0);
@@ -317,12 +330,14 @@ TEST_F(Nodes, ALauncherThatIsKilledEndsTheOthers) {
   for (const int killed : {0, 1}) {
     port_ = TcpStoreServer().port();
     const std::string script = leave_number(folders_[killed]) + "sleep 1000";
-    const pid_t nodes[] = {start(0, script, {.timeout = 2s, .grace = 50ms}), start(1, script, {.timeout = 2s, .grace = 50ms})};
+    const pid_t nodes[] = {start(0, script, {.timeout = 2s, .grace = 50ms}),
+                           start(1, script, {.timeout = 2s, .grace = 50ms})};
     read_line(folders_[killed], std::to_string(2 * killed));
     ::kill(nodes[killed], SIGKILL);
     EXPECT_EQ(exit_status(nodes[killed]), 128 + SIGKILL);
     EXPECT_EQ(exit_status(nodes[1 - killed]), 1);
-    EXPECT_THAT(log(1 - killed), HasSubstr(killed == 0 ? "lost the store" : "nothing was heard of node 1's launcher"));
+    EXPECT_THAT(log(1 - killed),
+                HasSubstr(killed == 0 ? "lost the store" : "nothing was heard of node 1's launcher"));
   }
 }
 
@@ -335,7 +350,8 @@ TEST_F(Nodes, ThatDisagreeAreTold) {
   const pid_t zero = start(0, "true", {.max_restarts = 1}), one = start(1, "true");
   EXPECT_EQ(exit_status(zero), 99);
   EXPECT_EQ(exit_status(one), 99);
-  EXPECT_THAT(log(0), HasSubstr("node 0 has 2 nodes of 2 processes, start 1 of 2, node 1 has 2 nodes of 2 processes, start 1 of 1"));
+  EXPECT_THAT(log(0), HasSubstr("node 0 has 2 nodes of 2 processes, start 1 of 2, node 1 has 2 nodes of 2 "
+                                "processes, start 1 of 1"));
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ class RawClient {
 
   // Whether the other side still takes it.
   bool send(std::string_view bytes) {
-    return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+    return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
   }
 
   // Up to `count` bytes; fewer if the other side closes, or says nothing for 20 s.

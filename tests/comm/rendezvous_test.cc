@@ -30,9 +30,10 @@ int free_port() { return TcpStoreServer().port(); }
 class RendezvousTest : public ::testing::Test {
  protected:
   RendezvousTest() {
-    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCKSTEP_PORT", "LOCKSTEP_SECRET",
-                             "LOCKSTEP_SECRET_FILE", "LOCKSTEP_LAUNCHER_STORE", "TORCHELASTIC_USE_AGENT_STORE",
-                             "LOCKSTEP_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT", "LOCKSTEP_TIMEOUT"}) {
+    for (const char* name :
+         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCKSTEP_PORT", "LOCKSTEP_SECRET",
+          "LOCKSTEP_SECRET_FILE", "LOCKSTEP_LAUNCHER_STORE", "TORCHELASTIC_USE_AGENT_STORE",
+          "LOCKSTEP_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT", "LOCKSTEP_TIMEOUT"}) {
       set(name, nullptr);
     }
     set("MASTER_ADDR", "127.0.0.1");
@@ -166,7 +167,8 @@ TEST_F(RendezvousTest, OtherHostsNeedASecret) {
 }
 
 TEST_F(RendezvousTest, WhoDidNotComeIsNamed) {
-  const auto ranks = join_all({{.rank = 0, .world_size = 4, .timeout = 300ms}, {.rank = 2, .world_size = 4, .timeout = 300ms}});
+  const auto ranks = join_all(
+      {{.rank = 0, .world_size = 4, .timeout = 300ms}, {.rank = 2, .world_size = 4, .timeout = 300ms}});
   for (const Outcome& rank : ranks) {
     EXPECT_EQ(rank.error, "rendezvous: ranks 1, 3 of 4 did not come within 0.3 s");
     EXPECT_EQ(rank.lost_rank, 1);
@@ -175,7 +177,8 @@ TEST_F(RendezvousTest, WhoDidNotComeIsNamed) {
 
 TEST_F(RendezvousTest, RankZeroThatDidNotComeIsNamed) {
   Outcome one = join({.rank = 1, .world_size = 2, .timeout = 200ms});
-  EXPECT_THAT(one.error, HasSubstr("rank 0 of 2 did not come within 0.2 s, or is out of reach: store: cannot reach"));
+  EXPECT_THAT(one.error,
+              HasSubstr("rank 0 of 2 did not come within 0.2 s, or is out of reach: store: cannot reach"));
   EXPECT_EQ(one.lost_rank, 0);
   const TcpStoreServer server({.port = std::stoi(std::getenv("MASTER_PORT"))});
   set("LOCKSTEP_LAUNCHER_STORE", "1");
@@ -185,7 +188,8 @@ TEST_F(RendezvousTest, RankZeroThatDidNotComeIsNamed) {
 }
 
 TEST_F(RendezvousTest, AnotherWorldSizeIsTold) {
-  const auto ranks = join_all({{.rank = 0, .world_size = 2, .timeout = kLong}, {.rank = 1, .world_size = 3, .timeout = kLong}});
+  const auto ranks = join_all(
+      {{.rank = 0, .world_size = 2, .timeout = kLong}, {.rank = 1, .world_size = 3, .timeout = kLong}});
   for (const Outcome& rank : ranks) {
     EXPECT_EQ(rank.error, "rendezvous: rank 1 says that the world size is 3, rank 0 says 2");
   }
@@ -202,7 +206,8 @@ TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
   const TcpStoreServer server;
   set("MASTER_PORT", std::to_string(server.port()).c_str());
   set("LOCKSTEP_LAUNCHER_STORE", "1");
-  auto first = std::async(std::launch::async, [] { return join({.rank = 1, .world_size = 2, .timeout = kLong}); });
+  auto first =
+      std::async(std::launch::async, [] { return join({.rank = 1, .world_size = 2, .timeout = kLong}); });
   TcpStore store({.port = server.port()});
   store.get("rendezvous/0/process of rank/1", kLong);
   // Another process; all that it needs is on its stack.
@@ -218,7 +223,8 @@ TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
 }
 
 TEST_F(RendezvousTest, WithoutARankThereIsNone) {
-  EXPECT_ERROR(resolve_rendezvous({}), "neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
+  EXPECT_ERROR(resolve_rendezvous({}),
+               "neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
 }
 
 // Strangers that knock at the port while ranks meet: none of them costs the job more than time.

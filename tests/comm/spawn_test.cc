@@ -65,9 +65,9 @@ TEST(Spawn, RanksMeet) {
 TEST(Spawn, RunsTheProgramAnew) {
   // The new process comes here, too, but into a folder of its own.
   const TemporaryFolder folder;
-  const EnvironmentVariable path("LOCKSTEP_TEST_FOLDER",
-                                 std::getenv("LOCKSTEP_TEST_FOLDER") ? std::getenv("LOCKSTEP_TEST_FOLDER")
-                                                                     : folder.path().c_str());
+  const EnvironmentVariable path("LOCKSTEP_TEST_FOLDER", std::getenv("LOCKSTEP_TEST_FOLDER")
+                                                             ? std::getenv("LOCKSTEP_TEST_FOLDER")
+                                                             : folder.path().c_str());
   std::string program = "spawn_test", filter = "--gtest_filter=Spawn.RunsTheProgramAnew";
   char* argv[] = {program.data(), filter.data(), nullptr};
   const auto body = [](int rank) {
@@ -87,7 +87,8 @@ TEST(Spawn, AnExceptionComesBackWithItsRank) {
   const auto fail_in_one = [](int rank) {
     if (rank == 1) throw Error("conv2d: input has 3 channels, weight expects 4");
   };
-  EXPECT_ERROR(spawn(fail_in_one, {.nprocs = 2}), "rank 1 failed: conv2d: input has 3 channels, weight expects 4");
+  EXPECT_ERROR(spawn(fail_in_one, {.nprocs = 2}),
+               "rank 1 failed: conv2d: input has 3 channels, weight expects 4");
   EXPECT_ERROR(spawn([](int) { throw 1; }), "rank 0 failed: an exception that is no std::exception");
   EXPECT_ERROR(spawn([](int) { throw Error(std::string(1 << 20, 'x')); }), "rank 0 failed: xxx");
 }

@@ -38,14 +38,16 @@ TEST(StoreSession, BothSidesProveThatTheyKnowTheSecret) {
   }
   EXPECT_TRUE(session.admitted());
   EXPECT_EQ(take_output(session), "a" + store_server_hmac(kSecret, kNonce, kClientNonce));
-  EXPECT_NE(store_server_hmac(kSecret, kNonce, kClientNonce), store_client_hmac(kSecret, kNonce, kClientNonce));
+  EXPECT_NE(store_server_hmac(kSecret, kNonce, kClientNonce),
+            store_client_hmac(kSecret, kNonce, kClientNonce));
 }
 
 TEST(StoreSession, AWrongProofIsRefusedAndTeachesNothing) {
   std::string flipped = proof();
   flipped.back() ^= 1;
-  for (const std::string& wrong : {proof("another secret, a long one"), proof(""), proof(kSecret, std::string(32, 'm')), flipped,
-                                   kClientNonce + store_server_hmac(kSecret, kNonce, kClientNonce), std::string(64, '\0')}) {
+  for (const std::string& wrong :
+       {proof("another secret, a long one"), proof(""), proof(kSecret, std::string(32, 'm')), flipped,
+        kClientNonce + store_server_hmac(kSecret, kNonce, kClientNonce), std::string(64, '\0')}) {
     StoreSession session(kSecret, kNonce);
     take_output(session);
     session.receive(wrong);
@@ -67,7 +69,8 @@ TEST(StoreSession, AReplayedProofIsRefused) {
 
 TEST(StoreSession, NothingMayFollowTheProofBeforeTheAnswer) {
   StoreSession session(kSecret, kNonce);
-  EXPECT_ERROR(session.receive(proof() + encode(StoreRequest{.key = "k"})), "before the handshake was through, expected 64");
+  EXPECT_ERROR(session.receive(proof() + encode(StoreRequest{.key = "k"})),
+               "before the handshake was through, expected 64");
 }
 
 TEST(StoreSession, RequestsAreServedOneByOne) {
@@ -85,8 +88,10 @@ TEST(StoreSession, RequestsAreServedOneByOne) {
 
 TEST(StoreProtocol, MessagesComeBack) {
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{300}, kLongestStoreValue}) {
-    const StoreRequest request{
-        .operation = StoreOperation::add, .timeout_ms = 0xfffefdfc, .key = std::string(1024, 'k'), .value = std::string(size, '\xff')};
+    const StoreRequest request{.operation = StoreOperation::add,
+                               .timeout_ms = 0xfffefdfc,
+                               .key = std::string(1024, 'k'),
+                               .value = std::string(size, '\xff')};
     std::string bytes = encode(request) + "rest";
     EXPECT_EQ(take_request(bytes), request);
     EXPECT_EQ(bytes, "rest");
@@ -98,7 +103,8 @@ TEST(StoreProtocol, MessagesComeBack) {
 }
 
 TEST(StoreProtocol, HalfAMessageIsWaitedFor) {
-  const std::string request = encode(StoreRequest{.key = "key", .value = "value"}), reply = encode(StoreReply{.value = "value"});
+  const std::string request = encode(StoreRequest{.key = "key", .value = "value"}),
+                    reply = encode(StoreReply{.value = "value"});
   for (std::size_t n = 0; n < request.size(); ++n) {
     std::string part = request.substr(0, n);
     EXPECT_FALSE(take_request(part));

@@ -126,7 +126,8 @@ TEST_F(Intruder, WhoDoesNotReadItsRepliesHoldsUpOnlyItself) {
   const auto client = admitted_client();
   const std::string requests = [] {
     std::string all;
-    for (int i = 0; i < 100; ++i) all += encode(StoreRequest{.operation = StoreOperation::get, .key = "large"});
+    for (int i = 0; i < 100; ++i)
+      all += encode(StoreRequest{.operation = StoreOperation::get, .key = "large"});
     return all;
   }();
   client->send(requests);
@@ -137,7 +138,8 @@ TEST_F(Intruder, WhoDoesNotReadItsRepliesHoldsUpOnlyItself) {
 
 TEST_F(Intruder, WhoGoesWhileItWaitsIsForgotten) {
   for (int i = 0; i < 100; ++i) {
-    admitted_client()->send(encode(StoreRequest{.operation = StoreOperation::get, .timeout_ms = 1'000'000, .key = "never"}));
+    admitted_client()->send(
+        encode(StoreRequest{.operation = StoreOperation::get, .timeout_ms = 1'000'000, .key = "never"}));
   }
   expect_still_serving();
   TcpStore store({.port = server_.port(), .secret = kSecret});

@@ -20,7 +20,8 @@ using namespace std::chrono_literals;
 constexpr auto kLong = 20s;
 
 std::unique_ptr<TcpStore> connect(const TcpStoreServer& server, const std::string& secret = "") {
-  return std::make_unique<TcpStore>(TcpStoreOptions{.port = server.port(), .secret = secret, .connect_timeout = kLong});
+  return std::make_unique<TcpStore>(
+      TcpStoreOptions{.port = server.port(), .secret = secret, .connect_timeout = kLong});
 }
 
 // A port that nobody listens at.
@@ -111,7 +112,8 @@ TEST(TcpStore, LimitsOfKeysAndValues) {
   EXPECT_EQ(store->get(key, 0ms), value);
   EXPECT_ERROR(store->set(key + "k", ""), "a key of 1025 bytes, expected from 1 to 1024");
   EXPECT_ERROR(store->set("", ""), "a key of 0 bytes");
-  EXPECT_ERROR(store->set("key", value + "v"), "the value of \"key\" has 1048577 bytes, expected at most 1048576");
+  EXPECT_ERROR(store->set("key", value + "v"),
+               "the value of \"key\" has 1048577 bytes, expected at most 1048576");
 }
 
 TEST(TcpStore, TheServersMemoryIsBounded) {
@@ -129,9 +131,8 @@ TEST(TcpStore, TheServersMemoryIsBounded) {
 TEST(TcpStore, WaitsForAServerThatComesLater) {
   const int port = free_port();
   std::unique_ptr<TcpStore> store;
-  std::thread client([&] {
-    store = std::make_unique<TcpStore>(TcpStoreOptions{.port = port, .connect_timeout = kLong});
-  });
+  std::thread client(
+      [&] { store = std::make_unique<TcpStore>(TcpStoreOptions{.port = port, .connect_timeout = kLong}); });
   std::this_thread::sleep_for(50ms);
   const TcpStoreServer server({.port = port});
   client.join();
@@ -142,7 +143,8 @@ TEST(TcpStore, AServerThatIsNotThereIsNamed) {
   const int port = free_port();
   EXPECT_ERROR(TcpStore({.port = port, .connect_timeout = 50ms}),
                fmt::format("cannot reach 127.0.0.1:{} (127.0.0.1:{}: Connection refused)", port, port));
-  EXPECT_ERROR(TcpStore({.host = "no such host", .port = port, .connect_timeout = 50ms}), "host \"no such host\"");
+  EXPECT_ERROR(TcpStore({.host = "no such host", .port = port, .connect_timeout = 50ms}),
+               "host \"no such host\"");
   EXPECT_ERROR(TcpStore({.port = 0}), "port 0, expected from 1 to 65535");
 }
 
@@ -197,16 +199,19 @@ TEST(TcpStoreServer, APortInUseIsNamed) {
 }
 
 TEST(Secret, WithoutOneNothingButLoopback) {
-  EXPECT_ERROR(TcpStoreServer({.host = "0.0.0.0"}), "without a secret it listens on loopback alone, not at 0.0.0.0:0");
+  EXPECT_ERROR(TcpStoreServer({.host = "0.0.0.0"}),
+               "without a secret it listens on loopback alone, not at 0.0.0.0:0");
   EXPECT_ERROR(TcpStoreServer({.host = "0.0.0.0"}), "set LOCKSTEP_SECRET");
-  EXPECT_ERROR(TcpStore({.host = "192.0.2.1", .port = 29500}), "192.0.2.1:29500 is not loopback and there is no secret");
+  EXPECT_ERROR(TcpStore({.host = "192.0.2.1", .port = 29500}),
+               "192.0.2.1:29500 is not loopback and there is no secret");
   const TcpStoreServer server({.host = "0.0.0.0", .secret = "a secret of the job"});
   connect(server, "a secret of the job")->set("key", "value");
 }
 
 TEST(Secret, WhoDoesNotKnowItIsRefused) {
   const TcpStoreServer server({.secret = "a secret of the job"});
-  EXPECT_ERROR(connect(server, "another secret here"), "does not accept this process's secret: it belongs to another job");
+  EXPECT_ERROR(connect(server, "another secret here"),
+               "does not accept this process's secret: it belongs to another job");
   EXPECT_ERROR(connect(server), "does not accept a client without a secret");
   EXPECT_EQ(connect(server, "a secret of the job")->add("count", 1), 1);
 
@@ -228,7 +233,9 @@ TEST(Secret, AServerThatDoesNotKnowItIsRefused) {
     const std::string answer = "a" + proof.substr(32);
     ASSERT_GT(::send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL), 0);
   });
-  EXPECT_ERROR(TcpStore({.port = local_address(listener).port(), .secret = "a secret of the job", .connect_timeout = kLong}),
+  EXPECT_ERROR(TcpStore({.port = local_address(listener).port(),
+                         .secret = "a secret of the job",
+                         .connect_timeout = kLong}),
                "does not know the job's secret itself");
   impostor.join();
 }
