@@ -130,7 +130,7 @@ int train(const TrainOptions& o) {
     return run(o, job);
   } catch (const std::exception& error) {
     // The others wait for this rank: they are told why it does not come.
-    if (job.group) job.group->abort(error.what());
+    if (job.communicator) job.communicator->abort(error.what());
     throw;
   }
 }

@@ -36,6 +36,9 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--schedule", o.schedule)->check(CLI::IsMember({"constant", "step", "cosine"}))->capture_default_str();
   app.add_option("--warmup", o.warmup, "Steps of linear growth of the learning rate")->check(steps);
   app.add_option("--clip", o.clip, "Largest norm of the gradient")->check(amount);
+  app.add_option("--accumulate", o.accumulate, "Micro-batches of a step; has to divide the batch size")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->capture_default_str();
   app.add_option("--label-smoothing", o.label_smoothing)->check(number(0, 1));
   app.add_option("--seed", o.seed, "Decides start weights, order and dropout")
       ->check(CLI::NonNegativeNumber)
@@ -86,10 +89,14 @@ std::unique_ptr<Optimizer> TrainOptions::make_optimizer(std::vector<Parameter> p
 
 TrainerOptions TrainOptions::trainer_options(const Job& job) const {
   const TrainOptions& o = *this;
+  if (o.batch_size % o.accumulate != 0) {
+    throw UsageError(fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
+  }
   TrainerOptions t{.devices = job.devices,
                    .communicator = job.communicator,
                    .shards = job.shards,
                    .batch_size = o.batch_size,
+                   .accumulate = o.accumulate,
                    .epochs = o.epochs,
                    .max_steps = o.max_steps,
                    .shuffle = !o.no_shuffle,

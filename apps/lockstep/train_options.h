@@ -21,6 +21,7 @@ struct TrainOptions : JobOptions {
   std::int64_t warmup = 0;
   double clip = 0;
   double label_smoothing = 0;
+  std::int64_t accumulate = 1;
   bool no_shuffle = false;
   bool sync_bn = false;
   std::string export_file, save, resume, log, plot, trace;

@@ -45,7 +45,7 @@ Batch mse_loss(const Batch& x, const Batch& targets) {
   return each("mse_loss", x, targets, [](const Tensor& a, const Tensor& b) { return mse_loss(a, b); });
 }
 
-void backward(const Batch& losses) {
+void backward(const Batch& losses, double share) {
   if (losses.exchange) losses.exchange->begin_backward();
   std::vector<Tensor> seeds;
   std::vector<int> missing;
@@ -54,7 +54,7 @@ void backward(const Batch& losses) {
     check(loss.numel() == 1, "backward: the loss of shard {} is {}, expected a scalar", i, loss.describe());
     ops::ShardScope scope(loss.shard());
     Tensor seed = ops::empty(loss.shape(), loss.dtype(), loss.device());
-    ops::fill_(seed, losses.weight(i));
+    ops::fill_(seed, share * losses.weight(i));
     seeds.push_back(std::move(seed));
     if (losses.counts[i] == 0) missing.push_back(loss.shard());
   }

@@ -37,8 +37,9 @@ Batch cross_entropy(const Batch& logits, const Batch& labels, const CrossEntropy
 Batch mse_loss(const Batch& x, const Batch& targets);
 
 // Gradients of the mean loss over the whole batch, all shards in one walk: each shard's loss is weighted by its true
-// share of the samples, so uneven shards are right.
-void backward(const Batch& losses);
+// share of the samples, so uneven shards are right. `share`: of the batch in what the step is over, where that is several
+// (accumulation over micro-batches).
+void backward(const Batch& losses, double share = 1);
 
 // All shards of all processes, the same on each of them: values, without history. Several batches with the same shards
 // travel as one.

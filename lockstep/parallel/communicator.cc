@@ -20,6 +20,11 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
   }
 }
 
+void Communicator::abort(const std::string& reason) {
+  group_->abort(reason);
+  host_group_->abort(reason);
+}
+
 Communicator::~Communicator() {
   try {
     engine_->wait_all();

@@ -19,7 +19,7 @@ class Communicator {
  public:
   // Collective. The runtime's devices have to be CPU devices, and have to outlive every tensor made here.
   Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group);
-  // Waits for what was pushed on its lanes.
+  // Waits for what was pushed on its lanes. Ranks that still wait for this one are told that it has closed its group.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -28,6 +28,8 @@ class Communicator {
   int world_size() const { return group_->size(); }
   // For tasks on the lanes.
   ProcessGroup& group() { return *group_; }
+  // Tells the others why this rank gives up; all that is under way fails, here and there.
+  void abort(const std::string& reason);
 
   // Shards [first, last) of V are rank r's: runs of consecutive ones, as with devices.
   static std::pair<int, int> shards_of_rank(int rank, int world_size, int shards);

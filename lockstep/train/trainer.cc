@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/parallel/split.h"
@@ -10,6 +11,12 @@ namespace lockstep {
 namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::int64_t micro_batch_size(const TrainerOptions& o) {
+  check(o.accumulate >= 1 && o.batch_size % o.accumulate == 0,
+        "trainer: a batch of {} in {} micro-batches, expected a number that divides it", o.batch_size, o.accumulate);
+  return o.batch_size / o.accumulate;
+}
 
 // For each shard of this process: whether it is asked to stop.
 Batch stop_flags(const Batch& losses, bool stop) {
@@ -27,7 +34,7 @@ Batch stop_flags(const Batch& losses, bool stop) {
 Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
     : module_(module), optimizer_(optimizer), options_(std::move(options)), test_(std::move(test)),
-      loader_(std::move(train), rows_of_rank({.batch_size = options_.batch_size,
+      loader_(std::move(train), rows_of_rank({.batch_size = micro_batch_size(options_),
                                               .shuffle = options_.shuffle,
                                               .seed = options_.seed})) {
   TrainerOptions& o = options_;
@@ -41,11 +48,12 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
     o.shards = static_cast<int>(o.communicator ? o.communicator->sum_on_host(devices, "number of devices") : devices);
   }
   o.schedule.base_lr = optimizer.learning_rate();
-  o.schedule.total_steps = o.epochs * loader_.size();
+  o.schedule.total_steps = o.epochs * steps_of(loader_.size());
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
   Recipe recipe = {{"seed", o.seed},
                    {"shards", o.shards},
                    {"batch_size", o.batch_size},
+                   {"accumulate", o.accumulate},
                    {"examples", loader_.dataset().size()},
                    {"shuffle", o.shuffle},
                    {"dtype", name(o.dtype)},
@@ -62,9 +70,14 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
 
 void Trainer::join_ranks() {
   const TrainerOptions& o = options_;
-  const RandomKey key = random_key(o.seed, {});
-  const std::int64_t index = 0;
-  settle_shapes(module_, loader_.dataset().batch({&index, 1}, {&key, 1}).at(0), o.devices[0]);
+  try {
+    const RandomKey key = random_key(o.seed, {});
+    const std::int64_t index = 0;
+    settle_shapes(module_, loader_.dataset().batch({&index, 1}, {&key, 1}).at(0), o.devices[0]);
+  } catch (const std::exception& error) {
+    o.communicator->abort(error.what());
+    throw;
+  }
   std::string recipe;
   for (const auto& [name, value] : o.recipe.items()) recipe += fmt::format("{} {}\n", name, value.dump());
   distributed_ = std::make_unique<DistributedDataParallel>(module_, o.devices, o.communicator,
@@ -100,7 +113,7 @@ TrainingResult Trainer::train() {
     return run();
   } catch (const TaskError& error) {
     // A lost rank is the job's news, not that of the task which waited for it.
-    options_.communicator->group().abort(error.what());
+    options_.communicator->abort(error.what());
     try {
       std::rethrow_exception(error.failure().cause);
     } catch (const CommError&) {
@@ -110,7 +123,7 @@ TrainingResult Trainer::train() {
     }
   } catch (const std::exception& error) {
     // The others wait for this rank: they are told why it does not come.
-    options_.communicator->group().abort(error.what());
+    options_.communicator->abort(error.what());
     throw;
   }
 }
@@ -132,7 +145,9 @@ TrainingResult Trainer::run() {
     double begin = now();
     last_read_ = begin;
     for (Example& batch : loader_) {
-      run_step(batch, batches);
+      run_micro_batch(batch, batches);
+      if (position_.batch % options_.accumulate != 0 && position_.batch < batches) continue;
+      finish_step(batches);
       if (finished() || stopping()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
         read_losses(0);
@@ -162,7 +177,7 @@ TrainingResult Trainer::run() {
   return result;
 }
 
-void Trainer::run_step(Example& batch, std::int64_t batches) {
+void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   const TrainerOptions& o = options_;
   check(batch.size() == 2, "trainer: examples have {} parts, expected inputs and labels", batch.size());
   std::int64_t samples = loader_.batch_examples(position_.batch);
@@ -176,21 +191,42 @@ void Trainer::run_step(Example& batch, std::int64_t batches) {
     labels = split_and_load(batch[1], o.devices, {.shards = o.shards});
   }
   for (Tensor& shard : x.shards) shard = shard.to(o.dtype);
-  Batch losses = cross_entropy(module_(x), labels, {.label_smoothing = o.label_smoothing});
-  backward(losses);
+
+  std::int64_t first = position_.batch - position_.batch % o.accumulate;
+  std::int64_t last = std::min(first + o.accumulate, batches) - 1;
+  std::int64_t step_samples = 0;
+  for (std::int64_t b = first; b <= last; ++b) step_samples += loader_.batch_examples(b);
+  double share = static_cast<double>(samples) / static_cast<double>(step_samples);
+  Batch losses;
+  {
+    std::optional<NoSyncGuard> more_to_come;
+    if (position_.batch < last) more_to_come.emplace();
+    losses = cross_entropy(module_(x), labels, {.label_smoothing = o.label_smoothing});
+    backward(losses, share);
+  }
+  std::vector<Batch> shared{losses};
+  if (distributed_) shared.push_back(stop_flags(losses, stop_));
+  shared = gather_shards(shared);
+  current_.losses.emplace_back(share, shared[0]);
+  if (distributed_) current_.stopped = shared[1];
+  current_.report.samples = step_samples;
+  ++position_.batch;
+}
+
+void Trainer::finish_step(std::int64_t batches) {
+  const TrainerOptions& o = options_;
   if (o.clip_norm > 0) optimizer_.clip_grad_norm(o.clip_norm);
   optimizer_.set_learning_rate(scheduled_lr(o.schedule, position_.step));
   optimizer_.step();
 
   ++position_.step;
-  ++position_.batch;
   if (on_update) on_update(position_.step);
-  StepReport report{.step = position_.step, .epoch = position_.epoch + 1, .samples = samples,
-                    .batch = position_.batch, .batches = batches};
-  std::vector<Batch> shared{losses};
-  if (distributed_) shared.push_back(stop_flags(losses, stop_));
-  shared = gather_shards(shared);
-  pending_.push_back({report, shared[0], distributed_ ? shared[1] : Batch()});
+  StepReport& report = current_.report;
+  report.step = position_.step;
+  report.epoch = position_.epoch + 1;
+  report.batch = steps_of(position_.batch);
+  report.batches = steps_of(batches);
+  pending_.push_back(std::exchange(current_, {}));
   // A few steps stay in flight, so that the devices never wait for the host.
   constexpr std::size_t kInFlight = 2;
   read_losses(kInFlight);
@@ -201,7 +237,8 @@ void Trainer::read_losses(std::size_t leave) {
     PendingLoss next = std::move(pending_.front());
     pending_.pop_front();
     StepReport& report = next.report;
-    report.loss = mean_loss(next.losses);
+    report.loss = 0;
+    for (auto& [share, losses] : next.losses) report.loss += share * mean_loss(losses);
     for (const Tensor& flag : next.stopped) agreed_stop_ = agreed_stop_ || flag.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();

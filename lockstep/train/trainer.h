@@ -24,6 +24,9 @@ struct TrainerOptions {
   int shards = 0;
   // The global batch, over all devices and ranks.
   std::int64_t batch_size = 256;
+  // Micro-batches of a step, of batch_size / accumulate each, which has to come out even: for batches that memory has no
+  // room for.
+  std::int64_t accumulate = 1;
   std::int64_t epochs = 10;
   // Ends the run early; 0: no limit.
   std::int64_t max_steps = 0;
@@ -93,16 +96,22 @@ class Trainer {
  private:
   struct PendingLoss {
     StepReport report;
-    Batch losses;   // of all ranks
-    Batch stopped;  // a flag of each rank, at its first shard
+    // Of each micro-batch: its share of the step, and its losses from all ranks.
+    std::vector<std::pair<double, Batch>> losses;
+    Batch stopped;  // a flag for each shard
   };
 
-  void run_step(Example& batch, std::int64_t batches);
+  void run_micro_batch(Example& batch, std::int64_t batches);
+  void finish_step(std::int64_t batches);
   void read_losses(std::size_t leave);
   void save();
   bool finished() const;
   // Whether the run ends here: the same on all ranks.
   bool stopping() const { return options_.communicator ? agreed_stop_ : stop_.load(std::memory_order_relaxed); }
+  // Steps that so many micro-batches make.
+  std::int64_t steps_of(std::int64_t batches) const {
+    return (batches + options_.accumulate - 1) / options_.accumulate;
+  }
   int rank() const { return options_.communicator ? options_.communicator->rank() : 0; }
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
   void join_ranks();
@@ -115,6 +124,7 @@ class Trainer {
   std::unique_ptr<DistributedDataParallel> distributed_;
   DataLoader loader_;
   TrainingPosition position_;
+  PendingLoss current_;  // of the step that is being described
   std::deque<PendingLoss> pending_;
   double last_read_ = 0;  // seconds on the steady clock
   std::int64_t saved_step_ = -1;

@@ -28,7 +28,9 @@ struct SmallJob {
   static constexpr std::int64_t kTrain = 46, kTest = 17,
                                 kBatch = 10;  // 5 steps an epoch, the last of 6 samples
 
-  explicit SmallJob(int devices, TrainerOptions options = {}, std::shared_ptr<const Dataset> data = nullptr)
+  // With a group: as one of its ranks.
+  explicit SmallJob(int devices, TrainerOptions options = {}, std::shared_ptr<const Dataset> data = nullptr,
+                    std::shared_ptr<ProcessGroup> group = nullptr)
       : runtime({.cpu_devices = devices, .threads_per_shard = 1, .seed = options.seed}) {
     net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
     net.append<BatchNorm2d>().append<ReLU>().append<GlobalAvgPool2d>().append<Flatten>();
@@ -36,6 +38,7 @@ struct SmallJob {
     net.initialize(Xavier{}, runtime.devices(), {.seed = options.seed});
     adam = std::make_unique<Adam>(net.parameters(), AdamOptions{.lr = 1e-2});
     options.devices = runtime.devices();
+    if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
     if (options.shards == 0) options.shards = 4;
     options.batch_size = kBatch;
     trainer = std::make_unique<Trainer>(net, *adam, data ? data : random_pictures(kTrain, 1),

@@ -46,6 +46,31 @@ TEST(Trainer, ReportsEveryStepAndEpoch) {
   EXPECT_EQ(epochs[1].test.correct, job.trainer->evaluate().correct);
 }
 
+// A model without batch norm and dropout computes the same function of a batch in one piece or in several.
+TEST(Trainer, MicroBatchesAddUpToTheBatch) {
+  auto train = [](std::int64_t accumulate) {
+    Runtime runtime({.cpu_devices = 2, .threads_per_shard = 1});
+    Sequential net;
+    net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
+    net.initialize(Xavier{}, runtime.devices());
+    Sgd sgd(net.parameters(), {.lr = 0.1});
+    Trainer trainer(net, sgd, random_pictures(26, 1), random_pictures(5, 2),
+                    {.devices = runtime.devices(), .batch_size = 12, .accumulate = accumulate, .epochs = 2});
+    std::vector<double> losses;
+    trainer.on_step = [&](const StepReport& report) {
+      losses.push_back(report.loss);
+      EXPECT_EQ(report.samples, report.batch == 3 ? 2 : 12);
+      EXPECT_EQ(report.batches, 3);
+    };
+    EXPECT_EQ(trainer.train().steps, 6);
+    return losses;
+  };
+  const std::vector<double> whole = train(1), micro = train(4);
+  ASSERT_EQ(whole.size(), micro.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], micro[i], 1e-6 * whole[0]);
+  EXPECT_ERROR(train(5), "a batch of 12 in 5 micro-batches, expected a number that divides it");
+}
+
 TEST(Trainer, Learns) {
   SmallJob job(2, {.epochs = 30});
   const TrainingResult result = job.trainer->train();

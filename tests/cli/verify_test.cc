@@ -1,0 +1,55 @@
+// lockstep verify: layouts of devices and processes that have to agree, and a flipped bit that has to be seen.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/tool.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+class Verify : public ::testing::Test {
+ protected:
+  ToolResult verify(const Arguments& more) {
+    Arguments all{"verify", "--data", data_.path(), "--steps", "4", "--batch-size", "12"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_tool(all);
+  }
+  SmallData data_;
+};
+
+TEST_F(Verify, LayoutsAgree) {
+  for (const Arguments& recipe : {Arguments{"--model", "mlp", "--optimizer", "adamw", "--clip", "0.1"},
+                                  Arguments{"--model", "lenet", "--dtype", "bf16", "--momentum", "0.9"},
+                                  Arguments{"--model", "lenet", "--accumulate", "3"}}) {
+    Arguments all{"--shards", "4", "--layouts", "1,3,2x1,4x1,2x2"};
+    all.insert(all.end(), recipe.begin(), recipe.end());
+    const ToolResult result = verify(all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, MatchesRegex("1 ( +[0-9a-f]{12}){4}\n3 ( +[0-9a-f]{12}){4}\n(2x1|4x1|2x2)(.|\n)*"
+                                         "equal: 5 layouts, 4 steps, 4 shards\n"));
+  }
+}
+
+TEST_F(Verify, AFlippedBitIsFound) {
+  const ToolResult result =
+      verify({"--model", "mlp", "--layouts", "1,2,2x1", "--inject-flip", "3:1.weight"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "lockstep: verify: layout 2x1 differs from layout 1: step 3, parameter 1.weight\n");
+}
+
+TEST_F(Verify, SaysWhatItCannotUse) {
+  EXPECT_EQ(verify({"--layouts", "1"}).status, 2);
+  EXPECT_THAT(verify({"--layouts", "1,2y"}).err, HasSubstr("'2y', expected D (devices in one process) or PxD"));
+  EXPECT_THAT(verify({"--layouts", "1,3x1", "--shards", "2"}).err,
+              HasSubstr("--shards 2 for 3 processes: expected at least one for each"));
+  const ToolResult bad = verify({"--layouts", "1,2", "--model", "mlp", "--bogus"});
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_THAT(bad.err, HasSubstr("layout 1 failed"));
+  EXPECT_THAT(bad.err, HasSubstr("--bogus"));
+}
+
+}  // namespace
+}  // namespace lockstep
