@@ -1,0 +1,165 @@
+// The trainer over several ranks, which are threads here with a runtime each: what it computes and reports is what one
+// process does, and they stop and fail together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "lockstep/checkpoint/weights.h"
+#include "tests/temporary_folder.h"
+#include "tests/train/small_job.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct RankResult {
+  std::string error;
+  TrainingResult result;
+  std::vector<double> losses;
+  std::string weights;
+};
+
+struct RanksOptions {
+  TrainerOptions trainer{};
+  int devices = 1;
+  std::filesystem::path resume{};
+  // Called with each rank's job before it trains.
+  std::function<void(int rank, SmallJob&)> prepare{};
+  std::function<std::shared_ptr<const Dataset>(int rank)> data{};
+};
+
+RankResult train(const RanksOptions& options, std::shared_ptr<ProcessGroup> group) {
+  RankResult r;
+  int rank = group ? group->rank() : 0;
+  try {
+    SmallJob job(options.devices, options.trainer, options.data ? options.data(rank) : nullptr, group);
+    if (!options.resume.empty()) job.trainer->resume(options.resume);
+    if (options.prepare) options.prepare(rank, job);
+    r.result = job.trainer->train();
+    r.losses = job.losses;
+    r.weights = weights_sha256(job.net);
+  } catch (const std::exception& error) {
+    r.error = error.what();
+    if (group) group->abort(r.error);
+  }
+  return r;
+}
+
+std::vector<RankResult> train_ranks(int world, const RanksOptions& options) {
+  auto groups = make_local_groups(world);
+  std::vector<RankResult> results(groups.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < groups.size(); ++r) {
+    threads.emplace_back([&, r] { results[r] = train(options, groups[r]); });
+  }
+  for (std::thread& t : threads) t.join();
+  return results;
+}
+
+void expect_same(const RankResult& a, const RankResult& b) {
+  EXPECT_EQ(a.error, "");
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.weights, b.weights);
+  EXPECT_EQ(a.result.steps, b.result.steps);
+  ASSERT_EQ(a.result.epochs.size(), b.result.epochs.size());
+  for (std::size_t e = 0; e < a.result.epochs.size(); ++e) {
+    EXPECT_EQ(a.result.epochs[e].train_loss, b.result.epochs[e].train_loss);
+    // Every test image counted exactly once.
+    EXPECT_EQ(a.result.epochs[e].test.total, SmallJob::kTest);
+    EXPECT_EQ(a.result.epochs[e].test.correct, b.result.epochs[e].test.correct);
+  }
+}
+
+TEST(TrainerRanks, DoWhatOneProcessDoes) {
+  for (std::int64_t accumulate : {1, 2}) {
+    const RanksOptions options{.trainer = {.accumulate = accumulate, .epochs = 2, .clip_norm = 0.5}};
+    const RankResult one = train(options, nullptr);
+    EXPECT_EQ(one.error, "");
+    for (int world : {2, 3, 4}) {
+      SCOPED_TRACE(world);
+      for (const RankResult& rank : train_ranks(world, options)) expect_same(rank, one);
+    }
+    RanksOptions two = options;
+    two.devices = 2;
+    for (const RankResult& rank : train_ranks(2, two)) expect_same(rank, one);
+  }
+}
+
+TEST(TrainerRanks, StopAtOneStepWhenAnyIsAsked) {
+  TemporaryFolder folder;
+  RanksOptions options{.trainer = {.epochs = 1000, .save_folder = folder.path()}};
+  options.prepare = [](int rank, SmallJob& job) {
+    if (rank != 1) return;
+    job.trainer->on_step = [trainer = job.trainer.get()](const StepReport& report) {
+      if (report.step == 7) trainer->request_stop();
+    };
+  };
+  const auto results = train_ranks(3, options);
+  for (const RankResult& r : results) {
+    EXPECT_EQ(r.error, "");
+    EXPECT_TRUE(r.result.stopped);
+    EXPECT_EQ(r.result.steps, results[0].result.steps);
+    EXPECT_EQ(r.weights, results[0].weights);
+  }
+  EXPECT_GE(results[0].result.steps, 7);
+  EXPECT_LT(results[0].result.steps, 20);
+}
+
+TEST(TrainerRanks, ResumeOnAnotherNumberOfRanks) {
+  const RanksOptions whole{.trainer = {.epochs = 3}};
+  const RankResult expected = train(whole, nullptr);
+  for (auto [before, after] : {std::pair{2, 3}, {3, 1}, {1, 4}}) {
+    TemporaryFolder folder;
+    RanksOptions first = whole, second = whole;
+    first.trainer.save_folder = second.trainer.save_folder = folder.path();
+    first.trainer.save_every = 3;
+    second.resume = folder.path();
+    second.trainer.save_every = 3;
+    first.prepare = [](int rank, SmallJob& job) {
+      if (rank == 0) job.trainer->request_stop();
+    };
+    // Asked before it begins, it still has done the steps that were under way, and no more than a few.
+    for (const RankResult& r : train_ranks(before, first)) {
+      EXPECT_EQ(r.error, "");
+      EXPECT_TRUE(r.result.stopped);
+    }
+    if (before == 1) {
+      EXPECT_EQ(train(second, nullptr).weights, expected.weights);
+    }
+    for (const RankResult& r : train_ranks(after, second)) EXPECT_EQ(r.weights, expected.weights) << r.error;
+  }
+}
+
+struct Broken : Dataset {
+  std::int64_t size() const override { return SmallJob::kTrain; }
+  using Dataset::get;
+  Example get(std::int64_t) const override { fail("a broken disk"); }
+};
+
+TEST(TrainerRanks, FailTogetherAndNameTheCulprit) {
+  RanksOptions options{.trainer = {.epochs = 2}};
+  options.data = [](int rank) {
+    return rank == 1 ? std::make_shared<Broken>() : std::shared_ptr<const Dataset>();
+  };
+  const auto results = train_ranks(3, options);
+  EXPECT_THAT(results[1].error, HasSubstr("a broken disk"));
+  for (int r : {0, 2}) {
+    EXPECT_THAT(results[static_cast<std::size_t>(r)].error, HasSubstr("rank 1"));
+    EXPECT_THAT(results[static_cast<std::size_t>(r)].error, HasSubstr("a broken disk"));
+  }
+}
+
+TEST(TrainerRanks, ACheckpointThatCannotBeWrittenIsEveryonesError) {
+  TemporaryFolder folder;
+  std::filesystem::path file = folder.path() / "file";
+  { std::ofstream(file) << "in the way"; }
+  RanksOptions options{.trainer = {.epochs = 1, .save_folder = file / "checkpoints"}};
+  for (const RankResult& r : train_ranks(2, options)) EXPECT_THAT(r.error, HasSubstr("file")) << r.error;
+}
+
+}  // namespace
+}  // namespace lockstep
