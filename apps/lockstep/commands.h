@@ -15,5 +15,6 @@ Command add_verify(CLI::App& parent);
 Command add_devices(CLI::App& parent);
 Command add_launch(CLI::App& parent);
 Command add_bench(CLI::App& parent);
+Command add_graph(CLI::App& parent);
 
 }  // namespace lockstep::app

@@ -90,10 +90,17 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
     throw UsageError(fmt::format("--cores-per-device {}: this process may use {} cores", o.cores_per_device, cores));
   }
   int threads = o.threads_per_shard > 0 ? o.threads_per_shard : std::max(1, cores * job.world_size() / job.shards);
-  job.runtime = std::make_unique<Runtime>(RuntimeOptions{.cpu_devices = count,
-                                                         .cores_per_device = o.cores_per_device,
-                                                         .threads_per_shard = threads,
-                                                         .seed = o.seed});
+  RuntimeOptions runtime{.cpu_devices = count,
+                         .cores_per_device = o.cores_per_device,
+                         .threads_per_shard = threads,
+                         .seed = o.seed};
+  if (auto limit = environment_integer("LOCKSTEP_SLOW_WAIT", 1, 1 << 20)) {
+    runtime.slow_wait = std::chrono::seconds(*limit);
+    runtime.on_slow_wait = [](std::chrono::nanoseconds waited, const std::string& report) {
+      notice(fmt::format("waited for {:.0f} s, and still wait:\n{}", std::chrono::duration<double>(waited).count(), report));
+    };
+  }
+  job.runtime = std::make_unique<Runtime>(std::move(runtime));
   try {
     job.devices = listed ? job.runtime->devices(o.devices) : job.runtime->devices();
   } catch (const Error& error) {

@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
                                           {"launch", add_launch(app)},
                                           {"verify", add_verify(app)},
                                           {"devices", add_devices(app)},
+                                          {"graph", add_graph(app)},
                                           {"bench", add_bench(app)}};
   try {
     app.parse(argc, argv);

@@ -62,7 +62,7 @@ void TaskGraphRecorder::connect(int from, int to, bool data) {
 void TaskGraphRecorder::pushed(const Task& task) noexcept try {
   const std::lock_guard lock(mutex_);
   const int id = static_cast<int>(graph_.nodes.size());
-  graph_.nodes.push_back({task.lane.index, {{task.name, 1}}});
+  graph_.nodes.push_back({.lane = task.lane.index, .tasks = {{task.name, 1}}});
   for (const Resource& resource : task.reads) {
     Users& users = users_of(resource);
     connect(users.writer, id, true);
@@ -149,7 +149,7 @@ TaskGraph merge_nodes(const TaskGraph& graph, const std::function<std::string(co
     others.erase(group);
     if (is_new || leads_to(group, others)) {
       group = it->second = static_cast<int>(groups.size());
-      groups.push_back({node.lane, {}});
+      groups.push_back({.lane = node.lane, .tasks = {}, .kind = node.kind});
       after.emplace_back();
     }
     group_of[i] = group;

@@ -28,6 +28,8 @@ struct TaskGraph {
     int lane = 0;
     // Their names and how many have each, in order of pushing.
     std::vector<std::pair<std::string, int>> tasks;
+    // For whoever draws it; the first task's.
+    int kind = 0;
   };
   struct Edge {
     int from = 0;  // nodes

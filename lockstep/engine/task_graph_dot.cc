@@ -1,13 +1,16 @@
 #include "lockstep/engine/task_graph_dot.h"
 
 #include <algorithm>
-#include <set>
 #include <string_view>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
+
+constexpr const char* kNearColor = "#404040";
+constexpr const char* kFarColor = "#1f5fbf";
+constexpr const char* kOrderColor = "#a0a0a0";
 
 // In Graphviz's HTML-like labels, and in double quotes.
 std::string escape(std::string_view text) {
@@ -48,17 +51,28 @@ std::string label(const TaskGraph::Node& node, const TaskKind& kind) {
   return text + "</font>";
 }
 
-std::string legend(const std::vector<TaskKind>& kinds) {
-  std::string rows;
-  for (const TaskKind& kind : kinds) {
-    rows += fmt::format(R"(<tr><td bgcolor="{}" width="24"></td><td align="left">{}</td></tr>)",
-                        escape(kind.color), escape(kind.name));
+// Title and legend, of what there is to see.
+std::string heading(const TaskGraph& graph, const TaskGraphPicture& picture, bool far_edges) {
+  std::string cells;
+  int columns = 0;
+  for (int kind = 0; kind < static_cast<int>(picture.kinds.size()); ++kind) {
+    if (std::ranges::find(graph.nodes, kind, &TaskGraph::Node::kind) == graph.nodes.end()) continue;
+    const TaskKind& k = picture.kinds[kind];
+    cells += fmt::format(R"(<td bgcolor="{}"> {} </td>)", escape(k.color), escape(k.name));
+    ++columns;
   }
-  constexpr const char* kArrow = R"(<tr><td><font color="{}">{}</font></td><td align="left">{}</td></tr>)";
-  rows += fmt::format(kArrow, "#404040", "→", "reads its result");
-  rows += fmt::format(kArrow, "#1f5fbf", "→", "reads it on another device");
-  rows += fmt::format(kArrow, "#a0a0a0", "⇢", "only comes after it");
-  return R"(<table border="0" cellborder="0" cellspacing="3">)" + rows + "</table>";
+  const auto add_arrow = [&](const char* color, const char* arrow, const char* meaning) {
+    cells += fmt::format(R"(<td><font color="{}"><b>{}</b></font> {}</td>)", color, arrow, meaning);
+    ++columns;
+  };
+  const bool ordered = std::ranges::find(graph.edges, false, &TaskGraph::Edge::data) != graph.edges.end();
+  add_arrow(kNearColor, "→", "reads its result");
+  if (far_edges) add_arrow(kFarColor, "→", "reads it on another device");
+  if (ordered) add_arrow(kOrderColor, "⇢", "only comes after it");
+  return fmt::format(
+      R"(<table border="0" cellborder="0" cellspacing="6"><tr><td colspan="{}"><font point-size="16">)"
+      R"(<b>{}</b></font></td></tr><tr>{}</tr></table>)",
+      columns, escape(picture.title), cells);
 }
 
 }  // namespace
@@ -72,50 +86,49 @@ std::string to_dot(const TaskGraph& graph, const TaskGraphPicture& picture) {
     if (std::ranges::find(devices, lane.device) == devices.end()) devices.push_back(lane.device);
   }
 
+  const auto far = [&](const TaskGraph::Edge& edge) { return device_of(edge.from) != device_of(edge.to); };
   std::string dot = "digraph tasks {\n";
-  dot += fmt::format("  label=<<b>{}</b>>; labelloc=t; fontsize=16; fontname=\"Helvetica\";\n",
-                     escape(picture.title));
+  dot += fmt::format("  label=<{}>; labelloc=t; fontname=\"Helvetica\"; fontsize=11;\n",
+                     heading(graph, picture, std::ranges::any_of(graph.edges, far)));
   dot += "  rankdir=TB; newrank=true; nodesep=0.2; ranksep=0.3; remincross=true;\n";
   dot +=
       "  node [shape=box, style=\"filled,rounded\", color=\"#606060\", fontname=\"Helvetica\", fontsize=11,"
       " height=0.3, margin=\"0.1,0.05\"];\n";
-  dot += "  edge [arrowsize=0.6, color=\"#404040\"];\n";
-  // The heads of the columns, from left to right.
+  dot += fmt::format("  edge [arrowsize=0.6, color=\"{}\"];\n", kNearColor);
   for (std::size_t d = 0; d < devices.size(); ++d) {
-    dot += fmt::format("  subgraph cluster_{} {{\n    style=\"filled,rounded\"; color=\"#f2f2f2\";\n", d);
-    dot += fmt::format("    head{} [label=<<b>{}</b>>, shape=plaintext, style=\"\", fontsize=14];\n", d,
-                       escape(devices[d]));
+    dot += fmt::format(
+        "  subgraph cluster_{} {{\n    label=<<b>{}</b>>; fontsize=14;"
+        " style=\"filled,rounded\"; color=\"#f2f2f2\";\n",
+        d, escape(devices[d]));
+    dot += fmt::format("    head{} [label=\"\", style=invis, height=0, width=0];\n", d);
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
       if (device_of(i) != devices[d]) continue;
       const TaskGraph::Node& node = graph.nodes[i];
-      const TaskKind& kind = picture.kinds.at(picture.kind_of(node));
+      const TaskKind& kind = picture.kinds.at(node.kind);
       dot += fmt::format("    n{} [label=<{}>, fillcolor=\"{}\", tooltip=\"{}\"];\n", i, label(node, kind),
                          escape(kind.color), escape(devices[d] + " " + picture.lanes[node.lane].name));
     }
     dot += "  }\n";
   }
-  dot += fmt::format("  legend [label=<{}>, shape=plaintext, style=\"\", fontsize=10];\n",
-                     legend(picture.kinds));
+  // The columns from left to right.
   dot += "  { rank=same;";
   for (std::size_t d = 0; d < devices.size(); ++d) dot += fmt::format(" head{};", d);
-  dot += " legend; }\n";
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    dot += fmt::format("  head{} -> {} [style=invis];\n", d,
-                       d + 1 < devices.size() ? fmt::format("head{}", d + 1) : "legend");
-  }
+  dot += " }\n";
+  for (std::size_t d = 1; d < devices.size(); ++d)
+    dot += fmt::format("  head{} -> head{} [style=invis];\n", d - 1, d);
 
-  std::set<int> not_first;
-  for (const auto& edge : graph.edges) not_first.insert(edge.to);
-  for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-    if (not_first.contains(i)) continue;
-    const auto d = std::ranges::find(devices, device_of(i)) - devices.begin();
-    dot += fmt::format("  head{} -> n{} [style=invis];\n", d, i);
+  // The first task of each column is at the top.
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
+      if (device_of(i) != devices[d]) continue;
+      dot += fmt::format("  head{} -> n{} [style=invis, minlen=0, weight=20];\n", d, i);
+      break;
+    }
   }
   for (const auto& edge : graph.edges) {
-    const bool far = device_of(edge.from) != device_of(edge.to);
-    const char* style = !edge.data ? "style=dashed, color=\"#a0a0a0\", constraint=true"
-                        : far      ? "color=\"#1f5fbf\", penwidth=1.3"
-                                   : "weight=3";
+    const std::string style = !edge.data  ? fmt::format("style=dashed, color=\"{}\"", kOrderColor)
+                              : far(edge) ? fmt::format("color=\"{}\", penwidth=1.3", kFarColor)
+                                          : "weight=3";
     dot += fmt::format("  n{} -> n{} [{}];\n", edge.from, edge.to, style);
   }
   return dot + "}\n";

@@ -1,7 +1,6 @@
 // A graph of tasks as a picture: the language of Graphviz, one column a device, time from top to bottom.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,9 +22,8 @@ struct TaskGraphPicture {
     std::string name;
   };
   std::vector<Lane> lanes = {};
+  // By TaskGraph::Node::kind.
   std::vector<TaskKind> kinds = {};
-  // A node's kind, as an index of `kinds`.
-  std::function<std::size_t(const TaskGraph::Node&)> kind_of = {};
 };
 
 // For `dot`, Graphviz's program. Every string may hold anything.

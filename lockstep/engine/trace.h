@@ -72,6 +72,8 @@ class Trace {
   // counters for the tasks queued in each lane and the bytes in use on each device.
   void write_json(std::ostream& out) const;
 
+  // Now, as in the records: since the trace was made.
+  std::int64_t elapsed_ns() const { return steady_ns() - start_ns_; }
   static std::int64_t steady_ns();
 
  private:

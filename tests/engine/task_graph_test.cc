@@ -80,7 +80,7 @@ TEST_F(RecordedGraph, AWrongTaskIsNotInIt) {
 // Nodes "0", "1", ... on the given lanes.
 TaskGraph make_graph(std::vector<int> lanes, std::vector<Edge> edges) {
   TaskGraph graph;
-  for (std::size_t i = 0; i < lanes.size(); ++i) graph.nodes.push_back({lanes[i], {{std::to_string(i), 1}}});
+  for (std::size_t i = 0; i < lanes.size(); ++i) graph.nodes.push_back({.lane = lanes[i], .tasks = {{std::to_string(i), 1}}});
   graph.edges = std::move(edges);
   return graph;
 }
@@ -128,7 +128,7 @@ TEST(TaskGraph, MergedGraphsOfRandomProgramsHaveNoCircles) {
     std::mt19937 random(seed);
     TaskGraph graph = make_graph({}, {});
     for (int i = 0; i < 40; ++i) {
-      graph.nodes.push_back({static_cast<int>(random() % 3), {{std::to_string(random() % 3), 1}}});
+      graph.nodes.push_back({.lane = static_cast<int>(random() % 3), .tasks = {{std::to_string(random() % 3), 1}}});
       std::set<int> sources;
       for (unsigned k = random() % 3; i > 0 && k > 0; --k) sources.insert(static_cast<int>(random()) % i);
       for (const int source : sources) {
@@ -152,10 +152,10 @@ TEST(TaskGraph, IsWrittenForGraphviz) {
   TaskGraph graph = make_graph({0, 1, 1, 0}, {{0, 1, true}, {0, 2, false}, {1, 2, true}});
   graph.nodes[0].tasks[0].first = "a \"quoted\" <name> & more";
   graph.nodes[2].tasks = {{"conv2d", 3}, {"relu", 1}};
+  graph.nodes[2].kind = 1;
   const std::string dot = to_dot(graph, {.title = "two <devices>",
                                          .lanes = {{"cpu:0", "compute 0"}, {"cpu:1", "copy in"}},
-                                         .kinds = {{"forward", "#aaccee"}, {"copy", "#ffcc00"}},
-                                         .kind_of = [](const auto& node) { return node.lane == 1 ? 1u : 0u; }});
+                                         .kinds = {{"forward", "#aaccee"}, {"copy", "#ffcc00"}}});
   EXPECT_THAT(dot, HasSubstr("two &lt;devices&gt;"));
   EXPECT_THAT(dot, HasSubstr("a &quot;quoted&quot; &lt;name&gt; &amp; more"));
   EXPECT_THAT(dot, HasSubstr("<b>copy</b>"));

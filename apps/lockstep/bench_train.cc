@@ -1,0 +1,169 @@
+// Where the time of a training step goes: by operation, by lane, on the host, in communication. All from the records of
+// the timeline, so that it can be looked at, too.
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <optional>
+#include <sstream>
+
+#include "bench.h"
+#include "lockstep/base/file.h"
+#include "lockstep/engine/trace_summary.h"
+#include "ranks.h"
+#include "train_options.h"
+
+namespace lockstep::app {
+namespace {
+
+struct Options : TrainOptions {
+  std::int64_t steps = 10;
+};
+
+double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+std::chrono::nanoseconds cpu_time_of_this_thread() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+// What is taken when the loss of a step has been read.
+struct Moment {
+  std::int64_t trace_ns = 0;
+  std::chrono::nanoseconds host{0};
+};
+
+struct Measurement {
+  Moment begin, end;
+  std::vector<double> images_per_second;
+  std::vector<MemoryCounters> memory;  // by device, while the model is there
+  double steps() const { return static_cast<double>(images_per_second.size()); }
+  double wall() const { return 1e-9 * static_cast<double>(end.trace_ns - begin.trace_ns); }
+  double host() const { return seconds(end.host - begin.host); }
+};
+
+Measurement train(const Options& o, int rounds, Job& job, const std::shared_ptr<Trace>& trace) {
+  const auto data = load_data(o, true);
+  auto net = make_initialized_model(o, job);
+  auto optimizer = o.make_optimizer(net->parameters());
+  TrainerOptions options = o.trainer_options(job);
+  options.epochs = std::int64_t{1} << 40;
+  options.max_steps = o.steps * (rounds + 1);
+  Trainer trainer(*net, *optimizer, data, nullptr, options);
+
+  Measurement m;
+  trainer.on_step = [&](const StepReport& report) {
+    const Moment now{trace->elapsed_ns(), cpu_time_of_this_thread()};
+    if (report.step < o.steps) return;
+    if (report.step == o.steps) {
+      m.begin = now;
+    } else {
+      m.images_per_second.push_back(report.images_per_second);
+    }
+    m.end = now;
+  };
+  // Also while it warms up, so that the records are complete where the measurement begins.
+  job.runtime->engine().set_trace(trace);
+  trainer.train();
+  job.runtime->engine().set_trace(nullptr);
+  for (Device device : job.devices) m.memory.push_back(job.runtime->memory(device));
+  return m;
+}
+
+void report_steps(const Measurement& m, const TraceSummary& s, Report& report) {
+  const double step = m.wall() / m.steps();
+  std::vector<std::vector<Cell>> rows{{"images/s, median step", Cell(median(m.images_per_second), 1)},
+                                      {"images/s, fastest step", Cell(std::ranges::max(m.images_per_second), 1)},
+                                      {"ms a step", Cell(1e3 * step, 2)},
+                                      {"tasks a step", Cell(static_cast<double>(s.tasks) / m.steps(), 0)},
+                                      {"host, describing: ms a step", Cell(1e3 * m.host() / m.steps(), 3)},
+                                      {"host, describing: % of the step", Cell(100 * m.host() / m.wall(), 1)}};
+  if (const auto hidden = s.hidden()) {
+    rows.push_back({"communication: ms a step", Cell(1e3 * seconds(s.communication) / m.steps(), 2)});
+    rows.push_back(
+        {"communication, nothing computed beside it: ms a step", Cell(1e3 * seconds(s.exposed) / m.steps(), 2)});
+    rows.push_back({"communication hidden", Cell(*hidden, 2)});
+  }
+  report.table("steps", {"what", "value"}, rows);
+}
+
+void report_operations(const Measurement& m, const TraceSummary& s, Report& report) {
+  double all = 0;
+  for (const auto& operation : s.operations) all += seconds(operation.total);
+  std::vector<std::vector<Cell>> rows;
+  for (const auto& operation : s.operations) {
+    const double total = seconds(operation.total);
+    rows.push_back({operation.name, Cell(static_cast<double>(operation.count) / m.steps(), 1),
+                    Cell(1e3 * total / m.steps(), 3), Cell(1e6 * total / static_cast<double>(operation.count), 1),
+                    Cell(100 * total / all, 1)});
+  }
+  report.table("operations", {"operation", "tasks a step", "ms a step", "us a task", "% of all"}, rows);
+}
+
+void report_lanes(const Measurement& m, const TraceSummary& s, Report& report) {
+  std::vector<std::vector<Cell>> rows;
+  for (const auto& lane : s.lanes) {
+    if (lane.tasks == 0) continue;
+    rows.push_back({lane.name.device + " " + lane.name.name, Cell(static_cast<double>(lane.tasks) / m.steps(), 1),
+                    Cell(100 * seconds(lane.busy) / m.wall(), 1)});
+  }
+  report.table("lanes", {"lane", "tasks a step", "% busy"}, rows);
+}
+
+void report_memory(const Measurement& m, const Job& job, Report& report) {
+  const auto mebibytes = [](std::size_t bytes) { return Cell(static_cast<double>(bytes) / (1 << 20), 1); };
+  std::vector<std::vector<Cell>> rows;
+  for (std::size_t i = 0; i < m.memory.size(); ++i) {
+    const MemoryCounters& memory = m.memory[i];
+    rows.push_back({std::string(job.devices[i].name()), mebibytes(memory.used_bytes), mebibytes(memory.cached_bytes()),
+                    mebibytes(memory.peak_used_bytes)});
+  }
+  report.table("memory, MiB", {"device", "in use", "cached", "peak in use"}, rows);
+}
+
+void measure(Options o, const BenchOptions& common, Report& report) {
+  std::optional<AtomicFile> timeline;
+  if (!o.trace.empty() && rank() == 0) timeline.emplace(o.trace);
+  Job job = make_job(o, join_ranks(o.backend));
+  report.set("model", o.model);
+  report.set("devices", str(job.devices));
+  report.set("ranks", job.world_size());
+  report.set("shards", job.shards);
+  report.set("threads per shard", job.runtime->threads_per_shard());
+  report.set("batch size", o.batch_size);
+  report.set("dtype", std::string(name(job.dtype)));
+  report.set("steps", o.steps * common.rounds);
+
+  const auto trace = std::make_shared<Trace>();
+  const Measurement m = train(o, common.rounds, job, trace);
+  const TraceSummary summary = summarize(*trace, m.begin.trace_ns, m.end.trace_ns);
+  report_steps(m, summary, report);
+  report_operations(m, summary, report);
+  report_lanes(m, summary, report);
+  report_memory(m, job, report);
+  const EngineCounters tasks = job.runtime->engine().counters();
+  report.note(fmt::format("{} tasks were pushed in all, {} failed, {} were skipped", tasks.pushed, tasks.failed,
+                          tasks.skipped));
+  if (timeline) {
+    std::ostringstream json;
+    trace->write_json(json);
+    timeline->write(json.str());
+    timeline->commit();
+  }
+  destroy_process_group(job.group);
+}
+
+}  // namespace
+
+Benchmark add_bench_train(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  o->add_model(app);
+  o->add_devices(app);
+  o->add_data(app);
+  app.add_option("--steps", o->steps, "Steps of a round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  app.add_option("--optimizer", o->optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
+  app.add_option("--trace", o->trace, "Timeline in Chrome's trace-event format, for Perfetto");
+  return [o](const BenchOptions& common, Report& report) { measure(*o, common, report); };
+}
+
+}  // namespace lockstep::app

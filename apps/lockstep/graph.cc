@@ -1,0 +1,134 @@
+// lockstep graph: the tasks of one training step and who waits for whom, as a picture.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "commands.h"
+#include "graphviz.h"
+#include "lockstep/base/file.h"
+#include "lockstep/engine/task_graph.h"
+#include "lockstep/engine/task_graph_dot.h"
+#include "train_options.h"
+
+namespace lockstep::app {
+namespace {
+
+struct GraphOptions : TrainOptions {
+  std::string out;
+};
+
+enum Kind { kCopy, kForward, kBackward, kStatistics, kGradientSum, kUpdate, kCommunication };
+const std::vector<TaskKind> kKinds = {{"copy", "#f6c85f"},
+                                      {"forward", "#9fd3a8"},
+                                      {"backward", "#9cc3e6"},
+                                      {"batch statistics of all shards", "#d9c7b8"},
+                                      {"sum of gradients over shards", "#e8998d"},
+                                      {"update", "#c5a3dd"},
+                                      {"communication", "#f2a65a"}};
+
+// From names of tasks and lanes. Backward functions share the names of forward ones: those behind the loss are theirs.
+void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
+  std::set<int> past_loss;  // lanes
+  for (TaskGraph::Node& node : graph.nodes) {
+    const std::string& name = node.tasks[0].first;
+    const std::string& lane = lanes.at(static_cast<std::size_t>(node.lane)).name;
+    const auto is_one_of = [&](std::initializer_list<const char*> names) {
+      return std::ranges::find(names, name) != names.end();
+    };
+    if (lane.starts_with("communicate")) {
+      node.kind = kCommunication;
+    } else if (name.starts_with("copy")) {
+      node.kind = kCopy;
+    } else if (is_one_of({"sgd", "adam", "squared norm", "clip scale"})) {
+      node.kind = kUpdate;
+    } else if (is_one_of({"batch norm merge", "batch norm commit"})) {
+      node.kind = kStatistics;
+    } else if (name == "tree sum") {
+      node.kind = kGradientSum;
+    } else {
+      if (name == "cross entropy") past_loss.insert(node.lane);
+      const bool behind = past_loss.contains(node.lane) && name != "cross entropy";
+      node.kind = behind ? kBackward : kForward;
+    }
+  }
+}
+
+// As it is while it is readable; else data alone, tasks of one name together, and if need be all of one kind.
+TaskGraph readable(TaskGraph graph, const std::vector<LaneCounters>& lanes) {
+  constexpr std::size_t kReadable = 90;
+  const auto place = [&](const TaskGraph::Node& node) {
+    return fmt::format("{} {} ", lanes.at(static_cast<std::size_t>(node.lane)).device, node.kind);
+  };
+  if (graph.nodes.size() <= kReadable) return graph;
+  std::erase_if(graph.edges, [](const TaskGraph::Edge& edge) { return !edge.data; });
+  const auto by_name = [&](const TaskGraph::Node& node) { return place(node) + node.tasks[0].first; };
+  if (TaskGraph merged = merge_nodes(graph, by_name); merged.nodes.size() <= kReadable) return merged;
+  return merge_nodes(graph, place);
+}
+
+// One step like any other: buffers are there, and memory comes from steps before.
+TaskGraph capture_step(const GraphOptions& o, Job& job) {
+  constexpr std::int64_t kStep = 3;
+  TrainerOptions options = o.trainer_options(job);
+  options.epochs = 1;
+  options.max_steps = kStep;
+  // The tasks are the same whatever the pictures show.
+  const std::int64_t images = kStep * o.batch_size;
+  const auto data = std::make_shared<TensorDataset>(
+      std::vector<Tensor>{Tensor::host({images, 1, 28, 28}, DType::f32), Tensor::host({images}, DType::i64)});
+  auto net = make_initialized_model(o, job);
+  auto optimizer = o.make_optimizer(net->parameters());
+  Trainer trainer(*net, *optimizer, data, nullptr, options);
+  const auto recorder = std::make_shared<TaskGraphRecorder>();
+  trainer.on_update = [&](std::int64_t step) {
+    if (step == kStep - 1) job.runtime->engine().set_push_observer(recorder);
+    if (step == kStep) job.runtime->engine().set_push_observer(nullptr);
+  };
+  trainer.train();
+  return recorder->graph();
+}
+
+int draw_graph(const GraphOptions& o) {
+  const std::string extension = std::filesystem::path(o.out).extension().string();
+  if (extension != ".dot" && extension != ".svg") {
+    throw UsageError(fmt::format("--out {}: expected a name that ends in .dot or .svg", o.out));
+  }
+  AtomicFile file{o.out};  // heard of now if it cannot be written
+  Job job = make_job(o);
+  TaskGraph graph = capture_step(o, job);
+  const std::size_t tasks = graph.nodes.size();
+  const std::vector<LaneCounters> lanes = job.runtime->engine().lane_counters();
+  set_kinds(graph, lanes);
+  const TaskGraph drawn = without_implied_edges(readable(graph, lanes));
+
+  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {} shards", o.model,
+                                                tasks, o.batch_size, job.shards),
+                           .kinds = kKinds};
+  for (const LaneCounters& lane : lanes) picture.lanes.push_back({lane.device, lane.name});
+  const std::string dot = to_dot(drawn, picture);
+  file.write(extension == ".svg" ? svg_of_dot(dot) : dot);
+  file.commit();
+  fmt::print("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices), drawn.nodes.size());
+  return 0;
+}
+
+}  // namespace
+
+Command add_graph(CLI::App& parent) {
+  auto* app = parent.add_subcommand("graph", "Draw the tasks of one training step and who waits for whom");
+  auto options = std::make_shared<GraphOptions>();
+  options->batch_size = 32;
+  options->model = "mlp";
+  options->add_model(*app);
+  options->add_devices(*app);
+  app->add_option("--optimizer", options->optimizer)
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
+      ->capture_default_str();
+  app->add_option("--clip", options->clip, "Largest norm of the gradient");
+  app->add_option("--out", options->out, "FILE.dot, or FILE.svg by Graphviz")->required();
+  return [options] { return draw_graph(*options); };
+}
+
+}  // namespace lockstep::app
