@@ -6,7 +6,9 @@
 #include <memory>
 #include <numeric>
 
+#include "job_options.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/device/topology.h"
 #include "lockstep/ops/elementwise.h"
 
 namespace lockstep::app {
@@ -124,6 +126,14 @@ void compare_variants(const std::string& title, const std::vector<Variant>& vari
     rows.push_back({variants[i].name, {ms, 1}, {timings[0].median_ms() / ms, 2}});
   }
   report.table(title, {"engine", "ms", "speed-up"}, rows);
+}
+
+int core_count() { return static_cast<int>(available_cpus().size()); }
+
+void check_cores(int cores_per_device) {
+  if (cores_per_device <= core_count()) return;
+  throw UsageError(
+      fmt::format("--cores-per-device {}: this process may use {}", cores_per_device, count_of(core_count(), "core")));
 }
 
 std::string count_of(int n, const std::string& what) {

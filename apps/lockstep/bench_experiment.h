@@ -53,6 +53,11 @@ struct Variant {
 void compare_variants(const std::string& title, const std::vector<Variant>& variants,
                       const BenchOptions& common, Report& report);
 
+// How many cores this process may use.
+int core_count();
+// Throws UsageError for devices that are larger.
+void check_cores(int cores_per_device);
+
 // "1 core", "2 cores"
 std::string count_of(int n, const std::string& what);
 

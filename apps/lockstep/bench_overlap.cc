@@ -5,7 +5,6 @@
 
 #include "bench.h"
 #include "bench_products.h"
-#include "lockstep/device/topology.h"
 
 namespace lockstep::app {
 namespace {
@@ -29,17 +28,16 @@ void measure_devices(const Options& o, int devices, const std::string& where, co
 }
 
 void measure(const Options& o, const BenchOptions& common, Report& report) {
-  const auto cores = static_cast<int>(available_cpus().size());
+  check_cores(o.cores_per_device);
   report.set("size", o.work.size);
   report.set("cores_per_device", o.cores_per_device);
-  if (o.cores_per_device < cores) measure_devices(o, 1, "copies on another core", common, report);
+  if (o.cores_per_device < core_count()) measure_devices(o, 1, "copies on another core", common, report);
   // As many devices as there are cores for, so that each core has its products.
-  const int all = std::max(1, cores / o.cores_per_device);
+  const int all = core_count() / o.cores_per_device;
   measure_devices(o, all, "no core left for copies", common, report);
   report.note(
-      "Where every core computes, a copy that a CPU makes takes the time of a product: there is nothing to "
-      "hide it\nunder. "
-      "What is hidden there is what the cores were idle while the parts ran alone.");
+      "Where every core computes, a copy that a CPU makes takes the time of a product: there is nothing to hide\n"
+      "it under. What is hidden there is what the cores were idle while the parts ran alone.");
 }
 
 }  // namespace

@@ -7,11 +7,8 @@
 #include <memory>
 
 #include "bench.h"
-#include "lockstep/device/topology.h"
 
 namespace lockstep::app {
-
-int core_count() { return static_cast<int>(available_cpus().size()); }
 
 void measure_independent(const ParallelOptions& o, const BenchOptions& common, Report& report) {
   constexpr std::int64_t kSize = 1024;
@@ -73,6 +70,7 @@ Benchmark add_bench_parallel(CLI::App& app) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   return [experiments, o, experiment](const BenchOptions& common, Report& report) {
+    check_cores(o->cores_per_device);
     report.set("experiment", *experiment);
     experiments.at (*experiment)(*o, common, report);
   };

@@ -21,7 +21,4 @@ void measure_small_ops(const ParallelOptions& options, const BenchOptions& commo
 // A random graph of operations on two devices, whose inputs come from either.
 void measure_dag(const ParallelOptions& options, const BenchOptions& common, Report& report);
 
-// How many cores this process may use.
-int core_count();
-
 }  // namespace lockstep::app

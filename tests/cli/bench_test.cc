@@ -1,0 +1,175 @@
+// What `bench` prints and writes. No test looks at a time: machines differ, and this one may be busy.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/cli/tool.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Bench : public ::testing::Test {
+ protected:
+  // Of a run that has to succeed.
+  json run(const Arguments& more) {
+    const std::filesystem::path file = folder_ / "bench.json";
+    Arguments all{"bench"};
+    all.insert(all.end(), more.begin(), more.end());
+    all.insert(all.end(), {"--rounds", "3", "--json", file});
+    const ToolResult result = run_tool(all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    printed_ = result.out;
+    return json::parse(folder_.read("bench.json"));
+  }
+
+  // Parts, sum, longest and together belong together, and all of it was printed.
+  void expect_parts(const json& table, const std::vector<std::string>& parts) {
+    EXPECT_THAT(printed_, HasSubstr(table.at("title").get<std::string>()));
+    ASSERT_EQ(table.at("rows").size(), 2u);
+    EXPECT_EQ(table["rows"][0]["engine"], "threaded");
+    EXPECT_EQ(table["rows"][1]["engine"], "serial");
+    for (const json& row : table["rows"]) {
+      double sum = 0, longest = 0;
+      for (const std::string& part : parts) {
+        const double ms = row.at(part + " ms");
+        EXPECT_GT(ms, 0);
+        EXPECT_THAT(printed_, HasSubstr(part + " ms"));
+        sum += ms;
+        longest = std::max(longest, ms);
+      }
+      const double together = row.at("together ms");
+      EXPECT_EQ(row.size(), parts.size() + 6);
+      EXPECT_NEAR(row.at("sum ms"), sum, 1e-4 * sum);
+      EXPECT_NEAR(row.at("longest ms"), longest, 1e-4 * longest);
+      EXPECT_NEAR(row.at("together / longest"), together / longest, 1e-3 * together / longest);
+      EXPECT_NEAR(row.at("hidden"), (sum - together) / (sum - longest), 1e-3 * sum / (sum - longest));
+    }
+  }
+
+  TemporaryFolder folder_;
+  std::string printed_;
+};
+
+TEST_F(Bench, ParallelTimesTwoDevicesAloneAndTogether) {
+  const json result = run({"parallel", "--size", "32", "--count", "5"});
+  EXPECT_EQ(result.at("benchmark"), "parallel");
+  EXPECT_GT(result.at("machine").at("cores"), 0);
+  EXPECT_EQ(result.at("settings").at("experiment"), "independent");
+  ASSERT_EQ(result.at("tables").size(), 1u);
+  EXPECT_EQ(result["tables"][0]["title"], "2 devices of 1 core; on each 5 products of 32 x 32");
+  expect_parts(result["tables"][0], {"cpu:0", "cpu:1"});
+  // Each part's and the whole's rounds, for each engine.
+  ASSERT_EQ(result.at("rounds").size(), 2u);
+  for (const json& parts : result["rounds"]) {
+    ASSERT_EQ(parts.size(), 3u);
+    for (const json& rounds : parts) EXPECT_EQ(rounds.size(), 3u);
+  }
+}
+
+TEST_F(Bench, ThreeWayAddsTheCopiesBetweenThem) {
+  const json result =
+      run({"parallel", "--experiment", "three-way", "--size", "16", "--count", "4", "--copies", "3"});
+  ASSERT_EQ(result.at("tables").size(), 1u);
+  expect_parts(result["tables"][0], {"cpu:0", "cpu:1", "copies"});
+  EXPECT_THAT(printed_, HasSubstr("each result copied to the other 3 times"));
+}
+
+TEST_F(Bench, OverlapTimesProductsAndCopies) {
+  const json result = run({"overlap", "--size", "16", "--count", "4", "--copies", "2"});
+  ASSERT_GE(result.at("tables").size(), 1u);
+  const json& last = result["tables"].back();  // as many devices as there are cores
+  std::vector<std::string> parts;
+  for (int d = 0; d < result.at("machine").at("cores"); ++d) parts.push_back("cpu:" + std::to_string(d));
+  parts.push_back("copies");
+  expect_parts(last, parts);
+  if (result["tables"].size() == 2) expect_parts(result["tables"][0], {"cpu:0", "copies"});
+  EXPECT_THAT(result.at("notes").back(), HasSubstr("Where every core computes"));
+}
+
+TEST_F(Bench, ChoosesCountsAndCopiesItself) {
+  const auto title = [&](const Arguments& arguments) {
+    return run(arguments).at("tables").back().at("title").get<std::string>();
+  };
+  EXPECT_THAT(title({"overlap", "--size", "64", "--count", "10"}),
+              ::testing::ContainsRegex("10 products of 64 x 64, each result copied to the host [1-9][0-9]* times?$"));
+  EXPECT_THAT(title({"parallel", "--size", "384"}), ::testing::ContainsRegex("each [1-9][0-9]+ products of 384 x 384$"));
+}
+
+std::vector<std::string> engines(const json& table) {
+  std::vector<std::string> names;
+  for (const json& row : table.at("rows")) {
+    EXPECT_GT(row.at("ms"), 0);
+    EXPECT_GT(row.at("speed-up"), 0);
+    names.push_back(row.at("engine"));
+  }
+  EXPECT_EQ(table["rows"][0]["speed-up"], 1);
+  return names;
+}
+
+TEST_F(Bench, SmallOperationsRunOnOneLaneAndOnAll) {
+  const json result = run({"parallel", "--experiment", "small-ops", "--size", "8", "--count", "6"});
+  const std::vector<std::string> names = engines(result.at("tables").at(0));
+  ASSERT_EQ(names.size(), 3u);
+  EXPECT_THAT(names[2], ::testing::ContainsRegex("^[1-9][0-9]* lanes?, chosen by the engine$"));
+}
+
+TEST_F(Bench, ARandomGraphRunsOnBothEngines) {
+  const json result = run({"parallel", "--experiment", "dag", "--size", "8", "--count", "30"});
+  EXPECT_THAT(engines(result.at("tables").at(0)), ElementsAre("serial engine", "threaded engine"));
+  EXPECT_THAT(result["tables"][0]["title"], HasSubstr("of 90 edges between the devices"));
+  EXPECT_THAT(result.at("notes").at(0), HasSubstr("The graph allows "));
+}
+
+TEST_F(Bench, EngineTellsWhatATaskCostsBesideAHandOver) {
+  const json result = run({"engine", "--tasks", "1000", "--hand-overs", "100"});
+  ASSERT_EQ(result.at("tables").size(), 2u);
+  EXPECT_EQ(result["tables"][0]["rows"].size(), 6u);
+  EXPECT_EQ(result["tables"][1]["rows"].size(), 2u);
+  for (const json& table : result["tables"]) {
+    for (const json& row : table["rows"]) {
+      EXPECT_GT(row.at("wall us"), 0);
+      EXPECT_GE(row.at("cpu us"), 0);
+      EXPECT_THAT(printed_, HasSubstr(row.at("what").get<std::string>()));
+    }
+  }
+}
+
+TEST(BenchUsage, UnusableArgumentsEndWithStatus2) {
+  for (const auto& [arguments, part] : std::vector<std::pair<Arguments, std::string>>{
+           {{}, "expected a benchmark"},
+           {{"fly"}, "fly"},
+           {{"parallel", "--experiment", "juggling"}, "juggling"},
+           {{"parallel", "--size", "0"}, "--size"},
+           {{"parallel", "--count", "-1"}, "--count"},
+           {{"overlap", "--copies", "0"}, "--copies"},
+           {{"overlap", "--cores-per-device", "4096"}, "--cores-per-device 4096"},
+           {{"parallel", "--cores-per-device", "4096"}, "--cores-per-device 4096"},
+           {{"engine", "--tasks", "0"}, "--tasks"},
+           {{"engine", "--rounds", "0"}, "--rounds"},
+       }) {
+    SCOPED_TRACE(::testing::PrintToString(arguments));
+    Arguments all{"bench"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const ToolResult result = run_tool(all);
+    EXPECT_EQ(result.status, 2) << result.out;
+    EXPECT_THAT(result.err, ::testing::StartsWith("lockstep: "));
+    EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1);
+  }
+}
+
+TEST(BenchUsage, AFileThatCannotBeWrittenIsNoticedBeforeMeasuring) {
+  const ToolResult result = run_tool({"bench", "engine", "--json", "/no/such/folder/file"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("/no/such/folder/file"));
+  EXPECT_EQ(result.out, "");
+}
+
+}  // namespace
+}  // namespace lockstep
