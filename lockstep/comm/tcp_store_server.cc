@@ -28,8 +28,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Clients that may be in the handshake at once. One more, and the oldest goes: whoever means well is through within
-// milliseconds, and tries again.
-constexpr std::ptrdiff_t kMostHandshakes = 64;
+// milliseconds, and tries again. But each has this long, so that a flood of strangers lets it come through.
+constexpr std::ptrdiff_t kMostHandshakes = 256;
+constexpr std::chrono::milliseconds kShortestHandshake{100};
+// New clients in a row, before the others have their turn.
+constexpr int kMostAccepted = 16;
 constexpr std::size_t kLongestError = 1024;
 
 FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
@@ -73,11 +76,13 @@ class TcpStoreServer::Impl {
   struct Client {
     FileDescriptor socket;
     StoreSession session;
+    Clock::time_point accepted;
     // Of the handshake; then of the get that waits.
     Clock::time_point deadline;
     std::optional<std::string> awaited = {};
     bool closed = false;
     bool timed() const { return !session.admitted() || awaited; }
+    bool in_handshake() const { return !session.admitted() && !closed; }
   };
 
   void run() {
@@ -100,11 +105,9 @@ class TcpStoreServer::Impl {
     const auto now = Clock::now();
     auto wake_at = now + std::chrono::hours(1);
     polled_ = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-    if (no_descriptors_) {
-      // Someone has to go before the next can come; without this, the listener would keep us busy until then.
+    if (accept_again_ > now) {
       polled_[1].fd = -1;
-      wake_at = now + std::chrono::milliseconds(100);
-      no_descriptors_ = false;
+      wake_at = std::min(wake_at, accept_again_);
     }
     for (const Client& client : clients_) {
       short events = POLLRDHUP;
@@ -132,19 +135,18 @@ class TcpStoreServer::Impl {
   }
 
   void accept_clients() {
-    for (;;) {
+    for (int i = 0; i < kMostAccepted && make_room(); ++i) {
       FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
-        no_descriptors_ = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-        if (no_descriptors_) drop_oldest_handshake();
+        // Someone has to go before the next can come; until then, the listener would keep us busy.
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+          drop_oldest_handshake();
+          accept_again_ = Clock::now() + kShortestHandshake;
+        }
         // Errors of that one connection; the next may be in order.
         if (errno == EINTR || errno == ECONNABORTED) continue;
         return;
       }
-      const auto in_handshake = std::count_if(clients_.begin(), clients_.end(), [](const Client& client) {
-        return !client.session.admitted() && !client.closed;
-      });
-      if (in_handshake >= kMostHandshakes) drop_oldest_handshake();
       // A host that vanished is noticed within a minute.
       for (const auto& [level, option, value] : {std::array{SOL_SOCKET, SO_KEEPALIVE, 1},
                                                  {IPPROTO_TCP, TCP_NODELAY, 1},
@@ -154,8 +156,11 @@ class TcpStoreServer::Impl {
         (void)::setsockopt(socket.get(), level, option, &value, sizeof value);
       }
       try {
-        clients_.push_back({std::move(socket), StoreSession(options_.secret, random_bytes(kStoreNonceBytes)),
-                            Clock::now() + options_.handshake_timeout});
+        const auto now = Clock::now();
+        clients_.push_back({.socket = std::move(socket),
+                            .session = StoreSession(options_.secret, random_bytes(kStoreNonceBytes)),
+                            .accepted = now,
+                            .deadline = now + options_.handshake_timeout});
       } catch (const std::exception&) {
         return;  // it goes as it came
       }
@@ -164,13 +169,25 @@ class TcpStoreServer::Impl {
     }
   }
 
+  Client* oldest_handshake() {
+    const auto oldest = std::ranges::find_if(clients_, &Client::in_handshake);
+    return oldest == clients_.end() ? nullptr : &*oldest;
+  }
+
   void drop_oldest_handshake() {
-    for (Client& client : clients_) {
-      if (client.session.admitted() || client.closed) continue;
-      client.closed = true;
-      client.socket.reset();
-      return;
+    if (Client* oldest = oldest_handshake()) {
+      oldest->closed = true;
+      oldest->socket.reset();
     }
+  }
+
+  // For another handshake. If there is none yet, says when there will be.
+  bool make_room() {
+    if (std::ranges::count_if(clients_, &Client::in_handshake) < kMostHandshakes) return true;
+    accept_again_ = oldest_handshake()->accepted + kShortestHandshake;
+    if (accept_again_ > Clock::now()) return false;
+    drop_oldest_handshake();
+    return true;
   }
 
   void handle(Client& client, short events) {
@@ -268,7 +285,7 @@ class TcpStoreServer::Impl {
   StoreTable table_;
   std::list<Client> clients_;  // oldest first
   std::vector<pollfd> polled_;
-  bool no_descriptors_ = false;
+  Clock::time_point accept_again_{};
   std::thread thread_;
 };
 
