@@ -53,10 +53,10 @@ struct Stream {
   FileDescriptor pipe;
   LinePrefixer lines;
 
-  // Until there is nothing more for now; closes the pipe at its end.
+  // What there is for now, but not so much that others have to wait; closes the pipe at its end.
   void read() {
     std::array<char, 1 << 16> bytes;
-    for (;;) {
+    for (int i = 0; i < 16; ++i) {
       const ssize_t n = ::read(pipe.get(), bytes.data(), bytes.size());
       if (n > 0) {
         lines.feed({bytes.data(), static_cast<std::size_t>(n)});
@@ -106,13 +106,15 @@ class Launcher {
         failure = run_ranks(restart);
       } catch (const Error& error) {
         // Ranks that cannot be started here keep the other nodes from nothing but waiting.
-        tell_other_nodes({1, error.what()});
-        part();
+        attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.part(); });
         throw;
       }
-      const bool alone = options_.nnodes > 1 && !link_;
-      const bool over = !failure || interrupted_ || alone || restart == options_.max_restarts;
-      if (over) part();
+      bool over = !failure || interrupted_ || restart == options_.max_restarts;
+      attempt([&](NodeLink& link) {
+        over |= link.interrupted();
+        if (over) link.part();
+      });
+      over |= options_.nnodes > 1 && !link_;
       if (!failure) return {};
       if (over) return {failure->status, failure->message};
       say(fmt::format("{}; restart {} of {}", failure->message, restart + 1, options_.max_restarts));
@@ -178,22 +180,30 @@ class Launcher {
     };
     while (children.running() || (link_ && !failure && !finished)) {
       wait(streams, std::min(next_blow, link_ ? Clock::now() + kTick : Clock::time_point::max()));
-      for (const int signal : take_signals()) children.send(signals_taken_ > 2 ? SIGKILL : signal);
+      for (const int signal : take_signals()) {
+        // Before ranks of other nodes stop because those of this one do.
+        attempt([](NodeLink& link) { link.interrupt(); });
+        children.send(signals_taken_ > 2 ? SIGKILL : signal);
+      }
       for (const ChildExit& end : children.reap()) {
         if (end.ok()) continue;
-        if (!failure) tell_other_nodes({end.exit_status(), end.describe()});
-        fail_with({end.exit_status(), end.describe()});
+        const Failure what{end.exit_status(), end.describe()};
+        if (!failure) attempt([&](NodeLink& link) { link.fail_all(what); });
+        fail_with(what);
       }
       if (link_ && !failure) {
         try {
           if (!children.running()) link_->finish();
           finished = link_->all_finished();
           if (const std::optional<Failure> other = link_->failure()) fail_with(*other);
-        } catch (const Error& error) {
-          // Without the other nodes there is no job.
-          if (dynamic_cast<const ConnectionError*>(&error)) link_.reset();
-          tell_other_nodes({1, error.what()});
+        } catch (const ConnectionError& error) {
+          link_.reset();
           fail_with({1, error.what()});
+        } catch (const Error& error) {
+          // Without one of the nodes there is no job.
+          const Failure what{1, error.what()};
+          attempt([&](NodeLink& link) { link.fail_all(what); });
+          fail_with(what);
         }
       }
       if (Clock::now() >= next_blow) {
@@ -215,18 +225,13 @@ class Launcher {
     return failure;
   }
 
-  // Who cannot be reached will notice by himself.
-  void tell_other_nodes(const Failure& failure) {
+  // Where the store is out of reach, this node is alone from now on; others will notice by themselves.
+  template <typename Action>
+  void attempt(const Action& action) {
     try {
-      if (link_) link_->fail_all(failure);
+      if (link_) action(*link_);
     } catch (const Error&) {
       link_.reset();
-    }
-  }
-  void part() {
-    try {
-      if (link_) link_->part();
-    } catch (const Error&) {
     }
   }
 

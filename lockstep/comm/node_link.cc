@@ -63,6 +63,10 @@ std::optional<NodeLink::Failure> NodeLink::failure() {
                  text.substr(space + 1)};
 }
 
+void NodeLink::interrupt() { store_->set("interrupted", ""); }
+
+bool NodeLink::interrupted() { return store_->contains("interrupted"); }
+
 void NodeLink::finish() { store_->set(key("finished", node_rank_), ""); }
 
 bool NodeLink::all_finished() {

@@ -28,6 +28,9 @@ class NodeLink {
   // The first one of all nodes is everyone's.
   void fail_all(const Failure& failure);
   std::optional<Failure> failure();
+  // Someone wants the whole job to end: it does not start again on any node.
+  void interrupt();
+  bool interrupted();
   // This node's ranks have ended well.
   void finish();
   // Whether all nodes' have; to be asked again and again: it also shows the others that this launcher is alive, and

@@ -326,6 +326,20 @@ TEST_F(Nodes, StartAgainTogether) {
   }
 }
 
+// As `lockstep train` does: ranks agree to stop, also on the node that nobody has interrupted.
+TEST_F(Nodes, AnInterruptedJobStartsAgainNowhere) {
+  const std::string stop = (folders_[0] / "stop").string();
+  const std::string script =
+      leave_number(folders_[1]) +
+      fmt::format("trap ': > {0}' INT; while [ ! -e {0} ]; do sleep 0.02; done; exit 130", stop);
+  const pid_t zero = start(0, script, {.max_restarts = 3}), one = start(1, script, {.max_restarts = 3});
+  for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
+  ::kill(zero, SIGINT);
+  EXPECT_EQ(exit_status(zero), 130);
+  EXPECT_EQ(exit_status(one), 130);
+  for (const int node : {0, 1}) EXPECT_THAT(log(node), ::testing::Not(HasSubstr("restart")));
+}
+
 TEST_F(Nodes, ALauncherThatIsKilledEndsTheOthers) {
   for (const int killed : {0, 1}) {
     port_ = TcpStoreServer().port();
