@@ -69,7 +69,8 @@ void measure(int rounds, Results& results) {
       group->all_reduce(buffer, ReduceOp::sum).wait();
       check_sum(data, 3);
       std::fill(data.begin(), data.end(), 0.0f);
-      keep(row, seconds_of_calls(*group, kSizes[row].calls, [&] { group->all_reduce(buffer, ReduceOp::sum).wait(); }));
+      keep(row,
+           seconds_of_calls(*group, kSizes[row].calls, [&] { group->all_reduce(buffer, ReduceOp::sum).wait(); }));
     }
   }
   auto reducer = group->make_tree_reducer({{kSizes[2].floats}, {{0}, {1}}}, CommChannel::bulk);

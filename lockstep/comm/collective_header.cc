@@ -22,7 +22,7 @@ constexpr std::string_view name(CollectiveKind kind) {
     case CollectiveKind::send: return "send";
     case CollectiveKind::receive: return "receive";
     case CollectiveKind::barrier: return "barrier";
-    case CollectiveKind::tree_reduce: return "tree reduce";
+    case CollectiveKind::tree_reduce: return "all-reduce";
     case CollectiveKind::make_tree_reducer: return "making of a tree reducer";
     case CollectiveKind::subgroup: return "making of a subgroup";
   }
@@ -67,6 +67,7 @@ std::string describe_fully(const CollectiveHeader& header) {
   if (header.kind == CollectiveKind::all_reduce || header.kind == CollectiveKind::reduce_scatter) {
     text += fmt::format(" ({})", name(header.op));
   }
+  if (header.kind == CollectiveKind::tree_reduce) text += " (tree)";
   if (moves_data(header.kind)) text += fmt::format(" of {} {}", header.count, lockstep::name(header.dtype));
   if (header.kind == CollectiveKind::broadcast || header.kind == CollectiveKind::scatter) {
     text += fmt::format(" from rank {}", header.root);

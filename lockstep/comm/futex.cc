@@ -13,7 +13,8 @@ static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && std::atomic<std::uint32
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono::steady_clock::time_point end) {
   const auto since_start = std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count();
-  const timespec until{static_cast<time_t>(since_start / 1'000'000'000), static_cast<long>(since_start % 1'000'000'000)};
+  const timespec until{static_cast<time_t>(since_start / 1'000'000'000),
+                       static_cast<long>(since_start % 1'000'000'000)};
   // An absolute time of CLOCK_MONOTONIC, which steady_clock is.
   ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, expected, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
 }

@@ -39,8 +39,8 @@ class GlooMesh final : public Mesh {
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size; }
 
-  void exchange(int lane, const CollectiveHeader* header, std::span<const ConstBlock> to, std::span<MutableBlock> from,
-                const TimeLimit& limit) override {
+  void exchange(int lane, const CollectiveHeader* header, std::span<const ConstBlock> to,
+                std::span<MutableBlock> from, const TimeLimit& limit) override {
     Scratch& scratch = scratch_[static_cast<std::size_t>(lane)];
     if (header != nullptr) open(lane, *header, to, from, limit);
     const auto travels = [&](std::size_t bytes) { return header == nullptr ? bytes > 0 : bytes > kInline; };
@@ -116,9 +116,8 @@ class GlooMesh final : public Mesh {
     Scratch& scratch = scratch_[static_cast<std::size_t>(lane)];
     GlooTransport::Transfers transfers(transport_);
     const std::uint64_t tag = tag_of(lane, 0);
-    for_each_peer([&](std::size_t r) {
-      transfers.receive(static_cast<int>(r), tag, &scratch.received[r], sizeof(Opening));
-    });
+    for_each_peer(
+        [&](std::size_t r) { transfers.receive(static_cast<int>(r), tag, &scratch.received[r], sizeof(Opening)); });
     for_each_peer([&](std::size_t r) {
       Opening& opening = scratch.sent[r];
       opening.header = header;

@@ -91,7 +91,8 @@ struct GlooTransport::Transfers::Impl {
   void break_off() {
     broken = true;
     std::lock_guard lock(mutex);
-    for (Transfer& transfer : transfers) transfer.sends ? transfer.buffer->abortWaitSend() : transfer.buffer->abortWaitRecv();
+    for (Transfer& transfer : transfers)
+      transfer.sends ? transfer.buffer->abortWaitSend() : transfer.buffer->abortWaitRecv();
   }
 };
 
@@ -118,7 +119,8 @@ bool GlooTransport::try_connect(const Introduction& group, PeerLinks& links, con
   };
   const auto receive = [&](int source, int tag) {
     auto message = links.mailbox().take(source, tag, limit, [] { return false; });
-    if (!message) throw_failure(links.mailbox().closed(source) ? lost(source, kClosedConnection) : no_answer(source, limit));
+    if (!message)
+      throw_failure(links.mailbox().closed(source) ? lost(source, kClosedConnection) : no_answer(source, limit));
     return std::move(message->bytes);
   };
   auto& context = impl_->context;
@@ -205,7 +207,8 @@ void GlooTransport::Transfers::receive(int source, std::uint64_t tag, void* data
 }
 
 void GlooTransport::Transfers::send(int destination, std::uint64_t tag, const void* data, std::size_t bytes) {
-  impl_->begin(const_cast<void*>(data), bytes, destination, true, [&](auto& buffer) { buffer.send(destination, tag); });
+  impl_->begin(const_cast<void*>(data), bytes, destination, true,
+               [&](auto& buffer) { buffer.send(destination, tag); });
 }
 
 GlooTransport::Transfers::Outcome GlooTransport::Transfers::wait(const TimeLimit& limit) {

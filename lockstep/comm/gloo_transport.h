@@ -1,7 +1,7 @@
 // The one part that knows Gloo: bytes between ranks by tag, over TCP.
 //
-// A port of Gloo's takes the first comer for the peer that it waits for. So ranks prove to each other that they know the
-// group's key before anything else travels, and where one could not, all begin anew.
+// A port of Gloo's takes the first comer for the peer that it waits for. So ranks prove to each other that they know
+// the group's key before anything else travels, and where one could not, all begin anew.
 #pragma once
 
 #include <cstddef>

@@ -45,10 +45,10 @@ class Mesh {
 
   // Every rank sends to[r] to each rank r, and receives from[r]; a rank's own entries do not count. Where from[r].data
   // is null it is set to where the block lies: memory of the mesh's own, valid until the next exchange of this lane.
-  // With a header, waits for all ranks, also where blocks are empty, and throws where ranks differ in theirs. One thread
-  // at a time for each lane; all ranks in one order.
-  virtual void exchange(int lane, const CollectiveHeader* header, std::span<const ConstBlock> to, std::span<MutableBlock> from,
-                        const TimeLimit& limit) = 0;
+  // With a header, waits for all ranks, also where blocks are empty, and throws where ranks differ in theirs. One
+  // thread at a time for each lane; all ranks in one order.
+  virtual void exchange(int lane, const CollectiveHeader* header, std::span<const ConstBlock> to,
+                        std::span<MutableBlock> from, const TimeLimit& limit) = 0;
   // At most so many bytes in all (counting equal blocks once) that one exchange can send.
   virtual std::size_t capacity(int lane) const = 0;
 
@@ -69,10 +69,16 @@ class Mesh {
   virtual bool may_spin() const = 0;
 };
 
-[[noreturn]] inline void throw_failure(const RankFailure& failure) { throw CommError(failure.reason, failure.culprit); }
+[[noreturn]] inline void throw_failure(const RankFailure& failure) {
+  throw CommError(failure.reason, failure.culprit);
+}
 
-inline RankFailure lost(int rank, const std::string& why) { return {rank, fmt::format("rank {} lost ({})", rank, why)}; }
-inline RankFailure no_answer(int rank, const TimeLimit& limit) { return lost(rank, "no answer within " + limit.str()); }
+inline RankFailure lost(int rank, const std::string& why) {
+  return {rank, fmt::format("rank {} lost ({})", rank, why)};
+}
+inline RankFailure no_answer(int rank, const TimeLimit& limit) {
+  return lost(rank, "no answer within " + limit.str());
+}
 inline constexpr const char* kClosedConnection = "connection closed";
 inline constexpr const char* kClosedGroup = "it closed its group";
 

@@ -34,10 +34,12 @@ MeshGroup::MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, std::chron
 
 MeshGroup::~MeshGroup() {
   const auto idle = [](const auto& queue) { return queue->idle(); };
-  const bool unfinished = !std::all_of(lanes_.begin(), lanes_.end(), idle) ||
-                          std::any_of(streams_.begin(), streams_.end(), [&](const auto& s) { return !idle(s.second); });
+  const bool unfinished =
+      !std::all_of(lanes_.begin(), lanes_.end(), idle) ||
+      std::any_of(streams_.begin(), streams_.end(), [&](const auto& s) { return !idle(s.second); });
   if (unfinished) {
-    mesh_->fail({rank(), fmt::format("rank {} gave up: it closed its group while operations were under way", rank())});
+    mesh_->fail(
+        {rank(), fmt::format("rank {} gave up: it closed its group while operations were under way", rank())});
   }
   for (auto& [key, stream] : streams_) stream->close();
   for (auto& lane : lanes_) lane->close();
@@ -149,13 +151,17 @@ std::shared_ptr<ProcessGroup> MeshGroup::subgroup(std::vector<int> ranks) {
         "subgroup: expected at least one rank, ascending, from 0 to {}", size() - 1);
   CollectiveHeader header{.kind = CollectiveKind::subgroup, .count = ranks.size()};
   header.detail = hash_of({.segments = {}, .positions = {ranks}});
-  const std::string name = fmt::format("subgroup {}", subgroups_++);
+  const std::string name = fmt::format("subgroup {}", subgroups_made_++);
   std::unique_ptr<Mesh> mesh;
   submit(header, {}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
     lockstep::barrier(*mesh_, lane, h, limit);
     if (std::binary_search(ranks.begin(), ranks.end(), rank())) mesh = mesh_->split(ranks, name, limit.length);
   }).wait();
-  return mesh ? std::make_shared<MeshGroup>(std::move(mesh), backend_, timeout_) : nullptr;
+  if (!mesh) return nullptr;
+  auto group = std::make_shared<MeshGroup>(std::move(mesh), backend_, timeout_);
+  std::lock_guard lock(mutex_);
+  subgroups_.push_back(group);
+  return group;
 }
 
 // Gives a MeshTreeReducer its place in the group's order, and errors their names.
@@ -191,7 +197,8 @@ class MeshGroup::GroupTreeReducer final : public TreeReducer {
 
 std::unique_ptr<TreeReducer> MeshGroup::make_tree_reducer(TreeLayout layout, CommChannel channel) {
   check_layout(layout, size());
-  CollectiveHeader header{.kind = CollectiveKind::make_tree_reducer, .dtype = DType::f32, .count = elements_of(layout)};
+  CollectiveHeader header{
+      .kind = CollectiveKind::make_tree_reducer, .dtype = DType::f32, .count = elements_of(layout)};
   header.detail = hash_of(layout);
   std::unique_ptr<MeshTreeReducer> reducer;
   submit(header, {.channel = channel}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
@@ -204,6 +211,10 @@ std::unique_ptr<TreeReducer> MeshGroup::make_tree_reducer(TreeLayout layout, Com
 
 void MeshGroup::abort(const std::string& reason) {
   mesh_->fail({rank(), fmt::format("rank {} gave up: {}", rank(), reason)});
+  std::lock_guard lock(mutex_);
+  for (const auto& subgroup : subgroups_) {
+    if (auto group = subgroup.lock()) group->abort(reason);
+  }
 }
 
 Work MeshGroup::submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "lockstep/comm/mesh.h"
 #include "lockstep/comm/operation_queue.h"
@@ -38,7 +39,7 @@ class MeshGroup final : public ProcessGroup {
   Work barrier(CollectiveOptions options) override;
   std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel) override;
   std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override;
-  void abort(const std::string& reason) override;
+  void abort(const std::string& reason) override;  // of its subgroups as well
 
  private:
   class GroupTreeReducer;
@@ -62,7 +63,8 @@ class MeshGroup final : public ProcessGroup {
   // Between two ranks operations are in order for each (other rank, tag, direction), and wait for no others.
   std::map<std::tuple<int, int, bool>, std::shared_ptr<OperationQueue>> streams_;
   std::optional<CommError> first_error_;
-  int subgroups_ = 0;
+  std::vector<std::weak_ptr<MeshGroup>> subgroups_;
+  int subgroups_made_ = 0;
 };
 
 }  // namespace lockstep

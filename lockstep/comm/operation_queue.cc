@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-// Most operations are run by whoever waits for them. To wake the thread each time would cost more than they do, so after
-// one it only naps, and looks by itself whether one is left to it.
+// Most operations are run by whoever waits for them. To wake the thread each time would cost more than they do, so
+// after one it only naps, and looks by itself whether one is left to it.
 constexpr std::chrono::microseconds kNap{100};
 constexpr int kNaps = 10;
 // A thread with nothing to do for so long ends; the next operation starts a new one.

@@ -24,7 +24,8 @@ std::uint32_t unpacked(std::string_view bytes) {
 
 }  // namespace
 
-PeerHandshake::PeerHandshake(std::string_view key, std::uint32_t client, std::uint32_t server, std::uint32_t connection)
+PeerHandshake::PeerHandshake(std::string_view key, std::uint32_t client, std::uint32_t server,
+                             std::uint32_t connection)
     : key_(key),
       client_(client),
       server_(server),

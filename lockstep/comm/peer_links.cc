@@ -121,7 +121,9 @@ void PeerLinks::handle_frame(int rank) {
   std::vector<std::byte> data = std::exchange(peer.data, {});
   peer.got = 0;
   switch (frame.kind) {
-    case FrameKind::message: mailbox_.put(rank, frame.number, {frame.header, std::move(data)}); break;
+    case FrameKind::message:
+      mailbox_.put(rank, frame.number, {frame.header, std::move(data)});
+      break;
     case FrameKind::failure:
       report({frame.number, std::string(reinterpret_cast<const char*>(data.data()), data.size())});
       break;

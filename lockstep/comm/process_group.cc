@@ -26,7 +26,8 @@ std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std
   // Making a mesh is a collective.
   for (std::size_t r = 0; r < groups.size(); ++r) {
     threads.emplace_back([&, r] {
-      groups[r] = std::make_shared<MeshGroup>(make_segment_mesh(std::move(neighborhoods[r]), timeout), "local", timeout);
+      groups[r] =
+          std::make_shared<MeshGroup>(make_segment_mesh(std::move(neighborhoods[r]), timeout), "local", timeout);
     });
   }
   for (auto& thread : threads) thread.join();

@@ -123,7 +123,7 @@ std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options = {
 void destroy_process_group(std::shared_ptr<ProcessGroup>& group);
 
 // Ranks as threads of this process: one group for each rank of a new world.
-std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size,
-                                                             std::chrono::milliseconds timeout = std::chrono::seconds(60));
+std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(
+    int world_size, std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Ranks that are processes of one host: memory without a name, passed on over Unix sockets. Nothing of it outlives them.
+// Ranks that are processes of one host: memory without a name, passed on over Unix sockets. Nothing outlives them.
 #pragma once
 
 #include <memory>

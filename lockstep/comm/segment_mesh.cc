@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "lockstep/comm/futex.h"
 #include "lockstep/comm/segment.h"
@@ -29,8 +30,8 @@ class SegmentMesh final : public Mesh {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void exchange(int lane, const CollectiveHeader* header, std::span<const ConstBlock> to, std::span<MutableBlock> from,
-                const TimeLimit& limit) override {
+  void exchange(int lane, const CollectiveHeader* header, std::span<const ConstBlock> to,
+                std::span<MutableBlock> from, const TimeLimit& limit) override {
     const std::uint32_t number = ++exchanges_[lane];
     const unsigned parity = number & 1;
     write_blocks(lane, parity, to);
@@ -57,14 +58,15 @@ class SegmentMesh final : public Mesh {
   }
 
   void send(int destination, int tag, Message message, const TimeLimit& limit) override {
-    if (auto failure = segment_.failure()) throw_failure(*failure);
+    if (auto failure = this->failure()) throw_failure(*failure);
     neighborhood_->send(destination, tag, std::move(message), limit);
   }
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
-    auto message = neighborhood_->mailbox().take(source, tag, limit, [this] { return segment_.failure().has_value(); });
+    auto message =
+        neighborhood_->mailbox().take(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
-    if (auto failure = segment_.failure()) throw_failure(*failure);
+    if (auto failure = this->failure()) throw_failure(*failure);
     if (neighborhood_->mailbox().closed(source)) throw_failure(lost(source, kClosedGroup));
     give_up(no_answer(source, limit));
   }
@@ -79,7 +81,15 @@ class SegmentMesh final : public Mesh {
   }
 
   void fail(const RankFailure& failure) override { segment_.fail(failure); }
-  std::optional<RankFailure> failure() const override { return segment_.failure(); }
+  // A rank whose own lines are cut takes all others for lost, and may say so first. Whoever is told of a closed
+  // connection has one of its own to look at, which shows who is gone.
+  std::optional<RankFailure> failure() const override {
+    if (line_closed_.load()) return lost_;
+    const std::optional<RankFailure> told = segment_.failure();
+    if (!told || told->reason != lost(told->culprit, kClosedConnection).reason) return told;
+    for (int i = 0; i < 500 && !line_closed_.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return line_closed_.load() ? lost_ : told;
+  }
   bool may_spin() const override { return may_spin_; }
 
  private:
@@ -145,7 +155,7 @@ class SegmentMesh final : public Mesh {
 
   // Called while an exchange is not complete.
   void throw_if_hopeless(int lane, std::uint32_t number, const TimeLimit& limit) {
-    if (auto failure = segment_.failure()) throw_failure(*failure);
+    if (auto failure = this->failure()) throw_failure(*failure);
     for (int r = 0; r < size_; ++r) {
       // In this order: it may have arrived and then left.
       const bool departed = segment_.rank(r).departed.load() != 0;
@@ -179,11 +189,16 @@ class SegmentMesh final : public Mesh {
 
   [[noreturn]] void give_up(const RankFailure& failure) {
     segment_.fail(failure);
-    throw_failure(*segment_.failure());  // another rank may have been first
+    throw_failure(*this->failure());  // another rank may have been first
   }
 
   void lose(const RankFailure& failure) {
-    if (segment_.rank(failure.culprit).departed.load() == 0) segment_.fail(failure);
+    if (segment_.rank(failure.culprit).departed.load() != 0) return;
+    if (!line_closed_.load()) {
+      lost_ = failure;
+      line_closed_.store(true);
+    }
+    segment_.fail(failure);
   }
 
   std::unique_ptr<Neighborhood> neighborhood_;
@@ -191,11 +206,15 @@ class SegmentMesh final : public Mesh {
   Segment segment_;
   std::array<std::uint32_t, kLanes> exchanges_{};
   bool may_spin_ = false;
+  // The first line that closed without a word, written by the thread that watches them.
+  RankFailure lost_;
+  std::atomic<bool> line_closed_{false};
 };
 
 }  // namespace
 
-std::unique_ptr<Mesh> make_segment_mesh(std::unique_ptr<Neighborhood> neighborhood, std::chrono::milliseconds timeout) {
+std::unique_ptr<Mesh> make_segment_mesh(std::unique_ptr<Neighborhood> neighborhood,
+                                        std::chrono::milliseconds timeout) {
   check(neighborhood->size() <= kMaxRanks, "process group: {} ranks on this host, expected at most {}",
         neighborhood->size(), kMaxRanks);
   return std::make_unique<SegmentMesh>(std::move(neighborhood), TimeLimit(timeout));

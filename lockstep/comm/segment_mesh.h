@@ -9,6 +9,7 @@
 namespace lockstep {
 
 // A collective.
-std::unique_ptr<Mesh> make_segment_mesh(std::unique_ptr<Neighborhood> neighborhood, std::chrono::milliseconds timeout);
+std::unique_ptr<Mesh> make_segment_mesh(std::unique_ptr<Neighborhood> neighborhood,
+                                        std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

@@ -35,7 +35,8 @@ class Arrangement {
   // Calls visit(segment, begin, length) for the part of each segment in elements [begin, end).
   template <typename Visit>
   void for_each_segment(std::size_t begin, std::size_t end, const Visit& visit) const {
-    auto segment = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin());
+    auto segment =
+        static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin());
     for (segment = std::max<std::size_t>(segment, 1) - 1; segment < segments() && begins_[segment] < end; ++segment) {
       const std::size_t first = std::max(begin, begins_[segment]), last = std::min(end, begins_[segment + 1]);
       if (first < last) visit(segment, first, last - first);
@@ -73,7 +74,9 @@ class SharedReducer final : public MeshTreeReducer {
   }
 
   std::span<float> contribution(std::size_t k) override { return {array(position(k)), layout_.elements()}; }
-  void set_present(std::size_t k, std::size_t segment, bool present) override { flags(position(k))[segment] = present; }
+  void set_present(std::size_t k, std::size_t segment, bool present) override {
+    flags(position(k))[segment] = present;
+  }
   std::span<const float> result() const override { return {array(layout_.leaves()), layout_.elements()}; }
   bool result_present(std::size_t segment) const override { return present_[segment]; }
 
@@ -101,7 +104,9 @@ class SharedReducer final : public MeshTreeReducer {
   }
 
  private:
-  static std::size_t array_bytes(const Arrangement& layout) { return (layout.elements() * sizeof(float) + 4095) / 4096 * 4096; }
+  static std::size_t array_bytes(const Arrangement& layout) {
+    return (layout.elements() * sizeof(float) + 4095) / 4096 * 4096;
+  }
   std::size_t position(std::size_t k) const { return static_cast<std::size_t>(layout_.positions(mesh_.rank())[k]); }
   float* array(std::size_t index) const {
     return reinterpret_cast<float*>(memory_.get() + index * array_bytes(layout_));
@@ -286,12 +291,12 @@ class SendingReducer final : public MeshTreeReducer {
   Mesh& mesh_;
   int lane_;
   Arrangement layout_;
-  std::vector<std::vector<Node>> nodes_;              // of each rank
-  std::vector<std::vector<float>> arrays_;            // of each own position
-  std::vector<std::vector<std::uint8_t>> flags_;      // likewise, for each segment
-  std::vector<std::vector<float>> own_sums_;          // of own nodes with several positions
-  std::vector<const float*> sums_;                    // of own nodes: there, or the contribution itself
-  std::vector<std::vector<float>> received_;          // this rank's part of other ranks' nodes
+  std::vector<std::vector<Node>> nodes_;          // of each rank
+  std::vector<std::vector<float>> arrays_;        // of each own position
+  std::vector<std::vector<std::uint8_t>> flags_;  // likewise, for each segment
+  std::vector<std::vector<float>> own_sums_;      // of own nodes with several positions
+  std::vector<const float*> sums_;                // of own nodes: there, or the contribution itself
+  std::vector<std::vector<float>> received_;      // this rank's part of other ranks' nodes
   std::vector<float> result_;
   std::vector<bool> present_;
 };

@@ -14,11 +14,17 @@ constexpr std::size_t kTile = 1024;
 
 // What elements of T are reduced in: bf16 has f32's range but not its precision, and signed integers must not overflow.
 template <typename T>
-struct Accumulator { using type = T; };
+struct Accumulator {
+  using type = T;
+};
 template <>
-struct Accumulator<BFloat16> { using type = float; };
+struct Accumulator<BFloat16> {
+  using type = float;
+};
 template <>
-struct Accumulator<std::int64_t> { using type = std::uint64_t; };
+struct Accumulator<std::int64_t> {
+  using type = std::uint64_t;
+};
 
 template <typename T>
 struct Sum {

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// out = leaves[0] op leaves[1] op ..., in their tree; a null leaf lets its sibling pass unchanged; at least one is there.
+// out = leaves[0] op leaves[1] op ..., in their tree; a null leaf lets its sibling pass unchanged, one is there.
 // `out` may be one of the leaves. bf16 is widened to f32, reduced so, and rounded once. Integers wrap around. min and
 // max are NaN where an element is.
 void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out, std::size_t count);

@@ -35,10 +35,14 @@ class Conformance : public ::testing::TestWithParam<Case> {
 template <typename T>
 T element(std::size_t r, std::size_t i) {
   const std::uint64_t bits = (r * 1'000'003 + i + 1) * 0x9E3779B97F4A7C15u;
-  if constexpr (std::is_same_v<T, BFloat16>) return BFloat16(static_cast<float>(static_cast<int>(bits >> 48)) / 77 - 300);
-  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(static_cast<double>(bits >> 20) / 1e9 - 5000);
-  else if constexpr (std::is_same_v<T, std::int64_t>) return static_cast<std::int64_t>(bits);  // sums overflow
-  else return static_cast<T>(bits >> 40);
+  if constexpr (std::is_same_v<T, BFloat16>)
+    return BFloat16(static_cast<float>(static_cast<int>(bits >> 48)) / 77 - 300);
+  else if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(static_cast<double>(bits >> 20) / 1e9 - 5000);
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return static_cast<std::int64_t>(bits);  // sums overflow
+  else
+    return static_cast<T>(bits >> 40);
 }
 
 template <typename T>
@@ -101,7 +105,8 @@ TEST_P(Conformance, AllReduceFollowsTheTreeForAllTypesAndSizes) {
             expected[i] = combine<T>(op, n(), [&](std::size_t r) { return element<T>(r, i); });
           }
           group.all_reduce(buffer(data), op).wait();
-          ASSERT_TRUE(same_bits(data, expected)) << name(dtype_of<T>) << " " << count << " op " << static_cast<int>(op);
+          ASSERT_TRUE(same_bits(data, expected))
+              << name(dtype_of<T>) << " " << count << " op " << static_cast<int>(op);
         }
       }
     });
@@ -177,7 +182,8 @@ TEST_P(Conformance, ReduceScatterAndAllToAll) {
     const auto me = static_cast<std::size_t>(group.rank());
     for_each_type([&](auto zero) {
       using T = decltype(zero);
-      for (std::size_t count : {std::size_t{0}, std::size_t{5}, sizeof(T) == 4 ? std::size_t{100'003} : std::size_t{1003}}) {
+      for (std::size_t count :
+           {std::size_t{0}, std::size_t{5}, sizeof(T) == 4 ? std::size_t{100'003} : std::size_t{1003}}) {
         std::vector<T> in = elements<T>(me, n() * count), out(count), expected(count), all(n() * count);
         for (std::size_t i = 0; i < count; ++i) {
           expected[i] = combine<T>(ReduceOp::sum, n(), [&](std::size_t r) { return element<T>(r, me * count + i); });
@@ -214,7 +220,8 @@ TEST_P(Conformance, ManyOperationsAreUnderWayOnBothChannels) {
     for (std::size_t k = 0; k < kMany; ++k) {
       for (auto* data : {&bulk[k], &urgent[k]}) {
         for (std::size_t i = 0; i < data->size(); ++i) {
-          ASSERT_EQ((*data)[i], combine<float>(ReduceOp::sum, n(), [&](std::size_t r) { return element<float>(r + k, i); }));
+          ASSERT_EQ((*data)[i],
+                    combine<float>(ReduceOp::sum, n(), [&](std::size_t r) { return element<float>(r + k, i); }));
         }
       }
     }
@@ -365,9 +372,8 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(cases()), [](const auto& info) {
-  return fmt::format("{}_{}", info.param.backend, info.param.ranks);
-});
+INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return fmt::format("{}_{}", info.param.backend, info.param.ranks); });
 
 }  // namespace
 }  // namespace lockstep

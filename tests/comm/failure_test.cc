@@ -13,10 +13,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
 using testing::buffer;
+using ::testing::Each;
 using testing::errors_on_all_ranks;
+using ::testing::HasSubstr;
 using testing::make_groups;
 
 constexpr milliseconds kLong{20'000}, kShort{400};
@@ -49,8 +49,10 @@ TEST_P(Failures, RanksThatCallDifferentOperationsAreBothNamed) {
   const Stopwatch watch;
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     std::vector<float> four(4);
-    if (group.rank() == 1) group.broadcast(buffer(four), 0, {.label = "bucket 2"}).wait();
-    else all_reduce(group, 8, "bucket 3");
+    if (group.rank() == 1)
+      group.broadcast(buffer(four), 0, {.label = "bucket 2"}).wait();
+    else
+      all_reduce(group, 8, "bucket 3");
   });
   EXPECT_THAT(errors, Each(HasSubstr("ranks disagree: rank 0 called all-reduce (sum) of 8 f32 \"bucket 3\", rank 1 "
                                      "broadcast of 4 f32 from rank 0 \"bucket 2\"")));
@@ -64,17 +66,28 @@ TEST_P(Failures, EveryArgumentThatRanksMustAgreeOnIsCompared) {
   const auto large = std::make_shared<std::vector<float>>(100'000);
   const Call usual = [&](ProcessGroup& g) { return g.all_reduce({f.data(), 2, DType::f32}, ReduceOp::sum); };
   const std::pair<Call, const char*> others[] = {
-      {[&](ProcessGroup& g) { return g.all_reduce({f.data() + 2, 3, DType::f32}, ReduceOp::sum); }, "of 3 f32"},
+      {[&](ProcessGroup& g) {
+         return g.all_reduce({f.data() + 2, 3, DType::f32}, ReduceOp::sum);
+       },
+       "of 3 f32"},
       {[&](ProcessGroup& g) { return g.all_reduce(buffer(*large), ReduceOp::sum); }, "of 100000 f32"},
-      {[&](ProcessGroup& g) { return g.all_reduce({i.data(), 2, DType::i64}, ReduceOp::sum); }, "of 2 i64"},
-      {[&](ProcessGroup& g) { return g.all_reduce({f.data() + 2, 2, DType::f32}, ReduceOp::max); }, "(max)"},
-      {[&](ProcessGroup& g) { return g.all_reduce({f.data() + 2, 2, DType::f32}, ReduceOp::sum, {.label = "x"}); }, "\"x\""},
+      {[&](ProcessGroup& g) {
+         return g.all_reduce({i.data(), 2, DType::i64}, ReduceOp::sum);
+       },
+       "of 2 i64"},
+      {[&](ProcessGroup& g) {
+         return g.all_reduce({f.data() + 2, 2, DType::f32}, ReduceOp::max);
+       },
+       "(max)"},
+      {[&](ProcessGroup& g) {
+         return g.all_reduce({f.data() + 2, 2, DType::f32}, ReduceOp::sum, {.label = "x"});
+       },
+       "\"x\""},
       {[&](ProcessGroup& g) { return g.barrier(); }, "rank 1 barrier"},
   };
   for (const auto& [other, part] : others) {
     auto all = groups(2);
-    const auto errors =
-        errors_on_all_ranks(all, [&](ProcessGroup& g) { (g.rank() == 0 ? usual : other)(g).wait(); });
+    const auto errors = errors_on_all_ranks(all, [&](ProcessGroup& g) { (g.rank() == 0 ? usual : other)(g).wait(); });
     EXPECT_THAT(errors, Each(AllOf(HasSubstr("ranks disagree"), HasSubstr(part))));
   }
 }
@@ -115,8 +128,10 @@ TEST_P(Failures, TheRankThatIsMissingIsNamedAndNotOneThatWaitsForIt) {
   auto all = groups(3, kShort);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     if (group.rank() == 2) std::this_thread::sleep_for(3 * kShort);
-    if (group.rank() == 1) all_reduce(group, 1, "flags", CommChannel::urgent);
-    else all_reduce(group, 1, "bucket 0");
+    if (group.rank() == 1)
+      all_reduce(group, 1, "flags", CommChannel::urgent);
+    else
+      all_reduce(group, 1, "bucket 0");
   });
   if (std::string(GetParam()) == "tcp") return;  // over TCP there is no telling
   EXPECT_THAT(errors[0], HasSubstr("rank 2 lost"));
@@ -187,18 +202,22 @@ TEST_P(Failures, AReducerFailsWithItsGroup) {
   auto all = groups(2);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     auto reducer = group.make_tree_reducer({{5}, {{0}, {1}}}, CommChannel::bulk);
-    if (group.rank() == 0) group.abort("loss is NaN");
-    else reducer->reduce({.label = "bucket 3, step 17"});
+    if (group.rank() == 0)
+      group.abort("loss is NaN");
+    else
+      reducer->reduce({.label = "bucket 3, step 17"});
   });
-  EXPECT_EQ(errors[1], "rank 0 gave up: loss is NaN; during tree reduce of bucket 3, step 17");
+  EXPECT_EQ(errors[1], "rank 0 gave up: loss is NaN; during all-reduce of bucket 3, step 17");
 }
 
 TEST_P(Failures, MessagesThatDoNotComeOrDoNotFit) {
   auto all = groups(2);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     std::vector<float> four(4), eight(8);
-    if (group.rank() == 0) group.send(buffer(four), 1, 7, {.label = "activations"}).wait();
-    else group.receive(buffer(eight), 0, 7).wait();
+    if (group.rank() == 0)
+      group.send(buffer(four), 1, 7, {.label = "activations"}).wait();
+    else
+      group.receive(buffer(eight), 0, 7).wait();
   });
   EXPECT_THAT(errors[1], HasSubstr("rank 0 called send of 4 f32 \"activations\", rank 1 receive of 8 f32"));
 
@@ -224,13 +243,15 @@ TEST_P(Failures, WrongArgumentsHarmNobody) {
     EXPECT_ERROR(group.send(buffer(three), 1 - group.rank(), -1), "send: tag -1");
     EXPECT_ERROR(group.subgroup({1, 0}), "subgroup: expected at least one rank, ascending, from 0 to 1");
     EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}, {0}}}, CommChannel::bulk), "position 0 belongs to two ranks");
-    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}}}, CommChannel::bulk), "positions of 1 ranks, expected those of 2");
+    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}}}, CommChannel::bulk),
+                 "positions of 1 ranks, expected those of 2");
     all_reduce(group, 3, "still works");
   });
   EXPECT_THAT(errors, Each(""));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values("local", "shared_memory", "tcp"));
+INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values("local", "shared_memory", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace lockstep

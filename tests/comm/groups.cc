@@ -54,9 +54,9 @@ std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string& backen
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      groups[static_cast<std::size_t>(r)] =
-          make_gloo_group({.rank = r, .size = ranks, .store = store, .key = "0123456789abcdef", .address = "127.0.0.1"},
-                          timeout, transport);
+      groups[static_cast<std::size_t>(r)] = make_gloo_group(
+          {.rank = r, .size = ranks, .store = store, .key = "0123456789abcdef", .address = "127.0.0.1"}, timeout,
+          transport);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -84,7 +84,8 @@ std::vector<std::exception_ptr> run(std::vector<std::shared_ptr<ProcessGroup>>& 
 
 }  // namespace
 
-void on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups, const std::function<void(ProcessGroup&)>& body) {
+void on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups,
+                  const std::function<void(ProcessGroup&)>& body) {
   for (const auto& error : run(groups, body)) {
     if (error) std::rethrow_exception(error);
   }

