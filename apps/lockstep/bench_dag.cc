@@ -101,7 +101,7 @@ void measure_dag(const ParallelOptions& o, const BenchOptions& common, Report& r
       fmt::format("{} of (a b + c) / 2, {} x {}, on {} devices of {}, {} of {} edges between the devices",
                   count_of(static_cast<int>(nodes.size()), "node"), size, size, kDevices,
                   count_of(o.cores_per_device, "core"), crossings(nodes), 3 * nodes.size()),
-      {{"serial engine", serial, build}, {"threaded engine", threaded, build}}, common, report);
+      {{"serial engine", serial, build}, {"threaded engine", threaded, build}}, o.trace, common, report);
   report.note(fmt::format(
       "The graph allows {:.2f} at best: so long as a device waits for the other's nodes it has nothing "
       "to do.",

@@ -5,14 +5,29 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <sstream>
 
 #include "job_options.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/engine/trace.h"
 #include "lockstep/ops/elementwise.h"
 
 namespace lockstep::app {
 namespace {
+
+// A run of all parts, for Perfetto.
+void write_timeline(const std::string& file, Runtime& runtime, const std::vector<Part>& parts) {
+  if (file.empty()) return;
+  const auto trace = std::make_shared<Trace>();
+  runtime.engine().set_trace(trace);
+  run_parts(runtime, parts);
+  runtime.engine().set_trace(nullptr);
+  std::ostringstream json;
+  trace->write_json(json);
+  write_file_atomically(file, json.str());
+}
 
 struct EngineRun {
   std::vector<Timing> timings;  // each part, and all together
@@ -34,6 +49,7 @@ EngineRun run_on(RuntimeOptions runtime_options, bool serial, int rounds, const 
   EngineRun run;
   run.timings = time_in_rounds(rounds, runs);
   run.digest = digest_of(runtime, experiment);
+  if (!serial) write_timeline(options.trace, runtime, experiment.parts);
   return run;
 }
 
@@ -104,7 +120,7 @@ void run_experiment(const ExperimentOptions& options, const BenchOptions& common
 }
 
 void compare_variants(const std::string& title, const std::vector<Variant>& variants,
-                      const BenchOptions& common, Report& report) {
+                      const std::string& trace, const BenchOptions& common, Report& report) {
   // All at once, so that rounds take turns.
   std::vector<std::unique_ptr<Runtime>> runtimes;
   std::vector<Experiment> experiments;
@@ -126,14 +142,22 @@ void compare_variants(const std::string& title, const std::vector<Variant>& vari
     rows.push_back({variants[i].name, {ms, 1}, {timings[0].median_ms() / ms, 2}});
   }
   report.table(title, {"engine", "ms", "speed-up"}, rows);
+  write_timeline(trace, *runtimes.back(), experiments.back().parts);
+}
+
+void add_experiment_options(CLI::App& app, std::string& trace, int& cores_per_device) {
+  app.add_option("--trace", trace, "Timeline of one more run in Chrome's trace-event format, for Perfetto");
+  app.add_option("--cores-per-device", cores_per_device, "Cores of a device")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
 }
 
 int core_count() { return static_cast<int>(available_cpus().size()); }
 
 void check_cores(int cores_per_device) {
   if (cores_per_device <= core_count()) return;
-  throw UsageError(
-      fmt::format("--cores-per-device {}: this process may use {}", cores_per_device, count_of(core_count(), "core")));
+  throw UsageError(fmt::format("--cores-per-device {}: this process may use {}", cores_per_device,
+                               count_of(core_count(), "core")));
 }
 
 std::string count_of(int n, const std::string& what) {

@@ -2,6 +2,8 @@
 // serial one, which do the same to the bit.
 #pragma once
 
+#include <CLI/CLI.hpp>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -35,6 +37,8 @@ struct ExperimentOptions {
   std::string title;
   RuntimeOptions runtime;
   std::function<Experiment(Runtime&)> build;
+  // A file that gets the timeline of one more run, all parts together on the threaded engine; none if empty.
+  std::string trace = {};
 };
 
 // Prints a row an engine: the parts, their sum, the longest, the time together, and what of it was hidden. Throws if the
@@ -49,9 +53,12 @@ struct Variant {
 };
 
 // Prints a row a variant: the time of all parts together, and how many times faster than the first one it is. Throws if
-// results differ.
+// results differ. `trace` is of the last variant.
 void compare_variants(const std::string& title, const std::vector<Variant>& variants,
-                      const BenchOptions& common, Report& report);
+                      const std::string& trace, const BenchOptions& common, Report& report);
+
+// --trace and --cores-per-device, as every experiment has them.
+void add_experiment_options(CLI::App& app, std::string& trace, int& cores_per_device);
 
 // How many cores this process may use.
 int core_count();

@@ -12,10 +12,11 @@ namespace {
 struct Options {
   ProductWork work{.size = 512};
   int cores_per_device = 1;
+  std::string trace;
 };
 
-void measure_devices(const Options& o, int devices, const std::string& where, const BenchOptions& common,
-                     Report& report) {
+void measure_devices(const Options& o, int devices, const std::string& where, const std::string& trace,
+                     const BenchOptions& common, Report& report) {
   const RuntimeOptions runtime{.cpu_devices = devices, .cores_per_device = o.cores_per_device};
   const ProductWork work = calibrate(runtime, o.work, Copies::kToHost);
   run_experiment({.title = fmt::format(
@@ -23,7 +24,8 @@ void measure_devices(const Options& o, int devices, const std::string& where, co
                       count_of(devices, "device"), count_of(o.cores_per_device, "core"), where,
                       count_of(work.count, "product"), work.size, work.size, count_of(work.copies, "time")),
                   .runtime = runtime,
-                  .build = [work](Runtime& r) { return products(r, work, Copies::kToHost); }},
+                  .build = [work](Runtime& r) { return products(r, work, Copies::kToHost); },
+                  .trace = trace},
                  common, report);
 }
 
@@ -31,12 +33,15 @@ void measure(const Options& o, const BenchOptions& common, Report& report) {
   check_cores(o.cores_per_device);
   report.set("size", o.work.size);
   report.set("cores_per_device", o.cores_per_device);
-  if (o.cores_per_device < core_count()) measure_devices(o, 1, "copies on another core", common, report);
+  // The timeline is that of the first table.
+  const bool spare = o.cores_per_device < core_count();
+  if (spare) measure_devices(o, 1, "copies on another core", o.trace, common, report);
   // As many devices as there are cores for, so that each core has its products.
   const int all = core_count() / o.cores_per_device;
-  measure_devices(o, all, "no core left for copies", common, report);
+  measure_devices(o, all, "no core left for copies", spare ? "" : o.trace, common, report);
   report.note(
-      "Where every core computes, a copy that a CPU makes takes the time of a product: there is nothing to hide\n"
+      "Where every core computes, a copy that a CPU makes takes the time of a product: there is nothing to "
+      "hide\n"
       "it under. What is hidden there is what the cores were idle while the parts ran alone.");
 }
 
@@ -45,9 +50,7 @@ void measure(const Options& o, const BenchOptions& common, Report& report) {
 Benchmark add_bench_overlap(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_product_options(app, o->work);
-  app.add_option("--cores-per-device", o->cores_per_device, "Cores of a device")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+  add_experiment_options(app, o->trace, o->cores_per_device);
   return [o](const BenchOptions& common, Report& report) { measure(*o, common, report); };
 }
 

@@ -19,7 +19,8 @@ void measure_independent(const ParallelOptions& o, const BenchOptions& common, R
       {.title = fmt::format("2 devices of {}; on each {} of {} x {}", count_of(o.cores_per_device, "core"),
                             count_of(work.count, "product"), work.size, work.size),
        .runtime = runtime,
-       .build = [work](Runtime& r) { return products(r, work, Copies::kNone); }},
+       .build = [work](Runtime& r) { return products(r, work, Copies::kNone); },
+       .trace = o.trace},
       common, report);
   if (core_count() < 2 * o.cores_per_device) {
     report.note(
@@ -39,7 +40,8 @@ void measure_three_way(const ParallelOptions& o, const BenchOptions& common, Rep
                             count_of(o.cores_per_device, "core"), count_of(work.count, "product"), work.size,
                             work.size, count_of(work.copies, "time")),
        .runtime = runtime,
-       .build = [work](Runtime& r) { return products(r, work, Copies::kToNextDevice); }},
+       .build = [work](Runtime& r) { return products(r, work, Copies::kToNextDevice); },
+       .trace = o.trace},
       common, report);
   const int spare = std::max(0, core_count() - 2 * o.cores_per_device);
   if (spare < 2) {
@@ -66,9 +68,7 @@ Benchmark add_bench_parallel(CLI::App& app) {
       ->check(CLI::IsMember({"independent", "three-way", "small-ops", "dag"}))
       ->capture_default_str();
   add_product_options(app, o->work);
-  app.add_option("--cores-per-device", o->cores_per_device, "Cores of each of two devices")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+  add_experiment_options(app, o->trace, o->cores_per_device);
   return [experiments, o, experiment](const BenchOptions& common, Report& report) {
     check_cores(o->cores_per_device);
     report.set("experiment", *experiment);

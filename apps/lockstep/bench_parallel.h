@@ -10,6 +10,7 @@ struct ParallelOptions {
   // What is 0 is the experiment's choice.
   ProductWork work;
   int cores_per_device = 1;
+  std::string trace = {};
 };
 
 // Products on two devices.

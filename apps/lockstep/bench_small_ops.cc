@@ -56,7 +56,7 @@ void measure_small_ops(const ParallelOptions& o, const BenchOptions& common, Rep
                    {{"serial engine", serial, build(false)},
                     {"one lane", runtime, build(false)},
                     {count_of(core_count(), "lane") + ", chosen by the engine", runtime, build(true)}},
-                   common, report);
+                   o.trace, common, report);
   if (core_count() == 1)
     report.note("This process has 1 core: its device has one lane, and nothing runs side by side.");
 }
