@@ -53,7 +53,8 @@ struct TreeLayout {
 };
 
 // A sum over all ranks' arrays in the tree over positions: bit for bit what one process gets that holds them all. Its
-// memory is shared between ranks where the back end can, so nothing is copied in or out. f32.
+// memory is shared between ranks where the back end can, so nothing is copied in or out. f32. Destroyed before its
+// group.
 class TreeReducer {
  public:
   virtual ~TreeReducer() = default;
@@ -75,7 +76,7 @@ class ProcessGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // "local", "gloo", "mpi"
+  // "local", "gloo"
   virtual std::string_view backend() const = 0;
 
   virtual Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options = {}) = 0;
@@ -106,7 +107,8 @@ class ProcessGroup {
 };
 
 struct ProcessGroupOptions {
-  // "gloo": shared memory between the ranks of one host, TCP by Gloo where they are on several. "mpi".
+  // "gloo": shared memory between the ranks of one host, TCP by Gloo where they are on several. Jobs that
+  // mpirun started are among them: its variables are read as torchrun's are.
   std::string backend = "gloo";
   // -1: from the environment (RANK, WORLD_SIZE), as torchrun, `lockstep launch` and the usual schedulers set it.
   int rank = -1;
