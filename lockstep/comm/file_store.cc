@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdint>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
+#include <cstdint>
 #include <list>
 #include <optional>
 #include <system_error>

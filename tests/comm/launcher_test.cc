@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <future>
-#include <set>
 #include <thread>
 
 #include "lockstep/comm/launch_environment.h"

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <deque>
 #include <future>
-#include <map>
 #include <thread>
 #include <vector>
 
