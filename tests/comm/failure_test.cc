@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "expect_error.h"
+#include "tests/expect_error.h"
 #include "groups.h"
 
 namespace lockstep {
