@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Draws a timeline in Chrome's trace-event format as a picture: a row a lane, a box a task.
+
+draw_timeline.py TRACE.json PICTURE.svg [TITLE]"""
+import json
+import sys
+from xml.sax.saxutils import escape
+
+COLORS = ["#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2"]
+WIDTH, LEFT, TOP, ROW = 960, 150, 44, 34
+
+
+def main(trace, picture, title=""):
+    with open(trace) as file:
+        events = json.load(file)["traceEvents"]
+    meta = lambda name, key: {key(e): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == name}
+    devices = meta("process_name", lambda e: e["pid"])
+    lanes = meta("thread_name", lambda e: (e["pid"], e["tid"]))
+    tasks = [e for e in events if e["ph"] == "X"]
+    rows = sorted({(e["pid"], e["tid"]) for e in tasks})
+    names = list(dict.fromkeys(e["name"] for e in tasks))
+    begin = min(e["ts"] for e in tasks)
+    end = max(e["ts"] + e["dur"] for e in tasks)
+    x = lambda ts: LEFT + (ts - begin) / (end - begin) * (WIDTH - LEFT - 40)
+    height = TOP + ROW * len(rows) + 60
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
+           f'font-size="13"><rect width="{WIDTH}" height="{height}" fill="white"/>'
+           f'<text x="20" y="24" font-weight="bold">{escape(title)}</text>']
+    for i, row in enumerate(rows):
+        y = TOP + ROW * i
+        svg.append(f'<text x="20" y="{y + 20}">{escape(devices[row[0]] + " " + lanes[row])}</text>')
+        for e in (e for e in tasks if (e["pid"], e["tid"]) == row):
+            color = COLORS[names.index(e["name"]) % len(COLORS)]
+            left, width = x(e["ts"]), x(e["ts"] + e["dur"]) - x(e["ts"])
+            gap = min(0.5, width / 5)  # so that neighbours are told apart
+            svg.append(f'<rect x="{left:.2f}" y="{y + 3}" width="{width - gap:.2f}" height="{ROW - 8}" fill="{color}"/>')
+    bottom = TOP + ROW * len(rows) + 8
+    for i in range(6):
+        ts = begin + (end - begin) * i / 5
+        svg.append(f'<text x="{x(ts):.0f}" y="{bottom + 12}" text-anchor="middle" fill="#555">'
+                   f'{(ts - begin) / 1000:.1f} ms</text>')
+    at = LEFT
+    for i, name in enumerate(names):
+        svg.append(f'<rect x="{at}" y="{bottom + 24}" width="12" height="12" fill="{COLORS[i % len(COLORS)]}"/>'
+                   f'<text x="{at + 18}" y="{bottom + 35}">{escape(name)}</text>')
+        at += 40 + 8 * len(name)
+    svg.append("</svg>\n")
+    with open(picture, "w") as file:
+        file.write("\n".join(svg))
+
+
+if __name__ == "__main__":
+    if not 3 <= len(sys.argv) <= 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
