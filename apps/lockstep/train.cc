@@ -129,6 +129,8 @@ int train(const TrainOptions& o) {
   try {
     return run(o, job);
   } catch (const std::exception& error) {
+    // Nobody needs what is still to be computed.
+    job.runtime->engine().cancel_pending(error.what());
     // The others wait for this rank: they are told why it does not come.
     if (job.communicator) job.communicator->abort(error.what());
     throw;

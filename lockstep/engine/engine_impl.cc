@@ -1,5 +1,6 @@
 #include "lockstep/engine/engine_impl.h"
 
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -212,6 +213,14 @@ void Engine::Impl::report_slow_wait(std::chrono::nanoseconds waited) const noexc
 }
 
 std::string Engine::Impl::pending_report(int tasks_per_lane) const {
+  const auto most = static_cast<std::size_t>(std::max(1, tasks_per_lane));
+  // "a, b and 3 more"
+  const auto list = [](const std::vector<std::string>& names, std::size_t listed) {
+    listed = std::min(listed, names.size());
+    std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + listed, ", "));
+    if (names.size() > listed) text += fmt::format(" and {} more", names.size() - listed);
+    return text;
+  };
   const Lock guard = lock();
   std::string report;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
@@ -220,17 +229,18 @@ std::string Engine::Impl::pending_report(int tasks_per_lane) const {
     const TaskNode& head = *tasks.front();
     report += fmt::format("{}: {} {}", lanes[i]->full_name(), head.task.name,
                           head.missing ? "waits for" : "runs or is about to");
-    const char* separator = " ";
+    std::vector<std::string> blockers;
     for (const TaskNode* blocker : graph.blockers(head)) {
       const int lane = blocker->task.lane.index;
-      report += separator;
-      report +=
+      std::string name =
           lane < 0 ? "the last users of its memory" : blocker->task.name + " on " + lanes[lane]->full_name();
-      separator = ", ";
+      if (std::ranges::find(blockers, name) == blockers.end()) blockers.push_back(std::move(name));
     }
-    const std::size_t listed = std::min(tasks.size(), static_cast<std::size_t>(std::max(1, tasks_per_lane)));
-    for (std::size_t k = 1; k < listed; ++k) report += (k == 1 ? "; then " : ", ") + tasks[k]->task.name;
-    if (tasks.size() > listed) report += fmt::format(" and {} more", tasks.size() - listed);
+    if (!blockers.empty()) report += " " + list(blockers, most);
+    std::vector<std::string> behind;
+    for (std::size_t k = 1; k < tasks.size(); ++k) behind.push_back(tasks[k]->task.name);
+    // The lane's first task counts.
+    if (!behind.empty() && most > 1) report += "; then " + list(behind, most - 1);
     report += '\n';
   }
   return report;

@@ -40,8 +40,9 @@ Tool::Tool(const Arguments& arguments, ToolOptions options) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  std::string path = "PATH=/usr/bin:/bin";
-  char* environment[] = {path.data(), nullptr};
+  std::vector<char*> environment;
+  for (std::string& variable : options.environment) environment.push_back(variable.data());
+  environment.push_back(nullptr);
 
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -50,7 +51,7 @@ Tool::Tool(const Arguments& arguments, ToolOptions options) {
     const std::string file = fd == 1 ? options.out : (folder_ / "err").string();
     posix_spawn_file_actions_addopen(&files, fd, file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   }
-  const int error = ::posix_spawn(&process_, words[0].c_str(), &files, nullptr, argv.data(), environment);
+  const int error = ::posix_spawn(&process_, words[0].c_str(), &files, nullptr, argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&files);
   if (error != 0) throw std::runtime_error(words[0] + ": " + std::strerror(error));
 }

@@ -19,6 +19,7 @@ struct ToolResult {
 
 struct ToolOptions {
   std::string out;  // where standard output goes instead of ToolResult::out
+  std::vector<std::string> environment = {"PATH=/usr/bin:/bin"};  // and nothing else
 };
 
 using Arguments = std::vector<std::string>;
