@@ -8,10 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
-#include <thread>
 
 #include "groups.h"
 #include "lockstep/comm/spawn.h"
@@ -20,8 +17,8 @@ namespace lockstep {
 namespace {
 
 using testing::buffer;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr int kRanks = 3, kVictim = 1;
 
@@ -40,12 +37,6 @@ std::set<std::string> files_in(const char* folder) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path());
   return names;
-}
-
-std::string text_of(const char* path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
 }
 
 struct Case {
@@ -102,13 +93,18 @@ TEST_P(ProcessFailures, TheOthersNameTheRankInTimeAndNothingIsLeftBehind) {
   EXPECT_THAT(outcome, HasSubstr("rank 1 was killed by signal 9"));
   const char* why = GetParam().signal == SIGKILL ? "connection closed" : "no answer within 2 s";
   for (int rank : {0, 2}) {
-    EXPECT_EQ(shared.errors[rank], fmt::format("rank 1 lost ({}) during all-reduce of bucket 3, step 20", why));
+    const std::string text = fmt::format("rank 1 lost ({}) during all-reduce of bucket 3, step ", why);
+    // What rank 1 had sent for step 19 when it was killed may be lost on the way.
+    if (GetParam().transport == std::string("tcp")) EXPECT_THAT(shared.errors[rank], AnyOf(text + "20", text + "19"));
+    else EXPECT_EQ(shared.errors[rank], text + "20");
     EXPECT_LT(shared.seconds[rank], GetParam().signal == SIGKILL ? 1.5 : 4.0);
   }
+  // Sockets and memory without names end with the last process that has them. (Other jobs of this machine have some.)
+  for (const auto& pid : shared.pids) EXPECT_EQ(::kill(pid, 0), -1) << "process " << pid << " is still there";
+  for (const auto& name : files_in("/dev/shm")) {
+    EXPECT_TRUE(before.contains(name) || name.find("lockstep") == std::string::npos) << name;
+  }
   ::munmap(memory, sizeof(Shared));
-  EXPECT_EQ(files_in("/dev/shm"), before);
-  EXPECT_THAT(text_of("/proc/net/unix"), Not(HasSubstr("@lockstep-")));
-  EXPECT_EQ(text_of(fmt::format("/proc/self/task/{}/children", ::getpid()).c_str()), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ProcessFailures,
