@@ -96,9 +96,11 @@ TEST_F(Bench, ChoosesCountsAndCopiesItself) {
   const auto title = [&](const Arguments& arguments) {
     return run(arguments).at("tables").back().at("title").get<std::string>();
   };
-  EXPECT_THAT(title({"overlap", "--size", "64", "--count", "10"}),
-              ::testing::ContainsRegex("10 products of 64 x 64, each result copied to the host [1-9][0-9]* times?$"));
-  EXPECT_THAT(title({"parallel", "--size", "384"}), ::testing::ContainsRegex("each [1-9][0-9]+ products of 384 x 384$"));
+  EXPECT_THAT(
+      title({"overlap", "--size", "64", "--count", "10"}),
+      ::testing::ContainsRegex("10 products of 64 x 64, each result copied to the host [1-9][0-9]* times?$"));
+  EXPECT_THAT(title({"parallel", "--size", "384"}),
+              ::testing::ContainsRegex("each [1-9][0-9]+ products of 384 x 384$"));
 }
 
 std::vector<std::string> engines(const json& table) {
@@ -124,6 +126,22 @@ TEST_F(Bench, ARandomGraphRunsOnBothEngines) {
   EXPECT_THAT(engines(result.at("tables").at(0)), ElementsAre("serial engine", "threaded engine"));
   EXPECT_THAT(result["tables"][0]["title"], HasSubstr("of 90 edges between the devices"));
   EXPECT_THAT(result.at("notes").at(0), HasSubstr("The graph allows "));
+}
+
+TEST_F(Bench, TheTimelineHasTheTasksOfOneRun) {
+  for (const Arguments& experiment : {Arguments{"overlap", "--copies", "2"}, Arguments{"parallel"},
+                                      Arguments{"parallel", "--experiment", "three-way", "--copies", "2"}}) {
+    Arguments all = experiment;
+    all.insert(all.end(), {"--size", "16", "--count", "4", "--trace", folder_ / "trace.json"});
+    run(all);
+    const int devices = experiment[0] == "parallel" ? 2 : 1;
+    int products = 0;
+    for (const json& event : json::parse(folder_.read("trace.json")).at("traceEvents")) {
+      products += event.at("name") == "matmul";
+    }
+    EXPECT_EQ(products % (4 * devices), 0);
+    EXPECT_GT(products, 0);
+  }
 }
 
 TEST_F(Bench, EngineTellsWhatATaskCostsBesideAHandOver) {
