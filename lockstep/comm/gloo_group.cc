@@ -42,6 +42,29 @@ bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit&
   return same;
 }
 
+// Of ranks that wait for each other in turn not all see who is missing: whoever gives up first tells the others.
+CommError first_failure(const Introduction& group, const CommError& own) {
+  try {
+    if (group.store->add("failures", 1) == 1) {
+      group.store->set("failure", fmt::format("{} {}", own.lost_rank(), own.what()));
+      return own;
+    }
+    const std::string told = group.store->get("failure", std::chrono::seconds(1));
+    const std::size_t space = told.find(' ');
+    const int culprit = std::stoi(told.substr(0, space));
+    return culprit == group.rank ? own : CommError(told.substr(space + 1), culprit);
+  } catch (const std::exception&) {
+    return own;  // the store may have gone with the rank that held it
+  }
+}
+
+std::unique_ptr<Mesh> make_mesh(const Introduction& group, std::chrono::milliseconds timeout,
+                                GlooTransportChoice transport) {
+  const TimeLimit limit(timeout);
+  if (!all_on_one_host(group, transport == GlooTransportChoice::tcp, limit)) return make_gloo_mesh(group, timeout);
+  return make_segment_mesh(make_process_neighborhood(group, limit), timeout);
+}
+
 }  // namespace
 
 GlooTransportChoice gloo_transport_from_environment() {
@@ -52,14 +75,12 @@ GlooTransportChoice gloo_transport_from_environment() {
 
 std::shared_ptr<ProcessGroup> make_gloo_group(Introduction group, std::chrono::milliseconds timeout,
                                               GlooTransportChoice transport) {
-  const TimeLimit limit(timeout);
-  std::unique_ptr<Mesh> mesh;
-  if (all_on_one_host(group, transport == GlooTransportChoice::tcp, limit)) {
-    mesh = make_segment_mesh(make_process_neighborhood(std::move(group), limit), timeout);
-  } else {
-    mesh = make_gloo_mesh(std::move(group), timeout);
+  try {
+    return std::make_shared<MeshGroup>(make_mesh(group, timeout, transport), "gloo", timeout);
+  } catch (const CommError& error) {
+    const CommError first = first_failure(group, error);
+    throw CommError(fmt::format("{} during rendezvous", first.what()), first.lost_rank());
   }
-  return std::make_shared<MeshGroup>(std::move(mesh), "gloo", timeout);
 }
 
 }  // namespace lockstep

@@ -151,7 +151,9 @@ class GlooMesh final : public Mesh {
       }
     }
     if (auto failure = this->failure()) throw_failure(*failure);
-    if (outcome.result == GlooTransport::Transfers::Result::timed_out) give_up(no_answer(outcome.rank, limit));
+    if (outcome.result == GlooTransport::Transfers::Result::timed_out) {
+      give_up(no_answer(links_.silent_rank(outcome.rank), limit));
+    }
     give_up(lost(outcome.rank, links_.departed(outcome.rank) ? kClosedGroup : kClosedConnection));
   }
 

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "lockstep/base/hmac.h"
+#include "lockstep/comm/tcp_socket.h"
 
 namespace lockstep {
 namespace {
@@ -45,6 +46,11 @@ class NoBrokenPipes {
  private:
   sigset_t pipe_, before_;
 };
+
+// At least a little: 0 means for ever, to Gloo.
+std::chrono::milliseconds time_left(const TimeLimit& limit) {
+  return std::chrono::milliseconds(std::max(10, milliseconds_until(limit.end)));
+}
 
 }  // namespace
 
@@ -119,13 +125,16 @@ bool GlooTransport::try_connect(const Introduction& group, PeerLinks& links, con
   };
   const auto receive = [&](int source, int tag) {
     auto message = links.mailbox().take(source, tag, limit, [] { return false; });
-    if (!message)
-      throw_failure(links.mailbox().closed(source) ? lost(source, kClosedConnection) : no_answer(source, limit));
+    if (!message) {
+      throw_failure(links.mailbox().closed(source) ? lost(source, kClosedConnection)
+                                                   : no_answer(links.silent_rank(source), limit));
+    }
     return std::move(message->bytes);
   };
   auto& context = impl_->context;
   context = impl_->device->createContext(group.rank, group.size);
-  context->setTimeout(kGlooPatience);
+  // Gloo waits five times as long for a connection. Time has to be left to hear from the others whom they wait for.
+  context->setTimeout(std::min(kGlooPatience, time_left(limit) / 10));
   peers([&](int r) {
     const std::vector<char> address = context->createPair(r)->address().bytes();
     const auto* begin = reinterpret_cast<const std::byte*>(address.data());
@@ -148,7 +157,7 @@ bool GlooTransport::try_connect(const Introduction& group, PeerLinks& links, con
 }
 
 bool GlooTransport::authenticate(const Introduction& group, const TimeLimit& limit) {
-  const TimeLimit patience(std::min(kProofPatience, limit.length));
+  const TimeLimit patience(std::min(kProofPatience, time_left(limit) / 2));
   const auto size = static_cast<std::size_t>(group.size), own = static_cast<std::size_t>(group.rank);
   std::vector<std::string> sent(size), received(size);
   const auto trade = [&](std::uint64_t tag) {

@@ -20,6 +20,8 @@ class Neighborhood {
   // What to do when a rank is gone without a word. Called from a thread of the neighborhood's own, at most until it is
   // destroyed.
   virtual void watch(std::function<void(const RankFailure&)> on_lost) = 0;
+  // As PeerLinks::silent_rank(). Threads are never silent.
+  virtual int silent_rank(int suspect) { return suspect; }
   // A collective: zeroed memory that all ranks see, gone when the last one has let it go or died.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit) = 0;
   virtual void send(int destination, int tag, Message message, const TimeLimit& limit) = 0;

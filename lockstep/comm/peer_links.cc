@@ -10,10 +10,12 @@
 namespace lockstep {
 namespace {
 
-enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor };
+enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor, question, answer };
 
 // A peer that knows the group's key is trusted not to send nonsense, but a length is checked all the same.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
+// For an answer, which a thread gives that has nothing else to do.
+constexpr std::chrono::milliseconds kAnswerTime{300};
 
 }  // namespace
 
@@ -34,6 +36,7 @@ struct PeerLinks::Peer {
   FileDescriptor descriptor;
   // Guarded by PeerLinks::mutex_.
   bool departed = false;
+  std::uint64_t answers = 0;
 };
 
 PeerLinks::PeerLinks(int rank, std::vector<FileDescriptor> sockets)
@@ -132,6 +135,14 @@ void PeerLinks::handle_frame(int rank) {
       peer.departed = true;
       break;
     }
+    case FrameKind::question:
+      try_send_frame(rank, {.kind = FrameKind::answer}, nullptr);
+      break;
+    case FrameKind::answer: {
+      std::lock_guard lock(mutex_);
+      ++peer.answers;
+      break;
+    }
     case FrameKind::descriptor: {
       std::lock_guard lock(mutex_);
       descriptors_[{rank, frame.number}] = std::move(peer.descriptor);
@@ -155,6 +166,31 @@ void PeerLinks::tell_failure(const RankFailure& failure) {
   const Frame frame{.kind = FrameKind::failure, .number = failure.culprit, .bytes = failure.reason.size()};
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     if (r != rank_) try_send_frame(r, frame, reinterpret_cast<const std::byte*>(failure.reason.data()));
+  }
+}
+
+int PeerLinks::silent_rank(int suspect) {
+  std::vector<std::uint64_t> before(peers_.size());
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    std::lock_guard lock(mutex_);
+    before[r] = peers_[r]->answers;
+  }
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    if (r != rank_) try_send_frame(r, {.kind = FrameKind::question}, nullptr);
+  }
+  const auto silent = [&](int r) {
+    const auto index = static_cast<std::size_t>(r);
+    return r != rank_ && !peers_[index]->departed && peers_[index]->answers == before[index];
+  };
+  for (const TimeLimit limit(kAnswerTime);;) {
+    {
+      std::lock_guard lock(mutex_);
+      int first = silent(suspect) ? suspect : 0;
+      while (first < static_cast<int>(peers_.size()) && !silent(first)) ++first;
+      if (first == static_cast<int>(peers_.size())) return suspect;
+      if (limit.over()) return first;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 

@@ -30,6 +30,9 @@ class PeerLinks {
   Mailbox& mailbox() { return mailbox_; }
   // The rank said goodbye.
   bool departed(int rank) const;
+  // Who answers no question, asked when `suspect` has not come in time: it may itself wait for another one, whose process
+  // stands still or cannot be reached any more. `suspect`, if all answer.
+  int silent_rank(int suspect);
   // To whom it can be told without waiting.
   void tell_failure(const RankFailure& failure);
 

@@ -21,6 +21,7 @@ class ProcessNeighborhood final : public Neighborhood {
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size; }
   void watch(std::function<void(const RankFailure&)> on_lost) override { links_.watch(std::move(on_lost)); }
+  int silent_rank(int suspect) override { return links_.silent_rank(suspect); }
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit) override {
     const int number = allocations_++;

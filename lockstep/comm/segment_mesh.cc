@@ -87,7 +87,7 @@ class SegmentMesh final : public Mesh {
     if (line_closed_.load()) return lost_;
     const std::optional<RankFailure> told = segment_.failure();
     if (!told || told->reason != lost(told->culprit, kClosedConnection).reason) return told;
-    for (int i = 0; i < 500 && !line_closed_.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 1000 && !line_closed_.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return line_closed_.load() ? lost_ : told;
   }
   bool may_spin() const override { return may_spin_; }
@@ -162,7 +162,7 @@ class SegmentMesh final : public Mesh {
       if (departed && segment_.slot(lane, r).exchange.load() != number) give_up(lost(r, kClosedGroup));
     }
     if (limit.over() && !is_complete(segment_.lane(lane).state.load(), number)) {
-      give_up(no_answer(missing_rank(lane, number), limit));
+      give_up(no_answer(neighborhood_->silent_rank(missing_rank(lane, number)), limit));
     }
   }
 
@@ -193,7 +193,8 @@ class SegmentMesh final : public Mesh {
   }
 
   void lose(const RankFailure& failure) {
-    if (segment_.rank(failure.culprit).departed.load() != 0) return;
+    // A rank that is through closes its lines; one whose lines were cut took us for lost, and has left since.
+    if (segment_.rank(failure.culprit).departed.load() != 0 && !segment_.failure()) return;
     if (!line_closed_.load()) {
       lost_ = failure;
       line_closed_.store(true);

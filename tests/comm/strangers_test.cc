@@ -109,8 +109,8 @@ TEST(Strangers, ARankWithAnotherKeyDoesNotGetIn) {
     });
   }
   for (auto& rank : ranks) rank.join();
-  EXPECT_EQ(errors[0], "rank 1 lost (did not join within 500 ms)");
-  EXPECT_EQ(errors[1], "rank 0 lost (not connected within 500 ms)");
+  EXPECT_EQ(errors[0], "rank 1 lost (did not join within 500 ms) during rendezvous");
+  EXPECT_EQ(errors[1], "rank 0 lost (not connected within 500 ms) during rendezvous");
 }
 
 TEST(PeerHandshake, BothSidesRecognizeEachOther) {

@@ -9,17 +9,20 @@
 #include <filesystem>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 namespace lockstep::testing {
 namespace {
 
 // As if the network were gone: nothing arrives any more, in neither direction.
 void cut_all_connections() {
+  std::vector<int> sockets;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const int fd = std::stoi(entry.path().filename());
     struct stat status;
-    if (::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode)) ::shutdown(fd, SHUT_RDWR);
+    if (::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode)) sockets.push_back(fd);
   }
+  for (const int fd : sockets) ::shutdown(fd, SHUT_RDWR);
 }
 
 void strike(const std::string& kind) {
