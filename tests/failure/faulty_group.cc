@@ -37,7 +37,7 @@ class FaultyReducer final : public TreeReducer {
   void reduce(const CollectiveOptions& options) override {
     if (options.label.starts_with("bucket 1,")) {
       // What else is under way is through by then.
-      fault_.reach("reduce", [] { std::this_thread::sleep_for(std::chrono::milliseconds(100)); });
+      fault_.reach("reduce", [] { std::this_thread::sleep_for(std::chrono::milliseconds(400)); });
     }
     reducer_->reduce(options);
   }
