@@ -83,14 +83,21 @@ void run(const JobOptions& options) {
     Runtime runtime({.cpu_devices = 1});
     Linear model({.in_features = 20, .out_features = 1});
     model.initialize(Uniform{0.2}, runtime.devices());
-    DistributedDataParallel ddp(model, runtime.devices(), std::make_shared<Communicator>(runtime, group));
+    auto communicator = std::make_shared<Communicator>(runtime, group);
+    DistributedDataParallel ddp(model, runtime.devices(), communicator);
     Sgd optimizer(model.parameters(), {.lr = 1e-3});
     std::shared_ptr<Dataset> data = load_train_set();
     auto sampler = std::make_shared<DistributedSampler>(
-        data->size(), DistributedSamplerOptions{.rank = group->rank(), .world_size = group->size()});
+        // Padded, so that all ranks have as many batches.
+        data->size(), DistributedSamplerOptions{.rank = group->rank(), .world_size = group->size(), .pad = true});
     DataLoader loader(data, {.batch_size = options.batch_size, .sampler = sampler});
-    Trainer(ddp, optimizer, loader, options).train(options.total_epochs);
-    runtime.synchronize();
+    try {
+      Trainer(ddp, optimizer, loader, options).train(options.total_epochs);
+      runtime.synchronize();
+    } catch (const std::exception& error) {
+      communicator->abort(error.what());  // the others wait for this rank
+      throw;
+    }
   }
   destroy_process_group(group);
 }

@@ -103,6 +103,9 @@ class Verification {
     auto given = [&](std::string_view name) {
       return std::ranges::any_of(train_options_, [&](const std::string& o) { return o.starts_with(name); });
     };
+    for (const char* own : {"--max-steps", "--epochs", "--num-devices", "--devices", "--weights-log", "--log", "--save"}) {
+      if (given(own)) throw UsageError(fmt::format("verify sets {} itself{}", own, std::string_view(own) == "--max-steps" ? ": give --steps" : ""));
+    }
     // An epoch of two and a half batches: the last one is uneven, and steps go on over epochs.
     if (!given("--limit-train")) add(command, "--limit-train", options_.batch_size * 5 / 2 + 1);
     if (!given("--limit-test")) add(command, "--limit-test", 1);
@@ -112,8 +115,9 @@ class Verification {
     LaunchResult result = launch({.command = command,
                                   .nproc_per_node = layout.processes,
                                   .output = [&](bool is_error, std::string_view line) {
-                                    if (is_error) errors += (errors.empty() ? "" : "; ") + std::string(line);
+                                    if (is_error) errors += (errors.empty() ? "" : "; ") + std::string(line.substr(0, line.find_last_not_of("\n") + 1));
                                   }});
+    if (result.status == 2) throw UsageError(fmt::format("verify: layout {}: {}", layout.text, errors));
     check(result.status == 0, "verify: layout {} failed: {}", layout.text, errors.empty() ? result.message : errors);
     std::vector<WeightsRecord> records = read_weights_log(log);
     check(records.size() == static_cast<std::size_t>(options_.steps), "verify: layout {} has {} steps, expected {}",

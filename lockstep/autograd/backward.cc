@@ -10,6 +10,8 @@
 namespace lockstep {
 namespace {
 
+thread_local std::uint64_t backwards = 0;
+
 // Sums what arrives: the first one is kept as it is, the second makes a new tensor, the others are added in place.
 struct Gradient {
   Tensor sum;
@@ -140,10 +142,13 @@ class Walk {
 void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, std::span<const int> missing) {
   check(roots.size() == seeds.size(), "backward: {} roots and {} gradients", roots.size(), seeds.size());
   NoGradGuard no_grad;
+  ++backwards;
   Walk walk(missing);
   for (std::size_t i = 0; i < roots.size(); ++i) walk.add_root(roots[i], seeds[i]);
   walk.run();
 }
+
+std::uint64_t backward_number() { return backwards; }
 
 // --- Tensor's own words ---
 

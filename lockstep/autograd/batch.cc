@@ -46,7 +46,6 @@ Batch mse_loss(const Batch& x, const Batch& targets) {
 }
 
 void backward(const Batch& losses, double share) {
-  if (losses.exchange) losses.exchange->begin_backward();
   std::vector<Tensor> seeds;
   std::vector<int> missing;
   for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -59,6 +58,7 @@ void backward(const Batch& losses, double share) {
     if (losses.counts[i] == 0) missing.push_back(loss.shard());
   }
   backward(losses.shards, seeds, missing);
+  if (losses.exchange) losses.exchange->end_backward();
 }
 
 std::vector<Batch> gather_shards(std::span<const Batch> batches) {
@@ -86,7 +86,8 @@ std::vector<Batch> gather_shards(std::span<const Batch> batches) {
   return all;
 }
 
-double mean_loss(const Batch& losses) {
+double mean_loss(const Batch& here) {
+  const Batch losses = gather_shards({&here, 1})[0];
   auto leaf = [&](std::size_t i) -> std::optional<double> {
     const Tensor& loss = losses[i];
     return losses.weight(i) * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});

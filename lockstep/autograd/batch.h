@@ -45,7 +45,8 @@ void backward(const Batch& losses, double share = 1);
 // travel as one.
 std::vector<Batch> gather_shards(std::span<const Batch> batches);
 
-// The mean loss over the shards of a batch: weighted, added in the shards' tree in f64. Waits.
+// The mean loss over the whole batch, of all processes: weighted, added in the shards' tree in f64. Waits. Where there are
+// several processes, all have to call it.
 double mean_loss(const Batch& losses);
 
 }  // namespace lockstep

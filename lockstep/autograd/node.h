@@ -87,5 +87,7 @@ Tensor record(std::string_view name, std::initializer_list<Tensor> inputs, const
 // undefined: 1, for a scalar. The graph is used up. Leaves get nothing for shards in `missing`, which have no samples: no
 // gradient is not the same as one of zeros.
 void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, std::span<const int> missing = {});
+// Of the latest backward() of this thread, from 1: what one of them found belongs together.
+std::uint64_t backward_number();
 
 }  // namespace lockstep

@@ -24,9 +24,9 @@ class ShardExchange {
   // missing gives tensors all the same: they tell shapes.
   virtual std::vector<std::vector<Tensor>> gather(std::vector<std::vector<Tensor>> parts, std::string_view what) = 0;
 
-  // Called at the beginning of every backward() of such a batch: gradients of the backward() before, if they still wait,
-  // are summed over all processes now.
-  virtual void begin_backward() = 0;
+  // Called when a backward() of such a batch has been described: the gradients that it found are summed over all
+  // processes, as soon as they are computed.
+  virtual void end_backward() = 0;
 };
 
 // The statistics of all shards. parts[s] is shard s's, undefined for others'; `pixels` is H * W.

@@ -26,8 +26,13 @@ class ReduceKernels {
   virtual void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) = 0;
 
   // y[0] = the sum of squares of all elements of all tensors, over fixed blocks added in a fixed tree, in f64.
-  // xs f32 (or f64), y f64 [1].
-  virtual void squared_norm(KernelContext&, std::span<const View> xs, const View& y) = 0;
+  // xs f32 (or f64), y f64 [1]. present is empty, or has a u8 [1] for each tensor: 0 leaves it out (absent: 1).
+  virtual void squared_norm(KernelContext&, std::span<const View> xs, std::span<const View> present, const View& y) = 0;
+
+ protected:
+  static bool left_out(std::span<const View> present, std::size_t i) {
+    return !present.empty() && present[i] && *present[i].as<std::uint8_t>() == 0;
+  }
 };
 
 }  // namespace lockstep

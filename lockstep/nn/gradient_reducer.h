@@ -17,12 +17,11 @@ struct ReducedGradient {
 class GradientReducer {
  public:
   virtual ~GradientReducer() = default;
-  // Sums what all trees hold over all processes, if that has not been done, and returns parameter `index`'s sum, to be
-  // read on `device`.
+  // Parameter `index`'s sum since it was cleared, to be read on `device` and not to be changed.
   virtual ReducedGradient sum(std::size_t index, Device device) = 0;
   // Parameter `index` got a gradient of a shard of this process.
   virtual void added(std::size_t index) = 0;
-  virtual void clear() = 0;
+  virtual void clear(std::size_t index) = 0;
 };
 
 }  // namespace lockstep

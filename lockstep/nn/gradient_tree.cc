@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/autograd/node.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/reduce.h"
@@ -38,9 +39,11 @@ void GradientTree::add(int shard, const Tensor& gradient) {
   }
   if (no_sync) {
     unsynchronized_[first] = sum;
+    unsynchronized_round_ = backward_number();
     return;
   }
-  if (covers(first)) finish_round(gradient.device());
+  if (covers(first) || round_ != backward_number()) finish_round(gradient.device());
+  round_ = backward_number();
   std::size_t size = 1;
   while (true) {
     auto sibling = subtrees_.find(first ^ size);
@@ -58,10 +61,12 @@ void GradientTree::add(int shard, const Tensor& gradient) {
   subtrees_[first] = {size, sum};
 }
 
-// Shards that had no part in the last micro-batch join its tree.
+// Shards that had no part in the micro-batch after them join its tree. Without one they are a round of their own.
 void GradientTree::merge_unsynchronized(Device device) {
   if (unsynchronized_.empty()) return;
-  if (std::ranges::any_of(unsynchronized_, [&](const auto& leaf) { return covers(leaf.first); })) finish_round(device);
+  bool own_round = unsynchronized_round_ > round_ ||
+                   std::ranges::any_of(unsynchronized_, [&](const auto& leaf) { return covers(leaf.first); });
+  if (own_round) finish_round(device);
   for (auto& [shard, sum] : unsynchronized_) subtrees_[shard] = {1, sum};
   unsynchronized_.clear();
 }
@@ -100,13 +105,20 @@ void GradientTree::clear() {
   subtrees_.clear();
   unsynchronized_.clear();
   total_ = {};
-  if (reducer_) reducer_->clear();
+  if (reducer_) reducer_->clear(index_);
 }
 
 void GradientTree::set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index) {
+  check(!reducer_, "gradient: there is a reducer already");
   clear();
   reducer_ = std::move(reducer);
   index_ = index;
+}
+
+void GradientTree::remove_reducer(const GradientReducer& reducer) {
+  if (reducer_.get() != &reducer) return;
+  clear();
+  reducer_ = nullptr;
 }
 
 std::vector<std::pair<std::size_t, Tensor>> GradientTree::take_subtrees() {

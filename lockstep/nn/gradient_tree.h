@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <utility>
@@ -31,8 +32,8 @@ class NoSyncGuard {
 
 class GradientTree {
  public:
-  // One shard's gradient from one backward(). A shard that is there already begins the next round (accumulation over
-  // micro-batches without NoSyncGuard): rounds are added one after the other, each in the shards' tree.
+  // One shard's gradient from one backward(). What each backward() finds (accumulation over micro-batches without
+  // NoSyncGuard) is a round: rounds are added one after the other, each in the shards' tree.
   void add(int shard, const Tensor& gradient);
 
   // The sum of everything, on `device`; undefined if nothing came. Until more is added, later calls for the same
@@ -44,7 +45,11 @@ class GradientTree {
   void clear();
 
   // From now on the sum is taken over processes too: this is the reducer's parameter `index`.
+  // There must be none yet.
   void set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index);
+  // Nothing, if it is another's.
+  void remove_reducer(const GradientReducer& reducer);
+  bool has_reducer() const { return reducer_ != nullptr; }
   // For the reducer: the sums of disjoint subtrees that wait, by first shard, which are then gone from here.
   std::vector<std::pair<std::size_t, Tensor>> take_subtrees();
 
@@ -53,10 +58,12 @@ class GradientTree {
   void merge_unsynchronized(Device device);
   void finish_round(Device device);
 
-  // Disjoint subtrees of the current round: (first shard, number of shards) and their sum.
+  // Disjoint subtrees of the current round: (first shard, number of shards) and their sum; and which backward() it is.
   std::map<std::size_t, std::pair<std::size_t, Tensor>> subtrees_;
-  // Of rounds under NoSyncGuard: sums by shard.
+  std::uint64_t round_ = 0;
+  // Of backward() calls under NoSyncGuard: sums by shard; and the latest of them.
   std::map<std::size_t, Tensor> unsynchronized_;
+  std::uint64_t unsynchronized_round_ = 0;
   Tensor total_;  // of the rounds before
   std::shared_ptr<GradientReducer> reducer_;
   std::size_t index_ = 0;

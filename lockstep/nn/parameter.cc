@@ -125,7 +125,14 @@ void Parameter::initialize(std::string name, const std::vector<Device>& devices,
   if (s.shape_known()) s.make_replicas();
 }
 
-Tensor Parameter::gradient(Device device) const { return reduced_gradient(device).sum; }
+Tensor Parameter::gradient(Device device) const {
+  Tensor sum = reduced_gradient(device).sum;
+  // What a reducer returns is memory that other processes read, and that the next step overwrites.
+  if (!sum.defined() || !state_->gradient.has_reducer()) return sum;
+  Tensor copy = ops::empty(sum.shape(), sum.dtype(), device);
+  ops::copy_(sum, copy, {.non_blocking = true});
+  return copy;
+}
 ReducedGradient Parameter::reduced_gradient(Device device) const { return state_->gradient.sum(device); }
 GradientTree& Parameter::gradient_tree() const { return state_->gradient; }
 void Parameter::zero_grad() const { state_->gradient.clear(); }

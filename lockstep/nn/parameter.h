@@ -57,7 +57,7 @@ class Parameter {
   // if the parameter had none.
   Tensor gradient(Device device) const;
   Tensor gradient() const { return gradient(devices().at(0)); }
-  // The same, and where other processes take part, whether any shard had one.
+  // The same, not to be changed; and where other processes take part, whether any shard had one.
   ReducedGradient reduced_gradient(Device device) const;
   void zero_grad() const;
   // This process's part of the gradient; see parallel/bucket_reducer.h.

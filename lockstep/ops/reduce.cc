@@ -48,14 +48,20 @@ Tensor tree_sum(std::span<const Tensor> leaves, Device device) {
   return out;
 }
 
-Tensor squared_norm(std::span<const Tensor> xs) {
+Tensor squared_norm(std::span<const Tensor> xs, std::span<const Tensor> present) {
   check(!xs.empty(), "squared_norm: no tensors");
-  std::vector<View> views;
+  check(present.empty() || present.size() == xs.size(), "squared_norm: {} tensors and {} flags", xs.size(), present.size());
+  std::vector<View> views, flags;
+  std::vector<Tensor> reads(xs.begin(), xs.end());
   for (const Tensor& x : xs) views.push_back(x.view());
+  for (const Tensor& flag : present) {
+    flags.push_back(flag.view());
+    reads.push_back(flag);
+  }
   Tensor out = empty({1}, DType::f64, xs[0].device());
-  launch("squared norm", xs, std::span(&out, 1),
-         [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
-           b.reduce().squared_norm(c, views, out);
+  launch("squared norm", reads, std::span(&out, 1),
+         [views = std::move(views), flags = std::move(flags), out = out.view()](Backend& b, KernelContext& c) {
+           b.reduce().squared_norm(c, views, flags, out);
          },
          {.foreign_reads = true});
   return out;

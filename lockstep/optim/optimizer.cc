@@ -85,24 +85,26 @@ void Optimizer::step() {
       if (!items[lane].empty()) update(items[lane], scale_, steps_);
     }
   }
-  scale_ = {};
   set_random_step();
   zero_grad();
 }
 
 void Optimizer::zero_grad() {
+  scale_ = {};
   for (Slot& slot : slots_) slot.parameter.zero_grad();
 }
 
 Tensor Optimizer::clip_grad_norm(double max_norm) {
-  std::vector<Tensor> gradients;
+  std::vector<Tensor> gradients, present;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].parameter.initialized()) continue;
-    Tensor g = slots_[i].parameter.gradient(home(i));
-    if (g.defined()) gradients.push_back(std::move(g));
+    ReducedGradient g = slots_[i].parameter.reduced_gradient(home(i));
+    if (!g.sum.defined()) continue;
+    gradients.push_back(std::move(g.sum));
+    present.push_back(std::move(g.present));
   }
   check(!gradients.empty(), "clip_grad_norm: no parameter has a gradient");
-  Tensor squared = ops::squared_norm(gradients);
+  Tensor squared = ops::squared_norm(gradients, present);
   scale_ = ops::clip_scale(squared, max_norm);
   return ops::unary(UnaryOp::sqrt, squared);
 }

@@ -1,6 +1,7 @@
 #include "lockstep/parallel/bucket_reducer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -41,8 +42,9 @@ struct BucketReducer::Bucket {
   std::shared_ptr<TreeReducer> reducer;
   Tensor sum;      // f32 [elements], the reducer's memory
   Tensor present;  // u8 [parameters]
-  // Of several rounds; undefined while there is one.
+  // Where sums of several rounds are kept, as the reducer's memory is used again; and whose are there now.
   Tensor total, total_present;
+  std::vector<bool> in_total;
 
   Tensor segment(const Tensor& flat, std::size_t i, const Shape& shape) const {
     return flat.narrow(static_cast<std::int64_t>(offsets[i]), static_cast<std::int64_t>(sizes[i])).reshape(shape);
@@ -51,7 +53,8 @@ struct BucketReducer::Bucket {
 
 BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, int shards,
                              BucketOptions options)
-    : communicator_(std::move(communicator)), parameters_(std::move(parameters)), options_(options) {
+    : communicator_(std::move(communicator)), group_(communicator_->make_group()), parameters_(std::move(parameters)),
+      options_(options), rounds_(parameters_.size()) {
   int world = communicator_->world_size();
   check(shards >= world, "distributed data parallel: {} shards for {} ranks, expected at least one each", shards, world);
   check(options.bytes > 0 && options.first_bytes > 0, "reducer: buckets of {} and {} bytes, expected at least 1",
@@ -65,7 +68,7 @@ BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::ve
   }
   for (const Parameter& p : parameters_) {
     check(p.initialized() && p.shape_known(), "distributed data parallel: the shape {} of parameter {} is not known yet "
-          "(0: any): pass an example through the model first", p.shape().str(), p.name());
+          "(0: any): pass an example through the model first, see settle_shapes()", p.shape().str(), p.name());
     check(p.dtype() == DType::f32, "distributed data parallel: parameter {} is {}, expected f32", p.name(),
           name(p.dtype()));
   }
@@ -97,36 +100,48 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
   }
   Device device = communicator_->device();
   for (auto& bucket : buckets_) {
-    bucket->reducer = communicator_->group().make_tree_reducer({bucket->sizes, positions_}, CommChannel::bulk);
+    bucket->reducer = group_->make_tree_reducer({bucket->sizes, positions_}, CommChannel::bulk);
     std::span<const float> result = bucket->reducer->result();
     bucket->sum = wrap(result.data(), {static_cast<std::int64_t>(result.size())}, DType::f32, device, bucket->reducer);
+    bucket->in_total.resize(bucket->sizes.size());
     bucket->present = ops::empty({static_cast<std::int64_t>(bucket->sizes.size())}, DType::u8, device);
   }
 }
 
 void BucketReducer::attach() {
+  for (const Parameter& p : parameters_) {
+    check(!p.gradient_tree().has_reducer(), "parameter {}: its gradients are summed by another DistributedDataParallel; "
+          "destroy that first", p.name());
+  }
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].gradient_tree().set_reducer(shared_from_this(), i);
 }
 
 void BucketReducer::detach() {
-  for (const Parameter& p : parameters_) p.gradient_tree().set_reducer(nullptr, 0);
+  for (const Parameter& p : parameters_) p.gradient_tree().remove_reducer(*this);
 }
 
-void BucketReducer::begin_backward() {
-  if (waiting_ && !deferred_) finish_round();
-  if (!learnt_ && sums_ > 0 && rounds_ == 0 && !waiting_) learn_order();
-  waiting_ = true;
-  deferred_ = NoSyncGuard::active();
+void BucketReducer::end_backward() {
+  std::uint64_t step = state_of(communicator_->device(), "reducer").random->step();
+  backwards_ = step == step_ ? backwards_ + 1 : 1;
+  step_ = step;
+  waiting_ = NoSyncGuard::active();
+  if (waiting_) return;
+  bool cleared = std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; });
+  if (!learnt_ && all_rounds_ > 0 && cleared) learn_order();
+  // Compared between ranks: one that has synchronized more or less often than the others is told so.
+  std::string when = fmt::format("step {}", step_ + 1);
+  if (backwards_ > 1) when += fmt::format(", backward {}", backwards_);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) reduce(*buckets_[b], b, when);
+  ++all_rounds_;
+  for (int& rounds : rounds_) ++rounds;
 }
 
 void BucketReducer::added(std::size_t index) {
-  waiting_ = true;
-  if (!learnt_ && sums_ == 0 && std::ranges::find(found_, index) == found_.end()) found_.push_back(index);
+  if (!learnt_ && all_rounds_ == 0 && std::ranges::find(found_, index) == found_.end()) found_.push_back(index);
 }
 
-void BucketReducer::clear() {
-  waiting_ = false;
-  rounds_ = 0;
+void BucketReducer::clear(std::size_t index) {
+  rounds_[index] = 0;
 }
 
 void BucketReducer::learn_order() {
@@ -140,15 +155,21 @@ void BucketReducer::learn_order() {
   std::memcpy(found_.data(), text.data(), text.size());
   std::vector<std::size_t> now;
   for (const auto& bucket : buckets_) now.insert(now.end(), bucket->parameters.begin(), bucket->parameters.end());
-  if (now != found_) make_buckets(found_);
+  if (now == found_) return;
+  // The tasks of the rounds before use the memory, and their lane the group.
+  for (const auto& bucket : buckets_) {
+    state_of(communicator_->device(), "reducer").engine->wait_unused(bucket->present.resource());
+  }
+  make_buckets(found_);
 }
 
 ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
-  if (waiting_) finish_round();
-  if (rounds_ == 0) return {};
+  check(!waiting_, "parameter {}: gradients are asked for while they wait for the backward() after a NoSyncGuard",
+        parameters_[index].name());
+  if (rounds_[index] == 0) return {};
   auto [number, segment] = places_[index];
   const Bucket& bucket = *buckets_[number];
-  bool several = rounds_ > 1;
+  bool several = bucket.in_total[segment];
   Tensor sum = bucket.segment(several ? bucket.total : bucket.sum, segment, parameters_[index].shape());
   Tensor present = (several ? bucket.total_present : bucket.present).narrow(static_cast<std::int64_t>(segment), 1);
   bool near = state_of(device, "gradient").memory_domain == state_of(sum.device(), "gradient").memory_domain;
@@ -156,15 +177,7 @@ ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
   return {sum.to(device, {.non_blocking = true}), present.to(device, {.non_blocking = true})};
 }
 
-void BucketReducer::finish_round() {
-  waiting_ = false;
-  deferred_ = false;
-  ++sums_;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) reduce(*buckets_[i], i);
-  ++rounds_;
-}
-
-void BucketReducer::reduce(Bucket& bucket, std::size_t number) {
+void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string& when) {
   // leaves[segment][block]: what this rank has of that block, by place in the block.
   std::vector<std::vector<std::vector<View>>> leaves(bucket.parameters.size());
   std::vector<Tensor> reads;
@@ -180,29 +193,34 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number) {
       reads.push_back(sum);
     }
   }
-  bool first = rounds_ == 0;
-  if (rounds_ == 1) {
-    bucket.total = ops::empty_like(bucket.sum);
-    bucket.total_present = ops::empty_like(bucket.present);
-    const Tensor from[2] = {bucket.sum, bucket.present}, to[2] = {bucket.total, bucket.total_present};
-    communicator_->push("keep sum", CommChannel::bulk, from, to,
-                        [from = from[0].view(), p = from[1].view(), to = to[0].view(), q = to[1].view()](auto&) {
-                          std::memcpy(to.data, from.data, from.bytes());
-                          std::memcpy(q.data, p.data, p.bytes());
-                        });
+  // Sums of earlier rounds that somebody still wants go on in a place of their own.
+  std::vector<std::uint8_t> goes_on, moves;
+  for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+    goes_on.push_back(rounds_[bucket.parameters[i]] > 0);
+    moves.push_back(goes_on[i] && !bucket.in_total[i]);
   }
+  bool several = std::ranges::count(goes_on, 1) > 0;
+  bucket.in_total.assign(bucket.parameters.size(), several);
   std::vector<Tensor> writes{bucket.sum, bucket.present};
-  if (!first) {
-    for (const Tensor& t : {bucket.total, bucket.total_present}) {
-      reads.push_back(t);
-      writes.push_back(t);
+  if (several) {
+    if (!bucket.total.defined()) {
+      bucket.total = ops::empty_like(bucket.sum);
+      bucket.total_present = ops::empty_like(bucket.present);
     }
+    for (const Tensor& t : {bucket.sum, bucket.present, bucket.total, bucket.total_present}) reads.push_back(t);
+    for (const Tensor& t : {bucket.total, bucket.total_present}) writes.push_back(t);
   }
   auto body = [backend = &communicator_->backend(), reducer = bucket.reducer, leaves = std::move(leaves),
-               offsets = bucket.offsets, sizes = bucket.sizes, present = bucket.present.view(),
-               total = first ? View() : bucket.total.view(), total_present = first ? View() : bucket.total_present.view(),
-               label = fmt::format("bucket {}, step {}", number, sums_)](KernelContext& context) {
+               offsets = bucket.offsets, sizes = bucket.sizes, present = bucket.present.view(), total = bucket.total.view(),
+               total_present = bucket.total_present.view(), goes_on, moves, several,
+               label = fmt::format("bucket {}, {}", number, when)](KernelContext& context) {
+    auto* flags = present.as<std::uint8_t>();
+    auto* kept = several ? total_present.as<std::uint8_t>() : nullptr;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
+      if (moves[i]) {
+        kept[i] = flags[i];
+        std::copy_n(reducer->result().data() + offsets[i], sizes[i], total.as<float>() + offsets[i]);
+      }
       for (std::size_t k = 0; k < leaves[i].size(); ++k) {
         const std::vector<View>& block = leaves[i][k];
         reducer->set_present(k, i, !block.empty());
@@ -212,16 +230,18 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number) {
       }
     }
     reducer->reduce({.label = label});
-    auto* flags = present.as<std::uint8_t>();
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       flags[i] = reducer->result_present(i);
-      if (!total || !flags[i]) continue;
-      // A first sum is taken as it is: adding it to +0 would change -0.
-      std::uint8_t& before = total_present.as<std::uint8_t>()[i];
-      float* to = total.as<float>() + offsets[i];
+      if (!several) continue;
       const float* from = reducer->result().data() + offsets[i];
-      for (std::size_t j = 0; j < sizes[i]; ++j) to[j] = before ? to[j] + from[j] : from[j];
-      before = 1;
+      float* to = total.as<float>() + offsets[i];
+      // A first sum is taken as it is: adding it to +0 would change -0.
+      if (!goes_on[i] || !kept[i]) {
+        std::copy_n(from, sizes[i], to);
+        kept[i] = flags[i];
+      } else if (flags[i]) {
+        for (std::size_t j = 0; j < sizes[i]; ++j) to[j] += from[j];
+      }
     }
   };
   communicator_->push("all-reduce", CommChannel::bulk, reads, writes, std::move(body));

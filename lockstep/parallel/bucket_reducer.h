@@ -1,12 +1,13 @@
 // Sums gradients over processes while backward still runs. Parameters are gathered into buckets; a bucket's sum is one
-// task, pushed as soon as all of backward is described, and run as soon as its gradients are computed. Buckets go in the
-// order in which backward finds their gradients, learnt from the first step and then the same on all ranks.
+// task, pushed when backward() has been described, and run as soon as its gradients are computed. Buckets go in the order
+// in which backward finds their gradients, learnt from the first step and then the same on all ranks.
 //
 // The sum is taken in the shards' tree: each rank gives the largest complete subtrees that it has (one, where the number
 // of ranks divides V evenly into powers of two), so it has the bits that one process would get.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/nn/parameter.h"
@@ -30,10 +31,11 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   void attach();
   void detach();
 
-  void begin_backward();
+  // What the trees hold is summed over all ranks: a round. Under a NoSyncGuard it goes on waiting.
+  void end_backward();
   ReducedGradient sum(std::size_t index, Device device) override;
   void added(std::size_t index) override;
-  void clear() override;
+  void clear(std::size_t index) override;
 
   // Parameter numbers by bucket, in order.
   std::vector<std::vector<std::size_t>> buckets() const;
@@ -43,10 +45,11 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
 
   void make_buckets(const std::vector<std::size_t>& order);
   void learn_order();
-  void finish_round();
-  void reduce(Bucket& bucket, std::size_t number);
+  void reduce(Bucket& bucket, std::size_t number, const std::string& when);
 
   std::shared_ptr<Communicator> communicator_;
+  // Of its own: nobody else's operations come between.
+  std::shared_ptr<ProcessGroup> group_;
   std::vector<Parameter> parameters_;
   // Of this rank: first shards and sizes of its largest complete subtrees.
   std::vector<std::pair<std::size_t, std::size_t>> blocks_;
@@ -57,10 +60,11 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   // Parameters in the order in which the first backward() found their gradients.
   std::vector<std::size_t> found_;
   bool learnt_ = false;
-  bool waiting_ = false;   // a backward() whose gradients are not summed yet
-  bool deferred_ = false;  // ... and which was under a NoSyncGuard
-  int rounds_ = 0;         // summed since clear()
-  std::int64_t sums_ = 0;  // of all time, for error messages
+  bool waiting_ = false;          // backward() calls under a NoSyncGuard since the latest round
+  std::vector<int> rounds_;       // of each parameter, since it was cleared
+  std::int64_t all_rounds_ = 0;
+  std::uint64_t step_ = 0;        // of the latest backward(), and
+  std::int64_t backwards_ = 0;    // how many there have been in that step
 };
 
 }  // namespace lockstep

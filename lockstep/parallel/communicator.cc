@@ -1,6 +1,7 @@
 #include "lockstep/parallel/communicator.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace lockstep {
 
@@ -8,9 +9,8 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
     : device_(runtime.devices().at(0)), group_(std::move(group)) {
   check(group_ != nullptr, "communicator: no process group");
   engine_ = state_of(device_, "communicator").engine;
-  std::vector<int> everyone(static_cast<std::size_t>(group_->size()));
-  for (std::size_t r = 0; r < everyone.size(); ++r) everyone[r] = static_cast<int>(r);
-  host_group_ = group_->subgroup(everyone);
+  lane_group_ = make_group();
+  host_group_ = make_group();
   for (int channel = 0; channel < 2; ++channel) {
     contexts_[channel] = std::make_unique<KernelContext>();
     // Not bound to a core: it mostly waits, and takes whatever core is free when there is something to sum.
@@ -21,8 +21,13 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
 }
 
 void Communicator::abort(const std::string& reason) {
-  group_->abort(reason);
-  host_group_->abort(reason);
+  group_->abort(reason);  // and all groups made from it
+}
+
+std::shared_ptr<ProcessGroup> Communicator::make_group() {
+  std::vector<int> everyone(static_cast<std::size_t>(group_->size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return groups_.emplace_back(group_->subgroup(everyone));
 }
 
 Communicator::~Communicator() {
@@ -67,11 +72,13 @@ std::int64_t Communicator::sum_on_host(std::int64_t mine, std::string_view what)
   return sum;
 }
 
+void Communicator::broadcast_on_host(CommBuffer data, std::string_view what) {
+  host_group_->broadcast(data, 0, {.label = std::string(what), .channel = CommChannel::urgent}).wait();
+}
+
 std::string Communicator::broadcast_on_host(std::string text, std::string_view what) {
   text.resize(static_cast<std::size_t>(gather_on_host(static_cast<std::int64_t>(text.size()), what).front()));
-  host_group_
-      ->broadcast({text.data(), text.size(), DType::u8}, 0, {.label = std::string(what), .channel = CommChannel::urgent})
-      .wait();
+  broadcast_on_host({text.data(), text.size(), DType::u8}, what);
   return text;
 }
 

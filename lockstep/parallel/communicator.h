@@ -2,6 +2,7 @@
 // own, so that they run under computation, each lane in one order that is the same in all processes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,8 +27,11 @@ class Communicator {
 
   int rank() const { return group_->rank(); }
   int world_size() const { return group_->size(); }
-  // For tasks on the lanes.
-  ProcessGroup& group() { return *group_; }
+  // For tasks on the lanes, in their order: a group of its own, so the caller's stays free for other uses.
+  ProcessGroup& group() { return *lane_group_; }
+  // Collective: one more group of all ranks, whose operations have an order of their own. It stays open as long as the
+  // communicator: a rank that an exception ends can still say why.
+  std::shared_ptr<ProcessGroup> make_group();
   // Tells the others why this rank gives up; all that is under way fails, here and there.
   void abort(const std::string& reason);
 
@@ -45,6 +49,7 @@ class Communicator {
   // lane. Every rank calls them in the same order.
   std::vector<std::int64_t> gather_on_host(std::int64_t mine, std::string_view what);
   std::int64_t sum_on_host(std::int64_t mine, std::string_view what);
+  void broadcast_on_host(CommBuffer data, std::string_view what);
   // Rank 0's text.
   std::string broadcast_on_host(std::string text, std::string_view what);
   // Every rank throws if any has a complaint, with that of the lowest rank: `rank 2: ...`.
@@ -54,7 +59,9 @@ class Communicator {
   std::shared_ptr<Engine> engine_;
   Device device_;
   std::shared_ptr<ProcessGroup> group_;
-  // Of its own, so that its order does not depend on when tasks run.
+  std::vector<std::shared_ptr<ProcessGroup>> groups_;
+  std::shared_ptr<ProcessGroup> lane_group_;
+  // For what does not wait for tasks.
   std::shared_ptr<ProcessGroup> host_group_;
   std::unique_ptr<KernelContext> contexts_[2];
   LaneId lanes_[2];

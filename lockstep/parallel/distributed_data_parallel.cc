@@ -1,6 +1,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/parallel/rank_exchange.h"
@@ -74,12 +75,16 @@ void DistributedDataParallel::broadcast_values() {
   auto all = module_.named_parameters();
   auto buffers = module_.named_buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
-  for (auto& [name, p] : all) {
-    Tensor value = p.host_data();
-    communicator_->group()
-        .broadcast({value.view().data, static_cast<std::size_t>(value.numel()), value.dtype()}, 0, {.label = name})
-        .wait();
-    p.set_data(value);
+  try {
+    for (auto& [name, p] : all) {
+      Tensor value = p.host_data();
+      communicator_->broadcast_on_host({value.view().data, static_cast<std::size_t>(value.numel()), value.dtype()}, name);
+      p.set_data(value);
+    }
+  } catch (const std::exception& error) {
+    // The caller has no DistributedDataParallel yet to tell the others with.
+    communicator_->abort(error.what());
+    throw;
   }
 }
 
@@ -134,10 +139,13 @@ std::vector<Batch> DistributedDataParallel::cut(std::span<const Tensor> rows, st
 
 void settle_shapes(Module& module, const Tensor& example, Device device) {
   NoGradGuard no_grad;
-  bool training = module.training();
+  struct EvalMode {
+    Module& module;
+    bool was_training;
+    ~EvalMode() { module.train(was_training); }
+  } mode{module, module.training()};
   module.eval();
   module(example.to(device));
-  module.train(training);
 }
 
 }  // namespace lockstep

@@ -11,6 +11,8 @@
 //     backward(mse_loss(ddp(x), y));
 //     optimizer.step();
 //   }
+//
+// A rank that gives up tells the others why with communicator->abort(reason); without it they learn only that it is gone.
 #pragma once
 
 #include <array>
@@ -46,7 +48,9 @@ class DistributedDataParallel {
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
   // This rank's rows of a batch, of each part alike (inputs and labels), cut into its shards. Other ranks may have more or
-  // fewer rows, or none: their numbers are asked for, and every sample counts the same. Collective.
+  // fewer rows, or none: their numbers are asked for, and every sample counts the same. Collective: every rank has to call
+  // it as often as the others, with no rows where it has run out. Copies do not wait; host memory must not be changed until
+  // they are done.
   std::vector<Batch> split(std::span<const Tensor> rows);
   template <std::size_t N>
   std::array<Batch, N> split(const Example& rows);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lockstep/ops/copy.h"
+
 namespace lockstep {
 namespace {
 
@@ -13,7 +15,7 @@ class RankExchange final : public ShardExchange {
       : communicator_(std::move(communicator)), reducer_(std::move(reducer)), counts_(std::move(counts)) {}
 
   const std::vector<std::int64_t>& counts() const override { return counts_; }
-  void begin_backward() override { reducer_->begin_backward(); }
+  void end_backward() override { reducer_->end_backward(); }
 
   // Every rank sends as many slots as the one with most shards has: an all-gather of equal parts.
   std::vector<std::vector<Tensor>> gather(std::vector<std::vector<Tensor>> parts, std::string_view what) override {
@@ -58,7 +60,8 @@ class RankExchange final : public ShardExchange {
         for (std::size_t i = 0; i < shapes->size(); ++i) {
           const Tensor& like = (*shapes)[i];
           if (mine) {
-            const Tensor& t = at(parts, s)[i];
+            // Others get plain memory.
+            const Tensor t = ops::to_layout(at(parts, s)[i], Layout::plain);
             check(t.shape() == like.shape() && t.dtype() == like.dtype(), "{}: shard {} gives {}, expected {}", what, s,
                   t.describe(), like.describe());
             out.push_back({t.view(), place * slot + offsets[i]});

@@ -21,6 +21,11 @@ void RandomState::set_step(std::uint64_t step) {
   draws_.clear();
 }
 
+std::uint64_t RandomState::step() const {
+  std::scoped_lock lock(mutex_);
+  return step_;
+}
+
 RandomKey RandomState::next(int shard) {
   std::scoped_lock lock(mutex_);
   auto s = static_cast<std::size_t>(std::max(shard, 0));

@@ -16,6 +16,7 @@ class RandomState {
   std::uint64_t seed() const;
   // Begins a step: every shard's draws count from zero again. Called by Optimizer::step with its own count.
   void set_step(std::uint64_t step);
+  std::uint64_t step() const;
   RandomKey next(int shard);
 
  private:

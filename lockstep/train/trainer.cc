@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "lockstep/ops/elementwise.h"
@@ -80,6 +81,9 @@ void Trainer::join_ranks() {
   }
   std::string recipe;
   for (const auto& [name, value] : o.recipe.items()) recipe += fmt::format("{} {}\n", name, value.dump());
+  // What does not decide the bits, but has to be done by all together.
+  recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
+                        !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
   distributed_ = std::make_unique<DistributedDataParallel>(module_, o.devices, o.communicator,
                                                            DistributedOptions{.shards = o.shards, .recipe = recipe});
 }
@@ -159,6 +163,10 @@ TrainingResult Trainer::run() {
     }
     read_losses(0);
     position_.seconds += now() - begin;
+    // A rank whose shards had no samples has not been heard yet.
+    if (options_.communicator) {
+      agreed_stop_ = options_.communicator->sum_on_host(stop_ ? 1 : 0, "stop requests") > 0 || agreed_stop_;
+    }
     if (position_.batch < batches && stopping()) break;
     // An epoch that max_steps cuts short is reported, too, but the position stays inside it.
     EpochReport report{position_.epoch + 1, position_.seconds,
@@ -245,7 +253,7 @@ void Trainer::read_losses(std::size_t leave) {
       std::string kept = options_.save_folder.empty()
                              ? ""
                              : fmt::format("; the last good checkpoint is that of step {}", std::max<std::int64_t>(saved_step_, 0));
-      fail("the loss is {} at step {}{}", report.loss, report.step, kept);
+      fail("the loss is {} at step {}{}", std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step, kept);
     }
     double time = now();
     report.images_per_second = static_cast<double>(report.samples) / std::max(time - last_read_, 1e-9);

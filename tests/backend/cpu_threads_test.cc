@@ -54,7 +54,7 @@ std::vector<ThreadsCase> threads_cases() {
       {"squared_norm",
        {f32(large), f32(row), f32({9000})},
        {out({1}, DType::f64)},
-       [](Backend& b, KernelContext& c, Views in, Views out) { b.reduce().squared_norm(c, in, out[0]); }},
+       [](Backend& b, KernelContext& c, Views in, Views out) { b.reduce().squared_norm(c, in, {}, out[0]); }},
       {"tree_sum",
        {f32(large), f32(large), f32(large)},
        {out(large)},

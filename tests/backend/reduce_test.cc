@@ -10,7 +10,7 @@ class ReduceTest : public KernelTest {};
 void sum_to(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().sum_to(c, in[0], out[0]); }
 void tree_sum(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().tree_sum(c, in, out[0]); }
 void squared_norm(Backend& b, KernelContext& c, Views in, Views out) {
-  b.reduce().squared_norm(c, in, out[0]);
+  b.reduce().squared_norm(c, in, {}, out[0]);
 }
 
 TEST_P(ReduceTest, SumsBack) {

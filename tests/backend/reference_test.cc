@@ -88,8 +88,12 @@ TEST_F(Reference, Sums) {
   expect_values(columns, {5, 7, 9});
   b.reduce().sum_to(c, x.view(), rows.view());
   expect_values(rows, {6, 15});
-  b.reduce().squared_norm(c, std::array{x.view(), columns.view()}, all.view());
+  b.reduce().squared_norm(c, std::array{x.view(), columns.view()}, {}, all.view());
   expect_values(all, {91 + 25 + 49 + 81});
+  std::uint8_t no = 0;
+  View absent{&no, DType::u8, Layout::plain, {1}};
+  b.reduce().squared_norm(c, std::array{x.view(), columns.view()}, std::array{absent, View()}, all.view());
+  expect_values(all, {25 + 49 + 81});
 }
 
 TEST_F(Reference, TreeSumRoundsInF32) {

@@ -46,9 +46,10 @@ TEST_F(Verify, SaysWhatItCannotUse) {
   EXPECT_THAT(verify({"--layouts", "1,3x1", "--shards", "2"}).err,
               HasSubstr("--shards 2 for 3 processes: expected at least one for each"));
   const ToolResult bad = verify({"--layouts", "1,2", "--model", "mlp", "--bogus"});
-  EXPECT_EQ(bad.status, 1);
-  EXPECT_THAT(bad.err, HasSubstr("layout 1 failed"));
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("layout 1"));
   EXPECT_THAT(bad.err, HasSubstr("--bogus"));
+  EXPECT_THAT(verify({"--layouts", "1,2", "--max-steps", "3"}).err, HasSubstr("verify sets --max-steps itself: give --steps"));
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ std::string waited_for(const std::string& phase) {
   return std::map<std::string, std::string>{{"rendezvous", "rendezvous: "},
                                             {"broadcast", " during broadcast of hidden.weight"},
                                             {"backward", " during all-"},
-                                            {"reduce", " during all-reduce of bucket 1, step 3"},
+                                            // Of the losses, or of the bucket: whichever is read first.
+                                            {"reduce", " during all-"},
                                             {"evaluation", " during all-gather of correct examples of the evaluation"},
                                             {"checkpoint", " during all-gather of checkpoint"}}
       .at(phase);

@@ -38,12 +38,12 @@ std::vector<std::string> run_ranks(int world, const std::function<void(Rank&)>& 
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < groups.size(); ++r) {
     threads.emplace_back([&, r] {
+      Rank rank(groups[r], devices);
       try {
-        Rank rank(groups[r], devices);
         body(rank);
       } catch (const std::exception& error) {
         errors[r] = error.what();
-        groups[r]->abort(error.what());
+        rank.communicator->abort(error.what());
       }
     });
   }
@@ -115,6 +115,7 @@ TEST(DistributedDataParallel, EverySampleCountsTheSame) {
   auto net = two_layers();
   net->initialize(Xavier{}, alone.devices());
   backward(mse_loss((*net)(split_and_load(x, alone.devices())), split_and_load(y, alone.devices())));
+  const std::vector<float> x_values = x.to_vector<float>(), y_values = y.to_vector<float>();
   std::vector<std::vector<float>> expected;
   for (const Parameter& p : net->parameters()) expected.push_back(p.gradient().to_vector<float>());
 
@@ -127,7 +128,9 @@ TEST(DistributedDataParallel, EverySampleCountsTheSame) {
         EXPECT_EQ(ddp.shards(), 6);
         std::int64_t first = r.rank() == 2 ? 5 : 0;
         std::int64_t count = rows[static_cast<std::size_t>(r.rank())];
-        auto [mine, targets] = ddp.split<2>({x.narrow(first, count), y.narrow(first, count)});
+        // Copies: a host tensor takes part in one runtime's work at a time.
+        Tensor own_x = Tensor::from(x_values, {8, 4}), own_y = Tensor::from(y_values, {8, 2});
+        auto [mine, targets] = ddp.split<2>({own_x.narrow(first, count), own_y.narrow(first, count)});
         EXPECT_EQ(mine.total(), 8);
         backward(mse_loss(ddp(mine), targets));
         std::size_t i = 0;
@@ -195,6 +198,115 @@ TEST(DistributedDataParallel, BucketsFollowBackward) {
     for (const auto& bucket : ddp.reducer().buckets()) order.insert(order.end(), bucket.begin(), bucket.end());
     EXPECT_EQ(order, (std::vector<std::size_t>{2, 3, 0, 1}));
   }));
+}
+
+TEST(DistributedDataParallel, TwoOptimizersOnOneModel) {
+  auto train = [](const std::vector<Device>& devices, Module& net, DistributedDataParallel* ddp) {
+    auto all = net.parameters();
+    Sgd a({all[0], all[1]}, {.lr = 0.1}), b({all[2], all[3]}, {.lr = 0.2});
+    testing::Random random(3);
+    for (int step = 0; step < 4; ++step) {
+      Tensor x = random.floats({4, 4}), y = random.floats({4, 2});
+      Batch bx, by;
+      if (ddp) {
+        auto [first, last] = ddp->rows_of(4);
+        auto parts = ddp->split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 4);
+        bx = parts[0], by = parts[1];
+      } else {
+        bx = split_and_load(x, devices, {.shards = 2}), by = split_and_load(y, devices, {.shards = 2});
+      }
+      backward(mse_loss(net(bx), by));
+      a.step();
+      // The other one goes on adding up in every second step.
+      if (step % 2 == 1) b.step();
+    }
+    return weights_sha256(net);
+  };
+  Runtime alone({.cpu_devices = 1, .threads_per_shard = 1});
+  auto net = two_layers();
+  net->initialize(Xavier{}, alone.devices());
+  const std::string expected = train(alone.devices(), *net, nullptr);
+  expect_fine(run_ranks(2, [&](Rank& r) {
+    auto copy = two_layers();
+    copy->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*copy, r.runtime.devices(), r.communicator);
+    EXPECT_EQ(train(r.runtime.devices(), *copy, &ddp), expected);
+  }));
+}
+
+TEST(DistributedDataParallel, AGradientIsTheCallersOwn) {
+  expect_fine(run_ranks(2, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+    Sgd sgd(net->parameters(), {.lr = 0.1});
+    testing::Random random(1);
+    std::vector<Tensor> held;
+    std::vector<std::vector<float>> values;
+    for (int step = 0; step < 3; ++step) {
+      auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+      backward(mse_loss(ddp(x), y));
+      held.push_back(net->parameters()[0].gradient());
+      values.push_back(held.back().to_vector<float>());
+      sgd.step();
+    }
+    for (std::size_t i = 0; i < held.size(); ++i) EXPECT_EQ(held[i].to_vector<float>(), values[i]);
+    EXPECT_NE(values[0], values[1]);
+  }));
+}
+
+TEST(DistributedDataParallel, OnlyOneSumsAModelsGradients) {
+  for (const std::string& error : run_ranks(2, [](Rank& r) {
+         auto net = two_layers();
+         net->initialize(Xavier{}, r.runtime.devices());
+         DistributedDataParallel first(*net, r.runtime.devices(), r.communicator);
+         DistributedDataParallel second(*net, r.runtime.devices(), r.communicator);
+       })) {
+    EXPECT_NE(error.find("summed by another DistributedDataParallel"), std::string::npos) << error;
+  }
+}
+
+// Two models, and a collective of the user's own, between what the lanes do.
+TEST(DistributedDataParallel, SharesItsGroupWithOthers) {
+  expect_fine(run_ranks(2, [](Rank& r) {
+    auto a = two_layers(), b = two_layers(16);
+    a->initialize(Xavier{}, r.runtime.devices());
+    b->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp_a(*a, r.runtime.devices(), r.communicator);
+    DistributedDataParallel ddp_b(*b, r.runtime.devices(), r.communicator);
+    Sgd sgd_a(a->parameters(), {.lr = 0.1}), sgd_b(b->parameters(), {.lr = 0.1});
+    testing::Random random(1);
+    for (int step = 0; step < 5; ++step) {
+      auto [x, y] = ddp_a.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+      backward(mse_loss(ddp_a(x), y));
+      auto [u, v] = ddp_b.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+      backward(mse_loss(ddp_b(u), v));
+      sgd_a.step();
+      sgd_b.step();
+      float metric = 1;
+      r.group->all_reduce({&metric, 1, DType::f32}, ReduceOp::sum).wait();
+      EXPECT_EQ(metric, 2);
+    }
+  }));
+}
+
+TEST(DistributedDataParallel, ANoSyncOnOneRankIsToldApart) {
+  auto errors = run_ranks(2, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+    Sgd sgd(net->parameters(), {.lr = 0.1});
+    testing::Random random(1);
+    for (int i = 0; i < 2; ++i) {
+      std::unique_ptr<NoSyncGuard> guard = i == 0 && r.rank() == 0 ? ddp.no_sync() : nullptr;
+      auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+      backward(mse_loss(ddp(x), y));
+    }
+    sgd.step();
+    weights_sha256(*net);
+  });
+  EXPECT_NE(errors[0].find("disagree"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[0].find("backward 2"), std::string::npos) << errors[0];
 }
 
 TEST(DistributedDataParallel, ARankThatGivesUpIsNamedByTheOthers) {

@@ -188,6 +188,11 @@ INSTANTIATE_TEST_SUITE_P(
         Recipe{.name = "LenetTwoThreadsPerShard", .net = [] { return lenet(); }, .threads = 2},
         Recipe{.name = "LenetClipped", .net = [] { return lenet(); }, .clip_norm = 0.1},
         Recipe{.name = "LenetAccumulated", .net = [] { return lenet(); }, .micro_batches = 2},
+        // A first micro-batch that leaves shards empty, which the second one has.
+        Recipe{.name = "LenetAccumulatedUneven",
+               .net = [] { return lenet(); },
+               .micro_batches = 2,
+               .batches = {3, 40, 21, 40}},
         Recipe{.name = "LenetAccumulatedNoSync",
                .net = [] { return lenet(); },
                .micro_batches = 2,

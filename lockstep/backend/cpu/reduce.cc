@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "lockstep/backend/cpu/broadcast.h"
 #include "lockstep/backend/cpu/element.h"
@@ -133,7 +134,12 @@ class Reduce final : public ReduceKernels {
     out.dtype == DType::f64 ? tree_sum_as<double>(ctx, leaves, out) : tree_sum_as<float>(ctx, leaves, out);
   }
 
-  void squared_norm(KernelContext& ctx, std::span<const View> xs, const View& y) override {
+  void squared_norm(KernelContext& ctx, std::span<const View> all, std::span<const View> present,
+                    const View& y) override {
+    std::vector<View> xs;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!left_out(present, i)) xs.push_back(all[i]);
+    }
     std::int64_t blocks = 0;
     for (const View& x : xs) blocks += cpu::sum_blocks(x.numel());
     auto* sums = static_cast<double*>(ctx.scratch.get(blocks * sizeof(double)));

@@ -41,11 +41,12 @@ class Reduce final : public ReduceKernels {
     }
   }
 
-  void squared_norm(KernelContext&, std::span<const View> xs, const View& y) override {
+  void squared_norm(KernelContext&, std::span<const View> xs, std::span<const View> present, const View& y) override {
     double sum = 0;
-    for (const View& x : xs) {
-      Elements in(x);
-      for (std::int64_t i = 0; i < x.numel(); ++i) sum += in[i] * in[i];
+    for (std::size_t k = 0; k < xs.size(); ++k) {
+      if (left_out(present, k)) continue;
+      Elements in(xs[k]);
+      for (std::int64_t i = 0; i < xs[k].numel(); ++i) sum += in[i] * in[i];
     }
     Elements(y).set(0, sum);
   }
