@@ -5,6 +5,12 @@ add_library(lockstep_flags INTERFACE)
 target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_features(lockstep_flags INTERFACE cxx_std_20)
 
+# g++ 12 suspects strings in precompiled headers, too.
+set(LOCKSTEP_NO_STRING_WARNINGS "")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  set(LOCKSTEP_NO_STRING_WARNINGS -Wno-array-bounds -Wno-stringop-overflow)
+endif()
+
 add_library(lockstep_options INTERFACE)
 # Options are structs with designated initializers: naming only some members is their use. g++ 12 suspects every
 # concatenation of strings (GCC bug 105651).
