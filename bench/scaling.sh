@@ -51,8 +51,8 @@ for dtype in f32 bf16; do
   ratio "$dtype.processes" "$dtype.one"
 done
 for round in $(seq "$rounds"); do
-  options=(--model mlp --max-steps 400 --num-devices 1)
-  run mlp.one 0 "${options[@]}" --batch-size 128
+  options=(--model mlp --max-steps 400)
+  run mlp.one 0 "${options[@]}" --batch-size 128 --num-devices 1
   run mlp.processes 0,1 launch 2 "${options[@]}" --batch-size 256 --num-devices 1
 done
 echo "mlp, f32: ms for each step, median"
