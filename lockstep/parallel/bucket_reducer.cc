@@ -156,10 +156,9 @@ void BucketReducer::learn_order() {
   std::vector<std::size_t> now;
   for (const auto& bucket : buckets_) now.insert(now.end(), bucket->parameters.begin(), bucket->parameters.end());
   if (now == found_) return;
-  // The tasks of the rounds before use the memory, and their lane the group.
-  for (const auto& bucket : buckets_) {
-    state_of(communicator_->device(), "reducer").engine->wait_unused(bucket->present.resource());
-  }
+  // The tasks of the rounds before use the group. One that failed throws here: others still wait in its reduction, and
+  // would take what is made next for a disagreement.
+  for (const auto& bucket : buckets_) bucket->present.wait();
   make_buckets(found_);
 }
 
