@@ -40,7 +40,7 @@ build() (
   if [ ! -f "$folder/build.ninja" ]; then
     say "building in $folder/ (a few minutes the first time)"
     [ ! -t 2 ] || quiet=
-    command -v ccache >/dev/null && launcher=("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache;sloppiness=pch_defines,time_macros")
+    command -v ccache >/dev/null && launcher=("-DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache")
     quietly cmake --preset "$preset" "${launcher[@]}"
   fi
   ninja -C "$folder" $quiet -j "$(nproc)" "$@" >&2 || die "the build in $folder/ failed"
