@@ -51,7 +51,9 @@ int first_skip(const std::string& phase) {
 
 std::string waited_for(const std::string& phase) {
   return std::map<std::string, std::string>{{"rendezvous", "rendezvous: "},
-                                            {"broadcast", " during broadcast of hidden.weight"},
+                                            // The root's part of a broadcast may end before the others' begins, so it
+                                            // may find the loss in any later one.
+                                            {"broadcast", " during broadcast of "},
                                             {"backward", " during all-"},
                                             // Of the losses, or of the bucket: whichever is read first.
                                             {"reduce", " during all-"},
