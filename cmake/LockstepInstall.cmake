@@ -4,7 +4,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 
 install(TARGETS lockstep_all EXPORT LockstepTargets)
 install(DIRECTORY lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
-        PATTERN "backend/cpu" EXCLUDE PATTERN "backend/reference" EXCLUDE)  # reached through make_*_backend() only
+        PATTERN "backend/cpu" EXCLUDE PATTERN "backend/reference" EXCLUDE PATTERN "cuda" EXCLUDE)  # reached through make_*() only
 if(TARGET lockstep)
   install(TARGETS lockstep)
 endif()
@@ -14,5 +14,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/LockstepConfig.cmake.i
                               ${PROJECT_BINARY_DIR}/LockstepConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
-              cmake/FindOneDNN.cmake cmake/FindHwloc.cmake
+              cmake/FindOneDNN.cmake cmake/FindHwloc.cmake cmake/FindCudaLibraries.cmake
         DESTINATION ${package_dir})

@@ -1,5 +1,6 @@
 # lockstep_layer(NAME [USES layer...] [LIBRARIES target...]): one object library per folder of lockstep/, made of
-# every .cc file below it. USES names the layers right below it; it may include those and what they use in turn.
+# every .cc file below it; what is in a folder `cuda`, and .cu files, only where the CUDA back end is (LockstepCuda.cmake),
+# no_cuda.cc only where it is not. USES names the layers right below it; it may include those and what they use in turn.
 # What a layer may use is kept in its property LOCKSTEP_USES, itself included: a test holds the includes to it.
 add_library(lockstep_flags INTERFACE)
 target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
@@ -14,12 +15,15 @@ endif()
 add_library(lockstep_options INTERFACE)
 # Options are structs with designated initializers: naming only some members is their use. g++ 12 suspects every
 # concatenation of strings (GCC bug 105651).
-target_compile_options(lockstep_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
-  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+# Of C++ only: for CUDA see LockstepCuda.cmake.
+set(options -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND options -Wno-restrict)
+endif()
 # No contraction of a * b + c: the same bits whichever instructions the compiler may use. Nobody reads errno or
 # floating-point traps: without them square roots and conditions become vector instructions.
-target_compile_options(lockstep_options INTERFACE -ffp-contract=off -fno-math-errno -fno-trapping-math)
+list(APPEND options -ffp-contract=off -fno-math-errno -fno-trapping-math)
+target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
 if(LOCKSTEP_SANITIZE)
   set(LOCKSTEP_SANITIZE_FLAGS -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
   add_compile_options(${LOCKSTEP_SANITIZE_FLAGS} -fno-omit-frame-pointer)
@@ -29,6 +33,17 @@ endif()
 function(lockstep_layer NAME)
   cmake_parse_arguments(ARG "" "" "USES;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
+  file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/cuda/*.cu)
+  if(LOCKSTEP_CUDA_KIND STREQUAL "OFF")
+    list(FILTER sources EXCLUDE REGEX "/cuda/[^/]*$")
+    set(cuda_sources "")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/no_cuda.cc$")
+    if(LOCKSTEP_CUDA_KIND STREQUAL "EMULATED")
+      set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX)
+    endif()
+  endif()
+  list(APPEND sources ${cuda_sources})
   if(NOT sources)  # headers alone
     file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/empty.cc CONTENT "")
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)

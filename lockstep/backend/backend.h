@@ -18,9 +18,15 @@
 
 namespace lockstep {
 
+class Stream;  // device/stream.h
+
 class Backend {
  public:
   virtual ~Backend() = default;
+  // For a lane with this stream (none: it computes on its worker) and this many threads.
+  virtual std::unique_ptr<KernelContext> make_context([[maybe_unused]] const std::shared_ptr<Stream>& stream, int threads) {
+    return std::make_unique<KernelContext>(threads);
+  }
   virtual std::string_view name() const = 0;
   // Whether bf16 is multiplied in hardware. Elsewhere it works, through f32, and saves nothing.
   virtual bool native_bf16() const = 0;

@@ -20,9 +20,13 @@ class Scratch {
   std::size_t capacity_ = 0;
 };
 
+// One per lane, made by the back end, which may give its kernels more than this.
 struct KernelContext {
+  explicit KernelContext(int threads_per_shard = 1) : threads(threads_per_shard) {}
+  virtual ~KernelContext() = default;
+
   // T of the recipe: the number of threads that compute one shard.
-  int threads = 1;
+  int threads;
   Scratch scratch;
 };
 

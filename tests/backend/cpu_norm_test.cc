@@ -41,7 +41,7 @@ struct Results {
 // A forward and a backward pass with residual and ReLU.
 Results passes(NormKernels& norm, int threads, const TestTensor& x, const TestTensor& residual,
                const TestTensor& dy, const TestTensor& gamma, const TestTensor& beta) {
-  KernelContext context{.threads = threads, .scratch = {}};
+  KernelContext context{threads};
   const Shape& s = x.shape();
   auto like_x = [&] { return TestTensor(s, x.dtype(), x.layout()); };
   auto per_channel = [&] { return TestTensor({s[1]}, gamma.dtype()); };

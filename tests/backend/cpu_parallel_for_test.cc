@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-KernelContext context(int threads) { return {.threads = threads, .scratch = {}}; }
+KernelContext context(int threads) { return KernelContext(threads); }
 
 TEST(ParallelForTest, ChunksDependOnTheSizeAlone) {
   using Chunks = std::set<std::pair<std::int64_t, std::int64_t>>;

@@ -95,7 +95,7 @@ TEST(CpuThreads, ChangeNoBit) {
   for (const ThreadsCase& test : threads_cases()) {
     SCOPED_TRACE(test.name);
     auto run = [&](int threads) {
-      KernelContext context{.threads = threads, .scratch = {}};
+      KernelContext context{threads};
       Tensors out = test.out;
       std::vector<View> in_views, out_views;
       for (const TestTensor& tensor : test.in) in_views.push_back(tensor.view());

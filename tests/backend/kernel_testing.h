@@ -126,7 +126,7 @@ class KernelTest : public ::testing::TestWithParam<KernelCase> {
   Tensors run(const Tensors& inputs, Tensors outputs, const Kernel& kernel);
 
   std::unique_ptr<Backend> backend_ = GetParam().make();
-  KernelContext context_{.threads = GetParam().threads, .scratch = {}};
+  KernelContext context_{GetParam().threads};
   Random random_{42};
 };
 

@@ -258,7 +258,7 @@ std::vector<Case> repeated_cases() {
 TEST(OnednnConv, GivesTheSameBitsFromRunToRun) {
   auto kernels = make_onednn_conv();
   for (int threads : {1, 2}) {
-    KernelContext context{.threads = threads, .scratch = {}};
+    KernelContext context{threads};
     for (const Case& p : repeated_cases()) {
       Conv first(p);
       first.run(*kernels, context);
@@ -303,7 +303,7 @@ TEST(OnednnExecutor, PlansOnceForEachProblem) {
     executor.run(context, {.kind = onednn::Kind::conv_forward, .conv = conv.options},
                  {conv.x.view(), conv.w.view(), View{}, conv.y.view()});
   };
-  KernelContext one, two{.threads = 2, .scratch = {}};
+  KernelContext one, two{2};
   run(one);
   run(one);
   EXPECT_EQ(executor.plans(), 1u);

@@ -33,7 +33,7 @@ TEST_P(ReduceTest, SumsBack) {
 }
 
 TEST_P(ReduceTest, SumsDoNotDependOnThreads) {
-  KernelContext other{.threads = 3 - context_.threads, .scratch = {}};
+  KernelContext other{3 - context_.threads};
   auto with_other = [&](const Kernel& kernel) -> Kernel {
     return [&other, kernel](Backend& b, KernelContext&, Views in, Views out) { kernel(b, other, in, out); };
   };

@@ -1,0 +1,47 @@
+// What a CUDA kernel may use: its lane's stream, the libraries' handles bound to it, and device memory of its own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "lockstep/backend/context.h"
+#include "lockstep/device/cuda/cuda_stream.h"
+
+// As in cudnn.h and cublasLt.h, which kernels need not see.
+struct cudnnContext;
+struct cublasLtContext;
+
+namespace lockstep {
+
+class CudaContext final : public KernelContext {
+ public:
+  explicit CudaContext(std::shared_ptr<CudaStream> stream);
+  ~CudaContext() override;
+
+  cudaStream_t stream() const { return stream_->handle(); }
+  // Where kernels report errors that data cause; in the GPU's address space.
+  ErrorSlot* errors() const { return stream_->errors(); }
+  // The GPU that the stream belongs to.
+  int gpu() const { return stream_->gpu(); }
+
+  // Made when first asked for: only compute lanes need them.
+  cudnnContext* cudnn();
+  cublasLtContext* cublas();
+
+  // At least `bytes` bytes of the GPU's memory, aligned to 256. Work on the stream that used what an earlier call
+  // returned is not disturbed, but each call returns the same memory: a kernel family asks once and divides it.
+  void* device_scratch(std::size_t bytes);
+
+ private:
+  std::shared_ptr<CudaStream> stream_;
+  cudnnContext* cudnn_ = nullptr;
+  cublasLtContext* cublas_ = nullptr;
+  void* scratch_ = nullptr;
+  std::size_t scratch_bytes_ = 0;
+};
+
+inline CudaContext& cuda_context(KernelContext& context) { return static_cast<CudaContext&>(context); }
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// Calls of cuDNN and cuBLASLt, with errors that name the call, the GPU and the meaning.
+#pragma once
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include <string_view>
+
+namespace lockstep {
+
+void check_cudnn(cudnnStatus_t status, std::string_view call);
+void check_cublas(cublasStatus_t status, std::string_view call);
+
+}  // namespace lockstep
