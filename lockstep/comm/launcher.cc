@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 using Failure = NodeLink::Failure;
 
-// How often other nodes are asked.
+// How often other nodes are asked, and children looked after.
 constexpr milliseconds kTick{250};
 
 void check_options(const LauncherOptions& o) {
@@ -179,7 +179,8 @@ class Launcher {
       next_blow = Clock::now() + (interrupted_ ? std::max(options_.grace, timeout_) : options_.grace);
     };
     while (children.running() || (link_ && !failure && !finished)) {
-      wait(streams, std::min(next_blow, link_ ? Clock::now() + kTick : Clock::time_point::max()));
+      // The kernel drops SIGCHLD where the process's main thread, if that is not this one, does not block it.
+      wait(streams, std::min(next_blow, Clock::now() + kTick));
       for (const int signal : take_signals()) {
         // Before ranks of other nodes stop because those of this one do.
         attempt([](NodeLink& link) { link.interrupt(); });
