@@ -22,8 +22,9 @@ RandomKey random_key(std::uint64_t seed, std::initializer_list<std::uint64_t> wo
 // FNV-1a, 64 bits: the word for a name.
 std::uint64_t hash_name(std::string_view name);
 
-// The four numbers of block `block`. Inline, so that loops over blocks become vector instructions.
-inline std::array<std::uint32_t, 4> philox(RandomKey key, std::uint64_t block) {
+// The four numbers of block `block`. Inline, so that loops over blocks become vector instructions; constexpr, so that
+// GPUs can call it.
+constexpr std::array<std::uint32_t, 4> philox(RandomKey key, std::uint64_t block) {
   auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
   std::array<std::uint32_t, 4> x{low(block), high(block), low(key.stream), high(key.stream)};

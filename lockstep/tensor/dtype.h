@@ -2,7 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -19,15 +18,15 @@ struct BFloat16 {
 
   BFloat16() = default;
   // Rounds to nearest, ties to even; NaN stays NaN.
-  explicit BFloat16(float value) {
+  constexpr explicit BFloat16(float value) {
     auto u = std::bit_cast<std::uint32_t>(value);
-    if (std::isnan(value)) {
+    if (value != value) {
       bits = static_cast<std::uint16_t>((u >> 16) | 0x40);
     } else {
       bits = static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
     }
   }
-  explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
 constexpr std::size_t item_size(DType dtype) {

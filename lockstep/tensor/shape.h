@@ -36,7 +36,7 @@ class Shape {
   auto begin() const { return dims_.begin(); }
   auto end() const { return dims_.begin() + rank_; }
 
-  bool operator==(const Shape& other) const { return std::ranges::equal(dims(), other.dims()); }
+  bool operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
 
   // "[64, 3, 3, 3]"
   std::string str() const {

@@ -1,5 +1,7 @@
 #include "lockstep/nn/parameter.h"
 
+#include <cmath>
+
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

@@ -1,6 +1,7 @@
 #include "lockstep/backend/elementwise.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "lockstep/backend/cpu/broadcast.h"
