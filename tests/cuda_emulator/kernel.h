@@ -1,0 +1,108 @@
+// What CUDA C++ adds to C++, as far as the project's kernels use it, for a compiler that knows none of it: the same
+// sources run on the CPU, block after block, the threads of a block as fibers (see block.h). Included before any
+// kernel, instead of what nvcc includes by itself.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+
+// Blocks of one kernel run one after another on one thread.
+#undef __shared__
+#define __shared__ static thread_local
+#define __launch_bounds__(...)
+
+#define LOCKSTEP_KERNEL_COORDINATES(X) X(threadIdx) X(blockIdx) X(blockDim) X(gridDim)
+#define LOCKSTEP_DECLARE(name) extern constinit thread_local uint3 name;
+LOCKSTEP_KERNEL_COORDINATES(LOCKSTEP_DECLARE)
+#undef LOCKSTEP_DECLARE
+inline constexpr int warpSize = 32;
+
+// Both wait for threads that are to come along; that one of them ended instead is a mistake that ends the program.
+void __syncthreads();
+void __syncwarp(unsigned mask = 0xffffffffu);
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+namespace cuda_emulator {
+
+// The 64 bits that lane `source` of this warp passes to the same call.
+std::uint64_t exchange(unsigned mask, std::uint64_t bits, unsigned source);
+unsigned lane();
+// Of the block that runs on this thread, aligned to 16.
+void* dynamic_shared_memory();
+
+template <typename T>
+T shuffle(unsigned mask, T value, unsigned source) {
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = exchange(mask, bits, source);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+// A kernel with its arguments, on its way to a stream. `run` is called once for every thread, between the calls
+// for the first and the last of a block on the same thread; `destroy` once at the end.
+struct Launch {
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+  void (*run)(void* arguments) = nullptr;
+  void (*destroy)(void* arguments) = nullptr;
+  void* arguments = nullptr;
+  std::size_t argument_bytes = 0;
+};
+// As cudaLaunchKernel, with its checks of limits.
+cudaError_t launch(const Launch& launch, cudaStream_t stream);
+
+template <typename... Parameters>
+cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+                   const std::tuple<Parameters...>& arguments) {
+  struct Call {
+    void (*kernel)(Parameters...);
+    std::tuple<Parameters...> arguments;
+  };
+  return launch({.grid = grid,
+                 .block = block,
+                 .shared_bytes = shared_bytes,
+                 .run = [](void* p) { std::apply(static_cast<Call*>(p)->kernel, static_cast<Call*>(p)->arguments); },
+                 .destroy = [](void* p) { delete static_cast<Call*>(p); },
+                 .arguments = new Call{kernel, arguments},
+                 .argument_bytes = (sizeof(Parameters) + ... + 0)},
+                stream);
+}
+
+}  // namespace cuda_emulator
+
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int source, int width = warpSize) {
+  unsigned lane = cuda_emulator::lane();
+  return cuda_emulator::shuffle(mask, value, lane - lane % width + static_cast<unsigned>(source) % width);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize) {
+  unsigned lane = cuda_emulator::lane(), source = lane ^ static_cast<unsigned>(bits);
+  return cuda_emulator::shuffle(mask, value, source / width > lane / width ? lane : source);
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize) {
+  unsigned lane = cuda_emulator::lane(), source = lane + delta;
+  return cuda_emulator::shuffle(mask, value, source / width > lane / width ? lane : source);
+}
+
+template <typename T>
+T __ldg(const T* p) {
+  return *p;
+}
+
+inline int atomicCAS(int* p, int expected, int desired) {
+  __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return expected;
+}
+inline unsigned atomicAdd(unsigned* p, unsigned n) { return __atomic_fetch_add(p, n, __ATOMIC_SEQ_CST); }

@@ -1,0 +1,139 @@
+// The part of the CUDA runtime's interface that is about streams, events and kernels.
+#include <cuda_runtime_api.h>
+
+#include "tests/cuda_emulator/block.h"
+#include "tests/cuda_emulator/stream.h"
+
+using namespace cuda_emulator;
+
+namespace {
+
+// Queued, and left out once the device has failed.
+cudaError_t enqueue(cudaStream_t handle, std::function<void()> work) {
+  Stream* stream = find_stream(handle);
+  if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  if (cudaError_t error = device_error(stream->device()); error != cudaSuccess) return set_last_error(error);
+  stream->enqueue([device = stream->device(), work = std::move(work)] {
+    if (device_error(device) == cudaSuccess) work();
+  });
+  return cudaSuccess;
+}
+
+EventPointer& pointer(cudaEvent_t event) { return *reinterpret_cast<EventPointer*>(event); }
+
+bool valid(const Launch& l) {
+  constexpr std::size_t kMostArguments = 32764;
+  const std::uint64_t threads = std::uint64_t{l.block.x} * l.block.y * l.block.z;
+  return l.grid.x > 0 && l.grid.y > 0 && l.grid.z > 0 && l.grid.x <= 0x7fffffff && l.grid.y <= 65535 &&
+         l.grid.z <= 65535 && threads > 0 && threads <= 1024 && l.block.z <= 64 && l.shared_bytes <= 227 << 10 &&
+         l.argument_bytes <= kMostArguments;
+}
+
+}  // namespace
+
+cudaError_t cuda_emulator::launch(const Launch& launch, cudaStream_t stream) {
+  if (!valid(launch)) {
+    launch.destroy(launch.arguments);
+    return set_last_error(cudaErrorInvalidConfiguration);
+  }
+  // The function may be copied, the arguments are destroyed once.
+  std::shared_ptr<void> arguments(launch.arguments, launch.destroy);
+  return enqueue(stream, [launch, arguments] { run_blocks(launch); });
+}
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+  if (device_count() == 0) return set_last_error(cudaErrorNoDevice);
+  *stream = reinterpret_cast<cudaStream_t>(create_stream(current_device(), priority));
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return set_last_error(destroy_stream(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  Stream* stream = find_stream(handle);
+  if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  stream->synchronize();
+  return set_last_error(device_error(stream->device()));
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  Stream* stream = find_stream(handle);
+  if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  if (cudaError_t error = device_error(stream->device()); error != cudaSuccess) return set_last_error(error);
+  return stream->idle() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
+  Stream* stream = find_stream(handle);
+  if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  return *priority = stream->priority(), cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+  Stream* stream = find_stream(handle);
+  if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  stream->enqueue([event = pointer(event), record = pointer(event)->recorded()] { event->wait(record); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  return *status = cudaStreamCaptureStatusNone, cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  return enqueue(stream, [=] { function(argument); });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = reinterpret_cast<cudaEvent_t>(new EventPointer(std::make_shared<Event>(flags)));
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete &pointer(event);
+  return cudaSuccess;
+}
+
+// Events happen on a failed device too: who waits is to hear of the failure.
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+  Stream* stream = find_stream(handle);
+  if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  stream->enqueue([event = pointer(event), record = pointer(event)->record()] { event->happen(record); });
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (cudaError_t error = device_error(current_device()); error != cudaSuccess) return set_last_error(error);
+  return pointer(event)->happened() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  pointer(event)->wait(pointer(event)->recorded());
+  return set_last_error(device_error(current_device()));
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  Event &a = *pointer(begin), &b = *pointer(end);
+  if (!a.timed() || !b.timed() || a.recorded() == 0 || b.recorded() == 0) {
+    return set_last_error(cudaErrorInvalidResourceHandle);
+  }
+  if (!a.happened() || !b.happened()) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(b.time() - a.time()).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+
+}  // extern "C"

@@ -1,0 +1,181 @@
+#include "tests/cuda_emulator/stream.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <set>
+
+#include "tests/cuda_emulator/device_memory.h"
+
+namespace cuda_emulator {
+namespace {
+
+constexpr int kMostDevices = 16;
+
+struct Streams {
+  std::mutex mutex;
+  std::set<Stream*> all;
+  std::array<std::unique_ptr<Stream>, kMostDevices> of_devices;
+  std::array<std::atomic<cudaError_t>, kMostDevices> errors{};
+};
+
+Streams& streams() {
+  static Streams& streams = *new Streams;  // never destroyed: a program may end with streams at work
+  return streams;
+}
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+}  // namespace
+
+Stream::Stream(int device, int priority) : device_(device), priority_(priority), thread_([this] { run(); }) {}
+
+Stream::~Stream() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Stream::enqueue(std::function<void()> work) {
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
+bool Stream::idle() {
+  std::lock_guard lock(mutex_);
+  return queue_.empty() && !busy_;
+}
+
+void Stream::synchronize() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+}
+
+void Stream::run() {
+  DeviceAccess access;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    std::function<void()> work = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    work();
+    work = nullptr;
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+std::uint64_t Event::record() {
+  std::lock_guard lock(mutex_);
+  return ++recorded_;
+}
+
+std::uint64_t Event::recorded() {
+  std::lock_guard lock(mutex_);
+  return recorded_;
+}
+
+void Event::happen(std::uint64_t record) {
+  {
+    std::lock_guard lock(mutex_);
+    happened_ = std::max(happened_, record);
+    time_ = Clock::now();
+  }
+  changed_.notify_all();
+}
+
+void Event::wait(std::uint64_t record) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return happened_ >= record; });
+}
+
+bool Event::happened() {
+  std::lock_guard lock(mutex_);
+  return happened_ >= recorded_;
+}
+
+Event::Clock::time_point Event::time() {
+  std::lock_guard lock(mutex_);
+  return time_;
+}
+
+Stream* find_stream(cudaStream_t handle) {
+  Streams& s = streams();
+  std::lock_guard lock(s.mutex);
+  if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
+    auto& own = s.of_devices[current_device()];
+    if (!own) own = std::make_unique<Stream>(current_device(), 0);
+    return own.get();
+  }
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  return s.all.contains(stream) ? stream : nullptr;
+}
+
+Stream* create_stream(int device, int priority) {
+  auto* stream = new Stream(device, priority);
+  std::lock_guard lock(streams().mutex);
+  streams().all.insert(stream);
+  return stream;
+}
+
+bool destroy_stream(cudaStream_t handle) {
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  {
+    std::lock_guard lock(streams().mutex);
+    if (streams().all.erase(stream) == 0) return false;
+  }
+  delete stream;
+  return true;
+}
+
+void synchronize_device(int device) {
+  Streams& s = streams();
+  std::set<Stream*> all;
+  {
+    std::lock_guard lock(s.mutex);
+    all = s.all;
+    if (s.of_devices[device]) all.insert(s.of_devices[device].get());
+  }
+  for (Stream* stream : all) {
+    if (stream->device() == device) stream->synchronize();
+  }
+}
+
+int device_count() {
+  static const int count = [] {
+    const char* set = std::getenv("LOCKSTEP_EMULATED_GPUS");
+    return set ? std::clamp(std::atoi(set), 0, kMostDevices) : 1;
+  }();
+  return count;
+}
+
+cudaError_t set_last_error(cudaError_t error) {
+  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  return error;
+}
+
+void fail_device(int device, cudaError_t error) { streams().errors[device] = error; }
+
+cudaError_t device_error(int device) { return streams().errors[device]; }
+
+}  // namespace cuda_emulator
+
+extern "C" cudaError_t cudaGetLastError() {
+  using namespace cuda_emulator;
+  const cudaError_t error = last_error;
+  last_error = cudaSuccess;
+  return error == cudaSuccess && device_count() > 0 ? device_error(current_device()) : error;
+}
+
+extern "C" cudaError_t cudaPeekAtLastError() { return cuda_emulator::last_error; }

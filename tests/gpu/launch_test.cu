@@ -1,0 +1,63 @@
+// What kernels rely on, on a GPU and in the emulator alike.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "lockstep/backend/cuda/launch.h"
+#include "tests/gpu/gpu_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr int kThreads = 96;
+
+// Every thread adds up what all threads of the block wrote, then what the lanes of its warp hold.
+__global__ void sum_block(const int* x, int* of_block, int* of_warp) {
+  __shared__ int values[kThreads];
+  int* copies = shared_memory<int>();
+  const int i = static_cast<int>(threadIdx.x), at = static_cast<int>(blockIdx.x) * kThreads + i;
+  values[i] = x[at];
+  __syncthreads();
+  copies[kThreads - 1 - i] = values[i];
+  __syncthreads();
+  int sum = 0;
+  for (int k = 0; k < kThreads; ++k) sum += copies[k];
+  of_block[at] = sum;
+  int lanes = x[at];
+  for (int bits = 16; bits > 0; bits /= 2) lanes += __shfl_xor_sync(0xffffffffu, lanes, bits);
+  of_warp[at] = lanes;
+}
+
+TEST(Launch, ThreadsOfABlockAndLanesOfAWarpMeet) {
+  GpuMemory memory;
+  constexpr int kBlocks = 3, kCount = kBlocks * kThreads;
+  std::vector<int> x(kCount), of_block(kCount), of_warp(kCount);
+  std::iota(x.begin(), x.end(), 1);
+  auto* in = static_cast<int*>(memory.upload(x.data(), kCount * sizeof(int)));
+  auto* block = static_cast<int*>(memory.allocate(kCount * sizeof(int)));
+  auto* warp = static_cast<int*>(memory.allocate(kCount * sizeof(int)));
+  launch(sum_block, dim3(kBlocks), dim3(kThreads), kThreads * sizeof(int), memory.stream(), in, block, warp);
+  memory.download(of_block.data(), block, kCount * sizeof(int));
+  memory.download(of_warp.data(), warp, kCount * sizeof(int));
+  for (int i = 0; i < kCount; ++i) {
+    auto sum = [&](int n) { return std::accumulate(x.begin() + i / n * n, x.begin() + i / n * n + n, 0); };
+    EXPECT_EQ(of_block[i], sum(kThreads)) << i;
+    EXPECT_EQ(of_warp[i], sum(32)) << i;
+  }
+}
+
+__global__ void count_threads(unsigned* counter) { atomicAdd(counter, 1u); }
+
+TEST(Launch, RefusesBlocksThatAreTooLarge) {
+  GpuMemory memory;
+  unsigned zero = 0, count = 0;
+  auto* counter = static_cast<unsigned*>(memory.upload(&zero, sizeof zero));
+  EXPECT_THROW(launch(count_threads, dim3(1), dim3(2048), 0, memory.stream(), counter), Error);
+  launch(count_threads, dim3(2, 3, 4), dim3(8, 4, 2), 0, memory.stream(), counter);
+  memory.download(&count, counter, sizeof count);
+  EXPECT_EQ(count, 24u * 64u);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
