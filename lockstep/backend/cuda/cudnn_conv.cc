@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "lockstep/backend/cuda/bias.h"
+#include "lockstep/backend/cuda/cudnn_conv_plan.h"
+#include "lockstep/backend/cuda/libraries.h"
+#include "lockstep/backend/cuda/library_status.h"
+#include "lockstep/backend/cuda/scratch_arena.h"
+#include "lockstep/device/cuda/cuda_status.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uintptr_t kAlignment = 16;
+
+// Tensor cores want channels side by side; FMA kernels are at home in plain layout.
+Layout favourite(DType dtype, bool tf32) {
+  return dtype == DType::bf16 || (dtype == DType::f32 && tf32) ? Layout::channels_last : Layout::plain;
+}
+
+bool usable(const View& v, DType dtype, Layout layout) {
+  return v.dtype == dtype && same_order(v.layout, layout, v.shape) &&
+         reinterpret_cast<std::uintptr_t>(v.data) % kAlignment == 0;
+}
+
+void set_zero(CudaContext& context, const View& v) {
+  check_cuda(cudaMemsetAsync(v.data, 0, v.bytes(), context.stream()), "cudaMemsetAsync");
+}
+
+class CudnnConv final : public ConvKernels {
+ public:
+  CudnnConv(LibraryOptions options, AlgorithmChoices& choices, CopyKernels& copy)
+      : options_(options), choices_(choices), copy_(copy) {}
+
+  Layout preferred_layout(DType dtype, std::int64_t) const override { return favourite(dtype, options_.tf32); }
+
+  void forward(KernelContext& kernel_context, const Conv2dOptions& options, const View& x, const View& w,
+               const View& bias, const View& y) override {
+    CudaContext& context = cuda_context(kernel_context);
+    if (y.numel() == 0) return;
+    run(context, {ConvPass::forward, x.dtype, {}, x.shape, w.shape, y.shape, options}, x, w, y);
+    if (!bias) return;
+    if (y.layout == Layout::blocked16) {  // never asked for on a GPU, but right
+      const View wide{nullptr, y.dtype, Layout::channels_last, y.shape};
+      ScratchArena arena(context, ScratchArena::bytes_of(wide.bytes()));
+      const View copy = arena.take(wide);
+      copy_.copy(context, y, copy);
+      add_bias(context, copy, bias);
+      copy_.copy(context, copy, y);
+    } else {
+      add_bias(context, y, bias);
+    }
+  }
+
+  void backward_data(KernelContext& kernel_context, const Conv2dOptions& options, const View& dy, const View& w,
+                     const View& dx) override {
+    if (dx.numel() == 0) return;
+    run(cuda_context(kernel_context), {ConvPass::backward_data, dy.dtype, {}, dx.shape, w.shape, dy.shape, options}, dx,
+        w, dy);
+  }
+
+  void backward_weights(KernelContext& kernel_context, const Conv2dOptions& options, const View& x, const View& dy,
+                        const View& dw, const View& db) override {
+    CudaContext& context = cuda_context(kernel_context);
+    if (dy.numel() == 0) {
+      set_zero(context, dw);
+      if (db) set_zero(context, db);
+      return;
+    }
+    run(context, {ConvPass::backward_weights, x.dtype, {}, x.shape, dw.shape, dy.shape, options}, x, dw, dy);
+    if (!db) return;
+    const bool blocked = dy.layout == Layout::blocked16;
+    View source = dy;
+    if (blocked) source.layout = Layout::channels_last;
+    const std::size_t sums = bias_gradient_scratch(source);
+    ScratchArena arena(context, ScratchArena::bytes_of(sums) + (blocked ? ScratchArena::bytes_of(dy.bytes()) : 0));
+    void* partial = arena.take(sums);
+    if (blocked) {
+      source = arena.take(source);
+      copy_.copy(context, dy, source);
+    }
+    sum_bias_gradient(context, source, db, partial);
+  }
+
+ private:
+  // `problem` has no layout yet: the favourite one if cuDNN can, else the other.
+  std::pair<ConvPlan*, Layout> plan(CudaContext& context, ConvProblem& problem) {
+    const Layout first = favourite(problem.dtype, options_.tf32);
+    const Layout second = first == Layout::plain ? Layout::channels_last : Layout::plain;
+    std::scoped_lock lock(mutex_);
+    for (Layout layout : {first, second}) {
+      problem.layout = layout;
+      std::unique_ptr<ConvPlan>& made = plans_[problem.key(context.gpu())];
+      if (!made) {
+        made = std::make_unique<ConvPlan>(problem, context.cudnn(), options_.tf32);
+        if (made->candidates() > 0) choose(context, problem, *made);
+      }
+      if (made->candidates() > 0) return {made.get(), layout};
+    }
+    fail("cuDNN has no deterministic algorithm for {}", problem.str());
+  }
+
+  // Timing needs operands, of any content.
+  void choose(CudaContext& context, const ConvProblem& problem, ConvPlan& plan) {
+    cudaDeviceProp properties;
+    check_cuda(cudaGetDeviceProperties(&properties, context.gpu()), "cudaGetDeviceProperties");
+    const std::string name =
+        fmt::format("{} on {}, cuDNN {}{}", problem.str(), properties.name, cudnnGetVersion(), options_.tf32 ? ", TF32" : "");
+    auto bytes = [&](const Shape& shape) {
+      return ScratchArena::bytes_of(static_cast<std::size_t>(shape.numel()) * item_size(problem.dtype));
+    };
+    const std::size_t chosen = choices_.choose(name, plan.candidates(), context.stream(), [&](std::size_t candidate) {
+      ScratchArena arena(context, bytes(problem.x) + bytes(problem.w) + bytes(problem.y) +
+                                      ScratchArena::bytes_of(plan.most_workspace_bytes()));
+      const ConvOperands operands{arena.take(bytes(problem.x)), arena.take(bytes(problem.w)), arena.take(bytes(problem.y))};
+      plan.use(candidate);
+      plan.run(context.cudnn(), operands, arena.take(plan.workspace_bytes()));
+    });
+    plan.use(chosen);
+  }
+
+  // x, w and y as the pass names them: whichever of them it writes is the result.
+  void run(CudaContext& context, ConvProblem problem, const View& x, const View& w, const View& y) {
+    const auto [plan, layout] = this->plan(context, problem);
+    const View* views[] = {&x, &w, &y};
+    const int result = problem.pass == ConvPass::forward ? 2 : problem.pass == ConvPass::backward_data ? 0 : 1;
+    std::size_t bytes = ScratchArena::bytes_of(plan->workspace_bytes());
+    View used[3];
+    for (int i = 0; i < 3; ++i) {
+      used[i] = {nullptr, problem.dtype, layout, views[i]->shape};
+      if (usable(*views[i], problem.dtype, layout)) {
+        used[i].data = views[i]->data;
+      } else {
+        bytes += ScratchArena::bytes_of(used[i].bytes());
+      }
+    }
+    ScratchArena arena(context, bytes);
+    void* workspace = arena.take(plan->workspace_bytes());
+    for (int i = 0; i < 3; ++i) {
+      if (used[i].data) continue;
+      used[i] = arena.take(used[i]);
+      if (i != result) copy_.copy(context, *views[i], used[i]);
+    }
+    plan->run(context.cudnn(), {used[0].data, used[1].data, used[2].data}, workspace);
+    if (used[result].data != views[result]->data) copy_.copy(context, used[result], *views[result]);
+  }
+
+  const LibraryOptions options_;
+  AlgorithmChoices& choices_;
+  CopyKernels& copy_;
+  std::mutex mutex_;
+  std::map<ConvProblem::Key, std::unique_ptr<ConvPlan>> plans_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvKernels> make_cudnn_conv(LibraryOptions options, AlgorithmChoices& choices, CopyKernels& copy) {
+  return std::make_unique<CudnnConv>(options, choices, copy);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// How cuDNN computes one convolution: descriptors and the algorithm, made once for each problem.
+#pragma once
+
+#include <cudnn.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/backend/conv.h"
+
+namespace lockstep {
+
+enum class ConvPass { forward, backward_data, backward_weights };
+
+// Shapes as in ConvKernels, all of one dtype and one layout; not blocked16.
+struct ConvProblem {
+  ConvPass pass = ConvPass::forward;
+  DType dtype = DType::f32;
+  Layout layout = Layout::plain;
+  Shape x, w, y;
+  Conv2dOptions options;
+
+  std::string str() const;
+  // What tells problems apart, for maps.
+  using Key = std::array<std::int64_t, 22>;
+  Key key(int gpu) const;
+};
+
+// Of the device's memory, in the problem's dtype and layout, aligned to 16.
+struct ConvOperands {
+  void* x;
+  void* w;
+  void* y;
+};
+
+class ConvPlan {
+ public:
+  // Descriptors and the deterministic algorithms that cuDNN suggests, best first.
+  ConvPlan(const ConvProblem& problem, cudnnHandle_t handle, bool tf32);
+
+  std::size_t candidates() const { return candidates_.size(); }
+  // From now on. The first one at first.
+  void use(std::size_t candidate);
+  std::size_t workspace_bytes() const { return candidates_[used_].memory; }
+  // The largest of any candidate.
+  std::size_t most_workspace_bytes() const;
+  void run(cudnnHandle_t handle, const ConvOperands& operands, void* workspace) const;
+
+ private:
+  struct Candidate {
+    int algorithm;
+    std::size_t memory;
+    cudnnMathType_t math;
+  };
+  template <typename Descriptor>
+  using Owned = std::unique_ptr<std::remove_pointer_t<Descriptor>, cudnnStatus_t (*)(Descriptor)>;
+
+  Owned<cudnnTensorDescriptor_t> tensor(const Shape& shape) const;
+  template <typename Results>
+  void keep(const Results& results, int found, bool fma);
+
+  const ConvProblem problem_;
+  Owned<cudnnTensorDescriptor_t> x_, y_;
+  Owned<cudnnFilterDescriptor_t> w_;
+  Owned<cudnnConvolutionDescriptor_t> conv_;
+  std::vector<Candidate> candidates_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace lockstep

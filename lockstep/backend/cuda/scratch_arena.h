@@ -1,0 +1,34 @@
+// One call's share of its lane's device memory: what it needs is counted first, then taken.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/backend/cuda/cuda_context.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep {
+
+class ScratchArena {
+ public:
+  // Room for all parts, each rounded up as bytes_of() does.
+  ScratchArena(CudaContext& context, std::size_t bytes)
+      : next_(bytes == 0 ? nullptr : static_cast<std::byte*>(context.device_scratch(bytes))) {}
+
+  static std::size_t bytes_of(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+  void* take(std::size_t bytes) {
+    void* part = next_;
+    next_ += bytes_of(bytes);
+    return part;
+  }
+  // `v` with memory of its own.
+  View take(View v) {
+    v.data = take(v.bytes());
+    return v;
+  }
+
+ private:
+  std::byte* next_;
+};
+
+}  // namespace lockstep

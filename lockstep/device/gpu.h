@@ -1,0 +1,40 @@
+// GPUs, as far as layers above need to know them. A build without CUDA finds none, and says so.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/device/stream.h"
+
+namespace lockstep {
+
+struct GpuInfo {
+  int index = 0;
+  std::string model;  // "NVIDIA H200"
+  std::size_t memory_bytes = 0;
+  // Of the CPUs that this process may use, those near to it; all of them where that is not known.
+  std::vector<int> cpus;
+};
+
+struct GpuList {
+  std::vector<GpuInfo> gpus;
+  // For the user, where there are none: "CUDA driver version is insufficient for CUDA runtime version".
+  std::string why_none;
+};
+
+// Never throws: a machine without GPUs or driver is as good as any.
+GpuList find_gpus();
+
+// Bytes that the GPU has left, whoever took the others.
+std::size_t free_gpu_memory(int gpu);
+
+// Whether two GPUs can read each other's memory, which this sets up.
+bool connect_gpus(int a, int b);
+
+// A stream of a GPU; work of an urgent one goes before that of others. With LOCKSTEP_CUDA_SYNC=1 in the environment each
+// ticket is waited for as soon as it is recorded, so that a failure of the GPU is told of the very task that caused it.
+std::shared_ptr<Stream> make_gpu_stream(int gpu, bool urgent);
+
+}  // namespace lockstep

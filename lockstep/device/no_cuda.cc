@@ -1,0 +1,16 @@
+// Built without CUDA.
+#include "lockstep/device/gpu.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kWhyNone = "Lockstep was built without CUDA";
+
+}  // namespace
+
+GpuList find_gpus() { return {.gpus = {}, .why_none = kWhyNone}; }
+std::size_t free_gpu_memory(int gpu) { fail("cuda:{}: {}", gpu, kWhyNone); }
+bool connect_gpus(int, int) { return false; }
+std::shared_ptr<Stream> make_gpu_stream(int gpu, bool) { fail("cuda:{}: {}", gpu, kWhyNone); }
+
+}  // namespace lockstep
