@@ -43,7 +43,8 @@ if(LOCKSTEP_CUDA_KIND STREQUAL "ON")
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   # As in C++: a * b + c rounds twice, whatever the compiler may use.
-  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>")
+  # fmt thinks that nvcc knows no constexpr, and then fails for using consteval.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1;-fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>")
   set(LOCKSTEP_CUDA_LIBRARIES CudaLibraries::runtime CudaLibraries::cudnn CudaLibraries::cublasLt)
   set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # the libraries need not be where the system looks
 elseif(LOCKSTEP_CUDA_KIND STREQUAL "EMULATED")
