@@ -38,16 +38,18 @@ void* map_aligned(std::size_t bytes) {
   return block;
 }
 
+// Null if there is not that much.
+void* try_to_allocate(std::size_t bytes) {
+  constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max() - 2 * kHugePage;
+  if (bytes > kMost) return nullptr;
+  return bytes >= kHugePage ? map_aligned(mapped_bytes(bytes))
+                            : std::aligned_alloc(kCacheLine, round_up(std::max(bytes, kCacheLine), kCacheLine));
+}
+
 }  // namespace
 
 void* allocate_pages(std::size_t bytes) {
-  constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max() - 2 * kHugePage;
-  void* block = nullptr;
-  if (bytes <= kMost) {
-    block = bytes >= kHugePage
-                ? map_aligned(mapped_bytes(bytes))
-                : std::aligned_alloc(kCacheLine, round_up(std::max(bytes, kCacheLine), kCacheLine));
-  }
+  void* block = try_to_allocate(bytes);
   check(block != nullptr, "out of memory: cannot allocate {} bytes on the host", bytes);
   return block;
 }
@@ -60,5 +62,9 @@ void free_pages(void* block, std::size_t bytes) noexcept {
     std::free(block);
   }
 }
+
+void* HostPages::allocate(std::size_t bytes) { return try_to_allocate(bytes); }
+
+void HostPages::free(void* block, std::size_t bytes) noexcept { free_pages(block, bytes); }
 
 }  // namespace lockstep

@@ -13,4 +13,21 @@ void* allocate_pages(std::size_t bytes);
 // Gives a block back; `bytes` as when it was allocated. Null is ignored.
 void free_pages(void* block, std::size_t bytes) noexcept;
 
+// Where an allocator gets its memory: the host's pages, a device's memory, host memory that a device reads itself.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  // Uninitialized, aligned to 64 at least; null if there is not that much. Throws Error if the device has failed.
+  virtual void* allocate(std::size_t bytes) = 0;
+  // `bytes` as when it was allocated.
+  virtual void free(void* block, std::size_t bytes) noexcept = 0;
+};
+
+// allocate_pages and free_pages.
+class HostPages final : public MemorySource {
+ public:
+  void* allocate(std::size_t bytes) override;
+  void free(void* block, std::size_t bytes) noexcept override;
+};
+
 }  // namespace lockstep

@@ -19,9 +19,9 @@ struct LaneCounters {
   std::string device;
   std::string name;
   std::int64_t completed = 0;
-  // Tasks that have not finished: the one that runs, and those behind it.
+  // Tasks that have not finished: the one that runs, those behind it, and what its stream has still to do.
   std::int64_t queued = 0;
-  // Since the lane was made: while it had something to run.
+  // Since the lane was made: while its worker had something to run. A stream's own time is in the timeline.
   std::chrono::nanoseconds busy{0};
 };
 

@@ -14,6 +14,15 @@ bool depends(const Task& task, const TaskNode& other) {
   });
 }
 
+// Whether it has to wait for what a stream has not finished.
+bool depends(const Task& task, Ticket ticket) {
+  return std::ranges::any_of(task.reads,
+                             [&](const Resource& r) { return r.state()->uses && r.state()->uses->written(ticket); }) ||
+         std::ranges::any_of(task.writes, [&](const Resource& r) {
+           return r.state()->uses && r.state()->uses->read_or_written(ticket);
+         });
+}
+
 // `holder` has let `next` go on: the task in question is the holder, or whom it waited for as a gate.
 void note_wait(TaskNode& next, const TaskNode& holder) {
   const bool gate = holder.task.lane.index < 0;
@@ -44,7 +53,8 @@ void NodeList::append(NodeList& other) {
   other.first_ = nullptr;
 }
 
-int DependencyGraph::add_lane() {
+int DependencyGraph::add_lane(bool has_stream) {
+  has_streams_ |= has_stream;
   lanes_.push_back(make_resource());
   lane_lengths_.push_back(0);
   return static_cast<int>(lanes_.size()) - 1;
@@ -55,24 +65,30 @@ Resource DependencyGraph::make_resource() { return Resource(new ResourceState(th
 Resource DependencyGraph::make_successor(const Resource& old) {
   ResourceState* before = state(old, "make_successor");
   Resource fresh = make_resource();
-  if (before->unused()) return fresh;
-  TaskNode* gate = new_gate(before, true, nullptr);
+  if (before->unused()) {
+    if (before->uses) fresh.state()->uses = std::make_unique<DeviceUses>(before->uses->of_successor());
+    return fresh;
+  }
+  TaskNode* gate = new_gate(before, false, true, nullptr);
   gate->task.writes = {old, fresh};
   add_access(*gate, fresh.state(), false, true);
   claim(gate);
   return fresh;
 }
 
-LaneId DependencyGraph::choose_lane(std::span<const LaneId> lanes, const Task& task) const {
+LaneId DependencyGraph::choose_lane(std::span<const LaneId> lanes, const Task& task,
+                                    std::span<const std::int64_t> launched) const {
   LaneId best;
   std::pair<bool, std::int64_t> least;
-  for (const LaneId lane : lanes) {
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const LaneId lane = lanes[i];
     check(lane.index >= 0 && lane.index < static_cast<int>(lanes_.size()),
           "choose_lane: there is no lane {}, the engine has {}", lane.index, lanes_.size());
     const ResourceState& queue = *lanes_[lane.index].state();
     const TaskNode* last = queue.first_waiting ? queue.last_waiting->task : queue.writer;
-    const bool behind = last && depends(task, *last);
-    const std::pair cost(!behind, lane_lengths_[lane.index]);
+    const bool behind = last ? depends(task, *last)
+                             : queue.uses && depends(task, queue.uses->last_written());
+    const std::pair cost(!behind, lane_lengths_[lane.index] + (launched.empty() ? 0 : launched[i]));
     if (best.index < 0 || cost < least) {
       best = lane;
       least = cost;
@@ -132,7 +148,8 @@ void DependencyGraph::cancel_pending(const std::string& reason) {
   cancellation_ = std::make_shared<const Failure>(std::move(failure));
 }
 
-NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr failure) noexcept {
+NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr failure,
+                                   std::uint64_t ticket) noexcept {
   ++counters_.completed;
   --lane_lengths_[node->task.lane.index];
   counters_.failed += outcome == Outcome::kFailed;
@@ -146,6 +163,7 @@ NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr f
     // What a skipped task would have written is as whole as it was.
     if (outcome != Outcome::kSkipped) resource.torn = outcome == Outcome::kFailed;
   }
+  if (has_streams_ && (ticket > 0 || outcome == Outcome::kDone)) note_device_uses(*node, ticket);
   finish(*node);
   finished_.push_back(node);
   pass_gates();
@@ -164,21 +182,21 @@ void DependencyGraph::clear(const NodeList& nodes) noexcept {
 void DependencyGraph::wait_readable(const Resource& resource, Waiter& waiter) {
   ResourceState* s = state(resource, "wait_readable");
   waiter.gates_ = 1;
-  claim(new_gate(s, false, &waiter));
+  claim(new_gate(s, true, false, &waiter));
   pass_gates();
 }
 
 void DependencyGraph::wait_unused(const Resource& resource, Waiter& waiter) {
   ResourceState* s = state(resource, "wait_unused");
   waiter.gates_ = 1;
-  claim(new_gate(s, true, &waiter));
+  claim(new_gate(s, true, true, &waiter));
   pass_gates();
 }
 
 void DependencyGraph::wait_all(Waiter& waiter) {
   // A gate for each lane: one gate for all would hold idle lanes until the others are done.
   waiter.gates_ = 1 + static_cast<int>(lanes_.size());
-  for (const Resource& lane : lanes_) claim(new_gate(lane.state(), false, &waiter));
+  for (const Resource& lane : lanes_) claim(new_gate(lane.state(), true, false, &waiter));
   pass_gates();
   if (--waiter.gates_ == 0) waiter.opened();
 }
@@ -192,6 +210,12 @@ FailurePtr DependencyGraph::failure(const Resource& resource) const {
 FailurePtr DependencyGraph::forgive(const Resource& resource) {
   ResourceState* s = state(resource, "forgive");
   return s->torn ? nullptr : std::exchange(s->failure, nullptr);
+}
+
+std::vector<DeviceWait> DependencyGraph::device_waits(const Resource& resource) const {
+  std::vector<DeviceWait> waits;
+  if (const auto& uses = state(resource, "device_waits")->uses) uses->add_waits(true, true, waits);
+  return waits;
 }
 
 DependencyGraph::FailureEntry DependencyGraph::make_entry(FailurePtr failure) {
@@ -236,13 +260,13 @@ TaskNode* DependencyGraph::new_node() {
   return nodes_.emplace_back(std::make_unique<TaskNode>()).get();
 }
 
-TaskNode* DependencyGraph::new_gate(ResourceState* resource, bool write, Waiter* waiter) {
+TaskNode* DependencyGraph::new_gate(ResourceState* resource, bool reads, bool writes, Waiter* waiter) {
   TaskNode* gate = new_node();
   gate->accesses.reserve(2);
   gate->task.lane = {};
   gate->order = next_order_;
   gate->waiter = waiter;
-  add_access(*gate, resource, !write, write);
+  add_access(*gate, resource, reads, writes);
   return gate;
 }
 
@@ -311,7 +335,14 @@ void DependencyGraph::make_ready(TaskNode* node) {
 void DependencyGraph::pass_gates() {
   while (TaskNode* gate = ready_gates_.pop_front()) {
     Waiter* waiter = std::exchange(gate->waiter, nullptr);
-    if (waiter && gate->accesses[0].reads) waiter->failure = gate->accesses[0].resource->failure;
+    const Access& access = gate->accesses[0];
+    const auto& uses = access.resource->uses;
+    if (waiter) {
+      waiter->failure = access.resource->failure;
+      if (uses) uses->add_waits(access.reads, access.writes, waiter->device_waits);
+    } else if (uses) {
+      gate->accesses[1].resource->uses = std::make_unique<DeviceUses>(uses->of_successor());
+    }
     finish(*gate);
     if (waiter) {
       gate->accesses.clear();
@@ -320,6 +351,32 @@ void DependencyGraph::pass_gates() {
     } else {
       finished_.push_back(gate);
     }
+  }
+}
+
+// What the task's own stream has still to do is done before it anyway; what it has read there may still be lost.
+void DependencyGraph::gather_device_waits(TaskNode& node) {
+  node.device_waits.clear();
+  for (std::size_t i = 1; i < node.accesses.size(); ++i) {
+    const Access& access = node.accesses[i];
+    if (access.resource->uses) access.resource->uses->add_waits(access.reads, access.writes, node.device_waits);
+  }
+  std::erase_if(node.device_waits, [&](const DeviceWait& wait) {
+    return !wait.data && wait.ticket.lane == node.task.lane.index;
+  });
+}
+
+// Of a task that has waited for all that it had to: without a ticket what it has written nobody has to wait for.
+void DependencyGraph::note_device_uses(const TaskNode& node, std::uint64_t ticket) {
+  for (const Access& access : node.accesses) {
+    auto& uses = access.resource->uses;
+    if (ticket == 0) {
+      if (access.writes) uses.reset();
+      continue;
+    }
+    if (!uses) uses = std::make_unique<DeviceUses>();
+    const Ticket by{node.task.lane.index, ticket};
+    access.writes ? uses->write(by) : uses->read(by);
   }
 }
 

@@ -5,6 +5,10 @@
 // it, the others wait behind them. A lane is a resource that each of its tasks writes. A task is ready when
 // it holds all that it named. Whoever waits, waits for something pushed before it, so there is no deadlock.
 //
+// A task of a lane with a stream ends when it has queued its work on the stream. The graph then keeps its ticket
+// where it has read or written (see device_uses.h), and says for each task and each waiter what has to be over.
+// It never waits.
+//
 // A gate is a task without a lane that has nothing to run: it passes as soon as it holds what it named, and
 // that is how the host waits, and how a resource hands its memory on to another.
 #pragma once
@@ -18,6 +22,7 @@
 #include <vector>
 
 #include "lockstep/engine/counters.h"
+#include "lockstep/engine/device_uses.h"
 #include "lockstep/engine/failure.h"
 #include "lockstep/engine/resource.h"
 #include "lockstep/engine/task.h"
@@ -26,8 +31,6 @@ namespace lockstep {
 
 class DependencyGraph;
 struct TaskNode;
-
-using FailurePtr = std::shared_ptr<const Failure>;
 
 // One task's claim to one resource.
 struct Access {
@@ -56,6 +59,8 @@ struct ResourceState {
   // The failure of the last finished writer. Torn: a writer had started and failed, and none succeeded since.
   FailurePtr failure;
   bool torn = false;
+  // By streams; null if there were none since the CPU wrote it.
+  std::unique_ptr<DeviceUses> uses;
 
   bool unused() const { return !writer && readers == 0; }
 };
@@ -63,8 +68,9 @@ struct ResourceState {
 // A host thread that waits for gates.
 class Waiter {
  public:
-  // The gate of wait_readable leaves the resource's failure here.
+  // The gate leaves the resource's failure here, and what streams have to finish.
   FailurePtr failure;
+  std::vector<DeviceWait> device_waits;
   bool open() const { return gates_ == 0; }
 
  protected:
@@ -90,6 +96,8 @@ struct TaskNode {
   std::vector<Access> accesses;
   Waiter* waiter = nullptr;
   TaskNode* next = nullptr;  // in the one list that it is in: pool, ready, finished
+  // What streams have to finish before it may begin: of the resources that it holds, since it is ready.
+  std::vector<DeviceWait> device_waits;
 };
 
 // Nodes in a row.
@@ -115,25 +123,32 @@ class DependencyGraph {
   DependencyGraph(const DependencyGraph&) = delete;
   DependencyGraph& operator=(const DependencyGraph&) = delete;
 
-  int add_lane();
+  int add_lane(bool has_stream = false);
   Resource make_resource();
   Resource make_successor(const Resource& old);
 
-  // See Engine::choose_lane.
-  LaneId choose_lane(std::span<const LaneId> lanes, const Task& task) const;
+  // See Engine::choose_lane. `launched`: for each of `lanes` the tasks that its stream has not finished; none: 0.
+  LaneId choose_lane(std::span<const LaneId> lanes, const Task& task,
+                     std::span<const std::int64_t> launched = {}) const;
   // Throws Error, and pushes nothing, for a task without a function, an unknown lane, an empty resource or
   // one of another graph. Returns the task where it is now.
   const Task& push(Task&& task);
   // The next task that may run; null if there is none. Never two of one lane at a time.
-  TaskNode* pop_ready() { return ready_.pop_front(); }
+  TaskNode* pop_ready() {
+    TaskNode* node = ready_.pop_front();
+    if (node && has_streams_) gather_device_waits(*node);
+    return node;
+  }
   // The reason to skip a ready task: of the failures that it reads, the one pushed first, or a cancellation
   // that came after it was pushed. Null: run it.
   FailurePtr reason_to_skip(const TaskNode& node) const;
   // There is a reason to skip every task pushed so far.
   void cancel_pending(const std::string& reason);
-  // A task that pop_ready gave has ended. `failure` is what it leaves behind, if it was not done. Returns the
-  // nodes that are of no more use, to be cleared outside the lock and then recycled.
-  [[nodiscard]] NodeList complete(TaskNode* node, Outcome outcome, FailurePtr failure) noexcept;
+  // A task that pop_ready gave has ended. `failure` is what it leaves behind, if it was not done; `ticket` is what is
+  // to be waited for, if it has queued work on its lane's stream. Returns the nodes that are of no more use, to be
+  // cleared outside the lock and then recycled.
+  [[nodiscard]] NodeList complete(TaskNode* node, Outcome outcome, FailurePtr failure,
+                                  std::uint64_t ticket = 0) noexcept;
   // Drops what the nodes hold. This may run any destructor: no lock is to be held.
   static void clear(const NodeList& nodes) noexcept;
   void recycle(NodeList& cleared) noexcept { pool_.append(cleared); }
@@ -146,6 +161,8 @@ class DependencyGraph {
 
   bool unused(const Resource& resource) const;
   FailurePtr failure(const Resource& resource) const;
+  // What streams have to finish before the resource may be written; `data`: what has written it.
+  std::vector<DeviceWait> device_waits(const Resource& resource) const;
   // Takes the failure away and returns it; null, and nothing changes, where the data is torn.
   FailurePtr forgive(const Resource& resource);
 
@@ -158,6 +175,7 @@ class DependencyGraph {
   // Takes an entry out, to be destroyed outside the lock: the given one, or the first. Empty if there is
   // none.
   FailureEntry take_logged(const Failure& failure) { return failures_.extract(failure.order); }
+  void count_failure() noexcept { ++counters_.failed; }
   FailureEntry take_first_logged() {
     return failures_.empty() ? FailureEntry{} : failures_.extract(failures_.begin());
   }
@@ -175,7 +193,7 @@ class DependencyGraph {
  private:
   ResourceState* state(const Resource& resource, const char* operation) const;
   TaskNode* new_node();
-  TaskNode* new_gate(ResourceState* resource, bool write, Waiter* waiter);
+  TaskNode* new_gate(ResourceState* resource, bool reads, bool writes, Waiter* waiter);
   void add_access(TaskNode& node, ResourceState* resource, bool reads, bool writes);
   void claim(TaskNode* node);
   void hold(Access& access);
@@ -183,6 +201,8 @@ class DependencyGraph {
   void finish(TaskNode& node);
   void make_ready(TaskNode* node);
   void pass_gates();
+  static void gather_device_waits(TaskNode& node);
+  static void note_device_uses(const TaskNode& node, std::uint64_t ticket);
 
   std::vector<Resource> lanes_;
   std::vector<std::int64_t> lane_lengths_;  // unfinished tasks
@@ -195,6 +215,7 @@ class DependencyGraph {
   FailurePtr cancellation_;  // the last one
   EngineCounters counters_;
   std::int64_t next_order_ = 0;
+  bool has_streams_ = false;
 };
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "lockstep/engine/engine.h"
 
+#include <algorithm>
 #include <future>
 #include <thread>
 #include <utility>
@@ -64,10 +65,15 @@ LaneId Engine::add_lane(LaneOptions options) {
       throw;
     }
   }
-  const Impl::Lock guard = impl_->lock();
+  Impl::Lock guard = impl_->lock();
   if (impl_->trace) lane->trace = impl_->trace->add_lane(lane->options.device, lane->options.name);
+  const std::shared_ptr<Stream> stream = lane->options.stream;
+  const std::string name = lane->full_name();
   impl_->lanes.push_back(std::move(lane));
-  return {impl_->graph.add_lane()};
+  const int index = impl_->graph.add_lane(stream != nullptr);
+  guard.unlock();
+  if (stream) impl_->launched.add_lane(index, stream, name);
+  return {index};
 }
 
 Resource Engine::make_resource() { return impl_->graph.make_resource(); }
@@ -80,8 +86,9 @@ Resource Engine::make_successor(const Resource& old) {
 }
 
 LaneId Engine::choose_lane(std::span<const LaneId> lanes, const Task& task) const {
+  const std::vector<std::int64_t> launched = impl_->launched.counts(lanes);
   const Impl::Lock guard = impl_->lock();
-  return impl_->graph.choose_lane(lanes, task);
+  return impl_->graph.choose_lane(lanes, task, launched);
 }
 
 void Engine::push(Task task) {
@@ -106,6 +113,7 @@ void Engine::wait_readable(const Resource& resource) {
   DependencyGraph::FailureEntry told;
   {
     const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_readable(resource, waiter); });
+    if (!waiter.failure) waiter.failure = waiter.loss;
     if (waiter.failure) told = impl_->graph.take_logged(*waiter.failure);
   }
   if (waiter.failure) throw_failure(waiter.failure);
@@ -134,13 +142,24 @@ void Engine::cancel_pending(const std::string& reason) {
 }
 
 bool Engine::unused(const Resource& resource) const {
-  const Impl::Lock guard = impl_->lock();
-  return impl_->graph.unused(resource);
+  std::vector<DeviceWait> waits;
+  {
+    const Impl::Lock guard = impl_->lock();
+    if (!impl_->graph.unused(resource)) return false;
+    waits = impl_->graph.device_waits(resource);
+  }
+  return std::ranges::all_of(waits, [&](const DeviceWait& w) { return impl_->launched.finished(w.ticket); });
 }
 
-std::shared_ptr<const Failure> Engine::failure(const Resource& resource) const {
-  const Impl::Lock guard = impl_->lock();
-  return impl_->graph.failure(resource);
+FailurePtr Engine::failure(const Resource& resource) const {
+  std::vector<DeviceWait> waits;
+  {
+    const Impl::Lock guard = impl_->lock();
+    if (FailurePtr failure = impl_->graph.failure(resource)) return failure;
+    waits = impl_->graph.device_waits(resource);
+  }
+  for (const DeviceWait& wait : waits) impl_->launched.finished(wait.ticket);
+  return impl_->first_loss(waits);
 }
 
 bool Engine::forgive(const Resource& resource) {
@@ -148,6 +167,7 @@ bool Engine::forgive(const Resource& resource) {
   HostWaiter waiter;
   FailurePtr forgiven;  // goes after the lock
   const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_unused(resource, waiter); });
+  if (waiter.loss) return false;
   forgiven = impl_->graph.forgive(resource);
   return !impl_->graph.failure(resource);
 }
@@ -158,6 +178,7 @@ EngineCounters Engine::counters() const {
 }
 
 std::vector<LaneCounters> Engine::lane_counters() const {
+  const std::vector<std::vector<std::string>> launched = impl_->launched.unfinished();
   const Impl::Lock guard = impl_->lock();
   std::vector<LaneCounters> all;
   for (std::size_t i = 0; i < impl_->lanes.size(); ++i) {
@@ -165,7 +186,8 @@ std::vector<LaneCounters> Engine::lane_counters() const {
     all.push_back({.device = lane.options.device,
                    .name = lane.options.name,
                    .completed = lane.completed,
-                   .queued = impl_->graph.queued(static_cast<int>(i)),
+                   .queued = impl_->graph.queued(static_cast<int>(i)) +
+                             static_cast<std::int64_t>(i < launched.size() ? launched[i].size() : 0),
                    .busy = lane.busy.total()});
   }
   return all;

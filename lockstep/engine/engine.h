@@ -9,6 +9,10 @@
 //   - A task that throws fails what it writes. Whoever reads failed data is skipped and fails what it writes
 //     in turn, with the first task's error. The error surfaces at every wait that needs the data, until a
 //     task that does not read it writes it anew. See failure.h.
+//   - A lane may have a stream: a queue of work that a device does beside the lane's worker. Its tasks only queue
+//     their work there. Whoever uses their data then waits for the device: on its own stream, or, where there
+//     is none, in its thread. What a device reports as failed is lost with all that the stream had not finished
+//     by then: as if the first of these tasks had thrown and the others had read what it wrote.
 //   - Pushing and waiting inside a task are errors: a task could wait for itself, and what it pushed would
 //     have no place in the order.
 //
@@ -33,13 +37,15 @@
 namespace lockstep {
 
 class PushObserver;
+class Stream;
 class Trace;
 
 struct EngineOptions {
   // Run each task inside push(), on the caller's thread.
   bool serial = false;
   // When this many tasks are unfinished, push() waits until an eighth of them have finished: bounds how far
-  // the host can run ahead.
+  // the host can run ahead. Tasks that have queued their work on a stream count for that stream: its lane's worker
+  // waits while an eighth of this number are unfinished.
   std::int64_t max_pending_tasks = 16384;
   // Whoever waits spins this long before it sleeps, while no more threads are awake than there are cores.
   std::int64_t spin_microseconds = 50;
@@ -59,6 +65,10 @@ struct LaneOptions {
   std::string device = {};
   // Cores that the lane's worker is bound to; none: wherever the process may run.
   std::vector<int> cpus = {};
+  // Where the lane's tasks queue their work, and no other lane's do. A task counts as completed when its function
+  // has returned: its closure goes then, and what its work still uses is whatever its resources stand for. The
+  // timeline shows the device's times. The serial engine waits for the stream after each task.
+  std::shared_ptr<Stream> stream = {};
   // Runs first on the lane's worker thread; in the serial engine, inside add_lane.
   std::function<void()> on_start = {};
   // Handed to the lane's tasks as TaskContext::lane_data.
@@ -107,14 +117,14 @@ class Engine {
 
   // What was pushed so far and has not started is skipped, because nobody needs it any more: after an error
   // or an interruption. What it would have written fails with a CancelledError; nothing of it is torn. Tasks
-  // that run finish. Returns at once; all waits end soon. What is pushed from now on runs, once its data is
-  // written anew.
+  // that run, or have queued their work on a stream, finish. Returns at once; all waits end soon. What is pushed
+  // from now on runs, once its data is written anew.
   void cancel_pending(const std::string& reason);
 
-  // Whether all tasks that use the resource have finished.
+  // Whether all tasks that use the resource have finished, on the devices, too.
   bool unused(const Resource& resource) const;
   // The resource's failure, if its last finished writer failed; null otherwise. Does not wait.
-  std::shared_ptr<const Failure> failure(const Resource& resource) const;
+  FailurePtr failure(const Resource& resource) const;
   // Waits until the resource is unused, then takes the old data of a skipped write as good. False, and
   // nothing changes, where the data is torn.
   bool forgive(const Resource& resource);
@@ -131,7 +141,8 @@ class Engine {
   // to see why nothing moves. Empty if all have finished.
   std::string pending_report(int tasks_per_lane = 8) const;
 
-  // Records every task from now on until stop; null stops. The trace outlives the recording.
+  // Records every task from now on until stop; null stops. The trace outlives the recording. Tasks of streams
+  // come into it when they have finished and someone has waited for them, or for a later one.
   void set_trace(std::shared_ptr<Trace> trace);
   // Told of every push from now on until it is replaced; null: nobody.
   void set_push_observer(std::shared_ptr<PushObserver> observer);

@@ -32,7 +32,16 @@ bool HostWaiter::sleep(SpinPolicy& policy, std::optional<std::chrono::nanosecond
 Engine::Impl::Impl(EngineOptions engine_options)
     : options(std::move(engine_options)),
       out_of_memory(std::make_shared<Failure>(
-          Failure{.task = "a task", .message = "a task ran out of memory", .order = -1})) {
+          Failure{.task = "a task", .message = "a task ran out of memory", .order = -1})),
+      launched([this](const std::string& task, std::int64_t order, const std::string& lane,
+                      std::exception_ptr cause) {
+        FailurePtr failure = make_failure(task, order, lane, std::move(cause));
+        DependencyGraph::FailureEntry entry = DependencyGraph::make_entry(failure);
+        const Lock guard = lock();
+        graph.count_failure();
+        graph.log(std::move(entry));
+        return failure;
+      }) {
   check(options.max_pending_tasks > 0, "engine: max_pending_tasks is {}", options.max_pending_tasks);
   spin.limit = std::chrono::microseconds(options.spin_microseconds);
   spin.cores = options.cores > 0 ? options.cores : cores_of_process();
@@ -105,29 +114,21 @@ void Engine::Impl::work(Lane& lane) noexcept {
   spin.awake.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Engine::Impl::Ending Engine::Impl::run(ReadyTask& task, const Lane& lane) const noexcept {
+Engine::Impl::Ending Engine::Impl::run(ReadyTask& task, Lane& lane) noexcept {
   TaskNode& node = *task.node;
   const CurrentTask outer = std::exchange(current_task(), {this, &node.task.name});
   Ending ending;
-  if (task.reason_to_skip) {
-    ending = {Outcome::kSkipped, std::move(task.reason_to_skip), {}};
-  } else {
-    const std::int64_t begin = task.trace ? Trace::steady_ns() : 0;
-    const auto& bytes = lane.options.device_bytes;
-    const std::int64_t device_bytes = task.trace && bytes ? bytes->load(std::memory_order_relaxed) : -1;
-    try {
-      node.task.run({.lane = node.task.lane, .lane_data = lane.options.lane_data});
-    } catch (...) {
-      ending = fail(node, lane, std::current_exception());
+  try {
+    if (!task.reason_to_skip && !node.device_waits.empty()) task.reason_to_skip = await_devices(node, lane);
+    if (task.reason_to_skip) {
+      ending = {Outcome::kSkipped, std::move(task.reason_to_skip), {}};
+    } else if (lane.options.stream) {
+      launch(task, lane, ending);
+    } else {
+      call(task, lane, ending);
     }
-    if (task.trace) {
-      task.trace->add(node.task.name, {.begin_ns = begin,
-                                       .end_ns = Trace::steady_ns(),
-                                       .order = node.order,
-                                       .waited_for = node.waited_for,
-                                       .queued = task.queued,
-                                       .device_bytes = device_bytes});
-    }
+  } catch (...) {
+    ending = fail(node, lane, std::current_exception());
   }
   // What the closure owns is gone before the task counts as finished.
   node.task.run.reset();
@@ -135,8 +136,96 @@ Engine::Impl::Ending Engine::Impl::run(ReadyTask& task, const Lane& lane) const 
   return ending;
 }
 
+void Engine::Impl::call(const ReadyTask& task, const Lane& lane, Ending& ending) const {
+  TaskNode& node = *task.node;
+  const std::int64_t begin = task.trace ? Trace::steady_ns() : 0;
+  const std::int64_t bytes = task.trace ? lane.device_bytes() : -1;
+  try {
+    node.task.run({.lane = node.task.lane, .lane_data = lane.options.lane_data});
+  } catch (...) {
+    ending = fail(node, lane, std::current_exception());
+  }
+  if (task.trace) {
+    task.trace->add(node.task.name, {.begin_ns = begin,
+                                     .end_ns = Trace::steady_ns(),
+                                     .order = node.order,
+                                     .waited_for = node.waited_for,
+                                     .queued = task.queued,
+                                     .device_bytes = bytes});
+  }
+}
+
+void Engine::Impl::launch(const ReadyTask& task, Lane& lane, Ending& ending) noexcept {
+  TaskNode& node = *task.node;
+  const int index = node.task.lane.index;
+  Stream& stream = *lane.options.stream;
+  LaunchedTasks::Launch launch{.order = node.order, .trace = task.trace};
+  try {
+    launch.task = node.task.name;
+    for (const DeviceWait& wait : node.device_waits) {
+      if (wait.data) launch.reads.push_back(wait.ticket);
+    }
+    launched.wait_for_room(index, std::max<std::int64_t>(1, options.max_pending_tasks / 8));
+    if (task.trace) {
+      launch.record = {.order = node.order,
+                       .waited_for = node.waited_for,
+                       .queued = task.queued + launched.count(index),
+                       .device_bytes = lane.device_bytes()};
+      launch.begin = stream.record(true);
+    }
+    node.task.run({.lane = node.task.lane, .lane_data = lane.options.lane_data});
+  } catch (...) {
+    ending = fail(node, lane, std::current_exception());
+  }
+  // Also of a task that has failed: it may have queued something before.
+  std::uint64_t ticket = 0;
+  try {
+    ticket = launch.ticket = stream.record(task.trace != nullptr);
+    launched.add(index, std::move(launch));
+    ending.ticket = ticket;
+    if (options.serial) launched.wait({index, ticket});
+  } catch (...) {
+    if (ticket > 0) stream.synchronize(ticket);
+    if (ending.outcome == Outcome::kDone) ending = fail(node, lane, std::current_exception());
+  }
+}
+
+FailurePtr Engine::Impl::await_devices(TaskNode& node, Lane& lane) {
+  if (FailurePtr loss = first_loss(node.device_waits)) return loss;
+  Stream* stream = lane.options.stream.get();
+  for (const auto& [ticket, data] : node.device_waits) {
+    const std::int64_t task = launched.unfinished_task(ticket);
+    if (task < 0 || ticket.lane == node.task.lane.index) continue;
+    node.waited_for = std::max(node.waited_for, task);
+    if (!stream) {
+      launched.wait(ticket);
+    } else if (lane.awaits(ticket)) {
+      stream->wait(launched.stream(ticket.lane), ticket.number);
+    }
+  }
+  return first_loss(node.device_waits);
+}
+
+FailurePtr Engine::Impl::first_loss(const std::vector<DeviceWait>& waits) const {
+  FailurePtr first;
+  for (const DeviceWait& wait : waits) {
+    FailurePtr loss = wait.data ? launched.failure(wait.ticket) : nullptr;
+    if (loss && (!first || loss->order < first->order)) first = std::move(loss);
+  }
+  return first;
+}
+
 Engine::Impl::Ending Engine::Impl::fail(const TaskNode& node, const Lane& lane,
                                         std::exception_ptr cause) const noexcept try {
+  FailurePtr failure = make_failure(node.task.name, node.order, lane.full_name(), std::move(cause));
+  DependencyGraph::FailureEntry entry = DependencyGraph::make_entry(failure);
+  return {Outcome::kFailed, std::move(failure), std::move(entry)};
+} catch (...) {
+  return {Outcome::kFailed, out_of_memory, {}};
+}
+
+FailurePtr Engine::Impl::make_failure(const std::string& task, std::int64_t order, const std::string& lane,
+                                      std::exception_ptr cause) const noexcept try {
   std::string what = "an exception that is not a std::exception";
   try {
     std::rethrow_exception(cause);
@@ -144,18 +233,18 @@ Engine::Impl::Ending Engine::Impl::fail(const TaskNode& node, const Lane& lane,
     what = error.what();
   } catch (...) {
   }
-  Failure failure{.task = node.task.name, .cause = std::move(cause), .order = node.order};
-  failure.message = fmt::format("{} on {}: {}", node.task.name, lane.full_name(), what);
-  auto shared = std::make_shared<const Failure>(std::move(failure));
-  return {Outcome::kFailed, shared, DependencyGraph::make_entry(shared)};
+  return std::make_shared<const Failure>(Failure{.task = task,
+                                                 .cause = std::move(cause),
+                                                 .message = fmt::format("{} on {}: {}", task, lane, what),
+                                                 .order = order});
 } catch (...) {
-  return {Outcome::kFailed, out_of_memory, {}};
+  return out_of_memory;
 }
 
 NodeList Engine::Impl::complete(TaskNode* node, Lane& lane, Ending& ending) noexcept {
   ++lane.completed;
   if (ending.entry) graph.log(std::move(ending.entry));
-  NodeList finished = graph.complete(node, ending.outcome, std::move(ending.failure));
+  NodeList finished = graph.complete(node, ending.outcome, std::move(ending.failure), ending.ticket);
   const std::int64_t enough =
       options.max_pending_tasks - std::max<std::int64_t>(1, options.max_pending_tasks / 8);
   if (pushers_wait && graph.unfinished() <= enough) {
@@ -206,13 +295,19 @@ void Engine::Impl::wait_for_room(Lock& guard) {
   });
 }
 
-void Engine::Impl::report_slow_wait(std::chrono::nanoseconds waited) const noexcept try {
+void Engine::Impl::wait_for_devices(const std::vector<DeviceWait>& waits) {
+  for (const DeviceWait& wait : waits) {
+    wait_patiently([&](auto timeout) { return launched.wait(wait.ticket, timeout); });
+  }
+}
+
+void Engine::Impl::report_slow_wait(std::chrono::nanoseconds waited) noexcept try {
   options.on_slow_wait(waited, pending_report(8));
 } catch (...) {
   // As documented: the wait matters more.
 }
 
-std::string Engine::Impl::pending_report(int tasks_per_lane) const {
+std::string Engine::Impl::pending_report(int tasks_per_lane) {
   const auto most = static_cast<std::size_t>(std::max(1, tasks_per_lane));
   // "a, b and 3 more"
   const auto list = [](const std::vector<std::string>& names, std::size_t listed) {
@@ -221,9 +316,16 @@ std::string Engine::Impl::pending_report(int tasks_per_lane) const {
     if (names.size() > listed) text += fmt::format(" and {} more", names.size() - listed);
     return text;
   };
+  const std::vector<std::vector<std::string>> on_devices = launched.unfinished();
   const Lock guard = lock();
   std::string report;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
+    if (i < on_devices.size() && !on_devices[i].empty()) {
+      const std::vector<std::string>& tasks = on_devices[i];
+      report += fmt::format("{}: on the device {} runs or is about to", lanes[i]->full_name(), tasks.front());
+      if (tasks.size() > 1 && most > 1) report += "; then " + list({tasks.begin() + 1, tasks.end()}, most - 1);
+      report += '\n';
+    }
     const std::vector<const TaskNode*> tasks = graph.lane_tasks(static_cast<int>(i));
     if (tasks.empty()) continue;
     const TaskNode& head = *tasks.front();

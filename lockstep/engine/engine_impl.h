@@ -13,6 +13,7 @@
 #include "lockstep/engine/dependency_graph.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/lane.h"
+#include "lockstep/engine/launched_tasks.h"
 #include "lockstep/engine/parker.h"
 #include "lockstep/engine/push_observer.h"
 #include "lockstep/engine/trace.h"
@@ -31,6 +32,8 @@ class HostWaiter final : public Waiter {
  public:
   // False if the time was up first.
   bool sleep(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout);
+  // Why a stream has lost the data that was waited for.
+  FailurePtr loss;
 
  private:
   void opened() noexcept override { parker_.unpark(); }
@@ -58,10 +61,19 @@ struct Engine::Impl {
     Outcome outcome = Outcome::kDone;
     FailurePtr failure;
     DependencyGraph::FailureEntry entry;
+    std::uint64_t ticket = 0;  // of the work that it has queued on its lane's stream
   };
   // Runs the task, or skips it if there is a reason, and destroys its closure. Without the lock.
-  Ending run(ReadyTask& task, const Lane& lane) const noexcept;
+  Ending run(ReadyTask& task, Lane& lane) noexcept;
+  void call(const ReadyTask& task, const Lane& lane, Ending& ending) const;
+  // The same on a lane with a stream.
+  void launch(const ReadyTask& task, Lane& lane, Ending& ending) noexcept;
+  // What streams have to do first: the lane's stream waits for it, or the caller. Returns a failure that is the task's,
+  // too, if there is one.
+  FailurePtr await_devices(TaskNode& node, Lane& lane);
   Ending fail(const TaskNode& node, const Lane& lane, std::exception_ptr cause) const noexcept;
+  FailurePtr make_failure(const std::string& task, std::int64_t order, const std::string& lane,
+                          std::exception_ptr cause) const noexcept;
   // With the lock. Returns what is to be cleared without it.
   NodeList complete(TaskNode* node, Lane& lane, Ending& ending) noexcept;
 
@@ -71,7 +83,7 @@ struct Engine::Impl {
   // Calls wait_for(time limit) until it is true, and tells on_slow_wait each time that it is not. Without the
   // lock.
   template <typename WaitFor>
-  void wait_patiently(WaitFor wait_for) const {
+  void wait_patiently(WaitFor wait_for) {
     if (options.slow_wait.count() <= 0 || !options.on_slow_wait) {
       wait_for(std::nullopt);
       return;
@@ -83,8 +95,8 @@ struct Engine::Impl {
       report_slow_wait(waited);
     }
   }
-  void report_slow_wait(std::chrono::nanoseconds waited) const noexcept;
-  std::string pending_report(int tasks_per_lane) const;
+  void report_slow_wait(std::chrono::nanoseconds waited) noexcept;
+  std::string pending_report(int tasks_per_lane);
   // Adds gates for `waiter` by `add_gates`, under the lock, and returns, with the lock, when they are open.
   template <typename AddGates>
   Lock wait(HostWaiter& waiter, AddGates add_gates) {
@@ -96,8 +108,18 @@ struct Engine::Impl {
       // Also waits for whoever woke us, and may still be using the waiter.
       guard.lock();
     }
+    if (!waiter.device_waits.empty()) {
+      guard.unlock();
+      wait_for_devices(waiter.device_waits);
+      waiter.loss = first_loss(waiter.device_waits);
+      guard.lock();
+    }
     return guard;
   }
+  // Without the lock.
+  void wait_for_devices(const std::vector<DeviceWait>& waits);
+  // Of the failures known so far of what has written the data, the one pushed first; null: none. Without the lock.
+  FailurePtr first_loss(const std::vector<DeviceWait>& waits) const;
 
   const EngineOptions options;
   SpinPolicy spin;
@@ -115,6 +137,9 @@ struct Engine::Impl {
   bool stopping = false;
   bool pushers_wait = false;
   std::condition_variable_any room;
+
+  // Goes first: streams finish while all else is there.
+  LaunchedTasks launched;
 };
 
 }  // namespace lockstep

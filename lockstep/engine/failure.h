@@ -23,16 +23,17 @@ struct Failure {
   bool cancelled = false;
 };
 
+using FailurePtr = std::shared_ptr<const Failure>;
+
 // Thrown by waits. what() begins with the name of the first task that failed and its lane.
 class TaskError : public Error {
  public:
-  explicit TaskError(std::shared_ptr<const Failure> failure)
-      : Error(failure->message), failure_(std::move(failure)) {}
+  explicit TaskError(FailurePtr failure) : Error(failure->message), failure_(std::move(failure)) {}
   const Failure& failure() const { return *failure_; }
   const std::string& task() const { return failure_->task; }
 
  private:
-  std::shared_ptr<const Failure> failure_;
+  FailurePtr failure_;
 };
 
 // Thrown by waits for data that was not written because of Engine::cancel_pending.
@@ -41,7 +42,7 @@ class CancelledError : public TaskError {
   using TaskError::TaskError;
 };
 
-[[noreturn]] inline void throw_failure(std::shared_ptr<const Failure> failure) {
+[[noreturn]] inline void throw_failure(FailurePtr failure) {
   if (failure->cancelled) throw CancelledError(std::move(failure));
   throw TaskError(std::move(failure));
 }

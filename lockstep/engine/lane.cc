@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
+
 namespace lockstep {
 namespace {
 
@@ -29,6 +31,13 @@ Lane::Lane(LaneOptions lane_options) : options(std::move(lane_options)) {}
 
 std::string Lane::full_name() const {
   return options.device.empty() ? options.name : options.device + " " + options.name;
+}
+
+bool Lane::awaits(Ticket ticket) {
+  awaited.resize(std::max<std::size_t>(awaited.size(), ticket.lane + 1));
+  if (awaited[ticket.lane] >= ticket.number) return false;
+  awaited[ticket.lane] = ticket.number;
+  return true;
 }
 
 void Lane::start_worker() const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "lockstep/engine/counters.h"
 #include "lockstep/engine/dependency_graph.h"
@@ -46,9 +47,17 @@ struct Lane {
   std::string full_name() const;
   // Names the calling thread after the lane, binds it to the lane's cores and runs on_start. Throws.
   void start_worker() const;
+  // Bytes in use on the device; -1: unknown.
+  std::int64_t device_bytes() const {
+    return options.device_bytes ? options.device_bytes->load(std::memory_order_relaxed) : -1;
+  }
+  // Whether the lane's stream has yet to be told to wait for this. The worker's.
+  bool awaits(Ticket ticket);
 
   const LaneOptions options;
 
+  // The worker's. By lane: up to which ticket this lane's stream waits for that one's already.
+  std::vector<std::uint64_t> awaited;
   // The worker's when it has been woken, until it ends the task; otherwise under the engine's lock.
   ReadyTask ready;
   // Under the engine's lock.

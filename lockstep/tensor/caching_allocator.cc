@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "lockstep/device/memory.h"
-
 namespace lockstep {
 namespace {
 
@@ -18,8 +16,9 @@ std::size_t size_class(std::size_t bytes) {
 
 }  // namespace
 
-CachingAllocator::CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit)
-    : engine_(std::move(engine)), owner_(std::move(owner)), limit_(limit) {}
+CachingAllocator::CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit,
+                                   std::shared_ptr<MemorySource> source)
+    : engine_(std::move(engine)), owner_(std::move(owner)), limit_(limit), source_(std::move(source)) {}
 
 CachingAllocator::~CachingAllocator() { release_free(); }
 
@@ -34,7 +33,7 @@ void CachingAllocator::release_free() {
   for (auto& [bytes, blocks] : all) {
     for (Block& block : blocks) {
       engine_->wait_unused(block.resource);
-      free_pages(block.data, block.bytes);
+      source_->free(block.data, block.bytes);
       released += block.bytes;
     }
   }
@@ -61,21 +60,30 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
   for (auto it = blocks.end(); it != blocks.begin();) {
     if (engine_->unused((--it)->resource)) return take(it);
   }
-  if (counters_.reserved_bytes + size > limit_) {
+  void* data = take_new(size);
+  if (data == nullptr) {
     if (!blocks.empty()) return take(blocks.begin());
     lock.unlock();
     release_free();
     lock.lock();
+    data = take_new(size);
   }
-  if (counters_.reserved_bytes + size > limit_) {
-    fail("{}: out of memory: {} bytes asked for, {} of at most {} are taken, {} of them held by tensors", owner_,
-         bytes, counters_.reserved_bytes, limit_, counters_.used_bytes);
+  if (data == nullptr) {
+    const bool at_limit = counters_.reserved_bytes + size > limit_;
+    const std::string taken = at_limit ? fmt::format("{} of at most {} are taken", counters_.reserved_bytes, limit_)
+                                       : fmt::format("there are no more than the {} taken", counters_.reserved_bytes);
+    fail("{}: out of memory: {} bytes asked for, {}, {} of them held by tensors", owner_, bytes, taken,
+         counters_.used_bytes);
   }
-  Block block{allocate_pages(size), size, engine_->make_resource(), lane};
+  Block block{data, size, engine_->make_resource(), lane};
   counters_.reserved_bytes += size;
   count_used(counters_.used_bytes + size);
   ++counters_.system_allocations;
   return block;
+}
+
+void* CachingAllocator::take_new(std::size_t size) {
+  return counters_.reserved_bytes + size <= limit_ ? source_->allocate(size) : nullptr;
 }
 
 void CachingAllocator::free(Block block) {

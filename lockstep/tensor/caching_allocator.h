@@ -1,6 +1,6 @@
-// The memory of one device: blocks are kept when they are freed and handed out again, so that a steady training
-// loop allocates nothing. A block is free as soon as the host says so; its next user inherits whoever still reads
-// or writes it, as a dependency.
+// The memory of one device, or host memory that devices read and write themselves: blocks are kept when they are freed
+// and handed out again, so that a steady training loop allocates nothing. A block is free as soon as the host says so;
+// its next user inherits whoever still reads or writes it, as a dependency.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "lockstep/device/memory.h"
 #include "lockstep/engine/engine.h"
 
 namespace lockstep {
@@ -34,14 +36,15 @@ struct MemoryCounters {
 
 class CachingAllocator {
  public:
-  // `limit` in bytes bounds what is taken from the system.
-  CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit);
+  // `limit` in bytes bounds what is taken from `source`.
+  CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit,
+                   std::shared_ptr<MemorySource> source = std::make_shared<HostPages>());
   ~CachingAllocator();
 
-  // A block of at least `bytes` bytes, aligned to 64. Among free blocks of the size class: one that `lane` used
-  // last (its next user would wait for that lane anyway; no lane: none), then one that nobody uses, then new memory, and only at
-  // the limit one that another lane still uses or, last of all, new memory after giving back all free blocks. Throws
-  // Error, naming the owner and the bytes held, when all fail.
+  // A block of at least `bytes` bytes, aligned to 64. Among free blocks of the size class: one that `lane` used last (its
+  // next user would wait for that lane anyway; no lane: none), then one that nobody uses, then new memory, and only where
+  // there is none, or at the limit, one that another lane still uses or, last of all, new memory after giving back all
+  // free blocks. Throws Error, naming the owner and the bytes held, when all fail.
   Block allocate(std::size_t bytes, LaneId lane);
   void free(Block block);
 
@@ -50,6 +53,8 @@ class CachingAllocator {
   std::shared_ptr<const std::atomic<std::int64_t>> used_bytes() const { return used_bytes_; }
 
  private:
+  // Null at the limit, or if the source has no more.
+  void* take_new(std::size_t size);
   void count_used(std::size_t bytes);
   // Gives all free blocks back to the system. Waits for who still uses them.
   void release_free();
@@ -57,6 +62,7 @@ class CachingAllocator {
   std::shared_ptr<Engine> engine_;
   std::string owner_;
   std::size_t limit_;
+  std::shared_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<Block>> free_;  // by size class
   MemoryCounters counters_;

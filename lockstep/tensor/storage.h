@@ -9,9 +9,14 @@
 
 namespace lockstep {
 
-// Device memory comes from the device's caching allocator and goes back to it with the last handle, even while
-// tasks still use it: whoever gets the memory next waits for them (Engine::make_successor). Tasks therefore name
-// the resource and do not hold the storage. Host memory has no such second life: tasks that use it hold it.
+// Device memory comes from the device's caching allocator and goes back to it with the last handle, even while tasks
+// still use it: whoever gets the memory next waits for them (Engine::make_successor). Tasks therefore name the resource
+// and do not hold the storage. Host memory has no such second life: tasks that use it hold it.
+//
+// Unless it is pinned, which takes too long to allocate each time: then it is a block of a caching allocator like device
+// memory, with `device` left empty, since the host reads and writes it. A copy on a device's stream may still be at it
+// when its task has ended, so the host waits for the resource (Engine::wait_readable, wait_unused), as for any host
+// memory that has one, and the last handle gives the block back as a device's does.
 struct Storage {
   void* data = nullptr;
   std::size_t bytes = 0;

@@ -11,95 +11,10 @@
 #include "lockstep/engine/dependency_graph.h"
 #include "lockstep/engine/task_graph.h"
 #include "lockstep/engine/trace.h"
+#include "tests/engine/run_program.h"
 
 namespace lockstep::testing_engine {
 namespace {
-
-void expect_same(const Trail& expected, const Trail& actual) {
-  EXPECT_EQ(expected.answers, actual.answers);
-  EXPECT_EQ(expected.memory, actual.memory);
-  EXPECT_EQ(expected.counters.pushed, actual.counters.pushed);
-  EXPECT_EQ(expected.counters.completed, actual.counters.completed);
-  EXPECT_EQ(expected.counters.failed, actual.counters.failed);
-  EXPECT_EQ(expected.counters.skipped, actual.counters.skipped);
-}
-
-SmallVector<Resource, 4> select(const std::vector<Resource>& resources, const std::vector<int>& indices) {
-  SmallVector<Resource, 4> selected;
-  for (const int i : indices) selected.push_back(resources[i]);
-  return selected;
-}
-
-// A thread beside the program.
-using Beside = std::function<std::jthread(Engine&)>;
-
-// `settle`: waits for everything before the engine goes.
-Trail run_on_engine(const Program& program, const EngineOptions& options, bool settle = true,
-                    const Beside& beside = {}) {
-  Trail trail{.memory = Memory(program.resources), .answers = {}, .counters = {}, .ran = {}};
-  trail.ran.resize(program.tasks);
-  std::vector<int> last_of_lane(program.lanes, -1);
-  // Half of the programs drop their resources before the engine goes, the others after it.
-  std::vector<Resource> kept;
-  Engine engine(options);
-  std::vector<Resource> resources;
-  const std::jthread thread = beside ? beside(engine) : std::jthread();
-  for (int i = 0; i < program.resources; ++i) resources.push_back(engine.make_resource());
-  for (int i = 0; i < program.lanes; ++i) engine.add_lane({.name = std::to_string(i)});
-  const auto answer = [&](auto wait) {
-    try {
-      wait();
-      trail.answers.push_back("ok");
-    } catch (const TaskError& error) {
-      trail.answers.push_back(dynamic_cast<const CancelledError*>(&error) ? "cancelled" : error.task());
-    }
-  };
-  for (const Step& step : program.steps) {
-    Resource& resource = resources[step.resource];
-    switch (step.kind) {
-      case Step::kTask:
-        engine.push({.name = task_name(step.id),
-                     .lane = {step.lane},
-                     .reads = select(resources, step.reads),
-                     .writes = select(resources, step.writes),
-                     .run = [&step, &trail, &last_of_lane](const TaskContext& context) {
-                       EXPECT_LT(std::exchange(last_of_lane[context.lane.index], step.id), step.id);
-                       trail.ran[step.id] = 1;
-                       run_task(step, trail.memory);
-                     }});
-        break;
-      case Step::kSuccessor:
-        resource = engine.make_successor(resource);
-        break;
-      case Step::kWaitReadable:
-        answer([&] { engine.wait_readable(resource); });
-        break;
-      case Step::kWaitUnused:
-        engine.wait_unused(resource);
-        break;
-      case Step::kWaitAll:
-        answer([&] { engine.wait_all(); });
-        break;
-      case Step::kForgive:
-        trail.answers.push_back(engine.forgive(resource) ? "forgiven" : "torn");
-        break;
-      case Step::kCancel:
-        engine.cancel_pending("as told");
-        break;
-    }
-  }
-  if (!settle) {
-    if (program.tasks % 2) kept.swap(resources);
-    return trail;
-  }
-  for (const Resource& resource : resources) engine.wait_unused(resource);
-  try {
-    engine.wait_all();
-  } catch (const TaskError&) {
-  }
-  trail.counters = engine.counters();
-  return trail;
-}
 
 std::string name_of(const Failure& failure) { return failure.cancelled ? "cancelled" : failure.task; }
 
@@ -300,20 +215,6 @@ class RandomOrder {
   Trail trail_;
 };
 
-template <typename Run>
-void for_each_seed(Run run) {
-  for (int seed = 0; seed < seed_count(); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    run(random_program(seed), seed);
-    if (testing::Test::HasFailure()) return;
-  }
-}
-
-// Workers that spin and workers that sleep at once, a host that runs ahead and one that is held back.
-EngineOptions threaded_options(int seed) {
-  return {.max_pending_tasks = seed % 3 ? 1000 : 1 + seed % 7, .spin_microseconds = seed % 2 ? 0 : 20};
-}
-
 TEST(RandomProgram, StateMachineInRandomOrder) {
   for_each_seed([](const Program& program, int seed) {
     const Trail trail = RandomOrder(program, seed).run();
@@ -328,9 +229,22 @@ TEST(RandomProgram, SerialEngine) {
   });
 }
 
+TEST(RandomProgram, SerialEngineWithStreams) {
+  for_each_seed([](const Program& program, int seed) {
+    if (seed % 5 == 0) expect_same(interpret(program), run_on_engine(program, {.serial = true}, some_streams(seed)));
+  });
+}
+
 TEST(RandomProgram, ThreadedEngine) {
   for_each_seed([](const Program& program, int seed) {
     const Trail trail = run_on_engine(program, threaded_options(seed));
+    expect_same(interpret(program, &trail.ran), trail);
+  });
+}
+
+TEST(RandomProgram, ThreadedEngineWithStreams) {
+  for_each_seed([](const Program& program, int seed) {
+    const Trail trail = run_on_engine(program, threaded_options(seed), some_streams(seed));
     expect_same(interpret(program, &trail.ran), trail);
   });
 }
@@ -339,7 +253,7 @@ TEST(RandomProgram, ThreadedEngine) {
 TEST(RandomProgram, DestructionAtAnyMoment) {
   for_each_seed([](Program program, int seed) {
     program.steps.resize(std::mt19937_64(seed)() % program.steps.size());
-    const Trail trail = run_on_engine(program, threaded_options(seed), false);
+    const Trail trail = run_on_engine(program, threaded_options(seed), some_streams(seed), false);
     const Trail expected = interpret(program, &trail.ran);
     EXPECT_EQ(expected.answers, trail.answers);
     EXPECT_EQ(expected.memory, trail.memory);
@@ -351,7 +265,8 @@ TEST(RandomProgram, WatchedWhileItRuns) {
   for_each_seed([](const Program& program, int seed) {
     if (seed % 5) return;
     const auto trace = std::make_shared<Trace>(TraceOptions{.records_per_lane = 16});
-    const Trail trail = run_on_engine(program, threaded_options(seed), true, [&](Engine& engine) {
+    const Streams streams = some_streams(seed);
+    const Trail trail = run_on_engine(program, threaded_options(seed), streams, true, [&](Engine& engine) {
       engine.set_trace(trace);
       engine.set_push_observer(std::make_shared<TaskGraphRecorder>());
       return std::jthread([&](const std::stop_token& stop) {

@@ -141,5 +141,35 @@ TEST_F(CachingAllocatorTest, AtTheLimitFreeBlocksOfOtherSizesAreGivenBack) {
   allocator_.free(block);
 }
 
+// A source that has less than the limit, as a device that others use, too.
+struct SmallSource final : MemorySource {
+  static constexpr std::size_t kBytes = 3072;
+  void* allocate(std::size_t bytes) override {
+    if (taken + bytes > kBytes) return nullptr;
+    taken += bytes;
+    return allocate_pages(bytes);
+  }
+  void free(void* block, std::size_t bytes) noexcept override {
+    taken -= bytes;
+    free_pages(block, bytes);
+  }
+  std::size_t taken = 0;
+};
+
+TEST_F(CachingAllocatorTest, ASourceWithoutMoreIsALimit) {
+  const auto source = std::make_shared<SmallSource>();
+  {
+    CachingAllocator allocator(engine_, "gpu:0", std::size_t{1} << 40, source);
+    allocator.free(allocator.allocate(2000, a_));
+    Block block = allocator.allocate(3000, a_);  // after giving back the other
+    EXPECT_EQ(source->taken, 3072U);
+    EXPECT_ERROR(allocator.allocate(512, a_),
+                 "gpu:0: out of memory: 512 bytes asked for, there are no more than the 3072 taken, 3072 of them held "
+                 "by tensors");
+    allocator.free(block);
+  }
+  EXPECT_EQ(source->taken, 0U);
+}
+
 }  // namespace
 }  // namespace lockstep

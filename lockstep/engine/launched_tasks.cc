@@ -1,0 +1,180 @@
+#include "lockstep/engine/launched_tasks.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace lockstep {
+
+LaunchedTasks::~LaunchedTasks() {
+  for (const auto& lane : lanes_) {
+    if (lane && !lane->launches.empty()) lane->stream->synchronize(lane->launches.back().ticket);
+  }
+}
+
+void LaunchedTasks::add_lane(int index, std::shared_ptr<Stream> stream, std::string name) {
+  auto lane = std::make_unique<Lane>();
+  lane->stream = std::move(stream);
+  lane->name = std::move(name);
+  const std::lock_guard lock(mutex_);
+  lanes_.resize(std::max<std::size_t>(lanes_.size(), index + 1));
+  lanes_[index] = std::move(lane);
+}
+
+void LaunchedTasks::add(int index, Launch launch) {
+  const std::lock_guard lock(mutex_);
+  Lane& lane = *find(index);
+  if (std::exchange(lane.loses_next, false)) lane.losses.back().last = launch.ticket;
+  lane.launches.push_back(std::move(launch));
+  // Now and then, so that they do not pile up, and a failure is found near the task that it comes from.
+  constexpr int kLook = 16;
+  if (lane.launches.size() % kLook == 0) settle_all(index);
+}
+
+Stream& LaunchedTasks::stream(int lane) const {
+  const std::lock_guard lock(mutex_);
+  return *find(lane)->stream;
+}
+
+bool LaunchedTasks::finished(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  return settle(ticket);
+}
+
+std::int64_t LaunchedTasks::unfinished_task(Ticket ticket) const {
+  const std::lock_guard lock(mutex_);
+  const Lane& lane = *find(ticket.lane);
+  if (ticket.number <= lane.settled) return -1;
+  return std::ranges::lower_bound(lane.launches, ticket.number, {}, &Launch::ticket)->order;
+}
+
+FailurePtr LaunchedTasks::failure(Ticket ticket) const {
+  const std::lock_guard lock(mutex_);
+  return loss(*find(ticket.lane), ticket.number);
+}
+
+bool LaunchedTasks::wait(Ticket ticket, std::optional<std::chrono::nanoseconds> timeout) {
+  constexpr auto kLook = std::chrono::microseconds(50);
+  const auto begin = std::chrono::steady_clock::now();
+  while (!finished(ticket)) {
+    if (!timeout) {
+      stream(ticket.lane).synchronize(ticket.number);
+    } else {
+      // Devices have no waits with a time limit.
+      if (std::chrono::steady_clock::now() - begin >= *timeout) return false;
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+  return true;
+}
+
+void LaunchedTasks::wait_for_room(int index, std::int64_t limit) {
+  Ticket ticket{.lane = index};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto& launches = find(index)->launches;
+    if (static_cast<std::int64_t>(launches.size()) < limit) return;
+    // Not for the first one alone, so that nobody is woken for each.
+    ticket.number = launches[limit / 8].ticket;
+  }
+  wait(ticket);
+}
+
+std::vector<std::vector<std::string>> LaunchedTasks::unfinished() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::vector<std::string>> names(lanes_.size());
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (!lanes_[i]) continue;
+    settle_all(static_cast<int>(i));
+    for (const Launch& launch : lanes_[i]->launches) names[i].push_back(launch.task);
+  }
+  return names;
+}
+
+std::int64_t LaunchedTasks::count(int lane) {
+  const std::lock_guard lock(mutex_);
+  return settle_all(lane);
+}
+
+std::vector<std::int64_t> LaunchedTasks::counts(std::span<const LaneId> lanes) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::int64_t> all;
+  if (lanes_.empty()) return all;
+  for (const LaneId lane : lanes) all.push_back(settle_all(lane.index));
+  return all;
+}
+
+LaunchedTasks::Lane* LaunchedTasks::find(int lane) const {
+  return lane >= 0 && lane < static_cast<int>(lanes_.size()) ? lanes_[lane].get() : nullptr;
+}
+
+// A task is over only when those are whose failures would be its own, so that these are known first. They were pushed
+// before it: the lanes that wait for one another in here are all different, and the recursion is no deeper than that.
+bool LaunchedTasks::settle(Ticket ticket) {
+  Lane& lane = *find(ticket.lane);
+  while (lane.settled < ticket.number) {
+    Launch& first = lane.launches.front();
+    if (lane.reached < first.ticket) ask(lane);
+    if (lane.reached < first.ticket) return false;
+    FailurePtr failure = loss(lane, first.ticket);
+    if (!failure) {
+      for (const Ticket read : first.reads) {
+        if (!settle(read)) return false;
+        const FailurePtr cause = loss(*find(read.lane), read.number);
+        if (cause && (!failure || cause->order < failure->order)) failure = cause;
+      }
+      if (failure) lane.losses.push_back({first.ticket, first.ticket, failure});
+    }
+    if (first.trace) trace(lane, first);
+    lane.settled = first.ticket;
+    lane.launches.pop_front();
+  }
+  return true;
+}
+
+// Returns how many are left.
+std::int64_t LaunchedTasks::settle_all(int index) {
+  Lane* lane = find(index);
+  if (!lane) return 0;
+  if (!lane->launches.empty()) settle({index, lane->launches.back().ticket});
+  return static_cast<std::int64_t>(lane->launches.size());
+}
+
+// Only while something is not over.
+void LaunchedTasks::ask(Lane& lane) {
+  try {
+    lane.reached = std::max(lane.reached, lane.stream->finished());
+  } catch (const StreamError& error) {
+    lose(lane, error.ticket(), std::current_exception());
+  } catch (...) {
+    lose(lane, 0, std::current_exception());
+  }
+}
+
+// What is in flight and not before `first`. It is over before it counts as lost: its memory may be used again then.
+void LaunchedTasks::lose(Lane& lane, std::uint64_t first, std::exception_ptr cause) {
+  const std::uint64_t last = lane.launches.back().ticket;
+  lane.stream->synchronize(last);
+  lane.reached = last;
+  lane.loses_next |= first > last;
+  auto culprit = std::ranges::lower_bound(lane.launches, first, {}, &Launch::ticket);
+  if (culprit == lane.launches.end()) --culprit;
+  lane.losses.push_back(
+      {culprit->ticket, last, blame_(culprit->task, culprit->order, lane.name, std::move(cause))});
+}
+
+FailurePtr LaunchedTasks::loss(const Lane& lane, std::uint64_t ticket) {
+  for (const Loss& loss : lane.losses) {
+    if (loss.first <= ticket && ticket <= loss.last) return loss.failure;
+  }
+  return nullptr;
+}
+
+void LaunchedTasks::trace(Lane& lane, Launch& launch) noexcept try {
+  launch.record.begin_ns = lane.stream->time_of(launch.begin);
+  launch.record.end_ns = lane.stream->time_of(launch.ticket);
+  launch.trace->add(launch.task, std::move(launch.record));
+} catch (...) {
+  // A device that has failed knows no times.
+}
+
+}  // namespace lockstep

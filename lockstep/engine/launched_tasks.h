@@ -1,0 +1,104 @@
+// The tasks that have queued their work on streams: whose is over, and whose has failed.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/device/stream.h"
+#include "lockstep/engine/device_uses.h"
+#include "lockstep/engine/failure.h"
+#include "lockstep/engine/task.h"
+#include "lockstep/engine/trace.h"
+
+namespace lockstep {
+
+// Has a lock of its own, because asking a device takes its time. It may be held when the graph's lock is taken, never the
+// other way round.
+class LaunchedTasks {
+ public:
+  // Makes a failure of what a stream has thrown, and remembers it for wait_all. Called with the lock held, before
+  // anyone learns that the task is over.
+  using Blame = std::function<FailurePtr(const std::string& task, std::int64_t order, const std::string& lane,
+                                         std::exception_ptr cause)>;
+  explicit LaunchedTasks(Blame blame) : blame_(std::move(blame)) {}
+  // Waits for all streams.
+  ~LaunchedTasks();
+
+  struct Launch {
+    std::uint64_t ticket = 0;
+    std::string task = {};
+    std::int64_t order = 0;
+    // Tickets whose failures are this one's, because it reads what they wrote.
+    std::vector<Ticket> reads = {};
+    // Where the timeline is kept: with the tickets of the task's beginning, and all but the times.
+    std::shared_ptr<TraceLane> trace = {};
+    std::uint64_t begin = 0;
+    TraceRecord record = {};
+  };
+
+  void add_lane(int lane, std::shared_ptr<Stream> stream, std::string name);
+  // In the order of tickets; before anyone else knows the ticket.
+  void add(int lane, Launch launch);
+
+  Stream& stream(int lane) const;
+  // Whether the work is over. Asks the devices.
+  bool finished(Ticket ticket);
+  // Does not ask: the task's place in the order of pushing, if it is not known to have finished; else -1.
+  std::int64_t unfinished_task(Ticket ticket) const;
+  // Of work that is over: why it is lost; null if it is not.
+  FailurePtr failure(Ticket ticket) const;
+  // Waits until the work is over. With a time limit: false if the time was up first.
+  bool wait(Ticket ticket, std::optional<std::chrono::nanoseconds> timeout = {});
+  // Waits until less than `limit` of the lane's launched tasks are unfinished.
+  void wait_for_room(int lane, std::int64_t limit);
+
+  // Names of unfinished tasks by lane, in order.
+  std::vector<std::vector<std::string>> unfinished();
+  // How many they are, of one lane; 0 for one without a stream.
+  std::int64_t count(int lane);
+  // Of several; none where no lane has a stream.
+  std::vector<std::int64_t> counts(std::span<const LaneId> lanes);
+
+ private:
+  // Tickets `first` to `last` are lost.
+  struct Loss {
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+    FailurePtr failure;
+  };
+  struct Lane {
+    std::shared_ptr<Stream> stream;
+    std::string name;
+    // Those that are not known to be over.
+    std::deque<Launch> launches;
+    // The last task's ticket that is known to be over, and what the stream has said last.
+    std::uint64_t settled = 0;
+    std::uint64_t reached = 0;
+    std::vector<Loss> losses;
+    // A failure came while a task was queueing its work.
+    bool loses_next = false;
+  };
+
+  // With the lock.
+  Lane* find(int lane) const;
+  bool settle(Ticket ticket);
+  std::int64_t settle_all(int lane);
+  void ask(Lane& lane);
+  void lose(Lane& lane, std::uint64_t first, std::exception_ptr cause);
+  static FailurePtr loss(const Lane& lane, std::uint64_t ticket);
+  static void trace(Lane& lane, Launch& launch) noexcept;
+
+  const Blame blame_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // by index; null for those without a stream
+};
+
+}  // namespace lockstep
