@@ -56,7 +56,8 @@ function(lockstep_layer NAME)
     list(APPEND closure ${below})
   endforeach()
   list(REMOVE_DUPLICATES closure)
-  set_target_properties(lockstep_${NAME} PROPERTIES LOCKSTEP_USES "${closure}" LOCKSTEP_LIBRARIES "${ARG_LIBRARIES}")
+  set_target_properties(lockstep_${NAME} PROPERTIES LOCKSTEP_USES "${closure}" LOCKSTEP_LIBRARIES "${ARG_LIBRARIES}"
+                                                 UNITY_BUILD ${LOCKSTEP_UNITY})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${NAME})
 endfunction()
 

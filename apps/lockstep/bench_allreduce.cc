@@ -54,7 +54,7 @@ double seconds_of_calls(ProcessGroup& group, int calls, const std::function<void
          calls;
 }
 
-void measure(int rounds, Results& results) {
+void measure_allreduce(int rounds, Results& results) {
   auto group = init_process_group();
   // A round before the first one warms up.
   for (int round = -1; round < rounds; ++round) {
@@ -96,7 +96,7 @@ std::unique_ptr<Results, void (*)(Results*)> measure_in_processes(int rounds, co
         ::setenv("LOCKSTEP_TRANSPORT", transport, 1);
         // As ranks that compute are. Gloo has a thread of its own, and is faster with a choice of cores.
         if (std::string_view(transport) == "auto") bind_to_own_cores();
-        measure(rounds, *results);
+        measure_allreduce(rounds, *results);
       },
       {.nprocs = kRanks});  // by fork: there is one thread yet
   return results;

@@ -18,7 +18,7 @@
 namespace lockstep::app {
 namespace {
 
-struct Options {
+struct BenchEngineOptions {
   int tasks = 100'000;
   int hand_overs = 20'000;
 };
@@ -147,7 +147,7 @@ Cost cost_of_hand_over(int rounds, int count) {
   });
 }
 
-void measure(const Options& o, const BenchOptions& common, Report& report) {
+void measure_engine(const BenchEngineOptions& o, const BenchOptions& common, Report& report) {
   report.set("rounds", common.rounds);
   report.set("tasks", o.tasks);
   const std::vector<std::string> headings{"what", "wall us", "cpu us"};
@@ -176,14 +176,14 @@ void measure(const Options& o, const BenchOptions& common, Report& report) {
 }  // namespace
 
 Benchmark add_bench_engine(CLI::App& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchEngineOptions>();
   app.add_option("--tasks", o->tasks, "Tasks of a round")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
   app.add_option("--hand-overs", o->hand_overs, "Hand-overs of a round")
       ->check(CLI::Range(2, 100'000'000))
       ->capture_default_str();
-  return [o](const BenchOptions& common, Report& report) { measure(*o, common, report); };
+  return [o](const BenchOptions& common, Report& report) { measure_engine(*o, common, report); };
 }
 
 }  // namespace lockstep::app

@@ -9,13 +9,13 @@
 namespace lockstep::app {
 namespace {
 
-struct Options {
+struct OverlapOptions {
   ProductWork work{.size = 512};
   int cores_per_device = 1;
   std::string trace;
 };
 
-void measure_devices(const Options& o, int devices, const std::string& where, const std::string& trace,
+void measure_devices(const OverlapOptions& o, int devices, const std::string& where, const std::string& trace,
                      const BenchOptions& common, Report& report) {
   const RuntimeOptions runtime{.cpu_devices = devices, .cores_per_device = o.cores_per_device};
   const ProductWork work = calibrate(runtime, o.work, Copies::kToHost);
@@ -29,7 +29,7 @@ void measure_devices(const Options& o, int devices, const std::string& where, co
                  common, report);
 }
 
-void measure(const Options& o, const BenchOptions& common, Report& report) {
+void measure_overlap(const OverlapOptions& o, const BenchOptions& common, Report& report) {
   check_cores(o.cores_per_device);
   report.set("size", o.work.size);
   report.set("cores_per_device", o.cores_per_device);
@@ -48,10 +48,10 @@ void measure(const Options& o, const BenchOptions& common, Report& report) {
 }  // namespace
 
 Benchmark add_bench_overlap(CLI::App& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<OverlapOptions>();
   add_product_options(app, o->work);
   add_experiment_options(app, o->trace, o->cores_per_device);
-  return [o](const BenchOptions& common, Report& report) { measure(*o, common, report); };
+  return [o](const BenchOptions& common, Report& report) { measure_overlap(*o, common, report); };
 }
 
 }  // namespace lockstep::app

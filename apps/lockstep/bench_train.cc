@@ -15,7 +15,7 @@
 namespace lockstep::app {
 namespace {
 
-struct Options : TrainOptions {
+struct BenchTrainOptions : TrainOptions {
   std::int64_t steps = 10;
 };
 
@@ -42,7 +42,7 @@ struct Measurement {
   double host() const { return seconds(end.host - begin.host); }
 };
 
-Measurement train(const Options& o, int rounds, Job& job, const std::shared_ptr<Trace>& trace) {
+Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::shared_ptr<Trace>& trace) {
   const auto data = load_data(o, true);
   auto net = make_initialized_model(o, job);
   auto optimizer = o.make_optimizer(net->parameters());
@@ -121,7 +121,7 @@ void report_memory(const Measurement& m, const Job& job, Report& report) {
   report.table("memory, MiB", {"device", "in use", "cached", "peak in use"}, rows);
 }
 
-void measure(Options o, const BenchOptions& common, Report& report) {
+void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& report) {
   std::optional<AtomicFile> timeline;
   if (!o.trace.empty() && rank() == 0) timeline.emplace(o.trace);
   Job job = make_job(o, join_ranks(o.backend));
@@ -156,14 +156,14 @@ void measure(Options o, const BenchOptions& common, Report& report) {
 }  // namespace
 
 Benchmark add_bench_train(CLI::App& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchTrainOptions>();
   o->add_model(app);
   o->add_devices(app);
   o->add_data(app);
   app.add_option("--steps", o->steps, "Steps of a round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   app.add_option("--optimizer", o->optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
   app.add_option("--trace", o->trace, "Timeline in Chrome's trace-event format, for Perfetto");
-  return [o](const BenchOptions& common, Report& report) { measure(*o, common, report); };
+  return [o](const BenchOptions& common, Report& report) { measure_train(*o, common, report); };
 }
 
 }  // namespace lockstep::app

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr std::align_val_t kScratchAlignment{64};
 
 }  // namespace
 
@@ -14,12 +14,12 @@ void* Scratch::get(std::size_t bytes) {
     // The old buffer goes first: both at once are never needed.
     data_.reset();
     capacity_ = 0;
-    data_.reset(::operator new(bytes, kAlignment));
+    data_.reset(::operator new(bytes, kScratchAlignment));
     capacity_ = bytes;
   }
   return data_.get();
 }
 
-void Scratch::Free::operator()(void* p) const { ::operator delete(p, kAlignment); }
+void Scratch::Free::operator()(void* p) const { ::operator delete(p, kScratchAlignment); }
 
 }  // namespace lockstep

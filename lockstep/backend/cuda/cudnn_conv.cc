@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uintptr_t kAlignment = 16;
+constexpr std::uintptr_t kVectorBytes = 16;
 
 // Tensor cores want channels side by side; FMA kernels are at home in plain layout.
 Layout favourite(DType dtype, bool tf32) {
@@ -21,7 +21,7 @@ Layout favourite(DType dtype, bool tf32) {
 
 bool usable(const View& v, DType dtype, Layout layout) {
   return v.dtype == dtype && same_order(v.layout, layout, v.shape) &&
-         reinterpret_cast<std::uintptr_t>(v.data) % kAlignment == 0;
+         reinterpret_cast<std::uintptr_t>(v.data) % kVectorBytes == 0;
 }
 
 void set_zero(CudaContext& context, const View& v) {
