@@ -20,6 +20,10 @@ set(options -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND options -Wno-restrict)
 endif()
+# Types of a file's own are its own where several files are compiled at once, too.
+if(LOCKSTEP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(lockstep_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 # No contraction of a * b + c: the same bits whichever instructions the compiler may use. Nobody reads errno or
 # floating-point traps: without them square roots and conditions become vector instructions.
 list(APPEND options -ffp-contract=off -fno-math-errno -fno-trapping-math)
