@@ -27,6 +27,8 @@
 #include "lockstep/comm/launch_environment.h"
 #include "lockstep/comm/secret.h"
 #include "lockstep/comm/tcp_store_server.h"
+#include "lockstep/comm/work.h"
+#include "lockstep/engine/failure.h"
 
 namespace lockstep {
 namespace {
@@ -50,6 +52,25 @@ struct Pipe {
   }
 };
 
+// What begins the message of a rank that failed by itself, and of one that lost another.
+constexpr char kOwn = 'o', kConsequence = 'c';
+
+// Whether it says that another rank failed. A task of the engine wraps what it threw.
+bool is_consequence(const std::exception& error, int rank) {
+  if (const auto* lost = dynamic_cast<const CommError*>(&error)) {
+    return lost->lost_rank() >= 0 && lost->lost_rank() != rank;
+  }
+  const auto* task = dynamic_cast<const TaskError*>(&error);
+  if (task == nullptr || !task->failure().cause) return false;
+  try {
+    std::rethrow_exception(task->failure().cause);
+  } catch (const std::exception& cause) {
+    return is_consequence(cause, rank);
+  } catch (...) {
+    return false;
+  }
+}
+
 // What a rank that has ended left there. Processes that it started may hold the other end: nothing more is waited for.
 std::string read_message(const FileDescriptor& pipe) {
   (void)::fcntl(pipe.get(), F_SETFL, O_NONBLOCK);
@@ -66,10 +87,10 @@ std::string read_message(const FileDescriptor& pipe) {
     fn(rank);
   } catch (const std::exception& error) {
     status = 1;
-    message = error.what();
+    message = (is_consequence(error, rank) ? kConsequence : kOwn) + std::string(error.what());
   } catch (...) {
     status = 1;
-    message = "an exception that is no std::exception";
+    message = kOwn + std::string("an exception that is no std::exception");
   }
   message.resize(std::min(message.size(), kLongestMessage));
   (void)!::write(errors, message.data(), message.size());
@@ -145,10 +166,7 @@ class Spawned::Impl {
   void wait_for_all() {
     for (milliseconds pause{1}; children_.running(); pause = std::min(2 * pause, milliseconds(20))) {
       for (const ChildExit& end : children_.reap()) {
-        if (end.ok() || !failure_.empty()) continue;
-        const std::string message = read_message(errors_.at(end.rank));
-        failure_ = message.empty() ? end.describe() : fmt::format("rank {} failed: {}", end.rank, message);
-        next_blow_ = std::min(next_blow_, Clock::now() + options_.grace);
+        if (!end.ok()) note(end);
       }
       if (Clock::now() >= next_blow_) {
         children_.send(std::exchange(blow_, SIGKILL));
@@ -159,11 +177,22 @@ class Spawned::Impl {
     server_.reset();
   }
 
+  // The first failure counts, but for those that another one has brought about: they often end sooner.
+  void note(const ChildExit& end) {
+    const std::string message = read_message(errors_.at(end.rank));
+    const bool own = message.empty() ? blow_ == SIGTERM || !end.by_signal() : message.front() == kOwn;
+    next_blow_ = std::min(next_blow_, Clock::now() + options_.grace);
+    if (own_failure_ || (!failure_.empty() && !own)) return;
+    own_failure_ = own;
+    failure_ = message.empty() ? end.describe() : fmt::format("rank {} failed: {}", end.rank, message.substr(1));
+  }
+
   const SpawnOptions options_;
   std::optional<TcpStoreServer> server_;
   std::map<int, FileDescriptor> errors_;
   ChildProcesses children_;
   std::string failure_;
+  bool own_failure_ = false;  // not the consequence of another rank's
   Clock::time_point next_blow_ = Clock::time_point::max();
   int blow_ = SIGTERM;
 };

@@ -25,7 +25,8 @@ class Spawned {
   Spawned& operator=(Spawned&&) noexcept;
 
   // Until all have ended. Throws how the first of them failed: `rank 1 failed: conv2d: input has …`, `rank 2 was
-  // killed by signal 9 (Killed)`. Again and again, it is the same.
+  // killed by signal 9 (Killed)`. One that only lost another rank is not taken for the first. Again and again, it is the
+  // same.
   void join();
 
  private:

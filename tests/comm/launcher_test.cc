@@ -15,6 +15,7 @@
 #include "lockstep/comm/tcp_store_server.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
+#include "tests/processes.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep {
@@ -40,17 +41,6 @@ Outcome launch_script(const std::string& script, LauncherOptions options = {}) {
   };
   outcome.result = launch(options);
   return outcome;
-}
-
-bool is_gone(pid_t process) {
-  for (int i = 0; i < 2000; ++i) {
-    if (::kill(process, 0) != 0) return true;
-    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-    const std::string text{std::istreambuf_iterator<char>(stat), {}};
-    if (text.empty() || text.find(") Z") != std::string::npos) return true;
-    std::this_thread::sleep_for(10ms);
-  }
-  return false;
 }
 
 std::string read_line(const TemporaryFolder& folder, std::string_view name) {
@@ -145,7 +135,7 @@ TEST(Launcher, WhatARankHasStartedEndsWithIt) {
   const Outcome o = launch_script("sleep 1000 & echo $!", {.nproc_per_node = 2});
   EXPECT_EQ(o.result.status, 0);
   ASSERT_EQ(o.out.size(), 2u);
-  for (const std::string& line : o.out) EXPECT_TRUE(is_gone(std::stoi(line.substr(9)))) << line;
+  for (const std::string& line : o.out) EXPECT_TRUE(ends(std::stoi(line.substr(9)))) << line;
 }
 
 TEST(Launcher, StartsAllRanksAgain) {
@@ -275,7 +265,7 @@ TEST(Orphans, AreNotLeftByALauncherThatIsKilled) {
   for (const char* name : {"0", "1", "child0", "child1"}) all.push_back(std::stoi(read_line(folder, name)));
   ::kill(launcher, SIGKILL);
   EXPECT_EQ(exit_status(launcher), 128 + SIGKILL);
-  for (const pid_t process : all) EXPECT_TRUE(is_gone(process));
+  for (const pid_t process : all) EXPECT_TRUE(ends(process));
 }
 
 // Two hosts, as far as launchers can tell.
@@ -345,7 +335,7 @@ TEST_F(Nodes, ALauncherThatIsKilledEndsTheOthers) {
     const std::string script = leave_number(folders_[killed]) + "sleep 1000";
     const pid_t nodes[] = {start(0, script, {.timeout = 2s, .grace = 50ms}),
                            start(1, script, {.timeout = 2s, .grace = 50ms})};
-    read_line(folders_[killed], std::to_string(2 * killed));
+    for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[killed], rank);
     ::kill(nodes[killed], SIGKILL);
     EXPECT_EQ(exit_status(nodes[killed]), 128 + SIGKILL);
     EXPECT_EQ(exit_status(nodes[1 - killed]), 1);

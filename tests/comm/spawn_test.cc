@@ -6,31 +6,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <future>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
+#include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
+#include "lockstep/engine/failure.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
+#include "tests/processes.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
-
-// Until the process is gone, or a zombie that nobody here may wait for.
-bool ends(pid_t process) {
-  for (int i = 0; i < 2000; ++i) {
-    if (::kill(process, 0) != 0) return true;
-    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-    const std::string text{std::istreambuf_iterator<char>(stat), {}};
-    if (text.empty() || text.find(") Z") != std::string::npos) return true;
-    std::this_thread::sleep_for(10ms);
-  }
-  return false;
-}
 
 // The numbers that processes have written into files of their ranks.
 pid_t read_process(const TemporaryFolder& folder, int rank) {
@@ -96,6 +88,32 @@ TEST(Spawn, AnExceptionComesBackWithItsRank) {
 TEST(Spawn, OtherEndsAreNamed) {
   EXPECT_ERROR(spawn([](int) { ::raise(SIGKILL); }), "rank 0 was killed by signal 9 (Killed)");
   EXPECT_ERROR(spawn([](int) { ::_exit(3); }), "rank 0 exited with status 3");
+}
+
+// The rank that is lost ends last; what the others say of it, from a task or not, is not what comes back.
+TEST(Spawn, TheRankThatFailedFirstIsNamedAndNotThoseThatLostIt) {
+  const auto body = [](int rank) {
+    const auto group = init_process_group({.timeout = 20s});
+    if (rank == 1) {
+      group->abort("out of luck");
+      std::this_thread::sleep_for(200ms);
+      throw Error("out of luck");
+    }
+    try {
+      group->barrier().wait();
+    } catch (const CommError&) {
+      if (rank == 0) throw;
+      throw TaskError(std::make_shared<Failure>(Failure{.cause = std::current_exception(), .message = "a task"}));
+    }
+  };
+  EXPECT_ERROR(spawn(body, {.nprocs = 3}), "rank 1 failed: out of luck");
+}
+
+TEST(Spawn, WhereNobodyFailedByItselfALossIsTold) {
+  const auto body = [](int rank) {
+    if (rank == 0) throw CommError("rank 1 lost (connection closed)", 1);
+  };
+  EXPECT_ERROR(spawn(body, {.nprocs = 2}), "rank 0 failed: rank 1 lost (connection closed)");
 }
 
 TEST(Spawn, OneThatFailsEndsTheOthers) {
@@ -170,8 +188,10 @@ TEST(Spawn, NobodyOutlivesAParentThatIsKilled) {
 }
 
 TEST(Spawn, ForksOnlyASingleThread) {
-  std::thread idle([] { std::this_thread::sleep_for(100ms); });
+  std::promise<void> end;
+  std::thread idle([&] { end.get_future().wait(); });
   EXPECT_ERROR(spawn([](int) {}), "this process has 2 threads");
+  end.set_value();
   idle.join();
   Spawned ranks = spawn([](int) { std::this_thread::sleep_for(50ms); }, {.join = false});
   EXPECT_ERROR(spawn([](int) {}), "this process has 2 threads");
