@@ -57,11 +57,11 @@ void backward(const Batch& losses, double share) {
     seeds.push_back(std::move(seed));
     if (losses.counts[i] == 0) missing.push_back(loss.shard());
   }
-  backward(losses.shards, seeds, missing);
-  if (losses.exchange) losses.exchange->end_backward();
+  const auto walk = [&] { backward(losses.shards, seeds, missing); };
+  losses.exchange ? losses.exchange->backward(walk) : walk();
 }
 
-std::vector<Batch> gather_shards(std::span<const Batch> batches) {
+std::vector<Batch> gather_shards(std::span<const Batch> batches, std::string_view what) {
   std::vector<Batch> all(batches.size());
   if (batches.empty()) return all;
   const auto& exchange = batches[0].exchange;
@@ -76,7 +76,7 @@ std::vector<Batch> gather_shards(std::span<const Batch> batches) {
   for (const Batch& batch : batches) {
     for (const Tensor& t : batch) parts[static_cast<std::size_t>(t.shard())].push_back(t.detach());
   }
-  parts = exchange->gather(std::move(parts), "shards");
+  parts = exchange->gather(std::move(parts), what);
   for (std::size_t s = 0; s < parts.size(); ++s) {
     for (std::size_t i = 0; i < parts[s].size(); ++i) {
       all[i].shards.push_back(parts[s][i]);
@@ -87,7 +87,7 @@ std::vector<Batch> gather_shards(std::span<const Batch> batches) {
 }
 
 double mean_loss(const Batch& here) {
-  const Batch losses = gather_shards({&here, 1})[0];
+  const Batch losses = gather_shards({&here, 1}, "losses")[0];
   auto leaf = [&](std::size_t i) -> std::optional<double> {
     const Tensor& loss = losses[i];
     return losses.weight(i) * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/autograd/functions.h"
@@ -42,8 +43,8 @@ Batch mse_loss(const Batch& x, const Batch& targets);
 void backward(const Batch& losses, double share = 1);
 
 // All shards of all processes, the same on each of them: values, without history. Several batches with the same shards
-// travel as one.
-std::vector<Batch> gather_shards(std::span<const Batch> batches);
+// travel as one. `what` they are, for errors: "losses".
+std::vector<Batch> gather_shards(std::span<const Batch> batches, std::string_view what);
 
 // The mean loss over the whole batch, of all processes: weighted, added in the shards' tree in f64. Waits. Where there are
 // several processes, all have to call it.

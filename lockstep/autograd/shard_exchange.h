@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -24,9 +25,9 @@ class ShardExchange {
   // missing gives tensors all the same: they tell shapes.
   virtual std::vector<std::vector<Tensor>> gather(std::vector<std::vector<Tensor>> parts, std::string_view what) = 0;
 
-  // Called when a backward() of such a batch has been described: the gradients that it found are summed over all
-  // processes, as soon as they are computed.
-  virtual void end_backward() = 0;
+  // Calls `walk`, which describes the backward() of such a batch. The gradients that it finds are summed over all
+  // processes, as soon as they are computed; that of a parameter for which this is not so is an error.
+  virtual void backward(const std::function<void()>& walk) = 0;
 };
 
 // The statistics of all shards. parts[s] is shard s's, undefined for others'; `pixels` is H * W.

@@ -14,12 +14,17 @@ namespace lockstep {
 namespace {
 
 thread_local bool no_sync = false;
+thread_local const GradientReducer* active_reducer = nullptr;
 
 }  // namespace
 
 NoSyncGuard::NoSyncGuard() : previous_(std::exchange(no_sync, true)) {}
 NoSyncGuard::~NoSyncGuard() { no_sync = previous_; }
 bool NoSyncGuard::active() { return no_sync; }
+
+ReducerScope::ReducerScope(const GradientReducer& reducer) : previous_(std::exchange(active_reducer, &reducer)) {}
+ReducerScope::~ReducerScope() { active_reducer = previous_; }
+const GradientReducer* ReducerScope::active() { return active_reducer; }
 
 bool GradientTree::covers(std::size_t shard) const {
   auto it = subtrees_.upper_bound(shard);

@@ -30,6 +30,20 @@ class NoSyncGuard {
   bool previous_;
 };
 
+// While one lives, the gradients that this thread's backward() finds are `reducer`'s to sum.
+class ReducerScope {
+ public:
+  explicit ReducerScope(const GradientReducer& reducer);
+  ~ReducerScope();
+  ReducerScope(const ReducerScope&) = delete;
+  ReducerScope& operator=(const ReducerScope&) = delete;
+  // Null outside of any.
+  static const GradientReducer* active();
+
+ private:
+  const GradientReducer* previous_;
+};
+
 class GradientTree {
  public:
   // One shard's gradient from one backward(). What each backward() finds (accumulation over micro-batches without
@@ -49,7 +63,7 @@ class GradientTree {
   void set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index);
   // Nothing, if it is another's.
   void remove_reducer(const GradientReducer& reducer);
-  bool has_reducer() const { return reducer_ != nullptr; }
+  const GradientReducer* reducer() const { return reducer_.get(); }
   // For the reducer: the sums of disjoint subtrees that wait, by first shard, which are then gone from here.
   std::vector<std::pair<std::size_t, Tensor>> take_subtrees();
 

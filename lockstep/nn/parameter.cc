@@ -22,8 +22,14 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   struct Replica : GradMeta {
     std::weak_ptr<State> owner;
     void accumulate(int shard, const Tensor& gradient) override {
+      auto state = owner.lock();
+      if (!state) return;
+      // It would be trained by this process alone, and differ between processes from then on.
+      check(!ReducerScope::active() || state->gradient.reducer() == ReducerScope::active(),
+            "backward: parameter {} is not summed over processes: it is not part of the module whose "
+            "DistributedDataParallel cut this batch", state->name);
       // Plain, like the parameter: trees and optimizers go through memory.
-      if (auto state = owner.lock()) state->gradient.add(shard, ops::to_layout(gradient, Layout::plain));
+      state->gradient.add(shard, ops::to_layout(gradient, Layout::plain));
     }
   };
 
@@ -128,7 +134,7 @@ void Parameter::initialize(std::string name, const std::vector<Device>& devices,
 Tensor Parameter::gradient(Device device) const {
   Tensor sum = reduced_gradient(device).sum;
   // What a reducer returns is memory that other processes read, and that the next step overwrites.
-  if (!sum.defined() || !state_->gradient.has_reducer()) return sum;
+  if (!sum.defined() || state_->gradient.reducer() == nullptr) return sum;
   Tensor copy = ops::empty(sum.shape(), sum.dtype(), device);
   ops::copy_(sum, copy, {.non_blocking = true});
   return copy;

@@ -110,7 +110,7 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
 
 void BucketReducer::attach() {
   for (const Parameter& p : parameters_) {
-    check(!p.gradient_tree().has_reducer(), "parameter {}: its gradients are summed by another DistributedDataParallel; "
+    check(p.gradient_tree().reducer() == nullptr, "parameter {}: its gradients are summed by another DistributedDataParallel; "
           "destroy that first", p.name());
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].gradient_tree().set_reducer(shared_from_this(), i);

@@ -15,7 +15,13 @@ class RankExchange final : public ShardExchange {
       : communicator_(std::move(communicator)), reducer_(std::move(reducer)), counts_(std::move(counts)) {}
 
   const std::vector<std::int64_t>& counts() const override { return counts_; }
-  void end_backward() override { reducer_->end_backward(); }
+  void backward(const std::function<void()>& walk) override {
+    {
+      const ReducerScope scope(*reducer_);
+      walk();
+    }
+    reducer_->end_backward();
+  }
 
   // Every rank sends as many slots as the one with most shards has: an all-gather of equal parts.
   std::vector<std::vector<Tensor>> gather(std::vector<std::vector<Tensor>> parts, std::string_view what) override {

@@ -214,7 +214,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   }
   std::vector<Batch> shared{losses};
   if (distributed_) shared.push_back(stop_flags(losses, stop_));
-  shared = gather_shards(shared);
+  shared = gather_shards(shared, "losses");
   current_.losses.emplace_back(share, shared[0]);
   if (distributed_) current_.stopped = shared[1];
   current_.report.samples = step_samples;

@@ -267,6 +267,25 @@ TEST(DistributedDataParallel, OnlyOneSumsAModelsGradients) {
 }
 
 // Two models, and a collective of the user's own, between what the lanes do.
+// It would be trained by each rank alone, or, behind another one's module, not at all.
+TEST(DistributedDataParallel, AParameterOfAnotherModuleIsToldApart) {
+  for (const bool wrapped : {false, true}) {
+    for (const std::string& error : run_ranks(2, [&](Rank& r) {
+           auto net = two_layers();
+           Linear head({.in_features = 2, .out_features = 2});
+           net->initialize(Xavier{}, r.runtime.devices());
+           head.initialize(Xavier{}, r.runtime.devices());
+           DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+           std::unique_ptr<DistributedDataParallel> other;
+           if (wrapped) other = std::make_unique<DistributedDataParallel>(head, r.runtime.devices(), r.communicator);
+           auto [x, y] = ddp.split<2>({Tensor::from(std::vector<float>(12), {3, 4}), Tensor::from(std::vector<float>(6), {3, 2})});
+           backward(mse_loss(head(ddp(x)), y));
+         })) {
+      EXPECT_NE(error.find("is not summed over processes: it is not part of the module"), std::string::npos) << error;
+    }
+  }
+}
+
 TEST(DistributedDataParallel, SharesItsGroupWithOthers) {
   expect_fine(run_ranks(2, [](Rank& r) {
     auto a = two_layers(), b = two_layers(16);

@@ -127,7 +127,7 @@ Outcome train_rank(const Recipe& recipe, Layout layout, std::shared_ptr<ProcessG
       if (recipe.no_sync && !last) guard.emplace();
       Batch loss = cross_entropy((*net)(x), y);
       backward(loss);
-      losses.push_back(gather_shards({&loss, 1})[0]);
+      losses.push_back(gather_shards({&loss, 1}, "losses")[0]);
     }
     if (!last) continue;
     if (recipe.clip_norm > 0) optimizer->clip_grad_norm(recipe.clip_norm);
