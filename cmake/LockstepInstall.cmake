@@ -4,7 +4,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 
 install(TARGETS lockstep_all EXPORT LockstepTargets)
 install(DIRECTORY lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
-        PATTERN "backend/cpu" EXCLUDE PATTERN "backend/reference" EXCLUDE PATTERN "cuda" EXCLUDE)  # reached through make_*() only
+        PATTERN "backend/cpu" EXCLUDE PATTERN "backend/reference" EXCLUDE PATTERN "cuda" EXCLUDE
+        PATTERN "mpi" EXCLUDE)  # reached through make_*() only
 if(TARGET lockstep)
   install(TARGETS lockstep)
 endif()

@@ -20,7 +20,7 @@ namespace {
 // Of messages over the links; users' tags are not negative.
 constexpr int kAddressTag = INT_MIN, kOutcomeTag = INT_MIN + 1;
 // Of transfers, apart from those of collectives.
-constexpr std::uint64_t kNonceTag = 1'000'000, kProofTag = 1'000'001;
+constexpr int kNonceTag = 1'000'000, kProofTag = 1'000'001;
 // For one attempt to connect, or to be recognized. Gloo waits five times as long as it is told.
 constexpr std::chrono::milliseconds kGlooPatience{1000}, kProofPatience{3000};
 
@@ -58,48 +58,86 @@ struct GlooTransport::Impl {
   std::shared_ptr<gloo::transport::Device> device;
   std::shared_ptr<gloo::transport::Context> context;
   std::mutex mutex;
-  std::set<Transfers::Impl*> under_way;
+  std::set<PeerTransfers*> under_way;
   bool broken = false;
 };
 
-struct GlooTransport::Transfers::Impl {
+class GlooTransport::PeerTransfers final : public Transfers {
+ public:
+  explicit PeerTransfers(Impl& transport) : transport_(transport) {
+    std::lock_guard lock(transport.mutex);
+    broken_ = transport.broken;
+    transport.under_way.insert(this);
+  }
+  ~PeerTransfers() override {
+    std::lock_guard lock(transport_.mutex);
+    transport_.under_way.erase(this);
+  }
+
+  void receive(int source, int tag, void* data, std::size_t bytes) override {
+    begin(data, bytes, source, false, [&](auto& buffer) { buffer.recv(source, static_cast<std::uint64_t>(tag)); });
+  }
+
+  void send(int destination, int tag, const void* data, std::size_t bytes) override {
+    begin(const_cast<void*>(data), bytes, destination, true,
+          [&](auto& buffer) { buffer.send(destination, static_cast<std::uint64_t>(tag)); });
+  }
+
+  Outcome wait(const TimeLimit& limit) override {
+    for (bool sends : {false, true}) {
+      for (auto& [buffer, rank, sending] : transfers_) {
+        if (sending != sends) continue;
+        if (broken_) return {Result::broken, broken_rank_ >= 0 ? broken_rank_ : rank};
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit.end - std::chrono::steady_clock::now());
+        const auto patience = std::max(std::chrono::milliseconds(1), left);
+        try {
+          const bool complete = sends ? buffer->waitSend(patience) : buffer->waitRecv(patience);
+          if (!complete) return {Result::broken, rank};
+        } catch (const std::exception&) {
+          return {limit.over() ? Result::timed_out : Result::broken, rank};
+        }
+      }
+    }
+    return {};
+  }
+
+  void break_off() {
+    broken_ = true;
+    std::lock_guard lock(mutex_);
+    for (Transfer& transfer : transfers_)
+      transfer.sends ? transfer.buffer->abortWaitSend() : transfer.buffer->abortWaitRecv();
+  }
+
+ private:
   struct Transfer {
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
     int rank;
     bool sends;
   };
-  const NoBrokenPipes guard;
-  GlooTransport::Impl& transport;
-  std::mutex mutex;  // of the list
-  std::vector<Transfer> transfers;
-  std::atomic<bool> broken{false};
-  int broken_rank = -1;
-
-  explicit Impl(GlooTransport::Impl& t) : transport(t) {}
 
   template <typename Begin>
   void begin(void* data, std::size_t bytes, int rank, bool sends, const Begin& begin) {
     gloo::transport::UnboundBuffer* buffer;
     {
-      std::lock_guard lock(mutex);
-      transfers.push_back({transport.context->createUnboundBuffer(data, bytes), rank, sends});
-      buffer = transfers.back().buffer.get();
+      std::lock_guard lock(mutex_);
+      transfers_.push_back({transport_.context->createUnboundBuffer(data, bytes), rank, sends});
+      buffer = transfers_.back().buffer.get();
     }
-    if (broken) return;
+    if (broken_) return;
     try {
       begin(*buffer);
     } catch (const std::exception&) {  // its text names a port at best
-      broken_rank = rank;
-      broken = true;
+      broken_rank_ = rank;
+      broken_ = true;
     }
   }
 
-  void break_off() {
-    broken = true;
-    std::lock_guard lock(mutex);
-    for (Transfer& transfer : transfers)
-      transfer.sends ? transfer.buffer->abortWaitSend() : transfer.buffer->abortWaitRecv();
-  }
+  const NoBrokenPipes guard_;
+  Impl& transport_;
+  std::mutex mutex_;  // of the list
+  std::vector<Transfer> transfers_;
+  std::atomic<bool> broken_{false};
+  int broken_rank_ = -1;
 };
 
 GlooTransport::GlooTransport(const Introduction& group, PeerLinks& links, const TimeLimit& limit)
@@ -160,15 +198,15 @@ bool GlooTransport::authenticate(const Introduction& group, const TimeLimit& lim
   const TimeLimit patience(std::min(kProofPatience, time_left(limit) / 2));
   const auto size = static_cast<std::size_t>(group.size), own = static_cast<std::size_t>(group.rank);
   std::vector<std::string> sent(size), received(size);
-  const auto trade = [&](std::uint64_t tag) {
-    Transfers transfers(*this);
+  const auto trade = [&](int tag) {
+    const auto transfers = begin();
     for (std::size_t r = 0; r < size; ++r) {
       if (r == own) continue;
       received[r].resize(sent[r].size());
-      transfers.receive(static_cast<int>(r), tag, received[r].data(), received[r].size());
-      transfers.send(static_cast<int>(r), tag, sent[r].data(), sent[r].size());
+      transfers->receive(static_cast<int>(r), tag, received[r].data(), received[r].size());
+      transfers->send(static_cast<int>(r), tag, sent[r].data(), sent[r].size());
     }
-    return transfers.wait(patience).result == Transfers::Result::done;
+    return transfers->wait(patience).result == Transfers::Result::done;
   };
   for (std::string& nonce : sent) nonce = random_bytes(16);
   if (!trade(kNonceTag)) return false;
@@ -193,49 +231,13 @@ void GlooTransport::break_off() {
   {
     std::lock_guard lock(impl_->mutex);
     impl_->broken = true;
-    for (Transfers::Impl* transfers : impl_->under_way) transfers->break_off();
+    for (PeerTransfers* transfers : impl_->under_way) transfers->break_off();
   }
   for (int r = 0; r < impl_->context->size; ++r) {
     if (auto& pair = impl_->context->getPair(r)) pair->close();
   }
 }
 
-GlooTransport::Transfers::Transfers(GlooTransport& transport) : impl_(std::make_unique<Impl>(*transport.impl_)) {
-  std::lock_guard lock(transport.impl_->mutex);
-  impl_->broken = transport.impl_->broken;
-  transport.impl_->under_way.insert(impl_.get());
-}
-
-GlooTransport::Transfers::~Transfers() {
-  std::lock_guard lock(impl_->transport.mutex);
-  impl_->transport.under_way.erase(impl_.get());
-}
-
-void GlooTransport::Transfers::receive(int source, std::uint64_t tag, void* data, std::size_t bytes) {
-  impl_->begin(data, bytes, source, false, [&](auto& buffer) { buffer.recv(source, tag); });
-}
-
-void GlooTransport::Transfers::send(int destination, std::uint64_t tag, const void* data, std::size_t bytes) {
-  impl_->begin(const_cast<void*>(data), bytes, destination, true,
-               [&](auto& buffer) { buffer.send(destination, tag); });
-}
-
-GlooTransport::Transfers::Outcome GlooTransport::Transfers::wait(const TimeLimit& limit) {
-  for (bool sends : {false, true}) {
-    for (auto& [buffer, rank, sending] : impl_->transfers) {
-      if (sending != sends) continue;
-      if (impl_->broken) return {Result::broken, impl_->broken_rank >= 0 ? impl_->broken_rank : rank};
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit.end - std::chrono::steady_clock::now());
-      const auto patience = std::max(std::chrono::milliseconds(1), left);
-      try {
-        const bool complete = sends ? buffer->waitSend(patience) : buffer->waitRecv(patience);
-        if (!complete) return {Result::broken, rank};
-      } catch (const std::exception&) {
-        return {limit.over() ? Result::timed_out : Result::broken, rank};
-      }
-    }
-  }
-  return {};
-}
+std::unique_ptr<Transfers> GlooTransport::begin() { return std::make_unique<PeerTransfers>(*impl_); }
 
 }  // namespace lockstep

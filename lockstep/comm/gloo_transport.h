@@ -4,12 +4,9 @@
 // the group's key before anything else travels, and where one could not, all begin anew.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
+#include "lockstep/comm/pairwise_mesh.h"
 #include "lockstep/comm/peer_connector.h"
 #include "lockstep/comm/peer_links.h"
 
@@ -21,32 +18,7 @@ class GlooTransport {
   GlooTransport(const Introduction& group, PeerLinks& links, const TimeLimit& limit);
   ~GlooTransport();
 
-  // What one thread begins, and then waits for. All of it is that thread's.
-  class Transfers {
-   public:
-    explicit Transfers(GlooTransport& transport);
-    // Dropped early, no byte of the memory named is touched any more.
-    ~Transfers();
-    Transfers(const Transfers&) = delete;
-    Transfers& operator=(const Transfers&) = delete;
-
-    void receive(int source, std::uint64_t tag, void* data, std::size_t bytes);  // at most
-    void send(int destination, std::uint64_t tag, const void* data, std::size_t bytes);
-
-    enum class Result { done, timed_out, broken };
-    struct Outcome {
-      Result result = Result::done;
-      int rank = -1;  // which one it was waiting for
-    };
-    // For all of them.
-    Outcome wait(const TimeLimit& limit);
-
-   private:
-    friend class GlooTransport;
-    struct Impl;
-    std::unique_ptr<Impl> impl_;
-  };
-
+  std::unique_ptr<Transfers> begin();
   // Ends all that is under way, and all that comes, as broken. From any thread.
   void break_off();
 
@@ -54,6 +26,7 @@ class GlooTransport {
   bool try_connect(const Introduction& group, PeerLinks& links, const TimeLimit& limit);
   bool authenticate(const Introduction& group, const TimeLimit& limit);
 
+  class PeerTransfers;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -4,6 +4,7 @@
 
 #include "lockstep/comm/gloo_group.h"
 #include "lockstep/comm/mesh_group.h"
+#include "lockstep/comm/mpi_group.h"
 #include "lockstep/comm/neighborhood.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/comm/segment_mesh.h"
@@ -11,7 +12,8 @@
 namespace lockstep {
 
 std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
-  check(options.backend == "gloo", "init_process_group: backend \"{}\", expected gloo", options.backend);
+  if (options.backend == "mpi") return make_mpi_group(options);
+  check(options.backend == "gloo", "init_process_group: backend \"{}\", expected gloo or mpi", options.backend);
   Rendezvous r = resolve_rendezvous(options);
   Introduction group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
   return make_gloo_group(std::move(group), r.timeout, gloo_transport_from_environment());

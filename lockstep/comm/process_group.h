@@ -76,7 +76,7 @@ class ProcessGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // "local", "gloo"
+  // "local", "gloo", "mpi"
   virtual std::string_view backend() const = 0;
 
   virtual Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options = {}) = 0;
@@ -109,6 +109,8 @@ class ProcessGroup {
 struct ProcessGroupOptions {
   // "gloo": shared memory between the ranks of one host, TCP by Gloo where they are on several. Jobs that
   // mpirun started are among them: its variables are read as torchrun's are.
+  // "mpi": MPI's messages, between all processes that mpirun started; a process can make one such group, and others from
+  // it. Without a store, or a secret. A rank that is lost takes the whole job with it: mpirun ends the others.
   std::string backend = "gloo";
   // -1: from the environment (RANK, WORLD_SIZE), as torchrun, `lockstep launch` and the usual schedulers set it.
   int rank = -1;

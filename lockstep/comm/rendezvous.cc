@@ -91,13 +91,17 @@ Connected connect_store(const LaunchEnvironment& e, const std::string& secret, D
 
 }  // namespace
 
+milliseconds timeout_of(const ProcessGroupOptions& options) {
+  check(options.timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0",
+        options.timeout.count());
+  return options.timeout > milliseconds(0) ? options.timeout : default_timeout();
+}
+
 Rendezvous resolve_rendezvous(const ProcessGroupOptions& options) {
   const std::optional<LaunchEnvironment> e = read_launch_environment(options.rank, options.world_size);
   check(e.has_value(),
         "init_process_group: neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
-  check(options.timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0",
-        options.timeout.count());
-  const milliseconds timeout = options.timeout > milliseconds(0) ? options.timeout : default_timeout();
+  const milliseconds timeout = timeout_of(options);
   const auto begin = Clock::now();
   const Deadline deadline = begin + timeout;
   const std::string secret = read_secret();

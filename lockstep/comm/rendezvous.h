@@ -33,4 +33,7 @@ struct Rendezvous {
 // not accept the secret, ranks that did not come in time, another world size, or a rank number that is taken.
 Rendezvous resolve_rendezvous(const ProcessGroupOptions& options);
 
+// What the options say, or LOCKSTEP_TIMEOUT, or 60 s.
+std::chrono::milliseconds timeout_of(const ProcessGroupOptions& options);
+
 }  // namespace lockstep

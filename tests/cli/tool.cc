@@ -35,7 +35,8 @@ void write_part(const TemporaryFolder& folder, const std::string& prefix, int co
 
 Tool::Tool(const Arguments& arguments, ToolOptions options) {
   if (options.out.empty()) options.out = folder_ / "out";
-  std::vector<std::string> words{LOCKSTEP_TOOL};
+  std::vector<std::string> words = options.before;
+  words.emplace_back(LOCKSTEP_TOOL);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

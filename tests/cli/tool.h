@@ -20,6 +20,7 @@ struct ToolResult {
 struct ToolOptions {
   std::string out;  // where standard output goes instead of ToolResult::out
   std::vector<std::string> environment = {"PATH=/usr/bin:/bin"};  // and nothing else
+  std::vector<std::string> before = {};  // the program that starts it instead, and its arguments
 };
 
 using Arguments = std::vector<std::string>;

@@ -202,10 +202,14 @@ TEST_P(Failures, AReducerFailsWithItsGroup) {
   auto all = groups(2);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     auto reducer = group.make_tree_reducer({{5}, {{0}, {1}}}, CommChannel::bulk);
-    if (group.rank() == 0)
+    std::vector<float> ready(1);
+    if (group.rank() == 0) {
+      group.receive(buffer(ready), 1, 0).wait();
       group.abort("loss is NaN");
-    else
+    } else {
+      group.send(buffer(ready), 0, 0).wait();
       reducer->reduce({.label = "bucket 3, step 17"});
+    }
   });
   EXPECT_EQ(errors[1], "rank 0 gave up: loss is NaN; during all-reduce of bucket 3, step 17");
 }

@@ -1,4 +1,5 @@
-// Groups of every back end for tests: ranks are threads here, however they are connected.
+// Groups of every back end for tests: ranks are threads here, however they are connected. Those of MPI are processes
+// (tests/mpi), each with its own group alone.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,6 +16,13 @@
 namespace lockstep::testing {
 
 std::shared_ptr<Store> make_memory_store();
+
+struct ConformanceCase {
+  std::string backend;
+  int ranks;
+};
+// What the conformance suite is run over.
+std::vector<ConformanceCase> conformance_cases();
 
 // As many groups, one for each rank. Back ends: "local", "shared_memory", "tcp".
 std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string& backend, int ranks,

@@ -1,0 +1,201 @@
+#include "lockstep/comm/mpi/mpi_mesh.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <thread>
+
+#include "lockstep/comm/futex.h"
+#include "lockstep/comm/pairwise_mesh.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// MPI has no way to wait for a while: one looks again and again. The longer it has taken, the longer the pause.
+class Patience {
+ public:
+  explicit Patience(bool may_spin) : may_spin_(may_spin) {}
+  void pause() const {
+    const auto waited = Clock::now() - begin_;
+    if (may_spin_ && waited < kSpinTime) return spin_pause();
+    std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 16, kShortest, kLongest));
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kShortest{10}, kLongest{1000};
+  const bool may_spin_;
+  const Clock::time_point begin_ = Clock::now();
+};
+
+class MpiMesh final : public PairwiseMesh {
+ public:
+  MpiMesh(std::shared_ptr<MpiSession> session, MPI_Comm ranks, bool may_spin)
+      : PairwiseMesh(rank_in(ranks), size_of(ranks)), session_(std::move(session)), ranks_(ranks), may_spin_(may_spin) {
+    check_mpi(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "making a group");
+  }
+  ~MpiMesh() override {
+    session_->call([&] { MPI_Comm_free(&ranks_); });
+  }
+
+  void send(int destination, int tag, Message message, const TimeLimit& limit) override {
+    const std::vector<std::byte> wire = pack(tag, message);
+    check(wire.size() <= INT_MAX, "mpi: a message of {} bytes, expected at most {}", wire.size(), INT_MAX);
+    MpiTransfers transfers(*this);
+    transfers.send(destination, kMessageTag, wire.data(), wire.size());
+    const Transfers::Outcome outcome = transfers.wait(limit);
+    if (outcome.result != Transfers::Result::done) give_up(outcome, limit);
+  }
+
+  Message receive(int source, int tag, const TimeLimit& limit) override {
+    const Patience patience(may_spin_);
+    const auto at_once = [] { return true; };
+    for (;;) {
+      session_->call([this] { take_messages(); });
+      if (auto message = mailbox_.take(source, tag, limit, at_once)) return std::move(*message);
+      if (auto failure = this->failure()) throw_failure(*failure);
+      if (limit.over()) PairwiseMesh::give_up(no_answer(source, limit));
+      patience.pause();
+    }
+  }
+
+  std::unique_ptr<Mesh> split(const std::vector<int>& ranks, const std::string&, std::chrono::milliseconds) override {
+    MPI_Group all, some;
+    MPI_Comm made;
+    check_mpi(MPI_Comm_group(ranks_, &all), "making a group");
+    check_mpi(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some), "making a group");
+    check_mpi(MPI_Comm_create_group(ranks_, some, 0, &made), "making a group");
+    MPI_Group_free(&all);
+    MPI_Group_free(&some);
+    return std::make_unique<MpiMesh>(session_, made, may_spin_);
+  }
+
+  void fail(const RankFailure& failure) override { session_->fail(failure); }
+  std::optional<RankFailure> failure() const override { return session_->failure(); }
+  bool may_spin() const override { return may_spin_; }
+
+ private:
+  static constexpr int kMessageTag = kTags;
+
+  class MpiTransfers final : public Transfers {
+   public:
+    explicit MpiTransfers(MpiMesh& mesh) : mesh_(mesh) {}
+
+    void receive(int source, int tag, void* data, std::size_t bytes) override {
+      begin(source, [&](MPI_Request* request) {
+        return MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, source, tag, mesh_.ranks_, request);
+      });
+    }
+    void send(int destination, int tag, const void* data, std::size_t bytes) override {
+      begin(destination, [&](MPI_Request* request) {
+        return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, destination, tag, mesh_.ranks_, request);
+      });
+    }
+
+    Outcome wait(const TimeLimit& limit) override {
+      const Patience patience(mesh_.may_spin_);
+      for (;;) {
+        int done = 0;
+        const bool alive = mesh_.session_->call([&] {
+          broken_ |= MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE) !=
+                     MPI_SUCCESS;
+          // Another rank's send may wait for this one to take it.
+          if (done == 0) mesh_.take_messages();
+        });
+        if (broken_ || !alive) return {Result::broken, first_pending()};
+        if (done != 0) return {};
+        if (limit.over()) return {Result::timed_out, first_pending()};
+        patience.pause();
+      }
+    }
+
+   private:
+    template <typename Begin>
+    void begin(int rank, const Begin& begin) {
+      requests_.push_back(MPI_REQUEST_NULL);
+      others_.push_back(rank);
+      mesh_.session_->call([&] { broken_ |= begin(&requests_.back()) != MPI_SUCCESS; });
+    }
+
+    // The rank that the first of them still waits for.
+    int first_pending() {
+      int rank = -1;
+      mesh_.session_->call([&] {
+        for (std::size_t i = 0; i < requests_.size() && rank < 0; ++i) {
+          int done = 0;
+          MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
+          if (done == 0) rank = others_[i];
+        }
+      });
+      return rank;
+    }
+
+    MpiMesh& mesh_;
+    std::vector<MPI_Request> requests_;
+    std::vector<int> others_;
+    bool broken_ = false;
+  };
+
+  static int rank_in(MPI_Comm ranks) {
+    int rank = 0;
+    check_mpi(MPI_Comm_rank(ranks, &rank), "making a group");
+    return rank;
+  }
+  static int size_of(MPI_Comm ranks) {
+    int size = 0;
+    check_mpi(MPI_Comm_size(ranks, &size), "making a group");
+    return size;
+  }
+
+  std::unique_ptr<Transfers> begin_transfers() override { return std::make_unique<MpiTransfers>(*this); }
+
+  void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
+    if (auto failure = this->failure()) throw_failure(*failure);
+    PairwiseMesh::give_up(outcome.result == Transfers::Result::timed_out ? no_answer(outcome.rank, limit)
+                                                                        : lost(outcome.rank, kClosedConnection));
+  }
+
+  // A message between two ranks: its header, its tag, its bytes.
+  static std::vector<std::byte> pack(int tag, const Message& message) {
+    std::vector<std::byte> wire(sizeof message.header + sizeof tag + message.bytes.size());
+    std::memcpy(wire.data(), &message.header, sizeof message.header);
+    std::memcpy(wire.data() + sizeof message.header, &tag, sizeof tag);
+    std::copy(message.bytes.begin(), message.bytes.end(), wire.end() - static_cast<std::ptrdiff_t>(message.bytes.size()));
+    return wire;
+  }
+
+  // Those that have come, into the mailbox. Called inside of a call.
+  void take_messages() {
+    for (;;) {
+      int there = 0, bytes = 0;
+      MPI_Message handle;
+      MPI_Status status;
+      if (MPI_Improbe(MPI_ANY_SOURCE, kMessageTag, ranks_, &there, &handle, &status) != MPI_SUCCESS || there == 0) return;
+      MPI_Get_count(&status, MPI_BYTE, &bytes);
+      std::vector<std::byte> wire(static_cast<std::size_t>(bytes));
+      if (MPI_Mrecv(wire.data(), bytes, MPI_BYTE, &handle, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+      Message message;
+      int tag = 0;
+      std::memcpy(&message.header, wire.data(), sizeof message.header);
+      std::memcpy(&tag, wire.data() + sizeof message.header, sizeof tag);
+      message.bytes.assign(wire.begin() + sizeof message.header + sizeof tag, wire.end());
+      mailbox_.put(status.MPI_SOURCE, tag, std::move(message));
+    }
+  }
+
+  const std::shared_ptr<MpiSession> session_;
+  MPI_Comm ranks_;
+  const bool may_spin_;
+  Mailbox mailbox_;
+};
+
+}  // namespace
+
+std::unique_ptr<Mesh> make_mpi_mesh(std::shared_ptr<MpiSession> session, bool may_spin) {
+  MPI_Comm ranks;
+  check_mpi(MPI_Comm_dup(session->world(), &ranks), "making a group");
+  return std::make_unique<MpiMesh>(std::move(session), ranks, may_spin);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// The group "mpi": all processes that mpirun started together, with no store and no secret.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep {
+
+// A collective. Rank and world size are MPI's; those of the options or the environment have to be the same. Throws where
+// Lockstep was built without MPI.
+std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options);
+
+}  // namespace lockstep

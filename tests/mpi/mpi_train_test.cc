@@ -1,0 +1,31 @@
+// A job that mpirun starts trains what one process does.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/tool.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Mpi, ProcessesEndWithTheWeightsOfOne) {
+  const SmallData data;
+  const TemporaryFolder folder;
+  const auto weights = [&](const ToolOptions& options, const Arguments& more) {
+    const std::string log = folder / "log";
+    Arguments arguments = train_arguments(data, {"--log", log});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ToolResult result = run_tool(arguments, options);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const auto end = events(log, "end");
+    return end.size() == 1 ? end[0].at("weights_sha256").get<std::string>() : "none";
+  };
+  const std::string alone = weights({}, {});
+  for (const char* ranks : {"2", "4"}) {
+    ToolOptions mpirun;
+    mpirun.before = {LOCKSTEP_MPIRUN, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks};
+    EXPECT_EQ(weights(mpirun, {"--backend", "mpi", "--num-devices", "1"}), alone) << ranks << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
