@@ -1,7 +1,6 @@
 #include "lockstep/base/random.h"
 
 #include <cmath>
-#include <numbers>
 
 #include "lockstep/base/error.h"
 
@@ -37,16 +36,7 @@ std::uint32_t random_bits(RandomKey key, std::uint64_t i) { return philox(key, i
 double random_uniform(RandomKey key, std::uint64_t i) { return (random_bits(key, i) >> 8) * 0x1p-24; }
 
 std::array<double, 4> normal_block(const std::array<std::uint32_t, 4>& bits) {
-  std::array<double, 4> normal;
-  for (std::size_t pair = 0; pair < 4; pair += 2) {
-    // In (0, 1): the logarithm is finite.
-    double u = (bits[pair] + 0.5) * 0x1p-32;
-    double angle = 2 * std::numbers::pi * 0x1p-32 * bits[pair + 1];
-    double radius = std::sqrt(-2 * std::log(u));
-    normal[pair] = radius * std::cos(angle);
-    normal[pair + 1] = radius * std::sin(angle);
-  }
-  return normal;
+  return normal_block(bits, [](double x) { return std::sqrt(x); });
 }
 
 double random_normal(RandomKey key, std::uint64_t i) { return normal_block(philox(key, i / 4))[i % 4]; }

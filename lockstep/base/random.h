@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "lockstep/base/plain_math.h"
+
 namespace lockstep {
 
 // 64 bits of key and the upper 64 bits of the counter; the lower 64 count the blocks of four numbers.
@@ -39,7 +41,20 @@ constexpr std::array<std::uint32_t, 4> philox(RandomKey key, std::uint64_t block
   return x;
 }
 
-// What four numbers of a block become as normal numbers (see random_normal).
+// What four numbers of a block become as normal numbers (see random_normal). `sqrt` is the square root of a double,
+// rounded correctly: neither C++ nor CUDA has one that both can call.
+template <typename Sqrt>
+constexpr std::array<double, 4> normal_block(const std::array<std::uint32_t, 4>& bits, const Sqrt& sqrt) {
+  std::array<double, 4> normal{};
+  for (std::size_t pair = 0; pair < 4; pair += 2) {
+    // In (0, 1): the logarithm is finite.
+    const double radius = sqrt(-2 * plain_log((bits[pair] + 0.5) * 0x1p-32));
+    const UnitVector direction = plain_unit_vector(bits[pair + 1]);
+    normal[pair] = radius * direction.cosine;
+    normal[pair + 1] = radius * direction.sine;
+  }
+  return normal;
+}
 std::array<double, 4> normal_block(const std::array<std::uint32_t, 4>& bits);
 
 // Draw i: 32 random bits, a float in [0, 1) with 24 bits, a standard normal number (Box-Muller on the pair of
