@@ -98,18 +98,6 @@ void expect_close(const TestTensor& actual, const TestTensor& expected, double t
 
 void PrintTo(const KernelCase& c, std::ostream* os) { *os << c.name; }
 
-std::vector<KernelCase> kernel_cases(std::initializer_list<DType> dtypes) {
-  std::vector<KernelCase> cases;
-  for (DType dtype : dtypes) {
-    std::string type(name(dtype));
-    cases.push_back({"cpu_" + type, make_cpu_backend, dtype, 1});
-    if (dtype == DType::f64) continue;
-    cases.push_back({"cpu_" + type + "_two_threads", make_cpu_backend, dtype, 2});
-    cases.push_back({"reference_" + type, make_reference_backend, dtype, 1});
-  }
-  return cases;
-}
-
 std::string kernel_case_name(const ::testing::TestParamInfo<KernelCase>& info) { return info.param.name; }
 
 namespace {

@@ -81,7 +81,7 @@ Backend& reference_backend();
 // ‖actual − expected‖ ≤ tolerance · ‖expected‖, over the whole tensor, with a floor for tensors of zeros.
 void expect_close(const TestTensor& actual, const TestTensor& expected, double tolerance);
 
-// One back end, one dtype, one number of threads.
+// One back end, one dtype, one number of threads. `make` gives null where the device is not there: the test is skipped.
 struct KernelCase {
   std::string name;
   std::unique_ptr<Backend> (*make)();
@@ -100,6 +100,10 @@ using Kernel = std::function<void(Backend&, KernelContext&, Views in, Views out)
 
 class KernelTest : public ::testing::TestWithParam<KernelCase> {
  protected:
+  void SetUp() override {
+    if (!backend_) GTEST_SKIP() << "no device for " << GetParam().name;
+  }
+
   DType dtype() const { return GetParam().dtype; }
   // The dtype of weights, statistics and losses that go with dtype().
   DType master_dtype() const { return dtype() == DType::f64 ? DType::f64 : DType::f32; }

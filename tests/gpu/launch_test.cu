@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/backend/cuda/launch.h"
+#include "lockstep/base/error.h"
 #include "tests/gpu/gpu_testing.h"
 
 namespace lockstep::testing {
@@ -30,6 +31,7 @@ __global__ void sum_block(const int* x, int* of_block, int* of_warp) {
 }
 
 TEST(Launch, ThreadsOfABlockAndLanesOfAWarpMeet) {
+  if (!has_gpu()) GTEST_SKIP() << kNoGpu;
   GpuMemory memory;
   constexpr int kBlocks = 3, kCount = kBlocks * kThreads;
   std::vector<int> x(kCount), of_block(kCount), of_warp(kCount);
@@ -50,6 +52,7 @@ TEST(Launch, ThreadsOfABlockAndLanesOfAWarpMeet) {
 __global__ void count_threads(unsigned* counter) { atomicAdd(counter, 1u); }
 
 TEST(Launch, RefusesBlocksThatAreTooLarge) {
+  if (!has_gpu()) GTEST_SKIP() << kNoGpu;
   GpuMemory memory;
   unsigned zero = 0, count = 0;
   auto* counter = static_cast<unsigned*>(memory.upload(&zero, sizeof zero));

@@ -15,6 +15,7 @@ CudaContext::~CudaContext() {
   if (cudnn_) cudnnDestroy(cudnn_);
   if (cublas_) cublasLtDestroy(cublas_);
   cudaFree(scratch_);
+  cudaFree(counters_);
 }
 
 cudnnContext* CudaContext::cudnn() {
@@ -45,6 +46,17 @@ void* CudaContext::device_scratch(std::size_t bytes) {
   check_cuda(cudaMalloc(&scratch_, bytes), "cudaMalloc");
   scratch_bytes_ = bytes;
   return scratch_;
+}
+
+unsigned* CudaContext::counters() {
+  if (!counters_) {
+    GpuScope scope(gpu());
+    void* counters = nullptr;
+    check_cuda(cudaMalloc(&counters, kCounters * sizeof(unsigned)), "cudaMalloc");
+    counters_ = static_cast<unsigned*>(counters);
+    check_cuda(cudaMemsetAsync(counters_, 0, kCounters * sizeof(unsigned), stream()), "cudaMemsetAsync");
+  }
+  return counters_;
 }
 
 }  // namespace lockstep

@@ -33,6 +33,9 @@ class CudaContext final : public KernelContext {
   // At least `bytes` bytes of the GPU's memory, aligned to 256. Work on the stream that used what an earlier call
   // returned is not disturbed, but each call returns the same memory: a kernel family asks once and divides it.
   void* device_scratch(std::size_t bytes);
+  // kCounters zeros in the GPU's memory, which each kernel that counts with them leaves as zeros.
+  unsigned* counters();
+  static constexpr std::size_t kCounters = 65536;
 
  private:
   std::shared_ptr<CudaStream> stream_;
@@ -40,6 +43,7 @@ class CudaContext final : public KernelContext {
   cublasLtContext* cublas_ = nullptr;
   void* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
+  unsigned* counters_ = nullptr;
 };
 
 inline CudaContext& cuda_context(KernelContext& context) { return static_cast<CudaContext&>(context); }

@@ -11,7 +11,7 @@
 #include "lockstep/device/cuda/cuda_status.h"
 
 #ifdef LOCKSTEP_CUDA_EMULATED
-#include "tests/cuda_emulator/kernel.h"
+#include <tests/cuda_emulator/kernel.h>  // in place of what nvcc includes by itself
 #endif
 
 namespace lockstep {

@@ -16,9 +16,16 @@ std::int64_t now_ns() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// In the words of the kernels that find it on the host.
 std::string describe(const ErrorSlot& slot, DataError error) {
-  const char* what = error == DataError::label_out_of_range ? "label" : "row number";
-  return fmt::format("{} {} is {}, expected 0 to {}", what, slot.index, slot.value, slot.end - 1);
+  switch (error) {
+    case DataError::label_out_of_range:
+      return fmt::format("cross_entropy: label {} of sample {} is outside [0, {})", slot.value, slot.index, slot.end);
+    case DataError::row_out_of_range:
+      return fmt::format("gather_rows: row {} at place {} is outside [0, {})", slot.value, slot.index, slot.end);
+    case DataError::none: break;
+  }
+  return "";
 }
 
 }  // namespace

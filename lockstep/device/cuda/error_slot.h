@@ -1,5 +1,5 @@
 // How a kernel tells the host of bad data: a place in page-locked memory that both see. The first report stays until the
-// host has taken it.
+// host has taken it. Written by report() of backend/cuda/report.cuh.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,5 @@ struct ErrorSlot {
   std::int64_t value = 0;
   std::int64_t end = 0;  // allowed are 0 to end - 1
 };
-
-// In kernels:
-//   if (atomicCAS(&slot->claimed, 0, 1) == 0) {
-//     slot->index = ..., slot->value = ..., slot->end = ...;
-//     __threadfence_system();
-//     *(volatile DataError*)&slot->error = ...;
-//   }
 
 }  // namespace lockstep

@@ -1,0 +1,184 @@
+#include "lockstep/backend/copy.h"
+
+#include "lockstep/backend/cuda/element.cuh"
+#include "lockstep/backend/cuda/families.h"
+#include "lockstep/backend/cuda/report.cuh"
+#include "lockstep/backend/cuda/walk.h"
+
+namespace lockstep {
+namespace {
+
+using namespace cuda;
+
+// Elements for each thread where both sides are contiguous: 16 bytes on the wider side.
+template <typename To, typename From>
+inline constexpr int kWidth = kVectorBytes / static_cast<int>(std::max(sizeof(To), sizeof(From)));
+
+template <typename To, typename From>
+__global__ void convert_kernel(const From* x, To* y, std::int64_t n, bool aligned) {
+  constexpr int kCount = kWidth<To, From>;
+  const std::int64_t i = thread_number() * kCount;
+  if (i + kCount <= n) {
+    const auto in = load<kCount>(x + i, aligned);
+    Vector<To, kCount> out;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) out.at[k] = convert<To>(in.at[k]);
+    store(y + i, out, aligned);
+  } else {
+    for (std::int64_t k = i; k < n; ++k) y[k] = convert<To>(x[k]);
+  }
+}
+
+// Each thread writes one element: both sides are contiguous along the last axis.
+template <typename To, typename From>
+__global__ void rows_kernel(const __grid_constant__ Walk walk, const From* x, To* y) {
+  const std::int64_t i = thread_number();
+  if (i >= walk.numel) return;
+  std::int64_t rest = i, source = 0;
+  for (int axis = walk.rank - 1; axis > 0; --axis) {
+    source += rest % walk.extent[axis] * walk.stride[axis];
+    rest /= walk.extent[axis];
+  }
+  y[i] = convert<To>(x[source + rest * walk.stride[0]]);
+}
+
+constexpr int kTile = 32, kTileRows = 8;
+
+// y[i * y_stride + j] = x[i + j * x_stride] in tiles that pass through shared memory, so that both sides are accessed
+// along their contiguous axes. The other axes of the walk count as blocks.
+struct Transposition {
+  std::int64_t rows, columns, x_stride, y_stride;
+  int row_tiles, column_tiles;
+  int others = 0;
+  std::int64_t extent[Shape::kMaxRank] = {}, source[Shape::kMaxRank] = {}, destination[Shape::kMaxRank] = {};
+
+  Transposition(const Walk& walk, int inner)
+      : rows(walk.extent[inner]),
+        columns(walk.extent[walk.rank - 1]),
+        x_stride(walk.stride[walk.rank - 1]),
+        y_stride(walk.destination_stride(inner)),
+        row_tiles(static_cast<int>(ceil_div(rows, kTile))),
+        column_tiles(static_cast<int>(ceil_div(columns, kTile))) {
+    for (int axis = walk.rank - 2; axis >= 0; --axis) {
+      if (axis == inner) continue;
+      extent[others] = walk.extent[axis];
+      source[others] = walk.stride[axis];
+      destination[others++] = walk.destination_stride(axis);
+    }
+  }
+};
+
+template <typename To, typename From>
+__global__ void transpose_kernel(const __grid_constant__ Transposition t, const From* x, To* y) {
+  __shared__ From tile[kTile][kTile + 1];
+  std::int64_t block = blockIdx.x;
+  const std::int64_t j0 = block % t.column_tiles * kTile;
+  block /= t.column_tiles;
+  const std::int64_t i0 = block % t.row_tiles * kTile;
+  block /= t.row_tiles;
+  for (int k = 0; k < t.others; ++k) {
+    x += block % t.extent[k] * t.source[k];
+    y += block % t.extent[k] * t.destination[k];
+    block /= t.extent[k];
+  }
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int k = static_cast<int>(threadIdx.y); k < kTile; k += kTileRows) {
+    if (i0 + lane < t.rows && j0 + k < t.columns) tile[k][lane] = x[i0 + lane + (j0 + k) * t.x_stride];
+  }
+  __syncthreads();
+  for (int k = static_cast<int>(threadIdx.y); k < kTile; k += kTileRows) {
+    if (i0 + k < t.rows && j0 + lane < t.columns) {
+      y[(i0 + k) * t.y_stride + j0 + lane] = convert<To>(tile[lane][k]);
+    }
+  }
+}
+
+// Each thread moves one unit of a row.
+template <typename Unit>
+__global__ void gather_rows_kernel(const Unit* x, const std::int64_t* rows, Unit* y, std::int64_t units,
+                                   std::int64_t n, std::int64_t m, ErrorSlot* errors) {
+  const std::int64_t i = thread_number();
+  if (i >= n * units) return;
+  const std::int64_t place = i / units, row = rows[place];
+  if (row >= 0 && row < m) {
+    y[i] = x[row * units + i % units];
+  } else if (i % units == 0) {
+    report(errors, DataError::row_out_of_range, place, row, m);
+  }
+}
+
+// Calls visitor with an unsigned integer as large as an element of `dtype`: to move elements as they are.
+template <typename Visitor>
+void visit_bits(DType dtype, const Visitor& visitor) {
+  switch (item_size(dtype)) {
+    case 1: return visitor(std::uint8_t{});
+    case 2: return visitor(std::uint16_t{});
+    case 4: return visitor(std::uint32_t{});
+    default: return visitor(std::uint64_t{});
+  }
+}
+
+template <typename To, typename From>
+void run(KernelContext& ctx, const Walk& walk, const From* x, To* y) {
+  const cudaStream_t stream = cuda_context(ctx).stream();
+  const int inner = walk.contiguous_axis();
+  if (walk.rank <= 1) {
+    launch(convert_kernel<To, From>, blocks_for(ceil_div(walk.numel, kWidth<To, From>)), dim3(kThreads), 0, stream, x, y,
+           walk.numel, all_aligned(x, y));
+  } else if (inner == walk.rank - 1) {
+    launch(rows_kernel<To, From>, blocks_for(walk.numel), dim3(kThreads), 0, stream, walk, x, y);
+  } else {
+    const Transposition t(walk, inner);
+    const std::int64_t blocks = walk.numel / (t.rows * t.columns) * t.row_tiles * t.column_tiles;
+    launch(transpose_kernel<To, From>, dim3(static_cast<unsigned>(blocks)), dim3(kTile, kTileRows), 0, stream, t, x, y);
+  }
+}
+
+class CudaCopy final : public CopyKernels {
+ public:
+  void copy(KernelContext& ctx, const View& x, const View& y) override {
+    if (x.numel() == 0) return;
+    const Walk walk = layout_walk(x, y);
+    if (x.dtype == y.dtype) return move(ctx, walk, x, y);
+    visit_dtype(x.dtype, [&](auto from) {
+      visit_dtype(y.dtype, [&](auto to) {
+        if constexpr (!std::is_same_v<decltype(from), decltype(to)>) {
+          run(ctx, walk, x.as<decltype(from)>(), y.as<decltype(to)>());
+        }
+      });
+    });
+  }
+
+  void permute(KernelContext& ctx, const View& x, std::span<const int> axes, const View& y) override {
+    if (x.numel() > 0) move(ctx, permutation_walk(x.shape, axes), x, y);
+  }
+
+  void gather_rows(KernelContext& ctx, const View& x, const View& rows, const View& y) override {
+    const std::int64_t n = rows.numel(), m = x.shape[0];
+    if (y.numel() == 0) return;
+    check(m > 0, "gather_rows: {} rows of a tensor that has none", n);
+    const std::int64_t bytes = static_cast<std::int64_t>(x.bytes()) / m;
+    auto gather = [&](auto unit) {
+      using Unit = decltype(unit);
+      const std::int64_t units = bytes / static_cast<std::int64_t>(sizeof unit);
+      launch(gather_rows_kernel<Unit>, blocks_for(n * units), dim3(kThreads), 0, cuda_context(ctx).stream(),
+             static_cast<const Unit*>(x.data), rows.as<std::int64_t>(), static_cast<Unit*>(y.data), units, n, m,
+             cuda_context(ctx).errors());
+    };
+    if (bytes % kVectorBytes == 0 && all_aligned(x.data, y.data)) return gather(uint4{});
+    visit_bits(x.dtype, gather);
+  }
+
+ private:
+  static void move(KernelContext& ctx, const Walk& walk, const View& x, const View& y) {
+    visit_bits(x.dtype, [&](auto bits) {
+      run(ctx, walk, static_cast<const decltype(bits)*>(x.data), static_cast<decltype(bits)*>(y.data));
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<CopyKernels> make_cuda_copy() { return std::make_unique<CudaCopy>(); }
+
+}  // namespace lockstep

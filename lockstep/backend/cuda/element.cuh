@@ -1,0 +1,105 @@
+// Elements in kernels, one and several at a time. f32 and bf16 are computed in f32, f64 as it is.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "lockstep/backend/cuda/cuda_context.h"
+#include "lockstep/backend/cuda/launch.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep::cuda {
+
+template <typename T>
+using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// What one access moves.
+inline constexpr int kVectorBytes = 16;
+template <typename T>
+inline constexpr int kVector = kVectorBytes / static_cast<int>(sizeof(T));
+
+template <typename T, int N>
+struct alignas(std::min<std::size_t>(sizeof(T) * N, kVectorBytes)) Vector {
+  T at[N];
+};
+
+// One instruction; a NaN becomes another than BFloat16 makes of it.
+__device__ inline BFloat16 to_bfloat16(float x) {
+#ifdef __CUDA_ARCH__
+  BFloat16 y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+#else
+  return BFloat16(x);
+#endif
+}
+
+// Between any two element types: to and from bf16 by way of f32, floating to integer truncates.
+template <typename To, typename From>
+__device__ inline To convert(From x) {
+  if constexpr (std::is_same_v<From, To>) {
+    return x;
+  } else if constexpr (std::is_same_v<From, BFloat16>) {
+    return static_cast<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, BFloat16>) {
+    return to_bfloat16(static_cast<float>(x));
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+template <typename T>
+__device__ inline Compute<T> widened(T x) {
+  return convert<Compute<T>>(x);
+}
+
+// N elements from p on: in pieces of kVectorBytes where all such places are `aligned`.
+template <int N, typename T>
+__device__ inline Vector<T, N> load(const T* p, bool aligned) {
+  if (aligned) return *reinterpret_cast<const Vector<T, N>*>(p);
+  Vector<T, N> v;
+#pragma unroll
+  for (int k = 0; k < N; ++k) v.at[k] = p[k];
+  return v;
+}
+
+template <int N, typename T>
+__device__ inline void store(T* p, const Vector<T, N>& v, bool aligned) {
+  if (aligned) {
+    *reinterpret_cast<Vector<T, N>*>(p) = v;
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) p[k] = v.at[k];
+}
+
+inline bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % kVectorBytes == 0; }
+template <typename... Pointers>
+bool all_aligned(const Pointers*... p) {
+  return (aligned(p) && ...);
+}
+
+inline constexpr int kThreads = 256;
+template <typename Integer>
+__host__ __device__ constexpr Integer ceil_div(Integer a, std::type_identity_t<Integer> b) {
+  return (a + b - 1) / b;
+}
+// Of kThreads threads, for so many threads.
+inline dim3 blocks_for(std::int64_t threads) { return dim3(static_cast<unsigned>(ceil_div(threads, kThreads))); }
+__device__ inline std::int64_t thread_number() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+// Calls visitor with an element of a floating dtype; any other is an error of `operation`.
+template <typename Visitor>
+void visit_floating(DType dtype, const char* operation, const Visitor& visitor) {
+  switch (dtype) {
+    case DType::f32: return visitor(float{});
+    case DType::bf16: return visitor(BFloat16{});
+    case DType::f64: return visitor(double{});
+    default: fail("{}: elements are {}, expected a floating dtype", operation, name(dtype));
+  }
+}
+
+}  // namespace lockstep::cuda

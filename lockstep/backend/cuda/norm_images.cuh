@@ -1,0 +1,108 @@
+// How the kernels of batch normalization walk over images [N, C, H, W] of any layout: the samples of a channel are rows,
+// the channels columns. Threads of a block lie along both; in channels-last images each takes a vector of channels.
+#pragma once
+
+#include "lockstep/backend/cuda/tree.cuh"
+
+namespace lockstep::cuda {
+
+struct Images {
+  Layout layout;
+  unsigned rows, channels, plane;
+
+  explicit Images(const View& x)
+      : layout(x.layout),
+        rows(static_cast<unsigned>(x.shape[0] * x.shape[2] * x.shape[3])),
+        channels(static_cast<unsigned>(x.shape[1])),
+        plane(static_cast<unsigned>(x.shape[2] * x.shape[3])) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    check(x.shape[0] * x.shape[2] * x.shape[3] < kMost && x.shape[1] < kMost, "batch_norm: {} are too many elements",
+          x.shape.str());
+  }
+
+  // The place of a sample of a channel.
+  __device__ std::int64_t offset(unsigned row, unsigned channel) const {
+    const std::int64_t c = channel;
+    switch (layout) {
+      case Layout::channels_last: return std::int64_t{row} * channels + c;
+      case Layout::plain: return (std::int64_t{row / plane} * channels + c) * plane + row % plane;
+      case Layout::blocked16: {
+        const std::int64_t block = std::int64_t{row / plane} * (channels / kChannelBlock) + c / kChannelBlock;
+        return (block * plane + row % plane) * kChannelBlock + c % kChannelBlock;
+      }
+    }
+    return 0;
+  }
+};
+
+// A grid of blocks over images. It depends on their shape alone, and with it the order of sums.
+struct NormGrid {
+  // Along channels: threads, each for `width` of them, and blocks.
+  int width, lanes, tiles;
+  // Along rows: threads, rows of a block, blocks.
+  int threads, step;
+  unsigned rows_per_block, blocks;
+
+  // About `target` blocks of so many threads, a power of two.
+  NormGrid(const View& x, int threads_per_block, int target) {
+    const Images images(x);
+    const int vector = kVectorBytes / static_cast<int>(item_size(x.dtype));
+    width = x.layout == Layout::channels_last && images.channels % vector == 0 ? vector : 1;
+    const int most = x.layout == Layout::plain ? 1 : x.layout == Layout::blocked16 ? kChannelBlock : 32;
+    lanes = 1;
+    while (lanes < most && lanes * width < static_cast<int>(images.channels)) lanes *= 2;
+    tiles = static_cast<int>(ceil_div(images.channels, static_cast<unsigned>(lanes * width)));
+    threads = threads_per_block;
+    step = threads / lanes;
+    const unsigned wanted = static_cast<unsigned>(std::max(target / tiles, 1));
+    rows_per_block = ceil_div(ceil_div(images.rows, wanted), static_cast<unsigned>(step)) * static_cast<unsigned>(step);
+    rows_per_block = std::max(rows_per_block, static_cast<unsigned>(2 * step));
+    blocks = std::max(ceil_div(images.rows, rows_per_block), 1u);
+  }
+
+  int columns() const { return lanes * width; }
+  int padded_channels() const { return tiles * columns(); }
+  dim3 grid() const { return dim3(blocks, static_cast<unsigned>(tiles)); }
+  dim3 block() const { return dim3(static_cast<unsigned>(threads)); }
+};
+
+// Where a thread of such a grid is.
+struct NormPlace {
+  unsigned row, end, step;
+  // The first of its channels. In the last tile it may be none.
+  unsigned channel;
+  int lane, row_of_block;
+
+  __device__ NormPlace(const Images& images, int width, int lanes, unsigned rows_per_block) {
+    const auto thread = static_cast<int>(threadIdx.x);
+    lane = thread % lanes;
+    row_of_block = thread / lanes;
+    step = blockDim.x / static_cast<unsigned>(lanes);
+    channel = (blockIdx.y * static_cast<unsigned>(lanes) + static_cast<unsigned>(lane)) * static_cast<unsigned>(width);
+    const unsigned begin = blockIdx.x * rows_per_block;
+    row = begin + static_cast<unsigned>(row_of_block);
+    end = std::min(begin + rows_per_block, images.rows);
+  }
+};
+
+// use(load(row), row) for the rows of a thread in order, several loads ahead.
+template <int kAhead, typename Load, typename Use>
+__device__ void for_rows(const NormPlace& place, const Load& load, const Use& use) {
+  unsigned row = place.row;
+  for (; row + (kAhead - 1) * place.step < place.end; row += kAhead * place.step) {
+    decltype(load(row)) loaded[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) loaded[k] = load(row + static_cast<unsigned>(k) * place.step);
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) use(loaded[k], row + static_cast<unsigned>(k) * place.step);
+  }
+  for (; row < place.end; row += place.step) use(load(row), row);
+}
+
+// The parameters of a thread's channels. In tiles that go beyond the last channel the width is 1, see NormGrid.
+template <int kWidth, typename C>
+__device__ Vector<C, kWidth> load_channels(const C* p, unsigned channel) {
+  return load<kWidth>(p + channel, reinterpret_cast<std::uintptr_t>(p) % kVectorBytes == 0);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,165 @@
+#include "lockstep/backend/optimizer.h"
+
+#include <cmath>
+
+#include "lockstep/backend/cuda/element.cuh"
+#include "lockstep/backend/cuda/families.h"
+#include "lockstep/backend/cuda/tensor_table.h"
+
+namespace lockstep {
+namespace {
+
+using namespace cuda;
+
+// One parameter. The states are null where there are none.
+template <typename T>
+struct Parameter {
+  T* weight;
+  const T* grad;
+  T *state0, *state1;
+  const std::uint8_t* present;
+  std::int64_t n;
+  bool aligned;
+};
+
+// Calls update(weight, grad, state0, state1) for the elements of a block's chunk, by vectors; what it makes of them is
+// stored, but for the gradient. States that are absent stay 0.
+template <typename T, typename Update>
+__device__ void update_chunk(const TensorTable<Parameter<T>>& table, const Update& update) {
+  constexpr int kWidth = kVector<T>;
+  const TableChunk chunk(table, blockIdx.x);
+  const Parameter<T>& p = table.tensors[chunk.tensor];
+  if (p.present && *p.present == 0) return;
+  const std::int64_t stride = std::int64_t{blockDim.x} * kWidth;
+  for (std::int64_t i = chunk.begin + std::int64_t{threadIdx.x} * kWidth; i < chunk.end; i += stride) {
+    if (i + kWidth <= chunk.end) {
+      Vector<T, kWidth> w = load<kWidth>(p.weight + i, p.aligned), m{}, v{};
+      const Vector<T, kWidth> g = load<kWidth>(p.grad + i, p.aligned);
+      if (p.state0) m = load<kWidth>(p.state0 + i, p.aligned);
+      if (p.state1) v = load<kWidth>(p.state1 + i, p.aligned);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) update(w.at[k], g.at[k], m.at[k], v.at[k]);
+      store(p.weight + i, w, p.aligned);
+      if (p.state0) store(p.state0 + i, m, p.aligned);
+      if (p.state1) store(p.state1 + i, v, p.aligned);
+    } else {
+      for (std::int64_t k = i; k < chunk.end; ++k) {
+        T m = p.state0 ? p.state0[k] : T(0), v = p.state1 ? p.state1[k] : T(0);
+        update(p.weight[k], p.grad[k], m, v);
+        if (p.state0) p.state0[k] = m;
+        if (p.state1) p.state1[k] = v;
+      }
+    }
+  }
+}
+
+// The factor of clipping, which a kernel before this one may have computed.
+template <typename T>
+__device__ T factor(const double* scale) {
+  return scale ? static_cast<T>(*scale) : T(1);
+}
+
+template <typename T>
+__global__ void sgd_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, T lr, T momentum, T decay,
+                           bool nesterov, const double* scale) {
+  const T by = factor<T>(scale);
+  // Without a state the momentum is 0: m becomes the gradient.
+  update_chunk(table, [=](T& w, T grad, T& m, T&) {
+    const T g = by * grad + decay * w;
+    m = momentum * m + g;
+    w -= lr * (nesterov ? g + momentum * m : m);
+  });
+}
+
+template <typename T>
+struct AdamFactors {
+  T keep1, take1, keep2, take2, rate, correction2, eps, decay, shrink;
+};
+
+template <typename T>
+__global__ void adam_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, AdamFactors<T> f,
+                            const double* scale) {
+  const T by = factor<T>(scale);
+  update_chunk(table, [=](T& w, T grad, T& m, T& v) {
+    const T g = by * grad + f.decay * w;
+    m = f.keep1 * m + f.take1 * g;
+    v = f.keep2 * v + f.take2 * g * g;
+    w = f.shrink * w - f.rate * m / (std::sqrt(v * f.correction2) + f.eps);
+  });
+}
+
+__global__ void clip_scale_kernel(double max_norm, const double* squared_norm, double* scale) {
+  const double factor = max_norm / (std::sqrt(*squared_norm) + 1e-6);
+  *scale = factor > 1 ? 1 : factor;  // NaN stays NaN
+}
+
+// Launches `kernel` on all items of one dtype, as many at a time as a table holds.
+template <typename T, typename Launch>
+void for_each_table(std::span<const UpdateItem> items, const Launch& launch_table) {
+  TensorTable<Parameter<T>> table;
+  for (const UpdateItem& item : items) {
+    if (item.weight.dtype != dtype_of<T> || item.weight.numel() == 0) continue;
+    if (table.full()) {
+      launch_table(table);
+      table = {};
+    }
+    table.add({item.weight.as<T>(), item.grad.as<T>(), item.state0 ? item.state0.as<T>() : nullptr,
+               item.state1 ? item.state1.as<T>() : nullptr, item.present ? item.present.as<std::uint8_t>() : nullptr,
+               item.weight.numel(),
+               all_aligned(item.weight.data, item.grad.data, item.state0.data, item.state1.data)});
+  }
+  if (table.count > 0) launch_table(table);
+}
+
+class CudaOptimizer final : public OptimizerKernels {
+ public:
+  void sgd(KernelContext& ctx, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) override {
+    sgd_as<float>(ctx, args, items, scale);
+    sgd_as<double>(ctx, args, items, scale);
+  }
+
+  void adam(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) override {
+    adam_as<float>(ctx, args, items, scale);
+    adam_as<double>(ctx, args, items, scale);
+  }
+
+  void clip_scale(KernelContext& ctx, double max_norm, const View& squared_norm, const View& scale) override {
+    launch(clip_scale_kernel, dim3(1), dim3(1), 0, cuda_context(ctx).stream(), max_norm, squared_norm.as<double>(),
+           scale.as<double>());
+  }
+
+ private:
+  static const double* data(const View& scale) { return scale ? scale.as<double>() : nullptr; }
+
+  template <typename T>
+  static void sgd_as(KernelContext& ctx, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) {
+    for_each_table<T>(items, [&](const TensorTable<Parameter<T>>& table) {
+      launch(sgd_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table,
+             static_cast<T>(args.lr), static_cast<T>(args.momentum), static_cast<T>(args.weight_decay), args.nesterov,
+             data(scale));
+    });
+  }
+
+  template <typename T>
+  static void adam_as(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) {
+    const auto step = static_cast<double>(args.step);
+    AdamFactors<T> f;
+    f.keep1 = static_cast<T>(args.beta1), f.take1 = static_cast<T>(1 - args.beta1);
+    f.keep2 = static_cast<T>(args.beta2), f.take2 = static_cast<T>(1 - args.beta2);
+    f.rate = static_cast<T>(args.lr / (1 - std::pow(args.beta1, step)));
+    f.correction2 = static_cast<T>(1 / (1 - std::pow(args.beta2, step)));
+    f.eps = static_cast<T>(args.eps);
+    // Decay goes one way or the other.
+    f.decay = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
+    f.shrink = static_cast<T>(args.decoupled ? 1 - args.lr * args.weight_decay : 1);
+    for_each_table<T>(items, [&](const TensorTable<Parameter<T>>& table) {
+      launch(adam_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table, f, data(scale));
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<OptimizerKernels> make_cuda_optimizer() { return std::make_unique<CudaOptimizer>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,322 @@
+#include "lockstep/backend/pool.h"
+
+#include <limits>
+
+#include "lockstep/backend/cuda/families.h"
+#include "lockstep/backend/cuda/tree.cuh"
+
+namespace lockstep {
+namespace {
+
+using namespace cuda;
+
+// Images [N, C, H, W] for kernels: thread i works on the i-th vector of elements in the order of memory, `width`
+// channels side by side in channels-last images, else one element.
+struct Images {
+  Layout layout;
+  unsigned count, channels, height, width;
+
+  explicit Images(const View& x)
+      : layout(x.layout),
+        count(static_cast<unsigned>(x.shape[0])),
+        channels(static_cast<unsigned>(x.shape[1])),
+        height(static_cast<unsigned>(x.shape[2])),
+        width(static_cast<unsigned>(x.shape[3])) {
+    check(x.numel() < std::int64_t{1} << 32, "pool: {} are too many elements", x.shape.str());
+  }
+
+  __device__ unsigned pixels() const { return height * width; }
+  __device__ std::int64_t at(unsigned n, unsigned c, unsigned h, unsigned w) const {
+    const std::int64_t pixel = std::int64_t{h} * width + w;
+    switch (layout) {
+      case Layout::channels_last: return (std::int64_t{n} * pixels() + pixel) * channels + c;
+      case Layout::plain: return (std::int64_t{n} * channels + c) * pixels() + pixel;
+      case Layout::blocked16:
+        return ((std::int64_t{n} * (channels / kChannelBlock) + c / kChannelBlock) * pixels() + pixel) * kChannelBlock +
+               c % kChannelBlock;
+    }
+    return 0;
+  }
+};
+
+struct Place {
+  unsigned n, c, h, w;
+};
+
+// Where vector i of a tensor in memory order is.
+template <int kWidth>
+__device__ Place place_of(const Images& s, unsigned i) {
+  unsigned block = 0, c = 0;
+  if (s.layout != Layout::plain) {
+    const unsigned fastest = s.layout == Layout::channels_last ? s.channels / kWidth : unsigned{kChannelBlock};
+    c = i % fastest * kWidth;
+    i /= fastest;
+  }
+  const unsigned w = i % s.width;
+  i /= s.width;
+  const unsigned h = i % s.height;
+  i /= s.height;
+  if (s.layout != Layout::channels_last) {
+    const unsigned blocks = s.layout == Layout::plain ? s.channels : s.channels / unsigned{kChannelBlock};
+    block = i % blocks;
+    i /= blocks;
+    c += s.layout == Layout::plain ? block : block * unsigned{kChannelBlock};
+  }
+  return {i, c, h, w};
+}
+
+// The part of a window, or of the windows over a pixel, that exists: [begin, end) along one axis.
+struct Range {
+  int begin, end;
+};
+
+struct Window {
+  int kernel[2], stride[2], padding[2];
+  bool count_include_pad;
+
+  explicit Window(const Pool2dOptions& o) : count_include_pad(o.count_include_pad) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      kernel[i] = static_cast<int>(o.kernel[i]);
+      stride[i] = static_cast<int>(o.stride[i]);
+      padding[i] = static_cast<int>(o.padding[i]);
+    }
+  }
+  // The pixels of window p.
+  __device__ Range pixels(int axis, unsigned p, unsigned extent) const {
+    const int first = static_cast<int>(p) * stride[axis] - padding[axis];
+    return {std::max(first, 0), std::min(first + kernel[axis], static_cast<int>(extent))};
+  }
+  // The windows over pixel h, of so many windows.
+  __device__ Range windows(int axis, unsigned h, unsigned count) const {
+    const int last = static_cast<int>(h) + padding[axis], before = last - kernel[axis];
+    return {before < 0 ? 0 : before / stride[axis] + 1, std::min(last / stride[axis] + 1, static_cast<int>(count))};
+  }
+  // The number of elements that output (p, q) is the mean of.
+  __device__ int size(unsigned p, unsigned q, const Images& image) const {
+    if (count_include_pad) return kernel[0] * kernel[1];
+    const Range h = pixels(0, p, image.height), w = pixels(1, q, image.width);
+    return (h.end - h.begin) * (w.end - w.begin);
+  }
+};
+
+// f(a, b) for all of two ranges.
+template <typename F>
+__device__ void for_each(Range a, Range b, const F& f) {
+  for (int i = a.begin; i < a.end; ++i) {
+    for (int j = b.begin; j < b.end; ++j) f(static_cast<unsigned>(i), static_cast<unsigned>(j));
+  }
+}
+
+template <typename T, int kWidth>
+__global__ void max_forward_kernel(Images from, Images to, Window window, const T* x, T* y, std::int64_t* where,
+                                   unsigned vectors, bool aligned) {
+  using C = Compute<T>;
+  const auto i = static_cast<unsigned>(thread_number());
+  if (i >= vectors) return;
+  const Place at = place_of<kWidth>(to, i);
+  Vector<T, kWidth> best;
+  Vector<std::int64_t, kWidth> place;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    best.at[k] = convert<T>(-std::numeric_limits<C>::infinity());
+    place.at[k] = -1;
+  }
+  for_each(window.pixels(0, at.h, from.height), window.pixels(1, at.w, from.width), [&](unsigned h, unsigned w) {
+    const auto v = load<kWidth>(x + from.at(at.n, at.c, h, w), aligned);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const C value = widened(v.at[k]), largest = widened(best.at[k]);
+      // NaN counts as the largest; the first among equals.
+      if (place.at[k] < 0 || value > largest || (value != value && largest == largest)) {
+        best.at[k] = v.at[k];
+        place.at[k] = std::int64_t{h} * from.width + w;
+      }
+    }
+  });
+  const std::int64_t out = std::int64_t{i} * kWidth;
+  store(y + out, best, aligned);
+  if (where) store(where + out, place, aligned);
+}
+
+template <typename T, int kWidth>
+__global__ void max_backward_kernel(Images from, Images to, Window window, const T* dy, const std::int64_t* where, T* dx,
+                                    unsigned vectors, bool aligned) {
+  using C = Compute<T>;
+  const auto i = static_cast<unsigned>(thread_number());
+  if (i >= vectors) return;
+  const Place at = place_of<kWidth>(to, i);
+  const std::int64_t pixel = std::int64_t{at.h} * to.width + at.w;
+  C sum[kWidth] = {};
+  for_each(window.windows(0, at.h, from.height), window.windows(1, at.w, from.width), [&](unsigned p, unsigned q) {
+    const std::int64_t place = from.at(at.n, at.c, p, q);
+    const auto g = load<kWidth>(dy + place, aligned);
+    const auto chosen = load<kWidth>(where + place, aligned);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      if (chosen.at[k] == pixel) sum[k] += widened(g.at[k]);
+    }
+  });
+  Vector<T, kWidth> out;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) out.at[k] = convert<T>(sum[k]);
+  store(dx + std::int64_t{i} * kWidth, out, aligned);
+}
+
+template <typename T, int kWidth>
+__global__ void avg_forward_kernel(Images from, Images to, Window window, const T* x, T* y, unsigned vectors,
+                                   bool aligned) {
+  using C = Compute<T>;
+  const auto i = static_cast<unsigned>(thread_number());
+  if (i >= vectors) return;
+  const Place at = place_of<kWidth>(to, i);
+  C sum[kWidth] = {};
+  for_each(window.pixels(0, at.h, from.height), window.pixels(1, at.w, from.width), [&](unsigned h, unsigned w) {
+    const auto v = load<kWidth>(x + from.at(at.n, at.c, h, w), aligned);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sum[k] += widened(v.at[k]);
+  });
+  const C size = static_cast<C>(window.size(at.h, at.w, from));
+  Vector<T, kWidth> out;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) out.at[k] = convert<T>(sum[k] / size);
+  store(y + std::int64_t{i} * kWidth, out, aligned);
+}
+
+template <typename T, int kWidth>
+__global__ void avg_backward_kernel(Images from, Images to, Window window, const T* dy, T* dx, unsigned vectors,
+                                    bool aligned) {
+  using C = Compute<T>;
+  const auto i = static_cast<unsigned>(thread_number());
+  if (i >= vectors) return;
+  const Place at = place_of<kWidth>(to, i);
+  C sum[kWidth] = {};
+  for_each(window.windows(0, at.h, from.height), window.windows(1, at.w, from.width), [&](unsigned p, unsigned q) {
+    const auto g = load<kWidth>(dy + from.at(at.n, at.c, p, q), aligned);
+    const C size = static_cast<C>(window.size(p, q, to));
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sum[k] += widened(g.at[k]) / size;
+  });
+  Vector<T, kWidth> out;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) out.at[k] = convert<T>(sum[k]);
+  store(dx + std::int64_t{i} * kWidth, out, aligned);
+}
+
+// y is [N, C]. Images whose pixels lie side by side have a warp for each channel, others a thread for each vector of
+// channels.
+template <typename T, int kWidth>
+__global__ void global_avg_kernel(Images from, const T* x, T* y, unsigned vectors, bool aligned) {
+  using C = Compute<T>;
+  const auto thread = static_cast<unsigned>(thread_number());
+  const bool shares = from.layout == Layout::plain;
+  const unsigned i = shares ? thread / 32 : thread, first = shares ? thread % 32 : 0, step = shares ? 32 : 1;
+  if (i >= vectors) return;
+  const unsigned n = i * kWidth / from.channels, c = i * kWidth % from.channels;
+  C sum[kWidth] = {};
+  for (unsigned pixel = first; pixel < from.pixels(); pixel += step) {
+    const auto v = load<kWidth>(x + from.at(n, c, 0, pixel), aligned);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sum[k] += widened(v.at[k]);
+  }
+  Vector<T, kWidth> out;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    if (shares) sum[k] = warp_sum(sum[k]);
+    out.at[k] = convert<T>(sum[k] / static_cast<C>(from.pixels()));
+  }
+  if (first == 0) store(y + std::int64_t{i} * kWidth, out, aligned);
+}
+
+template <typename T, int kWidth>
+__global__ void global_avg_backward_kernel(Images to, const T* dy, T* dx, unsigned vectors, bool aligned) {
+  using C = Compute<T>;
+  const auto i = static_cast<unsigned>(thread_number());
+  if (i >= vectors) return;
+  const Place at = place_of<kWidth>(to, i);
+  const auto g = load<kWidth>(dy + std::int64_t{at.n} * to.channels + at.c, aligned);
+  Vector<T, kWidth> out;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) out.at[k] = convert<T>(widened(g.at[k]) / static_cast<C>(to.pixels()));
+  store(dx + std::int64_t{i} * kWidth, out, aligned);
+}
+
+// Calls f(element, vector width, threads) with a thread for each vector of x.
+template <typename F>
+void visit_vectors(const View& x, const F& f) {
+  if (x.numel() == 0) return;
+  visit_floating(x.dtype, "pool", [&](auto zero) {
+    constexpr int kWidth = kVector<decltype(zero)>;
+    const bool by_vectors = x.layout == Layout::channels_last && x.shape[1] % kWidth == 0;
+    by_vectors ? f(zero, std::integral_constant<int, kWidth>{}, static_cast<unsigned>(x.numel() / kWidth))
+               : f(zero, std::integral_constant<int, 1>{}, static_cast<unsigned>(x.numel()));
+  });
+}
+
+class CudaPool final : public PoolKernels {
+ public:
+  void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
+                   const View& where) override {
+    visit_vectors(y, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      start(ctx, vectors, max_forward_kernel<T, width>, Images(x), Images(y), Window(options), x.as<T>(), y.as<T>(),
+            where ? where.as<std::int64_t>() : nullptr, vectors, all_aligned(x.data, y.data, where.data));
+    });
+  }
+
+  void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
+                    const View& dx) override {
+    visit_vectors(dx, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      start(ctx, vectors, max_backward_kernel<T, width>, Images(dy), Images(dx), Window(options), dy.as<T>(),
+            where.as<std::int64_t>(), dx.as<T>(), vectors, all_aligned(dy.data, where.data, dx.data));
+    });
+  }
+
+  void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y) override {
+    visit_vectors(y, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      start(ctx, vectors, avg_forward_kernel<T, width>, Images(x), Images(y), Window(options), x.as<T>(), y.as<T>(),
+            vectors, all_aligned(x.data, y.data));
+    });
+  }
+
+  void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx) override {
+    visit_vectors(dx, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      start(ctx, vectors, avg_backward_kernel<T, width>, Images(dy), Images(dx), Window(options), dy.as<T>(),
+            dx.as<T>(), vectors, all_aligned(dy.data, dx.data));
+    });
+  }
+
+  void global_avg_forward(KernelContext& ctx, const View& x, const View& y) override {
+    if (x.numel() == 0) return;
+    View pooled = y;
+    pooled.layout = x.layout;  // the same order
+    visit_vectors(pooled, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      const unsigned threads = x.layout == Layout::plain ? vectors * 32 : vectors;
+      start(ctx, threads, global_avg_kernel<T, width>, Images(x), x.as<T>(), y.as<T>(), vectors,
+            all_aligned(x.data, y.data));
+    });
+  }
+
+  void global_avg_backward(KernelContext& ctx, const View& dy, const View& dx) override {
+    visit_vectors(dx, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      start(ctx, vectors, global_avg_backward_kernel<T, width>, Images(dx), dy.as<T>(), dx.as<T>(), vectors,
+            all_aligned(dy.data, dx.data));
+    });
+  }
+
+ private:
+  template <typename... Parameters, typename... Arguments>
+  static void start(KernelContext& ctx, unsigned threads, void (*kernel)(Parameters...), const Arguments&... arguments) {
+    launch(kernel, blocks_for(threads), dim3(kThreads), 0, cuda_context(ctx).stream(), arguments...);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<PoolKernels> make_cuda_pool() { return std::make_unique<CudaPool>(); }
+
+}  // namespace lockstep

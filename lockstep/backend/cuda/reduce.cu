@@ -1,0 +1,369 @@
+#include "lockstep/backend/reduce.h"
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "lockstep/backend/cuda/families.h"
+#include "lockstep/backend/cuda/tensor_table.h"
+#include "lockstep/backend/cuda/tree.cuh"
+
+namespace lockstep {
+namespace {
+
+using namespace cuda;
+
+// Axes of x that are kept, or summed over: extents and strides in x, innermost first. Neighbours are merged.
+struct Axes {
+  int rank = 0;
+  std::int64_t count = 1;
+  std::int64_t extent[Shape::kMaxRank] = {}, stride[Shape::kMaxRank] = {};
+
+  void add(std::int64_t axis_extent, std::int64_t axis_stride) {
+    count *= axis_extent;
+    if (rank > 0 && stride[rank - 1] * extent[rank - 1] == axis_stride) {
+      extent[rank - 1] *= axis_extent;
+    } else {
+      extent[rank] = axis_extent;
+      stride[rank++] = axis_stride;
+    }
+  }
+  // Where in x number i of these axes' elements begins.
+  __device__ std::int64_t offset(std::int64_t i) const {
+    std::int64_t at = 0;
+    for (int k = 0; k < rank - 1; ++k) {
+      at += i % extent[k] * stride[k];
+      i /= extent[k];
+    }
+    return rank > 0 ? at + i * stride[rank - 1] : 0;
+  }
+};
+
+constexpr int kSumThreads = 256, kMostSumBlocks = 528;
+
+// y[kept] = the sum over `summed`. A block adds a share of the summed elements of some kept ones: `lanes` threads lie
+// side by side along the kept ones, the others along the summed ones. The shares are put together by the last block.
+struct SumPlan {
+  Axes kept, summed;
+  int lanes = 1;
+  std::int64_t per_block = 0;
+  unsigned blocks = 1, tiles = 1;
+
+  SumPlan(const Shape& x, const Shape& y) {
+    std::int64_t stride = 1;
+    bool kept_is_inner = false, found = false;
+    for (int k = 1; k <= x.rank(); ++k) {
+      const std::int64_t extent = x[-k];
+      if (extent == 1) continue;
+      const bool keep = k <= y.rank() && y[-k] != 1;
+      if (!found) kept_is_inner = keep, found = true;
+      (keep ? kept : summed).add(extent, stride);
+      stride *= extent;
+    }
+    // As many as read side by side, or as have no summed element to go to.
+    while (lanes < kSumThreads && lanes < kept.count &&
+           ((kept_is_inner && lanes < 32) || kSumThreads / lanes > summed.count)) {
+      lanes *= 2;
+    }
+    const std::int64_t step = kSumThreads / lanes;
+    tiles = static_cast<unsigned>(ceil_div(kept.count, lanes));
+    const std::int64_t wanted = std::max<std::int64_t>(kMostSumBlocks / std::int64_t{tiles}, 1);
+    per_block = std::max(ceil_div(ceil_div(summed.count, wanted), step) * step, 8 * step);
+    blocks = static_cast<unsigned>(std::max<std::int64_t>(ceil_div(summed.count, per_block), 1));
+  }
+};
+
+// The sums over the threads of a block that lie `lanes` apart: in threads [0, lanes).
+__device__ double sum_lanes(double x, int lanes) {
+  __shared__ double sums[kSumThreads];
+  const int thread = static_cast<int>(threadIdx.x);
+  sums[thread] = x;
+  for (int half = kSumThreads / 2; half >= lanes; half /= 2) {
+    __syncthreads();
+    if (thread < half) sums[thread] += sums[thread + half];
+  }
+  __syncthreads();
+  return sums[thread];
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kSumThreads)
+    sum_to_kernel(const __grid_constant__ SumPlan plan, const T* x, T* y, double* partial, unsigned* counters) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % plan.lanes;
+  const std::int64_t kept = std::int64_t{blockIdx.x} * plan.lanes + lane;
+  const std::int64_t begin = blockIdx.y * plan.per_block;
+  const std::int64_t end = std::min(begin + plan.per_block, plan.summed.count);
+  double sum = 0;
+  if (kept < plan.kept.count) {
+    const T* from = x + plan.kept.offset(kept);
+    for (std::int64_t i = begin + thread / plan.lanes; i < end; i += kSumThreads / plan.lanes) {
+      sum += widened(from[plan.summed.offset(i)]);
+    }
+  }
+  sum = sum_lanes(sum, plan.lanes);
+  const bool writes = thread < plan.lanes && kept < plan.kept.count;
+  if (plan.blocks == 1) {
+    if (writes) y[kept] = convert<T>(sum);
+    return;
+  }
+  if (writes) partial[blockIdx.y * plan.kept.count + kept] = sum;
+  if (!is_last_block(counters + blockIdx.x, gridDim.y)) return;
+  double total = 0;
+  if (kept < plan.kept.count) {
+    for (unsigned k = static_cast<unsigned>(thread / plan.lanes); k < plan.blocks; k += kSumThreads / plan.lanes) {
+      total += partial[k * plan.kept.count + kept];
+    }
+  }
+  __syncthreads();
+  total = sum_lanes(total, plan.lanes);
+  if (writes) y[kept] = convert<T>(total);
+}
+
+// NaN counts as the largest; the first among equals.
+template <typename C>
+__device__ bool is_better(C a, std::int64_t i, C b, std::int64_t j) {
+  const bool a_nan = a != a, b_nan = b != b;
+  if (a_nan != b_nan) return a_nan;
+  return a > b || (!(a < b) && i < j);
+}
+
+// A warp for each row.
+template <typename T>
+__global__ void argmax_kernel(const T* x, std::int64_t* y, std::int64_t rows, std::int64_t k) {
+  using C = Compute<T>;
+  const std::int64_t row = thread_number() / 32;
+  if (row >= rows) return;
+  const std::int64_t lane = threadIdx.x % 32;
+  x += row * k;
+  std::int64_t best = std::min(lane, k - 1);
+  C largest = widened(x[best]);
+  for (std::int64_t i = lane + 32; i < k; i += 32) {
+    const C value = widened(x[i]);
+    if (is_better(value, i, largest, best)) largest = value, best = i;
+  }
+  for (int bits = 16; bits > 0; bits /= 2) {
+    const C other = __shfl_xor_sync(0xffffffffu, largest, bits);
+    const std::int64_t at = __shfl_xor_sync(0xffffffffu, best, bits);
+    if (is_better(other, at, largest, best)) largest = other, best = at;
+  }
+  if (lane == 0) y[row] = best;
+}
+
+constexpr int kMostLeaves = 64, kLeavesDepth = 6;
+
+template <typename T>
+struct Leaves {
+  int count = 0;
+  const T* data[kMostLeaves] = {};
+};
+
+// A vector of elements of a leaf, or of a sum.
+template <typename T>
+struct Addend {
+  Vector<T, kVector<T>> v;
+  bool there = true;
+
+  __device__ friend Addend operator+(Addend a, const Addend& b) {
+#pragma unroll
+    for (int k = 0; k < kVector<T>; ++k) a.v.at[k] += b.v.at[k];
+    return a;
+  }
+};
+
+// kCount leaves, all there; or any number, some of them missing, if it is 0.
+template <typename T, int kCount>
+__global__ void tree_sum_kernel(const __grid_constant__ Leaves<T> leaves, T* out, std::int64_t n, bool aligned) {
+  constexpr int kWidth = kVector<T>;
+  const std::int64_t i = thread_number() * kWidth;
+  if (i >= n) return;
+  const bool whole = i + kWidth <= n;
+  auto leaf = [&](int k) {
+    Addend<T> a;
+    const T* data = leaves.data[k];
+    if (kCount == 0 && !data) {
+      a.there = false;
+    } else if (whole) {
+      a.v = load<kWidth>(data + i, aligned);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) a.v.at[j] = i + j < n ? data[i + j] : T(0);
+    }
+    return a;
+  };
+  auto join = [](const Addend<T>& a, const Addend<T>& b) { return !a.there ? b : !b.there ? a : a + b; };
+  Addend<T> sum;
+  if constexpr (kCount > 0) {
+    sum = fold_constant_tree<0, kCount>(leaf, [](const Addend<T>& a, const Addend<T>& b) { return a + b; });
+  } else {
+    sum = fold_tree<kLeavesDepth>(leaves.count, leaf, join);
+  }
+  if (whole) {
+    store(out + i, sum.v, aligned);
+  } else {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      if (i + j < n) out[i + j] = sum.v.at[j];
+    }
+  }
+}
+
+template <typename T>
+void launch_tree_sum(CudaContext& ctx, const Leaves<T>& leaves, T* out, std::int64_t n) {
+  bool all_there = true, all_are_aligned = aligned(out);
+  for (int k = 0; k < leaves.count; ++k) {
+    all_there &= leaves.data[k] != nullptr;
+    all_are_aligned &= aligned(leaves.data[k]);
+  }
+  auto kernel = tree_sum_kernel<T, 0>;
+  if (all_there) {
+    switch (leaves.count) {
+      case 2: kernel = tree_sum_kernel<T, 2>; break;
+      case 3: kernel = tree_sum_kernel<T, 3>; break;
+      case 4: kernel = tree_sum_kernel<T, 4>; break;
+      case 8: kernel = tree_sum_kernel<T, 8>; break;
+    }
+  }
+  launch(kernel, blocks_for(ceil_div(n, kVector<T>)), dim3(kThreads), 0, ctx.stream(), leaves, out, n, all_are_aligned);
+}
+
+// One tensor of squared_norm.
+template <typename T>
+struct Squared {
+  const T* data;
+  const std::uint8_t* present;
+  std::int64_t n;
+};
+
+// Partial sums of all launches lie one behind the other; the last block of the last launch adds them up.
+template <typename T>
+__global__ void squared_norm_kernel(const __grid_constant__ TensorTable<Squared<T>> table, double* partial,
+                                    unsigned before, bool last_launch, double* y, unsigned* counter) {
+  double sum = 0;
+  if (table.count > 0) {
+    const TableChunk chunk(table, blockIdx.x);
+    const Squared<T>& x = table.tensors[chunk.tensor];
+    if (!x.present || *x.present != 0) {
+      for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += blockDim.x) {
+        const double value = widened(x.data[i]);
+        sum += value * value;
+      }
+    }
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partial[before + blockIdx.x] = sum;
+  if (!last_launch || !is_last_block(counter, gridDim.x)) return;
+  double total = 0;
+  for (unsigned i = threadIdx.x; i < before + gridDim.x; i += blockDim.x) total += partial[i];
+  total = block_sum(total);
+  if (threadIdx.x == 0) *y = total;
+}
+
+class CudaReduce final : public ReduceKernels {
+ public:
+  void sum_to(KernelContext& context, const View& x, const View& y) override {
+    if (y.numel() == 0) return;
+    CudaContext& ctx = cuda_context(context);
+    const SumPlan plan(x.shape, y.shape);
+    double* partial = nullptr;
+    unsigned* counters = nullptr;
+    if (plan.blocks > 1) {
+      check(plan.tiles <= CudaContext::kCounters, "sum_to: {} sums of {} are too many", y.numel(), x.shape.str());
+      partial = static_cast<double*>(
+          ctx.device_scratch(plan.blocks * static_cast<std::size_t>(plan.kept.count) * sizeof(double)));
+      counters = ctx.counters();
+    }
+    visit_floating(x.dtype, "sum_to", [&](auto zero) {
+      using T = decltype(zero);
+      launch(sum_to_kernel<T>, dim3(plan.tiles, plan.blocks), dim3(kSumThreads), 0, ctx.stream(), plan, x.as<T>(),
+             y.as<T>(), partial, counters);
+    });
+  }
+
+  void argmax(KernelContext& context, const View& x, const View& y) override {
+    const std::int64_t rows = x.shape[0], k = x.shape[1];
+    if (rows == 0) return;
+    visit_floating(x.dtype, "argmax", [&](auto zero) {
+      using T = decltype(zero);
+      launch(argmax_kernel<T>, blocks_for(rows * 32), dim3(kThreads), 0, cuda_context(context).stream(), x.as<T>(),
+             y.as<std::int64_t>(), rows, k);
+    });
+  }
+
+  void tree_sum(KernelContext& context, std::span<const View> leaves, const View& out) override {
+    check(std::ranges::any_of(leaves, [](const View& leaf) { return static_cast<bool>(leaf); }),
+          "tree_sum: all {} leaves are missing", leaves.size());
+    if (out.numel() == 0) return;
+    out.dtype == DType::f64 ? tree_sum_as<double>(cuda_context(context), leaves, out)
+                            : tree_sum_as<float>(cuda_context(context), leaves, out);
+  }
+
+  void squared_norm(KernelContext& context, std::span<const View> xs, std::span<const View> present,
+                    const View& y) override {
+    const bool f64 = !xs.empty() && xs[0].dtype == DType::f64;
+    f64 ? squared_norm_as<double>(cuda_context(context), xs, present, y)
+        : squared_norm_as<float>(cuda_context(context), xs, present, y);
+  }
+
+ private:
+  template <typename T>
+  static void tree_sum_as(CudaContext& ctx, std::span<const View> leaves, const View& out) {
+    const std::int64_t n = out.numel();
+    std::vector<const T*> data;
+    for (const View& leaf : leaves) data.push_back(leaf ? leaf.as<T>() : nullptr);
+    // More than one launch takes: complete subtrees first, each into memory of its own.
+    if (data.size() > kMostLeaves) {
+      const std::size_t chunks = ceil_div(data.size(), std::size_t{kMostLeaves});
+      check(chunks <= kMostLeaves, "tree_sum: {} leaves are too many", leaves.size());
+      const std::int64_t stride = ceil_div(n, kVectorBytes) * kVectorBytes;
+      auto* next = static_cast<T*>(ctx.device_scratch(chunks * static_cast<std::size_t>(stride) * sizeof(T)));
+      std::vector<const T*> sums;
+      for (std::size_t k = 0; k < chunks; ++k, next += stride) {
+        const std::size_t begin = k * kMostLeaves, end = std::min<std::size_t>(begin + kMostLeaves, data.size());
+        const Leaves<T> chunk = leaves_of(&data[begin], &data[0] + end);
+        const bool any = std::any_of(chunk.data, chunk.data + chunk.count, [](const T* p) { return p != nullptr; });
+        if (any) launch_tree_sum(ctx, chunk, next, n);
+        sums.push_back(any ? next : nullptr);
+      }
+      data = sums;
+    }
+    launch_tree_sum(ctx, leaves_of(&data[0], &data[0] + data.size()), out.as<T>(), n);
+  }
+
+  template <typename T>
+  static Leaves<T> leaves_of(const T* const* begin, const T* const* end) {
+    Leaves<T> leaves;
+    leaves.count = static_cast<int>(end - begin);
+    std::copy(begin, end, leaves.data);
+    return leaves;
+  }
+
+  template <typename T>
+  static void squared_norm_as(CudaContext& ctx, std::span<const View> xs, std::span<const View> present,
+                              const View& y) {
+    unsigned blocks = 1;
+    for (const View& x : xs) blocks += static_cast<unsigned>(ceil_div(x.numel(), kChunk));
+    auto* partial = static_cast<double*>(ctx.device_scratch(blocks * sizeof(double)));
+    unsigned before = 0;
+    TensorTable<Squared<T>> table;
+    auto flush = [&](bool last) {
+      const unsigned grid = std::max(table.blocks(), 1u);
+      launch(squared_norm_kernel<T>, dim3(grid), dim3(kThreads), 0, ctx.stream(), table, partial, before, last,
+             y.as<double>(), ctx.counters());
+      before += grid;
+      table = {};
+    };
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      if (xs[i].numel() == 0) continue;
+      if (table.full()) flush(false);
+      const bool may_be_absent = !present.empty() && present[i];
+      table.add({xs[i].as<T>(), may_be_absent ? present[i].as<std::uint8_t>() : nullptr, xs[i].numel()});
+    }
+    flush(true);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ReduceKernels> make_cuda_reduce() { return std::make_unique<CudaReduce>(); }
+
+}  // namespace lockstep

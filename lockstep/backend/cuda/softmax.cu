@@ -1,0 +1,287 @@
+#include "lockstep/backend/softmax.h"
+
+#include <cmath>
+#include <limits>
+
+#include "lockstep/backend/cuda/families.h"
+#include "lockstep/backend/cuda/report.cuh"
+#include "lockstep/backend/cuda/tree.cuh"
+
+namespace lockstep {
+namespace {
+
+using namespace cuda;
+
+// The threads that share a row: a warp, or for long rows a block.
+constexpr int kLongRow = 1024;
+
+template <int kGroup>
+struct Group {
+  std::int64_t row;
+  int thread;
+
+  __device__ Group() : row(thread_number() / kGroup), thread(static_cast<int>(threadIdx.x) % kGroup) {}
+
+  template <typename C>
+  __device__ C sum(C x) const {
+    if constexpr (kGroup == 32) {
+      return warp_sum(x);
+    } else {
+      return block_sum(x);
+    }
+  }
+  // NaN is left out.
+  template <typename C>
+  __device__ C max(C x) const {
+    for (int bits = 16; bits > 0; bits /= 2) {
+      const C other = __shfl_xor_sync(0xffffffffu, x, bits);
+      x = other > x ? other : x;
+    }
+    if constexpr (kGroup > 32) {
+      __shared__ C largest[kGroup / 32];
+      __syncthreads();  // before the next use of `largest`
+      if (thread % 32 == 0) largest[thread / 32] = x;
+      __syncthreads();
+      for (const C other : largest) x = other > x ? other : x;
+    }
+    return x;
+  }
+  // f(i) for the elements of a row.
+  template <typename F>
+  __device__ void for_each(std::int64_t k, const F& f) const {
+    for (std::int64_t i = thread; i < k; i += kGroup) f(i);
+  }
+};
+
+// What the elements of a row have in common: softmax(x)[i] = exp(x[i] - max) / sum.
+template <typename C>
+struct RowStats {
+  C max, sum;
+};
+
+template <typename T, int kGroup>
+__device__ RowStats<Compute<T>> row_stats(const Group<kGroup>& group, const T* x, std::int64_t k) {
+  using C = Compute<T>;
+  C max = -std::numeric_limits<C>::infinity(), sum = 0;
+  group.for_each(k, [&](std::int64_t i) { max = widened(x[i]) > max ? widened(x[i]) : max; });
+  max = group.max(max);
+  group.for_each(k, [&](std::int64_t i) { sum += std::exp(widened(x[i]) - max); });
+  return {max, group.sum(sum)};
+}
+
+template <typename T, int kGroup>
+__global__ void softmax_kernel(const T* x, T* y, std::int64_t rows, std::int64_t k, bool logarithm) {
+  using C = Compute<T>;
+  const Group<kGroup> group;
+  if (group.row >= rows) return;
+  x += group.row * k;
+  y += group.row * k;
+  const RowStats<C> stats = row_stats(group, x, k);
+  if (logarithm) {
+    const C log_sum = std::log(stats.sum);
+    group.for_each(k, [&](std::int64_t i) { y[i] = convert<T>((widened(x[i]) - stats.max) - log_sum); });
+  } else {
+    const C scale = 1 / stats.sum;
+    group.for_each(k, [&](std::int64_t i) { y[i] = convert<T>(scale * std::exp(widened(x[i]) - stats.max)); });
+  }
+}
+
+template <typename T, int kGroup>
+__global__ void softmax_backward_kernel(const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t k,
+                                        bool logarithm) {
+  using C = Compute<T>;
+  const Group<kGroup> group;
+  if (group.row >= rows) return;
+  y += group.row * k;
+  dy += group.row * k;
+  dx += group.row * k;
+  C sum = 0;
+  group.for_each(k, [&](std::int64_t i) { sum += logarithm ? widened(dy[i]) : widened(y[i]) * widened(dy[i]); });
+  sum = group.sum(sum);
+  group.for_each(k, [&](std::int64_t i) {
+    const C p = widened(y[i]), g = widened(dy[i]);
+    dx[i] = convert<T>(logarithm ? g - std::exp(p) * sum : p * (g - sum));
+  });
+}
+
+// The losses of all samples, which the last block adds up.
+template <typename T, int kGroup>
+__global__ void cross_entropy_kernel(const T* x, const std::int64_t* labels, std::int64_t samples, std::int64_t classes,
+                                     double smoothing, double* losses, Compute<T>* loss, unsigned* counter,
+                                     ErrorSlot* errors) {
+  using C = Compute<T>;
+  const Group<kGroup> group;
+  if (group.row < samples) {
+    const T* row = x + group.row * classes;
+    const std::int64_t label = labels[group.row];
+    const bool valid = label >= 0 && label < classes;
+    const RowStats<C> stats = row_stats(group, row, classes);
+    C others = 0;
+    if (smoothing != 0) {
+      group.for_each(classes, [&](std::int64_t i) { others += widened(row[i]) - stats.max; });
+      others = group.sum(others);
+    }
+    if (group.thread == 0) {
+      if (!valid) report(errors, DataError::label_out_of_range, group.row, label, classes);
+      // sum_k q_k (x_k - max). Without smoothing a logit of -inf costs nothing.
+      double score = valid ? (1 - smoothing) * static_cast<double>(widened(row[label]) - stats.max) : 0;
+      if (smoothing != 0) score += smoothing / static_cast<double>(classes) * static_cast<double>(others);
+      losses[group.row] = std::log(static_cast<double>(stats.sum)) - score;
+    }
+  }
+  if (!is_last_block(counter, gridDim.x)) return;
+  double total = 0;
+  for (std::int64_t i = threadIdx.x; i < samples; i += blockDim.x) total += losses[i];
+  total = block_sum(total);
+  if (threadIdx.x == 0) *loss = static_cast<C>(samples > 0 ? total / static_cast<double>(samples) : 0);
+}
+
+template <typename T, int kGroup>
+__global__ void cross_entropy_backward_kernel(const T* x, const std::int64_t* labels, std::int64_t samples,
+                                              std::int64_t classes, double smoothing, const Compute<T>* dloss,
+                                              T* dlogits, ErrorSlot* errors) {
+  using C = Compute<T>;
+  const Group<kGroup> group;
+  if (group.row >= samples) return;
+  x += group.row * classes;
+  dlogits += group.row * classes;
+  const std::int64_t label = labels[group.row];
+  if (group.thread == 0 && (label < 0 || label >= classes)) {
+    report(errors, DataError::label_out_of_range, group.row, label, classes);
+  }
+  const RowStats<C> stats = row_stats(group, x, classes);
+  const C inverse = 1 / stats.sum, scale = *dloss / static_cast<C>(samples);
+  const C others = static_cast<C>(smoothing / static_cast<double>(classes)), hit = static_cast<C>(1 - smoothing);
+  group.for_each(classes, [&](std::int64_t i) {
+    const C p = inverse * std::exp(widened(x[i]) - stats.max), q = others + (i == label ? hit : C(0));
+    dlogits[i] = convert<T>(scale * (p - q));
+  });
+}
+
+constexpr std::int64_t kSumChunk = 8192;
+
+template <typename T>
+__global__ void mse_kernel(const T* x, const T* target, std::int64_t n, double* sums, Compute<T>* loss,
+                           unsigned* counter) {
+  const std::int64_t begin = blockIdx.x * kSumChunk, end = std::min(begin + kSumChunk, n);
+  double sum = 0;
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+    const auto difference = widened(x[i]) - widened(target[i]);
+    sum += static_cast<double>(difference) * static_cast<double>(difference);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+  if (!is_last_block(counter, gridDim.x)) return;
+  double total = 0;
+  for (unsigned i = threadIdx.x; i < gridDim.x; i += blockDim.x) total += sums[i];
+  total = block_sum(total);
+  if (threadIdx.x == 0) *loss = static_cast<Compute<T>>(n > 0 ? total / static_cast<double>(n) : 0);
+}
+
+template <typename T>
+__global__ void mse_backward_kernel(const T* x, const T* target, std::int64_t n, const Compute<T>* dloss, T* dx) {
+  using C = Compute<T>;
+  const std::int64_t i = thread_number();
+  if (i >= n) return;
+  const C scale = static_cast<C>(2.0 * static_cast<double>(*dloss) / static_cast<double>(n));
+  dx[i] = convert<T>(scale * (widened(x[i]) - widened(target[i])));
+}
+
+// Calls launch_rows(element, threads of a row, grid) for rows of k elements. There is a block even if there is no row.
+template <typename F>
+void visit_rows(DType dtype, const char* operation, std::int64_t rows, std::int64_t k, const F& launch_rows) {
+  visit_floating(dtype, operation, [&](auto zero) {
+    if (k > kLongRow) {
+      launch_rows(zero, std::integral_constant<int, kThreads>{}, dim3(static_cast<unsigned>(std::max<std::int64_t>(rows, 1))));
+    } else {
+      launch_rows(zero, std::integral_constant<int, 32>{}, blocks_for(std::max<std::int64_t>(rows, 1) * 32));
+    }
+  });
+}
+
+class CudaSoftmax final : public SoftmaxKernels {
+ public:
+  void softmax(KernelContext& ctx, const View& x, const View& y) override { forward(ctx, x, y, false); }
+  void log_softmax(KernelContext& ctx, const View& x, const View& y) override { forward(ctx, x, y, true); }
+  void softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
+    backward(ctx, y, dy, dx, false);
+  }
+  void log_softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
+    backward(ctx, y, dy, dx, true);
+  }
+
+  void cross_entropy(KernelContext& context, const View& logits, const View& labels, double smoothing,
+                     const View& loss) override {
+    CudaContext& ctx = cuda_context(context);
+    const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
+    auto* losses = static_cast<double*>(ctx.device_scratch(static_cast<std::size_t>(samples + 1) * sizeof(double)));
+    visit_rows(logits.dtype, "cross_entropy", samples, classes, [&](auto zero, auto group, dim3 grid) {
+      using T = decltype(zero);
+      launch(cross_entropy_kernel<T, group>, grid, dim3(kThreads), 0, ctx.stream(), logits.as<T>(),
+             labels.as<std::int64_t>(), samples, classes, smoothing, losses, loss.as<Compute<T>>(), ctx.counters(),
+             ctx.errors());
+    });
+  }
+
+  void cross_entropy_backward(KernelContext& context, const View& logits, const View& labels, double smoothing,
+                              const View& dloss, const View& dlogits) override {
+    if (logits.numel() == 0) return;
+    CudaContext& ctx = cuda_context(context);
+    const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
+    visit_rows(logits.dtype, "cross_entropy", samples, classes, [&](auto zero, auto group, dim3 grid) {
+      using T = decltype(zero);
+      launch(cross_entropy_backward_kernel<T, group>, grid, dim3(kThreads), 0, ctx.stream(), logits.as<T>(),
+             labels.as<std::int64_t>(), samples, classes, smoothing, dloss.as<Compute<T>>(), dlogits.as<T>(),
+             ctx.errors());
+    });
+  }
+
+  void mse(KernelContext& context, const View& x, const View& target, const View& loss) override {
+    CudaContext& ctx = cuda_context(context);
+    const std::int64_t n = x.numel(), blocks = std::max<std::int64_t>(ceil_div(n, kSumChunk), 1);
+    auto* sums = static_cast<double*>(ctx.device_scratch(static_cast<std::size_t>(blocks) * sizeof(double)));
+    visit_floating(x.dtype, "mse", [&](auto zero) {
+      using T = decltype(zero);
+      launch(mse_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, ctx.stream(), x.as<T>(),
+             target.as<T>(), n, sums, loss.as<Compute<T>>(), ctx.counters());
+    });
+  }
+
+  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss,
+                    const View& dx) override {
+    const std::int64_t n = x.numel();
+    if (n == 0) return;
+    visit_floating(x.dtype, "mse", [&](auto zero) {
+      using T = decltype(zero);
+      launch(mse_backward_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), x.as<T>(),
+             target.as<T>(), n, dloss.as<Compute<T>>(), dx.as<T>());
+    });
+  }
+
+ private:
+  static void forward(KernelContext& ctx, const View& x, const View& y, bool logarithm) {
+    if (x.numel() == 0) return;
+    const std::int64_t k = x.shape[-1], rows = x.numel() / k;
+    visit_rows(x.dtype, "softmax", rows, k, [&](auto zero, auto group, dim3 grid) {
+      using T = decltype(zero);
+      launch(softmax_kernel<T, group>, grid, dim3(kThreads), 0, cuda_context(ctx).stream(), x.as<T>(), y.as<T>(), rows,
+             k, logarithm);
+    });
+  }
+
+  static void backward(KernelContext& ctx, const View& y, const View& dy, const View& dx, bool logarithm) {
+    if (y.numel() == 0) return;
+    const std::int64_t k = y.shape[-1], rows = y.numel() / k;
+    visit_rows(y.dtype, "softmax", rows, k, [&](auto zero, auto group, dim3 grid) {
+      using T = decltype(zero);
+      launch(softmax_backward_kernel<T, group>, grid, dim3(kThreads), 0, cuda_context(ctx).stream(), y.as<T>(),
+             dy.as<T>(), dx.as<T>(), rows, k, logarithm);
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<SoftmaxKernels> make_cuda_softmax() { return std::make_unique<CudaSoftmax>(); }
+
+}  // namespace lockstep
