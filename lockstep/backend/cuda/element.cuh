@@ -74,6 +74,29 @@ __device__ inline void store(T* p, const Vector<T, N>& v, bool aligned) {
   for (int k = 0; k < N; ++k) p[k] = v.at[k];
 }
 
+// Every element rounded to T.
+template <typename T, int N>
+__device__ inline Vector<T, N> narrowed(const Vector<Compute<T>, N>& x) {
+  Vector<T, N> y;
+#ifdef __CUDA_ARCH__
+  constexpr bool kInPairs = std::is_same_v<T, BFloat16> && N % 2 == 0;  // two in one instruction
+#else
+  constexpr bool kInPairs = false;
+#endif
+  if constexpr (kInPairs) {
+#pragma unroll
+    for (int k = 0; k < N; k += 2) {
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
+          : "=r"(reinterpret_cast<std::uint32_t*>(y.at)[k / 2])
+          : "f"(x.at[k + 1]), "f"(x.at[k]));
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k) y.at[k] = convert<T>(x.at[k]);
+  }
+  return y;
+}
+
 inline bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % kVectorBytes == 0; }
 template <typename... Pointers>
 bool all_aligned(const Pointers*... p) {

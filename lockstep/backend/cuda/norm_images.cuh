@@ -2,7 +2,10 @@
 // the channels columns. Threads of a block lie along both; in channels-last images each takes a vector of channels.
 #pragma once
 
+#include <cmath>
+
 #include "lockstep/backend/cuda/tree.cuh"
+#include "lockstep/backend/norm.h"
 
 namespace lockstep::cuda {
 
@@ -20,9 +23,11 @@ struct Images {
           x.shape.str());
   }
 
-  // The place of a sample of a channel.
+  // The place of a sample of a channel, or of kWidth channels.
+  template <int kWidth>
   __device__ std::int64_t offset(unsigned row, unsigned channel) const {
     const std::int64_t c = channel;
+    if (kWidth > 1) return std::int64_t{row} * channels + c;  // channels-last, see NormGrid
     switch (layout) {
       case Layout::channels_last: return std::int64_t{row} * channels + c;
       case Layout::plain: return (std::int64_t{row / plane} * channels + c) * plane + row % plane;
@@ -85,24 +90,81 @@ struct NormPlace {
   }
 };
 
-// use(load(row), row) for the rows of a thread in order, several loads ahead.
+// use(load(row), row) for the rows of a thread in order, kAhead loads at a time.
 template <int kAhead, typename Load, typename Use>
 __device__ void for_rows(const NormPlace& place, const Load& load, const Use& use) {
-  unsigned row = place.row;
-  for (; row + (kAhead - 1) * place.step < place.end; row += kAhead * place.step) {
+  for (unsigned row = place.row; row < place.end; row += kAhead * place.step) {
     decltype(load(row)) loaded[kAhead];
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) loaded[k] = load(row + static_cast<unsigned>(k) * place.step);
+    for (int k = 0; k < kAhead; ++k) {
+      const unsigned at = row + static_cast<unsigned>(k) * place.step;
+      if (at < place.end) loaded[k] = load(at);
+    }
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) use(loaded[k], row + static_cast<unsigned>(k) * place.step);
+    for (int k = 0; k < kAhead; ++k) {
+      const unsigned at = row + static_cast<unsigned>(k) * place.step;
+      if (at < place.end) use(loaded[k], at);
+    }
   }
-  for (; row < place.end; row += place.step) use(load(row), row);
 }
 
-// The parameters of a thread's channels. In tiles that go beyond the last channel the width is 1, see NormGrid.
+// body(constant): true where vectors are loaded at once, with code of its own.
+template <int kWidth, typename Body>
+__device__ void with_alignment(bool aligned, const Body& body) {
+  if (kWidth == 1 || aligned) {
+    body(std::true_type{});
+  } else {
+    body(std::false_type{});
+  }
+}
+
+// The parameters of a thread's channels.
 template <int kWidth, typename C>
 __device__ Vector<C, kWidth> load_channels(const C* p, unsigned channel) {
   return load<kWidth>(p + channel, reinterpret_cast<std::uintptr_t>(p) % kVectorBytes == 0);
+}
+
+template <typename C>
+__device__ C inverse_std(C m2, double inverse_n, double eps) {
+  return 1 / std::sqrt(m2 * static_cast<C>(inverse_n) + static_cast<C>(eps));
+}
+
+// What the elements of a channel have in common.
+template <typename C>
+struct Channels {
+  const C *mean, *m2;
+  double inverse_n, eps;
+
+  explicit Channels(const BatchNormStats& stats, double epsilon)
+      : mean(stats.mean.as<C>()), m2(stats.m2.as<C>()), inverse_n(1 / static_cast<double>(stats.n)), eps(epsilon) {}
+};
+
+// dy, or its part that passes a fused ReLU whose output was y.
+template <int kWidth, typename T>
+struct Gradient {
+  Vector<T, kWidth> x, dy, y;
+
+  Gradient() = default;
+  __device__ Gradient(const T* x_from, const T* dy_from, const T* y_from, std::int64_t at, bool aligned) {
+    x = load<kWidth>(x_from + at, aligned);
+    dy = load<kWidth>(dy_from + at, aligned);
+    if (!y_from) return;
+    y = load<kWidth>(y_from + at, aligned);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      if (!(widened(y.at[k]) > 0)) dy.at[k] = convert<T>(0.f);
+    }
+  }
+};
+
+// Calls visitor(element, vector width) for x's dtype and how it is walked over.
+template <typename Visitor>
+void visit_images(const View& x, int width, const Visitor& visitor) {
+  visit_floating(x.dtype, "batch_norm", [&](auto zero) {
+    using T = decltype(zero);
+    width == 1 ? visitor(zero, std::integral_constant<int, 1>{})
+               : visitor(zero, std::integral_constant<int, kVector<T>>{});
+  });
 }
 
 }  // namespace lockstep::cuda

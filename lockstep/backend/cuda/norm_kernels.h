@@ -1,0 +1,18 @@
+// The large kernels of batch normalization, as in backend/norm.h: those that sum over images and those that map them.
+#pragma once
+
+#include "lockstep/backend/cuda/cuda_context.h"
+#include "lockstep/backend/norm.h"
+
+namespace lockstep::cuda {
+
+void batch_norm_stats(CudaContext& context, const View& x, const BatchNormStats& stats);
+void batch_norm_forward(CudaContext& context, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
+                        const View& beta, const View& residual, bool relu, const View& y);
+void batch_norm_backward_stats(CudaContext& context, const View& dy, const View& x, const View& y,
+                               const BatchNormStats& stats, double eps, const View& dgamma, const View& dbeta);
+void batch_norm_backward_data(CudaContext& context, const View& dy, const View& x, const View& y,
+                              const BatchNormStats& stats, double eps, const View& gamma, const View& sum_g,
+                              const View& sum_g_xhat, const View& dx, const View& dresidual);
+
+}  // namespace lockstep::cuda
