@@ -160,6 +160,24 @@ void LaunchedTasks::lose(Lane& lane, std::uint64_t first, std::exception_ptr cau
   if (culprit == lane.launches.end()) --culprit;
   lane.losses.push_back(
       {culprit->ticket, last, blame_(culprit->task, culprit->order, lane.name, std::move(cause))});
+  take_failures(lane, first, last);
+}
+
+// Those of tasks behind `told` and up to `last`, which are lost already: they shall not be blamed on later ones.
+void LaunchedTasks::take_failures(Lane& lane, std::uint64_t told, std::uint64_t last) {
+  while (true) {
+    try {
+      lane.stream->finished();
+      return;
+    } catch (const StreamError& error) {
+      lane.loses_next |= error.ticket() > last;
+      // A device that is lost for good says the same each time.
+      if (error.ticket() <= told || error.ticket() > last) return;
+      told = error.ticket();
+    } catch (...) {
+      return;
+    }
+  }
 }
 
 FailurePtr LaunchedTasks::loss(const Lane& lane, std::uint64_t ticket) {

@@ -93,6 +93,7 @@ class LaunchedTasks {
   std::int64_t settle_all(int lane);
   void ask(Lane& lane);
   void lose(Lane& lane, std::uint64_t first, std::exception_ptr cause);
+  static void take_failures(Lane& lane, std::uint64_t told, std::uint64_t last);
   static FailurePtr loss(const Lane& lane, std::uint64_t ticket);
   static void trace(Lane& lane, Launch& launch) noexcept;
 

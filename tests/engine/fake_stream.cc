@@ -1,7 +1,5 @@
 #include "tests/engine/fake_stream.h"
 
-#include <utility>
-
 #include "lockstep/engine/trace.h"
 
 namespace lockstep::testing_engine {
@@ -22,7 +20,7 @@ void FakeStream::queue(std::function<void()> work) {
   push([this, work = std::move(work)] {
     const auto fail = [&](bool for_good) {
       const Lock lock(progress_->mutex);
-      if (failed_ == 0) failed_ = progress_->reached + 1;
+      failed_.insert(progress_->reached + 1);
       dead_ |= for_good;
     };
     const auto dead = [&] {
@@ -68,7 +66,9 @@ void FakeStream::wait(Stream& other, std::uint64_t ticket) {
 
 std::uint64_t FakeStream::finished() {
   const Lock lock(progress_->mutex);
-  if (const std::uint64_t failed = dead_ ? failed_ : std::exchange(failed_, 0)) {
+  if (!failed_.empty()) {
+    const std::uint64_t failed = *failed_.begin();
+    if (!dead_) failed_.erase(failed);
     throw StreamError("the device says no", options_.vague ? told_ + 1 : failed);
   }
   return told_ = progress_->reached;

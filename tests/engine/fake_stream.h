@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "lockstep/device/stream.h"
@@ -63,7 +64,7 @@ class FakeStream final : public Stream {
   int waits_ = 0;
   // Also with progress_->mutex.
   std::uint64_t told_ = 0;
-  std::uint64_t failed_ = 0;  // the ticket of the failure that nobody has been told of; 0: none
+  std::set<std::uint64_t> failed_;  // tickets of failures that nobody has been told of
   bool dead_ = false;
   std::jthread thread_;  // last: it uses all else
 };

@@ -226,6 +226,18 @@ TEST_F(Streams, AFailureOfTheDeviceIsThatOfTheFirstUnfinishedTask) {
   EXPECT_TRUE(ran);
 }
 
+TEST_F(Streams, AFailureBehindAnotherOneIsPartOfIt) {
+  push_held(a, {});
+  push(a, {}, {x}, [] { fail("no such row"); }, "bad");
+  push(a, {}, {y}, [] { fail("no such row"); }, "worse");
+  while (engine.counters().completed < 3) std::this_thread::yield();
+  go_soon();
+  EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "bad on gpu:0 a: the device says no");
+  push(a, {}, {z}, [] {}, "good");
+  engine.wait_readable(z);
+  engine.wait_all();
+}
+
 TEST_F(Streams, WaitAllThrowsAFailureOfTheDeviceOnce) {
   push(a, {}, {}, [] { fail("no such row"); }, "bad");
   EXPECT_EQ(error_of([&] { engine.wait_all(); }), "bad on gpu:0 a: the device says no");
