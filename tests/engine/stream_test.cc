@@ -305,7 +305,11 @@ TEST_F(Streams, ChooseLaneCountsWhatTheDeviceHasToDo) {
 TEST_F(Streams, TheTimelineShowsTheDevicesTimes) {
   const auto trace = std::make_shared<Trace>();
   engine.set_trace(trace);
-  push(a, {}, {x}, [held = gone] { held.wait(); }, "long");
+  const auto hold = [held = gone] {
+    held.wait();
+    std::this_thread::sleep_for(3ms);
+  };
+  push(a, {}, {x}, hold, "long");
   push(b, {x}, {y}, [] { std::this_thread::sleep_for(2ms); }, "next");
   while (engine.counters().completed < 2) std::this_thread::yield();
   push(cpu, {y}, {}, [] {}, "last");
