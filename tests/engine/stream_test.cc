@@ -359,6 +359,7 @@ class SlowStreams : public Streams {
 TEST_F(SlowStreams, AreReported) {
   push_held(a, {x});
   push(a, {x}, {x}, [] {}, "next");
+  while (engine.counters().completed < 2) std::this_thread::yield();
   engine.wait_readable(x);
   ASSERT_GE(reports.size(), 2u);
   EXPECT_EQ(reports[0], "gpu:0 a: on the device held runs or is about to; then next\n");
