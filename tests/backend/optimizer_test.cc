@@ -75,6 +75,25 @@ TEST_P(OptimizerTest, ClipScale) {
   }
 }
 
+// More than one launch of a GPU takes, every third of them not present.
+TEST_P(OptimizerTest, LeavesOutWhatIsNotPresent) {
+  constexpr int kCount = 150;
+  Tensors inputs, outputs;
+  for (int i = 0; i < kCount; ++i) inputs.push_back(TestTensor({1}, DType::u8, {i % 3 == 1 ? 0.0 : 1.0}));
+  for (int i = 0; i < kCount; ++i) outputs.push_back(TestTensor({1 + i % 5}, dtype()));
+  Tensors out = run(inputs, outputs, [](Backend& b, KernelContext& c, Views in, Views out) {
+    std::vector<UpdateItem> items;
+    for (int i = 0; i < kCount; ++i) {
+      b.elementwise().fill(c, 1, out[i]);
+      items.push_back({.weight = out[i], .grad = out[i], .present = in[i]});
+    }
+    b.optimizer().sgd(c, {.lr = 0.25}, items, {});
+  });
+  for (int i = 0; i < kCount; ++i) {
+    EXPECT_EQ(out[i].values(), std::vector<double>(1 + i % 5, i % 3 == 1 ? 1 : 0.75)) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, OptimizerTest,  // Parameters are never bf16.
                          ::testing::ValuesIn(kernel_cases({DType::f32, DType::f64})), kernel_case_name);
 

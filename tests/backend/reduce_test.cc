@@ -23,6 +23,10 @@ TEST_P(ReduceTest, SumsBack) {
                                                    {{3, 16, 5, 7}, {1, 16, 1, 7}},
                                                    {{2, 3, 4, 5}, {2, 1, 4, 1}},
                                                    {{20011}, {1}},
+                                                   {{5000, 37}, {37}},
+                                                   {{6, 20000}, {6, 1}},
+                                                   {{30, 3, 700}, {3, 1}},
+                                                   {{700, 3}, {700, 1}},
                                                    {{0, 5}, {5}},
                                                    {{}, {}}};
   for (const auto& [from, to] : cases) {
@@ -61,8 +65,9 @@ TEST_P(ReduceTest, Argmax) {
 }
 
 TEST_P(ReduceTest, TreeSumAddsInTheOrderOfTheTree) {
-  for (int leaves = 1; leaves <= 9; ++leaves) {
+  for (int leaves : {1, 2, 3, 4, 5, 6, 7, 8, 9, 70, 150}) {
     for (const Shape& shape : std::vector<Shape>{{1}, {37}, {20000}}) {
+      if (leaves > 9 && shape.numel() > 100) continue;
       Tensors inputs;
       for (int i = 0; i < leaves; ++i) inputs.push_back(master(shape));
       SCOPED_TRACE(::testing::Message() << leaves << " leaves of shape " << shape.str());
@@ -102,6 +107,22 @@ TEST_P(ReduceTest, SquaredNorm) {
   // Squares beyond the range of f32.
   TestTensor large({2}, master_dtype(), {3e30, 4e30});
   EXPECT_NEAR(run({large}, {out}, squared_norm)[0].values()[0] / 25e60, 1, 1e-6);
+}
+
+TEST_P(ReduceTest, SquaredNormLeavesOutWhatIsNotPresent) {
+  Tensors inputs;
+  double expected = 0;
+  for (int i = 0; i < 150; ++i) {
+    inputs.push_back(TestTensor({1}, master_dtype(), {static_cast<double>(i)}));
+    if (i % 3 != 1) expected += i * i;
+  }
+  for (int i = 0; i < 150; ++i) {
+    inputs.push_back(i % 3 == 2 ? TestTensor() : TestTensor({1}, DType::u8, {i % 3 == 0 ? 1.0 : 0.0}));
+  }
+  Tensors out = run(inputs, {TestTensor({1}, DType::f64)}, [](Backend& b, KernelContext& c, Views in, Views out) {
+    b.reduce().squared_norm(c, in.first(150), in.subspan(150), out[0]);
+  });
+  EXPECT_EQ(out[0].values()[0], expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ReduceTest, ::testing::ValuesIn(kernel_cases()), kernel_case_name);

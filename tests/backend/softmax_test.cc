@@ -4,7 +4,7 @@
 namespace lockstep::testing {
 namespace {
 
-const std::vector<Shape> kShapes{{5, 10}, {1, 10}, {33, 7}, {3, 1000}, {2, 3, 17}, {4, 1}, {0, 10}};
+const std::vector<Shape> kShapes{{5, 10}, {1, 10}, {33, 7}, {3, 1000}, {2, 3000}, {2, 3, 17}, {4, 1}, {0, 10}};
 
 class SoftmaxTest : public KernelTest {
  protected:
@@ -63,7 +63,7 @@ TEST_P(SoftmaxTest, LargeLogitsDoNotOverflow) {
 }
 
 TEST_P(SoftmaxTest, CrossEntropy) {
-  for (const Shape& shape : std::vector<Shape>{{5, 10}, {1, 10}, {33, 7}, {3, 1000}, {200, 2}}) {
+  for (const Shape& shape : std::vector<Shape>{{5, 10}, {1, 10}, {33, 7}, {3, 1000}, {3, 3000}, {200, 2}}) {
     for (double smoothing : {0.0, 0.1}) {
       SCOPED_TRACE(shape.str());
       TestTensor logits = input(shape), labels = random_.integers(0, shape[1] - 1, {shape[0]});

@@ -29,9 +29,9 @@ __global__ void convert_kernel(const From* x, To* y, std::int64_t n, bool aligne
   }
 }
 
-// Each thread writes one element: both sides are contiguous along the last axis.
+// Each thread writes one element: for walks where both sides are contiguous along the last axis.
 template <typename To, typename From>
-__global__ void rows_kernel(const __grid_constant__ Walk walk, const From* x, To* y) {
+__global__ void gather_kernel(const __grid_constant__ Walk walk, const From* x, To* y) {
   const std::int64_t i = thread_number();
   if (i >= walk.numel) return;
   std::int64_t rest = i, source = 0;
@@ -119,38 +119,53 @@ void visit_bits(DType dtype, const Visitor& visitor) {
 }
 
 template <typename To, typename From>
-void run(KernelContext& ctx, const Walk& walk, const From* x, To* y) {
-  const cudaStream_t stream = cuda_context(ctx).stream();
+void run(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
+  // Integers that change their type and their layout at once are too rare for a kernel of their own.
+  constexpr bool kIsCommon = std::is_same_v<To, From> || !(std::is_integral_v<To> || std::is_integral_v<From>);
   const int inner = walk.contiguous_axis();
   if (walk.rank <= 1) {
-    launch(convert_kernel<To, From>, blocks_for(ceil_div(walk.numel, kWidth<To, From>)), dim3(kThreads), 0, stream, x, y,
-           walk.numel, all_aligned(x, y));
-  } else if (inner == walk.rank - 1) {
-    launch(rows_kernel<To, From>, blocks_for(walk.numel), dim3(kThreads), 0, stream, walk, x, y);
-  } else {
-    const Transposition t(walk, inner);
-    const std::int64_t blocks = walk.numel / (t.rows * t.columns) * t.row_tiles * t.column_tiles;
-    launch(transpose_kernel<To, From>, dim3(static_cast<unsigned>(blocks)), dim3(kTile, kTileRows), 0, stream, t, x, y);
+    launch(convert_kernel<To, From>, blocks_for(ceil_div(walk.numel, kWidth<To, From>)), dim3(kThreads), 0, ctx.stream(), x,
+           y, walk.numel, all_aligned(x, y));
+    return;
   }
+  if constexpr (kIsCommon) {
+    if (inner < walk.rank - 1) {
+      const Transposition t(walk, inner);
+      const std::int64_t blocks = walk.numel / (t.rows * t.columns) * t.row_tiles * t.column_tiles;
+      launch(transpose_kernel<To, From>, dim3(static_cast<unsigned>(blocks)), dim3(kTile, kTileRows), 0, ctx.stream(), t,
+             x, y);
+      return;
+    }
+  }
+  launch(gather_kernel<To, From>, blocks_for(walk.numel), dim3(kThreads), 0, ctx.stream(), walk, x, y);
+}
+
+// Elements as they are.
+void move(CudaContext& ctx, const Walk& walk, const View& x, const View& y) {
+  visit_bits(x.dtype, [&](auto bits) {
+    using Bits = decltype(bits);
+    run(ctx, walk, static_cast<const Bits*>(x.data), static_cast<Bits*>(y.data));
+  });
 }
 
 class CudaCopy final : public CopyKernels {
  public:
-  void copy(KernelContext& ctx, const View& x, const View& y) override {
+  void copy(KernelContext& context, const View& x, const View& y) override {
     if (x.numel() == 0) return;
+    CudaContext& ctx = cuda_context(context);
     const Walk walk = layout_walk(x, y);
     if (x.dtype == y.dtype) return move(ctx, walk, x, y);
     visit_dtype(x.dtype, [&](auto from) {
       visit_dtype(y.dtype, [&](auto to) {
-        if constexpr (!std::is_same_v<decltype(from), decltype(to)>) {
-          run(ctx, walk, x.as<decltype(from)>(), y.as<decltype(to)>());
-        }
+        using From = decltype(from);
+        using To = decltype(to);
+        if constexpr (!std::is_same_v<To, From>) run(ctx, walk, x.as<From>(), y.as<To>());
       });
     });
   }
 
   void permute(KernelContext& ctx, const View& x, std::span<const int> axes, const View& y) override {
-    if (x.numel() > 0) move(ctx, permutation_walk(x.shape, axes), x, y);
+    if (x.numel() > 0) move(cuda_context(ctx), permutation_walk(x.shape, axes), x, y);
   }
 
   void gather_rows(KernelContext& ctx, const View& x, const View& rows, const View& y) override {
@@ -167,13 +182,6 @@ class CudaCopy final : public CopyKernels {
     };
     if (bytes % kVectorBytes == 0 && all_aligned(x.data, y.data)) return gather(uint4{});
     visit_bits(x.dtype, gather);
-  }
-
- private:
-  static void move(KernelContext& ctx, const Walk& walk, const View& x, const View& y) {
-    visit_bits(x.dtype, [&](auto bits) {
-      run(ctx, walk, static_cast<const decltype(bits)*>(x.data), static_cast<decltype(bits)*>(y.data));
-    });
   }
 };
 

@@ -16,8 +16,9 @@ using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // What one access moves.
 inline constexpr int kVectorBytes = 16;
+// Elements of a thread. f64 is not for speed, and its code is long: one.
 template <typename T>
-inline constexpr int kVector = kVectorBytes / static_cast<int>(sizeof(T));
+inline constexpr int kVector = std::is_same_v<T, double> ? 1 : kVectorBytes / static_cast<int>(sizeof(T));
 
 template <typename T, int N>
 struct alignas(std::min<std::size_t>(sizeof(T) * N, kVectorBytes)) Vector {

@@ -12,7 +12,7 @@ namespace {
 
 using namespace cuda;
 
-// The threads that share a row: a warp, or for long rows a block.
+// The threads that share a row: a warp, or a block for long rows of f32 and bf16.
 constexpr int kLongRow = 1024;
 
 template <int kGroup>
@@ -191,11 +191,13 @@ __global__ void mse_backward_kernel(const T* x, const T* target, std::int64_t n,
 template <typename F>
 void visit_rows(DType dtype, const char* operation, std::int64_t rows, std::int64_t k, const F& launch_rows) {
   visit_floating(dtype, operation, [&](auto zero) {
-    if (k > kLongRow) {
-      launch_rows(zero, std::integral_constant<int, kThreads>{}, dim3(static_cast<unsigned>(std::max<std::int64_t>(rows, 1))));
-    } else {
-      launch_rows(zero, std::integral_constant<int, 32>{}, blocks_for(std::max<std::int64_t>(rows, 1) * 32));
+    const std::int64_t some_rows = std::max<std::int64_t>(rows, 1);
+    if constexpr (!std::is_same_v<decltype(zero), double>) {
+      if (k > kLongRow) {
+        return launch_rows(zero, std::integral_constant<int, kThreads>{}, dim3(static_cast<unsigned>(some_rows)));
+      }
     }
+    launch_rows(zero, std::integral_constant<int, 32>{}, blocks_for(some_rows * 32));
   });
 }
 
