@@ -73,7 +73,7 @@ void measure_allreduce(int rounds, Results& results) {
     }
   }
   auto reducer = group->make_tree_reducer({{kSizes[2].floats}, {{0}, {1}}}, CommChannel::bulk);
-  const auto own = reducer->contribution(0);
+  const auto own = reducer->contribution(0).as<float>();
   std::fill(own.begin(), own.end(), static_cast<float>(group->rank() + 1));
   reducer->set_present(0, 0, true);
   for (int round = -1; round < rounds; ++round) {

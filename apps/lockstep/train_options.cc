@@ -39,6 +39,9 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--accumulate", o.accumulate, "Micro-batches of a step; has to divide the batch size")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
+  app.add_option("--gradients", o.gradients, "What gradients are rounded to, and travel as between ranks")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
   app.add_option("--label-smoothing", o.label_smoothing)->check(number(0, 1));
   app.add_option("--seed", o.seed, "Decides start weights, order and dropout")
       ->check(CLI::NonNegativeNumber)
@@ -102,6 +105,7 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
                    .shuffle = !o.no_shuffle,
                    .seed = o.seed,
                    .dtype = job.dtype,
+                   .gradients = o.gradients == "bf16" ? DType::bf16 : DType::f32,
                    .label_smoothing = o.label_smoothing,
                    .clip_norm = o.clip,
                    .save_folder = o.save,

@@ -22,6 +22,7 @@ struct TrainOptions : JobOptions {
   double clip = 0;
   double label_smoothing = 0;
   std::int64_t accumulate = 1;
+  std::string gradients = "f32";
   bool no_shuffle = false;
   bool sync_bn = false;
   std::string export_file, save, resume, log, plot, trace;

@@ -171,7 +171,7 @@ class MeshGroup::GroupTreeReducer final : public TreeReducer {
                    std::unique_ptr<MeshTreeReducer> reducer)
       : group_(group), channel_(channel), header_(header), reducer_(std::move(reducer)) {}
 
-  std::span<float> contribution(std::size_t k) override { return reducer_->contribution(k); }
+  CommBuffer contribution(std::size_t k) override { return reducer_->contribution(k); }
   void set_present(std::size_t k, std::size_t segment, bool present) override {
     reducer_->set_present(k, segment, present);
   }
@@ -198,7 +198,7 @@ class MeshGroup::GroupTreeReducer final : public TreeReducer {
 std::unique_ptr<TreeReducer> MeshGroup::make_tree_reducer(TreeLayout layout, CommChannel channel) {
   check_layout(layout, size());
   CollectiveHeader header{
-      .kind = CollectiveKind::make_tree_reducer, .dtype = DType::f32, .count = elements_of(layout)};
+      .kind = CollectiveKind::make_tree_reducer, .dtype = layout.dtype, .count = elements_of(layout)};
   header.detail = hash_of(layout);
   std::unique_ptr<MeshTreeReducer> reducer;
   submit(header, {.channel = channel}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {

@@ -30,6 +30,12 @@ struct CommBuffer {
   void* data = nullptr;
   std::size_t count = 0;  // elements
   DType dtype = DType::u8;
+
+  template <typename T>
+  std::span<T> as() const {
+    check(dtype == dtype_of<T>, "buffer: {} of {}, expected {}", count, name(dtype), name(dtype_of<T>));
+    return {static_cast<T*>(data), count};
+  }
 };
 
 enum class ReduceOp : std::uint8_t { sum, min, max };
@@ -50,17 +56,19 @@ struct CollectiveOptions {
 struct TreeLayout {
   std::vector<std::size_t> segments;        // elements of each
   std::vector<std::vector<int>> positions;  // of each rank, ascending; disjoint
+  // f32; or bf16: of the arrays, of what travels, and every sum of two is rounded to it.
+  DType dtype = DType::f32;
 };
 
 // A sum over all ranks' arrays in the tree over positions: bit for bit what one process gets that holds them all. Its
-// memory is shared between ranks where the back end can, so nothing is copied in or out. f32. Destroyed before its
-// group.
+// memory is shared between ranks where the back end can, so nothing is copied in or out. The result is f32. Destroyed
+// before its group.
 class TreeReducer {
  public:
   virtual ~TreeReducer() = default;
   // This rank's array for its k-th position, all segments one behind the other. Free to write between the end of a
   // reduce() and the beginning of the next.
-  virtual std::span<float> contribution(std::size_t k) = 0;
+  virtual CommBuffer contribution(std::size_t k) = 0;
   virtual void set_present(std::size_t k, std::size_t segment, bool present) = 0;
   // A collective, in order with the group's others of that channel; on the caller's thread: blocks until the sum is
   // there. Throws CommError.

@@ -28,6 +28,13 @@ class Arrangement {
   }
 
   std::size_t elements() const { return begins_.back(); }
+  DType dtype() const { return layout_.dtype; }
+  std::size_t item() const { return item_size(layout_.dtype); }
+  // What the layout's type has for a sum.
+  void sum(std::span<const void* const> leaves, DType out_dtype, void* out, std::size_t count) const {
+    if (dtype() == DType::bf16) return rounded_tree_sum(leaves, out_dtype, out, count);
+    tree_reduce(ReduceOp::sum, DType::f32, leaves, out, count);
+  }
   std::size_t segments() const { return layout_.segments.size(); }
   std::size_t leaves() const { return owners_.size(); }
   const std::vector<int>& positions(int rank) const { return layout_.positions[static_cast<std::size_t>(rank)]; }
@@ -70,14 +77,16 @@ class SharedReducer final : public MeshTreeReducer {
   }
 
   static std::size_t bytes(const Arrangement& layout) {
-    return (layout.leaves() + 1) * array_bytes(layout) + layout.leaves() * layout.segments();
+    return layout.leaves() * array_bytes(layout) + result_bytes(layout) + layout.leaves() * layout.segments();
   }
 
-  std::span<float> contribution(std::size_t k) override { return {array(position(k)), layout_.elements()}; }
+  CommBuffer contribution(std::size_t k) override {
+    return {array(position(k)), layout_.elements(), layout_.dtype()};
+  }
   void set_present(std::size_t k, std::size_t segment, bool present) override {
     flags(position(k))[segment] = present;
   }
-  std::span<const float> result() const override { return {array(layout_.leaves()), layout_.elements()}; }
+  std::span<const float> result() const override { return {sums(), layout_.elements()}; }
   bool result_present(std::size_t segment) const override { return present_[segment]; }
 
   void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
@@ -94,26 +103,27 @@ class SharedReducer final : public MeshTreeReducer {
     std::vector<const void*> leaves(layout_.leaves());
     layout_.for_each_segment(bound(e.rank), bound(e.rank + 1), [&](std::size_t s, std::size_t begin, std::size_t n) {
       if (!present_[s]) {
-        std::fill_n(array(layout_.leaves()) + begin, n, 0.0f);
+        std::fill_n(sums() + begin, n, 0.0f);
         return;
       }
-      for (std::size_t p = 0; p < leaves.size(); ++p) leaves[p] = flags(p)[s] != 0 ? array(p) + begin : nullptr;
-      tree_reduce(ReduceOp::sum, DType::f32, leaves, array(layout_.leaves()) + begin, n);
+      for (std::size_t p = 0; p < leaves.size(); ++p) {
+        leaves[p] = flags(p)[s] != 0 ? array(p) + begin * layout_.item() : nullptr;
+      }
+      layout_.sum(leaves, DType::f32, sums() + begin, n);
     });
     e.exchange();  // all parts of the result are there, and nobody reads contributions any more
   }
 
  private:
-  static std::size_t array_bytes(const Arrangement& layout) {
-    return (layout.elements() * sizeof(float) + 4095) / 4096 * 4096;
-  }
+  static std::size_t whole_pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+  static std::size_t array_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * layout.item()); }
+  static std::size_t result_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * sizeof(float)); }
   std::size_t position(std::size_t k) const { return static_cast<std::size_t>(layout_.positions(mesh_.rank())[k]); }
-  float* array(std::size_t index) const {
-    return reinterpret_cast<float*>(memory_.get() + index * array_bytes(layout_));
-  }
+  std::byte* array(std::size_t index) const { return memory_.get() + index * array_bytes(layout_); }
+  float* sums() const { return reinterpret_cast<float*>(array(layout_.leaves())); }
   // One byte for each segment. Nobody has positions without an owner: theirs stay zero.
   std::uint8_t* flags(std::size_t p) const {
-    auto* flags = reinterpret_cast<std::uint8_t*>(memory_.get() + (layout_.leaves() + 1) * array_bytes(layout_));
+    auto* flags = reinterpret_cast<std::uint8_t*>(array(layout_.leaves()) + result_bytes(layout_));
     return flags + p * layout_.segments();
   }
 
@@ -132,14 +142,14 @@ class SendingReducer final : public MeshTreeReducer {
       : mesh_(mesh), lane_(lane), layout_(std::move(layout)), nodes_(static_cast<std::size_t>(mesh.size())) {
     find_nodes(0, layout_.leaves());
     const std::size_t own = layout_.positions(mesh.rank()).size();
-    arrays_.assign(own, std::vector<float>(layout_.elements()));
+    arrays_.assign(own, std::vector<std::byte>(layout_.elements() * layout_.item()));
     flags_.assign(own, std::vector<std::uint8_t>(layout_.segments()));
     sums_.resize(nodes_[static_cast<std::size_t>(mesh.rank())].size());
     result_.resize(layout_.elements());
     present_.resize(layout_.segments());
   }
 
-  std::span<float> contribution(std::size_t k) override { return arrays_[k]; }
+  CommBuffer contribution(std::size_t k) override { return {arrays_[k].data(), layout_.elements(), layout_.dtype()}; }
   void set_present(std::size_t k, std::size_t segment, bool present) override { flags_[k][segment] = present; }
   std::span<const float> result() const override { return result_; }
   bool result_present(std::size_t segment) const override { return present_[segment]; }
@@ -148,28 +158,35 @@ class SendingReducer final : public MeshTreeReducer {
     const auto own_presence = sum_own_nodes();
     Exchanges e(mesh_, lane_, header, limit);
     const auto presence = exchange_presence(e, own_presence);
+    const std::size_t item = layout_.item();
     std::fill(e.from.begin(), e.from.end(), MutableBlock{});
-    e.in_steps(layout_.elements(), sizeof(float), 1, [&](std::size_t begin, std::size_t length) {
+    e.in_steps(layout_.elements(), item, 1, [&](std::size_t begin, std::size_t length) {
       const auto bound = [&](std::size_t r) { return begin + length * r / e.size; };
       const std::size_t own = bound(e.rank), own_length = bound(e.rank + 1) - own;
-      const std::vector<const float*> parts = exchange_parts(e, bound);
+      const std::vector<const std::byte*> parts = exchange_parts(e, bound);
+      std::byte* totals = totals_of(begin, length);
+      const auto at_total = [&](std::size_t element) { return totals + (element - begin) * item; };
       layout_.for_each_segment(own, own + own_length, [&](std::size_t s, std::size_t at, std::size_t n) {
         if (!present_[s]) {
-          std::fill_n(result_.data() + at, n, 0.0f);
+          std::memset(at_total(at), 0, n * item);
           return;
         }
         // A node's sum stands for the node: its other leaves pass it on unchanged.
         std::vector<const void*> leaves(layout_.leaves(), nullptr);
         for_each_node([&](std::size_t index, std::size_t, std::size_t, const Node& node) {
-          if (presence[index][s] != 0) leaves[node.first] = parts[index] + (at - own);
+          if (presence[index][s] != 0) leaves[node.first] = parts[index] + (at - own) * item;
         });
-        tree_reduce(ReduceOp::sum, DType::f32, leaves, result_.data() + at, n);
+        layout_.sum(leaves, layout_.dtype(), at_total(at), n);
       });
-      e.to_all(bytes(result_.data() + own), own_length * sizeof(float));
+      e.to_all(at_total(own), own_length * item);
       for (std::size_t r = 0; r < e.size; ++r) {
-        e.from[r] = {bytes(result_.data() + bound(r)), (bound(r + 1) - bound(r)) * sizeof(float)};
+        e.from[r] = {at_total(bound(r)), (bound(r + 1) - bound(r)) * item};
       }
       e.exchange();
+      if (layout_.dtype() == DType::bf16) {
+        const auto* rounded = reinterpret_cast<const BFloat16*>(totals);
+        std::transform(rounded, rounded + length, result_.data() + begin, [](BFloat16 x) { return static_cast<float>(x); });
+      }
     });
   }
 
@@ -179,8 +196,12 @@ class SendingReducer final : public MeshTreeReducer {
     std::size_t first, leaves;
   };
 
-  static std::byte* bytes(float* data) { return reinterpret_cast<std::byte*>(data); }
-  static const std::byte* bytes(const float* data) { return reinterpret_cast<const std::byte*>(data); }
+  // Where sums of elements [begin, begin + length) are put together, in the layout's type.
+  std::byte* totals_of(std::size_t begin, std::size_t length) {
+    if (layout_.dtype() == DType::f32) return reinterpret_cast<std::byte*>(result_.data() + begin);
+    totals_.resize(std::max(totals_.size(), length * layout_.item()));
+    return totals_.data();
+  }
 
   void find_nodes(std::size_t first, std::size_t n) {
     const int owner = n == 0 ? kNobody : layout_.owner(first, n);
@@ -224,9 +245,10 @@ class SendingReducer final : public MeshTreeReducer {
         std::vector<const void*> leaves(nodes[j].leaves, nullptr);
         for (auto p = begin; p != end; ++p) {
           const auto k = static_cast<std::size_t>(p - positions.begin());
-          if (flags_[k][s] != 0) leaves[static_cast<std::size_t>(*p) - nodes[j].first] = arrays_[k].data() + at;
+          if (flags_[k][s] == 0) continue;
+          leaves[static_cast<std::size_t>(*p) - nodes[j].first] = arrays_[k].data() + at * layout_.item();
         }
-        tree_reduce(ReduceOp::sum, DType::f32, leaves, own_sums_[j].data() + at, n);
+        layout_.sum(leaves, layout_.dtype(), own_sums_[j].data() + at * layout_.item(), n);
       });
       sums_[j] = own_sums_[j].data();
     }
@@ -235,7 +257,7 @@ class SendingReducer final : public MeshTreeReducer {
 
   void own_sums_resize(std::size_t j) {
     own_sums_.resize(std::max(own_sums_.size(), j + 1));
-    own_sums_[j].resize(layout_.elements());
+    own_sums_[j].resize(layout_.elements() * layout_.item());
   }
 
   // Of all nodes; fills present_.
@@ -256,12 +278,12 @@ class SendingReducer final : public MeshTreeReducer {
 
   // This rank's part of every node's sum.
   template <typename Bound>
-  std::vector<const float*> exchange_parts(Exchanges& e, const Bound& bound) {
-    const std::size_t own = bound(e.rank), length = bound(e.rank + 1) - own;
-    std::vector<const float*> parts;
+  std::vector<const std::byte*> exchange_parts(Exchanges& e, const Bound& bound) {
+    const std::size_t item = layout_.item(), own = bound(e.rank), length = (bound(e.rank + 1) - own) * item;
+    std::vector<const std::byte*> parts;
     for_each_node([&](std::size_t index, std::size_t r, std::size_t j, const Node&) {
       if (r == e.rank) {
-        parts.push_back(sums_[j] + own);
+        parts.push_back(sums_[j] + own * item);
         return;
       }
       received_.resize(std::max(received_.size(), index + 1));
@@ -276,11 +298,11 @@ class SendingReducer final : public MeshTreeReducer {
       for_each_node([&](std::size_t index, std::size_t r, std::size_t j, const Node&) {
         if (j != k) return;
         if (r != e.rank) {
-          e.from[r] = {bytes(received_[index].data()), length * sizeof(float)};
+          e.from[r] = {received_[index].data(), length};
           return;
         }
         for (std::size_t other = 0; other < e.size; ++other) {
-          e.to[other] = {bytes(sums_[k] + bound(other)), (bound(other + 1) - bound(other)) * sizeof(float)};
+          e.to[other] = {sums_[k] + bound(other) * item, (bound(other + 1) - bound(other)) * item};
         }
       });
       e.exchange();
@@ -292,11 +314,12 @@ class SendingReducer final : public MeshTreeReducer {
   int lane_;
   Arrangement layout_;
   std::vector<std::vector<Node>> nodes_;          // of each rank
-  std::vector<std::vector<float>> arrays_;        // of each own position
+  std::vector<std::vector<std::byte>> arrays_;    // of each own position
   std::vector<std::vector<std::uint8_t>> flags_;  // likewise, for each segment
-  std::vector<std::vector<float>> own_sums_;      // of own nodes with several positions
-  std::vector<const float*> sums_;                // of own nodes: there, or the contribution itself
-  std::vector<std::vector<float>> received_;      // this rank's part of other ranks' nodes
+  std::vector<std::vector<std::byte>> own_sums_;  // of own nodes with several positions
+  std::vector<const std::byte*> sums_;            // of own nodes: there, or the contribution itself
+  std::vector<std::vector<std::byte>> received_;  // this rank's part of other ranks' nodes
+  std::vector<std::byte> totals_;
   std::vector<float> result_;
   std::vector<bool> present_;
 };
@@ -313,6 +336,8 @@ void check_layout(const TreeLayout& layout, int ranks) {
   }
   std::sort(all.begin(), all.end());
   check(!all.empty(), "tree reducer: no rank has a position");
+  check(layout.dtype == DType::f32 || layout.dtype == DType::bf16, "tree reducer: {}, expected f32 or bf16",
+        name(layout.dtype));
   check(all.front() >= 0, "tree reducer: position {}, expected none below 0", all.front());
   const auto twice = std::adjacent_find(all.begin(), all.end());
   if (twice != all.end()) fail("tree reducer: position {} belongs to two ranks, or twice to one", *twice);

@@ -11,7 +11,7 @@ namespace lockstep {
 class MeshTreeReducer {
  public:
   virtual ~MeshTreeReducer() = default;
-  virtual std::span<float> contribution(std::size_t k) = 0;
+  virtual CommBuffer contribution(std::size_t k) = 0;
   virtual void set_present(std::size_t k, std::size_t segment, bool present) = 0;
   virtual void reduce(const CollectiveHeader& header, const TimeLimit& limit) = 0;
   virtual std::span<const float> result() const = 0;

@@ -32,6 +32,10 @@ struct Sum {
   A operator()(A a, A b) const { return static_cast<A>(a + b); }
 };
 
+struct RoundedSum {
+  float operator()(float a, float b) const { return static_cast<float>(BFloat16(a + b)); }
+};
+
 // The comparison is the element's, so that negative integers are small; b != b where b is NaN.
 template <typename T>
 struct Min {
@@ -47,12 +51,12 @@ struct Max {
   A operator()(A a, A b) const { return (static_cast<C>(a) < static_cast<C>(b) || b != b) ? b : a; }
 };
 
-template <typename T, typename Op>
+template <typename T, typename Op, typename Out = T>
 class Tiles {
   using A = typename Accumulator<T>::type;
 
  public:
-  Tiles(std::span<const void* const> leaves, T* out) : leaves_(leaves), out_(out) {}
+  Tiles(std::span<const void* const> leaves, void* out) : leaves_(leaves), out_(static_cast<Out*>(out)) {}
 
   void run(std::size_t count) {
     for (begin_ = 0; begin_ < count; begin_ += kTile) {
@@ -64,7 +68,7 @@ class Tiles {
         if (result != out) std::memcpy(out, result, length_ * sizeof(T));
       } else {
         const A* result = node(0, leaves_.size(), 0, nullptr);
-        for (std::size_t i = 0; i < length_; ++i) out_[begin_ + i] = T(result[i]);
+        for (std::size_t i = 0; i < length_; ++i) out_[begin_ + i] = Out(result[i]);
       }
     }
   }
@@ -95,7 +99,7 @@ class Tiles {
   }
 
   std::span<const void* const> leaves_;
-  T* out_;
+  Out* out_;
   std::size_t begin_ = 0, length_ = 0;
   std::array<std::array<A, kTile>, 32> tiles_;  // one for every level of the tree
 };
@@ -106,11 +110,18 @@ void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, 
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     switch (op) {
-      case ReduceOp::sum: return Tiles<T, Sum<T>>(leaves, static_cast<T*>(out)).run(count);
-      case ReduceOp::min: return Tiles<T, Min<T>>(leaves, static_cast<T*>(out)).run(count);
-      case ReduceOp::max: return Tiles<T, Max<T>>(leaves, static_cast<T*>(out)).run(count);
+      case ReduceOp::sum: return Tiles<T, Sum<T>>(leaves, out).run(count);
+      case ReduceOp::min: return Tiles<T, Min<T>>(leaves, out).run(count);
+      case ReduceOp::max: return Tiles<T, Max<T>>(leaves, out).run(count);
     }
   });
+}
+
+void rounded_tree_sum(std::span<const void* const> leaves, DType out_dtype, void* out, std::size_t count) {
+  check(out_dtype == DType::f32 || out_dtype == DType::bf16, "tree sum: rounded to {}, expected f32 or bf16",
+        name(out_dtype));
+  if (out_dtype == DType::f32) return Tiles<BFloat16, RoundedSum, float>(leaves, out).run(count);
+  Tiles<BFloat16, RoundedSum>(leaves, out).run(count);
 }
 
 }  // namespace lockstep

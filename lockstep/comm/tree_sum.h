@@ -13,4 +13,8 @@ namespace lockstep {
 // max are NaN where an element is.
 void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out, std::size_t count);
 
+// The sum of bf16 leaves, each sum of two rounded to bf16: so that part of it may be taken elsewhere, and travel as bf16.
+// `out`: f32 or bf16, and as above.
+void rounded_tree_sum(std::span<const void* const> leaves, DType out_dtype, void* out, std::size_t count);
+
 }  // namespace lockstep

@@ -1,10 +1,12 @@
 #include "lockstep/nn/gradient_tree.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "lockstep/autograd/node.h"
+#include "lockstep/base/tree.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/reduce.h"
@@ -33,6 +35,26 @@ bool GradientTree::covers(std::size_t shard) const {
   return shard < it->first + it->second.first;
 }
 
+void GradientTree::set_dtype(DType dtype) {
+  check(dtype == DType::f32 || dtype == DType::bf16, "gradient: rounded to {}, expected f32 or bf16", name(dtype));
+  clear();
+  dtype_ = dtype;
+}
+
+Tensor GradientTree::rounded(const Tensor& gradient) const {
+  return dtype_ == DType::bf16 ? gradient.to(DType::bf16) : gradient;
+}
+
+// Kernels sum a whole tree in f32; a sum of two bf16 tensors is rounded.
+Tensor GradientTree::tree_sum(const std::vector<Tensor>& leaves, Device device) const {
+  if (dtype_ != DType::bf16) return ops::tree_sum(leaves, device);
+  const auto leaf = [&](std::size_t i) {
+    return leaves[i].defined() ? std::optional(leaves[i].to(device, {.non_blocking = true})) : std::nullopt;
+  };
+  const auto join = [](const Tensor& a, const Tensor& b) { return std::optional(ops::binary(BinaryOp::add, a, b)); };
+  return tree_fold(0, leaves.size(), leaf, join).value_or(Tensor());
+}
+
 void GradientTree::add(int shard, const Tensor& gradient) {
   auto first = static_cast<std::size_t>(shard < 0 ? 0 : shard);
   Tensor sum = gradient.detach();
@@ -49,6 +71,10 @@ void GradientTree::add(int shard, const Tensor& gradient) {
   }
   if (covers(first) || round_ != backward_number()) finish_round(gradient.device());
   round_ = backward_number();
+  {
+    ops::ShardScope scope(shard);
+    sum = rounded(sum);
+  }
   std::size_t size = 1;
   while (true) {
     auto sibling = subtrees_.find(first ^ size);
@@ -57,8 +83,7 @@ void GradientTree::add(int shard, const Tensor& gradient) {
     if (other.device() != sum.device()) break;
     ops::ShardScope scope(shard);
     bool left = (first & size) == 0;
-    const Tensor pair[2] = {left ? sum : other, left ? other : sum};
-    sum = ops::tree_sum(pair, sum.device());
+    sum = tree_sum({left ? sum : other, left ? other : sum}, sum.device());
     subtrees_.erase(sibling);
     first &= ~size;
     size *= 2;
@@ -72,7 +97,7 @@ void GradientTree::merge_unsynchronized(Device device) {
   bool own_round = unsynchronized_round_ > round_ ||
                    std::ranges::any_of(unsynchronized_, [&](const auto& leaf) { return covers(leaf.first); });
   if (own_round) finish_round(device);
-  for (auto& [shard, sum] : unsynchronized_) subtrees_[shard] = {1, sum};
+  for (auto& [shard, sum] : unsynchronized_) subtrees_[shard] = {1, rounded(sum)};
   unsynchronized_.clear();
 }
 
@@ -89,7 +114,8 @@ void GradientTree::finish_round(Device device) {
     leaves[first] = near ? sum : sum.to(device, {.non_blocking = true});
   }
   bool single = subtrees_.size() == 1 && subtrees_.begin()->second.second.device() == device;
-  Tensor round = single ? subtrees_.begin()->second.second : ops::tree_sum(leaves, device);
+  Tensor round = single ? subtrees_.begin()->second.second : tree_sum(leaves, device);
+  if (dtype_ == DType::bf16) round = round.to(DType::f32);
   if (total_.defined()) {
     total_ = ops::binary(BinaryOp::add, total_.to(device, {.non_blocking = true}), round);
   } else {

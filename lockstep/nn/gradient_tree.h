@@ -58,6 +58,10 @@ class GradientTree {
   bool present() const { return total_.defined() || !subtrees_.empty() || !unsynchronized_.empty(); }
   void clear();
 
+  // f32; or bf16: every shard's gradient and every sum of two subtrees is then rounded to it, so that what travels between
+  // processes can be. The sum is f32 either way. Drops what has been added.
+  void set_dtype(DType dtype);
+
   // From now on the sum is taken over processes too: this is the reducer's parameter `index`.
   // There must be none yet.
   void set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index);
@@ -69,6 +73,8 @@ class GradientTree {
 
  private:
   bool covers(std::size_t shard) const;
+  Tensor rounded(const Tensor& gradient) const;
+  Tensor tree_sum(const std::vector<Tensor>& leaves, Device device) const;
   void merge_unsynchronized(Device device);
   void finish_round(Device device);
 
@@ -79,6 +85,7 @@ class GradientTree {
   std::map<std::size_t, Tensor> unsynchronized_;
   std::uint64_t unsynchronized_round_ = 0;
   Tensor total_;  // of the rounds before
+  DType dtype_ = DType::f32;
   std::shared_ptr<GradientReducer> reducer_;
   std::size_t index_ = 0;
 };

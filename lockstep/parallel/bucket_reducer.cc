@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "lockstep/comm/tree_sum.h"
 #include "lockstep/ops/elementwise.h"
 
 namespace lockstep {
@@ -34,6 +35,19 @@ Tensor wrap(const void* data, const Shape& shape, DType dtype, Device device, st
                 }), view);
 }
 
+// Of one segment, by place in the tree, to where it begins in a contribution.
+void sum_block(Backend& backend, KernelContext& context, const std::vector<View>& block, const CommBuffer& out,
+               std::size_t offset) {
+  const Shape& shape = block.back().shape;
+  if (out.dtype == DType::f32) {
+    const View sum{out.as<float>().data() + offset, DType::f32, Layout::plain, shape};
+    return backend.reduce().tree_sum(context, block, sum);
+  }
+  std::vector<const void*> leaves;
+  for (const View& leaf : block) leaves.push_back(leaf.data);
+  rounded_tree_sum(leaves, DType::bf16, out.as<BFloat16>().data() + offset, static_cast<std::size_t>(shape.numel()));
+}
+
 }  // namespace
 
 struct BucketReducer::Bucket {
@@ -52,9 +66,9 @@ struct BucketReducer::Bucket {
 };
 
 BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, int shards,
-                             BucketOptions options)
+                             DType dtype, BucketOptions options)
     : communicator_(std::move(communicator)), group_(communicator_->make_group()), parameters_(std::move(parameters)),
-      options_(options), rounds_(parameters_.size()) {
+      dtype_(dtype), options_(options), rounds_(parameters_.size()) {
   int world = communicator_->world_size();
   check(shards >= world, "distributed data parallel: {} shards for {} ranks, expected at least one each", shards, world);
   check(options.bytes > 0 && options.first_bytes > 0, "reducer: buckets of {} and {} bytes, expected at least 1",
@@ -100,7 +114,7 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
   }
   Device device = communicator_->device();
   for (auto& bucket : buckets_) {
-    bucket->reducer = group_->make_tree_reducer({bucket->sizes, positions_}, CommChannel::bulk);
+    bucket->reducer = group_->make_tree_reducer({bucket->sizes, positions_, dtype_}, CommChannel::bulk);
     std::span<const float> result = bucket->reducer->result();
     bucket->sum = wrap(result.data(), {static_cast<std::int64_t>(result.size())}, DType::f32, device, bucket->reducer);
     bucket->in_total.resize(bucket->sizes.size());
@@ -113,7 +127,10 @@ void BucketReducer::attach() {
     check(p.gradient_tree().reducer() == nullptr, "parameter {}: its gradients are summed by another DistributedDataParallel; "
           "destroy that first", p.name());
   }
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].gradient_tree().set_reducer(shared_from_this(), i);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].gradient_tree().set_dtype(dtype_);
+    parameters_[i].gradient_tree().set_reducer(shared_from_this(), i);
+  }
 }
 
 void BucketReducer::detach() {
@@ -224,8 +241,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
         const std::vector<View>& block = leaves[i][k];
         reducer->set_present(k, i, !block.empty());
         if (block.empty()) continue;
-        View out{reducer->contribution(k).data() + offsets[i], DType::f32, Layout::plain, block.back().shape};
-        backend->reduce().tree_sum(context, block, out);
+        sum_block(*backend, context, block, reducer->contribution(k), offsets[i]);
       }
     }
     reducer->reduce({.label = label});

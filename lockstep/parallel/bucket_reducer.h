@@ -23,8 +23,9 @@ struct BucketOptions {
 
 class BucketReducer : public GradientReducer, public std::enable_shared_from_this<BucketReducer> {
  public:
-  // Collective. Shapes have to be known, and the same on all ranks; f32. `shards` is V of the whole job.
-  BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, int shards,
+  // Collective. Shapes have to be known, and the same on all ranks; f32. `shards` is V of the whole job. `dtype`: what
+  // gradients are rounded to (GradientTree::set_dtype) and travel as.
+  BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, int shards, DType dtype,
                 BucketOptions options);
   ~BucketReducer() override;
   // The parameters' gradients come from here from now on, or no longer.
@@ -54,6 +55,7 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   // Of this rank: first shards and sizes of its largest complete subtrees.
   std::vector<std::pair<std::size_t, std::size_t>> blocks_;
   std::vector<std::vector<int>> positions_;  // of all ranks' blocks
+  DType dtype_;
   BucketOptions options_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
   std::vector<std::pair<std::size_t, std::size_t>> places_;  // of parameters: bucket, segment

@@ -50,13 +50,14 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::vector<Dev
     shards_ = static_cast<int>(
         communicator_->sum_on_host(static_cast<std::int64_t>(devices_.size()), "number of devices"));
   }
-  compare_ranks(options.recipe);
+  compare_ranks(fmt::format("gradients {}\n{}", name(options.gradients), options.recipe));
   std::tie(first_shard_, last_shard_) = Communicator::shards_of_rank(communicator_->rank(), world, shards_);
   std::vector<Parameter> parameters;
   for (const Parameter& p : module_.parameters()) {
     if (p.trainable()) parameters.push_back(p);
   }
-  reducer_ = std::make_shared<BucketReducer>(communicator_, std::move(parameters), shards_, options.buckets);
+  reducer_ = std::make_shared<BucketReducer>(communicator_, std::move(parameters), shards_, options.gradients,
+                                             options.buckets);
   broadcast_values();
   reducer_->attach();
 }

@@ -30,6 +30,9 @@ namespace lockstep {
 struct DistributedOptions {
   // V of the whole job; 0: one for each device of each rank. At least one for each rank.
   int shards = 0;
+  // bf16: every shard's gradient and every sum of two is rounded to it, wherever it is taken, and half as much travels.
+  // Part of the recipe: with other bits than f32, but the same for every number of ranks and devices.
+  DType gradients = DType::f32;
   BucketOptions buckets{};
   // What else all ranks have to agree on, one item a line: compared before the first step.
   std::string recipe{};

@@ -64,9 +64,14 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
                    {"label_smoothing", o.label_smoothing}};
   // Where a schedule depends on the length of the run, so do the bits.
   if (o.schedule.kind != ScheduleKind::constant) recipe["scheduled_steps"] = o.schedule.total_steps;
+  if (o.gradients != DType::f32) recipe["gradients"] = name(o.gradients);
   recipe.update(o.recipe);
   o.recipe = std::move(recipe);
-  if (o.communicator) join_ranks();
+  if (o.communicator) {
+    join_ranks();
+  } else {
+    for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
+  }
 }
 
 void Trainer::join_ranks() {
@@ -85,7 +90,8 @@ void Trainer::join_ranks() {
   recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
                         !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
   distributed_ = std::make_unique<DistributedDataParallel>(module_, o.devices, o.communicator,
-                                                           DistributedOptions{.shards = o.shards, .recipe = recipe});
+                                                           DistributedOptions{.shards = o.shards, .gradients = o.gradients,
+                                                                              .recipe = recipe});
 }
 
 // The rows are asked for when the loader runs, long after the ranks have met.

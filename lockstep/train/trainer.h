@@ -33,6 +33,8 @@ struct TrainerOptions {
   bool shuffle = true;
   std::uint64_t seed = 0;
   DType dtype = DType::f32;
+  // bf16: gradients and their sums are rounded to it, and half as much travels between ranks.
+  DType gradients = DType::f32;
   double label_smoothing = 0;
   // Gradients are scaled to at most this norm; 0: not at all.
   double clip_norm = 0;

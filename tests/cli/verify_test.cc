@@ -23,7 +23,8 @@ class Verify : public ::testing::Test {
 TEST_F(Verify, LayoutsAgree) {
   for (const Arguments& recipe : {Arguments{"--model", "mlp", "--optimizer", "adamw", "--clip", "0.1"},
                                   Arguments{"--model", "lenet", "--dtype", "bf16", "--momentum", "0.9"},
-                                  Arguments{"--model", "lenet", "--accumulate", "3"}}) {
+                                  Arguments{"--model", "lenet", "--accumulate", "3"},
+                                  Arguments{"--model", "lenet", "--gradients", "bf16"}}) {
     Arguments all{"--shards", "4", "--layouts", "1,3,2x1,4x1,2x2"};
     all.insert(all.end(), recipe.begin(), recipe.end());
     const ToolResult result = verify(all);

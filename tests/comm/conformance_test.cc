@@ -294,7 +294,8 @@ TEST_P(Conformance, SubgroupsWorkOnTheirOwn) {
   });
 }
 
-// By hand, one element at a time.
+// By hand, one element at a time. T: what arrays are made of, and every sum of two is rounded to.
+template <typename T = float>
 void check_tree(ProcessGroup& group, const std::vector<std::size_t>& segments,
                 const std::vector<std::vector<int>>& positions, CommChannel channel) {
   std::size_t leaves = 0;
@@ -310,22 +311,22 @@ void check_tree(ProcessGroup& group, const std::vector<std::size_t>& segments,
   const auto present = [&](int round, std::size_t p, std::size_t s) {
     return owned(p) && s + 1 != segments.size() && (s == 0 || (p + s + static_cast<std::size_t>(round)) % 3 != 0);
   };
-  auto reducer = group.make_tree_reducer({segments, positions}, channel);
+  auto reducer = group.make_tree_reducer({segments, positions, dtype_of<T>}, channel);
   const auto& own = positions[static_cast<std::size_t>(group.rank())];
   for (int round = 0; round < 3; ++round) {
     for (std::size_t k = 0; k < own.size(); ++k) {
       const auto p = static_cast<std::size_t>(own[k]);
-      auto contribution = reducer->contribution(k);
-      for (std::size_t i = 0; i < contribution.size(); ++i) contribution[i] = element<float>(p + 100, i);
+      const auto contribution = reducer->contribution(k).template as<T>();
+      for (std::size_t i = 0; i < contribution.size(); ++i) contribution[i] = element<T>(p + 100, i);
       for (std::size_t s = 0; s < segments.size(); ++s) reducer->set_present(k, s, present(round, p, s));
     }
     reducer->reduce({.label = fmt::format("bucket 0, step {}", round)});
     std::size_t i = 0;
     for (std::size_t s = 0; s < segments.size(); ++s) {
       const auto leaf = [&](std::size_t p) {
-        return present(round, p, s) ? std::optional<float>(element<float>(p + 100, i)) : std::nullopt;
+        return present(round, p, s) ? std::optional(static_cast<float>(element<T>(p + 100, i))) : std::nullopt;
       };
-      const auto join = [](float a, float b) { return std::optional<float>(a + b); };
+      const auto join = [](float a, float b) { return std::optional(static_cast<float>(T(a + b))); };
       ASSERT_EQ(reducer->result_present(s), tree_fold(0, leaves, leaf, join).has_value());
       for (std::size_t end = i + segments[s]; i < end; ++i) {
         // What nobody has is zeros.
@@ -347,6 +348,9 @@ TEST_P(Conformance, TreeReducerFollowsTheTreeOverPositions) {
     check_tree(group, segments, consecutive, CommChannel::bulk);
     check_tree(group, segments, dealt, CommChannel::urgent);
     check_tree(group, segments, few, CommChannel::bulk);
+    for (const auto& positions : {consecutive, dealt, few}) {
+      check_tree<BFloat16>(group, segments, positions, CommChannel::bulk);
+    }
   });
 }
 
@@ -355,7 +359,7 @@ TEST_P(Conformance, TreeReducerKeepsMinusZero) {
     std::vector<std::vector<int>> positions(n());
     for (int r = 0; r < ranks(); ++r) positions[static_cast<std::size_t>(r)] = {r};
     auto reducer = group.make_tree_reducer({{1}, positions}, CommChannel::bulk);
-    reducer->contribution(0)[0] = -0.0f;
+    reducer->contribution(0).as<float>()[0] = -0.0f;
     reducer->set_present(0, 0, group.rank() == 0);
     reducer->reduce({});
     EXPECT_TRUE(std::signbit(reducer->result()[0]));

@@ -30,7 +30,7 @@ class FaultyReducer final : public TreeReducer {
   FaultyReducer(std::unique_ptr<TreeReducer> reducer, FaultInjector& fault)
       : reducer_(std::move(reducer)), fault_(fault) {}
 
-  std::span<float> contribution(std::size_t k) override { return reducer_->contribution(k); }
+  CommBuffer contribution(std::size_t k) override { return reducer_->contribution(k); }
   void set_present(std::size_t k, std::size_t segment, bool present) override {
     reducer_->set_present(k, segment, present);
   }

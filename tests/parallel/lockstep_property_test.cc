@@ -51,6 +51,7 @@ struct Recipe {
   std::function<std::unique_ptr<Sequential>()> net;
   std::int64_t pixels = 28;
   DType dtype = DType::f32;
+  DType gradients = DType::f32;
   int shards = 8;
   int threads = 1;
   bool adam = false;
@@ -93,7 +94,11 @@ Outcome train_rank(const Recipe& recipe, Layout layout, std::shared_ptr<ProcessG
     // Small buckets: there are several of them even in small nets.
     ddp = std::make_unique<DistributedDataParallel>(
         *net, runtime.devices(), std::make_shared<Communicator>(runtime, group),
-        DistributedOptions{.shards = recipe.shards, .buckets = {.bytes = 20000, .first_bytes = 1000}});
+        DistributedOptions{.shards = recipe.shards,
+                           .gradients = recipe.gradients,
+                           .buckets = {.bytes = 20000, .first_bytes = 1000}});
+  } else {
+    for (const Parameter& p : net->parameters()) p.gradient_tree().set_dtype(recipe.gradients);
   }
   std::unique_ptr<Optimizer> optimizer;
   if (recipe.adam) {
@@ -202,6 +207,21 @@ INSTANTIATE_TEST_SUITE_P(
                .adam = true,
                .clip_norm = 0.1,
                .micro_batches = 2},
+        Recipe{.name = "MlpRoundedGradientsFiveShards",
+               .net = [] { return mlp(); },
+               .gradients = DType::bf16,
+               .shards = 5},
+        Recipe{.name = "LenetRoundedGradientsAccumulated",
+               .net = [] { return lenet(); },
+               .gradients = DType::bf16,
+               .clip_norm = 0.1,
+               .micro_batches = 2},
+        Recipe{.name = "LenetRoundedGradientsNoSync",
+               .net = [] { return lenet(); },
+               .gradients = DType::bf16,
+               .micro_batches = 2,
+               .no_sync = true,
+               .batches = {3, 40, 21, 40}},
         Recipe{.name = "Dropout", .net = dropout_net, .pixels = 12},
         Recipe{.name = "DropoutAccumulated", .net = dropout_net, .pixels = 12, .micro_batches = 2},
         Recipe{.name = "Residual", .net = residual_net, .pixels = 10},
@@ -232,14 +252,15 @@ TEST(LockstepResnet18, TheBitsDoNotDependOnDevices) {
 // The hash is able to differ: each part of the recipe changes the weights.
 TEST(LockstepRecipe, DecidesTheBits) {
   const Recipe recipe{.name = "Base", .net = dropout_net, .pixels = 12, .batches = {40, 40}};
-  Recipe seed = recipe, shards = recipe, clipped = recipe, accumulated = recipe, bf16 = recipe;
+  Recipe seed = recipe, shards = recipe, clipped = recipe, accumulated = recipe, bf16 = recipe, rounded = recipe;
   seed.seed = 2;
   shards.shards = 4;
   clipped.clip_norm = 0.1;
   accumulated.micro_batches = 2;
   bf16.dtype = DType::bf16;
+  rounded.gradients = DType::bf16;
   const std::string base = train(recipe, {.devices = 2}).weights;
-  for (const Recipe& other : {seed, shards, clipped, accumulated, bf16}) {
+  for (const Recipe& other : {seed, shards, clipped, accumulated, bf16, rounded}) {
     EXPECT_NE(train(other, {.devices = 2}).weights, base);
   }
 }
