@@ -20,6 +20,8 @@ using ::testing::HasSubstr;
 using testing::make_groups;
 
 constexpr milliseconds kLong{20'000}, kShort{400};
+// Where one of several ranks is to be late, and none of the others, however busy the machine.
+constexpr milliseconds kPatience{1500};
 
 class Failures : public ::testing::TestWithParam<const char*> {
  protected:
@@ -102,12 +104,12 @@ TEST_P(Failures, ReducersOfDifferentLayoutsAreFound) {
 }
 
 TEST_P(Failures, ALateRankIsNamedByAllWhenTheTimeIsOver) {
-  auto all = groups(3, kShort);
+  auto all = groups(3, kPatience);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
-    if (group.rank() == 2) std::this_thread::sleep_for(3 * kShort);
+    if (group.rank() == 2) std::this_thread::sleep_for(2 * kPatience);
     all_reduce(group, 100'000, "bucket 3, step 17");
   });
-  EXPECT_EQ(errors[0], "rank 2 lost (no answer within 400 ms) during all-reduce of bucket 3, step 17");
+  EXPECT_EQ(errors[0], "rank 2 lost (no answer within 1500 ms) during all-reduce of bucket 3, step 17");
   EXPECT_EQ(errors[1], errors[0]);
   EXPECT_EQ(errors[2], errors[0]);  // it hears what the others think of it
 }
@@ -125,9 +127,9 @@ TEST_P(Failures, AnOperationMayHaveATimeoutOfItsOwn) {
 
 TEST_P(Failures, TheRankThatIsMissingIsNamedAndNotOneThatWaitsForIt) {
   // Rank 1 waits for rank 2 in the urgent channel, and is missing in the bulk channel for no other reason.
-  auto all = groups(3, kShort);
+  auto all = groups(3, kPatience);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
-    if (group.rank() == 2) std::this_thread::sleep_for(3 * kShort);
+    if (group.rank() == 2) std::this_thread::sleep_for(2 * kPatience);
     if (group.rank() == 1)
       all_reduce(group, 1, "flags", CommChannel::urgent);
     else

@@ -15,6 +15,7 @@
 #include "lockstep/comm/tcp_store_server.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
+#include "tests/free_port.h"
 #include "tests/processes.h"
 #include "tests/temporary_folder.h"
 
@@ -271,7 +272,7 @@ TEST(Orphans, AreNotLeftByALauncherThatIsKilled) {
 // Two hosts, as far as launchers can tell.
 class Nodes : public ::testing::Test {
  protected:
-  int port_ = TcpStoreServer().port();
+  int port_ = free_port();
   TemporaryFolder folders_[2];
   pid_t start(int node, const std::string& script, LauncherOptions options = {}) {
     options.nproc_per_node = 2;
@@ -331,7 +332,7 @@ TEST_F(Nodes, AnInterruptedJobStartsAgainNowhere) {
 
 TEST_F(Nodes, ALauncherThatIsKilledEndsTheOthers) {
   for (const int killed : {0, 1}) {
-    port_ = TcpStoreServer().port();
+    port_ = free_port();
     const std::string script = leave_number(folders_[killed]) + "sleep 1000";
     const pid_t nodes[] = {start(0, script, {.timeout = 2s, .grace = 50ms}),
                            start(1, script, {.timeout = 2s, .grace = 50ms})};

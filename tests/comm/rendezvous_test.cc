@@ -15,6 +15,7 @@
 #include "tests/comm/raw_client.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
+#include "tests/free_port.h"
 
 namespace lockstep {
 namespace {
@@ -23,8 +24,6 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
 constexpr auto kLong = 20s;
-
-int free_port() { return TcpStoreServer().port(); }
 
 // Ranks as threads of this process, each with its options.
 class RendezvousTest : public ::testing::Test {

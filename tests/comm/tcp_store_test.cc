@@ -11,6 +11,7 @@
 #include "lockstep/comm/tcp_store_server.h"
 #include "tests/comm/raw_client.h"
 #include "tests/expect_error.h"
+#include "tests/free_port.h"
 
 namespace lockstep {
 namespace {
@@ -25,8 +26,6 @@ std::unique_ptr<TcpStore> connect(const TcpStoreServer& server, const std::strin
 }
 
 // A port that nobody listens at.
-int free_port() { return TcpStoreServer().port(); }
-
 TEST(TcpStore, WhatOneSetsAnotherGets) {
   const TcpStoreServer server;
   const auto a = connect(server), b = connect(server);
