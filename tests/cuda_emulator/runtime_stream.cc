@@ -38,6 +38,9 @@ cudaError_t cuda_emulator::launch(const Launch& launch, cudaStream_t stream) {
   }
   // The function may be copied, the arguments are destroyed once.
   std::shared_ptr<void> arguments(launch.arguments, launch.destroy);
+  // A stream takes kernels while its device is the thread's.
+  Stream* const on = find_stream(stream);
+  if (on && on->device() != current_device()) return set_last_error(cudaErrorInvalidResourceHandle);
   return enqueue(stream, [launch, arguments] { run_blocks(launch); });
 }
 
@@ -93,7 +96,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  *event = reinterpret_cast<cudaEvent_t>(new EventPointer(std::make_shared<Event>(flags)));
+  *event = reinterpret_cast<cudaEvent_t>(new EventPointer(std::make_shared<Event>(current_device(), flags)));
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
@@ -106,7 +109,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 // Events happen on a failed device too: who waits is to hear of the failure.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   Stream* stream = find_stream(handle);
-  if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  if (!stream || stream->device() != pointer(event)->device()) return set_last_error(cudaErrorInvalidResourceHandle);
   stream->enqueue([event = pointer(event), record = pointer(event)->record()] { event->happen(record); });
   return cudaSuccess;
 }

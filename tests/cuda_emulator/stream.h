@@ -43,7 +43,8 @@ class Event {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Event(unsigned flags) : flags_(flags) {}
+  Event(int device, unsigned flags) : device_(device), flags_(flags) {}
+  int device() const { return device_; }
   // The number of this record; wait() takes it. An event never recorded is at 0, which has happened.
   std::uint64_t record();
   std::uint64_t recorded();
@@ -54,6 +55,7 @@ class Event {
   Clock::time_point time();
 
  private:
+  const int device_;
   const unsigned flags_;
   std::mutex mutex_;
   std::condition_variable changed_;

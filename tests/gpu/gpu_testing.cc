@@ -11,7 +11,7 @@ bool has_gpu() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-GpuMemory::GpuMemory() : stream_(std::make_shared<CudaStream>(0, false)), context_(stream_) {}
+GpuMemory::GpuMemory(int gpu) : stream_(std::make_shared<CudaStream>(gpu, false)), context_(stream_) {}
 
 GpuMemory::~GpuMemory() {
   cudaStreamSynchronize(stream());
@@ -19,6 +19,7 @@ GpuMemory::~GpuMemory() {
 }
 
 void* GpuMemory::allocate(std::size_t bytes, std::size_t offset) {
+  GpuScope scope(context_.gpu());
   void* block = nullptr;
   check_cuda(cudaMalloc(&block, std::max<std::size_t>(bytes + offset, 1)), "cudaMalloc");
   blocks_.push_back(block);

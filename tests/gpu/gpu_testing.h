@@ -14,10 +14,10 @@ namespace lockstep::testing {
 bool has_gpu();
 inline constexpr const char* kNoGpu = "there is no GPU here";
 
-// A context on GPU 0 and memory on it, all of it given back in the end.
+// A context on a GPU and memory on it, all of it given back in the end.
 class GpuMemory {
  public:
-  GpuMemory();
+  explicit GpuMemory(int gpu = 0);
   ~GpuMemory();
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;

@@ -62,5 +62,19 @@ TEST(Launch, RefusesBlocksThatAreTooLarge) {
   EXPECT_EQ(count, 24u * 64u);
 }
 
+TEST(Launch, KernelsRunOnTheGpuOfTheirContext) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) GTEST_SKIP() << "there are no two GPUs here";
+  for (int gpu : {1, 0, 1}) {
+    GpuMemory memory(gpu);
+    auto* counter = static_cast<unsigned*>(memory.allocate(sizeof(unsigned)));
+    launch(count_threads, dim3(1), dim3(32), 0, cuda_context(memory.context()).stream(), counter);
+    unsigned value = 0;
+    memory.download(&value, counter, sizeof value);
+    EXPECT_EQ(value, 31u);  // from 0xffffffff
+  }
+  cudaSetDevice(0);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

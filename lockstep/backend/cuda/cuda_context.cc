@@ -48,6 +48,12 @@ void* CudaContext::device_scratch(std::size_t bytes) {
   return scratch_;
 }
 
+CudaContext& cuda_context(KernelContext& context) {
+  auto& cuda = static_cast<CudaContext&>(context);
+  check_cuda(cudaSetDevice(cuda.gpu()), "cudaSetDevice");
+  return cuda;
+}
+
 unsigned* CudaContext::counters() {
   if (!counters_) {
     GpuScope scope(gpu());

@@ -46,6 +46,7 @@ class CudaContext final : public KernelContext {
   unsigned* counters_ = nullptr;
 };
 
-inline CudaContext& cuda_context(KernelContext& context) { return static_cast<CudaContext&>(context); }
+// Makes its GPU the calling thread's: only there may kernels be queued on its stream.
+CudaContext& cuda_context(KernelContext& context);
 
 }  // namespace lockstep
