@@ -2,6 +2,7 @@
 
 #include "commands.h"
 #include "job_options.h"
+#include "lockstep/device/gpu.h"
 
 namespace lockstep::app {
 namespace {
@@ -22,10 +23,15 @@ Command add_devices(CLI::App& parent) {
     Job job = make_job(*options);
     for (Device device : job.devices) {
       const DeviceInfo& info = *device.info();
-      fmt::print("{}  cpu  {} core{} ({}) of {}  {:.1f} GiB\n", info.name, info.cpus.size(),
-                 info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model,
-                 static_cast<double>(info.memory_bytes) / (1 << 30));
+      const double gibibytes = static_cast<double>(info.memory_bytes) / (1 << 30);
+      if (info.kind == DeviceKind::cuda) {
+        fmt::print("{}  cuda  {}  {:.1f} GiB\n", info.name, info.model, gibibytes);
+      } else {
+        fmt::print("{}  cpu  {} core{} ({}) of {}  {:.1f} GiB\n", info.name, info.cpus.size(),
+                   info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model, gibibytes);
+      }
     }
+    if (const GpuList found = find_gpus(); found.gpus.empty()) fmt::print("no GPU: {}\n", found.why_none);
     return 0;
   };
 }

@@ -5,34 +5,34 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/fashion_mnist.h"
+#include "lockstep/device/gpu.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/models/models.h"
+#include "lockstep/runtime/device_list.h"
 
 namespace lockstep::app {
 namespace {
 
 constexpr int kMostDevices = 1024;
 
-// The number of CPU devices that a list like "cpu:0,cpu:3" needs, and a canonical list.
-int devices_needed(const std::string& list) {
-  int most = 0;
-  std::string rest = list;
-  while (true) {
-    std::size_t comma = rest.find(',');
-    std::string item = rest.substr(0, comma);
-    if (item.rfind("cuda", 0) == 0) {
-      throw UsageError(fmt::format("unknown device {}: this build has no CUDA back end, there are cpu:0, cpu:1, ...", item));
+bool is_list(const std::string& devices) { return devices != "auto" && devices != "cpu" && devices != "cuda"; }
+
+// What a list names, or what `auto` and --num-devices find.
+DeviceList wanted_devices(const JobOptions& o) {
+  if (is_list(o.devices)) {
+    try {
+      return parse_device_list(o.devices);
+    } catch (const Error& error) {
+      throw UsageError(error.what());
     }
-    std::string digits = item.rfind("cpu:", 0) == 0 ? item.substr(4) : "";
-    bool number = !digits.empty() && digits.size() <= 4 && digits.find_first_not_of("0123456789") == std::string::npos;
-    if (!number || std::stoi(digits) >= kMostDevices) {
-      throw UsageError(fmt::format("unknown device '{}' in '{}': expected cpu:0 to cpu:{}, comma-separated, or cpu or auto",
-                                   item, list, kMostDevices - 1));
-    }
-    most = std::max(most, std::stoi(digits) + 1);
-    if (comma == std::string::npos) return most;
-    rest = rest.substr(comma + 1);
   }
+  const int count = std::max(o.num_devices, 1);
+  if (o.devices == "cpu") return {count, {.cpu_devices = count}};
+  DeviceList found = find_devices(o.num_devices);
+  if (o.devices == "cuda" && found.options.cuda.empty()) {
+    throw UsageError("--devices cuda: there is no GPU: " + find_gpus().why_none);
+  }
+  return found;
 }
 
 }  // namespace
@@ -45,10 +45,13 @@ void JobOptions::add_model(CLI::App& app) {
   app.add_option("--dtype", dtype, "Arithmetic of the heavy operations; master weights stay f32")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
+  app.add_flag("--tf32", tf32, "GPUs multiply f32 in TF32, with 10 bits of mantissa");
 }
 
 void JobOptions::add_devices(CLI::App& app) {
-  app.add_option("--devices", devices, "cpu:0,cpu:1, cpu (all) or auto")->capture_default_str();
+  app.add_option("--devices", devices, "cpu:0,cpu:1, cuda:0, cuda:0/0,cuda:0/1 (logical devices of a GPU), cpu or cuda (all), or "
+                 "auto: GPUs where there are some")
+      ->capture_default_str();
   app.add_option("--num-devices", num_devices, "N devices of the kind that auto finds; cores are split evenly")
       ->check(CLI::Range(1, kMostDevices));
   app.add_option("--threads-per-shard", threads_per_shard,
@@ -72,17 +75,13 @@ void JobOptions::add_data(CLI::App& app) {
 Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   Job job;
   job.group = std::move(group);
-  if (o.num_devices > 0 && o.devices != "auto" && o.devices != "cpu") {
-    throw UsageError("--devices with a list and --num-devices exclude each other");
-  }
-  bool listed = o.devices != "auto" && o.devices != "cpu";
-  int count = listed ? devices_needed(o.devices) : std::max(o.num_devices, 1);
+  if (o.num_devices > 0 && is_list(o.devices)) throw UsageError("--devices with a list and --num-devices exclude each other");
+  const DeviceList wanted = wanted_devices(o);
   auto cores = static_cast<int>(available_cpus().size());
   if (std::string binding = binding_notice(); !binding.empty() && job.rank() == 0) notice(binding);
 
   // A list names the devices of the job; those in between take no cores from it, so count the ones in the list.
-  int used = listed ? 1 + static_cast<int>(std::count(o.devices.begin(), o.devices.end(), ',')) : count;
-  job.shards = o.shards > 0 ? o.shards : used * job.world_size();
+  job.shards = o.shards > 0 ? o.shards : wanted.count * job.world_size();
   if (job.shards < job.world_size()) {
     throw UsageError(fmt::format("--shards {} for {} ranks: expected at least one for each", job.shards, job.world_size()));
   }
@@ -90,19 +89,22 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
     throw UsageError(fmt::format("--cores-per-device {}: this process may use {} cores", o.cores_per_device, cores));
   }
   int threads = o.threads_per_shard > 0 ? o.threads_per_shard : std::max(1, cores * job.world_size() / job.shards);
-  RuntimeOptions runtime{.cpu_devices = count,
-                         .cores_per_device = o.cores_per_device,
-                         .threads_per_shard = threads,
-                         .seed = o.seed};
+  RuntimeOptions runtime = wanted.options;
+  runtime.cores_per_device = o.cores_per_device;
+  runtime.threads_per_shard = threads;
+  runtime.seed = o.seed;
+  runtime.tf32 = o.tf32;
+  runtime.cuda_algorithms = environment("LOCKSTEP_CUDA_ALGORITHMS").value_or("");
   if (auto limit = environment_integer("LOCKSTEP_SLOW_WAIT", 1, 1 << 20)) {
     runtime.slow_wait = std::chrono::seconds(*limit);
     runtime.on_slow_wait = [](std::chrono::nanoseconds waited, const std::string& report) {
       notice(fmt::format("waited for {:.0f} s, and still wait:\n{}", std::chrono::duration<double>(waited).count(), report));
     };
   }
-  job.runtime = std::make_unique<Runtime>(std::move(runtime));
   try {
-    job.devices = listed ? job.runtime->devices(o.devices) : job.runtime->devices();
+    job.runtime = std::make_unique<Runtime>(std::move(runtime));
+    job.devices = is_list(o.devices) ? job.runtime->devices(o.devices) : job.runtime->devices();
+    job.devices.resize(static_cast<std::size_t>(wanted.count));
   } catch (const Error& error) {
     throw UsageError(error.what());
   }

@@ -24,6 +24,7 @@ struct JobOptions {
   int shards = 0;
   std::int64_t batch_size = 256;
   std::string dtype = "f32";
+  bool tf32 = false;
   std::uint64_t seed = 0;
   std::string init_from;
   std::int64_t limit_train = 0;

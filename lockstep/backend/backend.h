@@ -2,6 +2,7 @@
 // no registry. Kernels are called from the workers of lanes, several at once, each with a KernelContext of its own.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -30,6 +31,11 @@ class Backend {
   virtual std::string_view name() const = 0;
   // Whether bf16 is multiplied in hardware. Elsewhere it works, through f32, and saves nothing.
   virtual bool native_bf16() const = 0;
+  // y = x, as CopyKernels::copy, where only one of both is in this device's memory (`from_here`: x is), and the other in
+  // the host's or another device's.
+  virtual void transfer(KernelContext& context, const View& x, const View& y, [[maybe_unused]] bool from_here) {
+    copy().copy(context, x, y);
+  }
   virtual ElementwiseKernels& elementwise() = 0;
   virtual CopyKernels& copy() = 0;
   virtual ReduceKernels& reduce() = 0;
@@ -47,5 +53,14 @@ std::unique_ptr<Backend> make_reference_backend();
 
 // oneDNN and vectorized loops, f32 and bf16; f64 goes to the reference kernels.
 std::unique_ptr<Backend> make_cpu_backend();
+
+struct CudaBackendOptions {
+  // Multiply f32 in TF32, with 10 bits of mantissa: faster.
+  bool tf32 = false;
+  // Where choices of algorithms are kept; see backend/cuda/algorithm_choices.h. Empty: what the libraries suggest.
+  std::filesystem::path algorithms = {};
+};
+// cuDNN, cuBLASLt and kernels of our own, for all GPUs. Throws where Lockstep was built without CUDA.
+std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions& options = {});
 
 }  // namespace lockstep

@@ -74,6 +74,9 @@ class DataLoader::Prefetcher {
     if (none) {
       for (Tensor& part : batch) part = part.narrow(0, 0);
     }
+    if (!options_.pin_for.is_host()) {
+      for (Tensor& part : batch) part = part.pin(options_.pin_for);
+    }
     return batch;
   }
 

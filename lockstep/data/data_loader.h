@@ -22,6 +22,8 @@ struct DataLoaderOptions {
   // Which rows [first, last) of a batch of n examples are wanted here, where other processes load the others; none: all.
   // An empty range gives tensors without rows.
   std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t n)> rows{};
+  // Batches are put where this device reads them by itself (Tensor::pin), so that split_and_load does not wait for copies.
+  Device pin_for{};
   // Threads; 0: batches are made when asked for.
   int workers = 1;
   // Batches that are made ahead, at most.

@@ -34,6 +34,8 @@ class Device {
   bool is_host() const { return info_ == nullptr; }
   std::string_view name() const { return info_ ? std::string_view(info_->name) : "host"; }
   DeviceKind kind() const { return info_ ? info_->kind : DeviceKind::cpu; }
+  // Whether the host can follow pointers into its memory.
+  bool host_visible() const { return kind() == DeviceKind::cpu; }
   int index() const { return info_ ? info_->index : -1; }
   // Null for the host.
   const DeviceInfo* info() const { return info_; }

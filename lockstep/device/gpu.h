@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/device/memory.h"
 #include "lockstep/device/stream.h"
 
 namespace lockstep {
@@ -36,5 +37,10 @@ bool connect_gpus(int a, int b);
 // A stream of a GPU; work of an urgent one goes before that of others. With LOCKSTEP_CUDA_SYNC=1 in the environment each
 // ticket is waited for as soon as it is recorded, so that a failure of the GPU is told of the very task that caused it.
 std::shared_ptr<Stream> make_gpu_stream(int gpu, bool urgent);
+
+// The GPU's memory.
+std::shared_ptr<MemorySource> make_gpu_memory(int gpu);
+// Host memory that GPUs read and write by themselves, while the host does other things: page-locked.
+std::shared_ptr<MemorySource> make_pinned_memory();
 
 }  // namespace lockstep

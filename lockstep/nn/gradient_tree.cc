@@ -7,6 +7,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/base/tree.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/reduce.h"
@@ -103,15 +104,11 @@ void GradientTree::merge_unsynchronized(Device device) {
 
 void GradientTree::finish_round(Device device) {
   if (subtrees_.empty()) return;
-  DeviceState& state = state_of(device, "gradient");
   // A subtree stands at its first shard's place; the places that it covers are missing leaves, which pass their
   // siblings on unchanged. So the tree over all places adds what is left to add, in the right order.
   std::vector<Tensor> leaves(subtrees_.rbegin()->first + 1);
   for (auto& [first, subtree] : subtrees_) {
-    Tensor& sum = subtree.second;
-    bool near = sum.device() == device || (state.memory_domain >= 0 &&
-                                           state_of(sum.device(), "gradient").memory_domain == state.memory_domain);
-    leaves[first] = near ? sum : sum.to(device, {.non_blocking = true});
+    leaves[first] = ops::readable_from(subtree.second, device);
   }
   bool single = subtrees_.size() == 1 && subtrees_.begin()->second.second.device() == device;
   Tensor round = single ? subtrees_.begin()->second.second : tree_sum(leaves, device);

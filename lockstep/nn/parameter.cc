@@ -42,7 +42,11 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       if (value) {
         assign(replica, *value);
       } else {
-        (options.initializer ? options.initializer : fallback)(replica, key);
+        // Initial values are the host's on devices of all kinds: the same bits.
+        const Device maker = state_of(device, "initialize").host_visible_device();
+        Tensor made = maker == device ? replica : ops::empty(options.shape, options.dtype, maker).with_shard(-1);
+        (options.initializer ? options.initializer : fallback)(made, key);
+        if (maker != device) assign(replica, made);
       }
       if (options.trainable) {
         auto meta = std::make_shared<Replica>();

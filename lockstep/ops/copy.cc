@@ -1,5 +1,7 @@
 #include "lockstep/ops/copy.h"
 
+#include <cstring>
+
 #include "lockstep/ops/launch.h"
 
 namespace lockstep::ops {
@@ -9,6 +11,7 @@ namespace {
 void adopt_host(const Tensor& t, const std::shared_ptr<Engine>& engine) {
   Storage& s = *t.storage();
   if (s.engine == engine) return;
+  check(!s.pinned, "copy: {} is host memory pinned for a device of another runtime: copy it first", t.describe());
   if (s.engine) s.engine->wait_unused(s.resource);
   s.engine = engine;
   s.resource = engine->make_resource();
@@ -36,7 +39,12 @@ void copy_(const Tensor& x, const Tensor& y, CopyOptions options) {
   check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x.describe(), y.describe());
   bool from_host = x.device().is_host(), to_host = y.device().is_host();
   check(!from_host || !to_host, "copy: both tensors are in host memory, expected one on a device");
-  DeviceState& state = state_of(from_host ? y.device() : x.device(), "copy");
+  // What a GPU takes part in it does itself: only it reaches its memory.
+  const bool inward = from_host || (x.device().host_visible() && !y.device().host_visible());
+  DeviceState& state = state_of(inward ? y.device() : x.device(), "copy");
+  const Device other = inward ? x.device() : y.device();
+  const bool apart = other.host_visible() != (state.kind == DeviceKind::cpu) ||
+                     (!other.is_host() && state_of(other, "copy").memory_domain != state.memory_domain);
   for (const Tensor* t : {&x, &y}) {
     if (t->device().is_host()) adopt_host(*t, state.engine);
   }
@@ -46,14 +54,17 @@ void copy_(const Tensor& x, const Tensor& y, CopyOptions options) {
   // Part of a storage: what is around it stays, so the write depends on the old data as well.
   if (y.view().bytes() < y.storage()->bytes) task.reads.push_back(y.resource());
   task.writes.push_back(y.resource());
-  task.lane = x.device() == y.device() ? compute_lane(state, task)
-              : from_host              ? state.copy_in_lane
-                                       : state.copy_out_lane;
+  task.lane = x.device() == y.device() ? compute_lane(state, task) : inward ? state.copy_in_lane : state.copy_out_lane;
   // Device memory is protected by its resource; host memory has to be held. Between devices x's device may not
   // hand its block on to someone who cannot see this task: both belong to one engine, so it can.
-  task.run = [backend = state.backend.get(), x = x.view(), y = y.view(),
+  task.run = [backend = state.backend.get(), x = x.view(), y = y.view(), apart, inward,
               hold = from_host ? x.storage() : to_host ? y.storage() : nullptr](const TaskContext& c) {
-    backend->copy().copy(*static_cast<KernelContext*>(c.lane_data), x, y);
+    auto& context = *static_cast<KernelContext*>(c.lane_data);
+    if (apart) {
+      backend->transfer(context, x, y, !inward);
+    } else {
+      backend->copy().copy(context, x, y);
+    }
   };
   state.engine->push(std::move(task));
   if (to_host && !options.non_blocking) y.wait();
@@ -76,12 +87,40 @@ Tensor to_device(const Tensor& x, Device device, CopyOptions options) {
 }
 
 Tensor empty_host(const Shape& shape, DType dtype, Device device) {
-  state_of(device, "empty_host");
+  DeviceState& state = state_of(device, "empty_host");
   View view{nullptr, dtype, Layout::plain, shape};
   check(shape.numel() >= 0, "tensor: shape {} has a negative extent", shape.str());
-  auto storage = make_host_storage(view.bytes());
-  view.data = storage->data;
-  return {std::move(storage), view};
+  if (!state.pinned || view.bytes() == 0) {
+    auto storage = make_host_storage(view.bytes());
+    view.data = storage->data;
+    return {std::move(storage), view};
+  }
+  Block block = state.pinned->allocate(view.bytes(), LaneId());
+  view.data = block.data;
+  auto* storage = new Storage{block.data, view.bytes(), Device(), state.engine, block.resource, true};
+  return {std::shared_ptr<Storage>(storage, [allocator = state.pinned, block](Storage* s) {
+            allocator->free(block);
+            delete s;
+          }), view};
+}
+
+Tensor pin(const Tensor& x, Device device) {
+  check(x.defined() && x.device().is_host(), "pin: the tensor is {}, expected host memory", x.describe());
+  DeviceState& state = state_of(device, "pin");
+  if (!state.pinned || x.numel() == 0) return x;
+  x.wait();
+  Tensor y = empty_host(x.shape(), x.dtype(), device).with_shard(x.shard());
+  // The block's last user may still be at it.
+  state.engine->wait_unused(y.resource());
+  std::memcpy(y.view().data, x.view().data, x.view().bytes());
+  return y;
+}
+
+Tensor readable_from(const Tensor& x, Device device) {
+  if (!x.defined() || x.device() == device) return x;
+  const int domain = state_of(device, "copy").memory_domain;
+  const bool near = !x.device().is_host() && domain >= 0 && state_of(x.device(), "copy").memory_domain == domain;
+  return near ? x : x.to(device, {.non_blocking = true});
 }
 
 Tensor permute(const Tensor& x, std::span<const int> axes) {
@@ -147,5 +186,6 @@ namespace lockstep {
 
 Tensor Tensor::to(Device device, CopyOptions options) const { return ops::to_device(*this, device, options); }
 void Tensor::copy_from(const Tensor& x, CopyOptions options) const { ops::copy_(x, *this, options); }
+Tensor Tensor::pin(Device device) const { return ops::pin(*this, device); }
 
 }  // namespace lockstep

@@ -19,8 +19,12 @@ void copy_(const Tensor& x, const Tensor& y, CopyOptions options = {});
 // A copy on another device, in x's layout.
 Tensor to_device(const Tensor& x, Device device, CopyOptions options = {});
 // Uninitialized host memory that copies to and from `device` reach without a detour. On CPU devices any host memory is
-// such; on a GPU it would be page-locked.
+// such; for a GPU it is page-locked, and comes from a pool: wait for it (Engine::wait_unused) before the host writes it.
 Tensor empty_host(const Shape& shape, DType dtype, Device device);
+// A copy of host memory in such memory; the same handle for CPU devices.
+Tensor pin(const Tensor& x, Device device);
+// x if kernels of `device` can read it where it is, else a copy there.
+Tensor readable_from(const Tensor& x, Device device);
 
 // y[i] = x with axes permuted.
 Tensor permute(const Tensor& x, std::span<const int> axes);

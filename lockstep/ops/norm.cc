@@ -30,8 +30,9 @@ BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, b
   std::vector<BatchNormStats> views;
   for (const BatchStats& part : parts) {
     merged.n += part.n;
-    reads.insert(reads.end(), {part.mean, part.m2});
-    views.push_back(part.view());
+    const BatchStats here{part.n, readable_from(part.mean, device), readable_from(part.m2, device)};
+    reads.insert(reads.end(), {here.mean, here.m2});
+    views.push_back(here.view());
     if (part.mean.defined() && !merged.mean.defined()) {
       merged.mean = empty(part.mean.shape(), part.mean.dtype(), device);
       merged.m2 = empty(part.mean.shape(), part.mean.dtype(), device);

@@ -31,16 +31,17 @@ Tensor argmax(const Tensor& x) {
 Tensor tree_sum(std::span<const Tensor> leaves, Device device) {
   const Tensor* first = nullptr;
   std::vector<View> views;
+  std::vector<Tensor> reads;
   views.reserve(leaves.size());
   for (const Tensor& leaf : leaves) {
-    views.push_back(leaf.view());
+    views.push_back(reads.emplace_back(readable_from(leaf, device)).view());
     if (!leaf.defined()) continue;
     if (!first) first = &leaf;
     check_same("tree_sum", *first, leaf);
   }
   if (!first) return {};
   Tensor out = empty(first->shape(), first->dtype(), device, first->layout());
-  launch("tree sum", leaves, std::span(&out, 1),
+  launch("tree sum", reads, std::span(&out, 1),
          [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
            b.reduce().tree_sum(c, views, out);
          },
@@ -52,13 +53,11 @@ Tensor squared_norm(std::span<const Tensor> xs, std::span<const Tensor> present)
   check(!xs.empty(), "squared_norm: no tensors");
   check(present.empty() || present.size() == xs.size(), "squared_norm: {} tensors and {} flags", xs.size(), present.size());
   std::vector<View> views, flags;
-  std::vector<Tensor> reads(xs.begin(), xs.end());
-  for (const Tensor& x : xs) views.push_back(x.view());
-  for (const Tensor& flag : present) {
-    flags.push_back(flag.view());
-    reads.push_back(flag);
-  }
-  Tensor out = empty({1}, DType::f64, xs[0].device());
+  std::vector<Tensor> reads;
+  const Device device = xs[0].device();
+  for (const Tensor& x : xs) views.push_back(reads.emplace_back(readable_from(x, device)).view());
+  for (const Tensor& flag : present) flags.push_back(reads.emplace_back(readable_from(flag, device)).view());
+  Tensor out = empty({1}, DType::f64, device);
   launch("squared norm", reads, std::span(&out, 1),
          [views = std::move(views), flags = std::move(flags), out = out.view()](Backend& b, KernelContext& c) {
            b.reduce().squared_norm(c, views, flags, out);

@@ -71,10 +71,8 @@ void Optimizer::step() {
       if (at == p.devices().end()) continue;
       auto d = static_cast<std::size_t>(at - p.devices().begin());
       auto [grad, present] = gradients[i];
-      if (state_of(grad.device(), "step").memory_domain != state_of(device, "step").memory_domain) {
-        grad = grad.to(device, {.non_blocking = true});
-        if (present.defined()) present = present.to(device, {.non_blocking = true});
-      }
+      grad = ops::readable_from(grad, device);
+      present = ops::readable_from(present, device);
       auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][d] : Tensor(); };
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "lockstep/comm/tree_sum.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 
 namespace lockstep {
@@ -188,9 +189,7 @@ ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
   bool several = bucket.in_total[segment];
   Tensor sum = bucket.segment(several ? bucket.total : bucket.sum, segment, parameters_[index].shape());
   Tensor present = (several ? bucket.total_present : bucket.present).narrow(static_cast<std::int64_t>(segment), 1);
-  bool near = state_of(device, "gradient").memory_domain == state_of(sum.device(), "gradient").memory_domain;
-  if (near) return {sum, present};
-  return {sum.to(device, {.non_blocking = true}), present.to(device, {.non_blocking = true})};
+  return {ops::readable_from(sum, device), ops::readable_from(present, device)};
 }
 
 void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string& when) {
@@ -205,8 +204,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
             "is another rank's", shard);
       auto& block = leaves[i][static_cast<std::size_t>(after - blocks_.begin())];
       block.resize(std::max(block.size(), shard - after->first + 1));
-      block[shard - after->first] = sum.view();
-      reads.push_back(sum);
+      block[shard - after->first] = reads.emplace_back(ops::readable_from(sum, communicator_->device())).view();
     }
   }
   // Sums of earlier rounds that somebody still wants go on in a place of their own.

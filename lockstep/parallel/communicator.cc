@@ -6,7 +6,7 @@
 namespace lockstep {
 
 Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group)
-    : device_(runtime.devices().at(0)), group_(std::move(group)) {
+    : device_(state_of(runtime.devices().at(0), "communicator").host_visible_device()), group_(std::move(group)) {
   check(group_ != nullptr, "communicator: no process group");
   engine_ = state_of(device_, "communicator").engine;
   lane_group_ = make_group();

@@ -67,7 +67,7 @@ class RankExchange final : public ShardExchange {
           const Tensor& like = (*shapes)[i];
           if (mine) {
             // Others get plain memory.
-            const Tensor t = ops::to_layout(at(parts, s)[i], Layout::plain);
+            const Tensor t = ops::readable_from(ops::to_layout(at(parts, s)[i], Layout::plain), communicator_->device());
             check(t.shape() == like.shape() && t.dtype() == like.dtype(), "{}: shard {} gives {}, expected {}", what, s,
                   t.describe(), like.describe());
             out.push_back({t.view(), place * slot + offsets[i]});

@@ -26,9 +26,17 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   LaneId copy_in_lane, copy_out_lane;
   // Small urgent work that must not hold up a compute lane while it waits for other devices: batch-norm statistics.
   LaneId urgent_lane;
-  // Devices of one memory domain read each other's memory directly, and the host's. -1: none.
+  // Devices of one memory domain read each other's memory directly; CPU devices the host's, too. -1: none.
   int memory_domain = -1;
   std::unique_ptr<CachingAllocator> allocator;
+  // Host memory that the device reads and writes by itself; null where it does so with any.
+  std::shared_ptr<CachingAllocator> pinned;
+  // The CPU device that works for a GPU where the host has to see data: where processes exchange it, and where initial
+  // values are made, so that they are the same on devices of all kinds. Null for a CPU device.
+  std::shared_ptr<DeviceState> host_side;
+
+  // The device itself, or its host_side.
+  Device host_visible_device() const { return Device(host_side ? host_side.get() : this); }
 
   LaneId compute_lane(int shard) const {
     return compute_lanes[static_cast<std::size_t>(shard < 0 ? 0 : shard) % compute_lanes.size()];

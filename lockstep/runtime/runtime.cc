@@ -1,10 +1,9 @@
 #include "lockstep/runtime/runtime.h"
 
-#include <omp.h>
-
 #include <algorithm>
 
 #include "lockstep/device/topology.h"
+#include "lockstep/runtime/make_device.h"
 
 namespace lockstep {
 namespace {
@@ -45,48 +44,40 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
       options.threads_per_shard > 0 ? options.threads_per_shard : static_cast<int>(cpus.front().size());
   std::shared_ptr<Backend> backend = options.reference_backend ? make_reference_backend() : make_cpu_backend();
 
-  const std::vector<int> copy_cpus = cpus_for_copies(cpus);
+  const DeviceParts parts{engine_, random_, options, threads_per_shard_, cpus_for_copies(cpus)};
   for (int i = 0; i < options.cpu_devices; ++i) {
-    auto state = std::make_shared<DeviceState>();
-    state->kind = DeviceKind::cpu;
-    state->index = i;
-    state->name = fmt::format("cpu:{}", i);
-    state->cpus = cpus[static_cast<std::size_t>(i)];
-    state->model = cpu_model_name();
-    state->memory_bytes = total_memory();
-    state->engine = engine_;
-    state->backend = backend;
-    state->random = random_;
-    state->memory_domain = 0;
-    state->allocator = std::make_unique<CachingAllocator>(
-        engine_, state->name, options.memory_limit ? options.memory_limit : state->memory_bytes);
+    states_.push_back(make_cpu_device(parts, i, cpus[static_cast<std::size_t>(i)], backend));
+  }
+  if (!options.cuda.empty() || options.cuda_logical > 0) add_gpus(parts);
+  // Those that the user asked for come first.
+  std::ranges::stable_partition(states_, [](const auto& state) { return state->kind == DeviceKind::cuda; });
+  for (const auto& state : states_) {
+    all_devices_.push_back(Device(state.get()));
+    if (state->kind == states_[0]->kind) devices_.push_back(all_devices_.back());
+  }
+}
 
-    auto add_lane = [&](std::string lane_name, std::vector<int> lane_cpus, int threads) {
-      state->contexts.push_back(std::make_unique<KernelContext>());
-      KernelContext* context = state->contexts.back().get();
-      context->threads = threads;
-      return engine_->add_lane({.name = std::move(lane_name),
-                                .device = state->name,
-                                // Under a quota every group of processes would bind its threads to the first cores.
-                                .cpus = limited_by_quota() ? std::vector<int>() : std::move(lane_cpus),
-                                // Of the worker alone: OpenMP keeps this number per thread.
-                                .on_start = [threads] { omp_set_num_threads(threads); },
-                                .lane_data = context,
-                                .device_bytes = state->allocator->used_bytes()});
-    };
-    auto cores = static_cast<int>(state->cpus.size());
-    int lanes = std::max(1, cores / threads_per_shard_);
-    for (int lane = 0; lane < lanes; ++lane) {
-      auto first = state->cpus.begin() + lane * threads_per_shard_;
-      auto last = first + std::min<std::ptrdiff_t>(threads_per_shard_, state->cpus.end() - first);
-      state->compute_lanes.push_back(
-          add_lane(fmt::format("compute {}", lane), std::vector<int>(first, last), threads_per_shard_));
+void Runtime::add_gpus(const DeviceParts& parts) {
+  const RuntimeOptions& options = parts.options;
+  constexpr int kMostLogical = 64;
+  check(options.cuda_logical >= 0 && options.cuda_logical <= kMostLogical,
+        "runtime: {} logical devices of a GPU, expected at most {}", options.cuda_logical, kMostLogical);
+  const std::vector<int> wanted = options.cuda.empty() ? std::vector{0} : options.cuda;
+  const GpuList found = find_gpus();
+  check(!found.gpus.empty(), "runtime: cuda:{} asked for, there is no GPU: {}", wanted[0], found.why_none);
+  std::shared_ptr<Backend> backend = make_cuda_backend({.tf32 = options.tf32, .algorithms = options.cuda_algorithms});
+  auto pinned = std::make_shared<CachingAllocator>(engine_, "pinned host memory", total_memory(), make_pinned_memory());
+  std::shared_ptr<DeviceState> host_side = states_[0];
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    auto gpu = std::ranges::find(found.gpus, wanted[i], &GpuInfo::index);
+    check(gpu != found.gpus.end(), "runtime: cuda:{} asked for, there are {} GPUs", wanted[i], found.gpus.size());
+    check(std::ranges::count(wanted, wanted[i]) == 1, "runtime: cuda:{} is listed twice", wanted[i]);
+    // GPUs that read each other's memory are one domain; 0 is the host's.
+    std::size_t first = 0;
+    while (first < i && !connect_gpus(wanted[first], wanted[i])) ++first;
+    for (auto& state : make_gpu_devices(parts, *gpu, static_cast<int>(first) + 1, backend, pinned, host_side)) {
+      states_.push_back(std::move(state));
     }
-    state->copy_in_lane = add_lane("copy in", copy_cpus, 1);
-    state->copy_out_lane = add_lane("copy out", copy_cpus, 1);
-    state->urgent_lane = add_lane("urgent", state->cpus, 1);
-    devices_.push_back(Device(state.get()));
-    states_.push_back(std::move(state));
   }
 }
 
@@ -99,15 +90,18 @@ Runtime::~Runtime() {
 }
 
 Device Runtime::device(std::string_view name) const {
-  for (Device device : devices_) {
+  for (Device device : all_devices_) {
     if (device.name() == name) return device;
   }
-  fail("unknown device {}: there are {}", name, str(devices_));
+  fail("unknown device {}: there are {}", name, str(all_devices_));
 }
 
 std::vector<Device> Runtime::devices(std::string_view list) const {
-  if (list == "cpu") return devices_;
   std::vector<Device> found;
+  for (Device device : all_devices_) {
+    if (list == (device.kind() == DeviceKind::cpu ? "cpu" : "cuda")) found.push_back(device);
+  }
+  if (!found.empty()) return found;
   while (true) {
     std::size_t comma = list.find(',');
     Device next = device(list.substr(0, comma));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,7 +18,7 @@
 namespace lockstep {
 
 struct RuntimeOptions {
-  // How many CPU devices; the cores that this process may use are split evenly, and shared where there are fewer.
+  // How many CPU devices, at least one; the cores that this process may use are split evenly, and shared where there are fewer.
   int cpu_devices = 1;
   // Cores of one CPU device; 0: as many as there are for each.
   int cores_per_device = 0;
@@ -26,6 +27,18 @@ struct RuntimeOptions {
   int threads_per_shard = 0;
   // Run each task at once on the calling thread: for debugging. Same results.
   bool serial = false;
+  // Numbers of the GPUs to use beside the CPU devices; see find_gpus().
+  std::vector<int> cuda = {};
+  // 0: each GPU is one device, "cuda:0". Else it is made into so many logical ones, "cuda:0/0", "cuda:0/1" and so on, with
+  // queues and a share of its memory each: what runs on several GPUs runs on one, with the same bits. Alone: of GPU 0.
+  int cuda_logical = 0;
+  // Bytes that one device on a GPU may take; 0: its share of the GPU's memory.
+  std::size_t cuda_memory_limit = 0;
+  // GPUs multiply f32 in TF32, with 10 bits of mantissa.
+  bool tf32 = false;
+  // A file that keeps, for GPUs, which of the libraries' algorithms are the fastest: they are timed where it has none yet.
+  // It is part of the recipe that decides the bits. Empty: the libraries' first suggestion, the same in all runs.
+  std::filesystem::path cuda_algorithms = {};
   // Compute with the reference kernels (every dtype, f64 arithmetic, slow).
   bool reference_backend = false;
   std::uint64_t seed = 0;
@@ -44,10 +57,11 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
+  // What there is to train on: GPUs if any were asked for, else CPU devices.
   const std::vector<Device>& devices() const { return devices_; }
   // By name, "cpu:0". An unknown one is an Error that lists those there are.
   Device device(std::string_view name) const;
-  // "cpu:0,cpu:1", or "cpu": all of a kind.
+  // "cpu:0,cpu:1", of both kinds as well; "cpu", "cuda": all of a kind.
   std::vector<Device> devices(std::string_view list) const;
 
   Engine& engine() { return *engine_; }
@@ -59,10 +73,12 @@ class Runtime {
   void synchronize();
 
  private:
+  void add_gpus(const struct DeviceParts& parts);
+
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<RandomState> random_;
   std::vector<std::shared_ptr<DeviceState>> states_;
-  std::vector<Device> devices_;
+  std::vector<Device> devices_, all_devices_;
   int threads_per_shard_ = 1;
 };
 

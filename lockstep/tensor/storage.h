@@ -24,6 +24,8 @@ struct Storage {
   // Null and empty for host memory that no task has used yet.
   std::shared_ptr<Engine> engine;
   Resource resource;
+  // Host memory of a caching allocator, for good in the engine above.
+  bool pinned = false;
 };
 
 // Uninitialized host memory, readable and writable at once.

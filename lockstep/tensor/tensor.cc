@@ -100,7 +100,7 @@ void Tensor::wait() const {
 template <typename T>
 std::vector<T> Tensor::to_vector() const {
   check(defined(), "to_vector: undefined tensor");
-  if (!device().is_host() && device().kind() != DeviceKind::cpu) return to(Device()).to_vector<T>();
+  if (!device().host_visible()) return to(Device()).to_vector<T>();
   constexpr bool from_bf16 = std::is_same_v<T, float>;
   check(dtype() == dtype_of<T> || (from_bf16 && dtype() == DType::bf16), "to_vector: the tensor holds {}, asked for {}",
         name(dtype()), name(dtype_of<T>));
@@ -127,7 +127,7 @@ template std::vector<std::uint8_t> Tensor::to_vector<std::uint8_t>() const;
 
 std::string Tensor::str() const {
   if (!defined()) return "tensor(undefined)";
-  if (!device().is_host() && device().kind() != DeviceKind::cpu) return to(Device()).str();
+  if (!device().host_visible()) return to(Device()).str();
   wait();
   std::string elements = visit_dtype(dtype(), [&](auto zero) { return print<decltype(zero)>(view_, 0, 0); });
   return fmt::format("tensor({}, {}, {})", elements, name(dtype()), device().name());

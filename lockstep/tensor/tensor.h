@@ -79,6 +79,9 @@ class Tensor {
   // Defined in ops/copy.cc. Overwrites the elements with x's, of the same shape, from any device, type and layout; one
   // of the two has to be on a device. Not differentiable.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
+  // Defined in ops/copy.cc. Of host memory, a copy in host memory that `device` reads and writes by itself, so that
+  // non-blocking copies do not hold anybody up: page-locked for a GPU. The same handle for a CPU device.
+  Tensor pin(Device device) const;
   // Defined in autograd/tensor_functions.cc, differentiable. The same handle if nothing changes.
   Tensor to(DType dtype) const;
   Tensor to(Layout layout) const;

@@ -131,7 +131,7 @@ TEST_P(CopyTest, Concatenate) {
   }
   parts[1] = counting({2, 4}).to(device(0));
   EXPECT_ERROR(ops::concatenate(parts, device(0)),
-               "concatenate: [2, 4] f32 on cpu:0 beside [2, 3] f32 on cpu:0");
+               fmt::format("concatenate: [2, 4] f32 on {0} beside [2, 3] f32 on {0}", device(0).name()));
   EXPECT_ERROR(ops::concatenate({}, device(0)), "concatenate: no tensors");
 }
 
@@ -170,7 +170,7 @@ TEST_P(CopyTest, CopyFromOverwritesInPlace) {
     EXPECT_EQ(twice.to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));
     EXPECT_EQ(far.to_vector<float>(), Floats(6, 7));
   }
-  EXPECT_ERROR(x.copy_from(counting({3, 2})), "copy: from [3, 2] f32 on host to [2, 3] f32 on cpu:0");
+  EXPECT_ERROR(x.copy_from(counting({3, 2})), fmt::format("copy: from [3, 2] f32 on host to [2, 3] f32 on {}", device(0).name()));
   EXPECT_ERROR(x.copy_from({}), "copy: undefined tensor");
 }
 
@@ -189,8 +189,10 @@ TEST_P(CopyTest, EachDirectionHasALaneOfItsOwn) {
   runtime_.synchronize();
   std::vector<std::string> ran;
   for (const TraceRecord& r : trace->records()) ran.push_back(r.name + ": " + runtime_.engine().lane_name({r.lane}));
-  EXPECT_EQ(ran, (std::vector<std::string>{"copy in: cpu:0 copy in", "copy: cpu:0 copy out", "copy out: cpu:1 copy out",
-                                           "affine: cpu:1 compute 0", "copy: cpu:1 compute 0"}));
+  const std::string first(device(0).name()), second(device(1).name());
+  EXPECT_EQ(ran, (std::vector<std::string>{"copy in: " + first + " copy in", "copy: " + first + " copy out",
+                                           "copy out: " + second + " copy out", "affine: " + second + " compute 0",
+                                           "copy: " + second + " compute 0"}));
 }
 
 // One device of two lanes.

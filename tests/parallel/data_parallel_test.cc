@@ -48,7 +48,7 @@ TEST(DataParallel, ShowsEachReplicaItsChunkInDeviceOrder) {
       EXPECT_EQ(y.shape(), (Shape{n, 2}));
       EXPECT_EQ(y.device(), runtime.devices()[0]);
       ASSERT_EQ(net.sizes, inside) << devices << " devices";
-      for (std::size_t i = 0; i < inside.size(); ++i) EXPECT_EQ(net.devices[i], fmt::format("cpu:{}", i));
+      for (std::size_t i = 0; i < inside.size(); ++i) EXPECT_EQ(net.devices[i], runtime.devices()[i].name());
     }
   }
 }
@@ -111,7 +111,7 @@ TEST(DataParallel, NamesTheDevicesOfAModelThatIsElsewhere) {
   Runtime runtime({.cpu_devices = 2});
   Watched net;
   net.initialize(Normal{1}, {runtime.devices()[0]});
-  EXPECT_ERROR(DataParallel(net, runtime.devices())(Tensor::host({4, 5})), "cpu:0");
+  EXPECT_ERROR(DataParallel(net, runtime.devices())(Tensor::host({4, 5})), std::string(runtime.devices()[0].name()));
 }
 
 }  // namespace

@@ -1,0 +1,49 @@
+#include <cuda_runtime_api.h>
+
+#include "lockstep/device/cuda/cuda_status.h"
+#include "lockstep/device/gpu.h"
+
+namespace lockstep {
+namespace {
+
+// Null if there is not that much.
+void* checked(void* block, cudaError_t status, const char* call) {
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check_cuda(status, call);
+  return block;
+}
+
+class GpuMemory final : public MemorySource {
+ public:
+  explicit GpuMemory(int gpu) : gpu_(gpu) {}
+  void* allocate(std::size_t bytes) override {
+    GpuScope scope(gpu_);
+    void* block = nullptr;
+    const cudaError_t status = cudaMalloc(&block, bytes);
+    return checked(block, status, "cudaMalloc");
+  }
+  void free(void* block, std::size_t) noexcept override { cudaFree(block); }
+
+ private:
+  const int gpu_;
+};
+
+class PinnedMemory final : public MemorySource {
+ public:
+  void* allocate(std::size_t bytes) override {
+    void* block = nullptr;
+    const cudaError_t status = cudaHostAlloc(&block, bytes, cudaHostAllocPortable);
+    return checked(block, status, "cudaHostAlloc");
+  }
+  void free(void* block, std::size_t) noexcept override { cudaFreeHost(block); }
+};
+
+}  // namespace
+
+std::shared_ptr<MemorySource> make_gpu_memory(int gpu) { return std::make_shared<GpuMemory>(gpu); }
+std::shared_ptr<MemorySource> make_pinned_memory() { return std::make_shared<PinnedMemory>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+// What a Runtime makes its devices of. Internal.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/device/gpu.h"
+#include "lockstep/runtime/runtime.h"
+
+namespace lockstep {
+
+// What all devices of a Runtime share.
+struct DeviceParts {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<RandomState> random;
+  const RuntimeOptions& options;
+  int threads_per_shard;
+  // Of no device's own computation.
+  std::vector<int> copy_cpus;
+};
+
+std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index, std::vector<int> cpus,
+                                             std::shared_ptr<Backend> backend);
+
+// One GPU's devices: "cuda:0", or "cuda:0/0", "cuda:0/1" … if it is made into logical ones.
+std::vector<std::shared_ptr<DeviceState>> make_gpu_devices(const DeviceParts& parts, const GpuInfo& gpu,
+                                                           int memory_domain, std::shared_ptr<Backend> backend,
+                                                           std::shared_ptr<CachingAllocator> pinned,
+                                                           std::shared_ptr<DeviceState> host_side);
+
+}  // namespace lockstep
