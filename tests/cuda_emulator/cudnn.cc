@@ -20,7 +20,8 @@ struct cudnnTensorStruct {
   std::int64_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
     return n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3];
   }
-  bool channels_last() const { return strides[1] == 1 && extents[1] > 1; }
+  // One pixel is as good in either order.
+  bool channels_last() const { return strides[1] == 1 && extents[1] > 1 && extents[2] * extents[3] > 1; }
 };
 struct cudnnFilterStruct : cudnnTensorStruct {};
 struct cudnnConvolutionStruct {

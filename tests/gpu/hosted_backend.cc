@@ -3,6 +3,7 @@
 #include <map>
 
 #include "lockstep/backend/cuda/families.h"
+#include "lockstep/backend/cuda/libraries.h"
 #include "tests/gpu/gpu_testing.h"
 
 namespace lockstep::testing {
@@ -238,6 +239,43 @@ class Optimizer final : public OptimizerKernels {
   std::unique_ptr<OptimizerKernels> own_ = make_cuda_optimizer();
 };
 
+class Matmul final : public MatmulKernels {
+ public:
+  void matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b, const View& bias,
+              const View& c) override {
+    call(*own_, &MatmulKernels::matmul, options, a, b, bias, c);
+  }
+
+ private:
+  AlgorithmChoices choices_;
+  std::unique_ptr<CopyKernels> copy_ = make_cuda_copy();
+  std::unique_ptr<MatmulKernels> own_ = make_cublas_matmul({}, choices_, *copy_);
+};
+
+class Conv final : public ConvKernels {
+ public:
+  Layout preferred_layout(DType dtype, std::int64_t channels) const override {
+    return own_->preferred_layout(dtype, channels);
+  }
+  void forward(KernelContext&, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
+               const View& y) override {
+    call(*own_, &ConvKernels::forward, options, x, w, bias, y);
+  }
+  void backward_data(KernelContext&, const Conv2dOptions& options, const View& dy, const View& w,
+                     const View& dx) override {
+    call(*own_, &ConvKernels::backward_data, options, dy, w, dx);
+  }
+  void backward_weights(KernelContext&, const Conv2dOptions& options, const View& x, const View& dy, const View& dw,
+                        const View& db) override {
+    call(*own_, &ConvKernels::backward_weights, options, x, dy, dw, db);
+  }
+
+ private:
+  AlgorithmChoices choices_;
+  std::unique_ptr<CopyKernels> copy_ = make_cuda_copy();
+  std::unique_ptr<ConvKernels> own_ = make_cudnn_conv({}, choices_, *copy_);
+};
+
 class HostedBackend final : public Backend {
  public:
   std::string_view name() const override { return "hosted cuda"; }
@@ -245,8 +283,8 @@ class HostedBackend final : public Backend {
   ElementwiseKernels& elementwise() override { return elementwise_; }
   CopyKernels& copy() override { return copy_; }
   ReduceKernels& reduce() override { return reduce_; }
-  MatmulKernels& matmul() override { fail("hosted: no matrix products"); }
-  ConvKernels& conv() override { fail("hosted: no convolutions"); }
+  MatmulKernels& matmul() override { return matmul_; }
+  ConvKernels& conv() override { return conv_; }
   NormKernels& norm() override { return norm_; }
   PoolKernels& pool() override { return pool_; }
   SoftmaxKernels& softmax() override { return softmax_; }
@@ -257,6 +295,8 @@ class HostedBackend final : public Backend {
   Elementwise elementwise_;
   Copy copy_;
   Reduce reduce_;
+  Matmul matmul_;
+  Conv conv_;
   Norm norm_;
   Pool pool_;
   Softmax softmax_;

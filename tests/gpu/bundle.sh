@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# bundle.sh BUILD FILE.tar.xz: what run_all.sh needs of a build with LOCKSTEP_CUDA=ON, for a machine that has a GPU but not the
+# packages that Lockstep is built from: the programs, stripped, and the libraries that they load, but for the C library and
+# CUDA's. That machine's C library must not be older than this one's.
+set -euo pipefail
+build=$1 file=$(realpath "$2") folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir -p "$folder/bin" "$folder/lib"
+for program in apps/lockstep/lockstep tests/gpu/gpu_test tests/gpu/gpu_devices_test examples/automatic_parallelism; do
+  strip -o "$folder/bin/${program##*/}" "$build/$program"
+  chmod +x "$folder/bin/${program##*/}"
+  ldd "$build/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
+done | sort -u | while read -r library; do
+  case ${library##*/} in
+    libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | ld-linux* | libcuda* | libcudnn* | libcublas* | libnccl* | libnvrtc*) ;;
+    *) cp -L "$library" "$folder/lib/" ;;
+  esac
+done
+tar -cJf "$file" -C "$folder" bin lib
+du -h "$file" >&2

@@ -1,0 +1,241 @@
+// GPUs, or logical devices of one, beside CPU devices in one Runtime.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/engine/trace.h"
+#include "lockstep/models/models.h"
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/matmul.h"
+#include "lockstep/ops/softmax.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/split.h"
+#include "lockstep/runtime/device_list.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+Tensor counting(const Shape& shape) {
+  Floats v(static_cast<std::size_t>(shape.numel()));
+  std::iota(v.begin(), v.end(), 0.0F);
+  return Tensor::from(v, shape);
+}
+
+class GpuTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (find_gpus().gpus.empty()) GTEST_SKIP() << "no GPU: " << find_gpus().why_none;
+    runtime_ = std::make_unique<Runtime>(
+        RuntimeOptions{.cpu_devices = 2, .threads_per_shard = 1, .serial = GetParam(), .cuda_logical = 2});
+    a_ = runtime_->device("cuda:0/0"), b_ = runtime_->device("cuda:0/1"), cpu_ = runtime_->device("cpu:1");
+  }
+
+  std::unique_ptr<Runtime> runtime_;
+  Device a_, b_, cpu_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Engines, GpuTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "serial" : "threaded"; });
+
+TEST_P(GpuTest, TheRuntimeHasBothKinds) {
+  EXPECT_EQ(str(runtime_->devices()), "[cuda:0/0, cuda:0/1]");
+  EXPECT_EQ(str(runtime_->devices("cpu")), "[cpu:0, cpu:1]");
+  EXPECT_EQ(str(runtime_->devices("cuda:0/1,cpu:0")), "[cuda:0/1, cpu:0]");
+  EXPECT_EQ(a_.kind(), DeviceKind::cuda);
+  EXPECT_FALSE(a_.host_visible());
+  EXPECT_GT(a_.info()->memory_bytes, 0U);
+  EXPECT_FALSE(a_.info()->model.empty());
+  EXPECT_FALSE(a_.info()->cpus.empty());
+  EXPECT_ERROR(runtime_->device("cuda:0"), "there are [cuda:0/0, cuda:0/1, cpu:0, cpu:1]");
+}
+
+TEST_P(GpuTest, CopiesGoEverywhereAndBack) {
+  for (const Shape& shape : {Shape{3, 5}, Shape{0, 4}, Shape{1, 1}, Shape{257, 1031}}) {
+    const Tensor x = counting(shape);
+    Tensor t = x;
+    for (Device device : {a_, Device(), a_, b_, a_, cpu_, b_, cpu_, Device(), b_, Device()}) {
+      t = t.to(device);
+      EXPECT_EQ(t.device(), device);
+    }
+    EXPECT_EQ(t.to_vector<float>(), x.to_vector<float>());
+    EXPECT_EQ(x.to(a_).to_vector<float>(), x.to_vector<float>());
+  }
+}
+
+TEST_P(GpuTest, CopiesConvert) {
+  const Shape shape{2, 16, 3, 5};
+  const Tensor x = counting(shape);
+  for (Device device : {a_, cpu_, Device()}) {
+    Tensor from = device.is_host() ? x : x.to(device);
+    Tensor on_gpu = ops::empty(shape, DType::bf16, b_, Layout::channels_last);
+    on_gpu.copy_from(from);
+    Tensor back = device.is_host() ? Tensor::host(shape, DType::f64) : ops::empty(shape, DType::f64, device);
+    back.copy_from(on_gpu);
+    Floats expected = x.to_vector<float>();
+    for (float& v : expected) v = static_cast<float>(BFloat16(v));
+    EXPECT_EQ(values(device.is_host() ? back.to(cpu_) : back), std::vector<double>(expected.begin(), expected.end()));
+  }
+}
+
+// What the host does with its memory after a call must not reach what was copied, however late the GPU is.
+TEST_P(GpuTest, BlockingCopiesAreThroughWithTheirSource) {
+  for (int i = 0; i < 10; ++i) {
+    Tensor x = counting({1000});
+    Tensor y = x.to(a_);
+    std::fill_n(x.view().as<float>(), 1000, -1.0F);
+    EXPECT_EQ(y.to_vector<float>(), counting({1000}).to_vector<float>());
+  }
+}
+
+TEST_P(GpuTest, PinnedMemoryIsCopiedWithoutWaiting) {
+  for (int i = 0; i < 10; ++i) {
+    Tensor x = counting({1000}).pin(a_);
+    EXPECT_TRUE(x.device().is_host());
+    EXPECT_EQ(x.to_vector<float>(), counting({1000}).to_vector<float>());
+    Tensor y = x.to(a_, {.non_blocking = true});
+    // Its memory has another user at once, who has to wait for the copy.
+    x = Tensor();
+    Tensor other = Tensor::host({1000}).pin(a_);
+    Tensor back = y.to(Device(), {.non_blocking = true});
+    EXPECT_EQ(back.to_vector<float>(), counting({1000}).to_vector<float>());
+    EXPECT_EQ(other.to_vector<float>(), Floats(1000, 0));
+  }
+  Tensor on_cpu = counting({4});
+  EXPECT_EQ(on_cpu.pin(cpu_).storage(), on_cpu.storage());
+}
+
+TEST_P(GpuTest, PinnedMemoryOutlivesItsRuntime) {
+  Tensor x = counting({64}).pin(a_);
+  runtime_ = std::make_unique<Runtime>(RuntimeOptions{.cuda_logical = 1});
+  EXPECT_EQ(x.to_vector<float>(), counting({64}).to_vector<float>());
+  EXPECT_ERROR(x.to(runtime_->devices()[0]), "pinned for a device of another runtime");
+}
+
+TEST_P(GpuTest, PartsOfTensorsAreCopied) {
+  Tensor all = counting({6, 3}).to(a_);
+  all.narrow(2, 2).copy_from(Tensor::from(Floats(6, -1), {2, 3}));
+  all.narrow(5, 1).copy_from(Tensor::from(Floats(3, -2), {1, 3}).to(b_));
+  Floats expected = counting({6, 3}).to_vector<float>();
+  std::fill_n(expected.begin() + 6, 6, -1.0F);
+  std::fill_n(expected.begin() + 15, 3, -2.0F);
+  EXPECT_EQ(all.to_vector<float>(), expected);
+  EXPECT_EQ(all.narrow(1, 2).to(cpu_).to_vector<float>(), Floats(expected.begin() + 3, expected.begin() + 9));
+}
+
+TEST_P(GpuTest, WorkWaitsForCopiesAndCopiesForWork) {
+  Tensor x = counting({64, 64}).to(a_);
+  for (int i = 0; i < 8; ++i) {
+    Tensor y = ops::affine(x, 1, 1);
+    x = ops::affine(y.to(i % 2 == 0 ? b_ : cpu_, {.non_blocking = true}), 1, -1).to(a_, {.non_blocking = true});
+  }
+  EXPECT_EQ(x.to_vector<float>(), counting({64, 64}).to_vector<float>());
+}
+
+TEST_P(GpuTest, BadLabelsAreNamed) {
+  Tensor logits = Tensor::host({3, 10}).to(a_);
+  Tensor labels = Tensor::from(std::vector<std::int64_t>{1, 12, 3}, {3}).to(a_);
+  Tensor loss = ops::cross_entropy(logits, labels, 0);
+  EXPECT_ERROR(loss.to_vector<float>(), "cross entropy");
+  EXPECT_ERROR(loss.to_vector<float>(), "label 12 of sample 1 is outside [0, 10)");
+  // The device goes on.
+  Tensor good = Tensor::from(std::vector<std::int64_t>{1, 2, 3}, {3}).to(a_);
+  EXPECT_NEAR(ops::cross_entropy(logits, good, 0).to_vector<float>()[0], std::log(10.0), 1e-6);
+  try {
+    runtime_->synchronize();
+  } catch (const Error&) {
+  }
+}
+
+TEST_P(GpuTest, OutOfMemorySaysWhoHoldsWhat) {
+  Runtime small({.cuda_logical = 2, .cuda_memory_limit = 1 << 20});
+  Tensor held = ops::empty({1 << 16}, DType::f32, small.devices()[1]);
+  EXPECT_ERROR(ops::empty({1 << 18}, DType::f32, small.devices()[1]),
+               "cuda:0/1: out of memory: 1048576 bytes asked for, 262144 of at most 1048576 are taken, 262144 of them held");
+}
+
+TEST_P(GpuTest, TheTimelineHasTheTasksOfAllLanes) {
+  auto trace = std::make_shared<Trace>();
+  runtime_->engine().set_trace(trace);
+  Tensor x = counting({32, 32}).to(a_);
+  Tensor y = ops::matmul(x, x).to(b_, {.non_blocking = true}).to(Device());
+  runtime_->synchronize();
+  runtime_->engine().set_trace(nullptr);
+  std::vector<std::string> names;
+  for (const TraceRecord& r : trace->records()) {
+    names.push_back(r.name);
+    EXPECT_LE(r.begin_ns, r.end_ns) << r.name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"copy in", "matmul", "copy", "copy out"}));
+}
+
+// Losses of a few steps.
+Floats train(const std::vector<Device>& devices, const std::function<std::unique_ptr<Sequential>()>& make, int shards,
+             DType dtype, double lr) {
+  auto net = make();
+  net->initialize(Xavier{}, devices, {.seed = 3});
+  Sgd optimizer(net->parameters(), {.lr = lr, .momentum = 0.9});
+  Random random(7);
+  Floats losses;
+  for (int step = 0; step < 3; ++step) {
+    std::vector<std::int64_t> labels(12);
+    for (std::int64_t& label : labels) label = random.integer(0, 9);
+    Batch x = split_and_load(random.floats({12, 1, 28, 28}), devices, {.shards = shards});
+    Batch y = split_and_load(Tensor::from(labels, {12}), devices, {.shards = shards});
+    for (Tensor& shard : x.shards) shard = shard.to(dtype);
+    Batch loss = cross_entropy((*net)(x), y);
+    backward(loss);
+    optimizer.step();
+    losses.push_back(static_cast<float>(mean_loss(loss)));
+  }
+  return losses;
+}
+
+TEST_P(GpuTest, TrainingIsThatOfTheCpu) {
+  using Make = std::function<std::unique_ptr<Sequential>()>;
+  for (const Make& make : {Make([] { return mlp(); }), Make([] { return lenet(); })}) {
+    const Floats expected = train({cpu_}, make, 3, DType::f32, 0.05);
+    const Floats one = train({a_}, make, 3, DType::f32, 0.05), two = train({a_, b_}, make, 3, DType::f32, 0.05);
+    EXPECT_EQ(one, two);
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(one[i], expected[i], 1e-4 * expected[i]) << i;
+    const Floats rounded = train({a_}, make, 3, DType::bf16, 0.05);
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(rounded[i], expected[i], 2e-2 * expected[i]) << i;
+  }
+}
+
+// Shards on a GPU and on the CPU: one model, whose gradients meet.
+TEST_P(GpuTest, CpuAndGpuTrainTogether) {
+  auto make = [] { return lenet(); };
+  const Floats expected = train({cpu_}, make, 4, DType::f32, 0.05), both = train({a_, cpu_}, make, 4, DType::f32, 0.05);
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(both[i], expected[i], 1e-4 * expected[i]) << i;
+}
+
+TEST(DeviceListTest, SaysWhatARuntimeNeeds) {
+  DeviceList list = parse_device_list("cpu:2,cuda:1/0,cuda:0/3");
+  EXPECT_EQ(list.count, 3);
+  EXPECT_EQ(list.options.cpu_devices, 3);
+  EXPECT_EQ(list.options.cuda, (std::vector<int>{1, 0}));
+  EXPECT_EQ(list.options.cuda_logical, 4);
+  list = parse_device_list("cuda:1");
+  EXPECT_EQ(list.options.cuda, std::vector<int>{1});
+  EXPECT_EQ(list.options.cuda_logical, 0);
+  for (const char* bad : {"", "cuda", "cuda:", "cuda:x", "cuda:0/", "cuda:0/x", "cuda:-1", "cpu:0,", "gpu:0", "cuda:0,cuda:0/0"}) {
+    EXPECT_THROW(parse_device_list(bad), Error) << bad;
+  }
+}
+
+TEST(MissingGpuTest, IsNamed) {
+  EXPECT_ERROR(Runtime({.cuda = {63}}), "cuda:63 asked for");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
