@@ -95,6 +95,7 @@ class Block {
     State state = State::not_begun;
     unsigned char turn = 0;
     Fiber* fiber = nullptr;
+    uint3 index{};
   };
   struct Warp {
     unsigned mask = 0, arrived = 0;
@@ -110,7 +111,8 @@ class Block {
     Fiber* const own = fiber_;
     while (begun_ < size_) {
       const unsigned i = begun_++;
-      threads_[i] = {State::running, 0, own};
+      const dim3& d = launch_->block;
+      threads_[i] = {State::running, 0, own, {i % d.x, i / d.x % d.y, i / (d.x * d.y)}};
       make_current(i);
       launch_->run(launch_->arguments);
       threads_[i].state = State::ended;
@@ -122,8 +124,7 @@ class Block {
 
   void make_current(unsigned i) {
     current_ = i;
-    const dim3& d = launch_->block;
-    threadIdx = {i % d.x, i / d.x % d.y, i / (d.x * d.y)};
+    threadIdx = threads_[i].index;
   }
 
   void wait(State state) {

@@ -98,6 +98,8 @@ MemoryPlace find(const void* p, std::size_t bytes) {
   return it->second.place;
 }
 
+bool device_memory_is_protected() { return heap().key >= 0; }
+
 std::size_t total_memory() {
   const char* set = std::getenv("LOCKSTEP_EMULATED_MEMORY");
   return set ? std::strtoull(set, nullptr, 10) : std::size_t{4} << 30;

@@ -33,6 +33,8 @@ void* allocate(std::size_t bytes, MemoryKind kind, int device);
 bool release(void* p, MemoryKind kind);
 // Where p lies; all of [p, p + bytes) is in one block, or the result is unknown.
 MemoryPlace find(const void* p, std::size_t bytes);
+// Whether the processor keeps the host away from device memory.
+bool device_memory_is_protected();
 std::size_t total_memory();
 std::size_t free_memory(int device);
 

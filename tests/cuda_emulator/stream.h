@@ -76,7 +76,7 @@ int current_device();
 
 // The error that the calling thread asks for with cudaGetLastError.
 cudaError_t set_last_error(cudaError_t error);
-// A device that has failed fails all that follows, as GPUs do.
+// A device that has failed fails all that follows, as GPUs do; cudaSuccess makes it whole again, for the next test.
 void fail_device(int device, cudaError_t error);
 cudaError_t device_error(int device);
 

@@ -16,5 +16,5 @@ done | sort -u | while read -r library; do
     *) cp -L "$library" "$folder/lib/" ;;
   esac
 done
-tar -cJf "$file" -C "$folder" bin lib
+tar -cf "$file" --use-compress-program='xz -1' -C "$folder" bin lib
 du -h "$file" >&2

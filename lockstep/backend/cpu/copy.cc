@@ -1,13 +1,13 @@
 #include "lockstep/backend/copy.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <type_traits>
 
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/vectorize.h"
 #include "lockstep/backend/reference/elements.h"
+#include "lockstep/backend/walk.h"
 
 namespace lockstep {
 namespace {
@@ -15,68 +15,6 @@ namespace {
 using reference::convert;
 
 constexpr std::int64_t kElementsPerChunk = 16384;
-
-// The elements of a dense source in the order of a dense destination: `extent` and source `stride` per axis
-// of the destination, the last of which is contiguous there. Axes of one element are left out, axes that are
-// neighbours on both sides are merged, so that a plain copy has one axis and a change of layout three or
-// four.
-class Walk {
- public:
-  void add_axis(std::int64_t extent, std::int64_t stride) {
-    numel_ *= extent;
-    if (extent == 1) return;
-    if (rank_ > 0 && stride_[rank_ - 1] == extent * stride) {
-      extent_[rank_ - 1] *= extent;
-      stride_[rank_ - 1] = stride;
-    } else {
-      extent_[rank_] = extent;
-      stride_[rank_++] = stride;
-    }
-  }
-
-  int rank() const { return rank_; }
-  std::int64_t numel() const { return numel_; }
-  std::int64_t extent(int axis) const { return extent_[axis]; }
-  std::int64_t stride(int axis) const { return stride_[axis]; }
-  std::int64_t destination_stride(int axis) const {
-    std::int64_t stride = 1;
-    for (int i = axis + 1; i < rank_; ++i) stride *= extent_[i];
-    return stride;
-  }
-  // The axis along which the source is contiguous.
-  int contiguous_axis() const {
-    return static_cast<int>(std::find(stride_.begin(), stride_.begin() + rank_, 1) - stride_.begin());
-  }
-
- private:
-  std::array<std::int64_t, Shape::kMaxRank> extent_{};
-  std::array<std::int64_t, Shape::kMaxRank> stride_{};
-  int rank_ = 0;
-  std::int64_t numel_ = 1;
-};
-
-// From x's layout to y's, of the same shape.
-Walk layout_walk(const View& x, const View& y) {
-  const Shape& s = x.shape;
-  Walk walk;
-  if (same_order(x.layout, y.layout, s)) {
-    walk.add_axis(x.numel(), 1);
-    return walk;
-  }
-  // Channels as blocks of b and the channel in its block; without blocks all are one block.
-  const bool blocked = x.layout == Layout::blocked16 || y.layout == Layout::blocked16;
-  const std::int64_t b = blocked ? kChannelBlock : s[1], hw = s[2] * s[3], blocks = s[1] / b;
-  std::int64_t block_stride = b * hw, channel_stride = 1, pixel_stride = b;  // blocked16
-  if (x.layout == Layout::plain) channel_stride = hw, pixel_stride = 1;
-  if (x.layout == Layout::channels_last) block_stride = b, pixel_stride = s[1];
-  walk.add_axis(s[0], s[1] * hw);
-  if (y.layout != Layout::channels_last) walk.add_axis(blocks, block_stride);
-  if (y.layout == Layout::plain) walk.add_axis(b, channel_stride);
-  walk.add_axis(hw, pixel_stride);
-  if (y.layout == Layout::channels_last) walk.add_axis(blocks, block_stride);
-  if (y.layout != Layout::plain) walk.add_axis(b, channel_stride);
-  return walk;
-}
 
 // Rows that are contiguous on both sides.
 template <typename To, typename From>
@@ -104,32 +42,32 @@ struct Offsets {
 Offsets offsets(const Walk& walk, std::int64_t i, int skip_a, int skip_b) {
   Offsets o;
   std::int64_t destination_stride = 1;
-  for (int axis = walk.rank() - 1; axis >= 0; --axis) {
+  for (int axis = walk.rank - 1; axis >= 0; --axis) {
     if (axis != skip_a && axis != skip_b) {
-      const std::int64_t place = i % walk.extent(axis);
-      i /= walk.extent(axis);
-      o.source += place * walk.stride(axis);
+      const std::int64_t place = i % walk.extent[axis];
+      i /= walk.extent[axis];
+      o.source += place * walk.stride[axis];
       o.destination += place * destination_stride;
     }
-    destination_stride *= walk.extent(axis);
+    destination_stride *= walk.extent[axis];
   }
   return o;
 }
 
 template <typename To, typename From>
 void run(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
-  if (walk.rank() == 0) {
+  if (walk.rank == 0) {
     *y = convert<To>(*x);
     return;
   }
-  const int last = walk.rank() - 1, inner = walk.contiguous_axis();
-  const std::int64_t columns = walk.extent(last);
-  if (walk.rank() == 1) {
+  const int last = walk.rank - 1, inner = walk.contiguous_axis();
+  const std::int64_t columns = walk.extent[last];
+  if (walk.rank == 1) {
     parallel_for(ctx, columns, kElementsPerChunk, [&](std::int64_t begin, std::int64_t end) {
       cpu::vectorized([&] { convert_row(x + begin, y + begin, end - begin); });
     });
   } else if (inner == last) {
-    const std::int64_t rows = walk.numel() / columns;
+    const std::int64_t rows = walk.numel / columns;
     parallel_for(ctx, rows, std::max<std::int64_t>(kElementsPerChunk / columns, 1),
                  [&](std::int64_t begin, std::int64_t end) {
                    cpu::vectorized([&] {
@@ -142,9 +80,9 @@ void run(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
   } else {
     // Tiles of two cache lines or so each way: lines of both sides are used up while they are in the cache.
     constexpr std::int64_t kTile = 32;
-    const std::int64_t rows = walk.extent(inner), y_stride = walk.destination_stride(inner);
-    const std::int64_t x_stride = walk.stride(last), strips = (rows + kTile - 1) / kTile;
-    parallel_for(ctx, walk.numel() / (rows * columns) * strips,
+    const std::int64_t rows = walk.extent[inner], y_stride = walk.destination_stride(inner);
+    const std::int64_t x_stride = walk.stride[last], strips = (rows + kTile - 1) / kTile;
+    parallel_for(ctx, walk.numel / (rows * columns) * strips,
                  std::max(kElementsPerChunk / (kTile * columns), std::int64_t{1}),
                  [&](std::int64_t begin, std::int64_t end) {
                    cpu::vectorized([&] {
@@ -194,16 +132,7 @@ class CpuCopy final : public CopyKernels {
   }
 
   void permute(KernelContext& ctx, const View& x, std::span<const int> axes, const View& y) override {
-    if (x.numel() == 0) return;
-    std::array<std::int64_t, Shape::kMaxRank> strides{};
-    std::int64_t stride = 1;
-    for (int axis = x.shape.rank() - 1; axis >= 0; --axis) {
-      strides[axis] = stride;
-      stride *= x.shape[axis];
-    }
-    Walk walk;
-    for (int axis : axes) walk.add_axis(x.shape[axis], strides[axis]);
-    move(ctx, walk, x, y);
+    if (x.numel() > 0) move(ctx, permutation_walk(x.shape, axes), x, y);
   }
 
   void gather_rows(KernelContext& ctx, const View& x, const View& rows, const View& y) override {

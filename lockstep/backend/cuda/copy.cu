@@ -3,7 +3,7 @@
 #include "lockstep/backend/cuda/element.cuh"
 #include "lockstep/backend/cuda/families.h"
 #include "lockstep/backend/cuda/report.cuh"
-#include "lockstep/backend/cuda/walk.h"
+#include "lockstep/backend/walk.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,8 @@
-#include "lockstep/backend/cuda/walk.h"
+#include "lockstep/backend/walk.h"
 
 #include <array>
 
-namespace lockstep::cuda {
+namespace lockstep {
 
 Walk layout_walk(const View& x, const View& y) {
   const Shape& s = x.shape;
@@ -38,4 +38,4 @@ Walk permutation_walk(const Shape& x, std::span<const int> axes) {
   return walk;
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep

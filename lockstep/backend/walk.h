@@ -6,7 +6,7 @@
 
 #include "lockstep/tensor/view.h"
 
-namespace lockstep::cuda {
+namespace lockstep {
 
 // `extent` and source `stride` per axis of the destination, the last of which is contiguous there. Axes of one element
 // are left out, neighbours on both sides are merged: a plain copy has one axis, a change of layout three or four.
@@ -45,4 +45,4 @@ Walk layout_walk(const View& x, const View& y);
 // y.shape[i] == x.shape[axes[i]], both plain.
 Walk permutation_walk(const Shape& x, std::span<const int> axes);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep
