@@ -31,7 +31,8 @@ Command add_devices(CLI::App& parent) {
                    info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model, gibibytes);
       }
     }
-    if (const GpuList found = find_gpus(); found.gpus.empty()) fmt::print("no GPU: {}\n", found.why_none);
+    // Not a device, so not among them.
+    if (const GpuList found = find_gpus(); found.gpus.empty()) fmt::print(stderr, "no GPU: {}\n", found.why_none);
     return 0;
   };
 }

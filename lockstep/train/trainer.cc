@@ -96,7 +96,7 @@ void Trainer::join_ranks() {
 
 // The rows are asked for when the loader runs, long after the ranks have met.
 DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
-  options.pin_for = options_.devices[0];
+  if (!options_.devices.empty()) options.pin_for = options_.devices[0];
   if (options_.communicator) options.rows = [this](std::int64_t n) { return distributed_->rows_of(n); };
   return options;
 }

@@ -242,7 +242,7 @@ TEST(Devices, PrintsALineForEach) {
   const ToolResult result = run_tool({"devices", "--num-devices", "3"});
   EXPECT_EQ(result.status, 0);
   const auto printed = lines(result.out);
-  ASSERT_EQ(printed.size(), 3u);
+  ASSERT_EQ(printed.size(), 3u) << result.out;
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_TRUE(std::regex_match(
         printed[i], std::regex(fmt::format("cpu:{}  cpu  \\d+ cores? \\(.*\\) of .*  [\\d.]+ GiB", i))))
