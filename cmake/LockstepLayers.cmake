@@ -45,7 +45,7 @@ function(lockstep_layer NAME)
     list(FILTER sources EXCLUDE REGEX "/no_cuda.cc$")
     if(LOCKSTEP_CUDA_KIND STREQUAL "EMULATED")
       # g++ 12, when it makes vector instructions of pairs of numbers, leaves out roundings from double to float and back.
-      set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS -fno-tree-slp-vectorize)
+      set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-fno-tree-slp-vectorize;-Wno-maybe-uninitialized")
     endif()
   endif()
   list(APPEND sources ${cuda_sources})
