@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "commands.h"
@@ -31,8 +33,10 @@ Command add_devices(CLI::App& parent) {
                    info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model, gibibytes);
       }
     }
-    // Not a device, so not among them.
-    if (const GpuList found = find_gpus(); found.gpus.empty()) fmt::print(stderr, "no GPU: {}\n", found.why_none);
+    // For people: it is not a device, and no error.
+    if (const GpuList found = find_gpus(); found.gpus.empty() && ::isatty(STDERR_FILENO)) {
+      fmt::print(stderr, "no GPU: {}\n", found.why_none);
+    }
     return 0;
   };
 }
