@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/copy.h"
@@ -21,6 +22,20 @@ namespace lockstep {
 
 class Stream;  // device/stream.h
 
+// One of each; none is missing.
+struct KernelFamilies {
+  std::unique_ptr<ElementwiseKernels> elementwise;
+  std::unique_ptr<CopyKernels> copy;
+  std::unique_ptr<ReduceKernels> reduce;
+  std::unique_ptr<MatmulKernels> matmul;
+  std::unique_ptr<ConvKernels> conv;
+  std::unique_ptr<NormKernels> norm;
+  std::unique_ptr<PoolKernels> pool;
+  std::unique_ptr<SoftmaxKernels> softmax;
+  std::unique_ptr<RandomKernels> random;
+  std::unique_ptr<OptimizerKernels> optimizer;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -36,16 +51,23 @@ class Backend {
   virtual void transfer(KernelContext& context, const View& x, const View& y, [[maybe_unused]] bool from_here) {
     copy().copy(context, x, y);
   }
-  virtual ElementwiseKernels& elementwise() = 0;
-  virtual CopyKernels& copy() = 0;
-  virtual ReduceKernels& reduce() = 0;
-  virtual MatmulKernels& matmul() = 0;
-  virtual ConvKernels& conv() = 0;
-  virtual NormKernels& norm() = 0;
-  virtual PoolKernels& pool() = 0;
-  virtual SoftmaxKernels& softmax() = 0;
-  virtual RandomKernels& random() = 0;
-  virtual OptimizerKernels& optimizer() = 0;
+
+  ElementwiseKernels& elementwise() { return *families_.elementwise; }
+  CopyKernels& copy() { return *families_.copy; }
+  ReduceKernels& reduce() { return *families_.reduce; }
+  MatmulKernels& matmul() { return *families_.matmul; }
+  ConvKernels& conv() { return *families_.conv; }
+  NormKernels& norm() { return *families_.norm; }
+  PoolKernels& pool() { return *families_.pool; }
+  SoftmaxKernels& softmax() { return *families_.softmax; }
+  RandomKernels& random() { return *families_.random; }
+  OptimizerKernels& optimizer() { return *families_.optimizer; }
+
+ protected:
+  explicit Backend(KernelFamilies families) : families_(std::move(families)) {}
+
+ private:
+  KernelFamilies families_;
 };
 
 // Plain loops in f64, every dtype and layout: the oracle of every test. Deliberately simple and slow.

@@ -278,30 +278,19 @@ class Conv final : public ConvKernels {
 
 class HostedBackend final : public Backend {
  public:
+  HostedBackend()
+      : Backend({.elementwise = std::make_unique<Elementwise>(),
+                 .copy = std::make_unique<Copy>(),
+                 .reduce = std::make_unique<Reduce>(),
+                 .matmul = std::make_unique<Matmul>(),
+                 .conv = std::make_unique<Conv>(),
+                 .norm = std::make_unique<Norm>(),
+                 .pool = std::make_unique<Pool>(),
+                 .softmax = std::make_unique<Softmax>(),
+                 .random = std::make_unique<RandomNumbers>(),
+                 .optimizer = std::make_unique<Optimizer>()}) {}
   std::string_view name() const override { return "hosted cuda"; }
   bool native_bf16() const override { return true; }
-  ElementwiseKernels& elementwise() override { return elementwise_; }
-  CopyKernels& copy() override { return copy_; }
-  ReduceKernels& reduce() override { return reduce_; }
-  MatmulKernels& matmul() override { return matmul_; }
-  ConvKernels& conv() override { return conv_; }
-  NormKernels& norm() override { return norm_; }
-  PoolKernels& pool() override { return pool_; }
-  SoftmaxKernels& softmax() override { return softmax_; }
-  RandomKernels& random() override { return random_; }
-  OptimizerKernels& optimizer() override { return optimizer_; }
-
- private:
-  Elementwise elementwise_;
-  Copy copy_;
-  Reduce reduce_;
-  Matmul matmul_;
-  Conv conv_;
-  Norm norm_;
-  Pool pool_;
-  Softmax softmax_;
-  RandomNumbers random_;
-  Optimizer optimizer_;
 };
 
 }  // namespace

@@ -22,12 +22,15 @@ void move(CudaContext& context, const View& from, const View& to) {
   }
 }
 
-class CudaBackend final : public Backend {
+// A base, so that it is there before the families and after them.
+struct OwnsChoices {
+  AlgorithmChoices choices;
+};
+
+class CudaBackend final : private OwnsChoices, public Backend {
  public:
   explicit CudaBackend(const CudaBackendOptions& options)
-      : choices_(options.algorithms),
-        matmul_(make_cublas_matmul({.tf32 = options.tf32}, choices_, *copy_)),
-        conv_(make_cudnn_conv({.tf32 = options.tf32}, choices_, *copy_)) {}
+      : OwnsChoices{AlgorithmChoices(options.algorithms)}, Backend(make_families(options, choices)) {}
 
   std::string_view name() const override { return "cuda"; }
   bool native_bf16() const override { return true; }
@@ -46,37 +49,30 @@ class CudaBackend final : public Backend {
     ScratchArena arena(context, ScratchArena::bytes_of(between.bytes()));
     between = arena.take(between);
     if (from_here) {
-      copy_->copy(context, x, between);
+      copy().copy(context, x, between);
       move(context, between, y);
     } else {
       move(context, x, between);
-      copy_->copy(context, between, y);
+      copy().copy(context, between, y);
     }
   }
 
-  ElementwiseKernels& elementwise() override { return *elementwise_; }
-  CopyKernels& copy() override { return *copy_; }
-  ReduceKernels& reduce() override { return *reduce_; }
-  MatmulKernels& matmul() override { return *matmul_; }
-  ConvKernels& conv() override { return *conv_; }
-  NormKernels& norm() override { return *norm_; }
-  PoolKernels& pool() override { return *pool_; }
-  SoftmaxKernels& softmax() override { return *softmax_; }
-  RandomKernels& random() override { return *random_; }
-  OptimizerKernels& optimizer() override { return *optimizer_; }
-
  private:
-  AlgorithmChoices choices_;
-  std::unique_ptr<ElementwiseKernels> elementwise_ = make_cuda_elementwise();
-  std::unique_ptr<CopyKernels> copy_ = make_cuda_copy();
-  std::unique_ptr<ReduceKernels> reduce_ = make_cuda_reduce();
-  std::unique_ptr<NormKernels> norm_ = make_cuda_norm();
-  std::unique_ptr<PoolKernels> pool_ = make_cuda_pool();
-  std::unique_ptr<SoftmaxKernels> softmax_ = make_cuda_softmax();
-  std::unique_ptr<RandomKernels> random_ = make_cuda_random();
-  std::unique_ptr<OptimizerKernels> optimizer_ = make_cuda_optimizer();
-  std::unique_ptr<MatmulKernels> matmul_;
-  std::unique_ptr<ConvKernels> conv_;
+  // The libraries' families copy to layouts that the libraries take.
+  static KernelFamilies make_families(const CudaBackendOptions& options, AlgorithmChoices& choices) {
+    const LibraryOptions library{.tf32 = options.tf32};
+    KernelFamilies f{.elementwise = make_cuda_elementwise(),
+                     .copy = make_cuda_copy(),
+                     .reduce = make_cuda_reduce(),
+                     .norm = make_cuda_norm(),
+                     .pool = make_cuda_pool(),
+                     .softmax = make_cuda_softmax(),
+                     .random = make_cuda_random(),
+                     .optimizer = make_cuda_optimizer()};
+    f.matmul = make_cublas_matmul(library, choices, *f.copy);
+    f.conv = make_cudnn_conv(library, choices, *f.copy);
+    return f;
+  }
 };
 
 }  // namespace
