@@ -1,6 +1,6 @@
 #include "lockstep/comm/gloo_transport.h"
 
-#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/context.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -12,6 +12,7 @@
 #include <set>
 
 #include "lockstep/base/hmac.h"
+#include "lockstep/comm/gloo_device.h"
 #include "lockstep/comm/tcp_socket.h"
 
 namespace lockstep {
@@ -55,7 +56,9 @@ std::chrono::milliseconds time_left(const TimeLimit& limit) {
 }  // namespace
 
 struct GlooTransport::Impl {
-  std::shared_ptr<gloo::transport::Device> device;
+  explicit Impl(const std::string& address) : device(address) {}
+
+  GlooDevice device;
   std::shared_ptr<gloo::transport::Context> context;
   std::mutex mutex;
   std::set<PeerTransfers*> under_way;
@@ -140,13 +143,13 @@ class GlooTransport::PeerTransfers final : public Transfers {
   int broken_rank_ = -1;
 };
 
-GlooTransport::GlooTransport(const Introduction& group, PeerLinks& links, const TimeLimit& limit)
-    : impl_(std::make_unique<Impl>()) {
+GlooTransport::GlooTransport(const Introduction& group, PeerLinks& links, const TimeLimit& limit) {
   const NoBrokenPipes guard;
-  impl_->device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(group.address.c_str()));
+  impl_ = std::make_unique<Impl>(group.address);
   while (!try_connect(group, links, limit)) {
     if (limit.over()) throw_failure({-1, "ranks cannot reach each other: no connection within " + limit.str()});
   }
+  impl_->device.close_port();
 }
 
 GlooTransport::~GlooTransport() {
@@ -170,7 +173,7 @@ bool GlooTransport::try_connect(const Introduction& group, PeerLinks& links, con
     return std::move(message->bytes);
   };
   auto& context = impl_->context;
-  context = impl_->device->createContext(group.rank, group.size);
+  context = impl_->device.make_context(group.rank, group.size);
   // Gloo waits five times as long for a connection. Time has to be left to hear from the others whom they wait for.
   context->setTimeout(std::min(kGlooPatience, time_left(limit) / 10));
   peers([&](int r) {

@@ -20,7 +20,11 @@ void cut_all_connections() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const int fd = std::stoi(entry.path().filename());
     struct stat status;
-    if (::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode)) sockets.push_back(fd);
+    if (::fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) continue;
+    // A network that is gone does not disturb who listens.
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) sockets.push_back(fd);
   }
   for (const int fd : sockets) ::shutdown(fd, SHUT_RDWR);
 }
