@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "lockstep/engine/adaptive_lock.h"
+#include "lockstep/engine/spin.h"
 
 namespace lockstep {
 
@@ -13,20 +13,13 @@ namespace lockstep {
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono::steady_clock::time_point end);
 void futex_wake_all(std::atomic<std::uint32_t>& word);
 
-// A hand-over to a thread that spins costs a tenth of a microsecond, to one that sleeps some thirty.
 constexpr std::chrono::microseconds kSpinTime{50};
 
+// Waiting for another rank, a lane's worker leaves the core to those of its own engine that have something to do.
 template <typename Condition>
 bool spin_until(const Condition& condition) {
-  constexpr int kLooks = 32;  // between two looks at the clock
-  const auto end = std::chrono::steady_clock::now() + kSpinTime;
-  do {
-    for (int i = 0; i < kLooks; ++i) {
-      if (condition()) return true;
-      spin_pause();
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
+  const SpinPolicy* policy = SpinPolicy::of_thread();
+  return spin_until(condition, kSpinTime, [policy] { return !policy || policy->core_to_spare(); });
 }
 
 }  // namespace lockstep

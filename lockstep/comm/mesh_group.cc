@@ -122,7 +122,7 @@ Work MeshGroup::send(CommBuffer data, int destination, int tag, CollectiveOption
   auto header = header_of(CollectiveKind::send, data, options);
   header.root = destination;
   header.detail = static_cast<std::uint64_t>(tag);
-  return submit_to(stream(destination, tag, true), 0, header, options.timeout,
+  return submit_to(stream(destination, tag, true), 0, header, options,
                    [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
                      const auto* begin = static_cast<const std::byte*>(data.data);
                      Message message{h, {begin, begin + data.count * item_size(data.dtype)}};
@@ -135,7 +135,7 @@ Work MeshGroup::receive(CommBuffer data, int source, int tag, CollectiveOptions 
   auto header = header_of(CollectiveKind::receive, data, options);
   header.root = source;
   header.detail = static_cast<std::uint64_t>(tag);
-  return submit_to(stream(source, tag, false), 0, header, options.timeout,
+  return submit_to(stream(source, tag, false), 0, header, options,
                    [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
                      const Message message = mesh_->receive(h.root, tag, limit);
                      if (message.header.dtype != h.dtype || message.header.count != h.count) {
@@ -153,10 +153,10 @@ std::shared_ptr<ProcessGroup> MeshGroup::subgroup(std::vector<int> ranks) {
   header.detail = hash_of({.segments = {}, .positions = {ranks}});
   const std::string name = fmt::format("subgroup {}", subgroups_made_++);
   std::unique_ptr<Mesh> mesh;
-  submit(header, {}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+  submit(header, {.wait = true}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
     lockstep::barrier(*mesh_, lane, h, limit);
     if (std::binary_search(ranks.begin(), ranks.end(), rank())) mesh = mesh_->split(ranks, name, limit.length);
-  }).wait();
+  });
   if (!mesh) return nullptr;
   auto group = std::make_shared<MeshGroup>(std::move(mesh), backend_, timeout_);
   std::lock_guard lock(mutex_);
@@ -182,10 +182,9 @@ class MeshGroup::GroupTreeReducer final : public TreeReducer {
     header_.set_label(options.label);
     CollectiveOptions here = options;
     here.channel = channel_;
-    group_
-        .submit(header_, here,
-                [&](int, const CollectiveHeader& h, const TimeLimit& limit) { reducer_->reduce(h, limit); })
-        .wait();
+    here.wait = true;
+    group_.submit(header_, here,
+                  [&](int, const CollectiveHeader& h, const TimeLimit& limit) { reducer_->reduce(h, limit); });
   }
 
  private:
@@ -201,10 +200,10 @@ std::unique_ptr<TreeReducer> MeshGroup::make_tree_reducer(TreeLayout layout, Com
       .kind = CollectiveKind::make_tree_reducer, .dtype = layout.dtype, .count = elements_of(layout)};
   header.detail = hash_of(layout);
   std::unique_ptr<MeshTreeReducer> reducer;
-  submit(header, {.channel = channel}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
+  submit(header, {.channel = channel, .wait = true}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
     lockstep::barrier(*mesh_, lane, h, limit);
     reducer = make_mesh_tree_reducer(*mesh_, lane, layout, limit);
-  }).wait();
+  });
   header.kind = CollectiveKind::tree_reduce;
   return std::make_unique<GroupTreeReducer>(*this, channel, header, std::move(reducer));
 }
@@ -219,13 +218,16 @@ void MeshGroup::abort(const std::string& reason) {
 
 Work MeshGroup::submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run) {
   const int lane = static_cast<int>(options.channel);
-  return submit_to(*lanes_[static_cast<std::size_t>(lane)], lane, header, options.timeout, std::move(run));
+  return submit_to(*lanes_[static_cast<std::size_t>(lane)], lane, header, options, std::move(run));
 }
 
 Work MeshGroup::submit_to(OperationQueue& queue, int lane, const CollectiveHeader& header,
-                          std::chrono::milliseconds timeout, Run run) {
-  if (timeout.count() == 0) timeout = timeout_;
-  return queue.push([this, lane, header, timeout, run = std::move(run)] { run_guarded(lane, header, timeout, run); });
+                          const CollectiveOptions& options, Run run) {
+  const std::chrono::milliseconds timeout = options.timeout.count() == 0 ? timeout_ : options.timeout;
+  auto guarded = [this, lane, header, timeout, run = std::move(run)] { run_guarded(lane, header, timeout, run); };
+  if (!options.wait) return queue.push(std::move(guarded));
+  queue.run(std::move(guarded));
+  return {};
 }
 
 void MeshGroup::run_guarded(int lane, const CollectiveHeader& header, std::chrono::milliseconds timeout,

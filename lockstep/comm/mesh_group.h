@@ -46,7 +46,7 @@ class MeshGroup final : public ProcessGroup {
   using Run = std::function<void(int lane, const CollectiveHeader& header, const TimeLimit& limit)>;
 
   Work submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run);
-  Work submit_to(OperationQueue& queue, int lane, const CollectiveHeader& header, std::chrono::milliseconds timeout,
+  Work submit_to(OperationQueue& queue, int lane, const CollectiveHeader& header, const CollectiveOptions& options,
                  Run run);
   void run_guarded(int lane, const CollectiveHeader& header, std::chrono::milliseconds timeout, const Run& run);
   // Remembers the first error, and makes one of this operation.

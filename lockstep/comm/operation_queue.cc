@@ -28,11 +28,23 @@ void Work::wait() const {
 
 bool Work::done() const { return !state_ || state_->done.load(std::memory_order_acquire) != 0; }
 
-Work OperationQueue::push(std::function<void()> run) {
+std::shared_ptr<Work::State> OperationQueue::add(std::function<void()> run) {
   auto state = std::make_shared<Work::State>();
   state->queue = weak_from_this();
-  std::unique_lock lock(mutex_);
   items_.push_back({std::move(run), state});
+  return state;
+}
+
+void OperationQueue::run(std::function<void()> run) {
+  std::unique_lock lock(mutex_);
+  std::shared_ptr<Work::State> state = add(std::move(run));
+  lock.unlock();
+  Work(std::move(state)).wait();
+}
+
+Work OperationQueue::push(std::function<void()> run) {
+  std::unique_lock lock(mutex_);
+  std::shared_ptr<Work::State> state = add(std::move(run));
   ++pushed_;
   if (!thread_runs_) start_thread();
   const bool wake = asleep_ && !busy_;
@@ -49,9 +61,10 @@ void OperationQueue::help(Work::State& state) {
       run_next(lock);
       continue;
     }
-    // Someone else is at it.
+    // Someone else is at it, who may leave what is next to us.
+    const std::uint32_t ended = ended_.load();
     lock.unlock();
-    if (!may_spin_ || !spin_until(done)) state.done.wait(0);
+    if (!may_spin_ || !spin_until([&] { return ended_.load() != ended; })) ended_.wait(ended);
     lock.lock();
   }
   const bool more = asleep_ && !busy_ && !items_.empty();
@@ -74,6 +87,8 @@ void OperationQueue::run_next(std::unique_lock<std::mutex>& lock) {
   busy_ = false;
   item.state->done.store(1, std::memory_order_release);
   item.state->done.notify_all();
+  ended_.fetch_add(1);
+  ended_.notify_all();
   if (closing_) changed_.notify_all();
 }
 

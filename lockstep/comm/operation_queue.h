@@ -26,6 +26,8 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
   // What `run` throws comes out of the Work.
   Work push(std::function<void()> run);
+  // The same and Work::wait, but leaves the queue's own thread asleep.
+  void run(std::function<void()> run);
   // Until that one is done, running what is next meanwhile. Never throws.
   void help(Work::State& state);
   bool idle();
@@ -39,6 +41,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   };
 
   void thread_main();
+  std::shared_ptr<Work::State> add(std::function<void()> run);
   // Runs the first item; called with the lock, and returns with it.
   void run_next(std::unique_lock<std::mutex>& lock);
   void start_thread();
@@ -48,6 +51,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool busy_ = false;    // someone runs an item
+  std::atomic<std::uint32_t> ended_{0};  // items: who waits for its turn looks here
   bool asleep_ = false;  // the thread has to be told of items
   bool closing_ = false;
   std::uint64_t pushed_ = 0;

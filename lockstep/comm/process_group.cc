@@ -39,7 +39,7 @@ std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std
 void destroy_process_group(std::shared_ptr<ProcessGroup>& group) {
   if (!group) return;
   const std::shared_ptr<ProcessGroup> last = std::move(group);
-  last->barrier({.label = "closing the group", .channel = CommChannel::urgent}).wait();
+  last->barrier({.label = "closing the group", .channel = CommChannel::urgent, .wait = true});
 }
 
 }  // namespace lockstep

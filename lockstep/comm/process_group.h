@@ -49,6 +49,8 @@ struct CollectiveOptions {
   CommChannel channel = CommChannel::bulk;
   // 0: the group's.
   std::chrono::milliseconds timeout{0};
+  // The call itself waits, and throws what Work::wait would: no other thread has to be told of the operation.
+  bool wait = false;
 };
 
 // What a TreeReducer sums: arrays of segments (parameters), one array for each position in a tree of leaves. A rank

@@ -76,6 +76,7 @@ void Engine::Impl::wake(Lane* lanes) noexcept {
 }
 
 void Engine::Impl::work(Lane& lane) noexcept {
+  SpinPolicy::of_thread() = &spin;
   spin.awake.fetch_add(1, std::memory_order_relaxed);
   lane.busy.begin();
   NodeList used;

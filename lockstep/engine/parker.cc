@@ -1,10 +1,13 @@
 #include "lockstep/engine/parker.h"
 
-#include "lockstep/engine/adaptive_lock.h"
-
 namespace lockstep {
 
 using Clock = std::chrono::steady_clock;
+
+const SpinPolicy*& SpinPolicy::of_thread() {
+  thread_local const SpinPolicy* policy = nullptr;
+  return policy;
+}
 
 bool Parker::park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout) noexcept {
   int idle = kIdle;
@@ -19,17 +22,8 @@ bool Parker::park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> ti
 }
 
 bool Parker::spin(const SpinPolicy& policy) const noexcept {
-  if (!policy.core_to_spare()) return false;
-  // Between two looks at the clock.
-  constexpr int kLooks = 16;
-  const auto end = Clock::now() + policy.limit;
-  do {
-    for (int i = 0; i < kLooks; ++i) {
-      if (state_.load(std::memory_order_acquire) == kUnparked) return true;
-      spin_pause();
-    }
-  } while (policy.core_to_spare() && Clock::now() < end);
-  return false;
+  return spin_until([this] { return state_.load(std::memory_order_acquire) == kUnparked; }, policy.limit,
+                    [&policy] { return policy.core_to_spare(); });
 }
 
 bool Parker::sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept {

@@ -1,5 +1,4 @@
-// How a thread waits for another one: a hand-over to a spinning thread costs a tenth of a microsecond, to a
-// sleeping one some thirty, so it spins for a while where a core is to spare.
+// How a thread waits for another one: it spins for a while where a core is to spare, and then sleeps.
 #pragma once
 
 #include <atomic>
@@ -7,19 +6,9 @@
 #include <optional>
 
 #include "lockstep/engine/futex.h"
+#include "lockstep/engine/spin.h"
 
 namespace lockstep {
-
-// Shared by the threads that wait for one another.
-struct SpinPolicy {
-  std::chrono::nanoseconds limit{0};
-  int cores = 1;
-  // Threads that work or spin.
-  std::atomic<int> awake{0};
-
-  // A thread that spins beyond this takes a core from one that works.
-  bool core_to_spare() const { return awake.load(std::memory_order_relaxed) <= cores; }
-};
 
 // One thread parks, any other one unparks it: one unpark() for each park(), in either order.
 class Parker {

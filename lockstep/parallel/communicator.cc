@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/device/topology.h"
+
 namespace lockstep {
 
 Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group)
@@ -13,9 +15,11 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
   host_group_ = make_group();
   for (int channel = 0; channel < 2; ++channel) {
     contexts_[channel] = std::make_unique<KernelContext>();
-    // Not bound to a core: it mostly waits, and takes whatever core is free when there is something to sum.
+    // Not bound to one core: it mostly waits, and takes whatever core of this rank is free when there is something to
+    // sum. Another rank's would be free no more when that has its part to sum.
     lanes_[channel] = engine_->add_lane({.name = channel == 0 ? "communicate urgent" : "communicate bulk",
                                          .device = fmt::format("rank {}", group_->rank()),
+                                         .cpus = limited_by_quota() ? std::vector<int>() : available_cpus(),
                                          .lane_data = contexts_[channel].get()});
   }
 }
@@ -59,10 +63,8 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
 
 std::vector<std::int64_t> Communicator::gather_on_host(std::int64_t mine, std::string_view what) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(world_size()));
-  host_group_
-      ->all_gather({&mine, 1, DType::i64}, {all.data(), all.size(), DType::i64},
-                   {.label = std::string(what), .channel = CommChannel::urgent})
-      .wait();
+  host_group_->all_gather({&mine, 1, DType::i64}, {all.data(), all.size(), DType::i64},
+                          {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
   return all;
 }
 
@@ -73,7 +75,7 @@ std::int64_t Communicator::sum_on_host(std::int64_t mine, std::string_view what)
 }
 
 void Communicator::broadcast_on_host(CommBuffer data, std::string_view what) {
-  host_group_->broadcast(data, 0, {.label = std::string(what), .channel = CommChannel::urgent}).wait();
+  host_group_->broadcast(data, 0, {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
 }
 
 std::string Communicator::broadcast_on_host(std::string text, std::string_view what) {
@@ -89,10 +91,8 @@ void Communicator::agree(const std::string& complaint, std::string_view what) {
   auto culprit = static_cast<int>(first - lengths.begin());
   std::string text = complaint;
   text.resize(static_cast<std::size_t>(*first));
-  host_group_
-      ->broadcast({text.data(), text.size(), DType::u8}, culprit,
-                  {.label = std::string(what), .channel = CommChannel::urgent})
-      .wait();
+  host_group_->broadcast({text.data(), text.size(), DType::u8}, culprit,
+                         {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
   fail("rank {}: {}", culprit, text);
 }
 

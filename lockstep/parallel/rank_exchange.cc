@@ -92,10 +92,8 @@ class RankExchange final : public ShardExchange {
           auto* receive = send + bytes;
           std::memset(send, 0, bytes);
           for (const Copy& copy : out) std::memcpy(send + copy.offset, copy.tensor.data, copy.tensor.bytes());
-          group
-              ->all_gather({send, bytes, DType::u8}, {receive, all_bytes, DType::u8},
-                           {.label = label, .channel = CommChannel::urgent})
-              .wait();
+          group->all_gather({send, bytes, DType::u8}, {receive, all_bytes, DType::u8},
+                            {.label = label, .channel = CommChannel::urgent, .wait = true});
           for (const Copy& copy : in) std::memcpy(copy.tensor.data, receive + copy.offset, copy.tensor.bytes());
         });
     return all;
