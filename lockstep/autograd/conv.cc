@@ -14,7 +14,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
     Tensor dx;
     ops::ConvWeightGrads grads;
     if (node.needs(1) || node.needs(2)) {
-      grads = ops::conv2d_backward_weights(in, dy, weight.shape(), node.needs(2), options);
+      grads = ops::conv2d_backward_weights(in, dy, weight.shape(), node.needs(2), options,
+                                           node.destination(1, weight.device()));
     }
     if (node.needs(0)) dx = ops::conv2d_backward_data(dy, weight, in.shape(), options);
     return std::vector<Tensor>{dx, grads.weight, grads.bias};

@@ -29,7 +29,11 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   return record("linear", {x, w, bias}, y, [in, weight](const Node& node, const Tensor& dy) {
     Tensor dx, dw, db;
     if (node.needs(0)) dx = ops::matmul(dy, weight);
-    if (node.needs(1)) dw = ops::matmul(dy, in, {}, {.options = {.transpose_a = true}, .dtype = weight.dtype()});
+    if (node.needs(1)) {
+      dw = ops::matmul(dy, in, {}, {.options = {.transpose_a = true},
+                                    .dtype = weight.dtype(),
+                                    .into = node.destination(1, weight.device())});
+    }
     if (node.needs(2)) db = ops::sum_to(ops::convert(dy, weight.dtype(), Layout::plain), {dy.size(1)});
     return std::vector<Tensor>{dx, dw, db};
   });

@@ -22,6 +22,13 @@ void GradMeta::accumulate(int shard, const Tensor& gradient) {
   grad = grad.defined() ? ops::binary(BinaryOp::add, grad, gradient) : gradient;
 }
 
+Tensor GradMeta::destination(int, Device) { return {}; }
+
+Tensor Node::destination(std::size_t input, Device device) const {
+  const Edge& edge = inputs[input];
+  return edge.target && !edge.target->node ? edge.target->destination(edge.shard, device) : Tensor();
+}
+
 Node::~Node() {
   backward = nullptr;
   // Takes over the inputs of nodes that nobody else holds, instead of destroying them one inside the other.

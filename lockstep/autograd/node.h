@@ -21,6 +21,9 @@ struct GradMeta {
   // Of a leaf: takes the gradient that one backward() found for one shard. Called on the host thread; the tensor may
   // not be computed yet. The default sums into `grad`.
   virtual void accumulate(int shard, const Tensor& gradient);
+  // Of a leaf: memory on `device` for that gradient, plain, of the leaf's shape and type, from which it is summed without
+  // being copied. Undefined: there is none. To be asked for by who is about to fill it.
+  virtual Tensor destination(int shard, Device device);
 
   std::shared_ptr<Node> node;  // null for a leaf
   int output = 0;
@@ -50,6 +53,8 @@ struct Node {
   BackwardFunction backward;
 
   bool needs(std::size_t input) const { return inputs[input].target != nullptr; }
+  // Memory for an input's gradient, or undefined; see GradMeta.
+  Tensor destination(std::size_t input, Device device) const;
   // Long chains must not end in deep recursion.
   ~Node();
 };

@@ -22,6 +22,9 @@ class GradientReducer {
   // Parameter `index` got a gradient of a shard of this process.
   virtual void added(std::size_t index) = 0;
   virtual void clear(std::size_t index) = 0;
+  // Memory of parameter `index`'s shape from which it sums a shard's gradient without copying it; undefined: none. What
+  // was in it is summed, or lost.
+  virtual Tensor destination(std::size_t index, int shard, Device device) = 0;
 };
 
 }  // namespace lockstep

@@ -92,6 +92,13 @@ void GradientTree::add(int shard, const Tensor& gradient) {
   subtrees_[first] = {size, sum};
 }
 
+Tensor GradientTree::destination(int shard, Device device) {
+  if (!reducer_ || no_sync || !unsynchronized_.empty() || dtype_ != DType::f32) return {};
+  // A parameter that is used twice: the second gradient is added to the first one.
+  if (std::exchange(destinations_[shard], backward_number()) == backward_number()) return {};
+  return reducer_->destination(index_, shard, device);
+}
+
 // Shards that had no part in the micro-batch after them join its tree. Without one they are a round of their own.
 void GradientTree::merge_unsynchronized(Device device) {
   if (unsynchronized_.empty()) return;

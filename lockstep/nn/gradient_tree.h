@@ -50,6 +50,10 @@ class GradientTree {
   // NoSyncGuard) is a round: rounds are added one after the other, each in the shards' tree.
   void add(int shard, const Tensor& gradient);
 
+  // Memory for the next gradient to add, once for each shard and backward(); undefined where it would be changed before
+  // it is summed over processes, or is not.
+  Tensor destination(int shard, Device device);
+
   // The sum of everything, on `device`; undefined if nothing came. Until more is added, later calls for the same
   // device return the same tensor.
   ReducedGradient sum(Device device);
@@ -85,6 +89,7 @@ class GradientTree {
   std::map<std::size_t, Tensor> unsynchronized_;
   std::uint64_t unsynchronized_round_ = 0;
   Tensor total_;  // of the rounds before
+  std::map<int, std::uint64_t> destinations_;  // by shard: the backward() in which there was one
   DType dtype_ = DType::f32;
   std::shared_ptr<GradientReducer> reducer_;
   std::size_t index_ = 0;

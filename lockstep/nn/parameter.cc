@@ -31,6 +31,10 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       // Plain, like the parameter: trees and optimizers go through memory.
       state->gradient.add(shard, ops::to_layout(gradient, Layout::plain));
     }
+    Tensor destination(int shard, Device device) override {
+      auto state = owner.lock();
+      return state ? state->gradient.destination(shard, device) : Tensor();
+    }
   };
 
   bool shape_known() const { return std::ranges::none_of(options.shape, [](std::int64_t d) { return d == 0; }); }

@@ -60,11 +60,11 @@ Tensor conv2d_backward_data(const Tensor& dy, const Tensor& w, const Shape& x_sh
 }
 
 ConvWeightGrads conv2d_backward_weights(const Tensor& x, const Tensor& dy, const Shape& w_shape, bool with_bias,
-                                        const Conv2dOptions& options) {
+                                        const Conv2dOptions& options, const Tensor& into) {
   Tensor in = preferred(x);
   Tensor g = preferred(dy);
   DType dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  ConvWeightGrads grads{empty(w_shape, dtype, x.device()), {}};
+  ConvWeightGrads grads{empty_or(into, "conv2d backward weights", w_shape, dtype, x.device()), {}};
   if (with_bias) grads.bias = empty({w_shape[0]}, dtype, x.device());
   launch("conv2d backward weights", {in, g}, {grads.weight, grads.bias},
          [options, x = in.view(), dy = g.view(), dw = grads.weight.view(), db = grads.bias.view()](

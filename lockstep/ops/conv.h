@@ -16,7 +16,8 @@ struct ConvWeightGrads {
   Tensor weight;
   Tensor bias;  // undefined unless asked for
 };
+// into: memory for that of the weight, plain f32 (f64 for an x of f64); undefined: new.
 ConvWeightGrads conv2d_backward_weights(const Tensor& x, const Tensor& dy, const Shape& w_shape, bool with_bias,
-                                        const Conv2dOptions& options);
+                                        const Conv2dOptions& options, const Tensor& into = {});
 
 }  // namespace lockstep::ops

@@ -40,6 +40,14 @@ Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   return Tensor(std::move(shared), view).with_shard(current_shard);
 }
 
+Tensor empty_or(const Tensor& into, std::string_view what, const Shape& shape, DType dtype, Device device) {
+  if (!into.defined()) return empty(shape, dtype, device);
+  check(into.shape() == shape && into.dtype() == dtype && into.device() == device && into.layout() == Layout::plain,
+        "{}: the result is to go into {}, expected a plain {} {} on {}", what, into.describe(), shape.str(), name(dtype),
+        device.name());
+  return into.with_shard(current_shard);
+}
+
 Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device(), x.layout()); }
 
 Task make_task(std::string_view name, DeviceState& device, std::span<const Tensor> reads,

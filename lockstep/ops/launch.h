@@ -45,6 +45,8 @@ LaneId compute_lane(const DeviceState& device, const Task& task);
 // An uninitialized tensor. Throws for a layout that does not fit the shape.
 Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout = Layout::plain);
 Tensor empty_like(const Tensor& x);
+// `into`, after checking that it is what empty() would return; or that, where it is undefined.
+Tensor empty_or(const Tensor& into, std::string_view what, const Shape& shape, DType dtype, Device device);
 
 struct LaunchOptions {
   // Runs here instead of a compute lane.

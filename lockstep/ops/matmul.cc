@@ -18,7 +18,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Matmul
   if (bias.defined()) {
     check(bias.shape() == Shape{n}, "matmul: bias is {}, expected {}", bias.shape().str(), Shape{n}.str());
   }
-  Tensor c = empty({m, n}, output.dtype.value_or(a.dtype()), a.device());
+  Tensor c = empty_or(output.into, "matmul", {m, n}, output.dtype.value_or(a.dtype()), a.device());
   launch("matmul", {a, b, bias}, {c},
          [o, a = a.view(), b = b.view(), bias = bias.view(), c = c.view()](Backend& backend, KernelContext& ctx) {
            backend.matmul().matmul(ctx, o, a, b, bias, c);

@@ -12,6 +12,8 @@ struct MatmulOutput {
   MatmulOptions options{};
   // The type of the result; a's without it.
   std::optional<DType> dtype{};
+  // Memory for the result, plain; undefined: new.
+  Tensor into{};
 };
 
 // op(a) op(b) + bias (may be undefined): [m, k] x [k, n] + [n] -> [m, n].

@@ -36,12 +36,13 @@ Tensor wrap(const void* data, const Shape& shape, DType dtype, Device device, st
                 }), view);
 }
 
-// Of one segment, by place in the tree, to where it begins in a contribution.
+// Of one segment, by place in the tree, to where it begins in a contribution; it may have been computed there.
 void sum_block(Backend& backend, KernelContext& context, const std::vector<View>& block, const CommBuffer& out,
                std::size_t offset) {
   const Shape& shape = block.back().shape;
   if (out.dtype == DType::f32) {
     const View sum{out.as<float>().data() + offset, DType::f32, Layout::plain, shape};
+    if (block.size() == 1 && block[0].data == sum.data) return;
     return backend.reduce().tree_sum(context, block, sum);
   }
   std::vector<const void*> leaves;
@@ -55,7 +56,9 @@ struct BucketReducer::Bucket {
   std::vector<std::size_t> parameters;
   std::vector<std::size_t> offsets, sizes;  // of segments, in elements
   std::shared_ptr<TreeReducer> reducer;
-  Tensor sum;      // f32 [elements], the reducer's memory
+  // f32 [elements] each, the reducer's memory; of this rank's blocks that are one shard, undefined for others.
+  std::vector<Tensor> contributions;
+  Tensor sum;
   Tensor present;  // u8 [parameters]
   // Where sums of several rounds are kept, as the reducer's memory is used again; and whose are there now.
   Tensor total, total_present;
@@ -118,6 +121,13 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
     bucket->reducer = group_->make_tree_reducer({bucket->sizes, positions_, dtype_}, CommChannel::bulk);
     std::span<const float> result = bucket->reducer->result();
     bucket->sum = wrap(result.data(), {static_cast<std::int64_t>(result.size())}, DType::f32, device, bucket->reducer);
+    bucket->contributions.resize(blocks_.size());
+    for (std::size_t k = 0; k < blocks_.size() && dtype_ == DType::f32; ++k) {
+      if (blocks_[k].second > 1) continue;
+      const CommBuffer own = bucket->reducer->contribution(k);
+      bucket->contributions[k] =
+          wrap(own.data, {static_cast<std::int64_t>(own.count)}, DType::f32, device, bucket->reducer);
+    }
     bucket->in_total.resize(bucket->sizes.size());
     bucket->present = ops::empty({static_cast<std::int64_t>(bucket->sizes.size())}, DType::u8, device);
   }
@@ -160,6 +170,16 @@ void BucketReducer::added(std::size_t index) {
 
 void BucketReducer::clear(std::size_t index) {
   rounds_[index] = 0;
+}
+
+Tensor BucketReducer::destination(std::size_t index, int shard, Device device) {
+  if (device != communicator_->device()) return {};
+  auto block = std::ranges::find(blocks_, static_cast<std::size_t>(shard), &std::pair<std::size_t, std::size_t>::first);
+  if (block == blocks_.end()) return {};
+  auto [number, segment] = places_[index];
+  const Bucket& bucket = *buckets_[number];
+  const Tensor& contribution = bucket.contributions[static_cast<std::size_t>(block - blocks_.begin())];
+  return contribution.defined() ? bucket.segment(contribution, segment, parameters_[index].shape()) : Tensor();
 }
 
 void BucketReducer::learn_order() {
@@ -216,6 +236,9 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
   bool several = std::ranges::count(goes_on, 1) > 0;
   bucket.in_total.assign(bucket.parameters.size(), several);
   std::vector<Tensor> writes{bucket.sum, bucket.present};
+  for (const Tensor& t : bucket.contributions) {
+    if (t.defined()) writes.push_back(t);
+  }
   if (several) {
     if (!bucket.total.defined()) {
       bucket.total = ops::empty_like(bucket.sum);

@@ -37,6 +37,7 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   ReducedGradient sum(std::size_t index, Device device) override;
   void added(std::size_t index) override;
   void clear(std::size_t index) override;
+  Tensor destination(std::size_t index, int shard, Device device) override;
 
   // Parameter numbers by bucket, in order.
   std::vector<std::vector<std::size_t>> buckets() const;

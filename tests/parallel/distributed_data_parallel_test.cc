@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "lockstep/checkpoint/weights.h"
@@ -232,6 +233,49 @@ TEST(DistributedDataParallel, TwoOptimizersOnOneModel) {
     DistributedDataParallel ddp(*copy, r.runtime.devices(), r.communicator);
     EXPECT_EQ(train(r.runtime.devices(), *copy, &ddp), expected);
   }));
+}
+
+// The same weight in two places: only one of its two gradients can be computed where they are summed from.
+struct Tied : Module {
+  Linear layer{{.in_features = 4, .out_features = 4}};
+  Tied() { add("layer", layer); }
+  Tensor forward(const Tensor& x) override { return layer(relu(layer(x))); }
+};
+
+TEST(DistributedDataParallel, AParameterMayBeUsedTwice) {
+  const auto train = [](Module& net, const std::function<std::vector<Batch>(Tensor, Tensor)>& split) {
+    Sgd sgd(net.parameters(), {.lr = 0.1});
+    testing::Random random(5);
+    for (int step = 0; step < 4; ++step) {
+      // A round of two backward() calls, and every other time the first without synchronizing.
+      for (int half : {0, 1}) {
+        std::optional<NoSyncGuard> guard;
+        if (half == 0 && step % 2 == 1) guard.emplace();
+        auto parts = split(random.floats({6, 4}), random.floats({6, 4}));
+        backward(mse_loss(net(parts[0]), parts[1]));
+      }
+      sgd.step();
+    }
+    return weights_sha256(net);
+  };
+  Runtime alone({.cpu_devices = 1, .threads_per_shard = 1});
+  Tied net;
+  net.initialize(Xavier{}, alone.devices());
+  const std::string expected = train(net, [&](const Tensor& x, const Tensor& y) {
+    return std::vector{split_and_load(x, alone.devices(), {.shards = 3}), split_and_load(y, alone.devices(), {.shards = 3})};
+  });
+  // Two ranks: one has a subtree of two shards, which it sums, the other a single one.
+  for (int world : {2, 3}) {
+    expect_fine(run_ranks(world, [&](Rank& r) {
+      Tied copy;
+      copy.initialize(Xavier{}, r.runtime.devices());
+      DistributedDataParallel ddp(copy, r.runtime.devices(), r.communicator, {.shards = 3});
+      EXPECT_EQ(train(copy, [&](const Tensor& x, const Tensor& y) {
+        auto [first, last] = ddp.rows_of(6);
+        return ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 6);
+      }), expected);
+    }));
+  }
 }
 
 TEST(DistributedDataParallel, AGradientIsTheCallersOwn) {
