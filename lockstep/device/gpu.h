@@ -28,9 +28,6 @@ struct GpuList {
 // Never throws: a machine without GPUs or driver is as good as any.
 GpuList find_gpus();
 
-// Bytes that the GPU has left, whoever took the others.
-std::size_t free_gpu_memory(int gpu);
-
 // Whether two GPUs can read each other's memory, which this sets up.
 bool connect_gpus(int a, int b);
 

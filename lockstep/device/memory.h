@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 namespace lockstep {
 
@@ -21,6 +22,8 @@ class MemorySource {
   virtual void* allocate(std::size_t bytes) = 0;
   // `bytes` as when it was allocated.
   virtual void free(void* block, std::size_t bytes) noexcept = 0;
+  // Bytes that there are yet, whoever took the others; nothing where that is not known.
+  virtual std::optional<std::size_t> left() const { return {}; }
 };
 
 // allocate_pages and free_pages.

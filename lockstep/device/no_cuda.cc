@@ -9,7 +9,6 @@ constexpr const char* kWhyNone = "Lockstep was built without CUDA";
 }  // namespace
 
 GpuList find_gpus() { return {.gpus = {}, .why_none = kWhyNone}; }
-std::size_t free_gpu_memory(int gpu) { fail("cuda:{}: {}", gpu, kWhyNone); }
 bool connect_gpus(int, int) { return false; }
 std::shared_ptr<Stream> make_gpu_stream(int gpu, bool) { fail("cuda:{}: {}", gpu, kWhyNone); }
 std::shared_ptr<MemorySource> make_gpu_memory(int gpu) { fail("cuda:{}: {}", gpu, kWhyNone); }

@@ -72,8 +72,10 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
     const bool at_limit = counters_.reserved_bytes + size > limit_;
     const std::string taken = at_limit ? fmt::format("{} of at most {} are taken", counters_.reserved_bytes, limit_)
                                        : fmt::format("there are no more than the {} taken", counters_.reserved_bytes);
-    fail("{}: out of memory: {} bytes asked for, {}, {} of them held by tensors", owner_, bytes, taken,
-         counters_.used_bytes);
+    // Other processes, and other logical devices, take from it as well.
+    const std::optional<std::size_t> left = source_->left();
+    fail("{}: out of memory: {} bytes asked for, {}, {} of them held by tensors{}", owner_, bytes, taken,
+         counters_.used_bytes, left ? fmt::format("; the device has {} left for all", *left) : "");
   }
   Block block{data, size, engine_->make_resource(), lane};
   counters_.reserved_bytes += size;

@@ -153,6 +153,7 @@ struct SmallSource final : MemorySource {
     taken -= bytes;
     free_pages(block, bytes);
   }
+  std::optional<std::size_t> left() const override { return kBytes - taken; }
   std::size_t taken = 0;
 };
 
@@ -165,7 +166,7 @@ TEST_F(CachingAllocatorTest, ASourceWithoutMoreIsALimit) {
     EXPECT_EQ(source->taken, 3072U);
     EXPECT_ERROR(allocator.allocate(512, a_),
                  "gpu:0: out of memory: 512 bytes asked for, there are no more than the 3072 taken, 3072 of them held "
-                 "by tensors");
+                 "by tensors; the device has 0 left for all");
     allocator.free(block);
   }
   EXPECT_EQ(source->taken, 0U);

@@ -26,6 +26,12 @@ class GpuMemory final : public MemorySource {
     return checked(block, status, "cudaMalloc");
   }
   void free(void* block, std::size_t) noexcept override { cudaFree(block); }
+  std::optional<std::size_t> left() const override {
+    GpuScope scope(gpu_);
+    std::size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return free;
+  }
 
  private:
   const int gpu_;

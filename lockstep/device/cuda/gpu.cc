@@ -74,13 +74,6 @@ GpuList find_gpus() {
   return list;
 }
 
-std::size_t free_gpu_memory(int gpu) {
-  GpuScope scope(gpu);
-  std::size_t free = 0, total = 0;
-  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return free;
-}
-
 bool connect_gpus(int a, int b) {
   if (a == b) return true;
   for (auto [reader, other] : {std::pair(a, b), std::pair(b, a)}) {
