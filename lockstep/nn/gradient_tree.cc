@@ -93,7 +93,7 @@ void GradientTree::add(int shard, const Tensor& gradient) {
 }
 
 Tensor GradientTree::destination(int shard, Device device) {
-  if (!reducer_ || no_sync || !unsynchronized_.empty() || dtype_ != DType::f32) return {};
+  if (!reducer_ || no_sync || !unsynchronized_.empty()) return {};
   // A parameter that is used twice: the second gradient is added to the first one.
   if (std::exchange(destinations_[shard], backward_number()) == backward_number()) return {};
   return reducer_->destination(index_, shard, device);

@@ -56,9 +56,10 @@ struct BucketReducer::Bucket {
   std::vector<std::size_t> parameters;
   std::vector<std::size_t> offsets, sizes;  // of segments, in elements
   std::shared_ptr<TreeReducer> reducer;
-  // f32 [elements] each, the reducer's memory; of this rank's blocks that are one shard, undefined for others.
-  std::vector<Tensor> contributions;
-  Tensor sum;
+  Tensor sum;      // f32 [elements], the reducer's memory
+  // Segments of contributions, likewise: [block][segment], none of a block of several shards. Each is a tensor of its own,
+  // written as a whole: what goes wrong in one is not forgotten when the next one goes well.
+  std::vector<std::vector<Tensor>> destinations;
   Tensor present;  // u8 [parameters]
   // Where sums of several rounds are kept, as the reducer's memory is used again; and whose are there now.
   Tensor total, total_present;
@@ -121,12 +122,14 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
     bucket->reducer = group_->make_tree_reducer({bucket->sizes, positions_, dtype_}, CommChannel::bulk);
     std::span<const float> result = bucket->reducer->result();
     bucket->sum = wrap(result.data(), {static_cast<std::int64_t>(result.size())}, DType::f32, device, bucket->reducer);
-    bucket->contributions.resize(blocks_.size());
-    for (std::size_t k = 0; k < blocks_.size() && dtype_ == DType::f32; ++k) {
-      if (blocks_[k].second > 1) continue;
-      const CommBuffer own = bucket->reducer->contribution(k);
-      bucket->contributions[k] =
-          wrap(own.data, {static_cast<std::int64_t>(own.count)}, DType::f32, device, bucket->reducer);
+    bucket->destinations.resize(blocks_.size());
+    for (std::size_t k = 0; k < blocks_.size(); ++k) {
+      if (blocks_[k].second > 1 || dtype_ != DType::f32) continue;
+      float* own = bucket->reducer->contribution(k).as<float>().data();
+      for (std::size_t i = 0; i < bucket->parameters.size(); ++i) {
+        bucket->destinations[k].push_back(wrap(own + bucket->offsets[i], parameters_[bucket->parameters[i]].shape(),
+                                               DType::f32, device, bucket->reducer));
+      }
     }
     bucket->in_total.resize(bucket->sizes.size());
     bucket->present = ops::empty({static_cast<std::int64_t>(bucket->sizes.size())}, DType::u8, device);
@@ -177,9 +180,8 @@ Tensor BucketReducer::destination(std::size_t index, int shard, Device device) {
   auto block = std::ranges::find(blocks_, static_cast<std::size_t>(shard), &std::pair<std::size_t, std::size_t>::first);
   if (block == blocks_.end()) return {};
   auto [number, segment] = places_[index];
-  const Bucket& bucket = *buckets_[number];
-  const Tensor& contribution = bucket.contributions[static_cast<std::size_t>(block - blocks_.begin())];
-  return contribution.defined() ? bucket.segment(contribution, segment, parameters_[index].shape()) : Tensor();
+  const std::vector<Tensor>& segments = buckets_[number]->destinations[static_cast<std::size_t>(block - blocks_.begin())];
+  return segments.empty() ? Tensor() : segments[segment];
 }
 
 void BucketReducer::learn_order() {
@@ -236,8 +238,13 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
   bool several = std::ranges::count(goes_on, 1) > 0;
   bucket.in_total.assign(bucket.parameters.size(), several);
   std::vector<Tensor> writes{bucket.sum, bucket.present};
-  for (const Tensor& t : bucket.contributions) {
-    if (t.defined()) writes.push_back(t);
+  // What was not computed there is copied there.
+  for (std::size_t k = 0; k < blocks_.size(); ++k) {
+    for (std::size_t i = 0; i < bucket.destinations[k].size(); ++i) {
+      const Tensor& destination = bucket.destinations[k][i];
+      const std::vector<View>& block = leaves[i][k];
+      if (!block.empty() && block[0].data != destination.view().data) writes.push_back(destination);
+    }
   }
   if (several) {
     if (!bucket.total.defined()) {

@@ -12,6 +12,7 @@
 #include "lockstep/models/models.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/ops/launch.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/split.h"
 #include "tests/tensors.h"
@@ -275,6 +276,37 @@ TEST(DistributedDataParallel, AParameterMayBeUsedTwice) {
         return ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 6);
       }), expected);
     }));
+  }
+}
+
+struct TwoLinear : Module {
+  Linear a{{.in_features = 4, .out_features = 4}}, b{{.in_features = 4, .out_features = 2}};
+  Tensor hidden;
+  TwoLinear() { add("a", a), add("b", b); }
+  Tensor forward(const Tensor& x) override { return b(hidden = a(x)); }
+};
+
+// Two gradients of one bucket: the second one's success does not make up for the first one's failure.
+TEST(DistributedDataParallel, AGradientThatFailsIsNotSummed) {
+  for (const std::string& error : run_ranks(2, [](Rank& r) {
+         TwoLinear net;
+         net.initialize(Xavier{}, r.runtime.devices());
+         DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator);
+         Sgd sgd(net.parameters(), {.lr = 0.1});
+         testing::Random random(1);
+         for (int step = 0; step < 2; ++step) {
+           auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+           Batch out = ddp(x);
+           // The gradient of b's weight is the only one that needs what b was given.
+           if (step == 1 && r.rank() == 1) {
+             ops::launch("broken", {}, {net.hidden.detach()}, [](Backend&, KernelContext&) { fail("this task is broken"); });
+           }
+           backward(mse_loss(out, y));
+           sgd.step();
+         }
+         net.b.weight.host_data();
+       }, 1, std::chrono::seconds(5))) {
+    EXPECT_NE(error.find("this task is broken"), std::string::npos) << error;
   }
 }
 
