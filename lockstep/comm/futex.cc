@@ -15,6 +15,7 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::c
   const auto since_start = std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count();
   const timespec until{static_cast<time_t>(since_start / 1'000'000'000),
                        static_cast<long>(since_start % 1'000'000'000)};
+  const Asleep asleep;
   // An absolute time of CLOCK_MONOTONIC, which steady_clock is.
   ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, expected, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
 }

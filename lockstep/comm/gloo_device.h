@@ -1,4 +1,5 @@
-// A device of Gloo's: a port, at which it listens as long as it lives, and a thread.
+// A device of Gloo's: a thread and, in Gloo of 2023 and later, a port at which it listens as long as it lives. (Before, each
+// connection had a port of its own until it stood.)
 #pragma once
 
 #include <gloo/transport/device.h>
@@ -22,11 +23,12 @@ class GlooDevice {
   void close_port() const;
 
  private:
-  // This process's sockets at the port: that which listens, or those that came of it.
+  // This process's sockets at the port: that which listens, or those that came of it. Throws std::system_error where that
+  // cannot be found out.
   std::vector<int> sockets(bool listening) const;
 
   std::shared_ptr<gloo::transport::Device> device_;
-  std::string port_;  // "127.0.0.1:12345"
+  std::string port_;  // "127.0.0.1:12345", or "" for none
 };
 
 }  // namespace lockstep

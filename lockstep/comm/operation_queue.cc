@@ -37,9 +37,10 @@ std::shared_ptr<Work::State> OperationQueue::add(std::function<void()> run) {
 
 void OperationQueue::run(std::function<void()> run) {
   std::unique_lock lock(mutex_);
-  std::shared_ptr<Work::State> state = add(std::move(run));
+  const std::shared_ptr<Work::State> state = add(std::move(run));
   lock.unlock();
-  Work(std::move(state)).wait();
+  help(*state);
+  if (state->error) std::rethrow_exception(state->error);
 }
 
 Work OperationQueue::push(std::function<void()> run) {
@@ -64,7 +65,10 @@ void OperationQueue::help(Work::State& state) {
     // Someone else is at it, who may leave what is next to us.
     const std::uint32_t ended = ended_.load();
     lock.unlock();
-    if (!may_spin_ || !spin_until([&] { return ended_.load() != ended; })) ended_.wait(ended);
+    if (!may_spin_ || !spin_until([&] { return ended_.load() != ended; })) {
+      const Asleep asleep;
+      ended_.wait(ended);
+    }
     lock.lock();
   }
   const bool more = asleep_ && !busy_ && !items_.empty();

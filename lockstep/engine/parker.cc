@@ -4,8 +4,8 @@ namespace lockstep {
 
 using Clock = std::chrono::steady_clock;
 
-const SpinPolicy*& SpinPolicy::of_thread() {
-  thread_local const SpinPolicy* policy = nullptr;
+SpinPolicy*& SpinPolicy::of_thread() {
+  thread_local SpinPolicy* policy = nullptr;
   return policy;
 }
 

@@ -20,7 +20,23 @@ struct SpinPolicy {
   bool core_to_spare() const { return awake.load(std::memory_order_relaxed) <= cores; }
 
   // That of the engine whose worker this thread is, for tasks that wait for something outside of it; null elsewhere.
-  static const SpinPolicy*& of_thread();
+  static SpinPolicy*& of_thread();
+};
+
+// While one lives, this thread sleeps and does not count as awake.
+class Asleep {
+ public:
+  Asleep() : policy_(SpinPolicy::of_thread()) {
+    if (policy_) policy_->awake.fetch_sub(1, std::memory_order_relaxed);
+  }
+  ~Asleep() {
+    if (policy_) policy_->awake.fetch_add(1, std::memory_order_relaxed);
+  }
+  Asleep(const Asleep&) = delete;
+  Asleep& operator=(const Asleep&) = delete;
+
+ private:
+  SpinPolicy* policy_;
 };
 
 // Whether the condition came true.

@@ -19,7 +19,9 @@ class Patience {
   explicit Patience(bool may_spin) : may_spin_(may_spin) {}
   void pause() const {
     const auto waited = Clock::now() - begin_;
-    if (may_spin_ && waited < kSpinTime) return spin_pause();
+    const SpinPolicy* policy = SpinPolicy::of_thread();
+    if (may_spin_ && waited < kSpinTime && (!policy || policy->core_to_spare())) return spin_pause();
+    const Asleep asleep;
     std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 16, kShortest, kLongest));
   }
 
