@@ -159,6 +159,13 @@ std::shared_ptr<ProcessGroup> MeshGroup::subgroup(std::vector<int> ranks) {
   });
   if (!mesh) return nullptr;
   auto group = std::make_shared<MeshGroup>(std::move(mesh), backend_, timeout_);
+  if (group->size() == size()) {
+    group->kin_ = kin_;
+    std::lock_guard lock(kin_->mutex);
+    if (kin_->groups.empty()) kin_->groups.push_back(weak_from_this());
+    std::erase_if(kin_->groups, [](const auto& other) { return other.expired(); });
+    kin_->groups.push_back(group);
+  }
   std::lock_guard lock(mutex_);
   subgroups_.push_back(group);
   return group;
@@ -246,8 +253,16 @@ void MeshGroup::run_guarded(int lane, const CollectiveHeader& header, std::chron
   }
 }
 
+void MeshGroup::fail_kin(const RankFailure& failure) {
+  std::lock_guard lock(kin_->mutex);
+  for (const auto& other : kin_->groups) {
+    if (auto group = other.lock(); group && group.get() != this) group->mesh_->fail(failure);
+  }
+}
+
 CommError MeshGroup::failed(const RankFailure& failure, const CollectiveHeader& header) {
   mesh_->fail(failure);
+  fail_kin(failure);
   std::string text = failure.reason;
   if (failure.culprit >= 0) text += (text.back() == ')' ? " during " : "; during ") + describe(header);
   CommError error(text, failure.culprit);

@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-class MeshGroup final : public ProcessGroup {
+class MeshGroup final : public ProcessGroup, public std::enable_shared_from_this<MeshGroup> {
  public:
   MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, std::chrono::milliseconds timeout);
   // What is under way ends with an error, on all ranks.
@@ -49,6 +49,13 @@ class MeshGroup final : public ProcessGroup {
   Work submit_to(OperationQueue& queue, int lane, const CollectiveHeader& header, const CollectiveOptions& options,
                  Run run);
   void run_guarded(int lane, const CollectiveHeader& header, std::chrono::milliseconds timeout, const Run& run);
+  // Groups of the same ranks, made one from the other: a rank that one of them has lost is lost to all. Else each would
+  // wait for it in its turn, for as long as may be waited.
+  struct Kin {
+    std::mutex mutex;
+    std::vector<std::weak_ptr<MeshGroup>> groups;
+  };
+  void fail_kin(const RankFailure& failure);
   // Remembers the first error, and makes one of this operation.
   CommError failed(const RankFailure& failure, const CollectiveHeader& header);
   OperationQueue& stream(int peer, int tag, bool sending);
@@ -64,6 +71,7 @@ class MeshGroup final : public ProcessGroup {
   std::map<std::tuple<int, int, bool>, std::shared_ptr<OperationQueue>> streams_;
   std::optional<CommError> first_error_;
   std::vector<std::weak_ptr<MeshGroup>> subgroups_;
+  std::shared_ptr<Kin> kin_ = std::make_shared<Kin>();
   int subgroups_made_ = 0;
 };
 

@@ -61,6 +61,34 @@ TEST_P(Failures, RanksThatCallDifferentOperationsAreBothNamed) {
   EXPECT_LT(watch.elapsed(), kLong / 2);
 }
 
+// Nobody waits for a lost rank twice, in another group of the same ranks.
+TEST_P(Failures, ARankThatOneGroupHasLostIsLostToAll) {
+  auto all = groups(3, kPatience);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    const auto same = group.subgroup({0, 1, 2}), other = group.subgroup({0, 1, 2});
+    const auto pair = group.subgroup({0, 2});
+    if (group.rank() == 1) {
+      std::this_thread::sleep_for(2 * kPatience);
+      fail("rank 1 is through");
+    }
+    std::string lost;
+    try {
+      all_reduce(*same, 8, "first");
+    } catch (const CommError& error) {
+      lost = error.what();
+    }
+    const Stopwatch watch;
+    EXPECT_ERROR(all_reduce(*other, 8, "second"), "rank 1 lost (no answer within 1500 ms)");
+    EXPECT_ERROR(all_reduce(group, 8, "third"), "rank 1 lost (no answer within 1500 ms)");
+    EXPECT_LT(watch.elapsed(), kPatience / 2);
+    all_reduce(*pair, 8, "those who are there");
+    fail("{}", lost);
+  });
+  EXPECT_THAT(errors, ::testing::ElementsAre(HasSubstr("rank 1 lost (no answer within 1500 ms) during all-reduce"),
+                                             "rank 1 is through",
+                                             HasSubstr("rank 1 lost (no answer within 1500 ms) during all-reduce")));
+}
+
 TEST_P(Failures, EveryArgumentThatRanksMustAgreeOnIsCompared) {
   std::vector<float> f(12);
   std::vector<std::int64_t> i(12);
