@@ -10,6 +10,7 @@
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/batch_norm.h"
 #include "ranks.h"
+#include "resume.h"
 #include "run_report.h"
 #include "weights_log.h"
 
@@ -62,7 +63,7 @@ void check_replicas(const Job& job, const Module& net) {
   job.communicator->agree(same ? "" : "the weights at the end differ from rank 0's", "weights at the end");
 }
 
-int run(TrainOptions o, Job& job) {
+int run(const TrainOptions& o, Job& job) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
   auto train_data = load_data(o, true);
@@ -71,9 +72,8 @@ int run(TrainOptions o, Job& job) {
   if (o.sync_bn) convert_sync_batchnorm(*net);
   auto optimizer = o.make_optimizer(net->parameters());
   Trainer trainer(*net, *optimizer, train_data, test_data, o.trainer_options(job));
-  if (o.resume.empty() && restarted() && !o.save.empty() && find_latest_checkpoint(o.save).checkpoint) o.resume = o.save;
   if (!o.resume.empty()) {
-    ResumedRun run = trainer.resume(o.resume);
+    ResumedRun run = resume(trainer, o.resume);
     for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
     if (first) notice(fmt::format("resumed from {}, step {}", run.path.string(), run.position.step));
   }
@@ -119,13 +119,21 @@ int run(TrainOptions o, Job& job) {
   return 0;
 }
 
-int train(const TrainOptions& o) {
+int train(TrainOptions o) {
   if (rank() == 0) {
     check_writable(o.export_file);
     check_writable(o.plot);
     check_writable(o.trace);
   }
-  Job job = make_job(o, join_ranks(o.backend));
+  if (o.resume.empty() && restarted() && !o.save.empty() && find_latest_checkpoint(o.save).checkpoint) o.resume = o.save;
+  std::shared_ptr<ProcessGroup> group = join_ranks(o.backend);
+  try {
+    if (!o.resume.empty()) take_shards_of_checkpoint(o);
+  } catch (const std::exception& error) {
+    if (group) group->abort(error.what());
+    throw;
+  }
+  Job job = make_job(o, group);
   try {
     return run(o, job);
   } catch (const std::exception& error) {

@@ -22,14 +22,65 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
   return p;
 }
 
-void compare(const Recipe& saved, const Recipe& mine) {
+using Difference = RecipeMismatch::Difference;
+
+std::vector<Difference> differences(const Recipe& saved, const Recipe& mine) {
+  std::vector<Difference> found;
   for (const auto& [name, value] : mine.items()) {
-    check(saved.contains(name), "the checkpoint's recipe has no {}, this run has {}", name, value.dump());
-    check(saved.at(name) == value, "the checkpoint was made with {} {}, this run has {}", name, saved.at(name).dump(),
-          value.dump());
+    if (!saved.contains(name)) {
+      found.push_back({name, std::nullopt, value});
+    } else if (saved.at(name) != value) {
+      found.push_back({name, saved.at(name), value});
+    }
   }
   for (const auto& [name, value] : saved.items()) {
-    check(mine.contains(name), "the checkpoint was made with {} {}, this run has none", name, value.dump());
+    if (!mine.contains(name)) found.push_back({name, value, std::nullopt});
+  }
+  return found;
+}
+
+void compare(const Recipe& saved, const Recipe& mine, const std::filesystem::path& file) {
+  std::vector<Difference> found = differences(saved, mine);
+  if (found.empty()) return;
+  auto list = [&](auto side) {
+    std::string text;
+    for (const Difference& d : found) {
+      const auto& value = d.*side;
+      text += (text.empty() ? "" : ", ") + (value ? fmt::format("{} {}", d.name, value->dump()) : "no " + d.name);
+    }
+    return text;
+  };
+  const std::string message = fmt::format("{}: the checkpoint was made with {}; this run has {}", file.string(),
+                                          list(&Difference::saved), list(&Difference::mine));
+  throw RecipeMismatch(message, file, std::move(found));
+}
+
+struct FoundCheckpoint {
+  Checkpoint checkpoint;
+  std::vector<std::string> damaged;  // newer ones
+};
+
+// The newest in `folder`, or the one that `folder` is.
+FoundCheckpoint find_checkpoint(const std::filesystem::path& folder) {
+  if (std::filesystem::exists(folder / "manifest.json")) return {open_checkpoint(folder), {}};
+  LatestCheckpoint latest = find_latest_checkpoint(folder);
+  std::string why = latest.damaged.empty() ? "" : fmt::format(" ({})", latest.damaged.front());
+  check(latest.checkpoint.has_value(), "{}: there is no valid checkpoint to resume from{}", folder.string(), why);
+  return {*latest.checkpoint, latest.damaged};
+}
+
+struct TrainingState {
+  TrainingPosition position;
+  Recipe recipe;
+};
+
+TrainingState read_state(const std::filesystem::path& file) {
+  try {
+    auto json = nlohmann::ordered_json::parse(read_file(file, kMostStateBytes));
+    check(json.at("recipe").is_object(), "the recipe is no object");
+    return {position_from(json.at("position")), json.at("recipe")};
+  } catch (const std::exception& error) {
+    fail("{}: {}", file.string(), error.what());
   }
 }
 
@@ -49,34 +100,20 @@ void save_checkpoint(const std::filesystem::path& folder, const Module& module, 
   writer.publish();
 }
 
+Recipe read_recipe(const std::filesystem::path& folder) {
+  return read_state(find_checkpoint(folder).checkpoint.file(kState)).recipe;
+}
+
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
                            const Recipe& recipe) {
-  ResumedRun run;
-  std::optional<Checkpoint> found;
-  if (std::filesystem::exists(folder / "manifest.json")) {
-    found = open_checkpoint(folder);
-  } else {
-    LatestCheckpoint latest = find_latest_checkpoint(folder);
-    run.damaged = latest.damaged;
-    found = latest.checkpoint;
-    std::string why = latest.damaged.empty() ? "" : fmt::format(" ({})", latest.damaged.front());
-    check(found.has_value(), "{}: there is no valid checkpoint to resume from{}", folder.string(), why);
-  }
-  run.path = found->path;
-  std::filesystem::path state_file = found->file(kState);
-  try {
-    auto json = nlohmann::ordered_json::parse(read_file(state_file, kMostStateBytes));
-    run.position = position_from(json.at("position"));
-    compare(json.at("recipe"), recipe);
-  } catch (const nlohmann::json::exception& error) {
-    fail("{}: {}", state_file.string(), error.what());
-  } catch (const Error& error) {
-    fail("{}: {}", state_file.string(), error.what());
-  }
-  StateDict state = as_tensors(read_safetensors(found->file(kOptimizer)));
-  load_weights(found->file(kWeights), module);
-  optimizer.load_state_dict(state, run.position.step);
-  return run;
+  auto [checkpoint, damaged] = find_checkpoint(folder);
+  std::filesystem::path state_file = checkpoint.file(kState);
+  TrainingState saved = read_state(state_file);
+  compare(saved.recipe, recipe, state_file);
+  StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
+  load_weights(checkpoint.file(kWeights), module);
+  optimizer.load_state_dict(state, saved.position.step);
+  return {saved.position, checkpoint.path, damaged};
 }
 
 }  // namespace lockstep

@@ -6,7 +6,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
@@ -30,6 +34,23 @@ using Recipe = nlohmann::ordered_json;
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe);
 
+// A checkpoint that another recipe made. The message names all differences.
+class RecipeMismatch : public Error {
+ public:
+  struct Difference {
+    std::string name;
+    std::optional<nlohmann::ordered_json> saved, mine;  // none: the recipe has no such name
+  };
+  RecipeMismatch(const std::string& message, std::filesystem::path file, std::vector<Difference> differences)
+      : Error(message), file(std::move(file)), differences(std::move(differences)) {}
+
+  std::filesystem::path file;
+  std::vector<Difference> differences;
+};
+
+// The recipe of the checkpoint that load_checkpoint would load.
+Recipe read_recipe(const std::filesystem::path& folder);
+
 struct ResumedRun {
   TrainingPosition position;
   std::filesystem::path path;
@@ -38,8 +59,8 @@ struct ResumedRun {
 };
 
 // Loads the newest valid checkpoint in `folder` (or the one that `folder` is) into the model, which has to be
-// initialized, and the optimizer. A recipe that differs is an error that names the first difference; a folder without
-// a valid checkpoint is one, too. Nothing is changed then.
+// initialized, and the optimizer. Throws RecipeMismatch for a recipe that differs, Error for a folder without a valid
+// checkpoint. Nothing is changed then.
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
                            const Recipe& recipe);
 

@@ -95,16 +95,19 @@ TEST(TrainingCheckpoint, ARefusedOneChangesNothing) {
   };
   Recipe recipe = kRecipe;
   recipe["seed"] = 4;
-  refused(recipe, "was made with seed 3, this run has 4");
+  refused(recipe, "was made with seed 3; this run has seed 4");
   recipe = kRecipe;
   recipe["learning_rate"] = std::nextafter(0.1, 1);
-  refused(recipe, "was made with learning_rate 0.1, this run has 0.10000000000000002");
+  refused(recipe, "was made with learning_rate 0.1; this run has learning_rate 0.10000000000000002");
   recipe = kRecipe;
   recipe["momentum"] = 0.9;
-  refused(recipe, "recipe has no momentum, this run has 0.9");
+  refused(recipe, "was made with no momentum; this run has momentum 0.9");
   recipe = kRecipe;
   recipe.erase("model");
-  refused(recipe, "was made with model \"linear\", this run has none");
+  refused(recipe, "was made with model \"linear\"; this run has no model");
+  recipe["seed"] = 4;
+  refused(recipe, "was made with seed 3, model \"linear\"; this run has seed 4, no model");
+  EXPECT_EQ(read_recipe(folder.path()), kRecipe);
 
   EXPECT_ERROR(other.load(folder / "none"), "there is no valid checkpoint to resume from");
   EXPECT_EQ(weights_sha256(other.net), before);

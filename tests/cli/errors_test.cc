@@ -197,17 +197,25 @@ TEST_F(Failure, ThereHasToBeACheckpointToResumeFrom) {
 TEST_F(Failure, AnotherRecipeIsNoResumption) {
   const std::string save = folder_ / "save";
   ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
-  for (const Arguments& other : {Arguments{"--seed", "7", "seed 0, this run has 7"},
-                                 Arguments{"--shards", "2", "shards 4, this run has 2"},
-                                 Arguments{"--batch-size", "16", "batch_size 32, this run has 16"},
-                                 Arguments{"--lr", "0.2", "learning_rate 0.1, this run has 0.2"},
-                                 Arguments{"--optimizer", "adam", "optimizer \"sgd\", this run has \"adam\""},
-                                 Arguments{"--threads-per-shard", "2", "threads_per_shard 1, this run has 2"},
-                                 Arguments{"--model", "lenet", "model \"mlp\", this run has \"lenet\""}}) {
-    SCOPED_TRACE(other[0]);
-    expect_failure(train({"--resume", save, other[0], other[1]}), 1,
-                   "the checkpoint was made with " + other[2]);
-  }
+  auto refused = [&](Arguments other, const std::string& difference) {
+    SCOPED_TRACE(difference);
+    other.insert(other.end(), {"--resume", save});
+    expect_failure(train(other), 1, "the checkpoint was made with " + difference);
+  };
+  refused({"--seed", "7"}, "--seed 0; this run has --seed 7");
+  refused({"--shards", "2"}, "--shards 4; this run has --shards 2");
+  refused({"--batch-size", "16"}, "--batch-size 32; this run has --batch-size 16");
+  refused({"--lr", "0.2"}, "--lr 0.1; this run has --lr 0.2");
+  refused({"--optimizer", "adam"}, "--optimizer sgd; this run has --optimizer adam");
+  refused({"--threads-per-shard", "2"}, "--threads-per-shard 1; this run has --threads-per-shard 2");
+  refused({"--model", "lenet"}, "--model mlp; this run has --model lenet");
+  refused({"--no-shuffle"}, "no --no-shuffle; this run has --no-shuffle");
+  refused({"--limit-train", "50"}, "100 training images (--limit-train); this run has 50 training images");
+  refused({"--schedule", "cosine"}, "--schedule constant; this run has --schedule cosine");
+  refused({"--gradients", "bf16"}, "--gradients f32; this run has --gradients bf16");
+  // All at once.
+  refused({"--seed", "7", "--momentum", "0.5", "--clip", "1"},
+          "--seed 0, --clip 0.0, --momentum 0.0; this run has --seed 7, --clip 1.0, --momentum 0.5");
 }
 
 TEST_F(Failure, TwoRunsDoNotShareAFolder) {

@@ -183,6 +183,25 @@ TEST_F(Train, ResumesToTheBitOnOtherDevices) {
   EXPECT_EQ(events(log, "epoch").back().at("train_loss"), events(whole, "epoch").back().at("train_loss"));
 }
 
+// Shards and threads per shard would follow from the devices; they come from the checkpoint instead.
+TEST_F(Train, ResumesOnOtherDevicesAndProcessesWithoutBeingToldTheShards) {
+  const std::filesystem::path log = folder_ / "log", whole = folder_ / "whole.log", save = folder_ / "save";
+  const Arguments common{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "32", "--epochs", "3"};
+  auto run = [&](Arguments words, const Arguments& more) {
+    words.insert(words.end(), common.begin(), common.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const ToolResult result = run_tool(words);
+    EXPECT_EQ(result.status, 0) << result.err;
+  };
+  run({}, {"--num-devices", "2", "--log", whole});
+  run({}, {"--num-devices", "2", "--max-steps", "3", "--save", save});
+  run({}, {"--num-devices", "1", "--max-steps", "6", "--save", save, "--resume", save});
+  run({"launch", "--nproc-per-node", "2", "--", "lockstep"}, {"--num-devices", "1", "--log", log, "--save", save, "--resume", save});
+  EXPECT_EQ(events(whole, "start").at(0).at("shards"), 2);
+  EXPECT_EQ(events(log, "step").at(0).at("step"), 7);
+  EXPECT_EQ(events(log, "end").at(0), events(whole, "end").at(0));
+}
+
 TEST_F(Train, AKilledRunResumesToTheBit) {
   using namespace std::chrono_literals;
   const std::filesystem::path log = folder_ / "log", save = folder_ / "save";

@@ -173,18 +173,18 @@ TEST(TrainerCheckpoints, AnotherRecipeIsAnErrorThatNamesTheDifference) {
     fresh.trainer->train();
     EXPECT_EQ(weights_sha256(job.net), weights_sha256(fresh.net));
   };
-  expect_difference([](TrainerOptions& o) { o.seed = 4; }, "was made with seed 0, this run has 4");
-  expect_difference([](TrainerOptions& o) { o.shards = 2; }, "was made with shards 4, this run has 2");
+  expect_difference([](TrainerOptions& o) { o.seed = 4; }, "was made with seed 0; this run has seed 4");
+  expect_difference([](TrainerOptions& o) { o.shards = 2; }, "was made with shards 4; this run has shards 2");
   expect_difference([](TrainerOptions& o) { o.dtype = DType::bf16; },
-                    "was made with dtype \"f32\", this run has \"bf16\"");
+                    "was made with dtype \"f32\"; this run has dtype \"bf16\"");
   expect_difference([](TrainerOptions& o) { o.shuffle = false; },
-                    "was made with shuffle true, this run has false");
-  expect_difference([](TrainerOptions& o) { o.clip_norm = 1; }, "clip_norm 0.0, this run has 1.0");
+                    "was made with shuffle true; this run has shuffle false");
+  expect_difference([](TrainerOptions& o) { o.clip_norm = 1; }, "clip_norm 0.0; this run has clip_norm 1.0");
   expect_difference([](TrainerOptions& o) { o.recipe["model"] = "large"; },
-                    "model \"small\", this run has \"large\"");
-  expect_difference([](TrainerOptions& o) { o.recipe["more"] = 1; }, "recipe has no more, this run has 1");
+                    "model \"small\"; this run has model \"large\"");
+  expect_difference([](TrainerOptions& o) { o.recipe["more"] = 1; }, "no more; this run has more 1");
   expect_difference([](TrainerOptions& o) { o.recipe = Recipe::object(); },
-                    "model \"small\", this run has none");
+                    "model \"small\"; this run has no model");
   // A schedule that ends elsewhere has other rates on the way.
   expect_difference([](TrainerOptions& o) { o.schedule.kind = ScheduleKind::cosine; }, "scheduled_steps");
 }

@@ -1,0 +1,58 @@
+#include "resume.h"
+
+#include <map>
+
+namespace lockstep::app {
+namespace {
+
+using Value = std::optional<nlohmann::ordered_json>;
+
+// What one types for an entry of the recipe.
+std::string as_option(const std::string& name, const Value& value) {
+  static const std::map<std::string, std::string> kOtherNames = {{"learning_rate", "lr"}, {"clip_norm", "clip"}};
+  if (name == "gradients" && !value) return "--gradients f32";
+  if (!value) return fmt::format("no {}", name);
+  const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
+  if (name == "shuffle") return *value == true ? "no --no-shuffle" : "--no-shuffle";
+  if (name == "sync_bn") return *value == true ? "--sync-bn" : "no --sync-bn";
+  if (name == "examples") return fmt::format("{} training images (--limit-train)", text);
+  if (name == "scheduled_steps") return fmt::format("a schedule of {} steps (--epochs, --max-steps)", text);
+  const auto other = kOtherNames.find(name);
+  std::string option = other == kOtherNames.end() ? name : other->second;
+  std::ranges::replace(option, '_', '-');
+  return fmt::format("--{} {}", option, text);
+}
+
+}  // namespace
+
+void take_shards_of_checkpoint(TrainOptions& o) {
+  if (o.shards > 0 && o.threads_per_shard > 0) return;
+  const Recipe recipe = read_recipe(o.resume);
+  auto take = [&](int& option, const char* name) {
+    const auto found = recipe.find(name);
+    // Anything else is told by the comparison of recipes.
+    if (option == 0 && found != recipe.end() && found->is_number_integer() && *found >= 1 && *found <= 65536) {
+      option = found->get<int>();
+    }
+  };
+  take(o.shards, "shards");
+  take(o.threads_per_shard, "threads_per_shard");
+}
+
+ResumedRun resume(Trainer& trainer, const std::string& folder) {
+  try {
+    return trainer.resume(folder);
+  } catch (const RecipeMismatch& error) {
+    std::string saved, mine;
+    for (const auto& d : error.differences) {
+      // The kind of schedule differs as well then, and says it.
+      if (d.name == "scheduled_steps" && !(d.saved && d.mine)) continue;
+      const char* comma = saved.empty() ? "" : ", ";
+      saved += comma + as_option(d.name, d.saved);
+      mine += comma + as_option(d.name, d.mine);
+    }
+    fail("{}: the checkpoint was made with {}; this run has {}", error.file.string(), saved, mine);
+  }
+}
+
+}  // namespace lockstep::app
