@@ -45,10 +45,11 @@ std::string progress_line(const Progress& progress, int width) {
           : 0.0;
   const std::string counts = fmt::format(" {}/{}", progress.done, progress.total);
   std::string rate, left;
-  if (progress.done > 0 && progress.seconds > 0) {
-    const double per_second = static_cast<double>(progress.done) / progress.seconds;
+  if (progress.done > progress.before && progress.seconds > 0) {
+    const double per_second = static_cast<double>(progress.done - progress.before) / progress.seconds;
     rate = fmt::format("  {:.{}f} images/s", per_second, per_second < 100 ? 1 : 0);
-    left = fmt::format("  {} left", clock_time(progress.seconds * (1 - fraction) / std::max(fraction, 1e-9)));
+    const double images = std::max(0.0, static_cast<double>(progress.total - progress.done));
+    left = fmt::format("  {} left", clock_time(images / per_second));
   }
   // The first choice that leaves room for a bar.
   for (const std::string& numbers : {counts + rate + left, counts + left, left}) {
@@ -61,7 +62,7 @@ std::string progress_line(const Progress& progress, int width) {
 }
 
 ProgressBar::ProgressBar(std::FILE* stream, std::string label, std::int64_t total)
-    : stream_(::isatty(::fileno(stream)) ? stream : nullptr), progress_{std::move(label), 0, total, 0} {}
+    : stream_(::isatty(::fileno(stream)) ? stream : nullptr), progress_{std::move(label), 0, total} {}
 
 ProgressBar::~ProgressBar() { clear(); }
 
@@ -69,6 +70,10 @@ void ProgressBar::update(std::int64_t done) {
   if (!stream_) return;
   const Clock::time_point now = Clock::now();
   if (now < next_draw_) return;
+  if (start_ == Clock::time_point()) {
+    start_ = now;
+    progress_.before = done;
+  }
   next_draw_ = now + kDrawInterval;
   progress_.done = done;
   progress_.seconds = std::chrono::duration<double>(now - start_).count();

@@ -13,6 +13,7 @@ struct Progress {
   std::int64_t done = 0;   // images
   std::int64_t total = 0;  // images
   double seconds = 0;      // since the start
+  std::int64_t before = 0;  // images done before the start
 };
 
 // "epoch 3/10 [=====>     ] 25600/60000  1234 images/s  0:28 left" in at most `width` characters; a narrow
@@ -28,7 +29,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Draws ten times a second at most: call it as often as you like.
+  // Draws ten times a second at most: call it as often as you like. The clock runs from the first call.
   void update(std::int64_t done);
   // Leaves an empty line with the cursor at its start, ready for other output. update() draws the bar again.
   void clear();
@@ -38,7 +39,7 @@ class ProgressBar {
 
   std::FILE* stream_;  // null where nothing is to be drawn
   Progress progress_;
-  Clock::time_point start_ = Clock::now();
+  Clock::time_point start_{};
   Clock::time_point next_draw_ = start_;
   bool drawn_ = false;
 };

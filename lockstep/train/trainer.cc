@@ -142,19 +142,13 @@ TrainingResult Trainer::train() {
 TrainingResult Trainer::run() {
   module_.train();
   TrainingResult result;
-  // Two runs in one folder would overwrite each other; better to hear of it now than at the first checkpoint.
-  if (!options_.save_folder.empty()) {
-    auto latest = find_latest_checkpoint(options_.save_folder).checkpoint;
-    check(!latest || latest->step <= position_.step, "{}: holds a checkpoint of step {}, but this run is at step {}; "
-          "resume from it, or give an empty folder", options_.save_folder.string(), latest ? latest->step : 0,
-          position_.step);
-  }
+  const auto claim = claim_save_folder();
   while (!finished() && !stopping()) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();
     loader_.skip_batches(position_.batch);
     double begin = now();
-    last_read_ = begin;
+    rate_.start(begin);
     for (Example& batch : loader_) {
       run_micro_batch(batch, batches);
       if (position_.batch % options_.accumulate != 0 && position_.batch < batches) continue;
@@ -163,13 +157,18 @@ TrainingResult Trainer::run() {
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
         read_losses(0);
         // The clock of the epoch goes on in the checkpoint.
-        position_.seconds += now() - begin;
+        const double pause = now();
+        rate_.stop(pause);
+        position_.seconds += pause - begin;
         save();
         begin = now();
+        rate_.start(begin);
       }
     }
     read_losses(0);
-    position_.seconds += now() - begin;
+    const double end = now();
+    rate_.stop(end);
+    position_.seconds += end - begin;
     // A rank whose shards had no samples has not been heard yet.
     if (options_.communicator) {
       agreed_stop_ = options_.communicator->sum_on_host(stop_ ? 1 : 0, "stop requests") > 0 || agreed_stop_;
@@ -257,18 +256,35 @@ void Trainer::read_losses(std::size_t leave) {
     for (const Tensor& flag : next.stopped) agreed_stop_ = agreed_stop_ || flag.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();
-      std::string kept = options_.save_folder.empty()
-                             ? ""
-                             : fmt::format("; the last good checkpoint is that of step {}", std::max<std::int64_t>(saved_step_, 0));
+      std::string kept = options_.save_folder.empty() ? ""
+                         : saved_step_ < 0            ? "; there is no checkpoint yet"
+                                                      : fmt::format("; the last good checkpoint is that of step {}", saved_step_);
       fail("the loss is {} at step {}{}", std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step, kept);
     }
-    double time = now();
-    report.images_per_second = static_cast<double>(report.samples) / std::max(time - last_read_, 1e-9);
-    last_read_ = time;
+    report.images_per_second = rate_.add(now(), report.samples);
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
     position_.samples += report.samples;
     if (on_step) on_step(report);
   }
+}
+
+// Two runs in one folder would overwrite each other, and not every folder can be written to; better to hear of it now than at
+// the first checkpoint.
+std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
+  const std::filesystem::path& folder = options_.save_folder;
+  if (folder.empty()) return nullptr;
+  std::unique_ptr<FolderClaim> claim;
+  std::string complaint;
+  if (rank() == 0) {
+    try {
+      claim = std::make_unique<FolderClaim>(folder, position_.step);
+    } catch (const std::exception& error) {
+      if (!options_.communicator) throw;
+      complaint = error.what();
+    }
+  }
+  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint folder");
+  return claim;
 }
 
 void Trainer::save() {

@@ -8,10 +8,12 @@
 #include <memory>
 #include <optional>
 
+#include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/rate_meter.h"
 
 namespace lockstep {
 
@@ -52,7 +54,7 @@ struct StepReport {
   std::int64_t epoch = 0;  // from 1
   double loss = 0;         // mean over the global batch, before the update
   std::int64_t samples = 0;
-  double images_per_second = 0;
+  double images_per_second = 0;  // over the last few steps
   std::int64_t batch = 0;    // from 1, of
   std::int64_t batches = 0;  // the epoch's
 };
@@ -106,6 +108,7 @@ class Trainer {
   void run_micro_batch(Example& batch, std::int64_t batches);
   void finish_step(std::int64_t batches);
   void read_losses(std::size_t leave);
+  std::unique_ptr<FolderClaim> claim_save_folder() const;
   void save();
   bool finished() const;
   // Whether the run ends here: the same on all ranks.
@@ -128,7 +131,7 @@ class Trainer {
   TrainingPosition position_;
   PendingLoss current_;  // of the step that is being described
   std::deque<PendingLoss> pending_;
-  double last_read_ = 0;  // seconds on the steady clock
+  RateMeter rate_;
   std::int64_t saved_step_ = -1;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;

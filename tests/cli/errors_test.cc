@@ -157,7 +157,7 @@ TEST_F(Failure, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
     SCOPED_TRACE(option);
     const std::string path = file + "/below";
     ToolResult result = train({option, path});
-    expect_failure(result, 1, path);
+    expect_failure(result, 1, file);
     EXPECT_THAT(result.out, ::testing::Not(HasSubstr("epoch")));
   }
   for (const char* option : {"--export", "--plot", "--log"}) {

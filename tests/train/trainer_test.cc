@@ -154,7 +154,7 @@ TEST(TrainerCheckpoints, AreWrittenAfterEachEpochByDefault) {
   job.trainer->train();
   EXPECT_TRUE(std::filesystem::exists(folder / "step-00000005"));
   EXPECT_TRUE(std::filesystem::exists(folder / "step-00000010"));
-  EXPECT_EQ(folder.entries(), 2);
+  EXPECT_EQ(folder.entries(), 3);  // and the lock
 }
 
 TEST(TrainerCheckpoints, AnotherRecipeIsAnErrorThatNamesTheDifference) {
@@ -193,9 +193,33 @@ TEST(TrainerCheckpoints, AFolderOfAnotherRunIsRefusedBeforeTheFirstStep) {
   TemporaryFolder folder;
   SmallJob(1, {.epochs = 1, .save_folder = folder.path()}).trainer->train();
   SmallJob other(1, {.epochs = 1, .save_folder = folder.path()});
-  EXPECT_ERROR(other.trainer->train(), "holds a checkpoint of step 5, but this run is at step 0");
+  EXPECT_ERROR(other.trainer->train(), "holds step 5, cannot add step 0: resume from there");
   EXPECT_TRUE(other.losses.empty());
   EXPECT_ERROR(SmallJob(1).trainer->resume(folder / "none"), "there is no valid checkpoint to resume from");
+}
+
+TEST(TrainerCheckpoints, AFolderIsThatOfOneRunAtATime) {
+  TemporaryFolder folder;
+  const TrainerOptions options{.epochs = 1, .save_folder = folder.path()};
+  SmallJob first(1, options), second(1, options);
+  auto watch = first.trainer->on_step;
+  first.trainer->on_step = [&](const StepReport& report) {
+    watch(report);
+    if (report.step == 2) EXPECT_ERROR(second.trainer->train(), "another run writes to " + folder.path().string());
+  };
+  first.trainer->train();
+  EXPECT_TRUE(second.losses.empty());
+  // One after the other.
+  SmallJob third(1, {.epochs = 2, .save_folder = folder.path()});
+  third.trainer->resume(folder.path());
+  EXPECT_EQ(third.trainer->train().steps, 10);
+}
+
+TEST(TrainerCheckpoints, AFolderThatCannotBeWrittenIsHeardOfBeforeTheFirstStep) {
+  TemporaryFolder folder;
+  SmallJob job(1, {.epochs = 1, .save_folder = folder.write("file", "") / "below"});
+  EXPECT_ERROR(job.trainer->train(), "checkpoint: cannot make folder");
+  EXPECT_TRUE(job.losses.empty());
 }
 
 TEST(TrainerCheckpoints, ADamagedOneIsSkippedAndTold) {
@@ -237,6 +261,9 @@ TEST(TrainerFailure, ALossThatIsNotFiniteEndsTheRunAndKeepsTheLastGoodCheckpoint
 TEST(TrainerFailure, WithoutCheckpointsTheStepAloneIsNamed) {
   SmallJob job(1, {.epochs = 1, .shuffle = false}, with_a_nan(45));
   EXPECT_ERROR(job.trainer->train(), "the loss is nan at step 5");
+  TemporaryFolder folder;
+  SmallJob saving(1, {.epochs = 1, .shuffle = false, .save_folder = folder.path()}, with_a_nan(45));
+  EXPECT_ERROR(saving.trainer->train(), "the loss is nan at step 5; there is no checkpoint yet");
 }
 
 TEST(TrainerFailure, AnErrorOfTheDataComesOut) {

@@ -1,0 +1,59 @@
+#include "lockstep/checkpoint/folder_claim.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+TEST(FolderClaim, IsHeldByOneAtATime) {
+  TemporaryFolder folder;
+  const std::filesystem::path made = folder / "a/b";
+  std::optional<FolderClaim> claim(std::in_place, made, 0);
+  EXPECT_ERROR(FolderClaim(made, 0), "checkpoint: another run writes to " + made.string());
+  FolderClaim other(folder / "c", 0);
+  claim.reset();
+  FolderClaim again(made, 0);
+}
+
+// Also where it is not gone at once.
+TEST(FolderClaim, GoesWithItsProcess) {
+  TemporaryFolder folder;
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    FolderClaim claim(folder.path(), 0);
+    if (::write(pipe[1], "x", 1) != 1) ::_exit(1);
+    ::usleep(300'000);
+    ::raise(SIGKILL);
+  }
+  char byte;
+  ASSERT_EQ(::read(pipe[0], &byte, 1), 1);
+  for (const int fd : pipe) ::close(fd);
+  FolderClaim claim(folder.path(), 0);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+}
+
+TEST(FolderClaim, SaysWhyNothingCanBeWritten) {
+  TemporaryFolder folder;
+  const std::string file = folder.write("file", "");
+  EXPECT_ERROR(FolderClaim(file, 0), file);
+  EXPECT_ERROR(FolderClaim(file + "/below", 0), "checkpoint: cannot make folder " + file);
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write anywhere";
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  EXPECT_ERROR(FolderClaim(folder.path(), 0), "Permission denied");
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
+}
+
+}  // namespace
+}  // namespace lockstep
