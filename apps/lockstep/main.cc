@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "job_options.h"
+#include "unexpected_arguments.h"
 
 namespace {
 
@@ -31,6 +32,9 @@ int run(int argc, char** argv) {
                                           {"bench", add_bench(app)}};
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    print_error(unexpected_arguments(app));
+    return 2;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     print_error(std::string(error.what()) + " (see lockstep --help)");

@@ -78,10 +78,11 @@ void RunReport::finish(const TrainingResult& result) {
                seconds_ > 0 ? seconds_ / epochs : 0.0, where_);
   }
   if (log_ && (!result.stopped || net_.parameters()[0].shape_known())) {
-    log_->write({{"event", "end"},
-                 {"steps", result.steps},
-                 {"test_acc", accuracy},
-                 {"weights_sha256", weights_sha256(net_)}});
+    nlohmann::ordered_json event = {{"event", "end"}, {"steps", result.steps}};
+    if (result.stopped) event["stopped"] = true;
+    if (!result.epochs.empty()) event["test_acc"] = accuracy;
+    event["weights_sha256"] = weights_sha256(net_);
+    log_->write(event);
   }
 }
 

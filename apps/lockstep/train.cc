@@ -105,14 +105,18 @@ int run(const TrainOptions& o, Job& job) {
   // Without an epoch (none asked for, or all done before): the accuracy of the weights as they are.
   if (!result.stopped && result.epochs.empty()) result.epochs.push_back({.test = trainer.evaluate()});
   if (report) report->finish(result);
-  if (first && !o.export_file.empty()) save_weights(o.export_file, *net);
+  // A run that was stopped before its first step may not even know the weights' shapes.
+  const bool has_weights = !result.stopped || net->parameters()[0].shape_known();
+  const bool exports = !o.export_file.empty() && has_weights;
+  if (first && exports) save_weights(o.export_file, *net);
   // A flipped bit is there to be seen by others.
   if (flip_step == 0) check_replicas(job, *net);
   destroy_process_group(job.group);
   if (result.stopped) {
     if (first) {
-      notice(fmt::format("interrupted at step {}{}", result.steps,
-                         o.save.empty() ? "" : "; the checkpoint is in " + o.save));
+      notice(fmt::format("interrupted at step {}{}{}", result.steps,
+                         o.save.empty() ? "" : "; the checkpoint is in " + o.save,
+                         exports ? fmt::format("; {} has the weights of this step", o.export_file) : ""));
     }
     return 130;
   }
@@ -120,6 +124,9 @@ int run(const TrainOptions& o, Job& job) {
 }
 
 int train(TrainOptions o) {
+  if (!o.plot.empty() && std::filesystem::path(o.plot).extension() != ".svg") {
+    throw UsageError(fmt::format("--plot {}: expected a name that ends in .svg", o.plot));
+  }
   if (rank() == 0) {
     check_writable(o.export_file);
     check_writable(o.plot);

@@ -1,5 +1,8 @@
 #include "train_options.h"
 
+#include <charconv>
+#include <limits>
+
 #include "lockstep/base/environment.h"
 
 namespace lockstep::app {
@@ -14,6 +17,20 @@ CLI::Validator number(double low, double high) {
         return fits ? std::string() : fmt::format("{} is not in [{} - {}]", text, low, high);
       },
       fmt::format("FLOAT in [{} - {}]", low, high));
+}
+
+// CLI11 takes the nearest number of 64 bits for what has none.
+CLI::Validator unsigned_integer() {
+  return CLI::Validator(
+      [](std::string& text) {
+        std::uint64_t value = 0;
+        const char* end = text.data() + text.size();
+        const auto parsed = std::from_chars(text.data(), end, value);
+        bool fits = parsed.ec == std::errc() && parsed.ptr == end;
+        return fits ? std::string() : fmt::format("{} is not an integer in [0 - {}]", text,
+                                                std::numeric_limits<std::uint64_t>::max());
+      },
+      "UINT");
 }
 
 }  // namespace
@@ -44,7 +61,7 @@ void TrainOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--label-smoothing", o.label_smoothing)->check(number(0, 1));
   app.add_option("--seed", o.seed, "Decides start weights, order and dropout")
-      ->check(CLI::NonNegativeNumber)
+      ->check(unsigned_integer())
       ->capture_default_str();
   app.add_flag("--no-shuffle", o.no_shuffle, "Keep the order of the files");
   app.add_flag("--sync-bn", o.sync_bn, "Synchronized batch norm");
@@ -53,7 +70,9 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--save-every", o.save_every, "Steps between checkpoints [one after each epoch]")
       ->check(steps)
       ->needs("--save");
-  app.add_option("--resume", o.resume, "Go on from the newest checkpoint in this folder")->check(CLI::ExistingDirectory);
+  app.add_option("--resume", o.resume, "Go on from the newest checkpoint in this folder")
+      ->check(CLI::ExistingDirectory)
+      ->excludes("--init-from");
   app.add_option("--log", o.log, "JSON lines");
   app.add_option("--plot", o.plot, "Test accuracy and loss by epoch, SVG");
   app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");

@@ -60,6 +60,9 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--clip", "-1"}, "--clip"},
       {{"--seed", "-1"}, "--seed"},
       {{"--seed", "x"}, "--seed"},
+      {{"--seed", "99999999999999999999"}, "99999999999999999999 is not an integer in [0 - 18446744073709551615]"},
+      {{"--plot", "p.png"}, "--plot p.png: expected a name that ends in .svg"},
+      {{"--resume", data.path(), "--init-from", data.path() + "/train-labels-idx1-ubyte"}, "--init-from excludes --resume"},
       {{"--limit-train", "0"}, "--limit-train"},
       {{"--limit-test", "-5"}, "--limit-test"},
       {{"--warmup", "-1"}, "--warmup"},
@@ -70,7 +73,9 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--save-every", "5"}, "--save"},
       {{"--init-from", "/no/such/file"}, "/no/such/file"},
       {{"--resume", "/no/such/folder"}, "/no/such/folder"},
-      {{"--bogus", "1"}, "--bogus"},
+      {{"--bogus", "1"}, "not expected: --bogus 1 (see lockstep train --help)"},
+      {{"--modle", "mlp", "more"}, "not expected: --modle mlp more; did you mean --model? (see lockstep train --help)"},
+      {{"--num-device=2"}, "not expected: --num-device=2; did you mean --num-devices?"},
       {{"--lr"}, "--lr"},
   };
   for (const Unusable& c : cases) {
@@ -81,7 +86,8 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
 
 TEST(Usage, TheCommandIsOneOfThoseThereAre) {
   expect_failure(run_tool({}), 2, "expected a command");
-  expect_failure(run_tool({"fly"}), 2, "fly");
+  expect_failure(run_tool({"fly"}), 2, "not expected: fly (see lockstep --help)");
+  expect_failure(run_tool({"trian", "--epochs", "1"}), 2, "not expected: trian --epochs 1; did you mean train?");
   expect_failure(run_tool({"eval"}), 2, "--init-from");
 }
 
@@ -152,21 +158,22 @@ TEST_F(Failure, DamagedDataNamesTheFile) {
 
 // Heard of before the first step, not after the last one.
 TEST_F(Failure, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
-  const std::string file = folder_.write("file", "");
+  const std::string file = folder_.write("file", ""), folder = folder_ / "folder.svg";
+  std::filesystem::create_directory(folder);
   for (const char* option : {"--export", "--plot", "--log", "--save"}) {
     SCOPED_TRACE(option);
-    const std::string path = file + "/below";
+    const std::string path = file + "/below.svg";
     ToolResult result = train({option, path});
     expect_failure(result, 1, file);
     EXPECT_THAT(result.out, ::testing::Not(HasSubstr("epoch")));
   }
   for (const char* option : {"--export", "--plot", "--log"}) {
     SCOPED_TRACE(option);
-    expect_failure(train({option, folder_ / "none/x"}), 1, (folder_ / "none/x").string());
-    expect_failure(train({option, folder_.path()}), 1, folder_.path().string());
+    expect_failure(train({option, folder_ / "none/x.svg"}), 1, (folder_ / "none/x.svg").string());
+    expect_failure(train({option, folder}), 1, folder);
   }
   expect_failure(train({"--save", file}), 1, file);
-  EXPECT_EQ(folder_.entries(), 1);  // nothing is left behind
+  EXPECT_EQ(folder_.entries(), 2);  // nothing is left behind
 }
 
 TEST_F(Failure, AFullDiskEndsTheRun) {
@@ -221,7 +228,7 @@ TEST_F(Failure, AnotherRecipeIsNoResumption) {
 TEST_F(Failure, TwoRunsDoNotShareAFolder) {
   const std::string save = folder_ / "save";
   ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
-  expect_failure(train({"--save", save}), 1, "holds a checkpoint of step 3");
+  expect_failure(train({"--save", save}), 1, "holds step 3, cannot add step 0: resume from there or use another folder");
 }
 
 TEST_F(Failure, ALossThatIsNotFiniteNamesTheStep) {

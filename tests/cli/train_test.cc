@@ -257,6 +257,22 @@ TEST_F(Train, InterruptWithoutAFolderForCheckpointsSaysJustThat) {
   EXPECT_TRUE(std::regex_match(result.err, std::regex("lockstep: interrupted at step \\d+\n"))) << result.err;
 }
 
+TEST_F(Train, AnInterruptedRunIsMarkedAsOne) {
+  using namespace std::chrono_literals;
+  const std::filesystem::path log = folder_ / "log", file = folder_ / "weights";
+  // A first epoch that is long enough to be stopped in.
+  Tool tool(train_arguments(data_, {"--batch-size", "4", "--model", "resnet18", "--log", log, "--export", file}));
+  for (int i = 0; i < 10000 && events(log, "step").empty(); ++i) std::this_thread::sleep_for(2ms);
+  tool.send(SIGINT);
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 130);
+  EXPECT_THAT(result.err, HasSubstr("; " + file.string() + " has the weights of this step\n"));
+  EXPECT_FALSE(read_safetensors(file).tensors.empty());
+  const nlohmann::json end = events(log, "end").at(0);
+  EXPECT_EQ(end.at("stopped"), true);
+  EXPECT_FALSE(end.contains("test_acc")) << end;  // nothing was evaluated
+}
+
 TEST(Devices, PrintsALineForEach) {
   const ToolResult result = run_tool({"devices", "--num-devices", "3"});
   EXPECT_EQ(result.status, 0);

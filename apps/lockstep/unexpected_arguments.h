@@ -1,0 +1,13 @@
+// What to say of arguments that no option takes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+namespace lockstep::app {
+
+// "not expected: --modle mlp; did you mean --model? (see lockstep train --help)": of the command that was given in `app`.
+std::string unexpected_arguments(const CLI::App& app);
+
+}  // namespace lockstep::app
