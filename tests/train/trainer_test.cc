@@ -205,7 +205,9 @@ TEST(TrainerCheckpoints, AFolderIsThatOfOneRunAtATime) {
   auto watch = first.trainer->on_step;
   first.trainer->on_step = [&](const StepReport& report) {
     watch(report);
-    if (report.step == 2) EXPECT_ERROR(second.trainer->train(), "another run writes to " + folder.path().string());
+    if (report.step == 2) {
+      EXPECT_ERROR(second.trainer->train(), "another run writes to " + folder.path().string());
+    }
   };
   first.trainer->train();
   EXPECT_TRUE(second.losses.empty());
