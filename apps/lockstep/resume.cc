@@ -1,6 +1,8 @@
 #include "resume.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 
 namespace lockstep::app {
 namespace {

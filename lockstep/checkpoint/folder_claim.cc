@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <system_error>
 #include <thread>
 
 #include "lockstep/base/error.h"
