@@ -76,6 +76,16 @@ Tensor operator+(const Tensor& a, double b) { return affine(a, 1, b); }
 Tensor operator-(const Tensor& a, double b) { return affine(a, 1, -b); }
 Tensor operator*(const Tensor& a, double b) { return affine(a, b, 0); }
 Tensor operator/(const Tensor& a, double b) { return affine(a, 1 / b, 0); }
+Tensor operator+(double a, const Tensor& b) { return affine(b, 1, a); }
+Tensor operator-(double a, const Tensor& b) { return affine(b, -1, a); }
+Tensor operator*(double a, const Tensor& b) { return affine(b, a, 0); }
+Tensor operator/(double a, const Tensor& b) {
+  ops::check_on_device("divide", b);
+  ops::ShardScope scope(shard_of({b}));
+  Tensor dividend = ops::empty_like(b.detach());
+  ops::fill_(dividend, a);
+  return dividend / b;
+}
 Tensor operator-(const Tensor& a) { return negate(a); }
 
 Tensor dropout(const Tensor& x, double p) {

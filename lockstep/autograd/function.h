@@ -22,7 +22,8 @@ class Function {
   virtual ~Function() = default;
   // Runs without recording.
   virtual std::vector<Tensor> forward(std::span<const Tensor> inputs) = 0;
-  // One gradient for each input, undefined where there is none; output_grads likewise.
+  // One gradient for each input, of its shape and type and on its device, undefined where there is none; output_grads
+  // likewise.
   virtual std::vector<Tensor> backward(std::span<const Tensor> output_grads) = 0;
 };
 

@@ -32,7 +32,28 @@ Tensor operator+(const Tensor& a, double b);
 Tensor operator-(const Tensor& a, double b);
 Tensor operator*(const Tensor& a, double b);
 Tensor operator/(const Tensor& a, double b);
+Tensor operator+(double a, const Tensor& b);
+Tensor operator-(double a, const Tensor& b);
+Tensor operator*(double a, const Tensor& b);
+Tensor operator/(double a, const Tensor& b);
 Tensor operator-(const Tensor& a);
+// a becomes the result, with its history: other handles to what it was keep that.
+template <typename T>
+Tensor& operator+=(Tensor& a, const T& b) {
+  return a = a + b;
+}
+template <typename T>
+Tensor& operator-=(Tensor& a, const T& b) {
+  return a = a - b;
+}
+template <typename T>
+Tensor& operator*=(Tensor& a, const T& b) {
+  return a = a * b;
+}
+template <typename T>
+Tensor& operator/=(Tensor& a, const T& b) {
+  return a = a / b;
+}
 // Each element dropped with probability p, the others scaled by 1 / (1 - p). The key comes from the device's random
 // state: (seed, step, shard, operation).
 Tensor dropout(const Tensor& x, double p);

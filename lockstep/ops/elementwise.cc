@@ -44,6 +44,7 @@ Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
 }
 
 Tensor unary(UnaryOp op, const Tensor& x) {
+  check_on_device(name(op), x);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", name(op), lockstep::name(x.dtype()));
   Tensor y = empty_like(x);
   launch(name(op), {x}, {y}, [op, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
@@ -64,6 +65,8 @@ Tensor unary_backward(UnaryOp op, const Tensor& saved, const Tensor& dy) {
 }
 
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
+  check_on_device(name(op), a);
+  check_on_device(name(op), b);
   check(a.dtype() == b.dtype(), "{}: {} and {}, expected one type", name(op), a.describe(), b.describe());
   bool same = a.shape() == b.shape();
   Tensor x = same ? a : to_layout(a, Layout::plain);
@@ -77,6 +80,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
 }
 
 Tensor affine(const Tensor& x, double scale, double shift) {
+  check_on_device("affine", x);
   check(is_floating(x.dtype()), "affine: input is {}, expected a floating type", lockstep::name(x.dtype()));
   Tensor y = empty_like(x);
   launch("affine", {x}, {y}, [=, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {

@@ -41,6 +41,7 @@ Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout) {
 }
 
 Tensor empty_or(const Tensor& into, std::string_view what, const Shape& shape, DType dtype, Device device) {
+  state_of(device, what);  // whose error names the operation
   if (!into.defined()) return empty(shape, dtype, device);
   check(into.shape() == shape && into.dtype() == dtype && into.device() == device && into.layout() == Layout::plain,
         "{}: the result is to go into {}, expected a plain {} {} on {}", what, into.describe(), shape.str(), name(dtype),
@@ -72,6 +73,11 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const Tenso
   }
   task.lane = options.lane ? *options.lane : compute_lane(device, task);
   return task;
+}
+
+void check_on_device(std::string_view what, const Tensor& t) {
+  check(t.defined(), "{}: an input is undefined", what);
+  state_of(t.device(), what);
 }
 
 void check_same(std::string_view what, const Tensor& a, const Tensor& b) {

@@ -78,6 +78,8 @@ void launch(std::string_view name, std::initializer_list<Tensor> reads, std::ini
          std::forward<Kernel>(kernel), options);
 }
 
+// Checks that there is memory of a device to work on: `add: an input is undefined`.
+void check_on_device(std::string_view what, const Tensor& t);
 // Checks that both have one dtype and shape: `add: [2, 3] f32 and [2, 4] f32, expected the same`.
 void check_same(std::string_view what, const Tensor& a, const Tensor& b);
 // Checks the number of axes: `conv2d: input is [3, 3], expected 4 axes (N, C, H, W)`.

@@ -7,6 +7,7 @@ namespace lockstep::ops {
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
+  check_on_device("sum", x);
   check(is_floating(x.dtype()), "sum: input is {}, expected a floating type", name(x.dtype()));
   bool fits = shape.rank() <= x.shape().rank();
   for (int i = 1; fits && i <= shape.rank(); ++i) fits = shape[-i] == 1 || shape[-i] == x.shape()[-i];

@@ -10,7 +10,8 @@ using RowKernel = void (SoftmaxKernels::*)(KernelContext&, const View&, const Vi
 using RowBackward = void (SoftmaxKernels::*)(KernelContext&, const View&, const View&, const View&);
 
 Tensor by_row(std::string_view what, const Tensor& x, RowKernel kernel) {
-  check(x.defined() && x.shape().rank() >= 1, "{}: input has no axes", what);
+  check_on_device(what, x);
+  check(x.shape().rank() >= 1, "{}: input has no axes", what);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   Tensor in = to_layout(x, Layout::plain);
   Tensor y = empty_like(in);

@@ -153,6 +153,16 @@ std::vector<Differentiable> elementwise() {
           unary("Tanh", tanh, -2, 2),
           unary(
               "Scalars", [](const Tensor& x) { return -((x * 3 - 1) / 4 + 2); }, -1, 1),
+          unary(
+              "ScalarsOnTheLeft", [](const Tensor& x) { return 1 + 2.0 * (1.0 - x) - 3 / x; }, 0.5, 2),
+          unary(
+              "CompoundAssignment",
+              [](const Tensor& x) {
+                Tensor y = x;
+                y += x, y *= x, y -= 1, y /= 3;
+                return y;
+              },
+              -1, 1),
           binary("Add", operator+),
           binary("Subtract", operator-),
           binary("Multiply", operator*),

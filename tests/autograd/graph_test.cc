@@ -44,6 +44,16 @@ TEST_F(GraphTest, GradientsThatShareATensorStayApart) {
   EXPECT_EQ(values(b.grad()), (Numbers{1, 1}));
 }
 
+TEST_F(GraphTest, CompoundAssignmentLeavesOtherHandlesAsTheyWere) {
+  Tensor x = leaf({1, 2}), y = x;
+  y += x;
+  y *= 3;
+  EXPECT_EQ(values(x), (Numbers{1, 2}));
+  EXPECT_EQ(values(y), (Numbers{6, 12}));
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{6, 6}));
+}
+
 TEST_F(GraphTest, LeavesSumOverCallsUntilCleared) {
   Tensor x = leaf({5});
   for (int i = 0; i < 3; ++i) sum(x * 2).backward();
@@ -247,7 +257,29 @@ TEST_F(GraphTest, AFunctionMayReturnItsInput) {
 
 TEST_F(GraphTest, AFunctionHasToReturnAGradientForEachInput) {
   Tensor x = leaf({1});
-  EXPECT_ERROR(apply<Forgetful>(x).backward(), "0 gradients, expected one for each of 1 inputs");
+  EXPECT_ERROR(apply<Forgetful>(x).backward(), "Forgetful: 0 gradients, expected one for each of 1 inputs");
+}
+
+struct Scaled : Function {
+  // Of the second input.
+  Tensor gradient;
+  std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * in[1]}; }
+  std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {dy[0], gradient}; }
+};
+
+TEST_F(GraphTest, AFunctionsGradientsHaveToBeLikeItsInputs) {
+  auto run = [&](const Tensor& gradient) {
+    Tensor in[] = {leaf({1, 2, 3}), leaf({4})};
+    auto scaled = std::make_shared<Scaled>();
+    scaled->gradient = gradient;
+    sum(apply_function(scaled, in)[0]).backward();
+    return in[1].grad();
+  };
+  EXPECT_ERROR(run(constant({1, 2, 3})), "Scaled: the gradient of input 1 is [3] f32 on cpu:0, expected [1] f32 on cpu:0");
+  EXPECT_ERROR(run(constant({1}).to(DType::bf16)), "is [1] bf16 on cpu:0, expected [1] f32 on cpu:0");
+  EXPECT_ERROR(run(constant({1}, 2)), "is [1] f32 on cpu:2, expected [1] f32 on cpu:0");
+  EXPECT_EQ(values(run(constant({7}))), Numbers{7});
+  EXPECT_FALSE(run({}).defined());
 }
 
 TEST_F(GraphTest, CastsGoBackToTheTypeTheyCameFrom) {

@@ -29,7 +29,11 @@ class OpsErrors : public ::testing::Test {
 
 TEST_F(OpsErrors, HostTensorsComputeNothing) {
   Tensor host = Tensor::host({2, 2});
-  EXPECT_ERROR(ops::unary(UnaryOp::relu, host), "the tensor is in host memory, expected it on a device");
+  EXPECT_ERROR(ops::unary(UnaryOp::relu, host), "relu: the tensor is in host memory, expected it on a device");
+  EXPECT_ERROR(ops::binary(BinaryOp::add, host, host), "add: the tensor is in host memory");
+  EXPECT_ERROR(ops::matmul(host, host), "matmul: the tensor is in host memory");
+  EXPECT_ERROR(ops::unary(UnaryOp::relu, Tensor()), "relu: an input is undefined");
+  EXPECT_ERROR(ops::binary(BinaryOp::add, on({2, 2}), Tensor()), "add: an input is undefined");
   EXPECT_ERROR(ops::matmul(on({2, 2}), host), "matmul: an input is on host, expected it on cpu:0");
 }
 
