@@ -11,7 +11,8 @@ namespace lockstep {
 
 struct Parameter::State : std::enable_shared_from_this<State> {
   ParameterOptions options;
-  std::string name = "parameter";
+  std::string name;
+  std::string label = "a parameter";  // for errors; with its name when it has one
   Initializer fallback;
   RandomKey key;
   std::vector<Device> devices;
@@ -26,8 +27,8 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       if (!state) return;
       // It would be trained by this process alone, and differ between processes from then on.
       check(!ReducerScope::active() || state->gradient.reducer() == ReducerScope::active(),
-            "backward: parameter {} is not summed over processes: it is not part of the module whose "
-            "DistributedDataParallel cut this batch", state->name);
+            "backward: {} is not summed over processes: it is not part of the module whose "
+            "DistributedDataParallel cut this batch", state->label);
       // Plain, like the parameter: trees and optimizers go through memory.
       state->gradient.add(shard, ops::to_layout(gradient, Layout::plain));
     }
@@ -80,36 +81,36 @@ const std::vector<Device>& Parameter::devices() const { return state_->devices; 
 
 Tensor Parameter::data(Device device) const {
   const State& s = *state_;
-  check(initialized(), "parameter {} is not initialized: call initialize() with the devices that shall hold it", s.name);
+  check(initialized(), "{} is not initialized: call initialize() with the devices that shall hold it", s.label);
   auto it = std::find(s.devices.begin(), s.devices.end(), device);
-  check(it != s.devices.end(), "parameter {} is not initialized on {}: it lives on {}", s.name, device.name(),
+  check(it != s.devices.end(), "{} is not initialized on {}: it lives on {}", s.label, device.name(),
         str(s.devices));
-  check(!s.replicas.empty(), "parameter {} is not initialized on {} yet: its shape {} is settled by the first forward "
-        "pass (0: not known)", s.name, device.name(), s.options.shape.str());
+  check(!s.replicas.empty(), "{} is not initialized on {} yet: its shape {} is settled by the first forward "
+        "pass (0: not known)", s.label, device.name(), s.options.shape.str());
   return s.replicas[static_cast<std::size_t>(it - s.devices.begin())];
 }
 
 Tensor Parameter::host_data() const {
-  check(initialized(), "parameter {} is not initialized", name());
+  check(initialized(), "{} is not initialized", state_->label);
   return data(devices()[0]).detach().to(Device());
 }
 
 void Parameter::set_data(const Tensor& value) {
   State& s = *state_;
-  check(value.defined(), "parameter {}: set to an undefined tensor", s.name);
-  check(value.dtype() == s.options.dtype, "parameter {}: set to {}, expected {}", s.name, value.describe(),
+  check(value.defined(), "{}: set to an undefined tensor", s.label);
+  check(value.dtype() == s.options.dtype, "{}: set to {}, expected {}", s.label, value.describe(),
         lockstep::name(s.options.dtype));
-  check(initialized(), "parameter {} is not initialized: call initialize() before loading it", s.name);
+  check(initialized(), "{} is not initialized: call initialize() before loading it", s.label);
   Shape known = s.options.shape;
   if (!s.replicas.empty()) {
-    check(value.shape() == known, "parameter {}: set to {}, expected {}", s.name, value.shape().str(), known.str());
+    check(value.shape() == known, "{}: set to {}, expected {}", s.label, value.shape().str(), known.str());
     for (const Tensor& replica : s.replicas) State::assign(replica, value);
     return;
   }
-  check(value.shape().rank() == known.rank(), "parameter {}: set to {}, expected {} (0: any)", s.name,
+  check(value.shape().rank() == known.rank(), "{}: set to {}, expected {} (0: any)", s.label,
         value.shape().str(), known.str());
   for (int i = 0; i < known.rank(); ++i) {
-    check(known[i] == 0 || known[i] == value.shape()[i], "parameter {}: set to {}, expected {} (0: any)", s.name,
+    check(known[i] == 0 || known[i] == value.shape()[i], "{}: set to {}, expected {} (0: any)", s.label,
           value.shape().str(), known.str());
   }
   s.options.shape = value.shape();
@@ -121,7 +122,7 @@ void Parameter::settle_shape(const Shape& shape) {
   Shape& mine = s.options.shape;
   bool agrees = shape.rank() == mine.rank();
   for (int i = 0; agrees && i < mine.rank(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
-  check(agrees, "parameter {}: the input asks for shape {}, expected {} (0: any)", s.name, shape.str(), mine.str());
+  check(agrees, "{}: the input asks for shape {}, expected {} (0: any)", s.label, shape.str(), mine.str());
   mine = shape;
   if (s.replicas.empty() && !s.devices.empty()) s.make_replicas();
 }
@@ -131,6 +132,7 @@ void Parameter::initialize(std::string name, const std::vector<Device>& devices,
   State& s = *state_;
   check(!devices.empty(), "initialize: no devices");
   s.name = std::move(name);
+  s.label = "parameter " + s.name;
   s.devices = devices;
   s.fallback = fallback;
   s.key = random_key(seed, {hash_name(s.name)});
