@@ -9,6 +9,8 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
 #include "lockstep/comm/launcher.h"
+#include "lockstep/models/models.h"
+#include "train_options.h"
 #include "weights_log.h"
 
 namespace lockstep::app {
@@ -58,6 +60,7 @@ class Verification {
                                      layout.processes));
       }
     }
+    check_flip();
   }
   ~Verification() { std::filesystem::remove_all(folder_); }
 
@@ -84,6 +87,30 @@ class Verification {
     std::string name = (std::filesystem::temp_directory_path() / "lockstep-verify-XXXXXX").string();
     check(mkdtemp(name.data()) != nullptr, "{}: cannot be made", name);
     return name;
+  }
+
+  // A bit that is never flipped would leave the layouts equal: an injection that proves nothing.
+  void check_flip() const {
+    TrainOptions train;
+    CLI::App app;
+    train.add_to(app);
+    app.allow_extras();
+    try {
+      app.parse(std::vector<std::string>(train_options_.rbegin(), train_options_.rend()));
+    } catch (const CLI::ParseError&) {
+      return;  // the first layout says what is wrong
+    }
+    train.inject_flip = options_.inject_flip;
+    const auto [step, parameter] = train.flip();
+    if (step == 0) return;
+    if (step > options_.steps) {
+      throw UsageError(fmt::format("--inject-flip {}: step {} of {} (see --steps)", options_.inject_flip, step, options_.steps));
+    }
+    try {
+      find_parameter(*make_model(train.model), parameter);
+    } catch (const Error& error) {
+      throw UsageError(error.what());
+    }
   }
 
   std::vector<WeightsRecord> train(std::size_t index, const std::string& flip) {

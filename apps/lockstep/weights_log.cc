@@ -34,19 +34,22 @@ std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path) {
   return records;
 }
 
-void flip_bit(const Module& module, const std::string& parameter) {
+Parameter find_parameter(const Module& module, const std::string& name) {
   auto all = module.named_parameters();
   auto buffers = module.named_buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
-  for (auto& [name, p] : all) {
-    if (name != parameter) continue;
-    Tensor value = p.host_data();
-    *static_cast<unsigned char*>(value.view().data) ^= 1;
-    p.set_data(value);
-    return;
+  for (auto& [its_name, p] : all) {
+    if (its_name == name) return p;
   }
-  fail("--inject-flip: the model has no parameter '{}'; its first is {}", parameter,
+  fail("--inject-flip: the model has no parameter '{}'; its first is {}", name,
        all.empty() ? std::string("none") : all.front().first);
+}
+
+void flip_bit(const Module& module, const std::string& parameter) {
+  Parameter p = find_parameter(module, parameter);
+  Tensor value = p.host_data();
+  *static_cast<unsigned char*>(value.view().data) ^= 1;
+  p.set_data(value);
 }
 
 }  // namespace lockstep::app

@@ -30,6 +30,8 @@ class WeightsLog {
 // Throws, naming the file and the line, where it is not such a log.
 std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path);
 
+// A parameter or buffer by its name; where there is none, the error names the first.
+Parameter find_parameter(const Module& module, const std::string& name);
 // Flips the lowest bit of the first element of a parameter (or buffer) on this rank.
 void flip_bit(const Module& module, const std::string& parameter);
 

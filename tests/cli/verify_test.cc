@@ -41,6 +41,23 @@ TEST_F(Verify, AFlippedBitIsFound) {
   EXPECT_EQ(result.err, "lockstep: verify: layout 2x1 differs from layout 1: step 3, parameter 1.weight\n");
 }
 
+// What is never flipped proves nothing.
+TEST_F(Verify, AFlipThatWouldNotHappenIsRefusedBeforeAnyTraining) {
+  struct Refused {
+    std::string flip, error;
+  };
+  for (const Refused& r : {Refused{"5:1.weight", "--inject-flip 5:1.weight: step 5 of 4 (see --steps)"},
+                           Refused{"0:1.weight", "the step"},
+                           Refused{"1.weight", "--inject-flip 1.weight: expected STEP:PARAMETER"},
+                           Refused{"x:1.weight", "the step"},
+                           Refused{"3:9.weight", "the model has no parameter '9.weight'; its first is 1.weight"}}) {
+    const ToolResult result = verify({"--model", "mlp", "--layouts", "1,2", "--inject-flip", r.flip});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr(r.error));
+  }
+}
+
 TEST_F(Verify, SaysWhatItCannotUse) {
   EXPECT_EQ(verify({"--layouts", "1"}).status, 2);
   EXPECT_THAT(verify({"--layouts", "1,2y"}).err, HasSubstr("'2y', expected D (devices in one process) or PxD"));
