@@ -22,6 +22,7 @@ int run(int argc, char** argv) {
   using namespace lockstep::app;
   CLI::App app{"Trains neural networks on many devices as if they were one."};
   app.name("lockstep");
+  app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
   app.require_subcommand(0, 1);  // none is an error, too, but one that names what was given instead comes first
   std::map<std::string, Command> commands{{"train", add_train(app)},
                                           {"eval", add_eval(app)},
@@ -36,7 +37,7 @@ int run(int argc, char** argv) {
     print_error(unexpected_arguments(app));
     return 2;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     print_error(std::string(error.what()) + " (see lockstep --help)");
     return 2;
   }

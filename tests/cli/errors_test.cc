@@ -24,6 +24,12 @@ struct Unusable {
   std::string part;
 };
 
+TEST(Usage, TheVersionIsTold) {
+  const ToolResult result = run_tool({"--version"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, ::testing::MatchesRegex("lockstep [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
 TEST(Usage, UnusableArgumentsEndWithStatus2) {
   const SmallData data;
   const std::vector<Unusable> cases{
