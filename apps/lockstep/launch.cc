@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "job_options.h"
 #include "lockstep/comm/launcher.h"
+#include "lockstep/runtime/device_list.h"
 
 namespace lockstep::app {
 namespace {
@@ -51,8 +52,10 @@ Command add_launch(CLI::App& parent) {
   auto* app = parent.add_subcommand(
       "launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
   auto options = std::make_shared<LaunchOptions>();
-  app->add_option("--nproc-per-node", options->nproc_per_node, "Ranks on this host")
+  app->add_option("--nproc-per-node,--nproc_per_node", options->nproc_per_node,
+                  "Ranks on this host; auto: one for each GPU, or one where there is none")
       ->check(CLI::Range(1, 4096))
+      ->transform([](const std::string& n) { return n == "auto" ? std::to_string(find_devices().count) : n; })
       ->capture_default_str();
   app->add_option("--nnodes", options->nnodes, "Hosts, each with a launcher of its own")
       ->check(CLI::Range(1, 1 << 16))
@@ -63,13 +66,22 @@ Command add_launch(CLI::App& parent) {
   app->add_option("--master-addr", options->master_addr, "Node 0's address")->capture_default_str();
   app->add_option("--master-port", options->master_port, "Where node 0's launcher listens [a free port]")
       ->check(CLI::Range(1, 65535));
-  app->add_option("--max-restarts", options->max_restarts, "How often all ranks start again after a failure")
+  app->add_option("--max-restarts", options->max_restarts, "How often all ranks start again after a failure other than unusable arguments (status 2)")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   app->add_option("--timeout", options->timeout_seconds,
                   "Seconds after which a rank that is silent counts as lost [60]");
   app->add_option("COMMAND", options->command, "The program and its arguments, behind --");
-  return [options] { return run(*options); };
+  app->allow_extras();
+  return [options, app] {
+    std::vector<std::string> others = app->remaining();
+    std::erase(others, "--");  // which is among them
+    if (!others.empty()) {
+      throw UsageError(fmt::format("launch: {} is none of its options; those of the command come behind --: "
+                                   "lockstep launch --nproc-per-node 2 -- COMMAND", others.front()));
+    }
+    return run(*options);
+  };
 }
 
 }  // namespace lockstep::app

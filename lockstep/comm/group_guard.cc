@@ -1,7 +1,7 @@
 #include "lockstep/comm/group_guard.h"
 
-#include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -13,9 +13,9 @@ namespace lockstep {
 namespace {
 
 // In a child of a process that may have threads: only what a signal handler may do.
-[[noreturn]] void guard(int pipe) {
+[[noreturn]] void guard(int socket) {
   ::setsid();
-  if (::dup2(pipe, 0) != 0) ::_exit(1);
+  if (::dup2(socket, 0) != 0) ::_exit(1);
   ::close_range(1, ~0U, 0);
   pid_t groups[GroupGuard::kMostGroups];
   int count = 0;
@@ -37,10 +37,10 @@ namespace {
 
 GroupGuard::GroupGuard() {
   int ends[2];
-  const int failed = ::pipe2(ends, O_CLOEXEC);
+  const int failed = ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
   check(failed == 0, "guard: {}", std::generic_category().message(errno));
   const FileDescriptor read_end(ends[0]);
-  pipe_ = FileDescriptor(ends[1]);
+  socket_ = FileDescriptor(ends[1]);
   // No signal but SIGKILL ends it before its time.
   sigset_t all, before;
   ::sigfillset(&all);
@@ -53,14 +53,14 @@ GroupGuard::GroupGuard() {
 }
 
 GroupGuard::~GroupGuard() {
-  pipe_.reset();
+  socket_.reset();
   while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
 void GroupGuard::tell(pid_t message) {
-  // A message is shorter than what a pipe takes whole. Without the guard, nothing but its purpose is lost.
-  while (::write(pipe_.get(), &message, sizeof message) < 0 && errno == EINTR) {
+  // Without the guard, which somebody may have killed, nothing but its purpose is lost: no SIGPIPE.
+  while (::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
 }
 

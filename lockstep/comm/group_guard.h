@@ -26,7 +26,7 @@ class GroupGuard {
   void tell(pid_t message);
 
   pid_t process_ = -1;
-  FileDescriptor pipe_;
+  FileDescriptor socket_;
 };
 
 }  // namespace lockstep

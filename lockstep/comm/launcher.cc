@@ -109,12 +109,15 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.part(); });
         throw;
       }
+      int status = failure ? failure->status : 0;
       bool over = !failure || interrupted_ || restart == options_.max_restarts;
       attempt([&](NodeLink& link) {
-        over |= link.interrupted();
+        // Nodes have to decide alike: by the first failure of all.
+        if (const std::optional<Failure> first = link.failure()) status = first->status;
+        over |= link.interrupted() || status == kUnusable;
         if (over) link.part();
       });
-      over |= options_.nnodes > 1 && !link_;
+      over |= status == kUnusable || (options_.nnodes > 1 && !link_);
       if (!failure) return {};
       if (over) return {failure->status, failure->message};
       say(fmt::format("{}; restart {} of {}", failure->message, restart + 1, options_.max_restarts));

@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+// The exit status of programs whose arguments cannot be used.
+constexpr int kUnusable = 2;
+
 struct LauncherOptions {
   // The program, looked for in PATH, and its arguments.
   std::vector<std::string> command;
@@ -19,7 +22,7 @@ struct LauncherOptions {
   int node_rank = 0;
   std::string master_addr = "127.0.0.1";
   int master_port = 0;  // 0: a free one; on one node alone
-  // How often all ranks are started again after one failed.
+  // How often all ranks are started again after one failed. Not after kUnusable, which would come again.
   int max_restarts = 0;
   // For nodes to meet and, as LOCKSTEP_TIMEOUT, for what ranks wait for. 0: LOCKSTEP_TIMEOUT, or 60 s.
   std::chrono::milliseconds timeout{0};

@@ -38,6 +38,13 @@ TEST(Launch, PrefixesEveryLineWithItsRank) {
   EXPECT_THAT(lines(result.err), UnorderedElementsAre("[rank 0] problem", "[rank 1] problem"));
 }
 
+TEST(Launch, TorchrunsSpellingsAreKnown) {
+  EXPECT_EQ(lines(launch({"--nproc_per_node", "2"}, "echo $RANK").out).size(), 2u);
+  const ToolResult result = launch({"--nproc-per-node", "auto"}, "echo $RANK");  // as many as there are GPUs, or one
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[rank 0] 0\n"));
+}
+
 TEST(Launch, OneRankIsTheDefault) {
   EXPECT_EQ(launch({}, "echo $RANK of $WORLD_SIZE").out, "[rank 0] 0 of 1\n");
 }
@@ -74,11 +81,11 @@ TEST(Launch, ExitsAsTheRankThatFailsAndNamesItLast) {
 
 TEST(Launch, StartsAgainAfterAFailure) {
   const ToolResult result = launch(
-      {"--max-restarts", "2"}, "echo start $LOCKSTEP_RESTART_COUNT; exit $((2 - LOCKSTEP_RESTART_COUNT))");
+      {"--max-restarts", "2"}, "echo start $LOCKSTEP_RESTART_COUNT; exit $((6 - LOCKSTEP_RESTART_COUNT * 3))");
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(lines(result.out), ElementsAre("[rank 0] start 0", "[rank 0] start 1", "[rank 0] start 2"));
-  EXPECT_THAT(lines(result.err), ElementsAre("lockstep: rank 0 exited with status 2; restart 1 of 2",
-                                             "lockstep: rank 0 exited with status 1; restart 2 of 2"));
+  EXPECT_THAT(lines(result.err), ElementsAre("lockstep: rank 0 exited with status 6; restart 1 of 2",
+                                             "lockstep: rank 0 exited with status 3; restart 2 of 2"));
 }
 
 TEST(Launch, TheTimeoutReachesTheRanks) {
@@ -129,7 +136,9 @@ TEST(Launch, UnusableArgumentsEndWithStatus2) {
       {{"--timeout", "0", "--", "true"}, "--timeout"},
       {{"--timeout", "nan", "--", "true"}, "--timeout"},
       {{"--timeout", "soon", "--", "true"}, "--timeout"},
-      {{"--unknown", "--", "true"}, "--unknown"},
+      {{"--unknown", "--", "true"}, "--unknown is none of its options"},
+      {{"--nproc-per-node", "2", "lockstep", "train", "--model", "mlp"},
+       "--model is none of its options; those of the command come behind --"},
   };
   for (const Unusable& c : cases) {
     Arguments arguments{"launch"};

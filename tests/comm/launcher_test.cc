@@ -152,10 +152,27 @@ TEST(Launcher, StartsAllRanksAgain) {
 }
 
 TEST(Launcher, GivesUpAfterTheLastRestart) {
-  const Outcome o = launch_script("exit $((LOCKSTEP_RESTART_COUNT + 1))", {.max_restarts = 2});
-  EXPECT_EQ(o.result.status, 3);
-  EXPECT_EQ(o.result.message, "rank 0 exited with status 3");
+  const Outcome o = launch_script("exit $((LOCKSTEP_RESTART_COUNT + 3))", {.max_restarts = 2});
+  EXPECT_EQ(o.result.status, 5);
+  EXPECT_EQ(o.result.message, "rank 0 exited with status 5");
   EXPECT_EQ(o.err.size(), 2u);
+}
+
+TEST(Launcher, UnusableArgumentsAreNotTriedAgain) {
+  const Outcome o = launch_script("echo $RANK; exit 2", {.max_restarts = 2});
+  EXPECT_EQ(o.result.status, 2);
+  EXPECT_THAT(o.out, ElementsAre("[rank 0] 0\n"));
+  EXPECT_TRUE(o.err.empty());
+}
+
+// The guard kills what ranks have started when the launcher cannot; without it the launcher still does its own work.
+TEST(Launcher, TheLossOfTheGuardIsNotItsEnd) {
+  const Outcome o = launch_script(
+      "[ $RANK = 1 ] || exit 0; for child in $(cat /proc/$PPID/task/*/children); do "
+      "[ \"$(cat /proc/$child/comm)\" = sh ] || { kill -KILL $child && echo killed; }; done",
+      {.nproc_per_node = 2});
+  EXPECT_EQ(o.result.status, 0) << o.result.message;
+  EXPECT_THAT(o.out, ElementsAre("[rank 1] killed\n"));
 }
 
 TEST(Launcher, WhatCannotWorkIsSaid) {
@@ -314,6 +331,15 @@ TEST_F(Nodes, StartAgainTogether) {
     EXPECT_THAT(log(node), HasSubstr("rank 0 exited with status 5; restart 1 of 1\n"));
     EXPECT_THAT(log(node), HasSubstr("start 1\n"));
   }
+}
+
+TEST_F(Nodes, UnusableArgumentsAreTriedAgainNowhere) {
+  const std::string script = "[ $RANK = 0 ] && exit 2; sleep 1000";
+  const pid_t zero = start(0, script, {.max_restarts = 1, .grace = 50ms}),
+              one = start(1, script, {.max_restarts = 1, .grace = 50ms});
+  EXPECT_EQ(exit_status(zero), 2);
+  EXPECT_EQ(exit_status(one), 2);
+  for (const int node : {0, 1}) EXPECT_THAT(log(node), ::testing::Not(HasSubstr("restart")));
 }
 
 // As `lockstep train` does: ranks agree to stop, also on the node that nobody has interrupted.
