@@ -86,7 +86,7 @@ int main(int argc, char** argv) try {
   CLI::App app{"Shows that devices compute at once, and copy meanwhile."};
   Options o;
   add_options(app, o);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = parse(app, argc, argv)) return *status;
 
   RuntimeOptions runtime_options = o.runtime();
   runtime_options.serial = o.serial;

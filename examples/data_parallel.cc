@@ -33,7 +33,7 @@ int main(int argc, char** argv) try {
   CLI::App app{"Shows how a batch is split over the replicas of a model."};
   DeviceOptions options;
   options.add_to(app);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = parse(app, argc, argv)) return *status;
 
   Runtime runtime(options.runtime());
   std::vector<Device> devices = options.select(runtime);

@@ -2,6 +2,7 @@
 // ranks while backward still runs, and rank 0 saves checkpoints.
 //
 //   ddp --nprocs 4                                     starts its ranks by itself
+//   ddp --devices cuda:0,cuda:1                        one for each device
 //   lockstep launch --nproc-per-node 4 -- ddp          or something else has started them
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
@@ -15,13 +16,16 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "device_options.h"
+
 using namespace lockstep;
 
-struct JobOptions {
+struct JobOptions : DeviceOptions {
   int total_epochs = 2;
   int save_step = 1;
   std::int64_t batch_size = 32;  // of a rank: the effective one is that times the ranks
   std::string snapshot = "checkpoint.safetensors";
+  std::string device;  // of this rank, as it is printed
 };
 
 // 2,048 random examples of a linear function's inputs and outputs.
@@ -53,7 +57,7 @@ class Trainer {
   }
 
   void run_epoch(int epoch) {
-    fmt::print("[cpu:{}] Epoch {} | Batchsize: {} | Steps: {}\n", rank_, epoch, options_.batch_size, loader_.size());
+    fmt::print("[{}] Epoch {} | Batchsize: {} | Steps: {}\n", options_.device, epoch, options_.batch_size, loader_.size());
     std::fflush(stdout);
     loader_.set_epoch(epoch);  // another order
     for (Example& batch : loader_) {
@@ -76,15 +80,27 @@ class Trainer {
   int rank_;
 };
 
+// Of the listed devices the one of this rank.
+Device listed_device(const Runtime& runtime, const std::string& list) {
+  const std::vector<Device> all = runtime.devices(list);
+  const LaunchEnvironment job = *read_launch_environment();
+  const int rank = job.local_rank.value_or(job.rank);
+  check(rank < std::ssize(all), "--devices {}: rank {} has none", list, rank);
+  return all[static_cast<std::size_t>(rank)];
+}
+
 // What each rank does.
-void run(const JobOptions& options) {
+void run(JobOptions options) {
   std::shared_ptr<ProcessGroup> group = init_process_group({.backend = "gloo"});
   {
-    Runtime runtime({.cpu_devices = 1});
+    Runtime runtime(options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime());
+    const Device device = options.list.empty() ? runtime.devices()[0] : listed_device(runtime, options.list);
+    // Each process has its own cpu:0.
+    options.device = options.list.empty() ? fmt::format("cpu:{}", group->rank()) : device.name();
     Linear model({.in_features = 20, .out_features = 1});
-    model.initialize(Uniform{0.2}, runtime.devices());
+    model.initialize(Uniform{0.2}, {device});
     auto communicator = std::make_shared<Communicator>(runtime, group);
-    DistributedDataParallel ddp(model, runtime.devices(), communicator);
+    DistributedDataParallel ddp(model, {device}, communicator);
     Sgd optimizer(model.parameters(), {.lr = 1e-3});
     std::shared_ptr<Dataset> data = load_train_set();
     auto sampler = std::make_shared<DistributedSampler>(
@@ -104,7 +120,6 @@ void run(const JobOptions& options) {
 
 int main(int argc, char** argv) {
   JobOptions options;
-  int nprocs = 2;
   CLI::App app{"Distributed data parallel: one process per device"};
   app.add_option("--total-epochs", options.total_epochs)->check(CLI::Range(0, 1 << 20))->capture_default_str();
   app.add_option("--save-step", options.save_step, "Epochs between checkpoints")
@@ -114,14 +129,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 2048))
       ->capture_default_str();
   app.add_option("--snapshot", options.snapshot, "Where rank 0 saves")->capture_default_str();
-  app.add_option("--nprocs,--num-devices", nprocs, "Ranks to start, where nobody else has started any")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  options.add_to(app, "--nprocs,--num-devices", "Ranks to start, where nobody else has started any");
+  if (const auto status = parse(app, argc, argv)) return *status;
   try {
     if (read_launch_environment()) {
       run(options);
     } else {
+      const int nprocs = options.list.empty() ? options.num_devices : parse_device_list(options.list).count;
       spawn([&](int) { run(options); }, {.nprocs = nprocs, .join = true});
     }
   } catch (const Error& error) {

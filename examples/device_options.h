@@ -5,17 +5,44 @@
 #include <lockstep/runtime/device_list.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+// The exit status of a program that is not to go on: 0 after --help, 2 for arguments that cannot be used.
+inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
+  app.name(std::filesystem::path(argv[0]).filename());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fmt::print(stderr, "{}: {} (see --help)\n", app.get_name(), error.what());
+    return 2;
+  }
+  return std::nullopt;
+}
 
 struct DeviceOptions {
   int num_devices = 2;
   std::string list;
 
-  void add_to(CLI::App& app) {
-    auto* number = app.add_option("--num-devices", num_devices, "N devices: of a GPU or, without one, of the CPU");
+  void add_to(CLI::App& app, const std::string& number_names = "--num-devices",
+              const std::string& number_help = "N devices: of a GPU or, without one, of the CPU") {
+    auto* number = app.add_option(number_names, num_devices, number_help);
     number->check(CLI::Range(1, 1024))->capture_default_str();
-    app.add_option("--devices", list, "Instead: cpu:0,cpu:1 or cuda:0,cuda:1 or cuda:0/0,cuda:0/1")->excludes(number);
+    app.add_option("--devices", list, "Instead: cpu:0,cpu:1 or cuda:0,cuda:1 or cuda:0/0,cuda:0/1")
+        ->excludes(number)
+        ->check(&unknown_device);
+  }
+
+  // What is wrong with a list; nothing: "".
+  static std::string unknown_device(const std::string& list) try {
+    lockstep::parse_device_list(list);
+    return "";
+  } catch (const lockstep::Error& error) {
+    return error.what();
   }
 
   // As many devices as the options ask for.

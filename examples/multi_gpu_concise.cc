@@ -124,7 +124,7 @@ int main(int argc, char** argv) try {
   CLI::App app{"Trains a ResNet-18 on Fashion-MNIST, on one device and on two, or on those given."};
   Options options;
   add_options(app, options);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = parse(app, argc, argv)) return *status;
 
   const Data data = load_data(options);
   Runtime runtime(options.runtime());
