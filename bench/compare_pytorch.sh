@@ -13,7 +13,7 @@ ours() {  # CPUS BATCH OPTIONS...
   shift 2
   taskset -c "$cpus" "$lockstep" train --batch-size "$batch" --max-steps 8 --limit-test 1 --threads-per-shard 1 \
     --log "$log" "$@" > /dev/null
-  sed -n 's/.*"event":"step".*"images_per_second":\([0-9.]*\).*/\1/p' "$log" | tail -n +3 | sort -n |
+  sed -n 's/.*"event":"step".*"samples":\([0-9]*\),"seconds":\([0-9.e-]*\)}.*/\1 \2/p' "$log" | tail -n +3 | awk '{print $1 / $2}' | sort -n |
     awk '{v[NR] = $1} END {printf "%.1f", v[int((NR + 1) / 2)]}'
 }
 theirs() {  # CPUS OPTIONS...

@@ -26,7 +26,7 @@ run() {  # NAME CPUS [launch N] OPTIONS...
   fi
   taskset -c "$cpus" "${command[@]}" --threads-per-shard 1 --limit-test 1 --log "$logs/log" "$@" > /dev/null
   # The first two steps allocate and choose.
-  sed -n 's/.*"event":"step".*"images_per_second":\([0-9.]*\).*/\1/p' "$logs/log" | tail -n +3 >> "$logs/$name"
+  sed -n 's/.*"event":"step".*"samples":\([0-9]*\),"seconds":\([0-9.e-]*\)}.*/\1 \2/p' "$logs/log" | tail -n +3 | awk '{print $1 / $2}' >> "$logs/$name"
 }
 row() {  # NAME TITLE
   sort -n "$logs/$1" | awk -v title="$2" '{v[NR] = $1} END {printf "  %-34s %9.1f %9.1f\n", title, v[NR], v[int((NR + 1) / 2)]}'

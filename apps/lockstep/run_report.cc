@@ -40,7 +40,8 @@ void RunReport::step(const StepReport& r) {
                  {"epoch", r.epoch},
                  {"loss", r.loss},
                  {"images_per_second", r.images_per_second},
-                 {"samples", r.samples}});
+                 {"samples", r.samples},
+                 {"seconds", r.seconds}});
   }
   if (!bar_) bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.epochs), examples_);
   bar_->update(std::min(r.batch * options_.batch_size, examples_));

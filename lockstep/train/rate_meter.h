@@ -14,6 +14,8 @@ class RateMeter {
   void stop(double time);
   // A step of so many samples is done: the rate of it and those before, back to the start at most.
   double add(double time, std::int64_t samples);
+  // Of the last step alone: since the one before was heard of, bursts and all.
+  double seconds() const { return steps_.back().time - steps_[steps_.size() - 2].time; }
 
  private:
   struct Step {

@@ -262,6 +262,7 @@ void Trainer::read_losses(std::size_t leave) {
       fail("the loss is {} at step {}{}", std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step, kept);
     }
     report.images_per_second = rate_.add(now(), report.samples);
+    report.seconds = rate_.seconds();
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
     position_.samples += report.samples;
     if (on_step) on_step(report);

@@ -55,6 +55,7 @@ struct StepReport {
   double loss = 0;         // mean over the global batch, before the update
   std::int64_t samples = 0;
   double images_per_second = 0;  // over the last few steps
+  double seconds = 0;            // since the step before was heard of; short steps come in bursts
   std::int64_t batch = 0;    // from 1, of
   std::int64_t batches = 0;  // the epoch's
 };

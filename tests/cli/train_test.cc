@@ -84,6 +84,7 @@ TEST_F(Train, LogsEveryStepExactly) {
       EXPECT_EQ(line.at("epoch"), epoch);
       EXPECT_EQ(line.at("samples"), expected);
       EXPECT_GT(line.at("images_per_second"), 0);
+      EXPECT_GT(line.at("seconds"), 0);
       sum += line.at("loss").get<double>() * static_cast<double>(expected);
       samples += expected;
     }
