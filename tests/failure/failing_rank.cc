@@ -63,11 +63,20 @@ struct Net : Module {
   }
 };
 
+// Whether there is something of a checkpoint: more than what the run leaves when it claims its folder at step 0.
+bool has_checkpoint(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name != ".lock" && name != ".tmp-step-00000000") return true;
+  }
+  return false;
+}
+
 // Strikes while a checkpoint is being written: as soon as there is something of it.
 void watch_folder(const std::filesystem::path& folder, FaultInjector& fault) {
   std::thread([folder, &fault] {
-    std::error_code none;
-    while (std::filesystem::is_empty(folder, none) || none) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    while (!has_checkpoint(folder)) std::this_thread::sleep_for(std::chrono::microseconds(50));
     fault.reach("checkpoint");
   }).detach();
 }
