@@ -1,4 +1,6 @@
-// cuBLASLt is loaded at its first call (backend/cuda/cublas_lt_library.cc): the functions that need no GPU.
+// cuBLASLt is loaded at its first call (backend/cuda/cublas_lt_library.cc): the functions that need no GPU. An emulation loads
+// nothing.
+#ifndef LOCKSTEP_CUDA_EMULATED
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
@@ -27,3 +29,4 @@ TEST(CublasLtLibrary, IsThereWhenItIsCalled) {
 
 }  // namespace
 }  // namespace lockstep
+#endif
