@@ -57,7 +57,17 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
   task.lane = lanes_[channel == CommChannel::urgent ? 0 : 1];
   for (const Tensor& t : reads) task.reads.push_back(t.resource());
   for (const Tensor& t : writes) task.writes.push_back(t.resource());
-  task.run = [body = std::move(body)](const TaskContext& c) { body(*static_cast<KernelContext*>(c.lane_data)); };
+  task.run = [this, body = std::move(body)](const TaskContext& c) {
+    try {
+      body(*static_cast<KernelContext*>(c.lane_data));
+    } catch (const CommError&) {
+      throw;
+    } catch (const std::exception& error) {
+      // The others wait for this rank, and its describing thread may wait for them: they are told before it hears of it.
+      abort(error.what());
+      throw;
+    }
+  };
   engine_->push(std::move(task));
 }
 
