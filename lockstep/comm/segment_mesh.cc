@@ -18,7 +18,12 @@ class SegmentMesh final : public Mesh {
         size_(neighborhood_->size()),
         segment_(neighborhood_->allocate(Segment::bytes(size_), limit), size_) {
     neighborhood_->watch([this](const RankFailure& failure) { lose(failure); });
-    count_cores(limit);
+    try {
+      count_cores(limit);
+    } catch (...) {
+      neighborhood_->watch(nullptr);  // which outlives what it would report to
+      throw;
+    }
   }
 
   ~SegmentMesh() override {
