@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # bundle.sh BUILD FILE.tar.xz: what run_all.sh needs of a build with LOCKSTEP_CUDA=ON, for a machine that has a GPU but not the
 # packages that Lockstep is built from: the programs, stripped, and the libraries that they load, but for the C library and
-# CUDA's. That machine's C library must not be older than this one's.
+# CUDA's. That machine's C library must not be older than this one's. gpu_bandwidth is taken along if it was built.
 set -euo pipefail
 build=$1 file=$(realpath "$2") folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/bin" "$folder/lib"
-for program in apps/lockstep/lockstep tests/gpu/gpu_test tests/gpu/gpu_devices_test examples/automatic_parallelism; do
+for program in apps/lockstep/lockstep tests/gpu/gpu_test tests/gpu/gpu_devices_test examples/automatic_parallelism \
+  tests/gpu/bandwidth/gpu_bandwidth; do
+  [ "${program##*/}" = gpu_bandwidth ] && [ ! -e "$build/$program" ] && continue
   strip -o "$folder/bin/${program##*/}" "$build/$program"
   chmod +x "$folder/bin/${program##*/}"
   ldd "$build/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
