@@ -71,7 +71,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   Stream* stream = find_stream(handle);
   if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
   if (cudaError_t error = device_error(stream->device()); error != cudaSuccess) return set_last_error(error);
-  return stream->idle() ? cudaSuccess : cudaErrorNotReady;
+  return set_last_error(stream->idle() ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
@@ -119,7 +119,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (cudaError_t error = device_error(current_device()); error != cudaSuccess) return set_last_error(error);
-  return pointer(event)->happened() ? cudaSuccess : cudaErrorNotReady;
+  return set_last_error(pointer(event)->happened() ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -132,7 +132,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   if (!a.timed() || !b.timed() || a.recorded() == 0 || b.recorded() == 0) {
     return set_last_error(cudaErrorInvalidResourceHandle);
   }
-  if (!a.happened() || !b.happened()) return cudaErrorNotReady;
+  if (!a.happened() || !b.happened()) return set_last_error(cudaErrorNotReady);
   *milliseconds = std::chrono::duration<float, std::milli>(b.time() - a.time()).count();
   return cudaSuccess;
 }

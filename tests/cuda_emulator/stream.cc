@@ -161,7 +161,7 @@ int device_count() {
 }
 
 cudaError_t set_last_error(cudaError_t error) {
-  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  if (error != cudaSuccess) last_error = error;
   return error;
 }
 

@@ -13,11 +13,14 @@ void check_cuda(cudaError_t status, std::string_view call) {
        cudaGetErrorName(status));
 }
 
-GpuScope::GpuScope(int gpu) {
+GpuScope::GpuScope(int gpu) : gpu_(gpu) {
   check_cuda(cudaGetDevice(&previous_), "cudaGetDevice");
   if (previous_ != gpu) check_cuda(cudaSetDevice(gpu), "cudaSetDevice");
 }
 
-GpuScope::~GpuScope() { cudaSetDevice(previous_); }
+// Not where nothing changed: the call makes the GPU's context, where there is none yet.
+GpuScope::~GpuScope() {
+  if (previous_ != gpu_) cudaSetDevice(previous_);
+}
 
 }  // namespace lockstep

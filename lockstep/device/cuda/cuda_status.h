@@ -20,6 +20,7 @@ class GpuScope {
   GpuScope& operator=(const GpuScope&) = delete;
 
  private:
+  const int gpu_;
   int previous_ = 0;
 };
 

@@ -103,11 +103,15 @@ void CudaStream::set_base() {
     if (base_) return;
   }
   Event base = timed_->get();
+  // On a stream that has nothing to do, so that the event happens between two looks at the clock that are near each other.
+  check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  const std::int64_t before = now_ns();
   check_cuda(cudaEventRecord(base.get(), stream_), "cudaEventRecord");
   check_cuda(cudaEventSynchronize(base.get()), "cudaEventSynchronize");
+  const std::int64_t after = now_ns();
   std::scoped_lock lock(mutex_);
   base_ = std::move(base);
-  base_ns_ = now_ns();
+  base_ns_ = before + (after - before) / 2;
 }
 
 CudaStream::Event CudaStream::event_of(std::uint64_t ticket) {
@@ -132,9 +136,9 @@ std::uint64_t CudaStream::finished() {
   while (!marks_.empty()) {
     const Mark& mark = marks_.front();
     const cudaError_t status = mark.status == cudaSuccess ? cudaEventQuery(mark.event.get()) : mark.status;
+    if (status != cudaSuccess) cudaGetLastError();  // "not ready" stays for whoever asks next, as failures do
     if (status == cudaErrorNotReady) break;
     if (status != cudaSuccess) {
-      cudaGetLastError();
       throw StreamError(fmt::format("cuda:{}: {} ({})", gpu_, cudaGetErrorString(status), cudaGetErrorName(status)),
                         finished_ + 1);
     }
