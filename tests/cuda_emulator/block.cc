@@ -159,16 +159,18 @@ unsigned lane() { return this_block().current() % 32; }
 
 void* dynamic_shared_memory() { return this_block().shared_memory(); }
 
+// Every other launch from the last block to the first: none may count on an order.
 void run_blocks(const Launch& launch) {
+  thread_local bool backwards = true;
+  backwards = !backwards;
   blockDim = as_uint3(launch.block);
   gridDim = as_uint3(launch.grid);
-  for (unsigned z = 0; z < launch.grid.z; ++z) {
-    for (unsigned y = 0; y < launch.grid.y; ++y) {
-      for (unsigned x = 0; x < launch.grid.x; ++x) {
-        blockIdx = {x, y, z};
-        this_block().run(launch);
-      }
-    }
+  const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    const std::uint64_t at = backwards ? blocks - 1 - i : i;
+    blockIdx = {static_cast<unsigned>(at % launch.grid.x), static_cast<unsigned>(at / launch.grid.x % launch.grid.y),
+                static_cast<unsigned>(at / launch.grid.x / launch.grid.y)};
+    this_block().run(launch);
   }
 }
 
