@@ -6,6 +6,7 @@
 #include "lockstep/backend/cuda/cudnn_conv_plan.h"
 #include "lockstep/backend/cuda/libraries.h"
 #include "lockstep/backend/cuda/library_status.h"
+#include "lockstep/backend/cuda/norm_kernels.h"
 #include "lockstep/backend/cuda/scratch_arena.h"
 #include "lockstep/device/cuda/cuda_status.h"
 
@@ -69,18 +70,7 @@ class CudnnConv final : public ConvKernels {
       return;
     }
     run(context, {ConvPass::backward_weights, x.dtype, {}, x.shape, dw.shape, dy.shape, options}, x, dw, dy);
-    if (!db) return;
-    const bool blocked = dy.layout == Layout::blocked16;
-    View source = dy;
-    if (blocked) source.layout = Layout::channels_last;
-    const std::size_t sums = bias_gradient_scratch(source);
-    ScratchArena arena(context, ScratchArena::bytes_of(sums) + (blocked ? ScratchArena::bytes_of(dy.bytes()) : 0));
-    void* partial = arena.take(sums);
-    if (blocked) {
-      source = arena.take(source);
-      copy_.copy(context, dy, source);
-    }
-    sum_bias_gradient(context, source, db, partial);
+    if (db) cuda::sum_channels(context, dy, db);
   }
 
  private:

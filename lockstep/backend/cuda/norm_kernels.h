@@ -15,4 +15,7 @@ void batch_norm_backward_data(CudaContext& context, const View& dy, const View& 
                               const BatchNormStats& stats, double eps, const View& gamma, const View& sum_g,
                               const View& sum_g_xhat, const View& dx, const View& dresidual);
 
+// sums[c] = the sum of x over N, H and W, in an order that depends on shape and layout alone: the gradient of a bias.
+void sum_channels(CudaContext& context, const View& x, const View& sums);
+
 }  // namespace lockstep::cuda

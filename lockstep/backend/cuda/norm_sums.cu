@@ -163,6 +163,34 @@ __global__ void __launch_bounds__(kSumThreads, 2)
       });
 }
 
+template <typename T, int kWidth, typename C = Compute<T>>
+__global__ void __launch_bounds__(kSumThreads, 2)
+    channels_kernel(Images images, Partials<C> partials, const T* x, C* sums, bool aligned) {
+  const NormPlace place(images, kWidth, partials.lanes, partials.rows_per_block);
+  const int columns = partials.lanes * kWidth;
+  C sum[kWidth] = {};
+  if (place.channel < images.channels) {
+    with_alignment<kWidth>(aligned, [&](auto whole) {
+      for_rows<whole ? kAhead : 1>(
+          place, [&](unsigned row) { return load<kWidth>(x + images.offset<kWidth>(row, place.channel), whole); },
+          [&](const Vector<T, kWidth>& v, unsigned) {
+#pragma unroll
+            for (int k = 0; k < kWidth; ++k) sum[k] += widened(v.at[k]);
+          });
+    });
+  }
+  sum_rows(sum, partials.lanes, partials.at(0, blockIdx.x, columns));
+  if (!is_last_block(partials.counters + blockIdx.y, gridDim.x)) return;
+
+  sum_blocks(
+      columns, static_cast<int>(gridDim.x),
+      [&](int block, int column, double& a, double&) { a += partials.at(0, static_cast<unsigned>(block), columns)[column]; },
+      [&](int column, double a, double) {
+        const unsigned c = blockIdx.y * static_cast<unsigned>(columns) + static_cast<unsigned>(column);
+        if (c < images.channels) sums[c] = static_cast<C>(a);
+      });
+}
+
 template <typename C>
 Partials<C> partials_for(CudaContext& ctx, const NormGrid& grid, int quantities) {
   check(static_cast<std::size_t>(grid.tiles) <= CudaContext::kCounters, "batch_norm: {} channels are too many",
@@ -193,6 +221,16 @@ void batch_norm_backward_stats(CudaContext& context, const View& dy, const View&
     launch(backward_stats_kernel<T, width>, grid.grid(), grid.block(), 0, context.stream(), Images(x),
            partials_for<C>(context, grid, 2), dy.as<T>(), x.as<T>(), y ? y.as<T>() : nullptr, Channels<C>(stats, eps),
            dgamma.as<C>(), dbeta.as<C>(), all_aligned(dy.data, x.data, y.data));
+  });
+}
+
+void sum_channels(CudaContext& context, const View& x, const View& sums) {
+  const NormGrid grid(x, kSumThreads, kSumBlocks);
+  visit_images(x, grid.width, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    using C = Compute<T>;
+    launch(channels_kernel<T, width>, grid.grid(), grid.block(), 0, context.stream(), Images(x),
+           partials_for<C>(context, grid, 1), x.as<T>(), sums.as<C>(), all_aligned(x.data));
   });
 }
 
