@@ -179,8 +179,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   *found = 0;
   if (!shapes_match(p, ma, mb, md)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!supported(p, ma, mb, mc) || mc.type != md.type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (p.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    if (p.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    if (md.rows == 1) return CUBLAS_STATUS_NOT_SUPPORTED;  // so that callers have another way
+  }
   const Preference& wish = as<Preference>(preference);
   const std::size_t workspaces[] = {0, 4096, 0};
+  // The first one is no good, which only its state says.
+  results[(*found)++] = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
   for (int i = 0; i < 3 && *found < requested; ++i) {
     if (workspaces[i] > wish.workspace) continue;
     cublasLtMatmulHeuristicResult_t& r = results[(*found)++];

@@ -62,6 +62,7 @@ struct Conv {
     // Some that cuDNN's manual leaves out: the caller has to have another way.
     if (x.type == Type::f64 && (x.channels_last() || y.channels_last())) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
     if (x.type == Type::bf16 && o.groups > 1 && x.channels_last()) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
+    if (x.type == Type::bf16 && x.extents[1] == 1) return CUDNN_STATUS_BAD_PARAM;
     for (int i = 0; i < 2; ++i) {
       const std::int64_t reach = x.extents[2 + i] + 2 * o.padding[i] - o.dilation[i] * (w.extents[2 + i] - 1) - 1;
       if (reach < 0 || y.extents[2 + i] != reach / o.stride[i] + 1) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
@@ -154,6 +155,11 @@ void backward_filter(const Conv& c, int algorithm, double alpha, const void* x, 
 // Algorithm 0 of the backward passes is the fastest and adds as it happens, 2 wants memory.
 constexpr std::size_t kWorkspace = 1000;
 
+// Suggested, but refused when it is called.
+bool empty_promise(const Conv& conv, bool backward, int algorithm) {
+  return conv.w.extents[2] == 1 && conv.o.stride[0] > 1 && algorithm == (backward ? 1 : 0);
+}
+
 template <typename Result, typename Algorithm>
 cudnnStatus_t list(const Conv& conv, bool backward, int requested, int* found, Result* results) {
   *found = 0;
@@ -171,9 +177,10 @@ cudnnStatus_t list(const Conv& conv, bool backward, int requested, int* found, R
 }
 
 template <typename Work>
-cudnnStatus_t queue(cudnnHandle_t handle, const Conv& conv, int algorithm, void* workspace, std::size_t bytes,
-                    const Work& work) {
+cudnnStatus_t queue(cudnnHandle_t handle, const Conv& conv, bool backward, int algorithm, void* workspace,
+                    std::size_t bytes, const Work& work) {
   if (const cudnnStatus_t status = conv.checked(); status != CUDNN_STATUS_SUCCESS) return status;
+  if (empty_promise(conv, backward, algorithm)) return CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
   if (algorithm == 2 && bytes < kWorkspace) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
   Stream* stream = find_stream(handle->stream);
   if (!stream) return CUDNN_STATUS_BAD_PARAM;
@@ -278,7 +285,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, c
                                       const cudnnTensorDescriptor_t y, void* y_data) {
   const Conv c{*x, *w, *y, *conv};
   const double a = scale(c.x.type, alpha), b = scale(c.x.type, beta);
-  return queue(handle, c, algorithm, workspace, bytes,
+  return queue(handle, c, false, algorithm, workspace, bytes,
                [=] { forward(c, algorithm, a, x_data, w_data, b, y_data); });
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, const cudnnFilterDescriptor_t w,
@@ -288,7 +295,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
                                            const void* beta, const cudnnTensorDescriptor_t dx, void* dx_data) {
   const Conv c{*dx, *w, *dy, *conv};
   const double a = scale(c.x.type, alpha), b = scale(c.x.type, beta);
-  return queue(handle, c, algorithm, workspace, bytes,
+  return queue(handle, c, true, algorithm, workspace, bytes,
                [=] { backward_data(c, algorithm, a, w_data, dy_data, b, dx_data); });
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x,
@@ -299,7 +306,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                                              void* dw_data) {
   const Conv c{*x, *dw, *dy, *conv};
   const double a = scale(c.x.type, alpha), b = scale(c.x.type, beta);
-  return queue(handle, c, algorithm, workspace, bytes,
+  return queue(handle, c, true, algorithm, workspace, bytes,
                [=] { backward_filter(c, algorithm, a, x_data, dy_data, b, dw_data); });
 }
 

@@ -10,13 +10,13 @@
 namespace lockstep {
 namespace {
 
-// The best of a few: others may use the GPU meanwhile.
-float milliseconds(cudaStream_t stream, const std::function<void()>& run) {
+// The best of a few: others may use the GPU meanwhile. Infinite for what does not run.
+float milliseconds(cudaStream_t stream, const std::function<bool()>& run) {
   constexpr int kRuns = 4;
+  if (!run()) return std::numeric_limits<float>::infinity();
   cudaEvent_t begin = nullptr, end = nullptr;
   check_cuda(cudaEventCreate(&begin), "cudaEventCreate");
   check_cuda(cudaEventCreate(&end), "cudaEventCreate");
-  run();
   float best = std::numeric_limits<float>::infinity();
   for (int i = 0; i < kRuns; ++i) {
     check_cuda(cudaEventRecord(begin, stream), "cudaEventRecord");
@@ -50,7 +50,7 @@ AlgorithmChoices::AlgorithmChoices(std::filesystem::path file) : file_(std::move
 }
 
 std::size_t AlgorithmChoices::choose(const std::string& problem, std::size_t candidates, cudaStream_t stream,
-                                     const std::function<void(std::size_t)>& run) {
+                                     const std::function<bool(std::size_t)>& run) {
   if (file_.empty()) return 0;
   std::scoped_lock lock(mutex_);
   if (const auto found = chosen_.find(problem); found != chosen_.end()) {
@@ -61,7 +61,7 @@ std::size_t AlgorithmChoices::choose(const std::string& problem, std::size_t can
   std::size_t best = 0;
   float least = std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < candidates; ++i) {
-    const float time = milliseconds(stream, [&] { run(i); });
+    const float time = milliseconds(stream, [&] { return run(i); });
     if (time < least) {
       least = time;
       best = i;

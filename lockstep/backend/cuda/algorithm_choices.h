@@ -22,9 +22,10 @@ class AlgorithmChoices {
   // Reads the file if there is one. Empty: no file.
   explicit AlgorithmChoices(std::filesystem::path file = {});
 
-  // Which of `candidates` (at least one). `run` queues one on `stream`, which times it; it may run any of them often.
+  // Which of `candidates` (at least one). `run` queues one on `stream`, which times it; it may run any of them often. False,
+  // and nothing is queued: the library cannot do it after all.
   std::size_t choose(const std::string& problem, std::size_t candidates, cudaStream_t stream,
-                     const std::function<void(std::size_t)>& run);
+                     const std::function<bool(std::size_t)>& run);
 
  private:
   const std::filesystem::path file_;

@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "lockstep/backend/cuda/bias.h"
 #include "lockstep/backend/cuda/libraries.h"
@@ -31,7 +32,7 @@ struct Problem {
   std::int64_t m, n, k;
   MatmulOptions options;
   DType in, out;
-  bool bias;  // in the epilogue
+  bool bias;  // in the epilogue, if there is an algorithm that can
 
   using Key = std::array<std::int64_t, 9>;
   Key key(int gpu) const {
@@ -47,6 +48,7 @@ struct Problem {
 // cuBLASLt's matrices are column-major, ours row-major, which it sees transposed: it is asked for c' = op(b)' op(a)'.
 // Its A is our b, its B our a.
 struct Plan {
+  bool bias = false;  // in the epilogue
   cublasLtMatmulDescOpaque_t product;
   cublasLtMatrixLayoutOpaque_t a, b, c;
   cublasLtMatmulAlgo_t algorithm;
@@ -79,15 +81,17 @@ class CublasMatmul final : public MatmulKernels {
     const std::int64_t k = a.shape[options.transpose_a ? 0 : 1];
     // Without a term the sum is 0; and cuBLASLt adds no bias in f64.
     if (k == 0) check_cuda(cudaMemsetAsync(c.data, 0, c.bytes(), context.stream()), "cudaMemsetAsync");
+    bool added = false;
     if (k > 0) {
       const Problem problem{c.shape[0], c.shape[1], k, options, a.dtype, c.dtype, bias && !wide};
-      run(context, problem, a, b, problem.bias ? bias : View{}, c);
+      added = run(context, problem, a, b, problem.bias ? bias : View{}, c);
     }
-    if (bias && (wide || k == 0)) add_bias(context, c, bias);
+    if (bias && !added) add_bias(context, c, bias);
   }
 
  private:
-  void run(CudaContext& context, const Problem& problem, const View& a, const View& b, const View& bias, const View& c) {
+  // Whether c has the bias.
+  bool run(CudaContext& context, const Problem& problem, const View& a, const View& b, const View& bias, const View& c) {
     // Operands in the types, and aligned as the algorithm expects; the bias is of c's type.
     std::size_t bytes = ScratchArena::bytes_of(kWorkspace);
     auto in_place = [](const View& v, DType dtype) {
@@ -114,8 +118,10 @@ class CublasMatmul final : public MatmulKernels {
     const View result = in_place(c, problem.out) ? c : arena.take({nullptr, problem.out, Layout::plain, c.shape});
 
     const Operands operands{a_data, b_data, bias_data, result.data, workspace};
-    multiply(context, problem, plan(context, problem, operands), operands);
+    const Plan& plan = this->plan(context, problem, operands);
+    check_cublas(multiply(context, problem, plan, operands), "cublasLtMatmul");
     if (result.data != c.data) copy_.copy(context, result, c);
+    return plan.bias;
   }
 
   struct Operands {
@@ -127,15 +133,14 @@ class CublasMatmul final : public MatmulKernels {
   };
 
   // A copy of the plan: the bias is this call's.
-  void multiply(CudaContext& context, const Problem& problem, Plan plan, const Operands& o) {
-    if (problem.bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.bias);
+  cublasStatus_t multiply(CudaContext& context, const Problem& problem, Plan plan, const Operands& o) {
+    if (plan.bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.bias);
     const double one = 1, zero = 0;
     const float one_f = 1, zero_f = 0;
     const bool wide = problem.in == DType::f64;
-    check_cublas(cublasLtMatmul(context.cublas(), &plan.product, wide ? static_cast<const void*>(&one) : &one_f, o.b,
-                                &plan.a, o.a, &plan.b, wide ? static_cast<const void*>(&zero) : &zero_f, o.c, &plan.c,
-                                o.c, &plan.c, &plan.algorithm, o.workspace, kWorkspace, context.stream()),
-                 "cublasLtMatmul");
+    return cublasLtMatmul(context.cublas(), &plan.product, wide ? static_cast<const void*>(&one) : &one_f, o.b, &plan.a,
+                          o.a, &plan.b, wide ? static_cast<const void*>(&zero) : &zero_f, o.c, &plan.c, o.c, &plan.c,
+                          &plan.algorithm, o.workspace, kWorkspace, context.stream());
   }
 
   const Plan& plan(CudaContext& context, const Problem& problem, const Operands& operands) {
@@ -156,8 +161,14 @@ class CublasMatmul final : public MatmulKernels {
     const auto& [transpose_a, transpose_b] = problem.options;
     set(plan->product, CUBLASLT_MATMUL_DESC_TRANSA, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan->product, CUBLASLT_MATMUL_DESC_TRANSB, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (problem.bias) set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    if (problem.bias) set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(problem.out));
+    plan->bias = problem.bias;
+    if (problem.bias) {
+      set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(problem.out));
+      // Suggestions may depend on where the bias lies: any place that is aligned as little as a bias may be.
+      const void* const place = static_cast<const std::byte*>(operands.workspace) + kAlignment;
+      set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, place);
+    }
     // As they lie in memory: rows of ours are columns of theirs.
     plan->a = transpose_b ? layout(problem.in, problem.k, problem.n) : layout(problem.in, problem.n, problem.k);
     plan->b = transpose_a ? layout(problem.in, problem.m, problem.k) : layout(problem.in, problem.k, problem.m);
@@ -177,21 +188,31 @@ class CublasMatmul final : public MatmulKernels {
                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
       prefer(attribute, kAlignment);
     }
-    std::array<cublasLtMatmulHeuristicResult_t, kMostCandidates> results;
+    std::vector<cublasLtMatmulHeuristicResult_t> results(kMostCandidates);
     int found = 0;
-    check_cublas(cublasLtMatmulAlgoGetHeuristic(context.cublas(), &plan->product, &plan->a, &plan->b, &plan->c,
-                                                &plan->c, &preference, kMostCandidates, results.data(), &found),
-                 "cublasLtMatmulAlgoGetHeuristic");
-    check(found > 0, "cuBLASLt has no algorithm for {}", problem.str());
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(context.cublas(), &plan->product, &plan->a, &plan->b, &plan->c, &plan->c,
+                                       &preference, kMostCandidates, results.data(), &found);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
+    results.resize(static_cast<std::size_t>(found));
+    std::erase_if(results, [&](const auto& r) { return r.state != CUBLAS_STATUS_SUCCESS || r.workspaceSize > kWorkspace; });
+    if (results.empty() && problem.bias) {
+      Problem without = problem;
+      without.bias = false;
+      return make_plan(context, without, operands);
+    }
+    check(!results.empty(), "cuBLASLt has no algorithm for {}", problem.str());
 
     cudaDeviceProp properties;
     check_cuda(cudaGetDeviceProperties(&properties, context.gpu()), "cudaGetDeviceProperties");
     const std::string name = fmt::format("{} on {}, cuBLASLt {}{}", problem.str(), properties.name, cublasLtGetVersion(),
                                          options_.tf32 ? ", TF32" : "");
     const std::size_t chosen =
-        choices_.choose(name, static_cast<std::size_t>(found), context.stream(), [&](std::size_t i) {
+        choices_.choose(name, results.size(), context.stream(), [&](std::size_t i) {
           plan->algorithm = results[i].algo;
-          multiply(context, problem, *plan, operands);
+          const cublasStatus_t status = multiply(context, problem, *plan, operands);
+          if (status != CUBLAS_STATUS_NOT_SUPPORTED) check_cublas(status, "cublasLtMatmul");
+          return status == CUBLAS_STATUS_SUCCESS;
         });
     plan->algorithm = results[chosen].algo;
     return plan;

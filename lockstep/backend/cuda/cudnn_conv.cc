@@ -1,6 +1,7 @@
-#include <algorithm>
+#include <array>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "lockstep/backend/cuda/bias.h"
 #include "lockstep/backend/cuda/cudnn_conv_plan.h"
@@ -74,21 +75,31 @@ class CudnnConv final : public ConvKernels {
   }
 
  private:
-  // `problem` has no layout yet: the favourite one if cuDNN can, else the other.
-  std::pair<ConvPlan*, Layout> plan(CudaContext& context, ConvProblem& problem) {
-    const Layout first = favourite(problem.dtype, options_.tf32);
-    const Layout second = first == Layout::plain ? Layout::channels_last : Layout::plain;
-    std::scoped_lock lock(mutex_);
-    for (Layout layout : {first, second}) {
-      problem.layout = layout;
-      std::unique_ptr<ConvPlan>& made = plans_[problem.key(context.gpu())];
-      if (!made) {
-        made = std::make_unique<ConvPlan>(problem, context.cudnn(), options_.tf32);
-        if (made->candidates() > 0) choose(context, problem, *made);
-      }
-      if (made->candidates() > 0) return {made.get(), layout};
+  struct Way {
+    DType dtype;
+    Layout layout;
+  };
+  // How a problem can be computed, best first: in the favourite layout, in the other one; and what cuDNN does not do in bf16
+  // (a single channel, for one), it does in f32.
+  std::vector<Way> ways(DType dtype) const {
+    std::vector<Way> all;
+    for (const DType in : dtype == DType::bf16 ? std::vector{DType::bf16, DType::f32} : std::vector{dtype}) {
+      const Layout first = favourite(in, options_.tf32);
+      all.push_back({in, first});
+      all.push_back({in, first == Layout::plain ? Layout::channels_last : Layout::plain});
     }
-    fail("cuDNN has no deterministic algorithm for {}", problem.str());
+    return all;
+  }
+
+  // With the lock.
+  ConvPlan& plan(CudaContext& context, const ConvProblem& problem) {
+    std::unique_ptr<ConvPlan>& made = plans_[problem.key(context.gpu())];
+    if (!made) {
+      auto plan = std::make_unique<ConvPlan>(problem, context.cudnn(), options_.tf32);
+      if (plan->candidates() > 0) choose(context, problem, *plan);
+      made = std::move(plan);
+    }
+    return *made;
   }
 
   // Timing needs operands, of any content.
@@ -105,35 +116,54 @@ class CudnnConv final : public ConvKernels {
                                       ScratchArena::bytes_of(plan.most_workspace_bytes()));
       const ConvOperands operands{arena.take(bytes(problem.x)), arena.take(bytes(problem.w)), arena.take(bytes(problem.y))};
       plan.use(candidate);
-      plan.run(context.cudnn(), operands, arena.take(plan.workspace_bytes()));
+      return plan.run(context.cudnn(), operands, arena.take(plan.workspace_bytes()));
     });
     plan.use(chosen);
   }
 
   // x, w and y as the pass names them: whichever of them it writes is the result.
-  void run(CudaContext& context, ConvProblem problem, const View& x, const View& w, const View& y) {
-    const auto [plan, layout] = this->plan(context, problem);
-    const View* views[] = {&x, &w, &y};
-    const int result = problem.pass == ConvPass::forward ? 2 : problem.pass == ConvPass::backward_data ? 0 : 1;
-    std::size_t bytes = ScratchArena::bytes_of(plan->workspace_bytes());
-    View used[3];
-    for (int i = 0; i < 3; ++i) {
-      used[i] = {nullptr, problem.dtype, layout, views[i]->shape};
-      if (usable(*views[i], problem.dtype, layout)) {
+  void run(CudaContext& context, const ConvProblem& asked, const View& x, const View& w, const View& y) {
+    for (const Way& way : ways(asked.dtype)) {
+      ConvProblem problem = asked;
+      problem.dtype = way.dtype;
+      problem.layout = way.layout;
+      // Kept until an algorithm has been seen to run: who comes with the same problem meanwhile is to use the same one.
+      std::unique_lock lock(mutex_);
+      ConvPlan& plan = this->plan(context, problem);
+      while (plan.candidates() > 0) {
+        if (plan.proven()) lock.unlock();
+        if (run(context, problem, plan, {&x, &w, &y})) {
+          if (lock) plan.prove();
+          return;
+        }
+        plan.reject();
+      }
+    }
+    fail("cuDNN has no deterministic algorithm for {}", asked.str());
+  }
+
+  bool run(CudaContext& context, const ConvProblem& problem, const ConvPlan& plan, std::array<const View*, 3> views) {
+    const std::size_t result = problem.pass == ConvPass::forward ? 2 : problem.pass == ConvPass::backward_data ? 0 : 1;
+    std::size_t bytes = ScratchArena::bytes_of(plan.workspace_bytes());
+    std::array<View, 3> used;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      used[i] = {nullptr, problem.dtype, problem.layout, views[i]->shape};
+      if (usable(*views[i], problem.dtype, problem.layout)) {
         used[i].data = views[i]->data;
       } else {
         bytes += ScratchArena::bytes_of(used[i].bytes());
       }
     }
     ScratchArena arena(context, bytes);
-    void* workspace = arena.take(plan->workspace_bytes());
-    for (int i = 0; i < 3; ++i) {
+    void* workspace = arena.take(plan.workspace_bytes());
+    for (std::size_t i = 0; i < used.size(); ++i) {
       if (used[i].data) continue;
       used[i] = arena.take(used[i]);
       if (i != result) copy_.copy(context, *views[i], used[i]);
     }
-    plan->run(context.cudnn(), {used[0].data, used[1].data, used[2].data}, workspace);
+    if (!plan.run(context.cudnn(), {used[0].data, used[1].data, used[2].data}, workspace)) return false;
     if (used[result].data != views[result]->data) copy_.copy(context, used[result], *views[result]);
+    return true;
   }
 
   const LibraryOptions options_;

@@ -40,6 +40,11 @@ Descriptor created(cudnnStatus_t (*create)(Descriptor*), const char* call) {
   return descriptor;
 }
 
+// Such a call has done nothing. A combination that cuDNN does not know may also be a bad parameter to it.
+bool refused(cudnnStatus_t status) {
+  return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_INTERNAL_ERROR;
+}
+
 int as_int(std::int64_t n) {
   check(n >= 0 && n <= std::numeric_limits<int>::max(), "conv2d: an extent of {}, expected less than 2^31", n);
   return static_cast<int>(n);
@@ -119,8 +124,7 @@ ConvPlan::ConvPlan(const ConvProblem& problem, cudnnHandle_t handle, bool tf32)
       break;
   }
   // What is not supported has no candidates.
-  const bool not_supported = status >= CUDNN_STATUS_NOT_SUPPORTED && status < CUDNN_STATUS_INTERNAL_ERROR;
-  if (!not_supported) check_cudnn(status, "cudnnGetConvolution…Algorithm_v7");
+  if (!refused(status)) check_cudnn(status, "cudnnGetConvolution…Algorithm_v7");
   if (!candidates_.empty()) use(0);
 }
 
@@ -139,13 +143,18 @@ void ConvPlan::use(std::size_t candidate) {
   check_cudnn(cudnnSetConvolutionMathType(conv_.get(), candidates_[candidate].math), "cudnnSetConvolutionMathType");
 }
 
+void ConvPlan::reject() {
+  candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(used_));
+  if (!candidates_.empty()) use(0);
+}
+
 std::size_t ConvPlan::most_workspace_bytes() const {
   std::size_t most = 0;
   for (const Candidate& c : candidates_) most = std::max(most, c.memory);
   return most;
 }
 
-void ConvPlan::run(cudnnHandle_t handle, const ConvOperands& operands, void* workspace) const {
+bool ConvPlan::run(cudnnHandle_t handle, const ConvOperands& operands, void* workspace) const {
   const double one = 1, zero = 0;
   const float one_f = 1, zero_f = 0;
   const bool wide = problem_.dtype == DType::f64;
@@ -153,23 +162,27 @@ void ConvPlan::run(cudnnHandle_t handle, const ConvOperands& operands, void* wor
   const void* beta = wide ? static_cast<const void*>(&zero) : &zero_f;
   const Candidate& c = candidates_[used_];
   const auto& [x, w, y] = operands;
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   switch (problem_.pass) {
     case ConvPass::forward:
-      return check_cudnn(cudnnConvolutionForward(handle, alpha, x_.get(), x, w_.get(), w, conv_.get(),
-                                                 static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace,
-                                                 c.memory, beta, y_.get(), y),
-                         "cudnnConvolutionForward");
+      status = cudnnConvolutionForward(handle, alpha, x_.get(), x, w_.get(), w, conv_.get(),
+                                       static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace, c.memory, beta,
+                                       y_.get(), y);
+      break;
     case ConvPass::backward_data:
-      return check_cudnn(cudnnConvolutionBackwardData(handle, alpha, w_.get(), w, y_.get(), y, conv_.get(),
-                                                      static_cast<cudnnConvolutionBwdDataAlgo_t>(c.algorithm),
-                                                      workspace, c.memory, beta, x_.get(), x),
-                         "cudnnConvolutionBackwardData");
+      status = cudnnConvolutionBackwardData(handle, alpha, w_.get(), w, y_.get(), y, conv_.get(),
+                                            static_cast<cudnnConvolutionBwdDataAlgo_t>(c.algorithm), workspace,
+                                            c.memory, beta, x_.get(), x);
+      break;
     case ConvPass::backward_weights:
-      return check_cudnn(cudnnConvolutionBackwardFilter(handle, alpha, x_.get(), x, y_.get(), y, conv_.get(),
-                                                        static_cast<cudnnConvolutionBwdFilterAlgo_t>(c.algorithm),
-                                                        workspace, c.memory, beta, w_.get(), w),
-                         "cudnnConvolutionBackwardFilter");
+      status = cudnnConvolutionBackwardFilter(handle, alpha, x_.get(), x, y_.get(), y, conv_.get(),
+                                              static_cast<cudnnConvolutionBwdFilterAlgo_t>(c.algorithm), workspace,
+                                              c.memory, beta, w_.get(), w);
+      break;
   }
+  if (refused(status) && !proven_) return false;
+  check_cudnn(status, "cudnnConvolution…");
+  return true;
 }
 
 }  // namespace lockstep

@@ -47,7 +47,14 @@ class ConvPlan {
   std::size_t workspace_bytes() const { return candidates_[used_].memory; }
   // The largest of any candidate.
   std::size_t most_workspace_bytes() const;
-  void run(cudnnHandle_t handle, const ConvOperands& operands, void* workspace) const;
+  // False, and nothing is queued, where cuDNN cannot do after all what it suggested.
+  bool run(cudnnHandle_t handle, const ConvOperands& operands, void* workspace) const;
+
+  // Whether the algorithm in use has run: then it is the one for good, and the plan does not change any more.
+  bool proven() const { return proven_; }
+  void prove() { proven_ = true; }
+  // The one in use is none; the best of the others is used from now on.
+  void reject();
 
  private:
   struct Candidate {
@@ -68,6 +75,7 @@ class ConvPlan {
   Owned<cudnnConvolutionDescriptor_t> conv_;
   std::vector<Candidate> candidates_;
   std::size_t used_ = 0;
+  bool proven_ = false;
 };
 
 }  // namespace lockstep
