@@ -1,10 +1,10 @@
 // Ranks that work together, and the collectives between them.
 //
-// Every rank calls the same collectives of a channel in the same order, with matching arguments; each call returns at
-// once, and a channel's operations run one after the other on a thread of the group's own. Ranks that disagree (another
-// operation, size, type or label at the same place) are told so instead of hanging. After a failure the group is of no
-// further use: every later operation fails with the first error. So are groups of all the same ranks that it was made
-// from, or were made from it.
+// Every rank calls the same collectives of a channel in the same order, with matching arguments. A channel's operations
+// run one after the other: on a thread of the group's own, while the call returns at once, or on the caller's if it is
+// to wait (CollectiveOptions::wait). Ranks that disagree (another operation, size, type or label at the same place) are
+// told so instead of hanging. After a failure the group is of no further use: every later operation fails with the first
+// error. So are groups of all the same ranks that it was made from, or were made from it.
 //
 // Sums are taken in the tree of base/tree.h over ranks, whatever the back end, so they have the same bits on all of them
 // and from run to run.

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <stdexcept>
@@ -29,12 +30,51 @@ void cut_all_connections() {
   for (const int fd : sockets) ::shutdown(fd, SHUT_RDWR);
 }
 
+std::atomic<int> threads_held{0};
+std::atomic<bool> hold_threads{false};
+
+void hold_this_thread(int) {
+  ++threads_held;
+  while (hold_threads.load()) ::usleep(100);
+  --threads_held;
+}
+
+// All lines at one moment: a rank that runs on while they are cut one by one says goodbye through the last of them, and
+// then only one line of it was lost, which others rightly see otherwise.
+void cut_at_once() {
+  struct sigaction action{};
+  action.sa_handler = hold_this_thread;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &action, nullptr);
+  hold_threads = true;
+  int asked = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    const pid_t thread = std::stoi(entry.path().filename());
+    if (thread != ::gettid() && ::tgkill(::getpid(), thread, SIGUSR1) == 0) ++asked;
+  }
+  // One that ends meanwhile never comes.
+  for (int i = 0; threads_held < asked && i < 500; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  cut_all_connections();
+  hold_threads = false;
+}
+
+// And for good: what is being connected meanwhile must not be the one line that is left.
+void cut_for_good() {
+  cut_at_once();
+  std::thread([] {
+    for (int pass = 0;; ++pass) {
+      if (pass > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      cut_all_connections();
+    }
+  }).detach();
+}
+
 void strike(const std::string& kind) {
   std::printf("fault\n");
   std::fflush(stdout);
   if (kind == "kill") ::kill(::getpid(), SIGKILL);
   if (kind == "stop") ::kill(::getpid(), SIGSTOP);
-  if (kind == "cut") cut_all_connections();
+  if (kind == "cut") cut_for_good();
   if (kind == "throw") throw std::runtime_error("out of luck");
 }
 
