@@ -94,8 +94,7 @@ std::unique_ptr<Results, void (*)(Results*)> measure_in_processes(int rounds, co
   spawn(
       [&](int) {
         ::setenv("LOCKSTEP_TRANSPORT", transport, 1);
-        // As ranks that compute are. Gloo has a thread of its own, and is faster with a choice of cores.
-        if (std::string_view(transport) == "auto") bind_to_own_cores();
+        bind_to_own_cores();  // as ranks that compute are
         measure_allreduce(rounds, *results);
       },
       {.nprocs = kRanks});  // by fork: there is one thread yet

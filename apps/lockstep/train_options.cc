@@ -76,7 +76,7 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--log", o.log, "JSON lines");
   app.add_option("--plot", o.plot, "Test accuracy and loss by epoch, SVG");
   app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");
-  app.add_option("--backend", o.backend, "Between ranks: gloo (shared memory within a host), or mpi (under mpirun)")
+  app.add_option("--backend", o.backend, "Between ranks: gloo (shared memory within a host, TCP between hosts), or mpi (under mpirun)")
       ->check(CLI::IsMember({"gloo", "mpi"}))
       ->capture_default_str();
   app.add_option("--weights-log", o.weights_log, "SHA-256 of every parameter and buffer after each step, JSON lines");

@@ -27,7 +27,7 @@ void PairwiseMesh::exchange(int lane, const CollectiveHeader* header, std::span<
   Scratch& scratch = scratch_[static_cast<std::size_t>(lane)];
   if (header != nullptr) open(lane, *header, to, from, limit);
   const auto travels = [&](std::size_t bytes) { return header == nullptr ? bytes > 0 : bytes > kInline; };
-  const auto transfers = begin_transfers();
+  const auto transfers = begin_transfers(lane);
   const int tag = tag_of(lane, 1);
   for_each_peer([&](std::size_t r) {
     if (!travels(from[r].bytes)) return;
@@ -54,7 +54,7 @@ void PairwiseMesh::for_each_peer(const Visit& visit) const {
 void PairwiseMesh::open(int lane, const CollectiveHeader& header, std::span<const ConstBlock> to,
                         std::span<MutableBlock> from, const TimeLimit& limit) {
   Scratch& scratch = scratch_[static_cast<std::size_t>(lane)];
-  const auto transfers = begin_transfers();
+  const auto transfers = begin_transfers(lane);
   const int tag = tag_of(lane, 0);
   for_each_peer(
       [&](std::size_t r) { transfers->receive(static_cast<int>(r), tag, &scratch.received[r], sizeof(Opening)); });

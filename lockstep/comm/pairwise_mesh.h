@@ -41,7 +41,7 @@ class PairwiseMesh : public Mesh {
   // Tags of exchanges are below this.
   static constexpr int kTags = 2 * kLanes;
 
-  virtual std::unique_ptr<Transfers> begin_transfers() = 0;
+  virtual std::unique_ptr<Transfers> begin_transfers(int lane) = 0;
   // Throws why they were not done.
   [[noreturn]] virtual void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) = 0;
   [[noreturn]] void give_up(const RankFailure& failure);

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "lockstep/comm/gloo_group.h"
+#include "lockstep/comm/socket_group.h"
 #include "lockstep/comm/mesh_group.h"
 #include "lockstep/comm/mpi_group.h"
 #include "lockstep/comm/neighborhood.h"
@@ -16,7 +16,7 @@ std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
   check(options.backend == "gloo", "init_process_group: backend \"{}\", expected gloo or mpi", options.backend);
   Rendezvous r = resolve_rendezvous(options);
   Introduction group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
-  return make_gloo_group(std::move(group), r.timeout, gloo_transport_from_environment());
+  return make_socket_group(std::move(group), r.timeout, transport_from_environment());
 }
 
 std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std::chrono::milliseconds timeout) {

@@ -118,7 +118,7 @@ class ProcessGroup {
 };
 
 struct ProcessGroupOptions {
-  // "gloo": shared memory between the ranks of one host, TCP by Gloo where they are on several. Jobs that
+  // "gloo", as PyTorch calls what it has for CPUs: shared memory between the ranks of one host, TCP where they are on several. Jobs that
   // mpirun started are among them: its variables are read as torchrun's are.
   // "mpi": MPI's messages, between all processes that mpirun started; a process can make one such group, and others from
   // it. Without a store, or a secret. A rank that is lost takes the whole job with it: mpirun ends the others.

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "groups.h"
-#include "lockstep/comm/gloo_group.h"
+#include "lockstep/comm/socket_group.h"
 
 namespace lockstep::testing {
 namespace {
@@ -55,13 +55,13 @@ std::shared_ptr<Store> make_memory_store() { return std::make_shared<MemoryStore
 std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string& backend, int ranks,
                                                        std::chrono::milliseconds timeout) {
   if (backend == "local") return make_local_groups(ranks, timeout);
-  const auto transport = backend == "tcp" ? GlooTransportChoice::tcp : GlooTransportChoice::automatic;
+  const auto transport = backend == "tcp" ? TransportChoice::tcp : TransportChoice::automatic;
   const auto store = make_memory_store();
   std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      groups[static_cast<std::size_t>(r)] = make_gloo_group(
+      groups[static_cast<std::size_t>(r)] = make_socket_group(
           {.rank = r, .size = ranks, .store = store, .key = "0123456789abcdef", .address = "127.0.0.1"}, timeout,
           transport);
     });

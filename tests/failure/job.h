@@ -28,7 +28,7 @@ struct JobEnd {
 
 struct JobOptions {
   int ranks = 2;
-  // TCP by Gloo in place of shared memory.
+  // TCP in place of shared memory.
   bool tcp = false;
   std::chrono::milliseconds timeout{2'000};
   // For the others to end by themselves, once one has.

@@ -150,7 +150,7 @@ class MpiMesh final : public PairwiseMesh {
     return size;
   }
 
-  std::unique_ptr<Transfers> begin_transfers() override { return std::make_unique<MpiTransfers>(*this); }
+  std::unique_ptr<Transfers> begin_transfers(int /*lane*/) override { return std::make_unique<MpiTransfers>(*this); }
 
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);

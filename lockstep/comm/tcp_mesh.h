@@ -1,4 +1,4 @@
-// Ranks on any hosts exchange blocks over TCP, by Gloo's buffers.
+// Ranks on any hosts exchange blocks over TCP.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,6 @@
 namespace lockstep {
 
 // A collective.
-std::unique_ptr<Mesh> make_gloo_mesh(Introduction group, std::chrono::milliseconds timeout);
+std::unique_ptr<Mesh> make_tcp_mesh(Introduction group, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

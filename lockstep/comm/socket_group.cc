@@ -1,4 +1,4 @@
-#include "lockstep/comm/gloo_group.h"
+#include "lockstep/comm/socket_group.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/hmac.h"
-#include "lockstep/comm/gloo_mesh.h"
+#include "lockstep/comm/tcp_mesh.h"
 #include "lockstep/comm/mesh_group.h"
 #include "lockstep/comm/process_neighborhood.h"
 #include "lockstep/comm/segment_mesh.h"
@@ -59,22 +59,22 @@ CommError first_failure(const Introduction& group, const CommError& own) {
 }
 
 std::unique_ptr<Mesh> make_mesh(const Introduction& group, std::chrono::milliseconds timeout,
-                                GlooTransportChoice transport) {
+                                TransportChoice transport) {
   const TimeLimit limit(timeout);
-  if (!all_on_one_host(group, transport == GlooTransportChoice::tcp, limit)) return make_gloo_mesh(group, timeout);
+  if (!all_on_one_host(group, transport == TransportChoice::tcp, limit)) return make_tcp_mesh(group, timeout);
   return make_segment_mesh(make_process_neighborhood(group, limit), timeout);
 }
 
 }  // namespace
 
-GlooTransportChoice gloo_transport_from_environment() {
+TransportChoice transport_from_environment() {
   const std::string value = environment("LOCKSTEP_TRANSPORT").value_or("auto");
   check(value == "auto" || value == "tcp", "LOCKSTEP_TRANSPORT is \"{}\", expected auto or tcp", value);
-  return value == "tcp" ? GlooTransportChoice::tcp : GlooTransportChoice::automatic;
+  return value == "tcp" ? TransportChoice::tcp : TransportChoice::automatic;
 }
 
-std::shared_ptr<ProcessGroup> make_gloo_group(Introduction group, std::chrono::milliseconds timeout,
-                                              GlooTransportChoice transport) {
+std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, std::chrono::milliseconds timeout,
+                                              TransportChoice transport) {
   try {
     return std::make_shared<MeshGroup>(make_mesh(group, timeout, transport), "gloo", timeout);
   } catch (const CommError& error) {

@@ -1,25 +1,30 @@
-#include "lockstep/comm/gloo_mesh.h"
+#include "lockstep/comm/tcp_mesh.h"
+
+#include <sys/socket.h>
 
 #include <thread>
 
-#include "lockstep/comm/gloo_transport.h"
 #include "lockstep/comm/pairwise_mesh.h"
 #include "lockstep/comm/peer_links.h"
+#include "lockstep/comm/socket_transfers.h"
 
 namespace lockstep {
 namespace {
 
-class GlooMesh final : public PairwiseMesh {
+// A connection of each lane with every peer, and one for the links.
+using Sockets = std::vector<std::vector<FileDescriptor>>;
+
+class TcpMesh final : public PairwiseMesh {
  public:
-  GlooMesh(Introduction group, const TimeLimit& limit)
+  TcpMesh(Introduction group, const TimeLimit& limit)
       : PairwiseMesh(group.rank, group.size),
         group_(std::move(group)),
-        links_(group_.rank, std::move(connect_peers(group_, SocketKind::tcp, 1, limit)[0])),
-        transport_(group_, links_, limit) {
+        sockets_(connect_peers(group_, SocketKind::tcp, kLanes + 1, limit)),
+        links_(group_.rank, std::move(sockets_[kLanes])) {
     links_.watch([this](const RankFailure& failure) { note(failure); });
   }
 
-  ~GlooMesh() override { links_.watch(nullptr); }
+  ~TcpMesh() override { links_.watch(nullptr); }
 
   void send(int destination, int tag, Message message, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);
@@ -35,7 +40,7 @@ class GlooMesh final : public PairwiseMesh {
 
   std::unique_ptr<Mesh> split(const std::vector<int>& ranks, const std::string& name,
                               std::chrono::milliseconds timeout) override {
-    return make_gloo_mesh(part_of(group_, ranks, name), timeout);
+    return make_tcp_mesh(part_of(group_, ranks, name), timeout);
   }
 
   void fail(const RankFailure& failure) override {
@@ -52,7 +57,9 @@ class GlooMesh final : public PairwiseMesh {
   bool may_spin() const override { return false; }
 
  private:
-  std::unique_ptr<Transfers> begin_transfers() override { return transport_.begin(); }
+  std::unique_ptr<Transfers> begin_transfers(int lane) override {
+    return std::make_unique<SocketTransfers>(sockets_[static_cast<std::size_t>(lane)]);
+  }
 
   using PairwiseMesh::give_up;
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
@@ -74,22 +81,25 @@ class GlooMesh final : public PairwiseMesh {
       if (failure_) return false;
       failure_ = failure;
     }
-    transport_.break_off();
+    // Ends all that is under way, and all that comes.
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (const FileDescriptor& socket : sockets_[static_cast<std::size_t>(lane)]) ::shutdown(socket.get(), SHUT_RDWR);
+    }
     return true;
   }
 
   Introduction group_;
   mutable std::mutex mutex_;
   std::optional<RankFailure> failure_;
+  Sockets sockets_;
   PeerLinks links_;
-  GlooTransport transport_;
 };
 
 }  // namespace
 
-std::unique_ptr<Mesh> make_gloo_mesh(Introduction group, std::chrono::milliseconds timeout) {
+std::unique_ptr<Mesh> make_tcp_mesh(Introduction group, std::chrono::milliseconds timeout) {
   check(group.size <= kMaxRanks, "process group: {} ranks, expected at most {}", group.size, kMaxRanks);
-  return std::make_unique<GlooMesh>(std::move(group), TimeLimit(timeout));
+  return std::make_unique<TcpMesh>(std::move(group), TimeLimit(timeout));
 }
 
 }  // namespace lockstep
