@@ -260,8 +260,10 @@ void MeshGroup::fail_kin(const RankFailure& failure) {
   }
 }
 
-CommError MeshGroup::failed(const RankFailure& failure, const CollectiveHeader& header) {
-  mesh_->fail(failure);
+CommError MeshGroup::failed(const RankFailure& own, const CollectiveHeader& header) {
+  mesh_->fail(own);
+  // Whoever waited in vain for another one, to make a group with, may have been told meanwhile who is gone.
+  const RankFailure failure = mesh_->failure().value_or(own);
   fail_kin(failure);
   std::string text = failure.reason;
   if (failure.culprit >= 0) text += (text.back() == ')' ? " during " : "; during ") + describe(header);

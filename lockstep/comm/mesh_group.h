@@ -57,7 +57,7 @@ class MeshGroup final : public ProcessGroup, public std::enable_shared_from_this
   };
   void fail_kin(const RankFailure& failure);
   // Remembers the first error, and makes one of this operation.
-  CommError failed(const RankFailure& failure, const CollectiveHeader& header);
+  CommError failed(const RankFailure& own, const CollectiveHeader& header);
   OperationQueue& stream(int peer, int tag, bool sending);
   void check_root(std::string_view operation, int root) const;
   void check_peer(std::string_view operation, int peer, int tag) const;
