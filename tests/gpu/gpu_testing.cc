@@ -13,9 +13,12 @@ bool has_gpu() {
 
 GpuMemory::GpuMemory(int gpu) : stream_(std::make_shared<CudaStream>(gpu, false)), context_(stream_) {}
 
-GpuMemory::~GpuMemory() {
+GpuMemory::~GpuMemory() { release(); }
+
+void GpuMemory::release() {
   cudaStreamSynchronize(stream());
   for (void* block : blocks_) cudaFree(block);
+  blocks_.clear();
 }
 
 void* GpuMemory::allocate(std::size_t bytes, std::size_t offset) {

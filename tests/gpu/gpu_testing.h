@@ -30,6 +30,8 @@ class GpuMemory {
   // After all that was queued on the stream. Throws what kernels reported.
   void download(void* host, const void* device, std::size_t bytes);
   void synchronize();
+  // Gives all blocks back.
+  void release();
 
  private:
   std::shared_ptr<CudaStream> stream_;

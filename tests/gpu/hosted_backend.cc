@@ -9,12 +9,20 @@
 namespace lockstep::testing {
 namespace {
 
+// One for all calls, as a lane has it: the libraries' handles are dear to make, and what a kernel leaves behind in the
+// context's memory meets the next one. It stays: at the program's end the driver may be gone before it.
+GpuMemory& lane() {
+  static GpuMemory& memory = *new GpuMemory;
+  return memory;
+}
+
 // One call of a kernel: its tensors on the GPU, by their places on the host.
 class Call {
  public:
-  Call() {
+  Call() : memory_(lane()) {
     static int calls = 0;
     aligned_ = ++calls % 2 == 1;
+    memory_.release();
   }
 
   CudaContext& context() { return memory_.context(); }
@@ -48,7 +56,7 @@ class Call {
   }
 
  private:
-  GpuMemory memory_;
+  GpuMemory& memory_;
   bool aligned_;
   std::map<void*, View> views_;
 };
