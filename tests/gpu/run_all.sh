@@ -74,10 +74,10 @@ step devices 30 "$lockstep" devices
 # A process for each suite: a kernel that touches what it must not leaves nothing usable to the process.
 suites() { "$bin/$1" --gtest_list_tests 2> /dev/null | sed -n 's/^\([^ ]*\)\.\( .*\)\?$/\1/p'; }
 for suite in $(suites gpu_test); do
-  step "kernels_${suite##*/}" 60 "$bin/gpu_test" --gtest_filter="$suite.*"
+  step "kernels_${suite##*/}" 90 "$bin/gpu_test" --gtest_filter="$suite.*"
 done
 for suite in $(suites gpu_devices_test | grep -v FunctionsTest); do
-  step "devices_${suite##*/}" 60 "$bin/gpu_devices_test" --gtest_filter="$suite.*"
+  step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*"
 done
 
 # Losses of ResNet-18 beside the CPU's.
