@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tests/backend/kernel_testing.h"
 
 namespace lockstep::testing {
@@ -69,6 +71,18 @@ TEST_P(MatmulTest, RoundsMasterWeightsBeforeMultiplying) {
                        backend.matmul().matmul(context, {}, in[0], in[1], in[2], out[0]);
                      })[0];
   EXPECT_EQ(c.values()[0], dtype() == DType::bf16 ? 1 : 1 + 1.0 / 1024);
+}
+
+// Of two halves of a sum, which may be computed apart, the first one would be 258 in bf16.
+TEST_P(MatmulTest, AddsInMoreThanTheTypeOfTheResult) {
+  std::vector<double> terms(64, 8.0625);
+  terms[0] = 8;
+  std::fill(terms.begin() + 32, terms.end(), -8);
+  TestTensor a({1, 64}, dtype(), Layout::plain, terms), b({64, 2}, dtype(), Layout::plain, std::vector<double>(128, 1));
+  TestTensor c = run({a, b, {}}, {output({1, 2})}, [](Backend& backend, KernelContext& context, Views in, Views out) {
+    backend.matmul().matmul(context, {}, in[0], in[1], in[2], out[0]);
+  })[0];
+  EXPECT_EQ(c.values(), (std::vector<double>{1.9375, 1.9375}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, MatmulTest, ::testing::ValuesIn(kernel_cases()), kernel_case_name);

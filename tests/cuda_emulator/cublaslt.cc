@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "tests/cuda_emulator/numbers.h"
 #include "tests/cuda_emulator/stream.h"
@@ -30,9 +31,11 @@ struct Matrix {  // column-major
 struct Preference {
   std::size_t workspace = 0;
   std::uint32_t alignment = 256;
+  std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 struct Algorithm {
   std::uint64_t number, workspace, alignment;
+  std::uint64_t output_type;  // parts of the sum are rounded to the result's type
 };
 
 template <typename Inside, typename Outside>
@@ -91,15 +94,21 @@ struct Call {
     if (algorithm.workspace > 0) std::memset(workspace, 0xff, algorithm.workspace);
     const Type in = *type_of(a.type), out = *type_of(d.type), sums = in == Type::f64 ? Type::f64 : Type::f32;
     const std::int64_t k = p.a == CUBLAS_OP_N ? a.columns : a.rows;
+    auto part = [&](const Sum& sum) {
+      double value = sum.value();
+      if (algorithm.output_type) store(out, &value, 0, value), value = load(out, &value, 0);
+      return value;
+    };
     for (std::int64_t j = 0; j < d.columns; ++j) {
       for (std::int64_t i = 0; i < d.rows; ++i) {
-        Sum sum(sums);
+        Sum sum(sums), first(sums);
         for (std::int64_t step = 0; step < k; ++step) {
+          if (algorithm.output_type && step == k / 2) first = std::exchange(sum, Sum(sums));
           const std::int64_t l = algorithm.number % 2 == 0 ? step : k - 1 - step;
           sum.add(load(in, a_data, p.a == CUBLAS_OP_N ? l * a.leading + i : i * a.leading + l),
                   load(in, b_data, p.b == CUBLAS_OP_N ? j * b.leading + l : l * b.leading + j));
         }
-        double value = alpha * sum.value();
+        double value = alpha * (part(first) + part(sum));
         if (beta != 0) value += beta * load(out, c_data, j * c.leading + i);
         if (p.epilogue == CUBLASLT_EPILOGUE_BIAS) value += load(out, p.bias, i);
         store(out, d_data, j * d.leading + i, value);
@@ -158,7 +167,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   std::uint32_t number = 0;
   switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return status(read(p.workspace, value, bytes));
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return status(read(number, value, bytes));
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return status(read(p.reduction, value, bytes));
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
@@ -184,6 +193,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     if (md.rows == 1) return CUBLAS_STATUS_NOT_SUPPORTED;  // so that callers have another way
   }
   const Preference& wish = as<Preference>(preference);
+  if (wish.reduction & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE && *found < requested) {
+    cublasLtMatmulHeuristicResult_t& r = results[(*found)++];
+    r = {};
+    as<Algorithm>(&r.algo) = {3, 0, wish.alignment, 1};
+    r.state = CUBLAS_STATUS_SUCCESS;
+  }
   const std::size_t workspaces[] = {0, 4096, 0};
   // The first one is no good, which only its state says.
   results[(*found)++] = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
@@ -191,7 +206,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     if (workspaces[i] > wish.workspace) continue;
     cublasLtMatmulHeuristicResult_t& r = results[(*found)++];
     r = {};
-    as<Algorithm>(&r.algo) = {static_cast<std::uint64_t>(i), workspaces[i], wish.alignment};
+    as<Algorithm>(&r.algo) = {static_cast<std::uint64_t>(i), workspaces[i], wish.alignment, 0};
     r.workspaceSize = workspaces[i];
     r.state = CUBLAS_STATUS_SUCCESS;
   }
