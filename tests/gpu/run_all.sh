@@ -76,7 +76,7 @@ suites() { "$bin/$1" --gtest_list_tests 2> /dev/null | sed -n 's/^\([^ ]*\)\.\( 
 for suite in $(suites gpu_test); do
   step "kernels_${suite##*/}" 90 "$bin/gpu_test" --gtest_filter="$suite.*"
 done
-for suite in $(suites gpu_devices_test | grep -v FunctionsTest); do
+for suite in $(suites gpu_devices_test | grep -v 'FunctionsTest\|Lockstep'); do
   step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*"
 done
 
@@ -111,6 +111,9 @@ step bits 90 bash -c '
     echo "$devices $(grep -o "weights_sha256[^,}]*" "$2/bits.jsonl" | tail -1)"
   done | tee "$2/bits.list"
   [ "$(cut -d" " -f2 "$2/bits.list" | sort -u | wc -l)" = 1 ]' "$lockstep" "$data" "$logs"
+for suite in $(suites gpu_devices_test | grep Lockstep); do
+  step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*"
+done
 
 # With algorithms chosen by timing.
 for batch in 256 1024; do
