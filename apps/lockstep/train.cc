@@ -123,6 +123,18 @@ int run(const TrainOptions& o, Job& job) {
   return 0;
 }
 
+// A restarted job goes on from its own checkpoint. At the first start one can only be another run's, which must neither
+// be added to nor, once the launcher tries again, be taken for this one's.
+void choose_start(TrainOptions& o) {
+  const auto latest = find_latest_checkpoint(o.save).checkpoint;
+  if (!latest) return;
+  if (!restarted()) {
+    throw UsageError(fmt::format("--save {0}: holds step {1} of an earlier run; --resume {0} continues it, or name "
+                                 "another folder", o.save, latest->step));
+  }
+  o.resume = o.save;
+}
+
 int train(TrainOptions o) {
   if (!o.plot.empty() && std::filesystem::path(o.plot).extension() != ".svg") {
     throw UsageError(fmt::format("--plot {}: expected a name that ends in .svg", o.plot));
@@ -132,9 +144,9 @@ int train(TrainOptions o) {
     check_writable(o.plot);
     check_writable(o.trace);
   }
-  if (o.resume.empty() && restarted() && !o.save.empty() && find_latest_checkpoint(o.save).checkpoint) o.resume = o.save;
   std::shared_ptr<ProcessGroup> group = join_ranks(o.backend);
   try {
+    if (!o.save.empty() && o.resume.empty()) choose_start(o);
     if (!o.resume.empty()) take_shards_of_checkpoint(o);
   } catch (const std::exception& error) {
     if (group) group->abort(error.what());

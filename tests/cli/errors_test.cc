@@ -234,7 +234,20 @@ TEST_F(Failure, AnotherRecipeIsNoResumption) {
 TEST_F(Failure, TwoRunsDoNotShareAFolder) {
   const std::string save = folder_ / "save";
   ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
-  expect_failure(train({"--save", save}), 1, "holds step 3, cannot add step 0: resume from there or use another folder");
+  expect_failure(train({"--save", save}), 2,
+                 "holds step 3 of an earlier run; --resume " + save + " continues it, or name another folder");
+}
+
+TEST_F(Failure, ARestartIsNoWayIntoAnotherRunsFolder) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
+  Arguments job{"launch", "--nproc-per-node", "1", "--max-restarts", "2", "--", "lockstep"};
+  const Arguments rank = train_arguments(data_, {"--max-steps", "6", "--save", save});
+  job.insert(job.end(), rank.begin(), rank.end());
+  const ToolResult result = run_tool(job);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("holds step 3 of an earlier run"));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("restart 1")));
 }
 
 TEST_F(Failure, ALossThatIsNotFiniteNamesTheStep) {
