@@ -29,8 +29,10 @@ unsigned count(dim3 d) { return d.x * d.y * d.z; }
 // does keeps the fiber, and another takes the threads that have not begun. A kernel that never waits needs but one.
 class Block {
  public:
-  void run(const Launch& launch) {
+  // Whoever is to run first, of those who may, is the last thread if `backwards`: no thread may count on others being ahead.
+  void run(const Launch& launch, bool backwards) {
     launch_ = &launch;
+    backwards_ = backwards;
     size_ = count(launch.block);
     if (threads_.size() < size_) threads_.resize(size_);
     shared_.assign((launch.shared_bytes + 15) / 16, {~0ull, ~0ull});
@@ -44,7 +46,8 @@ class Block {
     }
     while (ended_ < size_) {
       bool moved = false;
-      for (unsigned i = 0; i < size_; ++i) {
+      for (unsigned k = 0; k < size_; ++k) {
+        const unsigned i = turn(k);
         if (threads_[i].state != State::ready) continue;
         moved = true;
         threads_[i].state = State::running;
@@ -102,6 +105,8 @@ class Block {
     std::array<std::array<std::uint64_t, 32>, 2> values{};
   };
 
+  unsigned turn(unsigned k) const { return backwards_ ? size_ - 1 - k : k; }
+
   Fiber& next_fiber() {
     if (fibers_in_use_ == fibers_.size()) fibers_.push_back(std::make_unique<Fiber>());
     return *(fiber_ = fibers_[fibers_in_use_++].get());
@@ -110,7 +115,7 @@ class Block {
   void begin_threads() {
     Fiber* const own = fiber_;
     while (begun_ < size_) {
-      const unsigned i = begun_++;
+      const unsigned i = turn(begun_++);
       const dim3& d = launch_->block;
       threads_[i] = {State::running, 0, own, {i % d.x, i / d.x % d.y, i / (d.x * d.y)}};
       make_current(i);
@@ -134,6 +139,7 @@ class Block {
   }
 
   const Launch* launch_ = nullptr;
+  bool backwards_ = false;
   unsigned size_ = 0, current_ = 0, begun_ = 0, ended_ = 0, at_barrier_ = 0;
   std::vector<Thread> threads_;
   std::array<Warp, 32> warps_;
@@ -159,7 +165,7 @@ unsigned lane() { return this_block().current() % 32; }
 
 void* dynamic_shared_memory() { return this_block().shared_memory(); }
 
-// Every other launch from the last block to the first: none may count on an order.
+// Every other launch runs from the last block and thread to the first: nothing may count on an order.
 void run_blocks(const Launch& launch) {
   thread_local bool backwards = true;
   backwards = !backwards;
@@ -170,7 +176,7 @@ void run_blocks(const Launch& launch) {
     const std::uint64_t at = backwards ? blocks - 1 - i : i;
     blockIdx = {static_cast<unsigned>(at % launch.grid.x), static_cast<unsigned>(at / launch.grid.x % launch.grid.y),
                 static_cast<unsigned>(at / launch.grid.x / launch.grid.y)};
-    this_block().run(launch);
+    this_block().run(launch, backwards);
   }
 }
 
