@@ -34,8 +34,14 @@ std::optional<Message> Mailbox::take(int source, int tag, const TimeLimit& limit
       if (queue->second.empty()) messages_.erase(queue);
       return message;
     }
-    if (closed_.contains(source) || limit.over() || give_up()) return std::nullopt;
-    arrived_.wait_for(lock, kBetweenLooks);
+    if (closed_.contains(source) || limit.over()) return std::nullopt;
+    // It may take its time, in which more is to arrive.
+    lock.unlock();
+    if (give_up()) return std::nullopt;
+    lock.lock();
+    arrived_.wait_for(lock, kBetweenLooks, [&] {
+      return messages_.contains({source, tag}) || closed_.contains(source);
+    });
   }
 }
 
