@@ -30,7 +30,8 @@ std::string reason() { return std::generic_category().message(errno); }
 
 }  // namespace
 
-FileStore::FileStore(std::filesystem::path folder) : folder_(std::move(folder)) {
+FileStore::FileStore(std::filesystem::path folder, milliseconds timeout)
+    : folder_(std::move(folder)), timeout_(timeout) {
   const bool made = ::mkdir(folder_.c_str(), 0700) == 0 || errno == EEXIST;
   check(made, "store: cannot make {}: {}", folder_.string(), reason());
   check(std::filesystem::is_directory(folder_), "store: {} is no folder", folder_.string());
@@ -66,8 +67,14 @@ std::int64_t FileStore::add(const std::string& key, std::int64_t amount) {
   // One at a time, on all hosts; closing lets go of it.
   const FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   check(static_cast<bool>(lock), "store: cannot open {}: {}", path.string(), reason());
-  while (::flock(lock.get(), LOCK_EX) != 0)
-    check(errno == EINTR, "store: cannot lock {}: {}", path.string(), reason());
+  // Who holds it may have been stopped.
+  const auto deadline = Clock::now() + timeout_;
+  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    check(errno == EINTR || errno == EWOULDBLOCK, "store: cannot lock {}: {}", path.string(), reason());
+    check(Clock::now() < deadline, "store: {} has been locked by another process for {} s", path.string(),
+          static_cast<double>(timeout_.count()) / 1000);
+    std::this_thread::sleep_for(milliseconds(1));
+  }
   std::int64_t old = 0, sum = 0;
   if (contains(key)) {
     old = parse_integer(fmt::format("the store's \"{}\"", key), read_file(file_of(key), kLongestStoreValue),

@@ -13,8 +13,9 @@ namespace lockstep {
 // the job; a job begins with an empty one, and leaves its files there.
 class FileStore : public Store {
  public:
-  // Made if it is missing, for this user alone.
-  explicit FileStore(std::filesystem::path folder);
+  // Made if it is missing, for this user alone. `timeout`: of each call, beyond what a get waits.
+  explicit FileStore(std::filesystem::path folder,
+                     std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
   void set(const std::string& key, std::string_view value) override;
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
@@ -25,6 +26,7 @@ class FileStore : public Store {
   std::filesystem::path file_of(const std::string& key) const;
 
   std::filesystem::path folder_;
+  std::chrono::milliseconds timeout_;
 };
 
 }  // namespace lockstep

@@ -1,12 +1,15 @@
 #include "lockstep/comm/file_store.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <future>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/comm/rendezvous.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
@@ -69,6 +72,17 @@ TEST_F(FileStoreTest, WhatCannotWorkIsNamed) {
   EXPECT_ERROR(a_.add("word", 1), "the store's \"word\" is \"abc\", expected an integer");
   a_.add("large", INT64_MAX);
   EXPECT_ERROR(a_.add("large", 1), "do not fit into 64 bits");
+}
+
+// As a process does that is stopped while it counts.
+TEST_F(FileStoreTest, WhoHoldsTheLockHoldsNobodyUpForEver) {
+  EXPECT_EQ(a_.add("count", 1), 1);
+  const FileDescriptor lock(::open((folder_ / "store" / "lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+  FileStore store(folder_ / "store", 50ms);
+  EXPECT_ERROR(store.add("count", 1), "has been locked by another process for 0.05 s");
+  ASSERT_EQ(::flock(lock.get(), LOCK_UN), 0);
+  EXPECT_EQ(store.add("count", 1), 2);
 }
 
 TEST_F(FileStoreTest, RanksMeetThere) {
