@@ -1,5 +1,6 @@
 #include "lockstep/comm/process_group.h"
 
+#include <exception>
 #include <thread>
 
 #include "lockstep/comm/socket_group.h"
@@ -24,15 +25,24 @@ std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std
         kMaxRanks);
   std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(world_size));
   auto neighborhoods = make_thread_neighborhoods(world_size);
-  std::vector<std::thread> threads;
-  // Making a mesh is a collective.
-  for (std::size_t r = 0; r < groups.size(); ++r) {
-    threads.emplace_back([&, r] {
-      groups[r] =
-          std::make_shared<MeshGroup>(make_segment_mesh(std::move(neighborhoods[r]), timeout), "local", timeout);
-    });
+  std::vector<std::exception_ptr> errors(groups.size());
+  {
+    std::vector<std::jthread> threads;  // waited for even where not all of them can be made
+    // Making a mesh is a collective.
+    for (std::size_t r = 0; r < groups.size(); ++r) {
+      threads.emplace_back([&, r] {
+        try {
+          groups[r] = std::make_shared<MeshGroup>(make_segment_mesh(std::move(neighborhoods[r]), timeout),
+                                                  "local", timeout);
+        } catch (...) {
+          errors[r] = std::current_exception();
+        }
+      });
+    }
   }
-  for (auto& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
   return groups;
 }
 

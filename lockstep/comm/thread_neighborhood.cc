@@ -28,9 +28,9 @@ class World {
   std::shared_ptr<std::byte> memory(std::size_t k, std::size_t bytes) {
     std::lock_guard lock(mutex_);
     Shared& shared = memories_[k];
-    if (shared.taken++ == 0) shared.memory = zeroed_memory(bytes);
+    if (!shared.memory) shared.memory = zeroed_memory(bytes);
     std::shared_ptr<std::byte> memory = shared.memory;
-    if (shared.taken == size()) memories_.erase(k);  // kept by the ranks from now on
+    if (++shared.taken == size()) memories_.erase(k);  // kept by the ranks from now on
     return memory;
   }
 

@@ -77,7 +77,9 @@ class SharedReducer final : public MeshTreeReducer {
   }
 
   static std::size_t bytes(const Arrangement& layout) {
-    return layout.leaves() * array_bytes(layout) + result_bytes(layout) + layout.leaves() * layout.segments();
+    const std::size_t bytes =
+        layout.leaves() * array_bytes(layout) + result_bytes(layout) + layout.leaves() * layout.segments();
+    return std::max<std::size_t>(bytes, 1);  // there is no memory of 0 bytes
   }
 
   CommBuffer contribution(std::size_t k) override {

@@ -366,6 +366,12 @@ TEST_P(Conformance, TreeReducerKeepsMinusZero) {
   });
 }
 
+TEST_P(Conformance, TreeReducerOfNothing) {
+  std::vector<std::vector<int>> positions;
+  for (int r = 0; r < ranks(); ++r) positions.push_back({r});
+  on_all([&](ProcessGroup& group) { check_tree(group, {}, positions, CommChannel::bulk); });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(testing::conformance_cases()),
                          [](const auto& info) { return fmt::format("{}_{}", info.param.backend, info.param.ranks); });
 

@@ -131,6 +131,18 @@ TEST_P(Failures, ReducersOfDifferentLayoutsAreFound) {
   EXPECT_THAT(errors, Each(HasSubstr("ranks disagree")));
 }
 
+TEST(LocalGroups, ThatDoNotMeetInTimeSaySo) {
+  EXPECT_ERROR(make_local_groups(50, milliseconds(0)), "lost (no answer within 0 s)");
+}
+
+TEST(LocalGroups, WithoutMemoryAreToldSoOnAllRanks) {
+  auto all = make_local_groups(2);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    group.make_tree_reducer({{std::size_t{1} << 50}, {{0}, {1}}}, CommChannel::bulk);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("cannot allocate")));
+}
+
 TEST_P(Failures, ALateRankIsNamedByAllWhenTheTimeIsOver) {
   auto all = groups(3, kPatience);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
