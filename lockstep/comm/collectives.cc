@@ -101,6 +101,12 @@ void all_to_all(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer
                 const TimeLimit& limit) {
   Exchanges e(mesh, lane, header, limit);
   const std::size_t item = item_size(in.dtype), count = in.count / e.size;
+  // In place, what comes from a rank lies where what goes to it does.
+  std::vector<std::byte> sent;
+  if (in.data == out.data) {
+    sent.assign(bytes_of(in), bytes_of(in) + in.count * item);
+    in.data = sent.data();
+  }
   if (count > 0) {
     std::memcpy(bytes_of(out) + e.rank * count * item, bytes_of(in) + e.rank * count * item, count * item);
   }

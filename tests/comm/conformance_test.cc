@@ -198,6 +198,26 @@ TEST_P(Conformance, ReduceScatterAndAllToAll) {
   });
 }
 
+TEST_P(Conformance, AllToAllInPlace) {
+  on_all([&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    for (std::size_t part : {std::size_t{1}, std::size_t{200'000}}) {
+      std::vector<float> data;
+      for (std::size_t r = 0; r < n(); ++r) {
+        const auto to_r = elements<float>(rank * n() + r, part);
+        data.insert(data.end(), to_r.begin(), to_r.end());
+      }
+      group.all_to_all(buffer(data), buffer(data)).wait();
+      for (std::size_t r = 0; r < n(); ++r) {
+        const auto begin = data.begin() + static_cast<std::ptrdiff_t>(r * part);
+        ASSERT_TRUE(same_bits({begin, begin + static_cast<std::ptrdiff_t>(part)},
+                              elements<float>(r * n() + rank, part)))
+            << part << " elements of rank " << r;
+      }
+    }
+  });
+}
+
 TEST_P(Conformance, ManyOperationsAreUnderWayOnBothChannels) {
   on_all([&](ProcessGroup& group) {
     const auto me = static_cast<std::size_t>(group.rank());
