@@ -68,7 +68,10 @@ std::string describe_fully(const CollectiveHeader& header) {
     text += fmt::format(" ({})", name(header.op));
   }
   if (header.kind == CollectiveKind::tree_reduce) text += " (tree)";
-  if (moves_data(header.kind)) text += fmt::format(" of {} {}", header.count, lockstep::name(header.dtype));
+  if (moves_data(header.kind) || header.kind == CollectiveKind::make_tree_reducer) {
+    text += fmt::format(" of {} {}", header.count, lockstep::name(header.dtype));
+  }
+  if (header.kind == CollectiveKind::subgroup) text += fmt::format(" of {} ranks", header.count);
   if (header.kind == CollectiveKind::broadcast || header.kind == CollectiveKind::scatter) {
     text += fmt::format(" from rank {}", header.root);
   } else if (header.kind == CollectiveKind::gather) {

@@ -83,8 +83,9 @@ inline constexpr const char* kClosedConnection = "connection closed";
 inline constexpr const char* kClosedGroup = "it closed its group";
 
 inline RankFailure disagreement(int a, const CollectiveHeader& first, int b, const CollectiveHeader& second) {
-  return {-1, fmt::format("ranks disagree: rank {} called {}, rank {} {}", a, describe_fully(first), b,
-                          describe_fully(second))};
+  const std::string called = describe_fully(first), other = describe_fully(second);
+  return {-1, fmt::format("ranks disagree: rank {} called {}, rank {} {}", a, called, b,
+                          other == called ? "the same with other arguments" : other)};
 }
 
 }  // namespace lockstep

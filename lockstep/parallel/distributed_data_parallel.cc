@@ -50,7 +50,8 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::vector<Dev
     shards_ = static_cast<int>(
         communicator_->sum_on_host(static_cast<std::int64_t>(devices_.size()), "number of devices"));
   }
-  compare_ranks(fmt::format("gradients {}\n{}", name(options.gradients), options.recipe));
+  compare_ranks(fmt::format("gradients {}\nbuckets of {} and {} bytes\n{}", name(options.gradients),
+                            options.buckets.first_bytes, options.buckets.bytes, options.recipe));
   std::tie(first_shard_, last_shard_) = Communicator::shards_of_rank(communicator_->rank(), world, shards_);
   std::vector<Parameter> parameters;
   for (const Parameter& p : module_.parameters()) {

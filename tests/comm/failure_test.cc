@@ -128,7 +128,19 @@ TEST_P(Failures, ReducersOfDifferentLayoutsAreFound) {
     const std::size_t first = group.rank() == 0 ? 3 : 4;
     group.make_tree_reducer({{first, 7 - first}, {{0}, {1}}}, CommChannel::bulk);
   });
-  EXPECT_THAT(errors, Each(HasSubstr("ranks disagree")));
+  EXPECT_THAT(errors, Each(HasSubstr(
+                          "ranks disagree: rank 0 called making of a tree reducer of 7 f32, rank 1 the same "
+                          "with other arguments")));
+}
+
+TEST_P(Failures, SubgroupsOfOtherRanksAreFound) {
+  auto all = groups(3);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    group.subgroup({group.rank() == 2 ? 1 : 0, 2});
+  });
+  EXPECT_THAT(errors,
+              Each(HasSubstr("ranks disagree: rank 0 called making of a subgroup of 2 ranks, rank 2 the same "
+                             "with other arguments")));
 }
 
 TEST(LocalGroups, ThatDoNotMeetInTimeSaySo) {

@@ -190,7 +190,9 @@ TEST_F(Disagreement, AboutTheRecipe) {
   expect("recipe", "rank 1: has 'learning_rate 0.02' where rank 0 has 'learning_rate 0.01'");
 }
 
-TEST_F(Disagreement, AboutTheOrderOfCollectives) { expect("order", "ranks disagree: rank 0 called making of a subgroup, rank 1 barrier"); }
+TEST_F(Disagreement, AboutTheOrderOfCollectives) {
+  expect("order", "ranks disagree: rank 0 called making of a subgroup of 3 ranks, rank 1 barrier");
+}
 
 }  // namespace
 }  // namespace lockstep::testing

@@ -96,6 +96,15 @@ TEST(DistributedDataParallel, RanksThatDifferAreToldWhere) {
   });
   EXPECT_EQ(errors[0], errors[1]);
   EXPECT_NE(errors[0].find("rank 1: has nothing where rank 0 has 'clip_norm 1'"), std::string::npos) << errors[0];
+  errors = run_ranks(2, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
+                                {.buckets = {.bytes = r.rank() == 0 ? 1000 : 2000}});
+  });
+  EXPECT_EQ(errors[0], errors[1]);
+  EXPECT_EQ(errors[0].find("rank 1: has 'buckets of 1048576 and 2000 bytes' where rank 0 has 'buckets of "), 0u)
+      << errors[0];
 }
 
 TEST(DistributedDataParallel, ShapesHaveToBeKnown) {
