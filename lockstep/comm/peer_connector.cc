@@ -148,6 +148,8 @@ class PeerConnector {
     std::string text;
     try {
       text = group_.store->get(key_of(peer), time_left());
+    } catch (const CommError&) {
+      throw;  // rank 0 is lost, and the store with it
     } catch (const Error&) {
       if (!limit_.over()) throw;
       throw_failure(lost(peer, "did not join within " + limit_.str()));

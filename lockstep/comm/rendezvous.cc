@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "lockstep/base/hmac.h"
 #include "lockstep/comm/launch_environment.h"
 #include "lockstep/comm/meeting.h"
+#include "lockstep/comm/mesh.h"
 #include "lockstep/comm/secret.h"
 #include "lockstep/comm/tcp_socket.h"
 #include "lockstep/comm/tcp_store.h"
@@ -30,6 +32,50 @@ struct Connected {
   bool hosted = false;  // by this process
 };
 
+// The store that rank 0 holds: for whom it is out of reach, rank 0 is. It does not come back, so it is tried once.
+class StoreOfRankZero final : public Store {
+ public:
+  explicit StoreOfRankZero(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+
+  void set(const std::string& key, std::string_view value) override {
+    reach([&] { store_->set(key, value); });
+  }
+  std::string get(const std::string& key, milliseconds timeout) override {
+    return reach([&] { return store_->get(key, timeout); });
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    return reach([&] { return store_->add(key, amount); });
+  }
+  bool contains(const std::string& key) override {
+    return reach([&] { return store_->contains(key); });
+  }
+
+ private:
+  template <typename Call>
+  auto reach(const Call& call) -> decltype(call()) {
+    {
+      std::lock_guard lock(mutex_);
+      if (lost_) throw_failure(*lost_);
+    }
+    try {
+      return call();
+    } catch (const ConnectionError& error) {
+      std::lock_guard lock(mutex_);
+      lost_ = lost(0, fmt::format("its store is out of reach: {}", error.what()));
+      throw_failure(*lost_);
+    }
+  }
+
+  const std::shared_ptr<Store> store_;
+  std::mutex mutex_;
+  std::optional<RankFailure> lost_;
+};
+
+// A store that stands still takes from those who ask no more than what they wait for anyway.
+milliseconds call_timeout(milliseconds timeout) {
+  return std::min<milliseconds>(timeout, TcpStoreOptions{}.timeout);
+}
+
 std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const std::string& secret) {
   const bool here = e.on_one_host() || e.world_size == 1;
   const auto listen = [&](int port) {
@@ -47,7 +93,7 @@ std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const st
 }
 
 // Rank 0 makes the store and talks to it like everyone else.
-Connected host_store(const LaunchEnvironment& e, const std::string& secret) {
+Connected host_store(const LaunchEnvironment& e, const std::string& secret, milliseconds timeout) {
   struct Hosted {
     std::unique_ptr<TcpStoreServer> server;
     std::optional<TcpStore> client;
@@ -60,16 +106,19 @@ Connected host_store(const LaunchEnvironment& e, const std::string& secret) {
   const std::string at = any                     ? std::string(kLoopback)
                          : host.starts_with('[') ? host.substr(1, host.size() - 2)
                                                  : host;
-  hosted->client.emplace(TcpStoreOptions{.host = at, .port = hosted->server->port(), .secret = secret});
+  hosted->client.emplace(TcpStoreOptions{
+      .host = at, .port = hosted->server->port(), .secret = secret, .timeout = call_timeout(timeout)});
   return {std::shared_ptr<Store>(hosted, &*hosted->client), at, true};
 }
 
-Connected connect_store(const LaunchEnvironment& e, const std::string& secret, Deadline deadline) {
+Connected connect_store(const LaunchEnvironment& e, const std::string& secret, milliseconds timeout,
+                        Deadline deadline) {
   const bool here = !e.launcher_has_store && (e.on_one_host() || e.world_size == 1);
   TcpStoreOptions options{.host = here ? std::string(kLoopback) : e.master_addr,
                           .port = e.launcher_has_store ? e.master_port : e.store_port.value_or(e.master_port),
                           .secret = secret,
-                          .connect_timeout = left_until(deadline)};
+                          .connect_timeout = left_until(deadline),
+                          .timeout = call_timeout(timeout)};
   const auto connect = [&] {
     const auto store = std::make_shared<TcpStore>(options);
     return Connected{store, store->local_host()};
@@ -109,8 +158,8 @@ Rendezvous resolve_rendezvous(const ProcessGroupOptions& options) {
   for (;;) {
     try {
       Connected connected = options.store ? Connected{options.store}
-                            : hosts       ? host_store(*e, secret)
-                                          : connect_store(*e, secret, deadline);
+                            : hosts       ? host_store(*e, secret, timeout)
+                                          : connect_store(*e, secret, timeout, deadline);
       Meeting meeting(make_prefix_store(fmt::format("rendezvous/{}/", e->restart_count), connected.store),
                       {.rank = e->rank,
                        .world_size = e->world_size,
@@ -120,11 +169,14 @@ Rendezvous resolve_rendezvous(const ProcessGroupOptions& options) {
                        .begin = begin});
       const std::string number = meeting.meet();
       const bool local = e->local_rank && e->local_world_size;
+      std::shared_ptr<Store> store = meeting.group_store();
+      if (!options.store && !hosts && !e->launcher_has_store)
+        store = std::make_shared<StoreOfRankZero>(store);
       return {.rank = e->rank,
               .world_size = e->world_size,
               .local_rank = local ? *e->local_rank : 0,
               .local_world_size = local ? *e->local_world_size : 1,
-              .store = meeting.group_store(),
+              .store = std::move(store),
               .timeout = timeout,
               .key = hmac_sha256(secret, "lockstep group " + number),
               .address = meeting.address()};

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/comm/socket_group.h"
 #include "lockstep/comm/tcp_store.h"
 #include "lockstep/comm/tcp_store_server.h"
 #include "tests/comm/raw_client.h"
@@ -184,6 +186,43 @@ TEST_F(RendezvousTest, RankZeroThatDidNotComeIsNamed) {
   one = join({.rank = 1, .world_size = 2, .timeout = 200ms});
   EXPECT_EQ(one.error, "rendezvous: rank 0 of 2 did not come within 0.2 s");
   EXPECT_EQ(one.lost_rank, 0);
+}
+
+// As it does in a process that is stopped, with the store.
+TEST_F(RendezvousTest, RankZeroThatStandsStillIsNamedInTime) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    join({.rank = 0, .world_size = 3, .timeout = kLong});
+    ::_exit(0);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  auto one = std::async(std::launch::async, [] { return join({.rank = 1, .world_size = 3, .timeout = 2s}); });
+  {
+    TcpStore store({.port = std::stoi(std::getenv("MASTER_PORT"))});
+    store.get("rendezvous/0/1/rank/1", kLong);
+  }
+  ::kill(child, SIGSTOP);
+  const Outcome outcome = one.get();
+  EXPECT_THAT(outcome.error, HasSubstr("rank 0 of 3 did not come within 2 s, or is out of reach"));
+  EXPECT_EQ(outcome.lost_rank, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(RendezvousTest, WhoLosesTheStoreOfRankZeroHasLostRankZero) {
+  auto ranks = join_world(2);
+  expect_one_group(ranks);
+  ranks[0].group.store.reset();  // and with it the server
+  Rendezvous& one = ranks[1].group;
+  try {
+    make_socket_group({.rank = 1, .size = 2, .store = one.store, .key = one.key, .address = one.address}, 2s);
+    FAIL() << "expected an error";
+  } catch (const CommError& error) {
+    EXPECT_EQ(error.lost_rank(), 0);
+    EXPECT_THAT(error.what(), ::testing::StartsWith("rank 0 lost (its store is out of reach: "));
+    EXPECT_THAT(error.what(), ::testing::EndsWith(" during rendezvous"));
+  }
 }
 
 TEST_F(RendezvousTest, AnotherWorldSizeIsTold) {
