@@ -30,6 +30,7 @@ void check_parts(std::string_view operation, std::string_view whole_name, const 
 MeshGroup::MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, std::chrono::milliseconds timeout)
     : mesh_(std::move(mesh)), backend_(std::move(backend)), timeout_(timeout) {
   for (auto& lane : lanes_) lane = std::make_shared<OperationQueue>(mesh_->may_spin());
+  kin_->meshes.push_back(mesh_.get());
 }
 
 MeshGroup::~MeshGroup() {
@@ -43,6 +44,8 @@ MeshGroup::~MeshGroup() {
   }
   for (auto& [key, stream] : streams_) stream->close();
   for (auto& lane : lanes_) lane->close();
+  std::lock_guard lock(kin_->mutex);
+  std::erase(kin_->meshes, mesh_.get());
 }
 
 Work MeshGroup::all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options) {
@@ -141,6 +144,11 @@ Work MeshGroup::receive(CommBuffer data, int source, int tag, CollectiveOptions 
                      if (message.header.dtype != h.dtype || message.header.count != h.count) {
                        throw_failure(disagreement(h.root, message.header, rank(), h));
                      }
+                     const std::size_t expected = h.count * item_size(h.dtype);
+                     if (message.bytes.size() != expected) {
+                       throw_failure({-1, fmt::format("rank {} sent {} bytes, expected {}", h.root,
+                                                      message.bytes.size(), expected)});
+                     }
                      if (!message.bytes.empty()) std::memcpy(data.data, message.bytes.data(), message.bytes.size());
                    });
 }
@@ -162,9 +170,7 @@ std::shared_ptr<ProcessGroup> MeshGroup::subgroup(std::vector<int> ranks) {
   if (group->size() == size()) {
     group->kin_ = kin_;
     std::lock_guard lock(kin_->mutex);
-    if (kin_->groups.empty()) kin_->groups.push_back(weak_from_this());
-    std::erase_if(kin_->groups, [](const auto& other) { return other.expired(); });
-    kin_->groups.push_back(group);
+    kin_->meshes.push_back(group->mesh_.get());
   }
   std::lock_guard lock(mutex_);
   subgroups_.push_back(group);
@@ -255,8 +261,8 @@ void MeshGroup::run_guarded(int lane, const CollectiveHeader& header, std::chron
 
 void MeshGroup::fail_kin(const RankFailure& failure) {
   std::lock_guard lock(kin_->mutex);
-  for (const auto& other : kin_->groups) {
-    if (auto group = other.lock(); group && group.get() != this) group->mesh_->fail(failure);
+  for (Mesh* mesh : kin_->meshes) {
+    if (mesh != mesh_.get()) mesh->fail(failure);
   }
 }
 

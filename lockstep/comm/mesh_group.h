@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-class MeshGroup final : public ProcessGroup, public std::enable_shared_from_this<MeshGroup> {
+class MeshGroup final : public ProcessGroup {
  public:
   MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, std::chrono::milliseconds timeout);
   // What is under way ends with an error, on all ranks.
@@ -53,7 +53,8 @@ class MeshGroup final : public ProcessGroup, public std::enable_shared_from_this
   // wait for it in its turn, for as long as may be waited.
   struct Kin {
     std::mutex mutex;
-    std::vector<std::weak_ptr<MeshGroup>> groups;
+    // Not the groups: who held one here for a moment could be the last to do so, and its destructor waits for operations.
+    std::vector<Mesh*> meshes;
   };
   void fail_kin(const RankFailure& failure);
   // Remembers the first error, and makes one of this operation.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,10 @@ class Neighborhood {
   virtual void watch(std::function<void(const RankFailure&)> on_lost) = 0;
   // As PeerLinks::silent_rank(). Threads are never silent.
   virtual int silent_rank(int suspect) { return suspect; }
-  // A collective: zeroed memory that all ranks see, gone when the last one has let it go or died.
-  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit) = 0;
+  // A collective: zeroed memory that all ranks see, gone when the last one has let it go or died. `failure`, asked now
+  // and then, ends the wait for it.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,
+                                              const std::function<std::optional<RankFailure>()>& failure) = 0;
   virtual void send(int destination, int tag, Message message, const TimeLimit& limit) = 0;
   virtual Mailbox& mailbox() = 0;
   // A collective of the ranks named.

@@ -63,6 +63,11 @@ void PeerLinks::watch(std::function<void(const RankFailure&)> on_failure) {
   if (first_failure_ && on_failure_) on_failure_(*first_failure_);
 }
 
+std::optional<RankFailure> PeerLinks::first_failure() const {
+  std::lock_guard lock(mutex_);
+  return first_failure_;
+}
+
 bool PeerLinks::departed(int rank) const {
   std::lock_guard lock(mutex_);
   return peers_[static_cast<std::size_t>(rank)]->departed;
@@ -112,7 +117,11 @@ bool PeerLinks::read_some(int rank) {
   peer.got += static_cast<std::size_t>(n);
   if (in_frame && peer.got == sizeof(Frame)) {
     if (peer.frame.bytes > kMostBytes) return false;
-    peer.data.resize(peer.frame.bytes);
+    try {
+      peer.data.resize(peer.frame.bytes);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
   }
   if (peer.got >= sizeof(Frame) && peer.got == sizeof(Frame) + peer.data.size()) handle_frame(rank);
   return true;
@@ -236,7 +245,10 @@ bool PeerLinks::try_send_frame(int destination, const Frame& frame, const std::b
   msghdr message{};
   message.msg_iov = pieces;
   message.msg_iovlen = 2;
-  return ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+  const ssize_t sent = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent == static_cast<ssize_t>(sizeof frame + frame.bytes)) return true;
+  if (sent > 0) ::shutdown(peer.socket.get(), SHUT_RDWR);
+  return false;
 }
 
 void PeerLinks::send_descriptor(int destination, int number, const FileDescriptor& descriptor,
@@ -244,7 +256,8 @@ void PeerLinks::send_descriptor(int destination, int number, const FileDescripto
   send_frame(destination, {.kind = FrameKind::descriptor, .number = number}, nullptr, descriptor.get(), limit);
 }
 
-FileDescriptor PeerLinks::receive_descriptor(int source, int number, const TimeLimit& limit) {
+FileDescriptor PeerLinks::receive_descriptor(int source, int number, const TimeLimit& limit,
+                                             const std::function<std::optional<RankFailure>()>& failure) {
   for (;;) {
     {
       std::lock_guard lock(mutex_);
@@ -253,8 +266,10 @@ FileDescriptor PeerLinks::receive_descriptor(int source, int number, const TimeL
         descriptors_.erase(found);
         return descriptor;
       }
-      if (first_failure_) throw_failure(*first_failure_);
     }
+    // Asked without the lock: it may wait for what the reading thread is about to hear.
+    if (const auto failed = failure()) throw_failure(*failed);
+    if (const auto failed = first_failure()) throw_failure(*failed);
     if (limit.over()) throw_failure(no_answer(source, limit));
     if (departed(source)) throw_failure(lost(source, kClosedGroup));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

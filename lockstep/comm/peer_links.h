@@ -33,24 +33,28 @@ class PeerLinks {
   // Who answers no question, asked when `suspect` has not come in time: it may itself wait for another one, whose process
   // stands still or cannot be reached any more. `suspect`, if all answer.
   int silent_rank(int suspect);
-  // To whom it can be told without waiting.
+  // Those to whom it can be told without waiting.
   void tell_failure(const RankFailure& failure);
 
   // Unix sockets only: the other process gets a descriptor of its own for the same thing.
   void send_descriptor(int destination, int number, const FileDescriptor& descriptor, const TimeLimit& limit);
-  // Throws what became of the source, or that the time is over.
-  FileDescriptor receive_descriptor(int source, int number, const TimeLimit& limit);
+  // Throws what became of the source, what `failure` says when it is asked now and then, or that the time is over. Empty
+  // where this process may have no more descriptors.
+  FileDescriptor receive_descriptor(int source, int number, const TimeLimit& limit,
+                                    const std::function<std::optional<RankFailure>()>& failure);
 
  private:
   struct Frame;
   struct Peer;
 
+  std::optional<RankFailure> first_failure() const;
   void read_all();
   // False: the connection is closed.
   bool read_some(int rank);
   void handle_frame(int rank);
   void report(const RankFailure& failure);
   void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor, const TimeLimit& limit);
+  // All of it at once, or not at all: a line that took a part of it is closed.
   bool try_send_frame(int destination, const Frame& frame, const std::byte* data);
 
   const int rank_;

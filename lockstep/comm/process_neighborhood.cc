@@ -23,9 +23,15 @@ class ProcessNeighborhood final : public Neighborhood {
   void watch(std::function<void(const RankFailure&)> on_lost) override { links_.watch(std::move(on_lost)); }
   int silent_rank(int suspect) override { return links_.silent_rank(suspect); }
 
-  std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit) override {
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,
+                                      const std::function<std::optional<RankFailure>()>& failure) override {
     const int number = allocations_++;
-    if (rank() != 0) return map(links_.receive_descriptor(0, number, limit), bytes);
+    if (rank() != 0) {
+      const FileDescriptor memory = links_.receive_descriptor(0, number, limit, failure);
+      check(static_cast<bool>(memory), "process group: no descriptor for {} bytes of shared memory: too many open files",
+            bytes);
+      return map(memory, bytes);
+    }
     const FileDescriptor memory(::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     check(memory && ::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0,
           "process group: cannot allocate {} bytes of shared memory: {}", bytes, std::strerror(errno));
@@ -46,7 +52,7 @@ class ProcessNeighborhood final : public Neighborhood {
 
  private:
   static std::shared_ptr<std::byte> map(const FileDescriptor& memory, std::size_t bytes) {
-    struct stat status;
+    struct stat status {};
     check(::fstat(memory.get(), &status) == 0 && static_cast<std::size_t>(status.st_size) == bytes,
           "process group: shared memory of {} bytes, expected {}", status.st_size, bytes);
     void* start = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);

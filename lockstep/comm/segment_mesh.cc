@@ -16,7 +16,7 @@ class SegmentMesh final : public Mesh {
       : neighborhood_(std::move(neighborhood)),
         rank_(neighborhood_->rank()),
         size_(neighborhood_->size()),
-        segment_(neighborhood_->allocate(Segment::bytes(size_), limit), size_) {
+        segment_(neighborhood_->allocate(Segment::bytes(size_), limit, [] { return std::nullopt; }), size_) {
     neighborhood_->watch([this](const RankFailure& failure) { lose(failure); });
     try {
       count_cores(limit);
@@ -77,7 +77,7 @@ class SegmentMesh final : public Mesh {
   }
 
   std::shared_ptr<std::byte> shared_memory(std::size_t bytes, const TimeLimit& limit) override {
-    return neighborhood_->allocate(bytes, limit);
+    return neighborhood_->allocate(bytes, limit, [this] { return failure(); });
   }
 
   std::unique_ptr<Mesh> split(const std::vector<int>& ranks, const std::string& name,
@@ -86,11 +86,13 @@ class SegmentMesh final : public Mesh {
   }
 
   void fail(const RankFailure& failure) override { segment_.fail(failure); }
-  // A rank whose own lines are cut takes all others for lost, and may say so first. Whoever is told of a closed
-  // connection has one of its own to look at, which shows who is gone.
+  // What a rank said before it went counts for more than that its line is closed. But one whose own lines are cut takes
+  // all others for lost, and may say so first: whoever is told of a closed connection, or of nothing that makes sense,
+  // has a line of its own to look at, which shows who is gone.
   std::optional<RankFailure> failure() const override {
-    if (line_closed_.load()) return lost_;
     const std::optional<RankFailure> told = segment_.failure();
+    if (told && told->culprit >= 0 && told->reason != lost(told->culprit, kClosedConnection).reason) return told;
+    if (line_closed_.load()) return lost_;
     if (!told || told->reason != lost(told->culprit, kClosedConnection).reason) return told;
     for (int i = 0; i < 1000 && !line_closed_.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return line_closed_.load() ? lost_ : told;
@@ -199,7 +201,8 @@ class SegmentMesh final : public Mesh {
 
   void lose(const RankFailure& failure) {
     // A rank that is through closes its lines; one whose lines were cut took us for lost, and has left since.
-    if (segment_.rank(failure.culprit).departed.load() != 0 && !segment_.failure()) return;
+    const bool knows_whom = failure.culprit >= 0 && failure.culprit < size_;
+    if (knows_whom && segment_.rank(failure.culprit).departed.load() != 0 && !segment_.failure()) return;
     if (!line_closed_.load()) {
       lost_ = failure;
       line_closed_.store(true);

@@ -4,24 +4,25 @@
 
 #include <array>
 #include <string>
+#include <thread>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/hmac.h"
-#include "lockstep/comm/tcp_mesh.h"
 #include "lockstep/comm/mesh_group.h"
 #include "lockstep/comm/process_neighborhood.h"
 #include "lockstep/comm/segment_mesh.h"
+#include "lockstep/comm/tcp_mesh.h"
 #include "lockstep/comm/tcp_socket.h"
 
 namespace lockstep {
 namespace {
 
-// Two processes with the same one reach each other's abstract Unix sockets.
+// Two processes with the same one reach each other's abstract Unix sockets, and let each other in.
 std::string host_id() {
   std::array<char, 64> network{};
   if (::readlink("/proc/self/ns/net", network.data(), network.size() - 1) < 0) return hexadecimal(random_bytes(16));
-  return read_file("/proc/sys/kernel/random/boot_id", 64) + network.data();
+  return read_file("/proc/sys/kernel/random/boot_id", 64) + network.data() + fmt::format(" user {}", ::geteuid());
 }
 
 // Every rank says where it is; one that is nowhere near any other keeps all of them to TCP.
@@ -34,6 +35,8 @@ bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit&
     try {
       const std::string host = group.store->get(key(r), std::chrono::milliseconds(milliseconds_until(limit.end)));
       if (r != group.rank) same = same && host == own;
+    } catch (const CommError&) {
+      throw;
     } catch (const Error&) {
       if (!limit.over()) throw;
       throw_failure(lost(r, "did not join within " + limit.str()));
@@ -42,9 +45,16 @@ bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit&
   return same;
 }
 
-// Of ranks that wait for each other in turn not all see who is missing: whoever gives up first tells the others.
+// Of ranks that wait for each other in turn not all see who is missing: whoever gives up first tells the others. A rank
+// whose connection was closed may have been left by one that did.
 CommError first_failure(const Introduction& group, const CommError& own) {
+  const bool was_left = own.what() == lost(own.lost_rank(), kClosedConnection).reason ||
+                        own.what() == lost(own.lost_rank(), kClosedGroup).reason;
   try {
+    const TimeLimit soon(std::chrono::milliseconds(300));
+    while (was_left && !soon.over() && !group.store->contains("failure")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     if (group.store->add("failures", 1) == 1) {
       group.store->set("failure", fmt::format("{} {}", own.lost_rank(), own.what()));
       return own;

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "lockstep/comm/pairwise_mesh.h"
@@ -21,10 +22,16 @@ class TcpMesh final : public PairwiseMesh {
         group_(std::move(group)),
         sockets_(connect_peers(group_, SocketKind::tcp, kLanes + 1, limit)),
         links_(group_.rank, std::move(sockets_[kLanes])) {
-    links_.watch([this](const RankFailure& failure) { note(failure); });
+    links_.watch([this](const RankFailure& failure) {
+      if (note(failure)) break_off();
+    });
   }
 
-  ~TcpMesh() override { links_.watch(nullptr); }
+  ~TcpMesh() override {
+    links_.watch(nullptr);
+    // Before the goodbye: who hears that, and has not seen yet who is lost, must not take this rank for it.
+    if (failure_) links_.tell_failure(*failure_);
+  }
 
   void send(int destination, int tag, Message message, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);
@@ -45,7 +52,8 @@ class TcpMesh final : public PairwiseMesh {
 
   void fail(const RankFailure& failure) override {
     if (!note(failure)) return;
-    links_.tell_failure(failure);
+    links_.tell_failure(failure);  // first: to others the lanes look as if this rank were lost
+    break_off();
   }
 
   std::optional<RankFailure> failure() const override {
@@ -64,8 +72,9 @@ class TcpMesh final : public PairwiseMesh {
   using PairwiseMesh::give_up;
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
     if (outcome.result == Transfers::Result::broken) {
-      // Someone failed, and is about to be named by the links.
-      for (int i = 0; i < 500 && !failure() && !links_.departed(outcome.rank); ++i) {
+      // Someone failed, and is about to be named by the links; a little later, where this one has left because of it.
+      for (int left = 500; left > 0 && !failure(); --left) {
+        if (links_.departed(outcome.rank)) left = std::min(left, 100);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     }
@@ -76,16 +85,17 @@ class TcpMesh final : public PairwiseMesh {
 
   // True for the first failure.
   bool note(const RankFailure& failure) {
-    {
-      std::lock_guard lock(mutex_);
-      if (failure_) return false;
-      failure_ = failure;
-    }
-    // Ends all that is under way, and all that comes.
+    std::lock_guard lock(mutex_);
+    if (failure_) return false;
+    failure_ = failure;
+    return true;
+  }
+
+  // Ends all that is under way, and all that comes.
+  void break_off() const {
     for (int lane = 0; lane < kLanes; ++lane) {
       for (const FileDescriptor& socket : sockets_[static_cast<std::size_t>(lane)]) ::shutdown(socket.get(), SHUT_RDWR);
     }
-    return true;
   }
 
   Introduction group_;

@@ -66,7 +66,8 @@ class ThreadNeighborhood final : public Neighborhood {
 
   void watch(std::function<void(const RankFailure&)>) override {}  // a thread does not die alone
 
-  std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit&) override {
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit&,
+                                      const std::function<std::optional<RankFailure>()>&) override {
     return world_->memory(allocations_++, bytes);
   }
 

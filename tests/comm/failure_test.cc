@@ -311,5 +311,40 @@ TEST_P(Failures, WrongArgumentsHarmNobody) {
 INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values("local", "shared_memory", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
+// An operation that fails tells the groups of the same ranks; one of them may be let go at that moment.
+TEST(Failures, AGroupMayBeDroppedWhileItIsTold) {
+  for (int i = 0; i < 500; ++i) {
+    auto all = make_local_groups(2, kLong);
+    std::shared_ptr<ProcessGroup> part[2];
+    std::thread other([&] { part[1] = all[1]->subgroup({0, 1}); });
+    part[0] = all[0]->subgroup({0, 1});
+    other.join();
+    std::vector<float> x(10), y(10);
+    const Work a = all[0]->all_reduce(buffer(x), ReduceOp::sum), b = part[0]->all_reduce(buffer(y), ReduceOp::sum);
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    std::thread aborter([&] { all[1]->abort("out of luck"); });
+    std::thread dropper([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(i % 50));
+      part[0].reset();
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(i % 37));
+    all[0].reset();
+    aborter.join();
+    dropper.join();
+  }
+}
+
+TEST(Failures, AGroupThatFailedEndsTheWaitForSharedMemory) {
+  auto all = make_groups("shared_memory", 2, kLong);
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread aborter([&] {
+    std::this_thread::sleep_for(milliseconds(200));
+    all[0]->abort("out of luck");
+  });
+  EXPECT_ERROR(all[1]->make_tree_reducer({{5}, {{0}, {1}}}, CommChannel::bulk), "rank 0 gave up: out of luck");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong / 2);
+  aborter.join();
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -198,6 +198,7 @@ TEST(Launcher, WhatCannotWorkIsSaid) {
 pid_t start_launcher(const std::string& script, LauncherOptions options, const TemporaryFolder& folder) {
   const pid_t launcher = ::fork();
   if (launcher != 0) return launcher;
+  for (int number : {SIGINT, SIGTERM}) ::signal(number, SIG_DFL);  // who starts a job with & has it ignore SIGINT
   options.command = {"/bin/sh", "-c", script};
   std::ofstream log(folder / "log");
   options.output = [&](bool, std::string_view line) { log << line << std::flush; };

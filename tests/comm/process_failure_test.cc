@@ -118,5 +118,42 @@ INSTANTIATE_TEST_SUITE_P(All, ProcessFailures,
                                               info.param.tree ? "tree" : "all_reduce");
                          });
 
+// Its lines close without a goodbye, but its reason was there before.
+TEST(ProcessFailures, WhyARankGaveUpCountsForMoreThanThatItIsGone) {
+  for (const char* transport : {"auto", "tcp"}) {
+    void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    auto& shared = *static_cast<Shared*>(memory);
+    const auto work = [&](int rank) {
+      ::setenv("LOCKSTEP_TRANSPORT", transport, 1);
+      auto group = init_process_group({.timeout = std::chrono::seconds(10)});
+      group->barrier().wait();
+      if (rank == kVictim) {
+        group->abort("data/train: file not found");
+        ++shared.finished;
+        ::_exit(3);
+      }
+      while (shared.finished == 0 || ::kill(shared.pids[kVictim], 0) == 0) ::usleep(1000);
+      ::usleep(20'000);  // the lines' ends have been heard of
+      try {
+        group->barrier().wait();
+      } catch (const CommError& error) {
+        std::string(error.what()).copy(shared.errors[rank], sizeof shared.errors[rank] - 1);
+      }
+    };
+    EXPECT_THROW(spawn(
+                     [&](int rank) {
+                       shared.pids[rank] = ::getpid();
+                       work(rank);
+                     },
+                     {.nprocs = kRanks}),
+                 Error);
+    for (int rank : {0, 2}) {
+      EXPECT_THAT(shared.errors[rank], HasSubstr("rank 1 gave up: data/train: file not found")) << transport;
+    }
+    ::munmap(memory, sizeof(Shared));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
