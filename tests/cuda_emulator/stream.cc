@@ -4,7 +4,8 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <set>
+#include <map>
+#include <vector>
 
 #include "tests/cuda_emulator/device_memory.h"
 
@@ -15,8 +16,9 @@ constexpr int kMostDevices = 16;
 
 struct Streams {
   std::mutex mutex;
-  std::set<Stream*> all;
-  std::array<std::unique_ptr<Stream>, kMostDevices> of_devices;
+  // Shared with who waits for one while another thread destroys it.
+  std::map<Stream*, std::shared_ptr<Stream>> all;
+  std::array<std::shared_ptr<Stream>, kMostDevices> of_devices;
   std::array<std::atomic<cudaError_t>, kMostDevices> errors{};
 };
 
@@ -115,7 +117,7 @@ Stream* find_stream(cudaStream_t handle) {
   std::lock_guard lock(s.mutex);
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
     auto& own = s.of_devices[current_device()];
-    if (!own) own = std::make_unique<Stream>(current_device(), 0);
+    if (!own) own = std::make_shared<Stream>(current_device(), 0);
     return own.get();
   }
   auto* stream = reinterpret_cast<Stream*>(handle);
@@ -123,31 +125,30 @@ Stream* find_stream(cudaStream_t handle) {
 }
 
 Stream* create_stream(int device, int priority) {
-  auto* stream = new Stream(device, priority);
+  auto stream = std::make_shared<Stream>(device, priority);
   std::lock_guard lock(streams().mutex);
-  streams().all.insert(stream);
-  return stream;
+  return (streams().all[stream.get()] = stream).get();
 }
 
 bool destroy_stream(cudaStream_t handle) {
-  auto* stream = reinterpret_cast<Stream*>(handle);
-  {
-    std::lock_guard lock(streams().mutex);
-    if (streams().all.erase(stream) == 0) return false;
-  }
-  delete stream;
+  std::shared_ptr<Stream> stream;  // goes after the lock
+  std::lock_guard lock(streams().mutex);
+  const auto found = streams().all.find(reinterpret_cast<Stream*>(handle));
+  if (found == streams().all.end()) return false;
+  stream = std::move(found->second);
+  streams().all.erase(found);
   return true;
 }
 
 void synchronize_device(int device) {
   Streams& s = streams();
-  std::set<Stream*> all;
+  std::vector<std::shared_ptr<Stream>> all;
   {
     std::lock_guard lock(s.mutex);
-    all = s.all;
-    if (s.of_devices[device]) all.insert(s.of_devices[device].get());
+    for (const auto& [handle, stream] : s.all) all.push_back(stream);
+    if (s.of_devices[device]) all.push_back(s.of_devices[device]);
   }
-  for (Stream* stream : all) {
+  for (const auto& stream : all) {
     if (stream->device() == device) stream->synchronize();
   }
 }
