@@ -61,6 +61,8 @@ class Segment {
 
   // The first failure counts.
   void fail(const RankFailure& failure) const;
+  // The reason where nobody will know the real one.
+  static constexpr const char* kLostInReport = "a rank was lost while it reported a failure";
   std::optional<RankFailure> failure() const;
   void depart(int r) const;
 

@@ -87,13 +87,15 @@ class SegmentMesh final : public Mesh {
 
   void fail(const RankFailure& failure) override { segment_.fail(failure); }
   // What a rank said before it went counts for more than that its line is closed. But one whose own lines are cut takes
-  // all others for lost, and may say so first: whoever is told of a closed connection, or of nothing that makes sense,
-  // has a line of its own to look at, which shows who is gone.
+  // all others for lost, and may say so first: whoever is told of a closed connection, or of a loss without a name, has a
+  // line of its own to look at, which shows who is gone.
   std::optional<RankFailure> failure() const override {
     const std::optional<RankFailure> told = segment_.failure();
-    if (told && told->culprit >= 0 && told->reason != lost(told->culprit, kClosedConnection).reason) return told;
+    const bool is_sure = told && told->reason != lost(told->culprit, kClosedConnection).reason &&
+                         told->reason != Segment::kLostInReport;
+    if (is_sure) return told;
     if (line_closed_.load()) return lost_;
-    if (!told || told->reason != lost(told->culprit, kClosedConnection).reason) return told;
+    if (!told) return std::nullopt;
     for (int i = 0; i < 1000 && !line_closed_.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return line_closed_.load() ? lost_ : told;
   }
