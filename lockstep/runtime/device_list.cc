@@ -5,6 +5,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/device/topology.h"
 
 namespace lockstep {
 namespace {
@@ -46,10 +47,14 @@ DeviceList parse_device_list(std::string_view list) {
 
 DeviceList find_devices(int count) {
   const GpuList found = find_gpus();
-  const auto gpus = static_cast<int>(found.gpus.size());
-  if (gpus == 0) return {std::max(count, 1), {.cpu_devices = std::max(count, 1)}};
+  if (found.gpus.empty()) return {std::max(count, 1), {.cpu_devices = std::max(count, 1)}};
+  const LocalRank local = read_local_rank();
+  const auto bound = [&](int rank) { return found.gpus.size() * static_cast<std::size_t>(rank) / static_cast<std::size_t>(local.size); };
+  const std::span<const GpuInfo> own =
+      std::span(found.gpus).subspan(bound(local.rank), std::max<std::size_t>(1, bound(local.rank + 1) - bound(local.rank)));
+  const auto gpus = static_cast<int>(own.size());
   DeviceList list{count > 0 ? count : gpus, {}};
-  for (const GpuInfo& gpu : std::span(found.gpus).first(static_cast<std::size_t>(std::min(gpus, list.count)))) {
+  for (const GpuInfo& gpu : own.first(static_cast<std::size_t>(std::min(gpus, list.count)))) {
     list.options.cuda.push_back(gpu.index);
   }
   if (list.count > gpus) list.options.cuda_logical = (list.count + gpus - 1) / gpus;

@@ -18,7 +18,8 @@ struct DeviceList {
 DeviceList parse_device_list(std::string_view list);
 
 // `count` devices of the best kind that there is: GPUs, several logical ones on each if they are fewer; else of the CPU, which
-// share the cores. 0: all GPUs, or one CPU device.
+// share the cores. 0: all GPUs, or one CPU device. Ranks of one host (LOCAL_RANK of LOCAL_WORLD_SIZE) divide its GPUs; where
+// these are fewer, several ranks have the same one.
 DeviceList find_devices(int count = 0);
 
 }  // namespace lockstep
