@@ -46,6 +46,8 @@ function(lockstep_layer NAME)
     if(LOCKSTEP_CUDA_KIND STREQUAL "ON")
       set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/backend/cuda/cublas_lt_library.cc PROPERTIES
         COMPILE_DEFINITIONS "LOCKSTEP_CUBLAS_LT=\"${CudaLibraries_cublasLt_LIBRARY}\"")
+      set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/comm/cuda/nccl_library.cc PROPERTIES
+        COMPILE_DEFINITIONS "LOCKSTEP_NCCL=\"${CudaLibraries_nccl_LIBRARY}\"")
     else()
       # g++ 12, when it makes vector instructions of pairs of numbers, leaves out roundings from double to float and back.
       set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-fno-tree-slp-vectorize;-Wno-maybe-uninitialized")

@@ -49,7 +49,7 @@ void check_options(const LauncherOptions& o) {
 }
 
 // A rank's output or error output, on its way to ours.
-struct Stream {
+struct OutputPipe {
   FileDescriptor pipe;
   LinePrefixer lines;
 
@@ -133,7 +133,7 @@ class Launcher {
 
   void say(const std::string& text) const { options_.output(true, "lockstep: " + text + "\n"); }
 
-  void start(int local_rank, int restart, ChildProcesses& children, std::vector<Stream>& streams) {
+  void start(int local_rank, int restart, ChildProcesses& children, std::vector<OutputPipe>& streams) {
     const int rank = options_.node_rank * options_.nproc_per_node + local_rank;
     ChildOptions child{.command = options_.command, .own_group = true, .mask = &signals_.mask_before()};
     child.environment = environment_of_rank({.rank = rank,
@@ -168,7 +168,7 @@ class Launcher {
   // Starts them and stays until all have ended. What went wrong first.
   std::optional<Failure> run_ranks(int restart) {
     ChildProcesses children(true);
-    std::vector<Stream> streams;
+    std::vector<OutputPipe> streams;
     for (int local = 0; local < options_.nproc_per_node; ++local) start(local, restart, children, streams);
     std::optional<Failure> failure;
     bool finished = false;
@@ -218,12 +218,12 @@ class Launcher {
     }
     // What ranks have started themselves, and hidden from us, may hold their output open.
     const auto soon = Clock::now() + std::chrono::seconds(1);
-    const auto is_open = [](const Stream& stream) { return static_cast<bool>(stream.pipe); };
+    const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
       wait(streams, soon);
       take_signals();
     }
-    for (Stream& stream : streams) {
+    for (OutputPipe& stream : streams) {
       if (is_open(stream)) stream.finish();
     }
     return failure;
@@ -240,9 +240,9 @@ class Launcher {
   }
 
   // For output, which it passes on, and for signals.
-  void wait(std::vector<Stream>& streams, Clock::time_point until) {
+  void wait(std::vector<OutputPipe>& streams, Clock::time_point until) {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
-    for (const Stream& stream : streams) polled.push_back({stream.pipe.get(), POLLIN, 0});
+    for (const OutputPipe& stream : streams) polled.push_back({stream.pipe.get(), POLLIN, 0});
     if (::poll(polled.data(), polled.size(), milliseconds_until(until)) <= 0) return;
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (polled[i + 1].revents) streams[i].read();

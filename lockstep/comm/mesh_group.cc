@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lockstep/comm/collectives.h"
+#include "lockstep/comm/device_reducer.h"
 #include "lockstep/comm/tree_reducer.h"
 
 namespace lockstep {
@@ -207,15 +208,21 @@ class MeshGroup::GroupTreeReducer final : public TreeReducer {
   std::unique_ptr<MeshTreeReducer> reducer_;
 };
 
-std::unique_ptr<TreeReducer> MeshGroup::make_tree_reducer(TreeLayout layout, CommChannel channel) {
+std::unique_ptr<TreeReducer> MeshGroup::make_tree_reducer(TreeLayout layout, CommChannel channel,
+                                                          std::shared_ptr<SummingDevice> device) {
   check_layout(layout, size());
   CollectiveHeader header{
       .kind = CollectiveKind::make_tree_reducer, .dtype = layout.dtype, .count = elements_of(layout)};
-  header.detail = hash_of(layout);
+  header.detail = hash_of(layout) + (device ? 1 : 0);
   std::unique_ptr<MeshTreeReducer> reducer;
   submit(header, {.channel = channel, .wait = true}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
     lockstep::barrier(*mesh_, lane, h, limit);
-    reducer = make_mesh_tree_reducer(*mesh_, lane, layout, limit);
+    if (!device) {
+      reducer = make_mesh_tree_reducer(*mesh_, lane, layout, limit);
+      return;
+    }
+    if (!device_links_) device_links_ = link_gpus(*mesh_, lane, device->stream(), limit);
+    reducer = make_device_reducer(*mesh_, lane, layout, device, device_links_);
   });
   header.kind = CollectiveKind::tree_reduce;
   return std::make_unique<GroupTreeReducer>(*this, channel, header, std::move(reducer));

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "lockstep/comm/device_links.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/comm/operation_queue.h"
 #include "lockstep/comm/process_group.h"
@@ -37,7 +38,8 @@ class MeshGroup final : public ProcessGroup {
   Work send(CommBuffer data, int destination, int tag, CollectiveOptions options) override;
   Work receive(CommBuffer data, int source, int tag, CollectiveOptions options) override;
   Work barrier(CollectiveOptions options) override;
-  std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel) override;
+  std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel,
+                                                 std::shared_ptr<SummingDevice> device) override;
   std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override;
   void abort(const std::string& reason) override;  // of its subgroups as well
 
@@ -64,6 +66,7 @@ class MeshGroup final : public ProcessGroup {
   void check_peer(std::string_view operation, int peer, int tag) const;
 
   std::unique_ptr<Mesh> mesh_;
+  std::shared_ptr<DeviceLinks> device_links_;  // made for the first reducer on GPUs
   std::string backend_;
   std::chrono::milliseconds timeout_;
   std::array<std::shared_ptr<OperationQueue>, kLanes> lanes_;

@@ -14,10 +14,11 @@ namespace lockstep {
 
 std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
   if (options.backend == "mpi") return make_mpi_group(options);
-  check(options.backend == "gloo", "init_process_group: backend \"{}\", expected gloo or mpi", options.backend);
+  check(options.backend == "auto" || options.backend == "gloo" || options.backend == "nccl",
+        "init_process_group: backend \"{}\", expected auto, gloo, mpi or nccl", options.backend);
   Rendezvous r = resolve_rendezvous(options);
   Introduction group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
-  return make_socket_group(std::move(group), r.timeout, transport_from_environment());
+  return make_socket_group(std::move(group), r.timeout, transport_from_environment(), options.backend);
 }
 
 std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std::chrono::milliseconds timeout) {

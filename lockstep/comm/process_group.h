@@ -26,7 +26,9 @@
 
 namespace lockstep {
 
-// Host memory, held by the caller until the Work is done.
+class SummingDevice;  // comm/summing_device.h
+
+// Host memory, held by the caller until the Work is done. (A TreeReducer's may be a GPU's.)
 struct CommBuffer {
   void* data = nullptr;
   std::size_t count = 0;  // elements
@@ -65,7 +67,8 @@ struct TreeLayout {
 
 // A sum over all ranks' arrays in the tree over positions: bit for bit what one process gets that holds them all. Its
 // memory is shared between ranks where the back end can, so nothing is copied in or out. The result is f32. Destroyed
-// before its group.
+// before its group. With a SummingDevice, contributions and result are addresses in that GPU's memory: what writes and
+// reads them is over before reduce() begins, and it is over when reduce() returns.
 class TreeReducer {
  public:
   virtual ~TreeReducer() = default;
@@ -87,7 +90,7 @@ class ProcessGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // "local", "gloo", "mpi"
+  // What was asked for (ProcessGroupOptions::backend), or "local": ranks as threads.
   virtual std::string_view backend() const = 0;
 
   virtual Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options = {}) = 0;
@@ -107,8 +110,10 @@ class ProcessGroup {
   virtual Work receive(CommBuffer data, int source, int tag, CollectiveOptions options = {}) = 0;
   virtual Work barrier(CollectiveOptions options = {}) = 0;
 
-  // Collective. Reducers of one group are used in one order on all ranks.
-  virtual std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel) = 0;
+  // Collective. Reducers of one group are used in one order on all ranks. `device`: all ranks have one, on a GPU that is no
+  // other rank's, and use it with one reducer at a time. NCCL then moves the pieces.
+  virtual std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel,
+                                                         std::shared_ptr<SummingDevice> device = nullptr) = 0;
   // Collective over all ranks of this group: the new group of `ranks` (ascending), in that order; null for the others.
   virtual std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) = 0;
 
@@ -120,9 +125,12 @@ class ProcessGroup {
 struct ProcessGroupOptions {
   // "gloo", as PyTorch calls what it has for CPUs: shared memory between the ranks of one host, TCP where they are on several. Jobs that
   // mpirun started are among them: its variables are read as torchrun's are.
+  // "nccl": the same, but gradients stay on the ranks' GPUs, between which NCCL moves them. An error (Communicator) where a
+  // rank has no GPU of its own, or no NCCL.
+  // "auto": as "nccl" where that can be, else as "gloo".
   // "mpi": MPI's messages, between all processes that mpirun started; a process can make one such group, and others from
   // it. Without a store, or a secret. A rank that is lost takes the whole job with it: mpirun ends the others.
-  std::string backend = "gloo";
+  std::string backend = "auto";
   // -1: from the environment (RANK, WORLD_SIZE), as torchrun, `lockstep launch` and the usual schedulers set it.
   int rank = -1;
   int world_size = -1;

@@ -84,9 +84,9 @@ TransportChoice transport_from_environment() {
 }
 
 std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, std::chrono::milliseconds timeout,
-                                              TransportChoice transport) {
+                                                TransportChoice transport, std::string name) {
   try {
-    return std::make_shared<MeshGroup>(make_mesh(group, timeout, transport), "gloo", timeout);
+    return std::make_shared<MeshGroup>(make_mesh(group, timeout, transport), std::move(name), timeout);
   } catch (const CommError& error) {
     const CommError first = first_failure(group, error);
     throw CommError(fmt::format("{} during rendezvous", first.what()), first.lost_rank());

@@ -1,7 +1,8 @@
-// Processes that talk by sockets and shared memory, once it is known who they are: the group "gloo".
+// Processes that talk by sockets and shared memory, once it is known who they are: the groups "gloo", "nccl" and "auto".
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "lockstep/comm/peer_connector.h"
 #include "lockstep/comm/process_group.h"
@@ -16,8 +17,9 @@ enum class TransportChoice {
 // LOCKSTEP_TRANSPORT: "auto" (or not set), "tcp".
 TransportChoice transport_from_environment();
 
-// A collective.
+// A collective. `name`: ProcessGroup::backend().
 std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, std::chrono::milliseconds timeout,
-                                                TransportChoice transport = TransportChoice::automatic);
+                                                TransportChoice transport = TransportChoice::automatic,
+                                                std::string name = "gloo");
 
 }  // namespace lockstep

@@ -87,8 +87,10 @@ class FaultyGroup final : public ProcessGroup {
     return group_->receive(data, source, tag, std::move(options));
   }
   Work barrier(CollectiveOptions options) override { return group_->barrier(std::move(options)); }
-  std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel) override {
-    return std::make_unique<FaultyReducer>(group_->make_tree_reducer(std::move(layout), channel), fault_);
+  std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel,
+                                                 std::shared_ptr<SummingDevice> device) override {
+    return std::make_unique<FaultyReducer>(
+        group_->make_tree_reducer(std::move(layout), channel, std::move(device)), fault_);
   }
   std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override {
     auto group = group_->subgroup(std::move(ranks));

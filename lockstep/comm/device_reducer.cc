@@ -1,0 +1,258 @@
+#include "lockstep/comm/device_reducer.h"
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "lockstep/comm/arrangement.h"
+#include "lockstep/comm/exchanges.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+// All parts of arrays begin at such a multiple of elements: whole vectors for kernels, whole packets for NCCL.
+constexpr std::size_t kStep = 128;
+// A rank whose GPU has waited in vain still comes to the last exchange, and so do those whose GPU had nothing to wait for:
+// whoever does not is the one that is lost.
+constexpr milliseconds kGrace{500};
+// NCCL may notice before the mesh that a rank is gone; the mesh knows who.
+constexpr milliseconds kHearsay{1000};
+
+// Throws what the mesh knows of a failure, or that the time is over.
+WaitCheck wait_check_of(Mesh& mesh, const TimeLimit& limit) {
+  return [&mesh, limit] {
+    if (auto failure = mesh.failure()) throw_failure(*failure);
+    if (limit.over())
+      throw_failure({-1, fmt::format("NCCL did not connect the ranks' GPUs within {}", limit.str())});
+  };
+}
+
+// Called when NCCL has failed.
+void throw_what_is_told(const Mesh& mesh) {
+  for (const TimeLimit limit(kHearsay); !limit.over(); std::this_thread::sleep_for(milliseconds(1))) {
+    if (auto failure = mesh.failure()) throw_failure(*failure);
+  }
+}
+
+// As in the SendingReducer of tree_reducer.cc each rank adds up one part of the elements, of all positions' arrays, and
+// sends it to all. All data lie in the GPU's memory; what is present is known on the host.
+class DeviceReducer final : public MeshTreeReducer {
+ public:
+  DeviceReducer(Mesh& mesh, int lane, TreeLayout layout, std::shared_ptr<SummingDevice> device,
+                std::shared_ptr<DeviceLinks> links)
+      : mesh_(mesh),
+        lane_(lane),
+        rank_(static_cast<std::size_t>(mesh.rank())),
+        size_(static_cast<std::size_t>(mesh.size())),
+        layout_(std::move(layout)),
+        device_(std::move(device)),
+        links_(std::move(links)) {
+    present_.assign(layout_.leaves(), std::vector<std::uint8_t>(layout_.segments()));
+    const std::size_t own = own_positions().size(), item = layout_.item(), elements = layout_.elements();
+    flags_.resize(own * layout_.segments());
+    const std::size_t others = layout_.leaves() - own;  // at most: of all that have an owner
+    const std::size_t array = padded(elements * item),
+                      part = padded((bound(rank_ + 1) - bound(rank_)) * item);
+    const std::size_t result = padded(elements * sizeof(float));
+    const bool rounded = layout_.dtype() == DType::bf16;
+    memory_ = device_->allocate(own * array + result + (rounded ? array : 0) + others * part + 1);
+    std::byte* next = memory_.get();
+    const auto take = [&](std::size_t bytes) { return std::exchange(next, next + bytes); };
+    leaves_.assign(layout_.leaves(), nullptr);
+    for (std::size_t k = 0; k < own; ++k) arrays_.push_back(take(array));
+    result_ = take(result);
+    totals_ = rounded ? take(array) : result_;
+    for_each_peer([&](std::size_t r) {
+      for (int p : layout_.positions(static_cast<int>(r))) leaves_[static_cast<std::size_t>(p)] = take(part);
+    });
+    for (std::size_t k = 0; k < own; ++k) {
+      leaves_[static_cast<std::size_t>(own_positions()[k])] = arrays_[k] + bound(rank_) * item;
+    }
+  }
+
+  CommBuffer contribution(std::size_t k) override {
+    return {arrays_[k], layout_.elements(), layout_.dtype()};
+  }
+  void set_present(std::size_t k, std::size_t segment, bool present) override {
+    flags_[k * layout_.segments() + segment] = present;
+  }
+  std::span<const float> result() const override {
+    return {reinterpret_cast<const float*>(result_), layout_.elements()};
+  }
+  bool result_present(std::size_t segment) const override {
+    return std::any_of(present_.begin(), present_.end(),
+                       [&](const auto& flags) { return flags[segment] != 0; });
+  }
+
+  void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
+    exchange_presence(header, limit);  // and all contributions are there: no GPU waits long for another one
+    bool in_time = false;
+    try {
+      const WaitCheck wait_check = wait_check_of(mesh_, limit);
+      queue(wait_check);
+      in_time = wait(limit);
+    } catch (const DeviceLinksError&) {
+      free_stream();
+      throw_what_is_told(mesh_);
+      throw;
+    } catch (...) {
+      free_stream();
+      throw;
+    }
+    if (!in_time) free_stream();
+    TimeLimit last = limit;
+    last.end += kGrace;
+    Exchanges(mesh_, lane_, header, last).exchange();
+    if (!in_time)
+      throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", limit.str())});
+  }
+
+ private:
+  static std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+  const std::vector<int>& own_positions() const { return layout_.positions(mesh_.rank()); }
+  std::size_t bound(std::size_t r) const {
+    return r == size_ ? layout_.elements() : layout_.elements() * r / size_ / kStep * kStep;
+  }
+  template <typename Visit>
+  void for_each_peer(const Visit& visit) const {
+    for (std::size_t i = 1; i < size_; ++i) visit((rank_ + i) % size_);
+  }
+
+  void exchange_presence(const CollectiveHeader& header, const TimeLimit& limit) {
+    Exchanges e(mesh_, lane_, header, limit);
+    e.to_all(reinterpret_cast<const std::byte*>(flags_.data()), flags_.size());
+    for (std::size_t r = 0; r < size_; ++r) {
+      e.from[r] = {nullptr, layout_.positions(static_cast<int>(r)).size() * layout_.segments()};
+    }
+    e.exchange();
+    for (std::size_t r = 0; r < size_; ++r) {
+      const auto* flags = r == rank_ ? flags_.data() : reinterpret_cast<const std::uint8_t*>(e.from[r].data);
+      for (int p : layout_.positions(static_cast<int>(r))) {
+        std::copy_n(flags, layout_.segments(), present_[static_cast<std::size_t>(p)].begin());
+        flags += layout_.segments();
+      }
+    }
+  }
+
+  void queue(const WaitCheck& wait_check) {
+    const std::size_t item = layout_.item(), own = bound(rank_), own_bytes = (bound(rank_ + 1) - own) * item;
+    std::vector<DeviceLinks::Piece> sent, received;
+    const auto add = [](auto& pieces, std::size_t rank, std::byte* data, std::size_t bytes) {
+      if (bytes > 0) pieces.push_back({static_cast<int>(rank), data, bytes});
+    };
+    for_each_peer([&](std::size_t r) {
+      for (std::byte* array : arrays_)
+        add(sent, r, array + bound(r) * item, (bound(r + 1) - bound(r)) * item);
+      for (int p : layout_.positions(static_cast<int>(r))) {
+        add(received, r, leaves_[static_cast<std::size_t>(p)], own_bytes);
+      }
+    });
+    move(sent, received, wait_check);
+    sum_own_part();
+    sent.clear();
+    received.clear();
+    for_each_peer([&](std::size_t r) {
+      add(sent, r, totals_ + own * item, own_bytes);
+      add(received, r, totals_ + bound(r) * item, (bound(r + 1) - bound(r)) * item);
+    });
+    move(sent, received, wait_check);
+    if (totals_ != result_ && layout_.elements() > 0) device_->widen(totals_, result_, layout_.elements());
+  }
+
+  void move(const std::vector<DeviceLinks::Piece>& sent, const std::vector<DeviceLinks::Piece>& received,
+            const WaitCheck& wait_check) {
+    if (!sent.empty() || !received.empty()) links_->exchange(sent, received, device_->stream(), wait_check);
+  }
+
+  // Neighboring segments that the same positions have are summed at once: most often all are.
+  void sum_own_part() {
+    std::size_t first = 0, begin = 0, length = 0;
+    const auto flush = [&] {
+      if (length == 0) return;
+      std::byte* out = totals_ + begin * layout_.item();
+      if (!result_present(first)) return device_->fill_with_zeros(layout_.dtype(), out, length);
+      std::vector<std::byte*> leaves(leaves_.size(), nullptr);
+      for (std::size_t p = 0; p < leaves.size(); ++p) {
+        if (present_[p][first] != 0) leaves[p] = leaves_[p] + (begin - bound(rank_)) * layout_.item();
+      }
+      device_->sum(layout_.dtype(), leaves, out, length);
+    };
+    layout_.for_each_segment(
+        bound(rank_), bound(rank_ + 1), [&](std::size_t s, std::size_t at, std::size_t n) {
+          const bool alike =
+              length > 0 && std::all_of(present_.begin(), present_.end(),
+                                        [&](const auto& flags) { return flags[s] == flags[first]; });
+          if (alike) {
+            length += n;
+            return;
+          }
+          flush();
+          first = s, begin = at, length = n;
+        });
+    flush();
+  }
+
+  // Whether all that was queued is over.
+  bool wait(const TimeLimit& limit) {
+    Stream& stream = device_->stream();
+    const std::uint64_t ticket = stream.record();
+    const auto over = [&] { return stream.finished() >= ticket; };
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
+    while (std::chrono::steady_clock::now() < soon) {
+      if (over()) return true;
+      std::this_thread::yield();
+    }
+    while (!over()) {
+      if (auto failure = mesh_.failure()) throw_failure(*failure);
+      if (limit.over()) return false;
+      links_->check();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return true;
+  }
+
+  // Nothing touches the memory any more.
+  void free_stream() noexcept {
+    links_->abort();
+    try {
+      device_->stream().synchronize(device_->stream().record());
+    } catch (const std::exception&) {
+      // A GPU that has failed does nothing, either.
+    }
+  }
+
+  Mesh& mesh_;
+  const int lane_;
+  const std::size_t rank_, size_;
+  Arrangement layout_;
+  std::shared_ptr<SummingDevice> device_;
+  std::shared_ptr<DeviceLinks> links_;
+  std::vector<std::uint8_t> flags_;                 // of own positions, for each segment
+  std::vector<std::vector<std::uint8_t>> present_;  // of all positions, likewise
+  std::shared_ptr<std::byte> memory_;               // in it:
+  std::vector<std::byte*> arrays_;                  // of own positions
+  std::vector<std::byte*> leaves_;  // this rank's part of each position's array; null where nobody has it
+  std::byte* totals_ = nullptr;     // sums in the layout's type
+  std::byte* result_ = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<DeviceLinks> link_gpus(Mesh& mesh, int lane, Stream& stream, const TimeLimit& limit) {
+  try {
+    return make_nccl_links(mesh, lane, stream, wait_check_of(mesh, limit), limit);
+  } catch (const DeviceLinksError&) {
+    throw_what_is_told(mesh);
+    throw;
+  }
+}
+
+std::unique_ptr<MeshTreeReducer> make_device_reducer(Mesh& mesh, int lane, TreeLayout layout,
+                                                     std::shared_ptr<SummingDevice> device,
+                                                     std::shared_ptr<DeviceLinks> links) {
+  return std::make_unique<DeviceReducer>(mesh, lane, std::move(layout), std::move(device), std::move(links));
+}
+
+}  // namespace lockstep
