@@ -91,7 +91,7 @@ Device listed_device(const Runtime& runtime, const std::string& list) {
 
 // What each rank does.
 void run(JobOptions options) {
-  std::shared_ptr<ProcessGroup> group = init_process_group({.backend = "gloo"});
+  std::shared_ptr<ProcessGroup> group = init_process_group();
   {
     Runtime runtime(options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime());
     const Device device = options.list.empty() ? runtime.devices()[0] : listed_device(runtime, options.list);
@@ -99,7 +99,7 @@ void run(JobOptions options) {
     options.device = options.list.empty() ? fmt::format("cpu:{}", group->rank()) : device.name();
     Linear model({.in_features = 20, .out_features = 1});
     model.initialize(Uniform{0.2}, {device});
-    auto communicator = std::make_shared<Communicator>(runtime, group);
+    auto communicator = std::make_shared<Communicator>(runtime, group, std::vector{device});
     DistributedDataParallel ddp(model, {device}, communicator);
     Sgd optimizer(model.parameters(), {.lr = 1e-3});
     std::shared_ptr<Dataset> data = load_train_set();

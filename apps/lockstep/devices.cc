@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "job_options.h"
+#include "lockstep/comm/device_links.h"
 #include "lockstep/device/gpu.h"
 
 namespace lockstep::app {
@@ -34,8 +35,12 @@ Command add_devices(CLI::App& parent) {
       }
     }
     // For people: it is not a device, and no error.
-    if (const GpuList found = find_gpus(); found.gpus.empty() && ::isatty(STDERR_FILENO)) {
-      fmt::print(stderr, "no GPU: {}\n", found.why_none);
+    if (::isatty(STDERR_FILENO)) {
+      if (const GpuList found = find_gpus(); found.gpus.empty()) {
+        fmt::print(stderr, "no GPU: {}\n", found.why_none);
+      } else if (const NcclInfo nccl = find_nccl(); nccl.version == 0) {
+        fmt::print(stderr, "no NCCL between ranks: {}\n", nccl.why_none);
+      }
     }
     return 0;
   };

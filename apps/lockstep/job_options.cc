@@ -115,7 +115,14 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
       job.dtype = DType::f32;
     }
   }
-  if (job.group) job.communicator = std::make_shared<Communicator>(*job.runtime, job.group);
+  if (!job.group) return job;
+  if (job.group->backend() == "nccl" && std::ranges::none_of(job.devices, [](Device d) { return d.kind() == DeviceKind::cuda; })) {
+    throw UsageError(fmt::format("--backend nccl: rank {} trains on {}, expected a GPU", job.rank(), str(job.devices)));
+  }
+  job.communicator = std::make_shared<Communicator>(*job.runtime, job.group, job.devices);
+  if (const std::string& why = job.communicator->why_not_nccl(); !why.empty() && job.rank() == 0) {
+    notice(fmt::format("gradients travel through the hosts' memory, without NCCL: {}", why));
+  }
   return job;
 }
 

@@ -28,6 +28,7 @@ void RunReport::start() {
                                   {"shards", job_.shards},
                                   {"world_size", job_.world_size()},
                                   {"parameters", net_.parameter_count()}};
+  if (job_.communicator) event["backend"] = job_.communicator->backend_name();
   event.update(trainer_.recipe());
   log_->write(event);
 }

@@ -76,8 +76,9 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--log", o.log, "JSON lines");
   app.add_option("--plot", o.plot, "Test accuracy and loss by epoch, SVG");
   app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");
-  app.add_option("--backend", o.backend, "Between ranks: gloo (shared memory within a host, TCP between hosts), or mpi (under mpirun)")
-      ->check(CLI::IsMember({"gloo", "mpi"}))
+  app.add_option("--backend", o.backend, "Between ranks: gloo (shared memory within a host, TCP between hosts), mpi (under mpirun), "
+                 "nccl (a GPU for each rank), or auto: nccl where that can be, else gloo")
+      ->check(CLI::IsMember({"auto", "gloo", "mpi", "nccl"}))
       ->capture_default_str();
   app.add_option("--weights-log", o.weights_log, "SHA-256 of every parameter and buffer after each step, JSON lines");
   // Of `lockstep verify`.

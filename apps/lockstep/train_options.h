@@ -27,7 +27,7 @@ struct TrainOptions : JobOptions {
   bool sync_bn = false;
   std::string export_file, save, resume, log, plot, trace;
   std::int64_t save_every = 0;
-  std::string backend = "gloo";
+  std::string backend = "auto";
   std::string weights_log, inject_flip;
 
   void add_to(CLI::App& app);

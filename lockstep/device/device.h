@@ -20,6 +20,9 @@ struct DeviceInfo {
   std::vector<int> cpus;
   std::string model;
   std::size_t memory_bytes = 0;
+  // Of a GPU, or of the one that it is a logical device of: GpuInfo::index and uuid.
+  int gpu = -1;
+  std::string gpu_uuid;
 
   virtual ~DeviceInfo() = default;
 };

@@ -15,6 +15,7 @@ struct GpuInfo {
   int index = 0;
   std::string model;  // "NVIDIA H200"
   std::size_t memory_bytes = 0;
+  std::string uuid;  // 32 hexadecimal digits, as no other GPU has them
   // Of the CPUs that this process may use, those near to it; all of them where that is not known.
   std::vector<int> cpus;
 };

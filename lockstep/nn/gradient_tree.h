@@ -74,11 +74,12 @@ class GradientTree {
   const GradientReducer* reducer() const { return reducer_.get(); }
   // For the reducer: the sums of disjoint subtrees that wait, by first shard, which are then gone from here.
   std::vector<std::pair<std::size_t, Tensor>> take_subtrees();
+  // The sum of subtrees, each at the place of its first shard, as this tree adds them. Undefined leaves are missing.
+  Tensor tree_sum(const std::vector<Tensor>& leaves, Device device) const;
 
  private:
   bool covers(std::size_t shard) const;
   Tensor rounded(const Tensor& gradient) const;
-  Tensor tree_sum(const std::vector<Tensor>& leaves, Device device) const;
   void merge_unsynchronized(Device device);
   void finish_round(Device device);
 

@@ -37,33 +37,36 @@ Tensor wrap(const void* data, const Shape& shape, DType dtype, Device device, st
 }
 
 // Of one segment, by place in the tree, to where it begins in a contribution; it may have been computed there.
-void sum_block(Backend& backend, KernelContext& context, const std::vector<View>& block, const CommBuffer& out,
-               std::size_t offset) {
-  const Shape& shape = block.back().shape;
-  if (out.dtype == DType::f32) {
-    const View sum{out.as<float>().data() + offset, DType::f32, Layout::plain, shape};
-    if (block.size() == 1 && block[0].data == sum.data) return;
-    return backend.reduce().tree_sum(context, block, sum);
-  }
+void sum_block(Backend& backend, KernelContext& context, const std::vector<View>& block, const View& out) {
+  if (block.size() == 1 && block[0].data == out.data) return;
+  if (out.dtype == DType::f32) return backend.reduce().tree_sum(context, block, out);
   std::vector<const void*> leaves;
   for (const View& leaf : block) leaves.push_back(leaf.data);
-  rounded_tree_sum(leaves, DType::bf16, out.as<BFloat16>().data() + offset, static_cast<std::size_t>(shape.numel()));
+  rounded_tree_sum(leaves, DType::bf16, out.data, static_cast<std::size_t>(out.numel()));
 }
+
+// Segments begin at such multiples of elements in a GPU's memory, which moves whole vectors.
+constexpr std::size_t kGpuStep = 128;
 
 }  // namespace
 
 struct BucketReducer::Bucket {
   std::vector<std::size_t> parameters;
-  std::vector<std::size_t> offsets, sizes;  // of segments, in elements
+  std::vector<std::size_t> offsets, sizes;  // of segments, in elements; there may be room between them
   std::shared_ptr<TreeReducer> reducer;
   Tensor sum;      // f32 [elements], the reducer's memory
-  // Segments of contributions, likewise: [block][segment], none of a block of several shards. Each is a tensor of its own,
-  // written as a whole: what goes wrong in one is not forgotten when the next one goes well.
+  // Segments of contributions, likewise: [block][segment], on the host none of a block of several shards. Each is a tensor
+  // of its own, written as a whole: what goes wrong in one is not forgotten when the next one goes well.
   std::vector<std::vector<Tensor>> destinations;
   Tensor present;  // u8 [parameters]
   // Where sums of several rounds are kept, as the reducer's memory is used again; and whose are there now.
   Tensor total, total_present;
   std::vector<bool> in_total;
+  // What both `present` say, for the task itself.
+  struct Flags {
+    std::vector<std::uint8_t> latest, total;
+  };
+  std::shared_ptr<Flags> flags = std::make_shared<Flags>();
 
   Tensor segment(const Tensor& flat, std::size_t i, const Shape& shape) const {
     return flat.narrow(static_cast<std::int64_t>(offsets[i]), static_cast<std::int64_t>(sizes[i])).reshape(shape);
@@ -113,27 +116,42 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
     bytes += size * 4;
     Bucket& bucket = *buckets_.back();
     places_[index] = {buckets_.size() - 1, bucket.parameters.size()};
-    bucket.offsets.push_back(bucket.sizes.empty() ? 0 : bucket.offsets.back() + bucket.sizes.back());
     bucket.sizes.push_back(static_cast<std::size_t>(size));
     bucket.parameters.push_back(index);
   }
-  Device device = communicator_->device();
+  const bool on_gpu = communicator_->sums() != nullptr;
+  Device device = place();
   for (auto& bucket : buckets_) {
-    bucket->reducer = group_->make_tree_reducer({bucket->sizes, positions_, dtype_}, CommChannel::bulk);
+    std::vector<std::size_t> rooms;
+    std::size_t offset = 0;
+    for (std::size_t size : bucket->sizes) {
+      bucket->offsets.push_back(offset);
+      rooms.push_back(on_gpu ? (size + kGpuStep - 1) / kGpuStep * kGpuStep : size);
+      offset += rooms.back();
+    }
+    bucket->reducer = group_->make_tree_reducer({rooms, positions_, dtype_}, CommChannel::bulk, communicator_->sums());
     std::span<const float> result = bucket->reducer->result();
     bucket->sum = wrap(result.data(), {static_cast<std::int64_t>(result.size())}, DType::f32, device, bucket->reducer);
     bucket->destinations.resize(blocks_.size());
     for (std::size_t k = 0; k < blocks_.size(); ++k) {
-      if (blocks_[k].second > 1 || dtype_ != DType::f32) continue;
-      float* own = bucket->reducer->contribution(k).as<float>().data();
+      // On the host, tasks add up and round to there by themselves.
+      if (!on_gpu && (blocks_[k].second > 1 || dtype_ != DType::f32)) continue;
+      auto* own = static_cast<std::byte*>(bucket->reducer->contribution(k).data);
       for (std::size_t i = 0; i < bucket->parameters.size(); ++i) {
-        bucket->destinations[k].push_back(wrap(own + bucket->offsets[i], parameters_[bucket->parameters[i]].shape(),
-                                               DType::f32, device, bucket->reducer));
+        bucket->destinations[k].push_back(wrap(own + bucket->offsets[i] * item_size(dtype_),
+                                               parameters_[bucket->parameters[i]].shape(), dtype_, device,
+                                               bucket->reducer));
       }
     }
     bucket->in_total.resize(bucket->sizes.size());
+    bucket->flags->latest.resize(bucket->sizes.size());
+    bucket->flags->total.resize(bucket->sizes.size());
     bucket->present = ops::empty({static_cast<std::int64_t>(bucket->sizes.size())}, DType::u8, device);
   }
+}
+
+Device BucketReducer::place() const {
+  return communicator_->sums() ? communicator_->sums()->device() : communicator_->device();
 }
 
 void BucketReducer::attach() {
@@ -176,12 +194,11 @@ void BucketReducer::clear(std::size_t index) {
 }
 
 Tensor BucketReducer::destination(std::size_t index, int shard, Device device) {
-  if (device != communicator_->device()) return {};
+  if (device != place()) return {};
   auto block = std::ranges::find(blocks_, static_cast<std::size_t>(shard), &std::pair<std::size_t, std::size_t>::first);
-  if (block == blocks_.end()) return {};
+  if (block == blocks_.end() || block->second > 1 || dtype_ != DType::f32) return {};
   auto [number, segment] = places_[index];
-  const std::vector<Tensor>& segments = buckets_[number]->destinations[static_cast<std::size_t>(block - blocks_.begin())];
-  return segments.empty() ? Tensor() : segments[segment];
+  return buckets_[number]->destinations[static_cast<std::size_t>(block - blocks_.begin())][segment];
 }
 
 void BucketReducer::learn_order() {
@@ -214,19 +231,55 @@ ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
   return {ops::readable_from(sum, device), ops::readable_from(present, device)};
 }
 
-void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string& when) {
-  // leaves[segment][block]: what this rank has of that block, by place in the block.
-  std::vector<std::vector<std::vector<View>>> leaves(bucket.parameters.size());
-  std::vector<Tensor> reads;
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    leaves[i].resize(blocks_.size());
+std::vector<std::vector<std::vector<Tensor>>> BucketReducer::take_parts(const Bucket& bucket) const {
+  std::vector<std::vector<std::vector<Tensor>>> parts(bucket.parameters.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parts[i].resize(blocks_.size());
     for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_tree().take_subtrees()) {
       auto after = std::ranges::find_if(blocks_, [&](const auto& b) { return shard < b.first + b.second; });
       check(after != blocks_.end() && shard >= after->first, "distributed data parallel: a gradient of shard {}, which "
             "is another rank's", shard);
-      auto& block = leaves[i][static_cast<std::size_t>(after - blocks_.begin())];
+      auto& block = parts[i][static_cast<std::size_t>(after - blocks_.begin())];
       block.resize(std::max(block.size(), shard - after->first + 1));
-      block[shard - after->first] = reads.emplace_back(ops::readable_from(sum, communicator_->device())).view();
+      block[shard - after->first] = ops::readable_from(sum, place());
+    }
+  }
+  return parts;
+}
+
+void BucketReducer::gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Tensor>>>& parts) const {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::size_t k = 0; k < parts[i].size(); ++k) {
+      std::vector<Tensor>& block = parts[i][k];
+      if (block.empty()) continue;
+      const Tensor& destination = bucket.destinations[k][i];
+      const bool single = std::ranges::count_if(block, &Tensor::defined) == 1;
+      // The last one is there.
+      const Tensor sum =
+          single ? block.back() : parameters_[bucket.parameters[i]].gradient_tree().tree_sum(block, place());
+      if (sum.view().data != destination.view().data) ops::copy_(sum, destination);
+      block = {destination};
+    }
+  }
+}
+
+void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string& when) {
+  auto parts = take_parts(bucket);
+  const std::shared_ptr<DeviceSums> sums = communicator_->sums();
+  if (sums) gather_on_gpu(bucket, parts);
+  std::vector<Tensor> reads, writes{bucket.sum, bucket.present};
+  std::vector<std::vector<std::vector<View>>> leaves(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::size_t k = 0; k < parts[i].size(); ++k) {
+      std::vector<View>& block = leaves[i].emplace_back();
+      for (const Tensor& part : parts[i][k]) {
+        block.push_back(part.defined() ? part.view() : View());
+        if (part.defined()) reads.push_back(part);
+      }
+      if (block.empty() || bucket.destinations[k].empty()) continue;
+      // What was not computed there is copied there; a GPU adds up where rounded gradients are.
+      const Tensor& destination = bucket.destinations[k][i];
+      if (sums || block[0].data != destination.view().data) writes.push_back(destination);
     }
   }
   // Sums of earlier rounds that somebody still wants go on in a place of their own.
@@ -237,15 +290,6 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
   }
   bool several = std::ranges::count(goes_on, 1) > 0;
   bucket.in_total.assign(bucket.parameters.size(), several);
-  std::vector<Tensor> writes{bucket.sum, bucket.present};
-  // What was not computed there is copied there.
-  for (std::size_t k = 0; k < blocks_.size(); ++k) {
-    for (std::size_t i = 0; i < bucket.destinations[k].size(); ++i) {
-      const Tensor& destination = bucket.destinations[k][i];
-      const std::vector<View>& block = leaves[i][k];
-      if (!block.empty() && block[0].data != destination.view().data) writes.push_back(destination);
-    }
-  }
   if (several) {
     if (!bucket.total.defined()) {
       bucket.total = ops::empty_like(bucket.sum);
@@ -254,38 +298,52 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
     for (const Tensor& t : {bucket.sum, bucket.present, bucket.total, bucket.total_present}) reads.push_back(t);
     for (const Tensor& t : {bucket.total, bucket.total_present}) writes.push_back(t);
   }
-  auto body = [backend = &communicator_->backend(), reducer = bucket.reducer, leaves = std::move(leaves),
-               offsets = bucket.offsets, sizes = bucket.sizes, present = bucket.present.view(), total = bucket.total.view(),
+  auto body = [backend = sums ? &sums->backend() : &communicator_->backend(), sums, reducer = bucket.reducer,
+               leaves = std::move(leaves), offsets = bucket.offsets, sizes = bucket.sizes, flags = bucket.flags,
+               sum = bucket.sum.view(), present = bucket.present.view(), total = bucket.total.view(),
                total_present = bucket.total_present.view(), goes_on, moves, several,
-               label = fmt::format("bucket {}, {}", number, when)](KernelContext& context) {
-    auto* flags = present.as<std::uint8_t>();
-    auto* kept = several ? total_present.as<std::uint8_t>() : nullptr;
+               label = fmt::format("bucket {}, {}", number, when)](KernelContext& lane) {
+    KernelContext& context = sums ? sums->context() : lane;
+    auto segment = [&](void* array, DType dtype, std::size_t i) {
+      return View{static_cast<std::byte*>(array) + offsets[i] * item_size(dtype), dtype, Layout::plain,
+                  {static_cast<std::int64_t>(sizes[i])}};
+    };
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (moves[i]) {
-        kept[i] = flags[i];
-        std::copy_n(reducer->result().data() + offsets[i], sizes[i], total.as<float>() + offsets[i]);
+        flags->total[i] = flags->latest[i];
+        backend->copy().copy(context, segment(sum.data, DType::f32, i), segment(total.data, DType::f32, i));
       }
       for (std::size_t k = 0; k < leaves[i].size(); ++k) {
         const std::vector<View>& block = leaves[i][k];
         reducer->set_present(k, i, !block.empty());
         if (block.empty()) continue;
-        sum_block(*backend, context, block, reducer->contribution(k), offsets[i]);
+        const CommBuffer contribution = reducer->contribution(k);
+        View out = segment(contribution.data, contribution.dtype, i);
+        out.shape = block.back().shape;
+        sum_block(*backend, context, block, out);
       }
     }
     reducer->reduce({.label = label});
     for (std::size_t i = 0; i < leaves.size(); ++i) {
-      flags[i] = reducer->result_present(i);
+      flags->latest[i] = reducer->result_present(i);
       if (!several) continue;
-      const float* from = reducer->result().data() + offsets[i];
-      float* to = total.as<float>() + offsets[i];
+      const View from = segment(sum.data, DType::f32, i), to = segment(total.data, DType::f32, i);
       // A first sum is taken as it is: adding it to +0 would change -0.
-      if (!goes_on[i] || !kept[i]) {
-        std::copy_n(from, sizes[i], to);
-        kept[i] = flags[i];
-      } else if (flags[i]) {
-        for (std::size_t j = 0; j < sizes[i]; ++j) to[j] += from[j];
+      if (!goes_on[i] || !flags->total[i]) {
+        backend->copy().copy(context, from, to);
+        flags->total[i] = flags->latest[i];
+      } else if (flags->latest[i]) {
+        backend->elementwise().binary(context, BinaryOp::add, to, from, to);
       }
     }
+    const auto show = [&](std::vector<std::uint8_t>& values, const View& to) {
+      View from = to;
+      from.data = values.data();
+      backend->transfer(context, from, to, false);
+    };
+    show(flags->latest, present);
+    if (several) show(flags->total, total_present);
+    if (sums) sums->wait();
   };
   communicator_->push("all-reduce", CommChannel::bulk, reads, writes, std::move(body));
 }

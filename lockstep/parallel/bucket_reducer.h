@@ -47,7 +47,12 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
 
   void make_buckets(const std::vector<std::size_t>& order);
   void learn_order();
+  Device place() const;
   void reduce(Bucket& bucket, std::size_t number, const std::string& when);
+  // What this rank has of a bucket: for each segment and block, by place in the block.
+  std::vector<std::vector<std::vector<Tensor>>> take_parts(const Bucket& bucket) const;
+  // Moves them to where a GPU sums them, where they were not computed there.
+  void gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Tensor>>>& parts) const;
 
   std::shared_ptr<Communicator> communicator_;
   // Of its own: nobody else's operations come between.

@@ -4,15 +4,17 @@
 #include <numeric>
 
 #include "lockstep/device/topology.h"
+#include "lockstep/parallel/rank_gpu.h"
 
 namespace lockstep {
 
-Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group)
+Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group, std::vector<Device> devices)
     : device_(state_of(runtime.devices().at(0), "communicator").host_visible_device()), group_(std::move(group)) {
   check(group_ != nullptr, "communicator: no process group");
   engine_ = state_of(device_, "communicator").engine;
   lane_group_ = make_group();
   host_group_ = make_group();
+  look_at_gpus(devices.empty() ? runtime.devices() : devices);
   for (int channel = 0; channel < 2; ++channel) {
     contexts_[channel] = std::make_unique<KernelContext>();
     // Not bound to one core: it mostly waits, and takes whatever core of this rank is free when there is something to
@@ -22,6 +24,28 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
                                          .cpus = limited_by_quota() ? std::vector<int>() : available_cpus(),
                                          .lane_data = contexts_[channel].get()});
   }
+}
+
+void Communicator::look_at_gpus(const std::vector<Device>& devices) {
+  const auto gpu = std::ranges::find(devices, DeviceKind::cuda, &Device::kind);
+  const Device device = gpu == devices.end() ? Device() : *gpu;
+  const RankGpu own = describe_gpu(device, group_->backend());
+  std::vector<RankGpu> ranks(static_cast<std::size_t>(world_size()));
+  host_group_->all_gather({const_cast<RankGpu*>(&own), sizeof own, DType::u8},
+                          {ranks.data(), ranks.size() * sizeof own, DType::u8},
+                          {.label = "GPUs", .channel = CommChannel::urgent, .wait = true});
+  const std::string why = lockstep::why_not_nccl(ranks);
+  if (why.empty()) {
+    sums_ = std::make_shared<DeviceSums>(device);
+    return;
+  }
+  check(group_->backend() != "nccl" || world_size() == 1, "the back end nccl cannot be used: {}", why);
+  if (std::ranges::any_of(ranks, [](const RankGpu& rank) { return rank.uuid[0] != '\0'; })) why_not_nccl_ = why;
+}
+
+std::string_view Communicator::backend_name() const {
+  if (sums_) return "nccl";
+  return group_->backend() == "auto" || group_->backend() == "nccl" ? "gloo" : group_->backend();
 }
 
 void Communicator::abort(const std::string& reason) {

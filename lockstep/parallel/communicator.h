@@ -12,14 +12,16 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/parallel/device_sums.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
 
 class Communicator {
  public:
-  // Collective. The runtime's devices have to be CPU devices, and have to outlive every tensor made here.
-  Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group);
+  // Collective. The runtime has to outlive every tensor made here. `devices`: that this rank trains on; empty: all of the
+  // runtime's. Throws where the group's back end is "nccl" and that cannot be.
+  Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group, std::vector<Device> devices = {});
   // Waits for what was pushed on its lanes. Ranks that still wait for this one are told that it has closed its group.
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -42,8 +44,14 @@ class Communicator {
   void push(std::string_view name, CommChannel channel, std::span<const Tensor> reads, std::span<const Tensor> writes,
             std::function<void(KernelContext&)> body);
   Backend& backend() { return *state_of(device_, "communicator").backend; }
-  // Where results lie that come from other processes.
+  // Where results lie that come from other processes, but for sums of gradients.
   Device device() const { return device_; }
+  // Where those are: in the memory of this rank's first GPU, between which NCCL moves the pieces. Null: with device().
+  const std::shared_ptr<DeviceSums>& sums() const { return sums_; }
+  // What moves gradients: "nccl", or the group's ("gloo" for "auto").
+  std::string_view backend_name() const;
+  // Why it is not NCCL, where a rank has a GPU and did not ask for something else; else empty.
+  const std::string& why_not_nccl() const { return why_not_nccl_; }
 
   // What the describing thread itself has to know; these wait for the other processes' describing threads, but for no
   // lane. Every rank calls them in the same order.
@@ -56,6 +64,8 @@ class Communicator {
   void agree(const std::string& complaint, std::string_view what);
 
  private:
+  void look_at_gpus(const std::vector<Device>& devices);
+
   std::shared_ptr<Engine> engine_;
   Device device_;
   std::shared_ptr<ProcessGroup> group_;
@@ -63,6 +73,8 @@ class Communicator {
   std::shared_ptr<ProcessGroup> lane_group_;
   // For what does not wait for tasks.
   std::shared_ptr<ProcessGroup> host_group_;
+  std::shared_ptr<DeviceSums> sums_;
+  std::string why_not_nccl_;
   std::unique_ptr<KernelContext> contexts_[2];
   LaneId lanes_[2];
 };

@@ -62,6 +62,8 @@ std::vector<std::shared_ptr<DeviceState>> make_gpu_devices(const DeviceParts& pa
     state->name = logical > 0 ? fmt::format("cuda:{}/{}", gpu.index, i) : fmt::format("cuda:{}", gpu.index);
     state->cpus = gpu.cpus;
     state->model = gpu.model;
+    state->gpu = gpu.index;
+    state->gpu_uuid = gpu.uuid;
     state->memory_bytes = gpu.memory_bytes / static_cast<std::size_t>(std::max(1, logical));
     state->engine = parts.engine;
     state->backend = backend;

@@ -64,7 +64,10 @@ GpuList find_gpus() {
   for (int i = 0; status == cudaSuccess && i < count; ++i) {
     cudaDeviceProp properties;
     status = cudaGetDeviceProperties(&properties, i);
-    if (status == cudaSuccess) list.gpus.push_back({i, properties.name, properties.totalGlobalMem, cpus_near(i)});
+    if (status != cudaSuccess) break;
+    std::string uuid;
+    for (char byte : properties.uuid.bytes) uuid += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    list.gpus.push_back({i, properties.name, properties.totalGlobalMem, uuid, cpus_near(i)});
   }
   if (status != cudaSuccess) {
     cudaGetLastError();
