@@ -115,6 +115,9 @@ for suite in $(suites gpu_devices_test | grep Lockstep); do
   step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*"
 done
 
+# NCCL between two ranks, on one GPU where there is no other.
+step ranks 120 tests/gpu/ranks.sh "$lockstep" "$data" "$logs"
+
 # With algorithms chosen by timing.
 for batch in 256 1024; do
   step "speed_${batch}_timed" 60 env LOCKSTEP_CUDA_ALGORITHMS="$logs/algorithms.txt" "${bench[@]}" --batch-size $batch
@@ -129,7 +132,7 @@ if command -v compute-sanitizer > /dev/null; then
 fi
 
 echo "$failures failures, $SECONDS s; $out has summary.txt and logs.tar.gz" | tee -a "$out/summary.txt"
-for log in losses speed_256 speed_1024 pytorch overlap bits speed_256_timed speed_1024_timed; do
+for log in losses speed_256 speed_1024 pytorch overlap bits ranks speed_256_timed speed_1024_timed; do
   [ -f "$logs/$log.txt" ] && { echo "== $log"; tail -12 "$logs/$log.txt" | cut -c1-160; }
 done
 exit $((failures > 0))
