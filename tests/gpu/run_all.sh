@@ -115,6 +115,12 @@ for suite in $(suites gpu_devices_test | grep Lockstep); do
   step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*"
 done
 
+# Ten epochs, and the seconds of each.
+step epochs 90 bash -c '
+  "$0" train --model resnet18 --data "$1" --dtype bf16 --batch-size 256 --schedule cosine --epochs 10 --devices cuda:0 \
+    --log "$2/epochs.jsonl" && tail -1 "$2/epochs.jsonl" | python3 -c "import json, sys
+sys.exit(json.loads(sys.stdin.read())[\"test_acc\"] < 0.92)"' "$lockstep" "$data" "$logs"
+
 # NCCL between two ranks, on one GPU where there is no other.
 step ranks 120 tests/gpu/ranks.sh "$lockstep" "$data" "$logs"
 
@@ -132,7 +138,7 @@ if command -v compute-sanitizer > /dev/null; then
 fi
 
 echo "$failures failures, $SECONDS s; $out has summary.txt and logs.tar.gz" | tee -a "$out/summary.txt"
-for log in losses speed_256 speed_1024 pytorch overlap bits ranks speed_256_timed speed_1024_timed; do
+for log in losses speed_256 speed_1024 pytorch overlap bits epochs ranks speed_256_timed speed_1024_timed; do
   [ -f "$logs/$log.txt" ] && { echo "== $log"; tail -12 "$logs/$log.txt" | cut -c1-160; }
 done
 exit $((failures > 0))
