@@ -123,8 +123,8 @@ class ProcessGroup {
 };
 
 struct ProcessGroupOptions {
-  // "gloo", as PyTorch calls what it has for CPUs: shared memory between the ranks of one host, TCP where they are on several. Jobs that
-  // mpirun started are among them: its variables are read as torchrun's are.
+  // "gloo", as PyTorch calls what it has for CPUs: shared memory between the ranks of one host, TCP where they are on
+  // several. Jobs that mpirun started are among them: its variables are read as torchrun's are.
   // "nccl": the same, but gradients stay on the ranks' GPUs, between which NCCL moves them. An error (Communicator) where a
   // rank has no GPU of its own, or no NCCL.
   // "auto": as "nccl" where that can be, else as "gloo".
