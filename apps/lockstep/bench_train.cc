@@ -116,9 +116,9 @@ void report_memory(const Measurement& m, const Job& job, Report& report) {
   for (std::size_t i = 0; i < m.memory.size(); ++i) {
     const MemoryCounters& memory = m.memory[i];
     rows.push_back({std::string(job.devices[i].name()), mebibytes(memory.used_bytes), mebibytes(memory.cached_bytes()),
-                    mebibytes(memory.peak_used_bytes)});
+                    mebibytes(memory.peak_used_bytes), mebibytes(memory.scratch_bytes)});
   }
-  report.table("memory, MiB", {"device", "in use", "cached", "peak in use"}, rows);
+  report.table("memory, MiB", {"device", "in use", "cached", "peak in use", "of kernels"}, rows);
 }
 
 void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& report) {

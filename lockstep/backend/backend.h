@@ -20,7 +20,8 @@
 
 namespace lockstep {
 
-class Stream;  // device/stream.h
+class MemorySource;  // device/memory.h
+class Stream;        // device/stream.h
 
 // One of each; none is missing.
 struct KernelFamilies {
@@ -39,8 +40,10 @@ struct KernelFamilies {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // For a lane with this stream (none: it computes on its worker) and this many threads.
-  virtual std::unique_ptr<KernelContext> make_context([[maybe_unused]] const std::shared_ptr<Stream>& stream, int threads) {
+  // For a lane with this stream (none: it computes on its worker) and this many threads. Kernels that need memory of a device
+  // for themselves take it from `scratch`.
+  virtual std::unique_ptr<KernelContext> make_context([[maybe_unused]] const std::shared_ptr<Stream>& stream, int threads,
+                                                      [[maybe_unused]] std::shared_ptr<MemorySource> scratch) {
     return std::make_unique<KernelContext>(threads);
   }
   virtual std::string_view name() const = 0;

@@ -20,7 +20,7 @@ View flat(const void* data, DType dtype, std::size_t count) {
 DeviceSums::DeviceSums(Device gpu)
     : state_(state_of(gpu, "reducer").shared_from_this()),
       stream_(make_gpu_stream(state_->gpu, true)),
-      context_(state_->backend->make_context(stream_, 1)) {}
+      context_(state_->backend->make_context(stream_, 1, state_->allocator->scratch())) {}
 
 void DeviceSums::wait() {
   const std::uint64_t ticket = stream_->record();

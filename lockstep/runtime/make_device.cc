@@ -25,7 +25,7 @@ std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index
       parts.engine, state->name, parts.options.memory_limit ? parts.options.memory_limit : state->memory_bytes);
 
   auto add_lane = [&](std::string lane_name, std::vector<int> lane_cpus, int threads) {
-    state->contexts.push_back(state->backend->make_context(nullptr, threads));
+    state->contexts.push_back(state->backend->make_context(nullptr, threads, nullptr));
     return parts.engine->add_lane({.name = std::move(lane_name),
                                    .device = state->name,
                                    // Under a quota every group of processes would bind its threads to the first cores.
@@ -78,7 +78,7 @@ std::vector<std::shared_ptr<DeviceState>> make_gpu_devices(const DeviceParts& pa
     // Workers only queue; near the GPU, wherever the system finds room.
     auto add_lane = [&](std::string lane_name, bool urgent) {
       auto stream = make_gpu_stream(gpu.index, urgent);
-      state->contexts.push_back(backend->make_context(stream, 1));
+      state->contexts.push_back(backend->make_context(stream, 1, state->allocator->scratch()));
       return parts.engine->add_lane({.name = std::move(lane_name),
                                      .device = state->name,
                                      .cpus = limited_by_quota() ? std::vector<int>() : gpu.cpus,

@@ -16,9 +16,33 @@ std::size_t size_class(std::size_t bytes) {
 
 }  // namespace
 
+class CachingAllocator::CountedSource final : public MemorySource {
+ public:
+  explicit CountedSource(std::shared_ptr<MemorySource> source) : source_(std::move(source)) {}
+  void* allocate(std::size_t bytes) override {
+    void* block = source_->allocate(bytes);
+    if (block != nullptr) bytes_ += bytes;
+    return block;
+  }
+  void free(void* block, std::size_t bytes) noexcept override {
+    source_->free(block, bytes);
+    bytes_ -= bytes;
+  }
+  std::optional<std::size_t> left() const override { return source_->left(); }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<MemorySource> source_;
+  std::atomic<std::size_t> bytes_{0};
+};
+
 CachingAllocator::CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit,
                                    std::shared_ptr<MemorySource> source)
-    : engine_(std::move(engine)), owner_(std::move(owner)), limit_(limit), source_(std::move(source)) {}
+    : engine_(std::move(engine)),
+      owner_(std::move(owner)),
+      limit_(limit),
+      source_(source),
+      scratch_(std::make_shared<CountedSource>(std::move(source))) {}
 
 CachingAllocator::~CachingAllocator() { release_free(); }
 
@@ -69,13 +93,14 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
     data = take_new(size);
   }
   if (data == nullptr) {
-    const bool at_limit = counters_.reserved_bytes + size > limit_;
-    const std::string taken = at_limit ? fmt::format("{} of at most {} are taken", counters_.reserved_bytes, limit_)
-                                       : fmt::format("there are no more than the {} taken", counters_.reserved_bytes);
+    const std::size_t scratch = scratch_->bytes(), all = counters_.reserved_bytes + scratch;
+    const std::string taken = all + size > limit_ ? fmt::format("{} of at most {} are taken", all, limit_)
+                                                  : fmt::format("there are no more than the {} taken", all);
     // Other processes, and other logical devices, take from it as well.
     const std::optional<std::size_t> left = source_->left();
-    fail("{}: out of memory: {} bytes asked for, {}, {} of them held by tensors{}", owner_, bytes, taken,
-         counters_.used_bytes, left ? fmt::format("; the device has {} left for all", *left) : "");
+    fail("{}: out of memory: {} bytes asked for, {}, {} of them held by tensors{}{}", owner_, bytes, taken,
+         counters_.used_bytes, scratch > 0 ? fmt::format(", {} by kernels", scratch) : "",
+         left ? fmt::format("; the device has {} left for all", *left) : "");
   }
   Block block{data, size, engine_->make_resource(), lane};
   counters_.reserved_bytes += size;
@@ -85,7 +110,7 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
 }
 
 void* CachingAllocator::take_new(std::size_t size) {
-  return counters_.reserved_bytes + size <= limit_ ? source_->allocate(size) : nullptr;
+  return counters_.reserved_bytes + scratch_->bytes() + size <= limit_ ? source_->allocate(size) : nullptr;
 }
 
 void CachingAllocator::free(Block block) {
@@ -102,7 +127,11 @@ void CachingAllocator::count_used(std::size_t bytes) {
 
 MemoryCounters CachingAllocator::counters() const {
   std::scoped_lock lock(mutex_);
-  return counters_;
+  MemoryCounters counters = counters_;
+  counters.scratch_bytes = scratch_->bytes();
+  return counters;
 }
+
+std::shared_ptr<MemorySource> CachingAllocator::scratch() const { return scratch_; }
 
 }  // namespace lockstep

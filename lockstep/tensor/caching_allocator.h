@@ -28,6 +28,7 @@ struct MemoryCounters {
   std::size_t reserved_bytes = 0;  // taken from the system
   std::size_t used_bytes = 0;      // of these, held by tensors
   std::size_t peak_used_bytes = 0;
+  std::size_t scratch_bytes = 0;  // taken besides by a GPU's kernels, for themselves
   std::int64_t system_allocations = 0;
 
   // Kept for whoever asks next.
@@ -36,7 +37,7 @@ struct MemoryCounters {
 
 class CachingAllocator {
  public:
-  // `limit` in bytes bounds what is taken from `source`.
+  // `limit` in bytes bounds what is taken from `source`, scratch() included.
   CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit,
                    std::shared_ptr<MemorySource> source = std::make_shared<HostPages>());
   ~CachingAllocator();
@@ -48,11 +49,17 @@ class CachingAllocator {
   Block allocate(std::size_t bytes, LaneId lane);
   void free(Block block);
 
+  // More of the same memory, for kernels themselves; may outlive the allocator. The limit refuses nobody here, since a kernel
+  // cannot wait for free blocks as allocate() does: it leaves less for blocks.
+  std::shared_ptr<MemorySource> scratch() const;
+
   MemoryCounters counters() const;
   // counters().used_bytes, for who looks often and must not wait.
   std::shared_ptr<const std::atomic<std::int64_t>> used_bytes() const { return used_bytes_; }
 
  private:
+  class CountedSource;
+
   // Null at the limit, or if the source has no more.
   void* take_new(std::size_t size);
   void count_used(std::size_t bytes);
@@ -63,6 +70,7 @@ class CachingAllocator {
   std::string owner_;
   std::size_t limit_;
   std::shared_ptr<MemorySource> source_;
+  std::shared_ptr<CountedSource> scratch_;
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<Block>> free_;  // by size class
   MemoryCounters counters_;

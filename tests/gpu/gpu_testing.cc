@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/device/cuda/cuda_status.h"
+#include "lockstep/device/gpu.h"
 
 namespace lockstep::testing {
 
@@ -11,7 +12,7 @@ bool has_gpu() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-GpuMemory::GpuMemory(int gpu) : stream_(std::make_shared<CudaStream>(gpu, false)), context_(stream_) {}
+GpuMemory::GpuMemory(int gpu) : stream_(std::make_shared<CudaStream>(gpu, false)), context_(stream_, make_gpu_memory(gpu)) {}
 
 GpuMemory::~GpuMemory() { release(); }
 

@@ -172,5 +172,23 @@ TEST_F(CachingAllocatorTest, ASourceWithoutMoreIsALimit) {
   EXPECT_EQ(source->taken, 0U);
 }
 
+// What kernels take for themselves is never refused for the limit, and leaves less for tensors.
+TEST_F(CachingAllocatorTest, TheLimitCountsScratch) {
+  allocator_.free(allocator_.allocate(4096, a_));
+  const auto scratch = allocator_.scratch();
+  void* taken = scratch->allocate(1000);
+  ASSERT_NE(taken, nullptr);
+  EXPECT_EQ(allocator_.counters().scratch_bytes, 1000U);
+  Block block = allocator_.allocate(3000, a_);  // after giving back the free one
+  EXPECT_EQ(allocator_.counters().reserved_bytes, 3072U);
+  EXPECT_ERROR(allocator_.allocate(256, a_),
+               "cpu:7: out of memory: 256 bytes asked for, 4072 of at most 4096 are taken, 3072 of them held by tensors, "
+               "1000 by kernels");
+  scratch->free(taken, 1000);
+  EXPECT_EQ(allocator_.counters().scratch_bytes, 0U);
+  allocator_.free(allocator_.allocate(256, a_));
+  allocator_.free(block);
+}
+
 }  // namespace
 }  // namespace lockstep

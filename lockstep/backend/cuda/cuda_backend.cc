@@ -34,10 +34,11 @@ class CudaBackend final : private OwnsChoices, public Backend {
 
   std::string_view name() const override { return "cuda"; }
   bool native_bf16() const override { return true; }
-  std::unique_ptr<KernelContext> make_context(const std::shared_ptr<Stream>& stream, int) override {
+  std::unique_ptr<KernelContext> make_context(const std::shared_ptr<Stream>& stream, int,
+                                              std::shared_ptr<MemorySource> scratch) override {
     auto cuda_stream = std::dynamic_pointer_cast<CudaStream>(stream);
     check(cuda_stream != nullptr, "cuda: a lane without a CUDA stream");
-    return std::make_unique<CudaContext>(std::move(cuda_stream));
+    return std::make_unique<CudaContext>(std::move(cuda_stream), std::move(scratch));
   }
 
   void transfer(KernelContext& kernel_context, const View& x, const View& y, bool from_here) override {

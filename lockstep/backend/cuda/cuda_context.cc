@@ -3,19 +3,23 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
+#include <utility>
+
 #include "lockstep/backend/cuda/library_status.h"
+#include "lockstep/base/error.h"
 #include "lockstep/device/cuda/cuda_status.h"
 
 namespace lockstep {
 
-CudaContext::CudaContext(std::shared_ptr<CudaStream> stream) : stream_(std::move(stream)) {}
+CudaContext::CudaContext(std::shared_ptr<CudaStream> stream, std::shared_ptr<MemorySource> memory)
+    : stream_(std::move(stream)), memory_(std::move(memory)) {}
 
 CudaContext::~CudaContext() {
   cudaStreamSynchronize(stream_->handle());
   if (cudnn_) cudnnDestroy(cudnn_);
   if (cublas_) cublasLtDestroy(cublas_);
-  cudaFree(scratch_);
-  cudaFree(counters_);
+  if (scratch_) memory_->free(scratch_, scratch_bytes_);
+  if (counters_) memory_->free(counters_, kCounters * sizeof(unsigned));
 }
 
 cudnnContext* CudaContext::cudnn() {
@@ -40,12 +44,19 @@ void* CudaContext::device_scratch(std::size_t bytes) {
   GpuScope scope(gpu());
   // What was given out before may be in use until here.
   check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
-  check_cuda(cudaFree(scratch_), "cudaFree");
-  scratch_ = nullptr;
-  scratch_bytes_ = 0;
-  check_cuda(cudaMalloc(&scratch_, bytes), "cudaMalloc");
+  if (scratch_) memory_->free(std::exchange(scratch_, nullptr), std::exchange(scratch_bytes_, 0));
+  scratch_ = take(bytes);
   scratch_bytes_ = bytes;
   return scratch_;
+}
+
+void* CudaContext::take(std::size_t bytes) {
+  void* block = memory_->allocate(bytes);
+  if (block == nullptr) {
+    fail("cuda:{}: out of memory: a kernel asks for {} bytes for itself, the GPU has {} left for all", gpu(), bytes,
+         memory_->left().value_or(0));
+  }
+  return block;
 }
 
 CudaContext& cuda_context(KernelContext& context) {
@@ -57,9 +68,7 @@ CudaContext& cuda_context(KernelContext& context) {
 unsigned* CudaContext::counters() {
   if (!counters_) {
     GpuScope scope(gpu());
-    void* counters = nullptr;
-    check_cuda(cudaMalloc(&counters, kCounters * sizeof(unsigned)), "cudaMalloc");
-    counters_ = static_cast<unsigned*>(counters);
+    counters_ = static_cast<unsigned*>(take(kCounters * sizeof(unsigned)));
     check_cuda(cudaMemsetAsync(counters_, 0, kCounters * sizeof(unsigned), stream()), "cudaMemsetAsync");
   }
   return counters_;

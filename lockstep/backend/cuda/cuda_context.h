@@ -8,6 +8,7 @@
 
 #include "lockstep/backend/context.h"
 #include "lockstep/device/cuda/cuda_stream.h"
+#include "lockstep/device/memory.h"
 
 // As in cudnn.h and cublasLt.h, which kernels need not see.
 struct cudnnContext;
@@ -17,7 +18,8 @@ namespace lockstep {
 
 class CudaContext final : public KernelContext {
  public:
-  explicit CudaContext(std::shared_ptr<CudaStream> stream);
+  // Kernels get their own memory from `memory`, the GPU's.
+  CudaContext(std::shared_ptr<CudaStream> stream, std::shared_ptr<MemorySource> memory);
   ~CudaContext() override;
 
   cudaStream_t stream() const { return stream_->handle(); }
@@ -30,15 +32,19 @@ class CudaContext final : public KernelContext {
   cudnnContext* cudnn();
   cublasLtContext* cublas();
 
-  // At least `bytes` bytes of the GPU's memory, aligned to 256. Work on the stream that used what an earlier call
-  // returned is not disturbed, but each call returns the same memory: a kernel family asks once and divides it.
+  // At least `bytes` bytes of the GPU's memory, aligned to 256; throws Error if there are not so many. Work on the stream that
+  // used what an earlier call returned is not disturbed, but each call returns the same memory: a kernel family asks once
+  // and divides it.
   void* device_scratch(std::size_t bytes);
   // kCounters zeros in the GPU's memory, which each kernel that counts with them leaves as zeros.
   unsigned* counters();
   static constexpr std::size_t kCounters = 65536;
 
  private:
+  void* take(std::size_t bytes);
+
   std::shared_ptr<CudaStream> stream_;
+  std::shared_ptr<MemorySource> memory_;
   cudnnContext* cudnn_ = nullptr;
   cublasLtContext* cublas_ = nullptr;
   void* scratch_ = nullptr;

@@ -163,6 +163,17 @@ TEST_P(GpuTest, OutOfMemorySaysWhoHoldsWhat) {
                "cuda:0/1: out of memory: 1048576 bytes asked for, 262144 of at most 1048576 are taken, 262144 of them held");
 }
 
+TEST_P(GpuTest, MemoryOfKernelsCounts) {
+  Runtime small({.serial = GetParam(), .cuda_logical = 1, .cuda_memory_limit = 1 << 20});
+  const Device gpu = small.devices()[0];
+  const Tensor labels = Tensor::from(std::vector<std::int64_t>{1, 2, 3}, {3});
+  ops::cross_entropy(Tensor::host({3, 10}).to(gpu), labels.to(gpu), 0);
+  small.synchronize();
+  const MemoryCounters memory = small.memory(gpu);
+  EXPECT_GT(memory.scratch_bytes, 0U);
+  EXPECT_ERROR(ops::empty({1 << 18}, DType::f32, gpu), fmt::format("{} by kernels", memory.scratch_bytes));
+}
+
 TEST_P(GpuTest, TheTimelineHasTheTasksOfAllLanes) {
   auto trace = std::make_shared<Trace>();
   runtime_->engine().set_trace(trace);
