@@ -38,7 +38,8 @@ std::shared_ptr<Stream> make_gpu_stream(int gpu, bool urgent);
 
 // The GPU's memory.
 std::shared_ptr<MemorySource> make_gpu_memory(int gpu);
-// Host memory that GPUs read and write by themselves, while the host does other things: page-locked.
-std::shared_ptr<MemorySource> make_pinned_memory();
+// Host memory that GPUs read and write by themselves, while the host does other things: page-locked. `gpu` is one that is
+// used anyway.
+std::shared_ptr<MemorySource> make_pinned_memory(int gpu);
 
 }  // namespace lockstep

@@ -66,7 +66,8 @@ void Runtime::add_gpus(const DeviceParts& parts) {
   const GpuList found = find_gpus();
   check(!found.gpus.empty(), "runtime: cuda:{} asked for, there is no GPU: {}", wanted[0], found.why_none);
   std::shared_ptr<Backend> backend = make_cuda_backend({.tf32 = options.tf32, .algorithms = options.cuda_algorithms});
-  auto pinned = std::make_shared<CachingAllocator>(engine_, "pinned host memory", total_memory(), make_pinned_memory());
+  auto pinned =
+      std::make_shared<CachingAllocator>(engine_, "pinned host memory", total_memory(), make_pinned_memory(wanted[0]));
   std::shared_ptr<DeviceState> host_side = states_[0];
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     auto gpu = std::ranges::find(found.gpus, wanted[i], &GpuInfo::index);

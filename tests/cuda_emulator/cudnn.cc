@@ -205,8 +205,8 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
 void cudnnGetLastErrorString(char* message, std::size_t size) {
   if (size > 0) *message = '\0';
 }
-cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return create(handle); }
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return destroy(handle); }
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return current_device(), create(handle); }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return current_device(), destroy(handle); }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
   return CUDNN_STATUS_SUCCESS;

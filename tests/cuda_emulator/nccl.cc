@@ -275,6 +275,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error)
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  // It works on its device, and goes back to the thread's.
+  int before = 0;
+  cudaGetDevice(&before);
+  cudaSetDevice(communicator->device);
+  cudaSetDevice(before);
   communicator->links->aborted = true;
   communicator->connecting.join();
   // Other ranks notice.

@@ -1,7 +1,10 @@
 // The part of the CUDA runtime's interface that is about devices and errors.
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 
@@ -12,9 +15,27 @@ using namespace cuda_emulator;
 
 namespace {
 thread_local int device_of_thread = 0;
+std::array<std::atomic<bool>, 16> contexts{};
+}  // namespace
+
+int cuda_emulator::current_device() {
+  contexts.at(static_cast<std::size_t>(device_of_thread)) = true;
+  return device_of_thread;
+}
+bool cuda_emulator::has_context(int device) { return contexts.at(static_cast<std::size_t>(device)); }
+void cuda_emulator::forget_contexts() {
+  for (auto& context : contexts) context = false;
 }
 
-int cuda_emulator::current_device() { return device_of_thread; }
+namespace {
+
+CUresult get_context_state(CUdevice device, unsigned* flags, int* active) {
+  *flags = 0;
+  *active = has_context(device);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -29,6 +50,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= device_count()) return set_last_error(cudaErrorInvalidDevice);
   device_of_thread = device;
+  current_device();
   return cudaSuccess;
 }
 
@@ -98,6 +120,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  current_device();
   *least = 0;
   *greatest = -5;
   return cudaSuccess;
@@ -110,6 +133,15 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
 cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  current_device();
+  const bool known = std::strcmp(symbol, "cuDevicePrimaryCtxGetState") == 0;
+  *function = known ? reinterpret_cast<void*>(&get_context_state) : nullptr;
+  if (result) *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) { return *can = device != peer, cudaSuccess; }
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {

@@ -20,8 +20,9 @@ cudaError_t allocate_to(void** p, std::size_t bytes, MemoryKind kind) {
 }
 
 cudaError_t release_from(void* p, MemoryKind kind) {
+  const int device = current_device();
   if (!p) return cudaSuccess;
-  synchronize_device(current_device());
+  synchronize_device(device);
   return set_last_error(release(p, kind) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
@@ -79,6 +80,7 @@ cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
   *attributes = {};
+  current_device();
   const MemoryPlace place = find(p, 1);
   attributes->device = place.device;
   attributes->type = place.kind == MemoryKind::device   ? cudaMemoryTypeDevice

@@ -102,6 +102,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  current_device();
   delete &pointer(event);
   return cudaSuccess;
 }
@@ -128,6 +129,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  current_device();
   Event &a = *pointer(begin), &b = *pointer(end);
   if (!a.timed() || !b.timed() || a.recorded() == 0 || b.recorded() == 0) {
     return set_last_error(cudaErrorInvalidResourceHandle);

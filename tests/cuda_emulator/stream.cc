@@ -113,6 +113,7 @@ Event::Clock::time_point Event::time() {
 }
 
 Stream* find_stream(cudaStream_t handle) {
+  current_device();
   Streams& s = streams();
   std::lock_guard lock(s.mutex);
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
@@ -176,7 +177,9 @@ extern "C" cudaError_t cudaGetLastError() {
   using namespace cuda_emulator;
   const cudaError_t error = last_error;
   last_error = cudaSuccess;
-  return error == cudaSuccess && device_count() > 0 ? device_error(current_device()) : error;
+  int device = 0;
+  cudaGetDevice(&device);
+  return error == cudaSuccess && device_count() > 0 ? device_error(device) : error;
 }
 
 extern "C" cudaError_t cudaPeekAtLastError() { return cuda_emulator::last_error; }

@@ -72,7 +72,11 @@ bool destroy_stream(cudaStream_t handle);
 void synchronize_device(int device);
 
 int device_count();
+// The calling thread's. Asked for by whatever makes a device's context on a GPU, and counted as that.
 int current_device();
+bool has_context(int device);
+// For the next test.
+void forget_contexts();
 
 // The error that the calling thread asks for with cudaGetLastError.
 cudaError_t set_last_error(cudaError_t error);

@@ -15,6 +15,7 @@ CudaContext::CudaContext(std::shared_ptr<CudaStream> stream, std::shared_ptr<Mem
     : stream_(std::move(stream)), memory_(std::move(memory)) {}
 
 CudaContext::~CudaContext() {
+  GpuScope scope(gpu(), std::nothrow);
   cudaStreamSynchronize(stream_->handle());
   if (cudnn_) cudnnDestroy(cudnn_);
   if (cublas_) cublasLtDestroy(cublas_);

@@ -65,6 +65,7 @@ class NcclLinks final : public DeviceLinks {
   }
 
   void abort() noexcept override {
+    const GpuScope scope(gpu_, std::nothrow);  // which NCCL goes back to
     if (ncclComm_t communicator = std::exchange(communicator_, nullptr)) nccl_.abort(communicator);
   }
 

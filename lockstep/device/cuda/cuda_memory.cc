@@ -25,7 +25,10 @@ class GpuMemory final : public MemorySource {
     const cudaError_t status = cudaMalloc(&block, bytes);
     return checked(block, status, "cudaMalloc");
   }
-  void free(void* block, std::size_t) noexcept override { cudaFree(block); }
+  void free(void* block, std::size_t) noexcept override {
+    GpuScope scope(gpu_, std::nothrow);
+    cudaFree(block);
+  }
   std::optional<std::size_t> left() const override {
     GpuScope scope(gpu_);
     std::size_t free = 0, total = 0;
@@ -37,19 +40,28 @@ class GpuMemory final : public MemorySource {
   const int gpu_;
 };
 
+// Of one GPU's context, and for all of them.
 class PinnedMemory final : public MemorySource {
  public:
+  explicit PinnedMemory(int gpu) : gpu_(gpu) {}
   void* allocate(std::size_t bytes) override {
+    GpuScope scope(gpu_);
     void* block = nullptr;
     const cudaError_t status = cudaHostAlloc(&block, bytes, cudaHostAllocPortable);
     return checked(block, status, "cudaHostAlloc");
   }
-  void free(void* block, std::size_t) noexcept override { cudaFreeHost(block); }
+  void free(void* block, std::size_t) noexcept override {
+    GpuScope scope(gpu_, std::nothrow);
+    cudaFreeHost(block);
+  }
+
+ private:
+  const int gpu_;
 };
 
 }  // namespace
 
 std::shared_ptr<MemorySource> make_gpu_memory(int gpu) { return std::make_shared<GpuMemory>(gpu); }
-std::shared_ptr<MemorySource> make_pinned_memory() { return std::make_shared<PinnedMemory>(); }
+std::shared_ptr<MemorySource> make_pinned_memory(int gpu) { return std::make_shared<PinnedMemory>(gpu); }
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "lockstep/device/cuda/cuda_status.h"
 
+#include <cuda.h>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -18,9 +20,28 @@ GpuScope::GpuScope(int gpu) : gpu_(gpu) {
   if (previous_ != gpu) check_cuda(cudaSetDevice(gpu), "cudaSetDevice");
 }
 
-// Not where nothing changed: the call makes the GPU's context, where there is none yet.
+GpuScope::GpuScope(int gpu, std::nothrow_t) noexcept : gpu_(gpu) {
+  if (cudaGetDevice(&previous_) != cudaSuccess) previous_ = gpu;
+  if (previous_ != gpu && cudaSetDevice(gpu) != cudaSuccess) cudaGetLastError();
+}
+
 GpuScope::~GpuScope() {
-  if (previous_ != gpu_) cudaSetDevice(previous_);
+  if (previous_ != gpu_ && has_gpu_context(previous_)) cudaSetDevice(previous_);
+}
+
+// The runtime has no call that tells, the driver has.
+bool has_gpu_context(int gpu) {
+  static const auto get_state = [] {
+    void* function = nullptr;
+    constexpr unsigned kSince = 7000;
+    const cudaError_t status =
+        cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, kSince, cudaEnableDefault, nullptr);
+    if (status != cudaSuccess) cudaGetLastError();
+    return reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(status == cudaSuccess ? function : nullptr);
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  return get_state != nullptr && get_state(gpu, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
 }  // namespace lockstep

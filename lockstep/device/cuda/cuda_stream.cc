@@ -33,8 +33,9 @@ std::string describe(const ErrorSlot& slot, DataError error) {
 // Events in use return to the pool with their last handle.
 class CudaStream::EventPool : public std::enable_shared_from_this<EventPool> {
  public:
-  explicit EventPool(unsigned flags) : flags_(flags) {}
+  EventPool(int gpu, unsigned flags) : gpu_(gpu), flags_(flags) {}
   ~EventPool() {
+    GpuScope scope(gpu_, std::nothrow);
     for (cudaEvent_t event : free_) cudaEventDestroy(event);
   }
 
@@ -55,6 +56,7 @@ class CudaStream::EventPool : public std::enable_shared_from_this<EventPool> {
   }
 
  private:
+  const int gpu_;
   const unsigned flags_;
   std::mutex mutex_;
   std::vector<cudaEvent_t> free_;
@@ -63,8 +65,8 @@ class CudaStream::EventPool : public std::enable_shared_from_this<EventPool> {
 CudaStream::CudaStream(int gpu, bool urgent)
     : gpu_(gpu),
       synchronous_(environment_integer("LOCKSTEP_CUDA_SYNC", 0, 1).value_or(0) == 1),
-      untimed_(std::make_shared<EventPool>(cudaEventDisableTiming)),
-      timed_(std::make_shared<EventPool>(cudaEventDefault)) {
+      untimed_(std::make_shared<EventPool>(gpu, cudaEventDisableTiming)),
+      timed_(std::make_shared<EventPool>(gpu, cudaEventDefault)) {
   GpuScope scope(gpu);
   int least = 0, greatest = 0;
   check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
@@ -79,6 +81,7 @@ CudaStream::CudaStream(int gpu, bool urgent)
 }
 
 CudaStream::~CudaStream() {
+  GpuScope scope(gpu_, std::nothrow);
   cudaStreamSynchronize(stream_);
   cudaStreamDestroy(stream_);
   cudaFreeHost(slots_);
@@ -162,6 +165,7 @@ void CudaStream::take_data_error(std::uint64_t ticket) {
 
 void CudaStream::synchronize(std::uint64_t ticket) noexcept {
   const Event event = event_of(ticket);
+  GpuScope scope(gpu_, std::nothrow);
   if (event && cudaEventSynchronize(event.get()) != cudaSuccess) cudaGetLastError();
 }
 

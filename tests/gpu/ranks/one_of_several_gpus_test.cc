@@ -1,0 +1,123 @@
+// Who uses some of a machine's GPUs takes nothing of the others: no context either, which is made by almost any call, on the
+// calling thread's GPU, and takes some hundred megabytes.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "lockstep/device/cuda/cuda_status.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/engine/trace.h"
+#include "lockstep/models/models.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/split.h"
+#include "tests/expect_error.h"
+#include "tests/tensors.h"
+#ifdef LOCKSTEP_CUDA_EMULATED
+#include "tests/cuda_emulator/stream.h"
+#endif
+
+namespace lockstep {
+namespace {
+
+// Of three at least these two.
+constexpr int kFirst = 1, kSecond = 2;
+
+class OneOfSeveralGpus : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (find_gpus().gpus.size() <= kSecond) GTEST_SKIP() << "fewer than 3 GPUs";
+#ifdef LOCKSTEP_CUDA_EMULATED
+    cuda_emulator::forget_contexts();
+#endif
+    if (!others().empty()) GTEST_SKIP() << "this process has contexts, of other tests";
+  }
+
+  // GPUs with a context, but for the two.
+  static std::vector<int> others() {
+    std::vector<int> found;
+    on_new_thread([&] {
+      const GpuScope scope(kFirst);
+      for (int gpu = 0; gpu < static_cast<int>(find_gpus().gpus.size()); ++gpu) {
+        if (gpu != kFirst && gpu != kSecond && has_gpu_context(gpu)) found.push_back(gpu);
+      }
+    });
+    return found;
+  }
+
+  // One that has not been at any GPU.
+  static void on_new_thread(const std::function<void()>& body) { std::thread(body).join(); }
+};
+
+int gpu_of_thread() {
+  int gpu = -1;
+  check_cuda(cudaGetDevice(&gpu), "cudaGetDevice");
+  return gpu;
+}
+
+TEST_F(OneOfSeveralGpus, AScopeGoesBackWhereThatMakesNoContext) {
+  on_new_thread([] {
+    check_cuda(cudaSetDevice(kFirst), "cudaSetDevice");
+    { const GpuScope scope(kSecond); }
+    EXPECT_EQ(gpu_of_thread(), kFirst);
+  });
+  on_new_thread([] {
+    { const GpuScope scope(kSecond); }
+    EXPECT_EQ(gpu_of_thread(), kSecond);
+  });
+  EXPECT_EQ(others(), std::vector<int>());
+}
+
+TEST_F(OneOfSeveralGpus, TrainingMakesNoContextElsewhere) {
+  on_new_thread([] {
+    Runtime runtime({.threads_per_shard = 1, .cuda = {kFirst}});
+    const Device gpu = runtime.devices()[0];
+    const auto trace = std::make_shared<Trace>();
+    runtime.engine().set_trace(trace);
+    auto net = lenet();
+    net->initialize(Xavier{}, {gpu});
+    Sgd sgd(net->parameters(), {.lr = 0.1});
+    testing::Random random(1);
+    for (int step = 0; step < 2; ++step) {
+      const Tensor x = random.floats({4, 1, 28, 28}).pin(gpu);
+      const Tensor y = Tensor::from(std::vector<std::int64_t>{1, 2, 3, 4}, {4}).pin(gpu);
+      const Batch loss = cross_entropy((*net)(split_and_load(x, runtime.devices())), split_and_load(y, runtime.devices()));
+      backward(loss);
+      sgd.step();
+      mean_loss(loss);
+    }
+    EXPECT_THROW(ops::empty({std::int64_t{1} << 50}, DType::f32, gpu), Error);
+    runtime.synchronize();
+    runtime.engine().set_trace(nullptr);
+    EXPECT_FALSE(trace->records().empty());
+  });
+  EXPECT_EQ(others(), std::vector<int>());
+}
+
+TEST_F(OneOfSeveralGpus, NorDoRanks) {
+  auto groups = make_local_groups(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([rank, group = groups[static_cast<std::size_t>(rank)]] {
+      Runtime runtime({.threads_per_shard = 1, .cuda = {rank == 0 ? kFirst : kSecond}});
+      auto communicator = std::make_shared<Communicator>(runtime, group);
+      EXPECT_EQ(communicator->backend_name(), "nccl");
+      auto net = mlp();
+      net->initialize(Xavier{}, runtime.devices());
+      settle_shapes(*net, Tensor::host({1, 1, 28, 28}), runtime.devices()[0]);
+      DistributedDataParallel ddp(*net, runtime.devices(), communicator, {.shards = 2});
+      Sgd sgd(net->parameters(), {.lr = 0.1});
+      const Tensor y = Tensor::from(std::vector<std::int64_t>{1, 2}, {2});
+      auto parts = ddp.split(std::vector{Tensor::host({2, 1, 28, 28}), y}, 4);
+      backward(cross_entropy(ddp(parts[0]), parts[1]));
+      sgd.step();
+      runtime.synchronize();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(others(), std::vector<int>());
+}
+
+}  // namespace
+}  // namespace lockstep
