@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "bench_parallel.h"
+#include "job_options.h"
 #include "lockstep/base/random.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
@@ -61,18 +62,18 @@ int shortest_time(const std::vector<Node>& nodes) {
   return *std::ranges::max_element(free);
 }
 
-Experiment graph(Runtime& runtime, const std::vector<Node>& nodes, std::int64_t size) {
+Experiment graph(const std::vector<Device>& devices, const std::vector<Node>& nodes, std::int64_t size) {
   struct Values {
     std::vector<Tensor> starts, nodes;
   };
   auto values = std::make_shared<Values>();
   for (std::uint64_t s = 0; s < kStarts; ++s) {
-    values->starts.push_back(random_matrix(size, s).to(runtime.devices()[s % kDevices]));
+    values->starts.push_back(random_matrix(size, s).to(devices[s % kDevices]));
   }
   values->nodes.resize(nodes.size());
-  auto push = [&runtime, values, nodes](int i) {
+  auto push = [devices, values, nodes](int i) {
     const Node& node = nodes[static_cast<std::size_t>(i)];
-    const Device device = runtime.devices()[static_cast<std::size_t>(node.device)];
+    const Device device = devices[static_cast<std::size_t>(node.device)];
     auto input = [&](int which) {
       const int from = node.inputs[which];
       const Tensor& x = from < 0 ? values->starts[static_cast<std::size_t>(-1 - from)]
@@ -93,22 +94,27 @@ void measure_dag(const ParallelOptions& o, const BenchOptions& common, Report& r
   constexpr int kCount = 200;
   const std::int64_t size = o.work.size > 0 ? o.work.size : kSize;
   const std::vector<Node> nodes = random_graph(o.work.count > 0 ? o.work.count : kCount);
-  auto build = [&](Runtime& r) { return graph(r, nodes, size); };
-  const RuntimeOptions threaded{.cpu_devices = kDevices, .cores_per_device = o.cores_per_device};
+  const Place place = place_of(o.place, kDevices);
+  if (place.count() != kDevices) {
+    throw UsageError(fmt::format("--experiment dag: --devices {} are {}, expected {}", place.list,
+                                 place.count(), kDevices));
+  }
+  auto build = [&](Runtime& r) { return graph(r.devices(place.list), nodes, size); };
+  const RuntimeOptions threaded = place.runtime;
   RuntimeOptions serial = threaded;
   serial.serial = true;
-  compare_variants(
-      fmt::format("{} of (a b + c) / 2, {} x {}, on {} devices of {}, {} of {} edges between the devices",
-                  count_of(static_cast<int>(nodes.size()), "node"), size, size, kDevices,
-                  count_of(o.cores_per_device, "core"), crossings(nodes), 3 * nodes.size()),
-      {{"serial engine", serial, build}, {"threaded engine", threaded, build}}, o.trace, common, report);
+  compare_variants(fmt::format("{} of (a b + c) / 2, {} x {}, on {}, {} of {} edges between the devices",
+                               count_of(static_cast<int>(nodes.size()), "node"), size, size, place.title,
+                               crossings(nodes), 3 * nodes.size()),
+                   {{"serial engine", serial, build}, {"threaded engine", threaded, build}}, o.place.trace,
+                   common, report);
   report.note(fmt::format(
       "The graph allows {:.2f} at best: so long as a device waits for the other's nodes it has nothing "
       "to do.",
       static_cast<double>(nodes.size()) / shortest_time(nodes)));
-  if (core_count() < kDevices * o.cores_per_device) {
-    report.note(fmt::format("This process has {} for {} devices of {}: they take turns.",
-                            count_of(core_count(), "core"), kDevices, o.cores_per_device));
+  if (core_count() < place.cpus * o.place.cores_per_device) {
+    report.note(fmt::format("This process has {} for {}: they take turns.", count_of(core_count(), "core"),
+                            place.title));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/device/topology.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/runtime/device_list.h"
 
 namespace lockstep::app {
 namespace {
@@ -145,20 +146,47 @@ void compare_variants(const std::string& title, const std::vector<Variant>& vari
   write_timeline(trace, *runtimes.back(), experiments.back().parts);
 }
 
-void add_experiment_options(CLI::App& app, std::string& trace, int& cores_per_device) {
-  app.add_option("--trace", trace, "Timeline of one more run in Chrome's trace-event format, for Perfetto");
-  app.add_option("--cores-per-device", cores_per_device, "Cores of a device")
+void PlaceOptions::add_to(CLI::App& app) {
+  app.add_option("--devices", devices, "cuda:0, cuda:0/0,cuda:0/1, cpu:0,cuda:0 and so on [CPU devices]");
+  app.add_option("--cores-per-device", cores_per_device, "Cores of a CPU device")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  app.add_option("--trace", trace, "Timeline of one more run in Chrome's trace-event format, for Perfetto");
+}
+
+Place place_of(const PlaceOptions& o, int cpu_devices) {
+  if (o.cores_per_device > core_count()) {
+    throw UsageError(fmt::format("--cores-per-device {}: this process may use {}", o.cores_per_device,
+                                 count_of(core_count(), "core")));
+  }
+  Place place{.runtime = {.cpu_devices = cpu_devices}, .list = "cpu", .cpus = cpu_devices};
+  if (!o.devices.empty()) {
+    try {
+      const DeviceList named = parse_device_list(o.devices);
+      place.runtime = named.options;
+      place.list = o.devices;
+      place.cpus = 0;
+      for (const Device device : Runtime(named.options).devices(o.devices)) {
+        ++(device.kind() == DeviceKind::cpu ? place.cpus : place.gpus);
+      }
+      place.shared_gpu = place.gpus > static_cast<int>(named.options.cuda.size());
+    } catch (const Error& error) {
+      throw UsageError(error.what());
+    }
+  }
+  place.runtime.cores_per_device = o.cores_per_device;
+  place.title = place.gpus > 0 ? o.devices
+                               : fmt::format("{} of {}", count_of(place.cpus, "device"),
+                                             count_of(o.cores_per_device, "core"));
+  return place;
+}
+
+void check_two_devices(const Place& place, const std::string& what) {
+  if (place.count() >= 2) return;
+  throw UsageError(fmt::format("{}: --devices {} is one device, expected two or more", what, place.list));
 }
 
 int core_count() { return static_cast<int>(available_cpus().size()); }
-
-void check_cores(int cores_per_device) {
-  if (cores_per_device <= core_count()) return;
-  throw UsageError(fmt::format("--cores-per-device {}: this process may use {}", cores_per_device,
-                               count_of(core_count(), "core")));
-}
 
 std::string count_of(int n, const std::string& what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");

@@ -57,13 +57,34 @@ struct Variant {
 void compare_variants(const std::string& title, const std::vector<Variant>& variants,
                       const std::string& trace, const BenchOptions& common, Report& report);
 
-// --trace and --cores-per-device, as every experiment has them.
-void add_experiment_options(CLI::App& app, std::string& trace, int& cores_per_device);
+// The options that every experiment has.
+struct PlaceOptions {
+  std::string devices = {};  // a list; empty: CPU devices, as many as the experiment wants
+  int cores_per_device = 1;
+  std::string trace = {};
+
+  // --devices, --cores-per-device, --trace
+  void add_to(CLI::App& app);
+};
+
+// Where an experiment runs.
+struct Place {
+  RuntimeOptions runtime;
+  std::string list;         // for Runtime::devices
+  std::string title;        // "2 devices of 1 core"; "cuda:0/0,cuda:0/1"
+  int cpus = 0, gpus = 0;   // devices of each kind
+  bool shared_gpu = false;  // by several of them
+
+  int count() const { return cpus + gpus; }
+};
+
+// `cpu_devices` is what the experiment wants if the user names none. Throws UsageError for what is not there.
+Place place_of(const PlaceOptions& options, int cpu_devices);
+// Throws UsageError unless `what` has at least two devices.
+void check_two_devices(const Place& place, const std::string& what);
 
 // How many cores this process may use.
 int core_count();
-// Throws UsageError for devices that are larger.
-void check_cores(int cores_per_device);
 
 // "1 core", "2 cores"
 std::string count_of(int n, const std::string& what);

@@ -10,39 +10,54 @@ namespace lockstep::app {
 namespace {
 
 struct OverlapOptions {
-  ProductWork work{.size = 512};
-  int cores_per_device = 1;
-  std::string trace;
+  ProductWork work;
+  PlaceOptions place;
 };
 
-void measure_devices(const OverlapOptions& o, int devices, const std::string& where, const std::string& trace,
-                     const BenchOptions& common, Report& report) {
-  const RuntimeOptions runtime{.cpu_devices = devices, .cores_per_device = o.cores_per_device};
-  const ProductWork work = calibrate(runtime, o.work, Copies::kToHost);
-  run_experiment({.title = fmt::format(
-                      "{} of {}, {}; on each {} of {} x {}, each result copied to the host {}",
-                      count_of(devices, "device"), count_of(o.cores_per_device, "core"), where,
-                      count_of(work.count, "product"), work.size, work.size, count_of(work.copies, "time")),
-                  .runtime = runtime,
-                  .build = [work](Runtime& r) { return products(r, work, Copies::kToHost); },
+void measure_copies(const OverlapOptions& o, const Place& place, const std::string& where, Copies copies,
+                    const std::string& trace, const BenchOptions& common, Report& report) {
+  constexpr std::int64_t kSize = 512;
+  const ProductWork work = calibrate(place, o.work, kSize, copies);
+  report.set("size", work.size);
+  run_experiment({.title = fmt::format("{}, {}; {}, each result copied to the host {}", place.title, where,
+                                       title_of(work), count_of(work.copies, "time")),
+                  .runtime = place.runtime,
+                  .build = [&](Runtime& r) { return products(r.devices(place.list), work, copies); },
                   .trace = trace},
                  common, report);
 }
 
-void measure_overlap(const OverlapOptions& o, const BenchOptions& common, Report& report) {
-  check_cores(o.cores_per_device);
-  report.set("size", o.work.size);
-  report.set("cores_per_device", o.cores_per_device);
-  // The timeline is that of the first table.
-  const bool spare = o.cores_per_device < core_count();
-  if (spare) measure_devices(o, 1, "copies on another core", o.trace, common, report);
+// The timeline is that of the first table.
+void measure_gpus(const OverlapOptions& o, const Place& place, const BenchOptions& common, Report& report) {
+  measure_copies(o, place, "pinned host memory", Copies::kToHost, o.place.trace, common, report);
+  measure_copies(o, place, "pageable host memory", Copies::kToPageableHost, "", common, report);
+  report.note(
+      "To pinned memory a GPU copies by itself. To pageable memory the driver copies by way of a buffer\n"
+      "of its own, and a worker of the copies' lane waits for it.");
+}
+
+void measure_cpus(const OverlapOptions& o, const BenchOptions& common, Report& report) {
+  const bool spare = o.place.cores_per_device < core_count();
+  if (spare)
+    measure_copies(o, place_of(o.place, 1), "copies on another core", Copies::kToHost, o.place.trace, common,
+                   report);
   // As many devices as there are cores for, so that each core has its products.
-  const int all = core_count() / o.cores_per_device;
-  measure_devices(o, all, "no core left for copies", spare ? "" : o.trace, common, report);
+  measure_copies(o, place_of(o.place, core_count() / o.place.cores_per_device), "no core left for copies",
+                 Copies::kToHost, spare ? "" : o.place.trace, common, report);
   report.note(
       "Where every core computes, a copy that a CPU makes takes the time of a product: there is nothing to "
       "hide\n"
       "it under. What is hidden there is what the cores were idle while the parts ran alone.");
+}
+
+void measure_overlap(const OverlapOptions& o, const BenchOptions& common, Report& report) {
+  const Place place = place_of(o.place, 1);
+  report.set("cores_per_device", o.place.cores_per_device);
+  if (o.place.devices.empty()) return measure_cpus(o, common, report);
+  report.set("devices", o.place.devices);
+  if (place.gpus > 0) return measure_gpus(o, place, common, report);
+  measure_copies(o, place, "copies on other cores where there are some", Copies::kToHost, o.place.trace,
+                 common, report);
 }
 
 }  // namespace
@@ -50,7 +65,7 @@ void measure_overlap(const OverlapOptions& o, const BenchOptions& common, Report
 Benchmark add_bench_overlap(CLI::App& app) {
   auto o = std::make_shared<OverlapOptions>();
   add_product_options(app, o->work);
-  add_experiment_options(app, o->trace, o->cores_per_device);
+  o->place.add_to(app);
   return [o](const BenchOptions& common, Report& report) { measure_overlap(*o, common, report); };
 }
 

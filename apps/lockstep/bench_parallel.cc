@@ -9,41 +9,48 @@
 #include "bench.h"
 
 namespace lockstep::app {
+namespace {
+
+void note_shared_gpu(const Place& place, Report& report) {
+  if (!place.shared_gpu) return;
+  report.note("Logical devices of one GPU share it: products that fill it take turns.");
+}
+
+}  // namespace
 
 void measure_independent(const ParallelOptions& o, const BenchOptions& common, Report& report) {
   constexpr std::int64_t kSize = 1024;
-  const RuntimeOptions runtime{.cpu_devices = 2, .cores_per_device = o.cores_per_device};
-  const ProductWork work = calibrate(
-      runtime, {.size = o.work.size > 0 ? o.work.size : kSize, .count = o.work.count}, Copies::kNone);
-  run_experiment(
-      {.title = fmt::format("2 devices of {}; on each {} of {} x {}", count_of(o.cores_per_device, "core"),
-                            count_of(work.count, "product"), work.size, work.size),
-       .runtime = runtime,
-       .build = [work](Runtime& r) { return products(r, work, Copies::kNone); },
-       .trace = o.trace},
-      common, report);
-  if (core_count() < 2 * o.cores_per_device) {
-    report.note(
-        fmt::format("This process has {} for 2 devices of {}: they take turns, and nothing can be hidden.",
-                    count_of(core_count(), "core"), o.cores_per_device));
+  const Place place = place_of(o.place, 2);
+  check_two_devices(place, "--experiment independent");
+  const ProductWork work = calibrate(place, o.work, kSize, Copies::kNone);
+  run_experiment({.title = fmt::format("{}; {}", place.title, title_of(work)),
+                  .runtime = place.runtime,
+                  .build = [&](Runtime& r) { return products(r.devices(place.list), work, Copies::kNone); },
+                  .trace = o.place.trace},
+                 common, report);
+  if (core_count() < place.cpus * o.place.cores_per_device) {
+    report.note(fmt::format("This process has {} for {} of {}: they take turns, and nothing can be hidden.",
+                            count_of(core_count(), "core"), count_of(place.cpus, "device"),
+                            count_of(o.place.cores_per_device, "core")));
   }
+  note_shared_gpu(place, report);
 }
 
 void measure_three_way(const ParallelOptions& o, const BenchOptions& common, Report& report) {
   constexpr std::int64_t kSize = 512;
-  const RuntimeOptions runtime{.cpu_devices = 2, .cores_per_device = o.cores_per_device};
-  ProductWork wanted = o.work;
-  if (wanted.size == 0) wanted.size = kSize;
-  const ProductWork work = calibrate(runtime, wanted, Copies::kToNextDevice);
+  const Place place = place_of(o.place, 2);
+  check_two_devices(place, "--experiment three-way");
+  const ProductWork work = calibrate(place, o.work, kSize, Copies::kToNextDevice);
   run_experiment(
-      {.title = fmt::format("2 devices of {}; on each {} of {} x {}, each result copied to the other {}",
-                            count_of(o.cores_per_device, "core"), count_of(work.count, "product"), work.size,
-                            work.size, count_of(work.copies, "time")),
-       .runtime = runtime,
-       .build = [work](Runtime& r) { return products(r, work, Copies::kToNextDevice); },
-       .trace = o.trace},
+      {.title = fmt::format("{}; {}, each result copied to the {} {}", place.title, title_of(work),
+                            place.count() == 2 ? "other" : "next device", count_of(work.copies, "time")),
+       .runtime = place.runtime,
+       .build = [&](Runtime& r) { return products(r.devices(place.list), work, Copies::kToNextDevice); },
+       .trace = o.place.trace},
       common, report);
-  const int spare = std::max(0, core_count() - 2 * o.cores_per_device);
+  note_shared_gpu(place, report);
+  if (place.gpus > 0) return;
+  const int spare = std::max(0, core_count() - place.cpus * o.place.cores_per_device);
   if (spare < 2) {
     report.note(fmt::format(
         "Copies between CPU devices are work for a core of each; {} of this process's {} left over.\n"
@@ -68,10 +75,10 @@ Benchmark add_bench_parallel(CLI::App& app) {
       ->check(CLI::IsMember({"independent", "three-way", "small-ops", "dag"}))
       ->capture_default_str();
   add_product_options(app, o->work);
-  add_experiment_options(app, o->trace, o->cores_per_device);
+  o->place.add_to(app);
   return [experiments, o, experiment](const BenchOptions& common, Report& report) {
-    check_cores(o->cores_per_device);
     report.set("experiment", *experiment);
+    if (!o->place.devices.empty()) report.set("devices", o->place.devices);
     experiments.at (*experiment)(*o, common, report);
   };
 }

@@ -9,8 +9,7 @@ namespace lockstep::app {
 struct ParallelOptions {
   // What is 0 is the experiment's choice.
   ProductWork work;
-  int cores_per_device = 1;
-  std::string trace = {};
+  PlaceOptions place;
 };
 
 // Products on two devices.

@@ -1,5 +1,7 @@
 #include "bench_products.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -41,17 +43,15 @@ struct Matrices {
 }  // namespace
 
 void add_product_options(CLI::App& app, ProductWork& work) {
-  app.add_option("--size", work.size, "Rows and columns of a matrix")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 15))
-      ->capture_default_str();
-  app.add_option("--count", work.count, "Products of each device [as many as take 0.2 s]")
+  app.add_option("--size", work.size, "Rows and columns of a matrix [the experiment's; with a GPU 4000]")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 15));
+  app.add_option("--count", work.count, "Products of each device [as many as take 0.2 s; with a GPU 50]")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--copies", work.copies, "Copies of each result [as many as take as long as its product]")
       ->check(CLI::Range(1, 1'000'000));
 }
 
-Experiment products(Runtime& runtime, const ProductWork& work, Copies copies) {
-  const std::vector<Device>& devices = runtime.devices();
+Experiment products(const std::vector<Device>& devices, const ProductWork& work, Copies copies) {
   const Shape shape{work.size, work.size};
   auto all = std::make_shared<std::vector<Matrices>>(devices.size());
   Experiment experiment;
@@ -61,8 +61,9 @@ Experiment products(Runtime& runtime, const ProductWork& work, Copies copies) {
     m.right = random_matrix(work.size, kFactors + d).to(devices[d]);
     m.results.resize(static_cast<std::size_t>(work.count));
     for (int i = 0; i < work.count && copies != Copies::kNone; ++i) {
-      m.copies.push_back(copies == Copies::kToHost
-                             ? ops::empty_host(shape, DType::f32, devices[d])
+      m.copies.push_back(copies == Copies::kToHost ? ops::empty_host(shape, DType::f32, devices[d])
+                         : copies == Copies::kToPageableHost
+                             ? Tensor::host(shape)
                              : ops::empty(shape, DType::f32, devices[(d + 1) % devices.size()]));
     }
     experiment.parts.push_back({std::string(devices[d].name()), work.count, [all, d](int i) {
@@ -91,15 +92,19 @@ Experiment products(Runtime& runtime, const ProductWork& work, Copies copies) {
   return experiment;
 }
 
-ProductWork calibrate(const RuntimeOptions& options, ProductWork wanted, Copies copies) {
+ProductWork calibrate(const Place& place, ProductWork wanted, std::int64_t cpu_size, Copies copies) {
+  // Those of the tutorial. A fifth of a second would be more memory than there is.
+  constexpr int kGpuSize = 4000, kGpuCount = 50;
+  if (wanted.size == 0) wanted.size = place.gpus > 0 ? kGpuSize : cpu_size;
+  if (wanted.count == 0 && place.gpus > 0) wanted.count = kGpuCount;
   constexpr int kSample = 16, kAttempts = 5, kRounds = 3;
   constexpr double kPartSeconds = 0.2, kAlike = 1.1;
   const bool settled = wanted.copies > 0 || copies == Copies::kNone;
-  Runtime runtime(options);
+  Runtime runtime(place.runtime);
   ProductWork work{.size = wanted.size, .copies = settled ? wanted.copies : 4, .count = kSample};
   double product_seconds = 0, least_factor = INFINITY;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const Experiment experiment = products(runtime, work, copies);
+    const Experiment experiment = products(runtime.devices(place.list), work, copies);
     run_parts(runtime, experiment.parts);  // so that there is something to copy
     const auto timings = time_in_rounds(kRounds, {[&] { run_parts(runtime, {experiment.parts.front()}); },
                                                   [&] { run_parts(runtime, {experiment.parts.back()}); }});
@@ -115,6 +120,10 @@ ProductWork calibrate(const RuntimeOptions& options, ProductWork wanted, Copies 
   }
   if (wanted.count == 0) wanted.count = std::max(kSample, static_cast<int>(kPartSeconds / product_seconds));
   return wanted;
+}
+
+std::string title_of(const ProductWork& work) {
+  return fmt::format("on each {} of {} x {}", count_of(work.count, "product"), work.size, work.size);
 }
 
 }  // namespace lockstep::app

@@ -25,11 +25,14 @@ Tensor random_matrix(std::int64_t size, std::uint64_t seed);
 void add_product_options(CLI::App& app, ProductWork& work);
 
 // A part for each device. y[i] is copied while y[i + 1] is computed, if `copies` says where to.
-enum class Copies { kNone, kToHost, kToNextDevice };
-Experiment products(Runtime& runtime, const ProductWork& work, Copies copies);
+enum class Copies { kNone, kToHost, kToPageableHost, kToNextDevice };
+Experiment products(const std::vector<Device>& devices, const ProductWork& work, Copies copies);
 
-// Chooses what of `wanted` is 0: the copies so that they take as long as one device's products, the count so that a part
-// takes about a fifth of a second.
-ProductWork calibrate(const RuntimeOptions& options, ProductWork wanted, Copies copies);
+// Chooses what of `wanted` is 0: the size (`cpu_size` where no GPU takes part), the copies so that they take as long as one
+// device's products, the count so that a part takes about a fifth of a second.
+ProductWork calibrate(const Place& place, ProductWork wanted, std::int64_t cpu_size, Copies copies);
+
+// `on each 16 products of 1024 x 1024`
+std::string title_of(const ProductWork& work);
 
 }  // namespace lockstep::app

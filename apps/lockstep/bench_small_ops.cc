@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "bench_parallel.h"
+#include "job_options.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/runtime/device_state.h"
@@ -40,6 +41,9 @@ Experiment chains(Runtime& runtime, std::int64_t size, int count, bool spread) {
 }  // namespace
 
 void measure_small_ops(const ParallelOptions& o, const BenchOptions& common, Report& report) {
+  if (!o.place.devices.empty()) {
+    throw UsageError("--experiment small-ops has one CPU device of all cores, and takes no --devices");
+  }
   constexpr std::int64_t kSize = 192;
   constexpr int kCount = 64;
   const std::int64_t size = o.work.size > 0 ? o.work.size : kSize;
@@ -56,7 +60,7 @@ void measure_small_ops(const ParallelOptions& o, const BenchOptions& common, Rep
                    {{"serial engine", serial, build(false)},
                     {"one lane", runtime, build(false)},
                     {count_of(core_count(), "lane") + ", chosen by the engine", runtime, build(true)}},
-                   o.trace, common, report);
+                   o.place.trace, common, report);
   if (core_count() == 1)
     report.note("This process has 1 core: its device has one lane, and nothing runs side by side.");
 }

@@ -92,6 +92,35 @@ TEST_F(Bench, OverlapTimesProductsAndCopies) {
   EXPECT_THAT(result.at("notes").back(), HasSubstr("Where every core computes"));
 }
 
+// Or says that there is no GPU.
+TEST_F(Bench, OnGpusPinnedAndPageableMemoryAreSideBySide) {
+  const Arguments arguments{"overlap", "--devices", "cuda:0",   "--size", "16",
+                            "--count", "4",         "--copies", "2"};
+  Arguments all{"bench"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  if (const ToolResult result = run_tool(all); result.status != 0) {
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr("cuda:0 asked for, there is no GPU"));
+    return;
+  }
+  const json result = run(arguments);
+  ASSERT_EQ(result.at("tables").size(), 2u);
+  for (const char* memory : {"pinned", "pageable"}) {
+    const json& table = result["tables"][memory == std::string("pinned") ? 0 : 1];
+    EXPECT_EQ(table.at("title"),
+              std::string("cuda:0, ") + memory +
+                  " host memory; on each 4 products of 16 x 16, each result copied to the host 2 times");
+    expect_parts(table, {"cuda:0", "copies"});
+  }
+  run({"parallel", "--devices", "cuda:0/0,cuda:0/1", "--size", "16", "--count", "4"});
+  EXPECT_THAT(printed_, HasSubstr("Logical devices of one GPU share it"));
+  for (const char* experiment : {"three-way", "dag"}) {
+    const json mixed = run({"parallel", "--experiment", experiment, "--devices", "cpu:0,cuda:0", "--size",
+                            "16", "--count", "4", "--copies", "2"});
+    EXPECT_THAT(mixed.at("tables").at(0).at("title"), HasSubstr("cpu:0,cuda:0"));
+  }
+}
+
 TEST_F(Bench, ChoosesCountsAndCopiesItself) {
   const auto title = [&](const Arguments& arguments) {
     return run(arguments).at("tables").back().at("title").get<std::string>();
@@ -168,6 +197,10 @@ TEST(BenchUsage, UnusableArgumentsEndWithStatus2) {
            {{"overlap", "--copies", "0"}, "--copies"},
            {{"overlap", "--cores-per-device", "4096"}, "--cores-per-device 4096"},
            {{"parallel", "--cores-per-device", "4096"}, "--cores-per-device 4096"},
+           {{"parallel", "--devices", "cpu:0"}, "--devices cpu:0 is one device"},
+           {{"parallel", "--experiment", "dag", "--devices", "cpu:0,cpu:1,cpu:2"}, "are 3, expected 2"},
+           {{"parallel", "--experiment", "small-ops", "--devices", "cpu:0"}, "--devices"},
+           {{"overlap", "--devices", "gpu:0"}, "unknown device 'gpu:0'"},
            {{"engine", "--tasks", "0"}, "--tasks"},
            {{"engine", "--rounds", "0"}, "--rounds"},
        }) {
