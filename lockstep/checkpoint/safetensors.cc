@@ -33,8 +33,9 @@ struct DTypeCode {
   DType dtype;
   std::string_view code;
 };
-constexpr std::array<DTypeCode, 5> kDTypeCodes{{{DType::f32, "F32"},
+constexpr std::array<DTypeCode, 6> kDTypeCodes{{{DType::f32, "F32"},
                                                 {DType::bf16, "BF16"},
+                                                {DType::f16, "F16"},
                                                 {DType::f64, "F64"},
                                                 {DType::i64, "I64"},
                                                 {DType::u8, "U8"}}};
@@ -121,7 +122,7 @@ TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<c
 
   const json& dtype = entry["dtype"];
   const auto code = std::ranges::find_if(kDTypeCodes, [&](const DTypeCode& c) { return dtype == c.code; });
-  check(code != kDTypeCodes.end(), "{}: dtype is {}, expected F32, BF16, F64, I64 or U8", where,
+  check(code != kDTypeCodes.end(), "{}: dtype is {}, expected F32, BF16, F16, F64, I64 or U8", where,
         excerpt(dtype));
 
   auto is_extent = [](const json& dim) {

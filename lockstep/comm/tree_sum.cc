@@ -12,13 +12,14 @@ namespace {
 // Elements that are taken through the whole tree at once: what is between lies in the first cache.
 constexpr std::size_t kTile = 1024;
 
-// What elements of T are reduced in: bf16 has f32's range but not its precision, and signed integers must not overflow.
+// What elements of T are reduced in: numbers of 16 bits lack f32's precision, and signed integers must not overflow.
 template <typename T>
 struct Accumulator {
   using type = T;
 };
-template <>
-struct Accumulator<BFloat16> {
+template <typename T>
+  requires is_half<T>
+struct Accumulator<T> {
   using type = float;
 };
 template <>

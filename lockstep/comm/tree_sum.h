@@ -9,8 +9,8 @@
 namespace lockstep {
 
 // out = leaves[0] op leaves[1] op ..., in their tree; a null leaf lets its sibling pass unchanged, one is there.
-// `out` may be one of the leaves. bf16 is widened to f32, reduced so, and rounded once. Integers wrap around. min and
-// max are NaN where an element is.
+// `out` may be one of the leaves. bf16 and f16 are widened to f32, reduced so, and rounded once. Integers wrap around.
+// min and max are NaN where an element is.
 void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out, std::size_t count);
 
 // The sum of bf16 leaves, each sum of two rounded to bf16: so that part of it may be taken elsewhere, and travel as bf16.

@@ -5,12 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 
-enum class DType : std::uint8_t { f32, bf16, f64, i64, u8 };
+enum class DType : std::uint8_t { f32, bf16, f64, i64, u8, f16 };
 
 // The upper half of an IEEE f32: 8 bits of exponent, 7 of mantissa. Storage only; arithmetic is done in f32.
 struct BFloat16 {
@@ -29,6 +30,44 @@ struct BFloat16 {
   constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
+// IEEE binary16: 5 bits of exponent, 10 of mantissa, up to 65504. Storage only, as BFloat16.
+struct Float16 {
+  std::uint16_t bits = 0;
+
+  Float16() = default;
+  // Rounds to nearest, ties to even, 65520 and more to infinity; NaN stays NaN.
+  constexpr explicit Float16(float value) {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    std::uint32_t rest = u & 0x7fffffffu;
+    if (rest > 0x7f800000u) {
+      rest = 0x7e00u | (rest >> 13 & 0x3ffu);
+    } else if (rest >= 0x477ff000u) {
+      rest = 0x7c00u;
+    } else if (rest >= 0x38800000u) {
+      rest = (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13;
+    } else {  // below 2^-14: a multiple of 2^-24, which is the last bit of numbers from 1/2 on
+      rest = std::bit_cast<std::uint32_t>(std::bit_cast<float>(rest) + 0.5f) - 0x3f000000u;
+    }
+    bits = static_cast<std::uint16_t>((u >> 16 & 0x8000u) | rest);
+  }
+  constexpr explicit operator float() const {
+    std::uint32_t rest = bits & 0x7fffu;
+    if (rest >= 0x7c00u) {
+      rest = 0x7f800000u | rest << 13;
+    } else if (rest >= 0x400u) {
+      rest = (rest << 13) + 0x38000000u;
+    } else {
+      rest = std::bit_cast<std::uint32_t>(std::bit_cast<float>(0x3f000000u | rest) - 0.5f);
+    }
+    return std::bit_cast<float>((bits & 0x8000u) << 16 | rest);
+  }
+};
+
+// Stored in 16 bits and computed in f32.
+template <typename T>
+inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+constexpr bool is_half_dtype(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+
 constexpr std::size_t item_size(DType dtype) {
   switch (dtype) {
     case DType::f32: return 4;
@@ -36,6 +75,7 @@ constexpr std::size_t item_size(DType dtype) {
     case DType::f64: return 8;
     case DType::i64: return 8;
     case DType::u8: return 1;
+    case DType::f16: return 2;
   }
   return 0;
 }
@@ -47,12 +87,13 @@ constexpr std::string_view name(DType dtype) {
     case DType::f64: return "f64";
     case DType::i64: return "i64";
     case DType::u8: return "u8";
+    case DType::f16: return "f16";
   }
   return "?";
 }
 
 constexpr bool is_floating(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64;
+  return dtype == DType::f32 || is_half_dtype(dtype) || dtype == DType::f64;
 }
 
 template <typename T>
@@ -67,6 +108,8 @@ template <>
 struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
 template <>
 struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
+template <>
+struct DTypeOf<Float16> { static constexpr DType value = DType::f16; };
 
 template <typename T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
@@ -80,6 +123,7 @@ decltype(auto) visit_dtype(DType dtype, Visitor&& visitor) {
     case DType::f64: return visitor(double{});
     case DType::i64: return visitor(std::int64_t{});
     case DType::u8: return visitor(std::uint8_t{});
+    case DType::f16: return visitor(Float16{});
   }
   fail("unknown dtype {}", static_cast<int>(dtype));
 }

@@ -16,7 +16,7 @@ std::int64_t memory_offset(const View& v, std::int64_t i) {
 
 template <typename T>
 std::string element(T value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (is_half<T>) {
     return fmt::format("{:.4g}", static_cast<float>(value));
   } else if constexpr (std::is_floating_point_v<T>) {
     return fmt::format("{:.6g}", value);
@@ -101,16 +101,17 @@ template <typename T>
 std::vector<T> Tensor::to_vector() const {
   check(defined(), "to_vector: undefined tensor");
   if (!device().host_visible()) return to(Device()).to_vector<T>();
-  constexpr bool from_bf16 = std::is_same_v<T, float>;
-  check(dtype() == dtype_of<T> || (from_bf16 && dtype() == DType::bf16), "to_vector: the tensor holds {}, asked for {}",
+  constexpr bool from_half = std::is_same_v<T, float>;
+  check(dtype() == dtype_of<T> || (from_half && is_half_dtype(dtype())), "to_vector: the tensor holds {}, asked for {}",
         name(dtype()), name(dtype_of<T>));
   wait();
   std::vector<T> values(static_cast<std::size_t>(numel()));
   for (std::int64_t i = 0; i < numel(); ++i) {
     std::int64_t at = memory_offset(view_, i);
-    if constexpr (from_bf16) {
-      if (dtype() == DType::bf16) {
-        values[i] = static_cast<float>(static_cast<const BFloat16*>(view_.data)[at]);
+    if constexpr (from_half) {
+      if (dtype() != DType::f32) {
+        values[i] = dtype() == DType::bf16 ? static_cast<float>(static_cast<const BFloat16*>(view_.data)[at])
+                                           : static_cast<float>(static_cast<const Float16*>(view_.data)[at]);
         continue;
       }
     }
@@ -122,6 +123,7 @@ std::vector<T> Tensor::to_vector() const {
 template std::vector<float> Tensor::to_vector<float>() const;
 template std::vector<double> Tensor::to_vector<double>() const;
 template std::vector<BFloat16> Tensor::to_vector<BFloat16>() const;
+template std::vector<Float16> Tensor::to_vector<Float16>() const;
 template std::vector<std::int64_t> Tensor::to_vector<std::int64_t>() const;
 template std::vector<std::uint8_t> Tensor::to_vector<std::uint8_t>() const;
 

@@ -65,7 +65,7 @@ class Tensor {
   // Waits until the elements are there. Throws TaskError if what should have made them failed.
   void wait() const;
   // The elements in plain order, converted from T's dtype exactly: T must be the tensor's type (f32 also reads
-  // bf16). Waits.
+  // bf16 and f16). Waits.
   template <typename T>
   std::vector<T> to_vector() const;
   // The only element. Waits.

@@ -69,12 +69,14 @@ TEST(Safetensors, ReturnsEveryTypeAndShape) {
   TemporaryFolder folder;
   const std::vector<float> f32{1.5f, -0.0f, std::numeric_limits<float>::quiet_NaN(), 1e-45f, 5, 6};
   const std::vector<BFloat16> bf16{BFloat16(1.0f), BFloat16(-3.5f)};
+  const std::vector<Float16> f16{Float16(0.1f), Float16(-65504.0f), Float16(1e-7f)};
   const std::vector<double> f64{0.1};
   const std::vector<std::int64_t> batches{std::numeric_limits<std::int64_t>::min()};
   const std::vector<std::uint8_t> u8{255, 0, 7};
   const std::vector<TensorBytes> tensors{tensor<std::uint8_t>("u8", {3}, u8),
                                          tensor<float>("f32", {1, 2, 1, 3, 1, 1}, f32),
                                          tensor<BFloat16>("bf16", {2, 1}, bf16),
+                                         tensor<Float16>("f16", {3}, f16),
                                          tensor<double>("f64", {1}, f64),
                                          tensor<std::int64_t>("1.num_batches_tracked", {}, batches),
                                          tensor<float>("empty", {4, 0, 2}, {}),
@@ -188,8 +190,8 @@ TEST(Safetensors, SaysWhatIsWrongWithAHeader) {
       {R"({"a": {}})", 0, R"(f: tensor "a": no dtype in {})"},
       {R"({"a": {"dtype": "U8", "shape": []}})", 0, R"(f: tensor "a": no data_offsets in )"},
       {R"({"a": {"dtype": "U8", "data_offsets": [0, 1]}})", 1, R"(f: tensor "a": no shape in )"},
-      {R"({"a": {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}})", 2,
-       R"(f: tensor "a": dtype is "F16", expected F32, BF16, F64, I64 or U8)"},
+      {R"({"a": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}})", 2,
+       R"(f: tensor "a": dtype is "F8_E4M3", expected F32, BF16, F16, F64, I64 or U8)"},
       {R"({"a": {"dtype": 8, "shape": [1], "data_offsets": [0, 1]}})", 1, R"(f: tensor "a": dtype is 8)"},
       {R"({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}})", 1,
        R"(f: tensor "a": shape is [-1], expected a list of integers that are not negative)"},

@@ -30,8 +30,8 @@ class Conformance : public ::testing::TestWithParam<testing::ConformanceCase> {
 template <typename T>
 T element(std::size_t r, std::size_t i) {
   const std::uint64_t bits = (r * 1'000'003 + i + 1) * 0x9E3779B97F4A7C15u;
-  if constexpr (std::is_same_v<T, BFloat16>)
-    return BFloat16(static_cast<float>(static_cast<int>(bits >> 48)) / 77 - 300);
+  if constexpr (is_half<T>)
+    return T(static_cast<float>(static_cast<int>(bits >> 48)) / 77 - 300);
   else if constexpr (std::is_floating_point_v<T>)
     return static_cast<T>(static_cast<double>(bits >> 20) / 1e9 - 5000);
   else if constexpr (std::is_same_v<T, std::int64_t>)
@@ -49,8 +49,8 @@ std::vector<T> elements(std::size_t r, std::size_t count) {
 
 template <typename T>
 T combine(ReduceOp op, std::size_t ranks, const std::function<T(std::size_t)>& of_rank) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return BFloat16(combine<float>(op, ranks, [&](std::size_t r) { return static_cast<float>(of_rank(r)); }));
+  if constexpr (is_half<T>) {
+    return T(combine<float>(op, ranks, [&](std::size_t r) { return static_cast<float>(of_rank(r)); }));
   } else {
     return *tree_fold(
         0, ranks, [&](std::size_t r) { return std::optional<T>(of_rank(r)); },
@@ -82,7 +82,7 @@ std::vector<std::size_t> counts() {
 template <typename Visit>
 void for_each_type(const Visit& visit) {
   visit(float{});
-  visit(BFloat16{});
+  visit(BFloat16{}), visit(Float16{});
   visit(double{});
   visit(std::int64_t{});
   visit(std::uint8_t{});

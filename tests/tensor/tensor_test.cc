@@ -57,9 +57,13 @@ TEST(Tensor, NarrowIsAHandleToRows) {
   EXPECT_ERROR(Tensor::host({}).narrow(0, 1), "narrow: the tensor has no axes");
 }
 
-TEST(Tensor, ReadsItsOwnTypeAndBf16AsF32) {
+TEST(Tensor, ReadsItsOwnTypeAndBf16AndF16AsF32) {
   Tensor t = Tensor::from<BFloat16>({BFloat16(1.5F), BFloat16(-2.0F)}, {2});
   EXPECT_EQ(t.to_vector<float>(), (Floats{1.5, -2}));
+  Tensor half = Tensor::from<Float16>({Float16(1.5F), Float16(65504.0F)}, {2});
+  EXPECT_EQ(half.to_vector<float>(), (Floats{1.5, 65504}));
+  EXPECT_EQ(half.to_vector<Float16>()[0].bits, 0x3e00);
+  EXPECT_EQ(half.str(), "tensor([1.5, 6.55e+04], f16, host)");
   EXPECT_ERROR(t.to_vector<double>(), "to_vector: the tensor holds bf16, asked for f64");
   EXPECT_ERROR(Tensor::host({1}, DType::f64).to_vector<float>(), "holds f64, asked for f32");
   EXPECT_EQ((Tensor::from<std::uint8_t>({7}, {1, 1}).item<std::uint8_t>()), 7);

@@ -9,15 +9,15 @@
 
 namespace lockstep::reference {
 
-// f64 and i64 become bf16 by way of f32; floating to integer truncates.
+// f64 and i64 become bf16 and f16 by way of f32; floating to integer truncates.
 template <typename To, typename From>
 To convert(From x) {
   if constexpr (std::is_same_v<From, To>) {
     return x;
-  } else if constexpr (std::is_same_v<From, BFloat16>) {
+  } else if constexpr (is_half<From>) {
     return static_cast<To>(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, BFloat16>) {
-    return BFloat16(static_cast<float>(x));
+  } else if constexpr (is_half<To>) {
+    return To(static_cast<float>(x));
   } else {
     return static_cast<To>(x);
   }
