@@ -110,7 +110,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   }
   if (o.dtype == "bf16") {
     job.dtype = DType::bf16;
-    if (!state_of(job.devices[0], "dtype").backend->native_bf16()) {
+    if (!state_of(job.devices[0], "dtype").backend->multiplies(job.dtype)) {
       if (job.rank() == 0) notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
       job.dtype = DType::f32;
     }

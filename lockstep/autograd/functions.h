@@ -61,7 +61,7 @@ Tensor dropout(const Tensor& x, double p);
 // matmul.cc
 Tensor matmul(const Tensor& a, const Tensor& b);
 // x w^T + bias: x [n, in], w [out, in], bias [out] or undefined -> [n, out], in x's type. w and bias may be f32 where x
-// is bf16.
+// is bf16 or f16.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
 // shape.cc

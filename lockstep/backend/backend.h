@@ -47,8 +47,8 @@ class Backend {
     return std::make_unique<KernelContext>(threads);
   }
   virtual std::string_view name() const = 0;
-  // Whether bf16 is multiplied in hardware. Elsewhere it works, through f32, and saves nothing.
-  virtual bool native_bf16() const = 0;
+  // Whether bf16 or f16 is multiplied in hardware. Elsewhere it works, through f32, and saves nothing.
+  virtual bool multiplies(DType half) const = 0;
   // y = x, as CopyKernels::copy, where only one of both is in this device's memory (`from_here`: x is), and the other in
   // the host's or another device's.
   virtual void transfer(KernelContext& context, const View& x, const View& y, [[maybe_unused]] bool from_here) {
@@ -76,7 +76,7 @@ class Backend {
 // Plain loops in f64, every dtype and layout: the oracle of every test. Deliberately simple and slow.
 std::unique_ptr<Backend> make_reference_backend();
 
-// oneDNN and vectorized loops, f32 and bf16; f64 goes to the reference kernels.
+// oneDNN and vectorized loops, f32, bf16 and f16; f64 goes to the reference kernels.
 std::unique_ptr<Backend> make_cpu_backend();
 
 struct CudaBackendOptions {

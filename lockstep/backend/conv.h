@@ -18,9 +18,9 @@ struct Conv2dOptions {
   bool operator==(const Conv2dOptions&) const = default;
 };
 
-// x is [N, C, H, W], y [N, O, H', W'], both of the same dtype (f32, bf16 or f64), each in any layout that fits
+// x is [N, C, H, W], y [N, O, H', W'], both of the same dtype (f32, bf16, f16 or f64), each in any layout that fits
 // it. w is [O, C / groups, KH, KW], plain; w, bias [O] and their gradients are f32 master weights (f64 where x is
-// f64), rounded to x's dtype inside where that is bf16. H' = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1.
+// f64), rounded to x's dtype inside where that is bf16 or f16. H' = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1.
 class ConvKernels {
  public:
   virtual ~ConvKernels() = default;

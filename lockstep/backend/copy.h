@@ -12,7 +12,7 @@ class CopyKernels {
  public:
   virtual ~CopyKernels() = default;
 
-  // y = x: same shape, any pair of dtypes and layouts. f32 to bf16 rounds to nearest even; floating to integer
+  // y = x: same shape, any pair of dtypes and layouts. f32 to bf16 and f16 rounds to nearest even; floating to integer
   // truncates. No overlap.
   virtual void copy(KernelContext&, const View& x, const View& y) = 0;
 

@@ -16,8 +16,8 @@ class MatmulKernels {
   virtual ~MatmulKernels() = default;
 
   // c = op(a) op(b) + bias, where op(a) is [m, k], op(b) [k, n], c [m, n] and bias [n] or absent. Plain layout.
-  // Products are computed in a's dtype (f32, bf16 or f64) and summed in at least f32. b may be f32 where a is
-  // bf16 (master weights) and is then rounded first; c may be f32 where a is bf16; bias is f32 (f64 with f64).
+  // Products are computed in a's dtype (f32, bf16, f16 or f64) and summed in at least f32. b may be f32 where a is
+  // bf16 or f16 (master weights) and is then rounded first; c may be f32 there, too; bias is f32 (f64 with f64).
   virtual void matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b,
                       const View& bias, const View& c) = 0;
 };

@@ -1,5 +1,5 @@
 // Random numbers from a counter: element i of a draw depends on (key, i) alone, never on threads or order. The
-// formulas are computed in f64 as written and rounded to the dtype once (to bf16 by way of f32), so that all back
+// formulas are computed in f64 as written and rounded to the dtype once (to bf16 and f16 by way of f32), so that all back
 // ends give the same bits.
 #pragma once
 

@@ -19,7 +19,7 @@ class SoftmaxKernels {
   virtual void log_softmax_backward(KernelContext&, const View& y, const View& dy, const View& dx) = 0;
 
   // loss [1] = mean over n of -sum_k q[n, k] log softmax(logits)[n, k], with q = (1 - smoothing) * onehot(label)
-  // + smoothing / classes. logits [n, classes] f32, bf16 or f64; labels i64 [n]; loss f32 (f64 with f64). A label
+  // + smoothing / classes. logits [n, classes] f32, bf16, f16 or f64; labels i64 [n]; loss f32 (f64 with f64). A label
   // outside [0, classes) is an error that names it. n = 0 gives 0.
   virtual void cross_entropy(KernelContext&, const View& logits, const View& labels, double smoothing,
                              const View& loss) = 0;

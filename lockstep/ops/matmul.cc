@@ -13,8 +13,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Matmul
   std::int64_t n = b.size(o.transpose_b ? 0 : 1), kb = b.size(o.transpose_b ? 1 : 0);
   check(k == kb, "matmul: a has {} columns, b has {} rows ({} x {})", k, kb, a.shape().str(), b.shape().str());
   check(is_floating(a.dtype()), "matmul: a is {}, expected a floating type", name(a.dtype()));
-  check(b.dtype() == a.dtype() || (a.dtype() == DType::bf16 && b.dtype() == DType::f32),
-        "matmul: {} x {}, expected one type (or bf16 x f32)", name(a.dtype()), name(b.dtype()));
+  check(b.dtype() == a.dtype() || (is_half_dtype(a.dtype()) && b.dtype() == DType::f32),
+        "matmul: {} x {}, expected one type (or bf16 or f16 x f32)", name(a.dtype()), name(b.dtype()));
   if (bias.defined()) {
     check(bias.shape() == Shape{n}, "matmul: bias is {}, expected {}", bias.shape().str(), Shape{n}.str());
   }

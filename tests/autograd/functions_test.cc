@@ -51,6 +51,7 @@ TEST_P(FunctionsTest, GradientsEqualCentralDifferences) {
 
 TEST_P(FunctionsTest, CpuEqualsReferenceInF32) { expect_cpu_close_to_reference(DType::f32, 1e-4); }
 TEST_P(FunctionsTest, CpuEqualsReferenceInBf16) { expect_cpu_close_to_reference(DType::bf16, 2e-2); }
+TEST_P(FunctionsTest, CpuEqualsReferenceInF16) { expect_cpu_close_to_reference(DType::f16, 2.5e-3); }
 
 INSTANTIATE_TEST_SUITE_P(All, FunctionsTest, ::testing::ValuesIn(differentiable_functions()),
                          [](const auto& info) { return info.param.name; });

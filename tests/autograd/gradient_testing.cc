@@ -21,7 +21,7 @@ Values random_values(const Problem& problem, Random& random) {
 namespace {
 
 DType input_dtype(const Input& input, DType dtype) {
-  return input.master && dtype == DType::bf16 ? DType::f32 : dtype;
+  return input.master && is_half_dtype(dtype) ? DType::f32 : dtype;
 }
 
 std::vector<Tensor> make_inputs(const Problem& problem, const Values& at, Device device, DType dtype) {

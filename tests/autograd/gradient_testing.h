@@ -16,7 +16,7 @@ namespace lockstep::testing {
 struct Input {
   Shape shape;
   double low = -1, high = 1;
-  // Weights and the like: f32 where the data are bf16.
+  // Weights and the like: f32 where the data are bf16 or f16.
   bool master = false;
   // At least 0.1 away from zero, where some functions have a kink.
   bool away_from_zero = false;

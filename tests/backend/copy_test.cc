@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "tests/backend/kernel_testing.h"
 #include "tests/expect_error.h"
 
@@ -9,7 +11,7 @@ class CopyTest : public KernelTest {};
 void copy(Backend& b, KernelContext& c, Views in, Views out) { b.copy().copy(c, in[0], out[0]); }
 
 TEST_P(CopyTest, EveryPairOfDtypes) {
-  for (DType to : {DType::f32, DType::bf16, DType::f64, DType::i64, DType::u8}) {
+  for (DType to : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::u8}) {
     SCOPED_TRACE(name(to));
     for (const Shape& shape : std::vector<Shape>{{1037}, {3, 5, 7}, {}, {0, 4}}) {
       TestTensor x = random_.tensor_between(0, 255, shape, dtype());
@@ -42,6 +44,16 @@ TEST_P(CopyTest, RoundsToNearestEven) {
   std::vector<double> expected{1, 1 + 4.0 / 256, 1 + 2.0 / 256, 1, -1 - 4.0 / 256, 0};
   expected[5] = static_cast<float>(BFloat16(3e38f));
   EXPECT_EQ(y.values(), expected);
+}
+
+// f16 has 10 bits of mantissa, and fewer below 2^-14.
+TEST_P(CopyTest, RoundsToF16) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  TestTensor x({9}, DType::f32,
+               {1 + 1.0 / 2048, 1 + 3.0 / 2048, -1 - 1.01 / 2048, 65519.99, -65520, 0x1.8p-24, 0x1p-25, -0x1.02p-25, 3e38});
+  TestTensor y = run({x}, {TestTensor({9}, DType::f16)}, copy)[0];
+  EXPECT_EQ(y.values(), (std::vector<double>{1, 1 + 4.0 / 2048, -1 - 2.0 / 2048, 65504, -infinity, 0x1p-23, 0, -0x1p-24,
+                                             infinity}));
 }
 
 TEST_P(CopyTest, Permutes) {

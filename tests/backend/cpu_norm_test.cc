@@ -27,7 +27,7 @@ std::vector<Images> images() {
   std::vector<Images> images;
   for (const Shape& shape : std::vector<Shape>{
            {5, 80, 14, 14}, {3, 100, 9, 9}, {50, 16, 7, 7}, {2, 16, 40, 50}, {2, 3, 150, 151}}) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (Layout layout : layouts_that_fit(shape)) images.push_back({shape, dtype, layout});
     }
   }
@@ -91,7 +91,7 @@ TEST(CpuNormTest, UnitsOfEveryKindAgreeWithTheReference) {
                               gamma.oracle(), beta.oracle());
     expect_close(actual.mean, expected.mean, 1e-4);  // of a mean near 0
     expect_close(actual.m2, expected.m2, 1e-5);
-    const double tolerance = i.dtype == DType::bf16 ? 2e-2 : 1e-4;
+    const double tolerance = i.dtype == DType::bf16 ? 2e-2 : i.dtype == DType::f16 ? 2.5e-3 : 1e-4;
     for (auto result : {&Results::y, &Results::dgamma, &Results::dbeta, &Results::dx, &Results::dresidual}) {
       expect_close(actual.*result, expected.*result, tolerance);
     }

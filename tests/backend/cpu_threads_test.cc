@@ -16,6 +16,7 @@ std::vector<ThreadsCase> threads_cases() {
   Random random{11};
   auto f32 = [&](const Shape& shape) { return random.tensor(shape, DType::f32); };
   auto bf16 = [&](const Shape& shape) { return random.tensor(shape, DType::bf16); };
+  auto f16 = [&](const Shape& shape) { return random.tensor(shape, DType::f16); };
   auto out = [](const Shape& shape, DType dtype = DType::f32) { return TestTensor(shape, dtype); };
   const Shape large{500, 411}, row{411}, column{500, 1};
   const RandomKey key{3, 4};
@@ -46,10 +47,10 @@ std::vector<ThreadsCase> threads_cases() {
          b.elementwise().binary(c, BinaryOp::add, in[0], in[1], out[0]);
        }},
       {"sum_to",
-       {f32(large), bf16(large)},
-       {out(row), out(column), out({}), out(row, DType::bf16)},
+       {f32(large), bf16(large), f16(large)},
+       {out(row), out(column), out({}), out(row, DType::bf16), out(row, DType::f16)},
        [](Backend& b, KernelContext& c, Views in, Views out) {
-         for (int i = 0; i < 4; ++i) b.reduce().sum_to(c, in[i / 3], out[i]);
+         for (int i = 0; i < 5; ++i) b.reduce().sum_to(c, in[i < 3 ? 0 : i - 2], out[i]);
        }},
       {"squared_norm",
        {f32(large), f32(row), f32({9000})},

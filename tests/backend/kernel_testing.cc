@@ -117,7 +117,12 @@ std::vector<View> views(const Tensors& tensors) {
 }  // namespace
 
 double KernelTest::tolerance() const {
-  return dtype() == DType::f64 ? 1e-12 : dtype() == DType::f32 ? 1e-4 : 2e-2;
+  switch (dtype()) {
+    case DType::f64: return 1e-12;
+    case DType::f32: return 1e-4;
+    case DType::f16: return 2.5e-3;  // 5 roundings' worth, as for bf16
+    default: return 2e-2;
+  }
 }
 
 TestTensor KernelTest::input(const Shape& shape, Layout layout) {

@@ -90,7 +90,7 @@ struct KernelCase {
 };
 void PrintTo(const KernelCase& c, std::ostream* os);
 std::vector<KernelCase> kernel_cases(std::initializer_list<DType> dtypes = {DType::f32, DType::bf16,
-                                                                            DType::f64});
+                                                                            DType::f16, DType::f64});
 std::string kernel_case_name(const ::testing::TestParamInfo<KernelCase>& info);
 
 using Tensors = std::vector<TestTensor>;

@@ -65,15 +65,15 @@ TEST_P(MatmulTest, EmptyExtents) {
 }
 
 TEST_P(MatmulTest, RoundsMasterWeightsBeforeMultiplying) {
-  TestTensor a({1, 1}, dtype(), {1}), b({1, 1}, master_dtype(), {1 + 1.0 / 1024});
+  TestTensor a({1, 1}, dtype(), {1}), b({1, 1}, master_dtype(), {1 + 1.0 / 4096});
   TestTensor c = run({a, b, {}}, {master_output({1, 1})},
                      [](Backend& backend, KernelContext& context, Views in, Views out) {
                        backend.matmul().matmul(context, {}, in[0], in[1], in[2], out[0]);
                      })[0];
-  EXPECT_EQ(c.values()[0], dtype() == DType::bf16 ? 1 : 1 + 1.0 / 1024);
+  EXPECT_EQ(c.values()[0], is_half_dtype(dtype()) ? 1 : 1 + 1.0 / 4096);
 }
 
-// Of two halves of a sum, which may be computed apart, the first one would be 258 in bf16.
+// Of two halves of a sum, which may be computed apart, the first one would be 258 in bf16 or f16.
 TEST_P(MatmulTest, AddsInMoreThanTheTypeOfTheResult) {
   std::vector<double> terms(64, 8.0625);
   terms[0] = 8;

@@ -21,7 +21,7 @@ class Array {
       : bytes_(shape.numel() * item_size(dtype) + 1) {
     view_ = {bytes_.data(), dtype, layout, shape};
   }
-  // Values in steps of 1/8 within [-1, 1], different for each seed: exact in bf16.
+  // Values in steps of 1/8 within [-1, 1], different for each seed: exact in bf16 and f16.
   Array(Shape shape, DType dtype, Layout layout, unsigned seed) : Array(shape, dtype, layout) {
     for (std::int64_t i = 0; i < shape.numel(); ++i) {
       seed = seed * 1664525u + 1013904223u;
@@ -34,14 +34,15 @@ class Array {
     return offset4(view_.layout, view_.shape, n, c, h, w);
   }
   double get(std::int64_t i) const {
-    return view_.dtype == DType::f32 ? view_.as<float>()[i] : static_cast<float>(view_.as<BFloat16>()[i]);
+    return visit_dtype(view_.dtype, [&](auto zero) {
+      return static_cast<double>(static_cast<float>(view_.as<decltype(zero)>()[i]));
+    });
   }
   void set(std::int64_t i, double value) {
-    if (view_.dtype == DType::f32) {
-      view_.as<float>()[i] = static_cast<float>(value);
-    } else {
-      view_.as<BFloat16>()[i] = BFloat16(static_cast<float>(value));
-    }
+    visit_dtype(view_.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      view_.as<T>()[i] = T(static_cast<float>(value));
+    });
   }
   void fill(double value) {
     for (std::int64_t i = 0; i < view_.numel(); ++i) set(i, value);
@@ -130,7 +131,8 @@ void expect_near(const Array& found, const std::vector<double>& expected, const 
     worst = std::max(worst, std::abs(expected[i] - found.get(i)));
     ASSERT_FALSE(std::isnan(found.get(i))) << what << "[" << i << "]";
   }
-  EXPECT_LE(worst / scale, found.view().dtype == DType::bf16 ? 1.0 / 256 : 1e-5) << what;
+  const DType dtype = found.view().dtype;
+  EXPECT_LE(worst / scale, dtype == DType::bf16 ? 1.0 / 256 : dtype == DType::f16 ? 1.0 / 2048 : 1e-5) << what;
 }
 
 void expect_correct(const Conv& conv) {
@@ -198,7 +200,7 @@ TEST(OnednnConv, ComputesLargeBatches) {
 TEST(OnednnConv, TakesAnyPairOfLayouts) {
   auto kernels = make_onednn_conv();
   KernelContext context;
-  for (DType dtype : {DType::f32, DType::bf16})
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (Layout x : {kPlain, kLast, kBlocked})
       for (Layout y : {kPlain, kLast, kBlocked}) {
         SCOPED_TRACE(testing::Message() << name(dtype) << " " << name(x) << " to " << name(y));
@@ -211,7 +213,7 @@ TEST(OnednnConv, TakesAnyPairOfLayouts) {
 TEST(OnednnConv, TakesGroupsDilationAndOddChannels) {
   auto kernels = make_onednn_conv();
   KernelContext context;
-  for (DType dtype : {DType::f32, DType::bf16}) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     SCOPED_TRACE(name(dtype));
     for (const Case& p :
          {Case{2, 6, 7, 7, 4, 3, {.padding = {2, 2}, .groups = 2}, dtype, kPlain, kLast},
@@ -342,9 +344,11 @@ TEST(OnednnMatmul, MultipliesInEveryOrientationAndType) {
         for (bool bias : {false, true})
           for (auto [m, n, k] : {std::array<std::int64_t, 3>{30, 2, 5}, {33, 65, 70}, {1, 7, 1}, {5, 1, 3}}) {
             check_matmul(*kernels, m, n, k, ta, tb, bias, DType::f32, DType::f32, DType::f32);
-            check_matmul(*kernels, m, n, k, ta, tb, bias, DType::bf16, DType::bf16, DType::bf16);
-            check_matmul(*kernels, m, n, k, ta, tb, bias, DType::bf16, DType::f32, DType::bf16);
-            check_matmul(*kernels, m, n, k, ta, tb, bias, DType::bf16, DType::bf16, DType::f32);
+            for (DType half : {DType::bf16, DType::f16}) {
+              check_matmul(*kernels, m, n, k, ta, tb, bias, half, half, half);
+              check_matmul(*kernels, m, n, k, ta, tb, bias, half, DType::f32, half);
+              check_matmul(*kernels, m, n, k, ta, tb, bias, half, half, DType::f32);
+            }
           }
   }
 }

@@ -48,6 +48,7 @@ std::optional<Type> type_of(cudaDataType_t type) {
   switch (type) {
     case CUDA_R_32F: return Type::f32;
     case CUDA_R_16BF: return Type::bf16;
+    case CUDA_R_16F: return Type::f16;
     case CUDA_R_64F: return Type::f64;
     default: return {};
   }
@@ -68,7 +69,7 @@ bool supported(const Product& p, const Matrix& a, const Matrix& b, const Matrix&
   const bool f64 = a.type == CUDA_R_64F;
   if (f64 != (c.type == CUDA_R_64F) || f64 != (p.compute == CUBLAS_COMPUTE_64F)) return false;
   if (p.scale != (f64 ? CUDA_R_64F : CUDA_R_32F)) return false;
-  if (a.type == CUDA_R_32F && c.type != CUDA_R_32F) return false;
+  if (c.type != CUDA_R_32F && c.type != a.type) return false;
   if (p.epilogue != CUBLASLT_EPILOGUE_DEFAULT && f64) return false;
   return p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.bias_type == -1 || p.bias_type == c.type;
 }

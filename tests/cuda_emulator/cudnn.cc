@@ -36,6 +36,7 @@ std::optional<Type> type_of(cudnnDataType_t type) {
   switch (type) {
     case CUDNN_DATA_FLOAT: return Type::f32;
     case CUDNN_DATA_BFLOAT16: return Type::bf16;
+    case CUDNN_DATA_HALF: return Type::f16;
     case CUDNN_DATA_DOUBLE: return Type::f64;
     default: return {};
   }
@@ -61,8 +62,9 @@ struct Conv {
     if ((x.type == Type::f64) != (o.compute == CUDNN_DATA_DOUBLE)) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
     // Some that cuDNN's manual leaves out: the caller has to have another way.
     if (x.type == Type::f64 && (x.channels_last() || y.channels_last())) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
-    if (x.type == Type::bf16 && o.groups > 1 && x.channels_last()) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
-    if (x.type == Type::bf16 && x.extents[1] == 1) return CUDNN_STATUS_BAD_PARAM;
+    const bool half = x.type == Type::bf16 || x.type == Type::f16;
+    if (half && o.groups > 1 && x.channels_last()) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
+    if (half && x.extents[1] == 1) return CUDNN_STATUS_BAD_PARAM;
     for (int i = 0; i < 2; ++i) {
       const std::int64_t reach = x.extents[2 + i] + 2 * o.padding[i] - o.dilation[i] * (w.extents[2 + i] - 1) - 1;
       if (reach < 0 || y.extents[2 + i] != reach / o.stride[i] + 1) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;

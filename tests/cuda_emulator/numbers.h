@@ -6,7 +6,9 @@
 
 namespace cuda_emulator {
 
-enum class Type { f32, bf16, f64 };
+enum class Type { f32, bf16, f16, f64 };
+
+__extension__ using Half = _Float16;
 
 inline float widen(std::uint16_t bf16) {
   std::uint32_t bits = std::uint32_t{bf16} << 16;
@@ -27,6 +29,7 @@ inline double load(Type type, const void* data, std::int64_t i) {
   switch (type) {
     case Type::f32: return static_cast<const float*>(data)[i];
     case Type::bf16: return widen(static_cast<const std::uint16_t*>(data)[i]);
+    case Type::f16: return static_cast<const Half*>(data)[i];
     case Type::f64: return static_cast<const double*>(data)[i];
   }
   return 0;
@@ -36,6 +39,7 @@ inline void store(Type type, void* data, std::int64_t i, double value) {
   switch (type) {
     case Type::f32: static_cast<float*>(data)[i] = static_cast<float>(value); break;
     case Type::bf16: static_cast<std::uint16_t*>(data)[i] = narrow(static_cast<float>(value)); break;
+    case Type::f16: static_cast<Half*>(data)[i] = static_cast<Half>(static_cast<float>(value)); break;
     case Type::f64: static_cast<double*>(data)[i] = value; break;
   }
 }

@@ -298,7 +298,7 @@ class HostedBackend final : public Backend {
                  .random = std::make_unique<RandomNumbers>(),
                  .optimizer = std::make_unique<Optimizer>()}) {}
   std::string_view name() const override { return "hosted cuda"; }
-  bool native_bf16() const override { return true; }
+  bool multiplies(DType) const override { return true; }
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ class CpuBackend final : public Backend {
                  .random = make_cpu_random(),
                  .optimizer = make_cpu_optimizer()}) {}
   std::string_view name() const override { return "cpu"; }
-  bool native_bf16() const override { return has_native_bf16(); }
+  bool multiplies(DType half) const override { return half == DType::bf16 && has_native_bf16(); }
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The element types of loops: f32 and bf16 are computed in f32; f64 as it is, or by the reference kernels.
+// The element types of loops: f32, bf16 and f16 are computed in f32; f64 as it is, or by the reference kernels.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,12 @@
 
 namespace lockstep::cpu {
 
-inline bool is_narrow(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
+inline bool is_narrow(DType dtype) { return dtype == DType::f32 || is_half_dtype(dtype); }
 
 // Calls visitor with an element of a narrow dtype.
 template <typename Visitor>
 void visit_narrow(DType dtype, const Visitor& visitor) {
-  dtype == DType::f32 ? visitor(float{}) : visitor(BFloat16{});
+  dtype == DType::f32 ? visitor(float{}) : dtype == DType::bf16 ? visitor(BFloat16{}) : visitor(Float16{});
 }
 
 // Calls visitor with an element of a floating dtype; any other is an error of `operation`.
@@ -27,18 +27,18 @@ void visit_floating(DType dtype, std::string_view operation, const Visitor& visi
 // As it is computed with.
 template <typename T>
 auto widened(T x) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (is_half<T>) {
     return static_cast<float>(x);
   } else {
     return x;
   }
 }
 
-// To bf16 by way of f32.
+// To bf16 and f16 by way of f32.
 template <typename T>
 T rounded(double x) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return BFloat16(static_cast<float>(x));
+  if constexpr (is_half<T>) {
+    return T(static_cast<float>(x));
   } else {
     return static_cast<T>(x);
   }

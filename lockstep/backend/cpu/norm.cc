@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
+#include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/native_bf16.h"
 #include "lockstep/backend/cpu/norm_panels.h"
@@ -106,17 +108,23 @@ float gradient(const float* dy, const float* y, std::int64_t i) {
   const float g = dy[i];
   return !kRelu || y[i] > 0 ? g : 0.f;
 }
-// Selected before any conversion: 0 < y means that y's bits are 1 (the least number) to 0x7f80 (infinity).
-template <bool kRelu>
-BFloat16 gradient(const BFloat16* dy, const BFloat16* y, std::int64_t i) {
-  BFloat16 g = dy[i];
-  if (kRelu) g.bits = static_cast<std::uint16_t>(y[i].bits - 1) < 0x7f80 ? g.bits : std::uint16_t{0};
+// Selected before any conversion: 0 < y means that y's bits are 1 (the least number) to those of infinity.
+template <bool kRelu, typename T>
+  requires is_half<T>
+T gradient(const T* dy, const T* y, std::int64_t i) {
+  constexpr std::uint16_t kInfinity = T(std::numeric_limits<float>::infinity()).bits;
+  T g = dy[i];
+  if (kRelu) g.bits = static_cast<std::uint16_t>(y[i].bits - 1) < kInfinity ? g.bits : std::uint16_t{0};
   return g;
 }
 
 // Member by member: the compiler makes no vector instructions of copies of a structure.
 void assign(float& to, float from) { to = from; }
-void assign(BFloat16& to, BFloat16 from) { to.bits = from.bits; }
+template <typename T>
+  requires is_half<T>
+void assign(T& to, T from) {
+  to.bits = from.bits;
+}
 
 template <typename T>
 void stats_kernel(KernelContext& ctx, const View& view, const BatchNormStats& stats) {
@@ -298,31 +306,27 @@ void backward_data_kernel(KernelContext& ctx, const View& dy_view, const View& x
   });
 }
 
-// Calls visitor with the constants for two flags.
+// Calls visitor with an element of a narrow dtype and the constants for two flags.
 template <typename Visitor>
-void visit_flags(bool a, bool b, const Visitor& visitor) {
+void visit(DType dtype, bool a, bool b, const Visitor& visitor) {
   using Yes = std::true_type;
   using No = std::false_type;
-  if (a) {
-    b ? visitor(Yes{}, Yes{}) : visitor(Yes{}, No{});
-  } else {
-    b ? visitor(No{}, Yes{}) : visitor(No{}, No{});
-  }
+  cpu::visit_narrow(dtype, [&](auto zero) {
+    if (a) {
+      b ? visitor(zero, Yes{}, Yes{}) : visitor(zero, Yes{}, No{});
+    } else {
+      b ? visitor(zero, No{}, Yes{}) : visitor(zero, No{}, No{});
+    }
+  });
 }
 
-// f32 and bf16 here, f64 by the reference loops; so are the few numbers of merge_stats and commit, whose bits
+// f32, bf16 and f16 here, f64 by the reference loops; so are the few numbers of merge_stats and commit, whose bits
 // are part of the kernels' contract.
 class CpuNorm final : public NormKernels {
  public:
   void stats(KernelContext& ctx, const View& x, const BatchNormStats& stats) override {
-    switch (x.dtype) {
-      case DType::f32:
-        return stats_kernel<float>(ctx, x, stats);
-      case DType::bf16:
-        return stats_kernel<BFloat16>(ctx, x, stats);
-      default:
-        return reference_->stats(ctx, x, stats);
-    }
+    if (!cpu::is_narrow(x.dtype)) return reference_->stats(ctx, x, stats);
+    cpu::visit_narrow(x.dtype, [&](auto zero) { stats_kernel<decltype(zero)>(ctx, x, stats); });
   }
 
   void merge_stats(KernelContext& ctx, std::span<const BatchNormStats> parts,
@@ -332,39 +336,38 @@ class CpuNorm final : public NormKernels {
 
   void forward(KernelContext& ctx, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
                const View& beta, const View& residual, bool relu, const View& y) override {
-    if (x.dtype != DType::f32 && x.dtype != DType::bf16) {
+    if (!cpu::is_narrow(x.dtype)) {
       return reference_->forward(ctx, x, stats, eps, gamma, beta, residual, relu, y);
     }
-    visit_flags(static_cast<bool>(residual), relu, [&](auto with_residual, auto with_relu) {
-      auto kernel = x.dtype == DType::f32 ? forward_kernel<float, with_residual, with_relu>
-                                          : forward_kernel<BFloat16, with_residual, with_relu>;
-      kernel(ctx, x, stats, eps, gamma, beta, residual, y);
+    visit(x.dtype, static_cast<bool>(residual), relu, [&](auto zero, auto with_residual, auto with_relu) {
+      using T = decltype(zero);
+      forward_kernel<T, with_residual, with_relu>(ctx, x, stats, eps, gamma, beta, residual, y);
     });
   }
 
   void backward_stats(KernelContext& ctx, const View& dy, const View& x, const View& y,
                       const BatchNormStats& stats, double eps, const View& dgamma,
                       const View& dbeta) override {
-    if (x.dtype != DType::f32 && x.dtype != DType::bf16) {
+    if (!cpu::is_narrow(x.dtype)) {
       return reference_->backward_stats(ctx, dy, x, y, stats, eps, dgamma, dbeta);
     }
-    visit_flags(static_cast<bool>(y), x.dtype == DType::bf16, [&](auto with_relu, auto bf16) {
-      using T = std::conditional_t<bf16, BFloat16, float>;
-      backward_stats_kernel<T, with_relu>(ctx, dy, x, y, stats, eps, dgamma, dbeta);
+    visit(x.dtype, static_cast<bool>(y), false, [&](auto zero, auto with_relu, auto) {
+      backward_stats_kernel<decltype(zero), with_relu>(ctx, dy, x, y, stats, eps, dgamma, dbeta);
     });
   }
 
   void backward_data(KernelContext& ctx, const View& dy, const View& x, const View& y,
                      const BatchNormStats& stats, double eps, const View& gamma, const View& sum_g,
                      const View& sum_g_xhat, const View& dx, const View& dresidual) override {
-    if (x.dtype != DType::f32 && x.dtype != DType::bf16) {
+    if (!cpu::is_narrow(x.dtype)) {
       return reference_->backward_data(ctx, dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx, dresidual);
     }
-    visit_flags(static_cast<bool>(y), static_cast<bool>(dresidual), [&](auto with_relu, auto with_residual) {
-      auto kernel = x.dtype == DType::f32 ? backward_data_kernel<float, with_relu, with_residual>
-                                          : backward_data_kernel<BFloat16, with_relu, with_residual>;
-      kernel(ctx, dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx, dresidual);
-    });
+    visit(x.dtype, static_cast<bool>(y), static_cast<bool>(dresidual),
+          [&](auto zero, auto with_relu, auto with_residual) {
+            using T = decltype(zero);
+            backward_data_kernel<T, with_relu, with_residual>(ctx, dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat,
+                                                              dx, dresidual);
+          });
   }
 
   void commit(KernelContext& ctx, const BatchNormStats& stats, double momentum, const View& running_mean,

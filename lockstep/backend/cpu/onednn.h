@@ -1,4 +1,4 @@
-// Convolutions and matrix products by oneDNN, f32 and bf16; f64 goes to the reference kernels. At fixed sizes
+// Convolutions and matrix products by oneDNN, f32, bf16 and f16 (as f32); f64 goes to the reference kernels. At fixed sizes
 // and a fixed number of threads their results are the same bits from run to run and from thread to thread.
 #pragma once
 

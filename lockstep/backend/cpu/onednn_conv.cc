@@ -20,7 +20,7 @@ class OnednnConv final : public ConvKernels {
   explicit OnednnConv(bool native_bf16) : native_bf16_(native_bf16), executor_(native_bf16) {}
 
   Layout preferred_layout(DType dtype, std::int64_t channels) const override {
-    // bf16 without hardware for it is computed as f32.
+    // f16, and bf16 without hardware for it, are computed as f32.
     bool narrow = dtype == DType::bf16 && native_bf16_;
     return !narrow && cpu_has_avx512() && channels % kChannelBlock == 0 ? Layout::blocked16
                                                                         : Layout::channels_last;

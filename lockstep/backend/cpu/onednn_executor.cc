@@ -4,26 +4,37 @@
 
 #include <mutex>
 
+#include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/vectorize.h"
 
 namespace lockstep::onednn {
 namespace {
 
+// f32 is rounded to T on the way.
+template <typename T>
 void widen(const KernelContext& context, const View& from, float* to) {
-  if (from.dtype == DType::bf16) {
-    const auto* x = from.as<BFloat16>();
-    cpu::parallel_vector_loop(context, from.numel(),
-                              [=](std::int64_t i) { to[i] = static_cast<float>(x[i]); });
-  } else {
-    const auto* x = from.as<float>();
-    cpu::parallel_vector_loop(context, from.numel(),
-                              [=](std::int64_t i) { to[i] = static_cast<float>(BFloat16(x[i])); });
-  }
+  cpu::visit_narrow(from.dtype, [&](auto zero) {
+    using From = decltype(zero);
+    cpu::parallel_vector_loop(context, from.numel(), [=, x = from.as<From>()](std::int64_t i) {
+      if constexpr (is_half<From>) {
+        to[i] = static_cast<float>(x[i]);
+      } else {
+        to[i] = static_cast<float>(T(x[i]));
+      }
+    });
+  });
 }
 
+template <typename T>
 void narrow(const KernelContext& context, const float* from, const View& to) {
-  auto* y = to.as<BFloat16>();
-  cpu::parallel_vector_loop(context, to.numel(), [=](std::int64_t i) { y[i] = BFloat16(from[i]); });
+  auto* y = to.as<T>();
+  cpu::parallel_vector_loop(context, to.numel(), [=](std::int64_t i) { y[i] = T(from[i]); });
+}
+
+// Calls visitor with an element of bf16 or f16.
+template <typename Visitor>
+void visit_half(DType dtype, const Visitor& visitor) {
+  dtype == DType::bf16 ? visitor(BFloat16{}) : visitor(Float16{});
 }
 
 }  // namespace
@@ -34,19 +45,20 @@ void Executor::run(KernelContext& context, Problem problem, const std::array<Vie
     problem.operands[role] = Operand::of(views[role]);
     data[role] = views[role].data;
   }
-  if (views[kX].dtype == DType::bf16 && !native_bf16_) return run_widened(context, problem, views);
+  const DType dtype = views[kX].dtype;
+  if (dtype == DType::f16 || (dtype == DType::bf16 && !native_bf16_)) return run_widened(context, problem, views);
   Plan& found = plan(context, problem);
   found.run(data, context.scratch.get(found.scratch_bytes()));
 }
 
 void Executor::run_widened(KernelContext& context, Problem& problem, const std::array<View, kRoles>& views) {
-  // Copied: what is bf16, and f32 weights that enter a bf16 product.
+  // Copied: what has 16 bits, and f32 weights that enter such a product.
   std::array<std::size_t, kRoles> offsets{};
   std::array<bool, kRoles> copied{};
   std::size_t bytes = 0;
   for (int role = 0; role < kRoles; ++role) {
     Operand& o = problem.operands[role];
-    copied[role] = views[role] && (o.dtype == DType::bf16 || (role == kW && !problem.is_output(role)));
+    copied[role] = views[role] && (is_half_dtype(o.dtype) || (role == kW && !problem.is_output(role)));
     if (!copied[role]) continue;
     o.dtype = DType::f32;
     offsets[role] = bytes;
@@ -56,16 +68,21 @@ void Executor::run_widened(KernelContext& context, Problem& problem, const std::
   auto* scratch = static_cast<std::byte*>(context.scratch.get(bytes + found.scratch_bytes()));
 
   std::array<void*, kRoles> data{};
-  for (int role = 0; role < kRoles; ++role) {
-    data[role] = copied[role] ? scratch + offsets[role] : views[role].data;
-    if (copied[role] && !problem.is_output(role))
-      widen(context, views[role], static_cast<float*>(data[role]));
-  }
-  found.run(data, scratch + bytes);
-  for (int role = 0; role < kRoles; ++role) {
-    if (copied[role] && problem.is_output(role))
-      narrow(context, static_cast<float*>(data[role]), views[role]);
-  }
+  visit_half(views[kX].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int role = 0; role < kRoles; ++role) {
+      data[role] = copied[role] ? scratch + offsets[role] : views[role].data;
+      if (copied[role] && !problem.is_output(role)) {
+        widen<T>(context, views[role], static_cast<float*>(data[role]));
+      }
+    }
+    found.run(data, scratch + bytes);
+    for (int role = 0; role < kRoles; ++role) {
+      if (copied[role] && problem.is_output(role)) {
+        narrow<T>(context, static_cast<float*>(data[role]), views[role]);
+      }
+    }
+  });
 }
 
 Plan& Executor::plan(const KernelContext& context, Problem& problem) {

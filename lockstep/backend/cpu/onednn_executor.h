@@ -13,8 +13,8 @@ namespace lockstep::onednn {
 // May be called from many threads at once, each with a context of its own.
 class Executor {
  public:
-  // Without native bf16, bf16 operands are widened to f32 in scratch and the weights rounded: the same
-  // results up to the order of the sums.
+  // f16 operands, and bf16 ones without native bf16, are widened to f32 in scratch and the weights rounded: the
+  // same results up to the order of the sums.
   explicit Executor(bool native_bf16) : native_bf16_(native_bf16) {}
 
   // `kind`, options and transposes of `problem` are the caller's; operands are filled in here.

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/lanes.h"
 #include "lockstep/backend/cpu/vectorize.h"
@@ -281,76 +282,40 @@ void global_avg_backward(KernelContext& ctx, const View& dy_view, const View& dx
   });
 }
 
-// f32 and bf16 here, f64 by the reference loops.
+// f32, bf16 and f16 here, f64 by the reference loops.
 class CpuPool final : public PoolKernels {
  public:
   void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
                    const View& where) override {
-    switch (x.dtype) {
-      case DType::f32:
-        return lockstep::max_forward<float>(ctx, options, x, y, where);
-      case DType::bf16:
-        return lockstep::max_forward<BFloat16>(ctx, options, x, y, where);
-      default:
-        return reference_->max_forward(ctx, options, x, y, where);
-    }
+    if (!cpu::is_narrow(x.dtype)) return reference_->max_forward(ctx, options, x, y, where);
+    cpu::visit_narrow(x.dtype, [&](auto zero) { lockstep::max_forward<decltype(zero)>(ctx, options, x, y, where); });
   }
 
   void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
                     const View& dx) override {
-    switch (dy.dtype) {
-      case DType::f32:
-        return lockstep::max_backward<float>(ctx, options, dy, where, dx);
-      case DType::bf16:
-        return lockstep::max_backward<BFloat16>(ctx, options, dy, where, dx);
-      default:
-        return reference_->max_backward(ctx, options, dy, where, dx);
-    }
+    if (!cpu::is_narrow(dy.dtype)) return reference_->max_backward(ctx, options, dy, where, dx);
+    cpu::visit_narrow(dy.dtype, [&](auto zero) { lockstep::max_backward<decltype(zero)>(ctx, options, dy, where, dx); });
   }
 
   void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y) override {
-    switch (x.dtype) {
-      case DType::f32:
-        return lockstep::avg_forward<float>(ctx, options, x, y);
-      case DType::bf16:
-        return lockstep::avg_forward<BFloat16>(ctx, options, x, y);
-      default:
-        return reference_->avg_forward(ctx, options, x, y);
-    }
+    if (!cpu::is_narrow(x.dtype)) return reference_->avg_forward(ctx, options, x, y);
+    cpu::visit_narrow(x.dtype, [&](auto zero) { lockstep::avg_forward<decltype(zero)>(ctx, options, x, y); });
   }
 
   void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy,
                     const View& dx) override {
-    switch (dy.dtype) {
-      case DType::f32:
-        return lockstep::avg_backward<float>(ctx, options, dy, dx);
-      case DType::bf16:
-        return lockstep::avg_backward<BFloat16>(ctx, options, dy, dx);
-      default:
-        return reference_->avg_backward(ctx, options, dy, dx);
-    }
+    if (!cpu::is_narrow(dy.dtype)) return reference_->avg_backward(ctx, options, dy, dx);
+    cpu::visit_narrow(dy.dtype, [&](auto zero) { lockstep::avg_backward<decltype(zero)>(ctx, options, dy, dx); });
   }
 
   void global_avg_forward(KernelContext& ctx, const View& x, const View& y) override {
-    switch (x.dtype) {
-      case DType::f32:
-        return lockstep::global_avg_forward<float>(ctx, x, y);
-      case DType::bf16:
-        return lockstep::global_avg_forward<BFloat16>(ctx, x, y);
-      default:
-        return reference_->global_avg_forward(ctx, x, y);
-    }
+    if (!cpu::is_narrow(x.dtype)) return reference_->global_avg_forward(ctx, x, y);
+    cpu::visit_narrow(x.dtype, [&](auto zero) { lockstep::global_avg_forward<decltype(zero)>(ctx, x, y); });
   }
 
   void global_avg_backward(KernelContext& ctx, const View& dy, const View& dx) override {
-    switch (dy.dtype) {
-      case DType::f32:
-        return lockstep::global_avg_backward<float>(ctx, dy, dx);
-      case DType::bf16:
-        return lockstep::global_avg_backward<BFloat16>(ctx, dy, dx);
-      default:
-        return reference_->global_avg_backward(ctx, dy, dx);
-    }
+    if (!cpu::is_narrow(dy.dtype)) return reference_->global_avg_backward(ctx, dy, dx);
+    cpu::visit_narrow(dy.dtype, [&](auto zero) { lockstep::global_avg_backward<decltype(zero)>(ctx, dy, dx); });
   }
 
  private:

@@ -23,6 +23,7 @@ cudaDataType_t cuda_type(DType dtype) {
   switch (dtype) {
     case DType::f32: return CUDA_R_32F;
     case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
     case DType::f64: return CUDA_R_64F;
     default: fail("matmul: a matrix is {}, expected a floating type", name(dtype));
   }
@@ -181,7 +182,7 @@ class CublasMatmul final : public MatmulKernels {
                    "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-    // Parts of a sum are added in f32 and in an order of their own: not in the result's type, which may be bf16.
+    // Parts of a sum are added in f32 and in an order of their own: not in the result's type, which may be bf16 or f16.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {

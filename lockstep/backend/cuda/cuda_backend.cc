@@ -33,7 +33,7 @@ class CudaBackend final : private OwnsChoices, public Backend {
       : OwnsChoices{AlgorithmChoices(options.algorithms)}, Backend(make_families(options, choices)) {}
 
   std::string_view name() const override { return "cuda"; }
-  bool native_bf16() const override { return true; }
+  bool multiplies(DType) const override { return true; }
   std::unique_ptr<KernelContext> make_context(const std::shared_ptr<Stream>& stream, int,
                                               std::shared_ptr<MemorySource> scratch) override {
     auto cuda_stream = std::dynamic_pointer_cast<CudaStream>(stream);

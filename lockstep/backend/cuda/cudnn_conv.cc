@@ -18,7 +18,7 @@ constexpr std::uintptr_t kVectorBytes = 16;
 
 // Tensor cores want channels side by side; FMA kernels are at home in plain layout.
 Layout favourite(DType dtype, bool tf32) {
-  return dtype == DType::bf16 || (dtype == DType::f32 && tf32) ? Layout::channels_last : Layout::plain;
+  return is_half_dtype(dtype) || (dtype == DType::f32 && tf32) ? Layout::channels_last : Layout::plain;
 }
 
 bool usable(const View& v, DType dtype, Layout layout) {
@@ -79,11 +79,11 @@ class CudnnConv final : public ConvKernels {
     DType dtype;
     Layout layout;
   };
-  // How a problem can be computed, best first: in the favourite layout, in the other one; and what cuDNN does not do in bf16
-  // (a single channel, for one), it does in f32.
+  // How a problem can be computed, best first: in the favourite layout, in the other one; and what cuDNN does not do in
+  // bf16 or f16 (a single channel, for one), it does in f32.
   std::vector<Way> ways(DType dtype) const {
     std::vector<Way> all;
-    for (const DType in : dtype == DType::bf16 ? std::vector{DType::bf16, DType::f32} : std::vector{dtype}) {
+    for (const DType in : is_half_dtype(dtype) ? std::vector{dtype, DType::f32} : std::vector{dtype}) {
       const Layout first = favourite(in, options_.tf32);
       all.push_back({in, first});
       all.push_back({in, first == Layout::plain ? Layout::channels_last : Layout::plain});

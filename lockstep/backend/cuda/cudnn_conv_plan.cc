@@ -19,6 +19,7 @@ cudnnDataType_t cudnn_type(DType dtype) {
   switch (dtype) {
     case DType::f32: return CUDNN_DATA_FLOAT;
     case DType::bf16: return CUDNN_DATA_BFLOAT16;
+    case DType::f16: return CUDNN_DATA_HALF;
     case DType::f64: return CUDNN_DATA_DOUBLE;
     default: fail("conv2d: the input is {}, expected a floating type", name(dtype));
   }
@@ -100,7 +101,7 @@ ConvPlan::ConvPlan(const ConvProblem& problem, cudnnHandle_t handle, bool tf32)
   check_cudnn(cudnnSetConvolutionGroupCount(conv_.get(), as_int(o.groups)), "cudnnSetConvolutionGroupCount");
   // The default mathematics of f32 is TF32.
   const bool fma = problem.dtype == DType::f32 && !tf32;
-  const cudnnMathType_t math = fma ? CUDNN_FMA_MATH : problem.dtype == DType::bf16 ? CUDNN_TENSOR_OP_MATH : CUDNN_DEFAULT_MATH;
+  const cudnnMathType_t math = fma ? CUDNN_FMA_MATH : is_half_dtype(problem.dtype) ? CUDNN_TENSOR_OP_MATH : CUDNN_DEFAULT_MATH;
   check_cudnn(cudnnSetConvolutionMathType(conv_.get(), math), "cudnnSetConvolutionMathType");
 
   int found = 0;

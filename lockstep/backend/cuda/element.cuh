@@ -1,4 +1,4 @@
-// Elements in kernels, one and several at a time. f32 and bf16 are computed in f32, f64 as it is.
+// Elements in kernels, one and several at a time. f32, bf16 and f16 are computed in f32, f64 as it is.
 #pragma once
 
 #include <algorithm>
@@ -25,26 +25,44 @@ struct alignas(std::min<std::size_t>(sizeof(T) * N, kVectorBytes)) Vector {
   T at[N];
 };
 
-// One instruction; a NaN becomes another than BFloat16 makes of it.
-__device__ inline BFloat16 to_bfloat16(float x) {
+// One instruction; a NaN becomes another than BFloat16 and Float16 make of it.
+template <typename T>
+__device__ inline T to_half(float x) {
 #ifdef __CUDA_ARCH__
-  BFloat16 y;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  T y;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  } else {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  }
   return y;
 #else
-  return BFloat16(x);
+  return T(x);
 #endif
 }
 
-// Between any two element types: to and from bf16 by way of f32, floating to integer truncates.
+__device__ inline float to_float(BFloat16 x) { return static_cast<float>(x); }
+__device__ inline float to_float(Float16 x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+#else
+  return static_cast<float>(x);
+#endif
+}
+
+// Between any two element types: to and from bf16 and f16 by way of f32, floating to integer truncates.
 template <typename To, typename From>
 __device__ inline To convert(From x) {
   if constexpr (std::is_same_v<From, To>) {
     return x;
-  } else if constexpr (std::is_same_v<From, BFloat16>) {
-    return static_cast<To>(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, BFloat16>) {
-    return to_bfloat16(static_cast<float>(x));
+  } else if constexpr (is_half<From> && is_half<To>) {
+    return to_half<To>(to_float(x));
+  } else if constexpr (is_half<From>) {
+    return static_cast<To>(to_float(x));
+  } else if constexpr (is_half<To>) {
+    return to_half<To>(static_cast<float>(x));
   } else {
     return static_cast<To>(x);
   }
@@ -80,16 +98,19 @@ template <typename T, int N>
 __device__ inline Vector<T, N> narrowed(const Vector<Compute<T>, N>& x) {
   Vector<T, N> y;
 #ifdef __CUDA_ARCH__
-  constexpr bool kInPairs = std::is_same_v<T, BFloat16> && N % 2 == 0;  // two in one instruction
+  constexpr bool kInPairs = is_half<T> && N % 2 == 0;  // two in one instruction
 #else
   constexpr bool kInPairs = false;
 #endif
   if constexpr (kInPairs) {
 #pragma unroll
     for (int k = 0; k < N; k += 2) {
-      asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
-          : "=r"(reinterpret_cast<std::uint32_t*>(y.at)[k / 2])
-          : "f"(x.at[k + 1]), "f"(x.at[k]));
+      std::uint32_t& pair = reinterpret_cast<std::uint32_t*>(y.at)[k / 2];
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x.at[k + 1]), "f"(x.at[k]));
+      } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x.at[k + 1]), "f"(x.at[k]));
+      }
     }
   } else {
 #pragma unroll
@@ -121,6 +142,7 @@ void visit_floating(DType dtype, const char* operation, const Visitor& visitor) 
   switch (dtype) {
     case DType::f32: return visitor(float{});
     case DType::bf16: return visitor(BFloat16{});
+    case DType::f16: return visitor(Float16{});
     case DType::f64: return visitor(double{});
     default: fail("{}: elements are {}, expected a floating dtype", operation, name(dtype));
   }

@@ -208,11 +208,11 @@ class CudaElementwise final : public ElementwiseKernels {
   }
 
  private:
-  // To bf16 by way of f32.
+  // To bf16 and f16 by way of f32.
   template <typename T>
   static T rounded_on_host(double value) {
-    if constexpr (std::is_same_v<T, BFloat16>) {
-      return BFloat16(static_cast<float>(value));
+    if constexpr (is_half<T>) {
+      return T(static_cast<float>(value));
     } else {
       return static_cast<T>(value);
     }

@@ -51,7 +51,7 @@ struct NormGrid {
   // About `target` blocks of so many threads, a power of two.
   NormGrid(const View& x, int threads_per_block, int target) {
     const Images images(x);
-    const int vector = x.dtype == DType::f32 ? kVector<float> : x.dtype == DType::bf16 ? kVector<BFloat16> : 1;
+    const int vector = x.dtype == DType::f32 ? kVector<float> : is_half_dtype(x.dtype) ? kVector<BFloat16> : 1;
     width = x.layout == Layout::channels_last && images.channels % vector == 0 ? vector : 1;
     const int most = x.layout == Layout::plain ? 1 : x.layout == Layout::blocked16 ? kChannelBlock : 32;
     lanes = 1;

@@ -12,7 +12,7 @@ namespace {
 
 using namespace cuda;
 
-// The threads that share a row: a warp, or a block for long rows of f32 and bf16.
+// The threads that share a row: a warp, or a block for long rows, but of f64.
 constexpr int kLongRow = 1024;
 
 template <int kGroup>

@@ -17,7 +17,7 @@ class ReferenceBackend final : public Backend {
                  .random = reference::make_random(),
                  .optimizer = reference::make_optimizer()}) {}
   std::string_view name() const override { return "reference"; }
-  bool native_bf16() const override { return false; }
+  bool multiplies(DType) const override { return false; }
 };
 
 }  // namespace

@@ -218,8 +218,10 @@ TEST_P(GpuTest, TrainingIsThatOfTheCpu) {
     const Floats one = train({a_}, make, 3, DType::f32, 0.05), two = train({a_, b_}, make, 3, DType::f32, 0.05);
     EXPECT_EQ(one, two);
     for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(one[i], expected[i], 1e-4 * expected[i]) << i;
-    const Floats rounded = train({a_}, make, 3, DType::bf16, 0.05);
-    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(rounded[i], expected[i], 2e-2 * expected[i]) << i;
+    for (const auto& [dtype, tolerance] : {std::pair{DType::bf16, 2e-2}, {DType::f16, 2.5e-3}}) {
+      const Floats rounded = train({a_}, make, 3, dtype, 0.05);
+      for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(rounded[i], expected[i], tolerance * expected[i]) << i;
+    }
   }
 }
 
