@@ -7,10 +7,19 @@
 #
 # DATA: the folder of Fashion-MNIST. BUNDLE: a file made by bundle.sh; without it everything is built here, before the clock starts,
 # which needs nvcc and the packages of scripts/packages.txt. $OUT (or gpu-results/) gets two files, after every step anew:
-# summary.txt and logs.tar.gz. PyTorch is left out where python3 has none.
+# summary.txt and logs.tar.gz. PyTorch is left out where python3 has none. SMALL=1 shows that the steps work, not how fast: for the
+# emulation, with a bundle of its build and a BUDGET of 3000.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 data=$(realpath "$1")
+export MODEL=resnet18  # for ranks.sh, too
+batch=256 speeds=(256 1024) steps=20 epochs=(--epochs 10 --schedule cosine) least_accuracy=0.92 products=(--size 4000 --count 20)
+mixed=1024 graph=384 slow=
+if [ -n "${SMALL:-}" ]; then
+  MODEL=mlp batch=32 speeds=(32 64) steps=2 epochs=(--epochs 2 --limit-train 320 --limit-test 100) least_accuracy=0
+  products=(--size 32 --count 5) mixed=16 graph=16
+  slow='-LockstepResnet18*:*Lockstep.*/Lenet?*:*Lockstep.*/Residual*:LockstepRecipe*'
+fi
 bundle=${2:+$(realpath "$2")}
 mkdir -p "${OUT:=$PWD/gpu-results}"
 out=$(realpath "$OUT")
@@ -77,11 +86,11 @@ for suite in $(suites gpu_test); do
   step "kernels_${suite##*/}" 90 "$bin/gpu_test" --gtest_filter="$suite.*"
 done
 for suite in $(suites gpu_devices_test | grep -v 'FunctionsTest\|Lockstep'); do
-  step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*"
+  step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*$slow"
 done
 
-# Losses of ResNet-18 beside the CPU's.
-recipe=(train --model resnet18 --data "$data" --batch-size 64 --shards 2 --no-shuffle --lr 0.001 --limit-test 1)
+# Losses beside the CPU's.
+recipe=(train --model "$MODEL" --data "$data" --batch-size 64 --shards 2 --no-shuffle --lr 0.001 --limit-test 1)
 step losses_gpu 40 "$lockstep" "${recipe[@]}" --max-steps 12 --devices cuda:0 --log "$logs/losses_gpu.jsonl"
 step losses_cpu 60 "$lockstep" "${recipe[@]}" --max-steps 12 --devices cpu:0 --log "$logs/losses_cpu.jsonl"
 step losses 10 python3 - "$logs/losses_cpu.jsonl" "$logs/losses_gpu.jsonl" <<'PY'
@@ -93,40 +102,48 @@ sys.exit(not (len(cpu) == len(gpu) == 12 and worst < 1e-3))
 PY
 
 # Speed as the libraries suggest.
-bench=("$lockstep" bench train --model resnet18 --data "$data" --dtype bf16 --devices cuda:0 --steps 20)
-for batch in 256 1024; do
-  step "speed_$batch" 60 "${bench[@]}" --batch-size $batch --trace "$logs/timeline_$batch.json"
+bench=("$lockstep" bench train --model "$MODEL" --data "$data" --dtype bf16 --devices cuda:0 --steps "$steps")
+for size in "${speeds[@]}"; do
+  step "speed_$size" 60 "${bench[@]}" --batch-size "$size" --trace "$logs/timeline_$size.json"
 done
 if python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
   step pytorch 180 bench/compare_pytorch_gpu.sh "$lockstep" "$data"
 fi
-step overlap 30 "$bin/automatic_parallelism" --devices cuda:0/0,cuda:0/1 --size 4000 --count 10
+# Products and copies of their results to the host, to pinned and to pageable memory; two logical devices; a GPU, a CPU and the link
+# between them; a random graph.
+step overlap 40 "$lockstep" bench overlap --rounds 3 --devices cuda:0 "${products[@]}" --copies 1 \
+  --trace "$logs/timeline_overlap.json"
+parallel=("$lockstep" bench parallel --rounds 3)
+step parallel 30 "${parallel[@]}" --devices cuda:0/0,cuda:0/1 "${products[@]}"
+step three_way 30 "${parallel[@]}" --experiment three-way --devices cpu:0,cuda:0 --size "$mixed" --count 16 --copies 1
+step dag 30 "${parallel[@]}" --experiment dag --devices cuda:0/0,cuda:0/1 --size "$graph"
+step example 30 "$bin/automatic_parallelism" --devices cuda:0/0,cuda:0/1 "${products[@]}"
 
 # The same recipe on 1, 2 and 4 logical devices, and again: the same bits.
 step bits 90 bash -c '
   set -e
   for devices in cuda:0 cuda:0/0,cuda:0/1 cuda:0/0,cuda:0/1,cuda:0/2,cuda:0/3 cuda:0; do
-    "$0" train --model resnet18 --data "$1" --dtype bf16 --batch-size 256 --shards 4 --max-steps 10 --limit-test 1 \
+    "$0" train --model "$MODEL" --data "$1" --dtype bf16 --batch-size "$3" --shards 4 --max-steps 10 --limit-test 1 \
       --devices $devices --log "$2/bits.jsonl" > /dev/null
     echo "$devices $(grep -o "weights_sha256[^,}]*" "$2/bits.jsonl" | tail -1)"
   done | tee "$2/bits.list"
-  [ "$(cut -d" " -f2 "$2/bits.list" | sort -u | wc -l)" = 1 ]' "$lockstep" "$data" "$logs"
+  [ "$(cut -d" " -f2 "$2/bits.list" | sort -u | wc -l)" = 1 ]' "$lockstep" "$data" "$logs" "$batch"
 for suite in $(suites gpu_devices_test | grep Lockstep); do
-  step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*"
+  step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*$slow"
 done
 
 # Ten epochs, and the seconds of each.
 step epochs 90 bash -c '
-  "$0" train --model resnet18 --data "$1" --dtype bf16 --batch-size 256 --schedule cosine --epochs 10 --devices cuda:0 \
-    --log "$2/epochs.jsonl" && tail -1 "$2/epochs.jsonl" | python3 -c "import json, sys
-sys.exit(json.loads(sys.stdin.read())[\"test_acc\"] < 0.92)"' "$lockstep" "$data" "$logs"
+  "$0" train --model "$MODEL" --data "$1" --dtype bf16 --batch-size "$3" --devices cuda:0 --log "$2/epochs.jsonl" "${@:5}" &&
+    tail -1 "$2/epochs.jsonl" | python3 -c "import json, sys
+sys.exit(json.loads(sys.stdin.read())[\"test_acc\"] < $4)"' "$lockstep" "$data" "$logs" "$batch" "$least_accuracy" "${epochs[@]}"
 
 # NCCL between two ranks, on one GPU where there is no other.
 step ranks 120 tests/gpu/ranks.sh "$lockstep" "$data" "$logs"
 
 # With algorithms chosen by timing.
-for batch in 256 1024; do
-  step "speed_${batch}_timed" 60 env LOCKSTEP_CUDA_ALGORITHMS="$logs/algorithms.txt" "${bench[@]}" --batch-size $batch
+for size in "${speeds[@]}"; do
+  step "speed_${size}_timed" 60 env LOCKSTEP_CUDA_ALGORITHMS="$logs/algorithms.txt" "${bench[@]}" --batch-size "$size"
 done
 step functions 60 "$bin/gpu_devices_test" --gtest_filter='*FunctionsTest*'
 [ -x "$bin/gpu_bandwidth" ] && step bandwidth 30 "$bin/gpu_bandwidth"
@@ -138,7 +155,8 @@ if command -v compute-sanitizer > /dev/null; then
 fi
 
 echo "$failures failures, $SECONDS s; $out has summary.txt and logs.tar.gz" | tee -a "$out/summary.txt"
-for log in losses speed_256 speed_1024 pytorch overlap bits epochs ranks speed_256_timed speed_1024_timed; do
+for log in losses speed_256 speed_1024 pytorch overlap parallel three_way dag example bits epochs ranks speed_256_timed \
+  speed_1024_timed; do
   [ -f "$logs/$log.txt" ] && { echo "== $log"; tail -12 "$logs/$log.txt" | cut -c1-160; }
 done
 exit $((failures > 0))
