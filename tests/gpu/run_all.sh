@@ -14,10 +14,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 data=$(realpath "$1")
 export MODEL=resnet18  # for ranks.sh, too
 batch=256 speeds=(256 1024) steps=20 epochs=(--epochs 10 --schedule cosine) least_accuracy=0.92 products=(--size 4000 --count 20)
-mixed=1024 graph=384 slow=
+mixed=1024 graph=384 functions=60 slow=
 if [ -n "${SMALL:-}" ]; then
   MODEL=mlp batch=32 speeds=(32 64) steps=2 epochs=(--epochs 2 --limit-train 320 --limit-test 100) least_accuracy=0
-  products=(--size 32 --count 5) mixed=16 graph=16
+  products=(--size 32 --count 5) mixed=16 graph=16 functions=400
   slow='-LockstepResnet18*:*Lockstep.*/Lenet?*:*Lockstep.*/Residual*:LockstepRecipe*'
 fi
 bundle=${2:+$(realpath "$2")}
@@ -145,7 +145,7 @@ step ranks 120 tests/gpu/ranks.sh "$lockstep" "$data" "$logs"
 for size in "${speeds[@]}"; do
   step "speed_${size}_timed" 60 env LOCKSTEP_CUDA_ALGORITHMS="$logs/algorithms.txt" "${bench[@]}" --batch-size "$size"
 done
-step functions 60 "$bin/gpu_devices_test" --gtest_filter='*FunctionsTest*'
+step functions "$functions" "$bin/gpu_devices_test" --gtest_filter='*FunctionsTest*'
 [ -x "$bin/gpu_bandwidth" ] && step bandwidth 30 "$bin/gpu_bandwidth"
 if command -v compute-sanitizer > /dev/null; then
   check=(env LD_LIBRARY_PATH="$libraries" compute-sanitizer --error-exitcode 9)
