@@ -29,7 +29,8 @@ class GpuScope {
   int previous_ = 0;
 };
 
-// Whether this process has a context on a GPU. To be asked in a GpuScope, as the question may make one on the thread's GPU.
+// Whether this process has a context on a GPU; true if the driver does not tell. To be asked in a GpuScope, as the question
+// may make one on the thread's GPU.
 bool has_gpu_context(int gpu);
 
 }  // namespace lockstep
