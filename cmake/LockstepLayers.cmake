@@ -28,11 +28,6 @@ endif()
 # floating-point traps: without them square roots and conditions become vector instructions.
 list(APPEND options -ffp-contract=off -fno-math-errno -fno-trapping-math)
 target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
-if(LOCKSTEP_SANITIZE)
-  set(LOCKSTEP_SANITIZE_FLAGS -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
-  add_compile_options(${LOCKSTEP_SANITIZE_FLAGS} -fno-omit-frame-pointer)
-  add_link_options(${LOCKSTEP_SANITIZE_FLAGS})
-endif()
 
 function(lockstep_layer NAME)
   cmake_parse_arguments(ARG "" "" "USES;LIBRARIES" ${ARGN})

@@ -26,6 +26,7 @@ TEST(Emulator, CopiesKnowWhichSideIsTheDevice) {
   if (!has_gpu()) GTEST_SKIP() << kNoGpu;
   GpuMemory memory;
   void* on_device = memory.allocate(16);
+  memory.synchronize();
   char on_host[16];
   EXPECT_EQ(cudaMemcpy(on_host, on_device, 16, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemcpy(on_host, on_device, 17, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);

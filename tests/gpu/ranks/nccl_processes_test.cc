@@ -57,7 +57,7 @@ std::string train(int rank, const std::string& backend) {
   auto group = init_process_group({.backend = backend});
   std::string text;
   {
-    Runtime runtime({.cuda = {rank}});
+    Runtime runtime({.threads_per_shard = 1, .cuda = {rank}});
     auto net = mlp();
     net->initialize(Xavier{}, runtime.devices());
     settle_shapes(*net, Tensor::host({1, 1, 28, 28}), runtime.devices()[0]);
@@ -106,7 +106,7 @@ TEST_F(NcclProcesses, WhatCannotBeIsAnError) {
   EXPECT_ERROR(spawn(
                    [](int rank) {
                      auto group = init_process_group({.backend = rank == 0 ? "nccl" : "gloo"});
-                     Runtime runtime({.cuda = {rank}});
+                     Runtime runtime({.threads_per_shard = 1, .cuda = {rank}});
                      Communicator communicator(runtime, group);
                    },
                    {.nprocs = 2}),
@@ -121,7 +121,7 @@ void work(int rank, int signal, const std::string& transport, Shared& shared) {
   shared.pids[rank] = ::getpid();
   ::setenv("LOCKSTEP_TRANSPORT", transport.c_str(), 1);
   auto group = init_process_group({.timeout = std::chrono::seconds(2)});
-  Runtime runtime({.cuda = {rank}});
+  Runtime runtime({.threads_per_shard = 1, .cuda = {rank}});
   int sums = 0;
   auto device = std::make_shared<HookedSums>(runtime.devices()[0], [&] {
     if (++sums < 4 || rank != kVictim) return;

@@ -82,7 +82,8 @@ TEST_F(OneOfSeveralGpus, TrainingMakesNoContextElsewhere) {
     for (int step = 0; step < 2; ++step) {
       const Tensor x = random.floats({4, 1, 28, 28}).pin(gpu);
       const Tensor y = Tensor::from(std::vector<std::int64_t>{1, 2, 3, 4}, {4}).pin(gpu);
-      const Batch loss = cross_entropy((*net)(split_and_load(x, runtime.devices())), split_and_load(y, runtime.devices()));
+      const Batch loss =
+          cross_entropy((*net)(split_and_load(x, runtime.devices())), split_and_load(y, runtime.devices()));
       backward(loss);
       sgd.step();
       mean_loss(loss);
