@@ -1,6 +1,7 @@
 // Optimizer steps over many tensors in one call. Arithmetic and state are f32 (f64 with f64), plain layout.
 #pragma once
 
+#include <cmath>
 #include <span>
 
 #include "lockstep/backend/context.h"
@@ -8,11 +9,20 @@
 
 namespace lockstep {
 
+// What differs from step to step.
+struct UpdateRates {
+  double lr = 0;
+  // 1 - beta^step, of Adam's moments.
+  double correction1 = 1, correction2 = 1;
+};
+
 struct SgdArgs {
   double lr = 0.1;
   double momentum = 0;
   double weight_decay = 0;
   bool nesterov = false;
+  // Absent, or f64 [3]: what UpdateRates has, instead of the above. A step that is recorded finds its rates there.
+  View rates = {};
 };
 
 struct AdamArgs {
@@ -25,7 +35,21 @@ struct AdamArgs {
   bool decoupled = false;
   // Counts from 1, for the bias corrections.
   std::int64_t step = 1;
+  View rates = {};
 };
+
+inline UpdateRates rates_of(const SgdArgs& args) { return {.lr = args.lr}; }
+inline UpdateRates rates_of(const AdamArgs& args) {
+  const auto step = static_cast<double>(args.step);
+  return {args.lr, 1 - std::pow(args.beta1, step), 1 - std::pow(args.beta2, step)};
+}
+// Of memory that the caller reads.
+template <typename Args>
+UpdateRates current_rates(const Args& args) {
+  if (!args.rates) return rates_of(args);
+  const double* r = args.rates.template as<double>();
+  return {r[0], r[1], r[2]};
+}
 
 // One parameter on one device. state0 is the momentum buffer or Adam's first moment, state1 the second.
 struct UpdateItem {

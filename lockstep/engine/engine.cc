@@ -112,7 +112,10 @@ void Engine::wait_readable(const Resource& resource) {
   HostWaiter waiter;
   DependencyGraph::FailureEntry told;
   {
-    const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_readable(resource, waiter); });
+    const Impl::Lock guard = impl_->wait(waiter, [&] {
+      if (impl_->observer) impl_->observer->waiting();
+      impl_->graph.wait_readable(resource, waiter);
+    });
     if (!waiter.failure) waiter.failure = waiter.loss;
     if (waiter.failure) told = impl_->graph.take_logged(*waiter.failure);
   }
@@ -215,6 +218,11 @@ void Engine::set_trace(std::shared_ptr<Trace> trace) {
     lane->trace = trace ? trace->add_lane(lane->options.device, lane->options.name) : nullptr;
   }
   impl_->trace.swap(trace);  // the old one goes after the lock
+}
+
+bool Engine::tracing() const {
+  const Impl::Lock guard = impl_->lock();
+  return impl_->trace != nullptr;
 }
 
 void Engine::set_push_observer(std::shared_ptr<PushObserver> observer) {

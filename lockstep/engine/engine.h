@@ -144,6 +144,7 @@ class Engine {
   // Records every task from now on until stop; null stops. The trace outlives the recording. Tasks of streams
   // come into it when they have finished and someone has waited for them, or for a later one.
   void set_trace(std::shared_ptr<Trace> trace);
+  bool tracing() const;
   // Told of every push from now on until it is replaced; null: nobody.
   void set_push_observer(std::shared_ptr<PushObserver> observer);
 

@@ -48,6 +48,7 @@ Engine::Impl::Impl(EngineOptions engine_options)
 }
 
 void Engine::Impl::add(Task&& task) {
+  if (observer) observer->pushing(task);
   const Task& pushed = graph.push(std::move(task));
   if (observer) observer->pushed(pushed);
 }

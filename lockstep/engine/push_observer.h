@@ -9,9 +9,13 @@ namespace lockstep {
 class PushObserver {
  public:
   virtual ~PushObserver() = default;
-  virtual void pushed(const Task& task) noexcept = 0;
+  // About to be pushed, and may be changed.
+  virtual void pushing(Task&) {}
+  virtual void pushed(const Task&) noexcept {}
   // `fresh` stands for the same memory as `old` from now on.
   virtual void succeeded(const Resource& old, const Resource& fresh) noexcept = 0;
+  // The host is about to wait for data.
+  virtual void waiting() noexcept {}
 };
 
 }  // namespace lockstep

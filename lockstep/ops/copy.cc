@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "lockstep/ops/launch.h"
+#include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep::ops {
 namespace {
@@ -45,9 +46,13 @@ void copy_(const Tensor& x, const Tensor& y, CopyOptions options) {
   const Device other = inward ? x.device() : y.device();
   const bool apart = other.host_visible() != (state.kind == DeviceKind::cpu) ||
                      (!other.is_host() && state_of(other, "copy").memory_domain != state.memory_domain);
+  StepRecorder* const recorder = StepRecorder::current();
   for (const Tensor* t : {&x, &y}) {
     if (t->device().is_host()) adopt_host(*t, state.engine);
+    if (recorder) recorder->use(*t);
   }
+  // Such a tensor is another one each time.
+  if (recorder && (from_host || to_host)) recorder->refuse("it copies from or to the host's memory");
   Task task;
   task.name = from_host ? "copy in" : to_host ? "copy out" : "copy";
   task.reads.push_back(x.resource());

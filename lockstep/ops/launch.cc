@@ -1,5 +1,7 @@
 #include "lockstep/ops/launch.h"
 
+#include "lockstep/runtime/step_recorder.h"
+
 namespace lockstep::ops {
 namespace {
 
@@ -30,9 +32,10 @@ Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   for (std::int64_t extent : shape) check(extent >= 0, "tensor: shape {} has a negative extent", shape.str());
   check(layout_fits(layout, shape), "tensor: shape {} cannot be {}", shape.str(), name(layout));
   View view{nullptr, dtype, layout, shape};
-  Block block = state.allocator->allocate(view.bytes(), likely_lane(state));
+  StepRecorder* const recorder = StepRecorder::current();
+  Block block = state.allocator->allocate(view.bytes(), likely_lane(state), recorder ? recorder->pool(state) : 0);
   view.data = block.data;
-  auto* storage = new Storage{block.data, view.bytes(), device, state.engine, block.resource};
+  auto* storage = new Storage{block.data, view.bytes(), device, state.engine, block.resource, false, recorder != nullptr};
   std::shared_ptr<Storage> shared(storage, [owner = state.shared_from_this(), block](Storage* s) {
     owner->allocator->free(block);
     delete s;
@@ -70,6 +73,10 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const Tenso
     check(t.device().info() == &device, "{}: an output is on {}, expected it on {}", name, t.device().name(),
           device.name);
     task.writes.push_back(t.resource());
+  }
+  if (StepRecorder* const recorder = StepRecorder::current()) {
+    for (const Tensor& t : reads) recorder->use(t);
+    for (const Tensor& t : writes) recorder->use(t);
   }
   task.lane = options.lane ? *options.lane : compute_lane(device, task);
   return task;

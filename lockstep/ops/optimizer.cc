@@ -6,7 +6,8 @@ namespace lockstep::ops {
 namespace {
 
 template <typename Kernel>
-void update(std::string_view what, std::span<const Update> updates, const Tensor& scale, Kernel kernel) {
+void update(std::string_view what, std::span<const Update> updates, const Tensor& scale, const Tensor& rates,
+            Kernel kernel) {
   if (updates.empty()) return;
   std::vector<Tensor> reads, writes;
   std::vector<UpdateItem> items;
@@ -16,7 +17,7 @@ void update(std::string_view what, std::span<const Update> updates, const Tensor
     writes.insert(writes.end(), {u.weight, u.state0, u.state1});
     items.push_back({u.weight.view(), u.grad.view(), u.state0.view(), u.state1.view(), u.present.view()});
   }
-  reads.push_back(scale);
+  reads.insert(reads.end(), {scale, rates});
   launch(what, reads, writes,
          [kernel, items = std::move(items), scale = scale.view()](Backend& b, KernelContext& c) {
            kernel(b.optimizer(), c, std::span<const UpdateItem>(items), scale);
@@ -26,14 +27,16 @@ void update(std::string_view what, std::span<const Update> updates, const Tensor
 
 }  // namespace
 
-void sgd_(std::span<const Update> updates, const SgdArgs& args, const Tensor& scale) {
-  update("sgd", updates, scale, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
+void sgd_(std::span<const Update> updates, SgdArgs args, const Tensor& scale, const Tensor& rates) {
+  args.rates = rates.view();
+  update("sgd", updates, scale, rates, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
     k.sgd(c, args, items, scale);
   });
 }
 
-void adam_(std::span<const Update> updates, const AdamArgs& args, const Tensor& scale) {
-  update("adam", updates, scale, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
+void adam_(std::span<const Update> updates, AdamArgs args, const Tensor& scale, const Tensor& rates) {
+  args.rates = rates.view();
+  update("adam", updates, scale, rates, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
     k.adam(c, args, items, scale);
   });
 }

@@ -19,9 +19,10 @@ struct Update {
   Tensor present;
 };
 
-// `scale` is undefined, or f64 [1] anywhere in the memory domain.
-void sgd_(std::span<const Update> updates, const SgdArgs& args, const Tensor& scale);
-void adam_(std::span<const Update> updates, const AdamArgs& args, const Tensor& scale);
+// `scale` is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64 [3] on the device: see
+// UpdateRates.
+void sgd_(std::span<const Update> updates, SgdArgs args, const Tensor& scale, const Tensor& rates = {});
+void adam_(std::span<const Update> updates, AdamArgs args, const Tensor& scale, const Tensor& rates = {});
 
 // min(1, max_norm / (sqrt(squared_norm) + 1e-6)), f64 [1].
 Tensor clip_scale(const Tensor& squared_norm, double max_norm);

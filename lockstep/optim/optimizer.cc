@@ -9,6 +9,7 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/optimizer.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
 
@@ -45,8 +46,29 @@ void Optimizer::make_states(Slot& slot) const {
   }
 }
 
-void Optimizer::step() {
+void Optimizer::advance() {
   ++steps_;
+  set_random_step();
+}
+
+// By kernels with the numbers as arguments, so that nobody waits for memory of the host's.
+void Optimizer::write_rates() const {
+  const UpdateRates now = rates(steps_);
+  for (const auto& [device, tensor] : rates_) {
+    ops::ShardScope lane(-1);
+    ops::fill_(tensor.narrow(0, 1), now.lr);
+    ops::fill_(tensor.narrow(1, 1), now.correction1);
+    ops::fill_(tensor.narrow(2, 1), now.correction2);
+  }
+}
+
+Tensor Optimizer::rates_on(Device device) const {
+  const auto at = std::ranges::find(rates_, device, &std::pair<Device, Tensor>::first);
+  return at == rates_.end() ? Tensor() : at->second;
+}
+
+void Optimizer::step() {
+  advance();
   std::vector<ReducedGradient> gradients(slots_.size());
   std::vector<Device> devices;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -60,7 +82,20 @@ void Optimizer::step() {
       if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
     }
   }
+  StepRecorder* const recorder = StepRecorder::current();
+  if (recorder) {
+    RecordingPause pause;
+    for (Device device : devices) {
+      if (!rates_on(device)) rates_.emplace_back(device, ops::empty({3}, DType::f64, device));
+    }
+    write_rates();
+    recorder->before_each([this] {
+      advance();
+      write_rates();
+    });
+  }
   for (Device device : devices) {
+    const Tensor rates = recorder ? rates_on(device) : Tensor();
     std::size_t lanes = state_of(device, "step").compute_lanes.size();
     std::vector<std::vector<Item>> items(lanes);
     std::vector<std::int64_t> load(lanes, 0);
@@ -69,21 +104,20 @@ void Optimizer::step() {
       const Parameter& p = slots_[i].parameter;
       auto at = std::ranges::find(p.devices(), device);
       if (at == p.devices().end()) continue;
-      auto d = static_cast<std::size_t>(at - p.devices().begin());
+      auto replica = static_cast<std::size_t>(at - p.devices().begin());
       auto [grad, present] = gradients[i];
       grad = ops::readable_from(grad, device);
       present = ops::readable_from(present, device);
-      auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][d] : Tensor(); };
+      auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][replica] : Tensor(); };
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
       items[lane].push_back({p.data(device).detach(), grad, state(0), state(1), present});
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
-      if (!items[lane].empty()) update(items[lane], scale_, steps_);
+      if (!items[lane].empty()) update(items[lane], scale_, rates, steps_);
     }
   }
-  set_random_step();
   zero_grad();
 }
 
@@ -180,13 +214,17 @@ Sgd::Sgd(std::vector<Parameter> parameters, SgdOptions options)
   check(!options.nesterov || options.momentum > 0, "optimizer: Nesterov's step needs a momentum");
 }
 
-void Sgd::update(std::span<const Item> items, const Tensor& scale, std::int64_t) {
-  ops::sgd_(updates(items),
-            {.lr = learning_rate(),
-             .momentum = options_.momentum,
-             .weight_decay = options_.weight_decay,
-             .nesterov = options_.nesterov},
-            scale);
+SgdArgs Sgd::args() const {
+  return {.lr = learning_rate(),
+          .momentum = options_.momentum,
+          .weight_decay = options_.weight_decay,
+          .nesterov = options_.nesterov};
+}
+
+UpdateRates Sgd::rates(std::int64_t) const { return rates_of(args()); }
+
+void Sgd::update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t) {
+  ops::sgd_(updates(items), args(), scale, rates);
 }
 
 Adam::Adam(std::vector<Parameter> parameters, AdamOptions options, bool decoupled)
@@ -197,16 +235,20 @@ Adam::Adam(std::vector<Parameter> parameters, AdamOptions options, bool decouple
   check_at_least_zero("weight decay", options.weight_decay);
 }
 
-void Adam::update(std::span<const Item> items, const Tensor& scale, std::int64_t step) {
-  ops::adam_(updates(items),
-             {.lr = learning_rate(),
-              .beta1 = options_.beta1,
-              .beta2 = options_.beta2,
-              .eps = options_.eps,
-              .weight_decay = options_.weight_decay,
-              .decoupled = decoupled_,
-              .step = step},
-             scale);
+AdamArgs Adam::args(std::int64_t step) const {
+  return {.lr = learning_rate(),
+          .beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .eps = options_.eps,
+          .weight_decay = options_.weight_decay,
+          .decoupled = decoupled_,
+          .step = step};
+}
+
+UpdateRates Adam::rates(std::int64_t step) const { return rates_of(args(step)); }
+
+void Adam::update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t step) {
+  ops::adam_(updates(items), args(step), scale, rates);
 }
 
 }  // namespace lockstep

@@ -42,8 +42,9 @@ class Optimizer {
   struct Item {
     Tensor weight, grad, state0, state1, present;
   };
-  // `step` counts from 1.
-  virtual void update(std::span<const Item> items, const Tensor& scale, std::int64_t step) = 0;
+  // `step` counts from 1. `rates` is undefined, or has what rates() is at each repetition of a recorded step.
+  virtual void update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t step) = 0;
+  virtual UpdateRates rates(std::int64_t step) const = 0;
 
  private:
   struct Slot {
@@ -52,6 +53,10 @@ class Optimizer {
     std::vector<std::vector<Tensor>> states;
   };
   void make_states(Slot& slot) const;
+  // Begins the next step, on the host.
+  void advance();
+  void write_rates() const;
+  Tensor rates_on(Device device) const;
   Device home(std::size_t slot) const;
   void set_random_step() const;
 
@@ -60,6 +65,7 @@ class Optimizer {
   double learning_rate_;
   std::int64_t steps_ = 0;
   Tensor scale_;  // of clipping, for the next step
+  std::vector<std::pair<Device, Tensor>> rates_;  // where steps are recorded
 };
 
 struct SgdOptions {
@@ -74,9 +80,11 @@ class Sgd : public Optimizer {
   Sgd(std::vector<Parameter> parameters, SgdOptions options);
 
  protected:
-  void update(std::span<const Item> items, const Tensor& scale, std::int64_t step) override;
+  void update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t step) override;
+  UpdateRates rates(std::int64_t step) const override;
 
  private:
+  SgdArgs args() const;
   SgdOptions options_;
 };
 
@@ -94,9 +102,11 @@ class Adam : public Optimizer {
 
  protected:
   Adam(std::vector<Parameter> parameters, AdamOptions options, bool decoupled);
-  void update(std::span<const Item> items, const Tensor& scale, std::int64_t step) override;
+  void update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t step) override;
+  UpdateRates rates(std::int64_t step) const override;
 
  private:
+  AdamArgs args(std::int64_t step) const;
   AdamOptions options_;
   bool decoupled_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/runtime/step_recorder.h"
+
 namespace lockstep {
 
 void RandomState::set_seed(std::uint64_t seed) {
@@ -27,6 +29,7 @@ std::uint64_t RandomState::step() const {
 }
 
 RandomKey RandomState::next(int shard) {
+  if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it draws random numbers");
   std::scoped_lock lock(mutex_);
   auto s = static_cast<std::size_t>(std::max(shard, 0));
   if (draws_.size() <= s) draws_.resize(s + 1);

@@ -42,15 +42,35 @@ CachingAllocator::CachingAllocator(std::shared_ptr<Engine> engine, std::string o
       owner_(std::move(owner)),
       limit_(limit),
       source_(source),
-      scratch_(std::make_shared<CountedSource>(std::move(source))) {}
+      scratch_(std::make_shared<CountedSource>(std::move(source))) {
+  pools_[0];
+}
 
-CachingAllocator::~CachingAllocator() { release_free(); }
+CachingAllocator::~CachingAllocator() {
+  while (pools_.size() > 1) drop_pool(pools_.rbegin()->first);
+  release_free();
+}
+
+int CachingAllocator::make_pool() {
+  std::scoped_lock lock(mutex_);
+  pools_[next_pool_];
+  return next_pool_++;
+}
+
+void CachingAllocator::drop_pool(int pool) {
+  std::scoped_lock lock(mutex_);
+  for (auto& [bytes, blocks] : pools_.at(pool)) {
+    auto& free = pools_[0][bytes];
+    for (Block& block : blocks) free.push_back(std::move(block));
+  }
+  pools_.erase(pool);
+}
 
 void CachingAllocator::release_free() {
-  std::map<std::size_t, std::vector<Block>> all;
+  FreeBlocks all;
   {
     std::scoped_lock lock(mutex_);
-    all.swap(free_);
+    all.swap(pools_[0]);
   }
   std::size_t released = 0;
   // Not under the lock: a task that is waited for may be the last to hold a tensor.
@@ -65,15 +85,16 @@ void CachingAllocator::release_free() {
   counters_.reserved_bytes -= released;
 }
 
-Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
+Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
   std::size_t size = size_class(bytes);
   std::unique_lock lock(mutex_);
-  std::vector<Block>& blocks = free_[size];
+  std::vector<Block>& blocks = pools_.at(pool)[size];
   auto take = [&](std::vector<Block>::iterator it) {
     Block block = std::move(*it);
     blocks.erase(it);
     block.resource = engine_->make_successor(block.resource);
     block.lane = lane;
+    block.pool = pool;
     count_used(counters_.used_bytes + size);
     return block;
   };
@@ -102,7 +123,7 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane) {
          counters_.used_bytes, scratch > 0 ? fmt::format(", {} by kernels", scratch) : "",
          left ? fmt::format("; the device has {} left for all", *left) : "");
   }
-  Block block{data, size, engine_->make_resource(), lane};
+  Block block{data, size, engine_->make_resource(), lane, pool};
   counters_.reserved_bytes += size;
   count_used(counters_.used_bytes + size);
   ++counters_.system_allocations;
@@ -116,7 +137,9 @@ void* CachingAllocator::take_new(std::size_t size) {
 void CachingAllocator::free(Block block) {
   std::scoped_lock lock(mutex_);
   count_used(counters_.used_bytes - block.bytes);
-  free_[block.bytes].push_back(std::move(block));
+  const auto pool = pools_.find(block.pool);
+  auto& blocks = pool == pools_.end() ? pools_[0] : pool->second;
+  blocks[block.bytes].push_back(std::move(block));
 }
 
 void CachingAllocator::count_used(std::size_t bytes) {

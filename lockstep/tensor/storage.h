@@ -26,6 +26,8 @@ struct Storage {
   Resource resource;
   // Host memory of a caching allocator, for good in the engine above.
   bool pinned = false;
+  // Computed in a recorded step: each repetition overwrites it.
+  bool recorded = false;
 };
 
 // Uninitialized host memory, readable and writable at once.

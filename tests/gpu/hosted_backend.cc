@@ -41,6 +41,12 @@ class Call {
   UpdateItem operator()(const UpdateItem& i) {
     return {(*this)(i.weight), (*this)(i.grad), (*this)(i.state0), (*this)(i.state1), (*this)(i.present)};
   }
+  template <typename Args>
+    requires requires(Args args) { args.rates; }
+  Args operator()(Args args) {
+    args.rates = (*this)(args.rates);
+    return args;
+  }
   template <typename T>
     requires std::is_class_v<T>
   std::vector<T> operator()(std::span<const T> items) {

@@ -10,7 +10,7 @@ namespace {
 
 template <typename T>
 void sgd_item(const KernelContext& ctx, const SgdArgs& args, const UpdateItem& item, double factor) {
-  const T scale = static_cast<T>(factor), lr = static_cast<T>(args.lr),
+  const T scale = static_cast<T>(factor), lr = static_cast<T>(current_rates(args).lr),
           decay = static_cast<T>(args.weight_decay);
   const T momentum = static_cast<T>(args.momentum);
   T* w = item.weight.as<T>();
@@ -34,15 +34,15 @@ void sgd_item(const KernelContext& ctx, const SgdArgs& args, const UpdateItem& i
 
 template <typename T>
 void adam_item(const KernelContext& ctx, const AdamArgs& args, const UpdateItem& item, double factor) {
-  const auto step = static_cast<double>(args.step);
+  const UpdateRates rates = current_rates(args);
   const T scale = static_cast<T>(factor), eps = static_cast<T>(args.eps);
   const T keep1 = static_cast<T>(args.beta1), take1 = static_cast<T>(1 - args.beta1);
   const T keep2 = static_cast<T>(args.beta2), take2 = static_cast<T>(1 - args.beta2);
-  const T rate = static_cast<T>(args.lr / (1 - std::pow(args.beta1, step)));
-  const T correction2 = static_cast<T>(1 / (1 - std::pow(args.beta2, step)));
+  const T rate = static_cast<T>(rates.lr / rates.correction1);
+  const T correction2 = static_cast<T>(1 / rates.correction2);
   // Decay goes one way or the other.
   const T l2 = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
-  const T shrink = static_cast<T>(args.decoupled ? 1 - args.lr * args.weight_decay : 1);
+  const T shrink = static_cast<T>(args.decoupled ? 1 - rates.lr * args.weight_decay : 1);
   cpu::parallel_vector_loop(ctx, item.weight.numel(),
                             [=, w = item.weight.as<T>(), grad = item.grad.as<T>(),
                              moment1 = item.state0.as<T>(), moment2 = item.state1.as<T>()](std::int64_t i) {

@@ -61,8 +61,9 @@ __device__ T factor(const double* scale) {
 
 template <typename T>
 __global__ void sgd_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, T lr, T momentum, T decay,
-                           bool nesterov, const double* scale) {
+                           bool nesterov, const double* scale, const double* rates) {
   const T by = factor<T>(scale);
+  if (rates) lr = static_cast<T>(rates[0]);
   // Without a state the momentum is 0: m becomes the gradient.
   update_chunk(table, [=](T& w, T grad, T& m, T&) {
     const T g = by * grad + decay * w;
@@ -73,13 +74,22 @@ __global__ void sgd_kernel(const __grid_constant__ TensorTable<Parameter<T>> tab
 
 template <typename T>
 struct AdamFactors {
-  T keep1, take1, keep2, take2, rate, correction2, eps, decay, shrink;
+  T keep1, take1, keep2, take2, eps, decay;
+  double shrink_by;  // times the learning rate: decay that is decoupled
+  T rate, correction2, shrink;
+
+  __host__ __device__ void set(const UpdateRates& r) {
+    rate = static_cast<T>(r.lr / r.correction1);
+    correction2 = static_cast<T>(1 / r.correction2);
+    shrink = static_cast<T>(1 - r.lr * shrink_by);
+  }
 };
 
 template <typename T>
 __global__ void adam_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, AdamFactors<T> f,
-                            const double* scale) {
+                            const double* scale, const double* rates) {
   const T by = factor<T>(scale);
+  if (rates) f.set({rates[0], rates[1], rates[2]});
   update_chunk(table, [=](T& w, T grad, T& m, T& v) {
     const T g = by * grad + f.decay * w;
     m = f.keep1 * m + f.take1 * g;
@@ -136,24 +146,23 @@ class CudaOptimizer final : public OptimizerKernels {
     for_each_table<T>(items, [&](const TensorTable<Parameter<T>>& table) {
       launch(sgd_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table,
              static_cast<T>(args.lr), static_cast<T>(args.momentum), static_cast<T>(args.weight_decay), args.nesterov,
-             data(scale));
+             data(scale), data(args.rates));
     });
   }
 
   template <typename T>
   static void adam_as(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) {
-    const auto step = static_cast<double>(args.step);
     AdamFactors<T> f;
     f.keep1 = static_cast<T>(args.beta1), f.take1 = static_cast<T>(1 - args.beta1);
     f.keep2 = static_cast<T>(args.beta2), f.take2 = static_cast<T>(1 - args.beta2);
-    f.rate = static_cast<T>(args.lr / (1 - std::pow(args.beta1, step)));
-    f.correction2 = static_cast<T>(1 / (1 - std::pow(args.beta2, step)));
     f.eps = static_cast<T>(args.eps);
     // Decay goes one way or the other.
     f.decay = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
-    f.shrink = static_cast<T>(args.decoupled ? 1 - args.lr * args.weight_decay : 1);
+    f.shrink_by = args.decoupled ? args.weight_decay : 0;
+    f.set(rates_of(args));
     for_each_table<T>(items, [&](const TensorTable<Parameter<T>>& table) {
-      launch(adam_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table, f, data(scale));
+      launch(adam_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table, f, data(scale),
+             data(args.rates));
     });
   }
 };

@@ -11,6 +11,7 @@ class Optimizer final : public OptimizerKernels {
   void sgd(KernelContext&, const SgdArgs& args, std::span<const UpdateItem> items,
            const View& scale) override {
     double factor = scale ? Elements(scale)[0] : 1;
+    const UpdateRates rates = current_rates(args);
     for (const UpdateItem& item : items) {
       if (item.skipped()) continue;
       Elements weight(item.weight), grad(item.grad), momentum(item.state0);
@@ -22,7 +23,7 @@ class Optimizer final : public OptimizerKernels {
           m = args.momentum * momentum[i] + g;
           momentum.set(i, m);
         }
-        weight.set(i, w - args.lr * (args.nesterov ? g + args.momentum * m : m));
+        weight.set(i, w - rates.lr * (args.nesterov ? g + args.momentum * m : m));
       }
     }
   }
@@ -30,8 +31,7 @@ class Optimizer final : public OptimizerKernels {
   void adam(KernelContext&, const AdamArgs& args, std::span<const UpdateItem> items,
             const View& scale) override {
     double factor = scale ? Elements(scale)[0] : 1;
-    double correction1 = 1 - std::pow(args.beta1, args.step);
-    double correction2 = 1 - std::pow(args.beta2, args.step);
+    const UpdateRates rates = current_rates(args);
     for (const UpdateItem& item : items) {
       if (item.skipped()) continue;
       Elements weight(item.weight), grad(item.grad), moment1(item.state0), moment2(item.state1);
@@ -39,7 +39,7 @@ class Optimizer final : public OptimizerKernels {
         double w = weight[i];
         double g = factor * grad[i];
         if (args.decoupled) {
-          w -= args.lr * args.weight_decay * w;
+          w -= rates.lr * args.weight_decay * w;
         } else {
           g += args.weight_decay * w;
         }
@@ -47,7 +47,7 @@ class Optimizer final : public OptimizerKernels {
         double v = args.beta2 * moment2[i] + (1 - args.beta2) * g * g;
         moment1.set(i, m);
         moment2.set(i, v);
-        weight.set(i, w - args.lr * (m / correction1) / (std::sqrt(v / correction2) + args.eps));
+        weight.set(i, w - rates.lr * (m / rates.correction1) / (std::sqrt(v / rates.correction2) + args.eps));
       }
     }
   }

@@ -1,0 +1,80 @@
+#include "lockstep/engine/recording.h"
+
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+using States = std::unordered_set<const ResourceState*>;
+
+}  // namespace
+
+void Recording::replay(Engine& engine) const {
+  for (const auto& recorded : tasks_) {
+    Task task{.name = recorded->name, .lane = recorded->lane, .reads = recorded->reads, .writes = recorded->writes};
+    task.run = [recorded](const TaskContext& context) { recorded->run(context); };
+    engine.push(std::move(task));
+  }
+}
+
+std::vector<Resource> Recording::reads() const {
+  std::vector<Resource> all;
+  States seen;
+  for (const auto& task : tasks_) {
+    for (const Resource& r : task->reads) {
+      if (seen.insert(r.state()).second) all.push_back(r);
+    }
+    for (const Resource& r : task->writes) seen.insert(r.state());
+  }
+  return all;
+}
+
+std::vector<Resource> Recording::writes() const {
+  std::vector<Resource> all;
+  States seen;
+  for (const auto& task : tasks_) {
+    for (const Resource& r : task->writes) {
+      if (seen.insert(r.state()).second) all.push_back(r);
+    }
+  }
+  return all;
+}
+
+void TaskRecorder::pushing(Task& task) {
+  if (!recording()) return;
+  auto recorded = std::make_shared<RecordedTask>();
+  recorded->name = task.name;
+  recorded->lane = task.lane;
+  recorded->reads = task.reads;
+  recorded->writes = task.writes;
+  recorded->run = std::move(task.run);
+  task.run = [recorded](const TaskContext& context) { recorded->run(context); };
+  recording_.tasks_.push_back(std::move(recorded));
+}
+
+// A recording that misses one would let two uses of a block overlap: better to end here.
+void TaskRecorder::succeeded(const Resource& old, const Resource& fresh) noexcept {
+  successions_.emplace_back(old, fresh);
+}
+
+Recording TaskRecorder::take() {
+  std::unordered_map<const ResourceState*, Resource> last;
+  // From the latest: a successor's own successor is known already.
+  for (auto it = successions_.rbegin(); it != successions_.rend(); ++it) {
+    const auto further = last.find(it->second.state());
+    last.insert_or_assign(it->first.state(), further == last.end() ? it->second : further->second);
+  }
+  for (const auto& task : recording_.tasks_) {
+    for (auto* resources : {&task->reads, &task->writes}) {
+      for (Resource& r : *resources) {
+        if (const auto found = last.find(r.state()); found != last.end()) r = found->second;
+      }
+    }
+  }
+  successions_.clear();
+  return std::move(recording_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+#include "lockstep/runtime/step_recorder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+thread_local StepRecorder* current_recorder = nullptr;
+
+}  // namespace
+
+RecordedTasks::~RecordedTasks() {
+  for (const auto& [device, pool] : pools_) device->allocator->drop_pool(pool);
+}
+
+void RecordedTasks::prepare() const {
+  for (const auto& preparation : preparations_) preparation();
+}
+
+StepRecorder::StepRecorder(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
+  check(!current_recorder, "recorded step: recorded inside another one");
+  engine_->set_push_observer(tasks_);
+  current_recorder = this;
+}
+
+StepRecorder::~StepRecorder() {
+  if (current_recorder != this) return;
+  current_recorder = nullptr;
+  engine_->set_push_observer(nullptr);
+}
+
+StepRecorder* StepRecorder::current() { return current_recorder; }
+
+std::unique_ptr<RecordedTasks> StepRecorder::finish() {
+  current_recorder = nullptr;
+  engine_->set_push_observer(nullptr);
+  if (tasks_->waited()) refuse("it waits for data that it has computed");
+  recorded_->tasks_ = tasks_->take();
+  return std::move(recorded_);
+}
+
+void StepRecorder::refuse(std::string why) {
+  if (recorded_->why_not_.empty()) recorded_->why_not_ = std::move(why);
+}
+
+int StepRecorder::pool(DeviceState& device) {
+  const auto [at, fresh] = recorded_->pools_.try_emplace(device.shared_from_this(), 0);
+  if (fresh) at->second = device.allocator->make_pool();
+  return at->second;
+}
+
+void StepRecorder::use(const Tensor& t) {
+  if (!t.defined() || t.storage()->recorded) return;
+  auto& held = recorded_->held_;
+  if (std::ranges::find(held, t.storage()) == held.end()) held.push_back(t.storage());
+}
+
+RecordingPause::RecordingPause() : paused_(std::exchange(current_recorder, nullptr)) {
+  if (paused_) paused_->tasks_->pause(true);
+}
+
+RecordingPause::~RecordingPause() {
+  if (paused_) paused_->tasks_->pause(false);
+  current_recorder = paused_;
+}
+
+}  // namespace lockstep

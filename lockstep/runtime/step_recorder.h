@@ -1,0 +1,85 @@
+// Records what a thread describes, so that it can be repeated without being described: see parallel/recorded_step.h. Whoever
+// takes part in a step and does more than push tasks finds the recorder here.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/engine/recording.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+// What a repetition needs, and keeps alive.
+class RecordedTasks {
+ public:
+  RecordedTasks() = default;
+  ~RecordedTasks();
+  RecordedTasks(const RecordedTasks&) = delete;
+  RecordedTasks& operator=(const RecordedTasks&) = delete;
+
+  // What has to be done by the host before each repetition.
+  void prepare() const;
+  const Recording& tasks() const { return tasks_; }
+  // Empty, or why the step cannot be repeated: "it draws random numbers".
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  friend class StepRecorder;
+  Recording tasks_;
+  std::string why_not_;
+  std::vector<std::function<void()>> preparations_;
+  // Tensors from before the recording, which the tasks use.
+  std::vector<std::shared_ptr<Storage>> held_;
+  // The memory of all others, by device.
+  std::map<std::shared_ptr<DeviceState>, int> pools_;
+};
+
+// From its beginning to finish() what this thread pushes is recorded, and runs as always.
+class StepRecorder {
+ public:
+  explicit StepRecorder(std::shared_ptr<Engine> engine);
+  ~StepRecorder();
+  StepRecorder(const StepRecorder&) = delete;
+  StepRecorder& operator=(const StepRecorder&) = delete;
+
+  // The thread's; null where nothing is recorded.
+  static StepRecorder* current();
+
+  std::unique_ptr<RecordedTasks> finish();
+
+  // `prepare` runs before each repetition, on the thread that asks for it: what is different each time goes to memory that
+  // the recorded tasks read. What it needs has to outlive the recording.
+  void before_each(std::function<void()> prepare) { recorded_->preparations_.push_back(std::move(prepare)); }
+  // The step does what cannot be repeated. The first reason stays.
+  void refuse(std::string why);
+
+  // The pool of the device's allocator for what the step computes.
+  int pool(DeviceState& device);
+  // A task of the step uses it.
+  void use(const Tensor& t);
+
+ private:
+  friend class RecordingPause;
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<TaskRecorder> tasks_ = std::make_shared<TaskRecorder>();
+  std::unique_ptr<RecordedTasks> recorded_ = std::make_unique<RecordedTasks>();
+};
+
+// Within a scope what is described is no part of the recording, if there is one.
+class RecordingPause {
+ public:
+  RecordingPause();
+  ~RecordingPause();
+  RecordingPause(const RecordingPause&) = delete;
+  RecordingPause& operator=(const RecordingPause&) = delete;
+
+ private:
+  StepRecorder* paused_;
+};
+
+}  // namespace lockstep

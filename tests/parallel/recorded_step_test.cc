@@ -1,0 +1,237 @@
+#include "lockstep/parallel/recorded_step.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/split.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr int kShards = 3;
+
+RuntimeOptions devices(int n, bool serial = false) {
+  return {.cpu_devices = n, .cores_per_device = 1, .threads_per_shard = 1, .serial = serial, .seed = 9};
+}
+
+struct Recipe {
+  bool synchronized = false;
+  bool adam = false;
+  double clip = 0;
+  double dropout = 0;
+};
+
+// A small net with all that a step has to do. Step k is the same whether it is described or repeated.
+class Training {
+ public:
+  Training(const RuntimeOptions& options, Recipe recipe, bool recorded)
+      : runtime_(options), recipe_(recipe), recorded_(recorded) {
+    net_.append<Conv2d>(Conv2dLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
+    net_.append<BatchNorm2d>().append<ReLU>();
+    net_.append<Residual>(ResidualOptions{.channels = 16, .stride = 2, .project = true});
+    net_.append<GlobalAvgPool2d>().append<Flatten>();
+    if (recipe.dropout > 0) net_.append<Dropout>(recipe.dropout);
+    net_.append<Linear>(LinearOptions{.out_features = 3});
+    if (recipe.synchronized) convert_sync_batchnorm(net_);
+    net_.initialize(Kaiming{}, runtime_.devices(), {.seed = 2});
+    if (recipe.adam) {
+      optimizer_ = std::make_unique<AdamW>(net_.parameters(), AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+    } else {
+      optimizer_ = std::make_unique<Sgd>(net_.parameters(),
+                                         SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+    }
+  }
+
+  // The mean loss, before anything else has happened to it.
+  double step(std::int64_t samples = 7) {
+    std::vector<std::int64_t> classes;
+    for (std::int64_t i = 0; i < samples; ++i) classes.push_back(random_.integer(0, 2));
+    Batch x = split_and_load(random_.floats({samples, 1, 6, 6}), runtime_.devices(), {.shards = kShards});
+    Batch labels = split_and_load(Tensor::from(classes, {samples}), runtime_.devices(), {.shards = kShards});
+    std::vector<Tensor> inputs = x.shards;
+    inputs.insert(inputs.end(), labels.shards.begin(), labels.shards.end());
+    counts_ = x;
+    optimizer_->set_learning_rate(0.1 / static_cast<double>(1 + optimizer_->steps()));
+    return mean_loss(x.with(recorded_ ? recording_.run(inputs) : describe(inputs)));
+  }
+
+  std::vector<std::vector<double>> state() {
+    std::vector<std::vector<double>> all;
+    for (auto& [name, tensor] : state_dict(net_)) all.push_back(values(tensor.to(runtime_.devices()[0])));
+    for (auto& [name, tensor] : optimizer_->state_dict()) all.push_back(values(tensor.to(runtime_.devices()[0])));
+    return all;
+  }
+
+  std::int64_t system_allocations() {
+    std::int64_t n = 0;
+    for (Device device : runtime_.devices()) n += runtime_.memory(device).system_allocations;
+    return n;
+  }
+
+  Runtime& runtime() { return runtime_; }
+  Module& net() { return net_; }
+  RecordedStep& recording() { return recording_; }
+
+ private:
+  std::vector<Tensor> describe(std::span<const Tensor> inputs) {
+    const auto half = inputs.size() / 2;
+    Batch x = counts_.with({inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(half)});
+    Batch labels = counts_.with({inputs.begin() + static_cast<std::ptrdiff_t>(half), inputs.end()});
+    Batch losses = cross_entropy(net_(x), labels);
+    backward(losses);
+    if (recipe_.clip > 0) optimizer_->clip_grad_norm(recipe_.clip);
+    optimizer_->step();
+    return losses.shards;
+  }
+
+  Runtime runtime_;
+  const Recipe recipe_;
+  const bool recorded_;
+  Sequential net_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Batch counts_;
+  RecordedStep recording_{[this](std::span<const Tensor> inputs) { return describe(inputs); }};
+  Random random_{1};
+};
+
+void expect_same_bits(const RuntimeOptions& options, Recipe recipe, const std::function<void(Training&)>& between = {}) {
+  Training described(options, recipe, false), recorded(options, recipe, true);
+  for (int step = 0; step < 8; ++step) {
+    SCOPED_TRACE(step);
+    // The last batch of an epoch is shorter.
+    const std::int64_t samples = step == 5 ? 4 : 7;
+    EXPECT_EQ(recorded.step(samples), described.step(samples));
+    if (between) between(recorded);
+  }
+  EXPECT_TRUE(recorded.recording().recorded()) << recorded.recording().why_not();
+  EXPECT_EQ(recorded.state(), described.state());
+}
+
+class RecordedStepTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Devices, RecordedStepTest, ::testing::Values(1, 2, 3),
+                         [](const auto& info) { return std::to_string(info.param); });
+
+TEST_P(RecordedStepTest, HasTheBitsOfADescribedOne) { expect_same_bits(devices(GetParam()), {}); }
+TEST_P(RecordedStepTest, AlsoWithSynchronizedBatchNorm) { expect_same_bits(devices(GetParam()), {.synchronized = true}); }
+TEST_P(RecordedStepTest, AlsoWithAdamWAndClipping) {
+  expect_same_bits(devices(GetParam()), {.adam = true, .clip = 0.1});
+}
+TEST_P(RecordedStepTest, AlsoOnTheSerialEngine) { expect_same_bits(devices(GetParam(), true), {.clip = 0.1}); }
+
+// What else the program does between two steps takes none of the memory that the next one will use.
+TEST_P(RecordedStepTest, AlsoWhereOtherWorkComesBetween) {
+  expect_same_bits(devices(GetParam()), {}, [](Training& training) {
+    Random random(3);
+    training.net().eval();
+    NoGradGuard no_grad;
+    for (Device device : training.runtime().devices()) {
+      Tensor y = training.net()(random.floats({7, 1, 6, 6}).to(device));
+      for (int i = 0; i < 5; ++i) y = y.to(DType::bf16).to(DType::f32);
+      y.wait();
+    }
+    training.net().train();
+  });
+}
+
+TEST_P(RecordedStepTest, OutputsStayWhatTheyWere) {
+  Runtime runtime(devices(GetParam()));
+  const Device device = runtime.devices().back();
+  RecordedStep step([](std::span<const Tensor> in) { return std::vector{ops::convert(in[0], DType::f64, Layout::plain)}; });
+  std::vector<Tensor> kept;
+  for (int i = 0; i < 6; ++i) kept.push_back(step.run(std::vector{make_tensor({1.0 * i}, {1}, device)})[0]);
+  EXPECT_TRUE(step.recorded());
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(kept[static_cast<std::size_t>(i)].item<double>(), i);
+}
+
+TEST(RecordedStep, ASteadyLoopAllocatesNothing) {
+  Training training(devices(2), {}, true);
+  for (int step = 0; step < 5; ++step) training.step();
+  const std::int64_t before = training.system_allocations();
+  for (int step = 0; step < 5; ++step) training.step();
+  EXPECT_TRUE(training.recording().recorded());
+  EXPECT_EQ(training.system_allocations(), before);
+}
+
+// The memory of a recording is the allocator's again when it goes, also while its last repetition runs.
+TEST(RecordedStep, GivesItsMemoryBack) {
+  Runtime runtime(devices(1));
+  const Device device = runtime.devices()[0];
+  const Tensor x = make_tensor({1, 2, 3}, {3}, device);
+  std::size_t reserved = 0;
+  for (int round = 0; round < 4; ++round) {
+    RecordedStep step([](std::span<const Tensor> in) {
+      return std::vector{ops::convert(ops::convert(in[0], DType::f64, Layout::plain), DType::bf16, Layout::plain)};
+    });
+    for (int i = 0; i < 5; ++i) step.run(std::vector{x});
+    EXPECT_TRUE(step.recorded());
+    const std::size_t now = runtime.memory(device).reserved_bytes;
+    if (round > 1) {
+      EXPECT_EQ(now, reserved);
+    }
+    reserved = now;
+  }
+}
+
+void expect_refused(std::string_view why, const std::function<void(const Tensor&)>& act) {
+  Runtime runtime(devices(1));
+  const Device device = runtime.devices()[0];
+  int described = 0;
+  RecordedStep step([&](std::span<const Tensor> in) {
+    ++described;
+    act(in[0]);
+    return std::vector{ops::convert(in[0], DType::f64, Layout::plain)};
+  });
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(step.run(std::vector{make_tensor({1.0 * i, 2}, {2}, device)})[0].to_vector<double>()[0], i);
+  }
+  EXPECT_FALSE(step.recorded());
+  EXPECT_EQ(step.why_not(), why);
+  EXPECT_EQ(described, 5);
+}
+
+TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
+  expect_refused("it waits for data that it has computed", [](const Tensor& x) { x.to_vector<float>(); });
+  expect_refused("it copies from or to the host's memory",
+                 [](const Tensor& x) { Tensor::from(std::vector<float>{1}, {1}).to(x.device()); });
+  expect_refused("it draws random numbers", [](const Tensor& x) { dropout(x, 0.5); });
+}
+
+TEST(RecordedStep, ATaskThatFailsIsToldOfAtTheReadAndTheNextStepIsWhole) {
+  Runtime runtime(devices(1));
+  const Device device = runtime.devices()[0];
+  RecordedStep step([](std::span<const Tensor> in) { return std::vector{cross_entropy(in[0], in[1])}; });
+  const Tensor logits = make_tensor({0, 0, 0, 0}, {2, 2}, device);
+  const auto run = [&](std::int64_t label) {
+    const Tensor labels = Tensor::from(std::vector<std::int64_t>{0, label}, {2}).to(device);
+    return step.run(std::vector{logits, labels})[0];
+  };
+  for (int i = 0; i < 3; ++i) run(1);
+  ASSERT_TRUE(step.recorded());
+  const Tensor bad = run(2), good = run(1);
+  EXPECT_THROW(bad.wait(), TaskError);
+  EXPECT_NEAR(good.item<float>(), std::log(2.0), 1e-6);
+}
+
+TEST(RecordedStep, ChecksItsInputs) {
+  Runtime runtime(devices(1));
+  RecordedStep step([](std::span<const Tensor> in) { return std::vector<Tensor>(in.begin(), in.end()); });
+  EXPECT_ERROR(step.run({}), "recorded step: no inputs");
+  EXPECT_ERROR(step.run(std::vector{Tensor::host({2})}),
+               "recorded step: an input is [2] f32 on host, expected it on a device");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
