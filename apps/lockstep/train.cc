@@ -96,6 +96,9 @@ int run(const TrainOptions& o, Job& job) {
     StopOnSignal stop(trainer);
     result = trainer.train();
   }
+  if (const std::string why = trainer.why_not_recorded(); first && !why.empty()) {
+    notice(fmt::format("--record-steps: the step was described each time: {}", why));
+  }
   if (trace) {
     job.runtime->engine().set_trace(nullptr);
     std::ostringstream timeline;

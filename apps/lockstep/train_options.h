@@ -25,6 +25,7 @@ struct TrainOptions : JobOptions {
   std::string gradients = "f32";
   bool no_shuffle = false;
   bool sync_bn = false;
+  bool record_steps = false;
   std::string export_file, save, resume, log, plot, trace;
   std::int64_t save_every = 0;
   std::string backend = "auto";

@@ -204,19 +204,18 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
     x = split_and_load(batch[0], o.devices, {.shards = o.shards});
     labels = split_and_load(batch[1], o.devices, {.shards = o.shards});
   }
-  for (Tensor& shard : x.shards) shard = shard.to(o.dtype);
-
   std::int64_t first = position_.batch - position_.batch % o.accumulate;
   std::int64_t last = std::min(first + o.accumulate, batches) - 1;
   std::int64_t step_samples = 0;
   for (std::int64_t b = first; b <= last; ++b) step_samples += loader_.batch_examples(b);
   double share = static_cast<double>(samples) / static_cast<double>(step_samples);
   Batch losses;
-  {
+  if (records()) {
+    losses = recorded_step(x, labels);
+  } else {
     std::optional<NoSyncGuard> more_to_come;
     if (position_.batch < last) more_to_come.emplace();
-    losses = cross_entropy(module_(x), labels, {.label_smoothing = o.label_smoothing});
-    backward(losses, share);
+    losses = learn(std::move(x), labels, share);
   }
   std::vector<Batch> shared{losses};
   if (distributed_) shared.push_back(stop_flags(losses, stop_));
@@ -227,12 +226,51 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   ++position_.batch;
 }
 
+// What ranks exchange is not the same task each time, and a step of micro-batches is several calls.
+bool Trainer::records() const {
+  return options_.record_steps && !options_.communicator && options_.accumulate == 1;
+}
+
+std::string Trainer::why_not_recorded() const {
+  if (!options_.record_steps) return "";
+  if (!records()) return options_.communicator ? "it is one of several processes" : "it has several micro-batches";
+  return recorded_ ? recorded_->why_not() : "";
+}
+
+Batch Trainer::learn(Batch x, const Batch& labels, double share) {
+  for (Tensor& shard : x.shards) shard = shard.to(options_.dtype);
+  Batch losses = cross_entropy(module_(x), labels, {.label_smoothing = options_.label_smoothing});
+  backward(losses, share);
+  return losses;
+}
+
+void Trainer::update() {
+  if (options_.clip_norm > 0) optimizer_.clip_grad_norm(options_.clip_norm);
+  optimizer_.step();
+}
+
+Batch Trainer::recorded_step(const Batch& x, const Batch& labels) {
+  if (!recorded_) {
+    recorded_ = std::make_unique<RecordedStep>([this](std::span<const Tensor> inputs) {
+      const auto middle = inputs.begin() + static_cast<std::ptrdiff_t>(inputs.size() / 2);
+      const Batch losses = learn(described_.with({inputs.begin(), middle}), described_.with({middle, inputs.end()}), 1);
+      update();
+      return losses.shards;
+    });
+  }
+  described_ = x;
+  std::vector<Tensor> inputs = x.shards;
+  inputs.insert(inputs.end(), labels.begin(), labels.end());
+  optimizer_.set_learning_rate(scheduled_lr(options_.schedule, position_.step));
+  return x.with(recorded_->run(inputs));
+}
+
 void Trainer::finish_step(std::int64_t batches) {
   const TrainerOptions& o = options_;
-  if (o.clip_norm > 0) optimizer_.clip_grad_norm(o.clip_norm);
-  optimizer_.set_learning_rate(scheduled_lr(o.schedule, position_.step));
-  optimizer_.step();
-
+  if (!records()) {
+    optimizer_.set_learning_rate(scheduled_lr(o.schedule, position_.step));
+    update();
+  }
   ++position_.step;
   if (on_update) on_update(position_.step);
   StepReport& report = current_.report;

@@ -12,6 +12,7 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/recorded_step.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/rate_meter.h"
 
@@ -29,6 +30,8 @@ struct TrainerOptions {
   // Micro-batches of a step, of batch_size / accumulate each, which has to come out even: for batches that memory has no
   // room for.
   std::int64_t accumulate = 1;
+  // Steps are described once and then repeated, where that can be: see parallel/recorded_step.h. The bits are the same.
+  bool record_steps = false;
   std::int64_t epochs = 10;
   // Ends the run early; 0: no limit.
   std::int64_t max_steps = 0;
@@ -96,6 +99,8 @@ class Trainer {
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
   const Recipe& recipe() const { return options_.recipe; }
+  // Empty where steps are recorded, or will be, or are not to be; else the reason: "it draws random numbers".
+  std::string why_not_recorded() const;
   Accuracy evaluate();
 
  private:
@@ -107,6 +112,12 @@ class Trainer {
   };
 
   void run_micro_batch(Example& batch, std::int64_t batches);
+  // Forward and backward; `share` of the step. Returns the losses.
+  Batch learn(Batch x, const Batch& labels, double share);
+  void update();
+  // Both, and repeated where steps are recorded.
+  Batch recorded_step(const Batch& x, const Batch& labels);
+  bool records() const;
   void finish_step(std::int64_t batches);
   void read_losses(std::size_t leave);
   std::unique_ptr<FolderClaim> claim_save_folder() const;
@@ -128,6 +139,8 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<const Dataset> test_;
   std::unique_ptr<DistributedDataParallel> distributed_;
+  std::unique_ptr<RecordedStep> recorded_;
+  Batch described_;  // by recorded_: whose counts the shards have
   DataLoader loader_;
   TrainingPosition position_;
   PendingLoss current_;  // of the step that is being described
