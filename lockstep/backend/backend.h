@@ -46,6 +46,11 @@ class Backend {
                                                       [[maybe_unused]] std::shared_ptr<MemorySource> scratch) {
     return std::make_unique<KernelContext>(threads);
   }
+  // For capturing what a lane with the context `like` does: nothing has to be made or grown meanwhile.
+  virtual std::unique_ptr<KernelContext> make_capture_context(const std::shared_ptr<Stream>& stream,
+                                                              const KernelContext& like) {
+    return make_context(stream, like.threads);
+  }
   virtual std::string_view name() const = 0;
   // Whether bf16 or f16 is multiplied in hardware. Elsewhere it works, through f32, and saves nothing.
   virtual bool multiplies(DType half) const = 0;

@@ -36,6 +36,9 @@ bool connect_gpus(int a, int b);
 // ticket is waited for as soon as it is recorded, so that a failure of the GPU is told of the very task that caused it.
 std::shared_ptr<Stream> make_gpu_stream(int gpu, bool urgent);
 
+// Of GPUs' streams; `timed`: with times. Null with LOCKSTEP_CUDA_SYNC=1, when tasks are to be waited for one by one.
+std::unique_ptr<StreamCapture> make_gpu_capture(bool timed);
+
 // The GPU's memory.
 std::shared_ptr<MemorySource> make_gpu_memory(int gpu);
 // Host memory that GPUs read and write by themselves, while the host does other things: page-locked. `gpu` is one that is

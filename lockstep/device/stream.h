@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -47,6 +48,28 @@ class Stream {
   // When the work up to a timed ticket was over: nanoseconds of std::chrono::steady_clock. At most once for each, and
   // only for tickets that finished() has reached.
   virtual std::int64_t time_of(std::uint64_t ticket) = 0;
+};
+
+// Work that was captured once and that a device repeats as one piece: a CUDA graph.
+class StreamGraph {
+ public:
+  virtual ~StreamGraph() = default;
+  // Queues it on a stream of the device that it begins on, by the thread that queues there. Until that is over the graph is
+  // not to be launched again on another stream. Where its parts were timed while they were captured: the stream's ticket of
+  // the first time, which those of the others follow; else 0.
+  virtual std::uint64_t launch(Stream& stream) = 0;
+};
+
+// Takes down what is queued on its own streams, instead of doing it. All calls by one thread.
+class StreamCapture {
+ public:
+  virtual ~StreamCapture() = default;
+  // Before begin(). The graph begins on the first one.
+  virtual std::shared_ptr<Stream> add_stream(int device) = 0;
+  // From here to end() streams take record() and wait() for one another, and nothing that waits. `record(true)` makes a
+  // time of the graph.
+  virtual void begin() = 0;
+  virtual std::shared_ptr<StreamGraph> end() = 0;
 };
 
 }  // namespace lockstep

@@ -175,7 +175,12 @@ void Engine::Impl::launch(const ReadyTask& task, Lane& lane, Ending& ending) noe
                        .device_bytes = lane.device_bytes()};
       launch.begin = stream.record(true);
     }
-    node.task.run({.lane = node.task.lane, .lane_data = lane.options.lane_data});
+    std::vector<TaskPart> parts;
+    node.task.run({.lane = node.task.lane,
+                   .lane_data = lane.options.lane_data,
+                   .stream = &stream,
+                   .parts = task.trace ? &parts : nullptr});
+    launch.parts = trace_parts(parts);
   } catch (...) {
     ending = fail(node, lane, std::current_exception());
   }
@@ -190,6 +195,14 @@ void Engine::Impl::launch(const ReadyTask& task, Lane& lane, Ending& ending) noe
     if (ticket > 0) stream.synchronize(ticket);
     if (ending.outcome == Outcome::kDone) ending = fail(node, lane, std::current_exception());
   }
+}
+
+std::vector<LaunchedTasks::Part> Engine::Impl::trace_parts(const std::vector<TaskPart>& parts) {
+  std::vector<LaunchedTasks::Part> traced;
+  if (parts.empty()) return traced;
+  const Lock guard = lock();
+  for (const TaskPart& part : parts) traced.push_back({lanes[part.lane.index]->trace, part});
+  return traced;
 }
 
 FailurePtr Engine::Impl::await_devices(TaskNode& node, Lane& lane) {

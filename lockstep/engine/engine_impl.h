@@ -68,6 +68,7 @@ struct Engine::Impl {
   void call(const ReadyTask& task, const Lane& lane, Ending& ending) const;
   // The same on a lane with a stream.
   void launch(const ReadyTask& task, Lane& lane, Ending& ending) noexcept;
+  std::vector<LaunchedTasks::Part> trace_parts(const std::vector<TaskPart>& parts);
   // What streams have to do first: the lane's stream waits for it, or the caller. Returns a failure that is the task's,
   // too, if there is one.
   FailurePtr await_devices(TaskNode& node, Lane& lane);

@@ -188,6 +188,15 @@ FailurePtr LaunchedTasks::loss(const Lane& lane, std::uint64_t ticket) {
 }
 
 void LaunchedTasks::trace(Lane& lane, Launch& launch) noexcept try {
+  for (const auto& [lane_trace, part] : launch.parts) {
+    if (!lane_trace) continue;
+    lane_trace->add(part.name, {.begin_ns = lane.stream->time_of(part.begin),
+                                .end_ns = lane.stream->time_of(part.end),
+                                .order = launch.record.order,
+                                .queued = launch.record.queued,
+                                .device_bytes = launch.record.device_bytes});
+  }
+  if (!launch.parts.empty()) return;
   launch.record.begin_ns = lane.stream->time_of(launch.begin);
   launch.record.end_ns = lane.stream->time_of(launch.ticket);
   launch.trace->add(launch.task, std::move(launch.record));

@@ -32,6 +32,10 @@ class LaunchedTasks {
   // Waits for all streams.
   ~LaunchedTasks();
 
+  struct Part {
+    std::shared_ptr<TraceLane> trace;
+    TaskPart part;
+  };
   struct Launch {
     std::uint64_t ticket = 0;
     std::string task = {};
@@ -42,6 +46,7 @@ class LaunchedTasks {
     std::shared_ptr<TraceLane> trace = {};
     std::uint64_t begin = 0;
     TraceRecord record = {};
+    std::vector<Part> parts = {};
   };
 
   void add_lane(int lane, std::shared_ptr<Stream> stream, std::string name);

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "lockstep/base/inline_function.h"
 #include "lockstep/base/small_vector.h"
@@ -16,10 +18,22 @@ struct LaneId {
   bool operator==(const LaneId&) const = default;
 };
 
+class Stream;
+
+// One of several tasks that a task does as one: for the timeline, which shows these instead.
+struct TaskPart {
+  std::string_view name;  // outlives the task's work
+  LaneId lane;
+  // Timed tickets of the lane's stream that the task itself runs on.
+  std::uint64_t begin = 0, end = 0;
+};
+
 // What a running task is given.
 struct TaskContext {
   LaneId lane;
-  void* lane_data = nullptr;  // LaneOptions::lane_data
+  void* lane_data = nullptr;                // LaneOptions::lane_data
+  Stream* stream = nullptr;                 // LaneOptions::stream
+  std::vector<TaskPart>* parts = nullptr;  // on a stream, while the timeline is kept: where to name them
 };
 
 struct Task {

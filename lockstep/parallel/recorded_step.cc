@@ -38,6 +38,8 @@ RecordedStep::RecordedStep(Describe describe, RecordedStepOptions options)
 
 RecordedStep::~RecordedStep() = default;
 
+std::string RecordedStep::why_no_graph() const { return tasks_ ? tasks_->why_no_graph() : "nothing is recorded"; }
+
 std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
   check(!inputs.empty(), "recorded step: no inputs");
   for (const Tensor& t : inputs) {
@@ -71,10 +73,8 @@ std::vector<Tensor> RecordedStep::record(std::span<const Tensor> inputs) {
 }
 
 std::vector<Tensor> RecordedStep::repeat(std::span<const Tensor> inputs) {
-  const std::shared_ptr<Engine>& engine = inputs_[0].storage()->engine;
   for (std::size_t i = 0; i < inputs.size(); ++i) ops::copy_(inputs[i].detach(), inputs_[i]);
-  tasks_->prepare();
-  tasks_->tasks().replay(*engine);
+  tasks_->repeat();
   return copies_of(outputs_);
 }
 

@@ -50,6 +50,8 @@ class RecordedStep {
   bool recorded() const { return tasks_ != nullptr; }
   // Empty, or why there is none: "it draws random numbers".
   const std::string& why_not() const { return why_not_; }
+  // Empty where a GPU gets it as one piece, or why not: "conv2d runs on cpu:0".
+  std::string why_no_graph() const;
 
  private:
   std::vector<Tensor> record(std::span<const Tensor> inputs);

@@ -38,6 +38,13 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   // The device itself, or its host_side.
   Device host_visible_device() const { return Device(host_side ? host_side.get() : this); }
 
+  // Null for a lane of another device.
+  KernelContext* context(LaneId lane) const {
+    const auto place = lane.index - compute_lanes.front().index;
+    return place >= 0 && place < static_cast<int>(contexts.size()) ? contexts[static_cast<std::size_t>(place)].get()
+                                                                    : nullptr;
+  }
+
   LaneId compute_lane(int shard) const {
     return compute_lanes[static_cast<std::size_t>(shard < 0 ? 0 : shard) % compute_lanes.size()];
   }

@@ -11,11 +11,28 @@ thread_local StepRecorder* current_recorder = nullptr;
 }  // namespace
 
 RecordedTasks::~RecordedTasks() {
+  graph_ = nullptr;
   for (const auto& [device, pool] : pools_) device->allocator->drop_pool(pool);
 }
 
-void RecordedTasks::prepare() const {
+void RecordedTasks::repeat() {
   for (const auto& preparation : preparations_) preparation();
+  if (graph_) {
+    graph_->repeat();
+  } else {
+    tasks_.replay(*engine_);
+  }
+}
+
+void RecordedTasks::make_graph() {
+  why_no_graph_ = StepGraph::why_not(tasks_, devices_);
+  if (!why_no_graph_.empty()) return;
+  try {
+    graph_ = std::make_unique<StepGraph>(tasks_, devices_);
+  } catch (const std::exception& error) {
+    // Its tasks are as good one by one.
+    why_no_graph_ = error.what();
+  }
 }
 
 StepRecorder::StepRecorder(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
@@ -36,7 +53,9 @@ std::unique_ptr<RecordedTasks> StepRecorder::finish() {
   current_recorder = nullptr;
   engine_->set_push_observer(nullptr);
   if (tasks_->waited()) refuse("it waits for data that it has computed");
+  recorded_->engine_ = engine_;
   recorded_->tasks_ = tasks_->take();
+  if (recorded_->why_not_.empty()) recorded_->make_graph();
   return std::move(recorded_);
 }
 
@@ -51,7 +70,12 @@ int StepRecorder::pool(DeviceState& device) {
 }
 
 void StepRecorder::use(const Tensor& t) {
-  if (!t.defined() || t.storage()->recorded) return;
+  if (!t.defined()) return;
+  if (!t.device().is_host()) {
+    DeviceState* const device = &state_of(t.device(), "recorded step");
+    if (std::ranges::find(recorded_->devices_, device) == recorded_->devices_.end()) recorded_->devices_.push_back(device);
+  }
+  if (t.storage()->recorded) return;
   auto& held = recorded_->held_;
   if (std::ranges::find(held, t.storage()) == held.end()) held.push_back(t.storage());
 }

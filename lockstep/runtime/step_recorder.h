@@ -10,6 +10,7 @@
 
 #include "lockstep/engine/recording.h"
 #include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/step_graph.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
@@ -22,21 +23,28 @@ class RecordedTasks {
   RecordedTasks(const RecordedTasks&) = delete;
   RecordedTasks& operator=(const RecordedTasks&) = delete;
 
-  // What has to be done by the host before each repetition.
-  void prepare() const;
-  const Recording& tasks() const { return tasks_; }
+  // Once more: what the host has to do first, then the tasks.
+  void repeat();
   // Empty, or why the step cannot be repeated: "it draws random numbers".
   const std::string& why_not() const { return why_not_; }
+  // Empty where the tasks have become a graph of a GPU's, or why they have not: "conv2d runs on cpu:0".
+  const std::string& why_no_graph() const { return why_no_graph_; }
 
  private:
   friend class StepRecorder;
+  void make_graph();
+
+  std::shared_ptr<Engine> engine_;
   Recording tasks_;
-  std::string why_not_;
+  std::string why_not_, why_no_graph_;
   std::vector<std::function<void()>> preparations_;
   // Tensors from before the recording, which the tasks use.
   std::vector<std::shared_ptr<Storage>> held_;
   // The memory of all others, by device.
   std::map<std::shared_ptr<DeviceState>, int> pools_;
+  // Of all that they use.
+  std::vector<DeviceState*> devices_;
+  std::unique_ptr<StepGraph> graph_;  // goes first
 };
 
 // From its beginning to finish() what this thread pushes is recorded, and runs as always.

@@ -47,6 +47,9 @@ cudaError_t copy_on(Stream* stream, void* to, const void* from, std::size_t byte
   if (cudaError_t error = device_error(stream->device()); error != cudaSuccess) return set_last_error(error);
   const bool pageable_source = find(from, bytes).kind == MemoryKind::unknown;
   const bool pageable_destination = find(to, bytes).kind == MemoryKind::unknown;
+  if ((pageable_source || pageable_destination) && !stream->may_wait()) {
+    return set_last_error(cudaErrorStreamCaptureUnsupported);
+  }
   if (pageable_source) {
     // Read before the call returns, as the runtime does it by way of a buffer of its own.
     const auto* first = static_cast<const char*>(from);

@@ -63,6 +63,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   Stream* stream = find_stream(handle);
   if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  if (!stream->may_wait()) return set_last_error(cudaErrorStreamCaptureUnsupported);
   stream->synchronize();
   return set_last_error(device_error(stream->device()));
 }
@@ -70,6 +71,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   Stream* stream = find_stream(handle);
   if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  if (!stream->may_wait()) return set_last_error(cudaErrorStreamCaptureUnsupported);
   if (cudaError_t error = device_error(stream->device()); error != cudaSuccess) return set_last_error(error);
   return set_last_error(stream->idle() ? cudaSuccess : cudaErrorNotReady);
 }
@@ -83,12 +85,15 @@ cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   Stream* stream = find_stream(handle);
   if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
+  if (const auto& captured = pointer(event)->captured) {
+    if (captured->capture->over) return set_last_error(cudaErrorCapturedEvent);
+    if (stream->place() && stream->place()->capture != captured->capture) return set_last_error(cudaErrorStreamCaptureMerge);
+    stream->join(*captured);
+    return cudaSuccess;
+  }
+  if (!stream->may_wait()) return set_last_error(cudaErrorStreamCaptureIsolation);
   stream->enqueue([event = pointer(event), record = pointer(event)->recorded()] { event->wait(record); });
   return cudaSuccess;
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  return *status = cudaStreamCaptureStatusNone, cudaSuccess;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
@@ -111,19 +116,31 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   Stream* stream = find_stream(handle);
   if (!stream || stream->device() != pointer(event)->device()) return set_last_error(cudaErrorInvalidResourceHandle);
+  if (stream->place()) {
+    pointer(event)->captured = *stream->place();
+    return cudaSuccess;
+  }
+  pointer(event)->captured.reset();
   stream->enqueue([event = pointer(event), record = pointer(event)->record()] { event->happen(record); });
   return cudaSuccess;
 }
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
-  return cudaEventRecord(event, stream);
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned flags) {
+  Stream* stream = find_stream(handle);
+  if (!stream || !stream->place() || flags != cudaEventRecordExternal) return cudaEventRecord(event, handle);
+  if (stream->device() != pointer(event)->device()) return set_last_error(cudaErrorInvalidResourceHandle);
+  // A node, which makes the event happen each time.
+  stream->enqueue([event = pointer(event)] { event->happen(event->record()); });
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (pointer(event)->captured) return set_last_error(cudaErrorCapturedEvent);
   if (cudaError_t error = device_error(current_device()); error != cudaSuccess) return set_last_error(error);
   return set_last_error(pointer(event)->happened() ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (pointer(event)->captured) return set_last_error(cudaErrorCapturedEvent);
   pointer(event)->wait(pointer(event)->recorded());
   return set_last_error(device_error(current_device()));
 }

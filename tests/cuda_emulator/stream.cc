@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_emulator/device_memory.h"
@@ -42,7 +43,26 @@ Stream::~Stream() {
   thread_.join();
 }
 
+void Stream::join(const CapturedPlace& place) {
+  if (!place_) {
+    place_ = CapturedPlace{place.capture, {}};
+    place.capture->streams.push_back(this);
+  }
+  place_->after.insert(place.after.begin(), place.after.end());
+}
+
+bool Stream::may_wait() {
+  if (place_) place_->capture->invalid = true;
+  return !place_;
+}
+
 void Stream::enqueue(std::function<void()> work) {
+  if (place_) {
+    std::vector<Graph::Node>& nodes = place_->capture->graph.nodes;
+    const std::set<std::size_t> itself{nodes.size()};
+    nodes.push_back({std::move(work), std::exchange(place_->after, itself)});
+    return;
+  }
   {
     std::lock_guard lock(mutex_);
     queue_.push_back(std::move(work));

@@ -10,7 +10,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
+
+#include "tests/cuda_emulator/graph.h"
 
 namespace cuda_emulator {
 
@@ -21,14 +24,23 @@ class Stream {
   // Runs what is queued first.
   ~Stream();
 
+  // Or takes it down, while it is captured.
   void enqueue(std::function<void()> work);
   bool idle();
   void synchronize();
   int device() const { return device_; }
   int priority() const { return priority_; }
 
+  // Where it is in a capture; null: in none. For the one thread that captures.
+  const CapturedPlace* place() const { return place_ ? &*place_ : nullptr; }
+  void join(const CapturedPlace& place);
+  void leave() { place_.reset(); }
+  // False, and the capture is lost, while there is one: for calls that wait.
+  bool may_wait();
+
  private:
   void run();
+  std::optional<CapturedPlace> place_;
 
   const int device_, priority_;
   std::mutex mutex_;
@@ -53,6 +65,9 @@ class Event {
   bool happened();
   bool timed() const { return !(flags_ & cudaEventDisableTiming); }
   Clock::time_point time();
+
+  // Where it was recorded, if that was in a capture.
+  std::optional<CapturedPlace> captured;
 
  private:
   const int device_;

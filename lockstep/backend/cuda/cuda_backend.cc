@@ -41,6 +41,13 @@ class CudaBackend final : private OwnsChoices, public Backend {
     return std::make_unique<CudaContext>(std::move(cuda_stream), std::move(scratch));
   }
 
+  std::unique_ptr<KernelContext> make_capture_context(const std::shared_ptr<Stream>& stream,
+                                                      const KernelContext& like) override {
+    auto context = make_context(stream, like.threads);
+    static_cast<CudaContext&>(*context).prepare_capture(static_cast<const CudaContext&>(like));
+    return context;
+  }
+
   void transfer(KernelContext& kernel_context, const View& x, const View& y, bool from_here) override {
     CudaContext& context = cuda_context(kernel_context);
     if (x.numel() == 0) return;

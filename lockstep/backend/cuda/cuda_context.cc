@@ -60,6 +60,14 @@ void* CudaContext::take(std::size_t bytes) {
   return block;
 }
 
+void CudaContext::prepare_capture(const CudaContext& like) {
+  cudnn();
+  cublas();
+  counters();
+  device_scratch(like.scratch_bytes_);
+  check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+}
+
 CudaContext& cuda_context(KernelContext& context) {
   auto& cuda = static_cast<CudaContext&>(context);
   check_cuda(cudaSetDevice(cuda.gpu()), "cudaSetDevice");

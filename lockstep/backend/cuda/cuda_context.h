@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 
@@ -40,6 +41,9 @@ class CudaContext final : public KernelContext {
   unsigned* counters();
   static constexpr std::size_t kCounters = 65536;
 
+  // Makes all that `like` has come to need, so that nothing of it happens while this one's stream is captured.
+  void prepare_capture(const CudaContext& like);
+
  private:
   void* take(std::size_t bytes);
 
@@ -48,7 +52,7 @@ class CudaContext final : public KernelContext {
   cudnnContext* cudnn_ = nullptr;
   cublasLtContext* cublas_ = nullptr;
   void* scratch_ = nullptr;
-  std::size_t scratch_bytes_ = 0;
+  std::atomic<std::size_t> scratch_bytes_ = 0;
   unsigned* counters_ = nullptr;
 };
 

@@ -89,10 +89,18 @@ CudaStream::~CudaStream() {
 
 std::uint64_t CudaStream::record(bool timed) {
   GpuScope scope(gpu_);
-  if (timed) set_base();
+  if (timed && !capturing_) set_base();
+  if (timed && capturing_) {
+    // A node of the graph; the event below is only a place in it, for wait().
+    captured_times_.push_back(timed_->get());
+    check_cuda(cudaEventRecordWithFlags(captured_times_.back().get(), stream_, cudaEventRecordExternal),
+               "cudaEventRecordWithFlags");
+    timed = false;
+  }
   Mark mark{recorded_ + 1, (timed ? timed_ : untimed_)->get(), timed};
   // A lost GPU takes no more events: finished() says so of this ticket.
   mark.status = cudaEventRecord(mark.event.get(), stream_);
+  if (capturing_) check_cuda(mark.status, "cudaEventRecord");
   if (synchronous_ && mark.status == cudaSuccess) mark.status = cudaEventSynchronize(mark.event.get());
   if (mark.status != cudaSuccess) cudaGetLastError();
   std::scoped_lock lock(mutex_);
@@ -100,21 +108,25 @@ std::uint64_t CudaStream::record(bool timed) {
   return ++recorded_;
 }
 
+// On a stream that has nothing to do, so that the event happens between two looks at the clock that are near each other.
+CudaStream::Base CudaStream::make_base() {
+  Event event = timed_->get();
+  check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  const std::int64_t before = now_ns();
+  check_cuda(cudaEventRecord(event.get(), stream_), "cudaEventRecord");
+  check_cuda(cudaEventSynchronize(event.get()), "cudaEventSynchronize");
+  const std::int64_t after = now_ns();
+  return {std::move(event), before + (after - before) / 2};
+}
+
 void CudaStream::set_base() {
   {
     std::scoped_lock lock(mutex_);
-    if (base_) return;
+    if (base_.event) return;
   }
-  Event base = timed_->get();
-  // On a stream that has nothing to do, so that the event happens between two looks at the clock that are near each other.
-  check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  const std::int64_t before = now_ns();
-  check_cuda(cudaEventRecord(base.get(), stream_), "cudaEventRecord");
-  check_cuda(cudaEventSynchronize(base.get()), "cudaEventSynchronize");
-  const std::int64_t after = now_ns();
+  Base base = make_base();
   std::scoped_lock lock(mutex_);
   base_ = std::move(base);
-  base_ns_ = before + (after - before) / 2;
 }
 
 CudaStream::Event CudaStream::event_of(std::uint64_t ticket) {
@@ -146,21 +158,33 @@ std::uint64_t CudaStream::finished() {
                         finished_ + 1);
     }
     finished_ = mark.ticket;
-    if (mark.timed) times_.emplace(mark.ticket, mark.event);
+    if (mark.timed) times_.emplace(mark.ticket, Time{mark.clock, mark.event});
+    const Mark over = std::move(marks_.front());
     marks_.pop_front();
-    take_data_error(finished_);
+    take_data_errors(over);
   }
   return finished_;
 }
 
-void CudaStream::take_data_error(std::uint64_t ticket) {
-  ErrorSlot& slot = slots_[ticket % kSlots];
+void CudaStream::take_data_errors(const Mark& mark) {
+  std::string first = take_data_error(mark.ticket % kSlots);
+  for (const auto& stream : mark.captured) {
+    for (std::size_t slot = 0; slot < kSlots; ++slot) {
+      std::string what = stream->take_data_error(slot);
+      if (first.empty()) first = std::move(what);
+    }
+  }
+  if (!first.empty()) throw StreamError(first, mark.ticket);
+}
+
+std::string CudaStream::take_data_error(std::size_t number) {
+  ErrorSlot& slot = slots_[number];
   const DataError error = std::atomic_ref(slot.error).load(std::memory_order_acquire);
-  if (error == DataError::none) return;
-  const std::string what = describe(slot, error);
+  if (error == DataError::none) return {};
+  std::string what = describe(slot, error);
   slot.error = DataError::none;
   std::atomic_ref(slot.claimed).store(0, std::memory_order_release);
-  throw StreamError(what, ticket);
+  return what;
 }
 
 void CudaStream::synchronize(std::uint64_t ticket) noexcept {
@@ -173,18 +197,46 @@ std::int64_t CudaStream::time_of(std::uint64_t ticket) {
   std::scoped_lock lock(mutex_);
   const auto found = times_.find(ticket);
   if (found == times_.end()) return now_ns();  // recorded on a GPU that was lost
-  const Event event = std::move(found->second);
+  const Time time = std::move(found->second);
   times_.erase(found);
+  if (!time.clock) return time_of(time.event);
+  std::scoped_lock clock(time.clock->mutex_);
+  return time.clock->time_of(time.event);
+}
+
+std::int64_t CudaStream::time_of(const Event& event) {
   GpuScope scope(gpu_);
   float milliseconds = 0;
-  check_cuda(cudaEventElapsedTime(&milliseconds, base_.get(), event.get()), "cudaEventElapsedTime");
-  const std::int64_t time = base_ns_ + static_cast<std::int64_t>(double{milliseconds} * 1e6);
+  check_cuda(cudaEventElapsedTime(&milliseconds, base_.event.get(), event.get()), "cudaEventElapsedTime");
+  const std::int64_t time = base_.ns + static_cast<std::int64_t>(double{milliseconds} * 1e6);
   constexpr float kRebase = 500;  // a float has 24 bits: half a microsecond in 500 ms would be 20
-  if (milliseconds > kRebase) {
-    base_ = event;
-    base_ns_ = time;
-  }
+  // A graph's event happens again; its stream has nothing to do.
+  if (milliseconds > kRebase) base_ = captured_times_.empty() ? Base{event, time} : make_base();
   return time;
+}
+
+void CudaStream::begin_capture(bool timed) {
+  if (timed) set_base();
+  capturing_ = true;
+}
+
+std::vector<CudaStream::Event> CudaStream::end_capture() {
+  capturing_ = false;
+  std::scoped_lock lock(mutex_);
+  marks_.clear();
+  finished_ = recorded_;
+  return captured_times_;
+}
+
+std::uint64_t CudaStream::record_graph(std::vector<std::shared_ptr<CudaStream>> streams, std::span<const GraphTime> times) {
+  // When this one is over the times are those of this launch.
+  const std::uint64_t over = record(false);
+  std::scoped_lock lock(mutex_);
+  marks_.back().captured = std::move(streams);
+  for (const GraphTime& time : times) {
+    marks_.push_back({.ticket = ++recorded_, .event = time.event, .timed = true, .clock = time.clock});
+  }
+  return times.empty() ? 0 : over + 1;
 }
 
 }  // namespace lockstep
