@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# ResNet-18 of the tutorial on Fashion-MNIST, one GPU: images/s of Lockstep in bf16 beside PyTorch's variants.
+# ResNet-18 of the tutorial on Fashion-MNIST, one GPU: images/s of Lockstep, steps recorded as CUDA graphs or not, beside PyTorch's
+# variants.
 # compare_pytorch_gpu.sh LOCKSTEP DATA [BATCH...]: the tool and the data's folder. Needs python3 with PyTorch for CUDA.
 set -euo pipefail
 lockstep=$1 data=$2
@@ -8,11 +9,15 @@ here=$(dirname "${BASH_SOURCE[0]}")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 for batch in "${@:-256}"; do
-  for dtype in f32 bf16; do
-    "$lockstep" train --data "$data" --devices cuda:0 --dtype $dtype --batch-size "$batch" --max-steps 60 --limit-test 1 \
-      --log "$log" > /dev/null
-    sed -n 's/.*"event":"step".*"images_per_second":\([0-9.]*\).*/\1/p' "$log" | tail -n +20 | sort -n |
-      awk -v name="lockstep $dtype, batch $batch" '{v[NR] = $1} END {printf "%s: %.0f images/s\n", name, v[int((NR + 1) / 2)]}'
+  for dtype in f32 bf16 f16; do
+    for recorded in '' --record-steps; do
+      # Not quoted: none, or an option.
+      "$lockstep" train --data "$data" --devices cuda:0 --dtype $dtype --batch-size "$batch" --max-steps 60 --limit-test 1 \
+        $recorded --log "$log" > /dev/null
+      sed -n 's/.*"event":"step".*"images_per_second":\([0-9.]*\).*/\1/p' "$log" | tail -n +20 | sort -n |
+        awk -v name="lockstep $dtype, batch $batch${recorded:+, recorded}" \
+          '{v[NR] = $1} END {printf "%s: %.0f images/s\n", name, v[int((NR + 1) / 2)]}'
+    done
   done
   python3 "$here/pytorch_gpu.py" "$batch"
 done

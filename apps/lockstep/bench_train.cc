@@ -133,6 +133,7 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
   report.set("batch size", o.batch_size);
   report.set("dtype", std::string(name(job.dtype)));
   report.set("steps", o.steps * common.rounds);
+  report.set("recorded", std::string(o.record_steps ? "yes" : "no"));
 
   const auto trace = std::make_shared<Trace>();
   const Measurement m = train(o, common.rounds, job, trace);
@@ -162,6 +163,7 @@ Benchmark add_bench_train(CLI::App& app) {
   o->add_data(app);
   app.add_option("--steps", o->steps, "Steps of a round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   app.add_option("--optimizer", o->optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
+  app.add_flag("--record-steps", o->record_steps, "Describe a step once and repeat it");
   app.add_option("--trace", o->trace, "Timeline in Chrome's trace-event format, for Perfetto");
   return [o](const BenchOptions& common, Report& report) { measure_train(*o, common, report); };
 }

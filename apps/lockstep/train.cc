@@ -99,6 +99,9 @@ int run(const TrainOptions& o, Job& job) {
   if (const std::string why = trainer.why_not_recorded(); first && !why.empty()) {
     notice(fmt::format("--record-steps: the step was described each time: {}", why));
   }
+  if (const std::string why = trainer.why_no_graph(); first && !why.empty()) {
+    notice(fmt::format("--record-steps: no CUDA graph: {}", why));
+  }
   if (trace) {
     job.runtime->engine().set_trace(nullptr);
     std::ostringstream timeline;

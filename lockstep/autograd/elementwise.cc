@@ -90,7 +90,7 @@ Tensor operator-(const Tensor& a) { return negate(a); }
 
 Tensor dropout(const Tensor& x, double p) {
   ops::ShardScope scope(shard_of({x}));
-  RandomKey key = state_of(x.device(), "dropout").random->next(ops::ShardScope::current());
+  const ops::DropoutKey key = ops::next_dropout_key(x.device());
   // The mask is in memory order: that of x.
   return record("dropout", {x}, ops::dropout(x.detach(), p, key),
                 [p, key, layout = x.layout()](const Node&, const Tensor& dy) {

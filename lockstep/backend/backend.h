@@ -48,8 +48,9 @@ class Backend {
   }
   // For capturing what a lane with the context `like` does: nothing has to be made or grown meanwhile.
   virtual std::unique_ptr<KernelContext> make_capture_context(const std::shared_ptr<Stream>& stream,
+                                                              std::shared_ptr<MemorySource> memory,
                                                               const KernelContext& like) {
-    return make_context(stream, like.threads);
+    return make_context(stream, like.threads, std::move(memory));
   }
   virtual std::string_view name() const = 0;
   // Whether bf16 or f16 is multiplied in hardware. Elsewhere it works, through f32, and saves nothing.

@@ -9,6 +9,13 @@
 
 namespace lockstep {
 
+// Of memory that the caller reads.
+inline RandomKey current_key(RandomKey key, const View& key_at) {
+  if (!key_at) return key;
+  const auto* words = key_at.as<std::int64_t>();
+  return {static_cast<std::uint64_t>(words[0]), static_cast<std::uint64_t>(words[1])};
+}
+
 class RandomKernels {
  public:
   virtual ~RandomKernels() = default;
@@ -19,8 +26,9 @@ class RandomKernels {
   virtual void normal(KernelContext&, RandomKey key, double mean, double stddev, const View& y) = 0;
 
   // y[i] = random_uniform(key, i) < keep ? x[i] / keep : 0, with i in memory order: dropout, and its own backward
-  // when called again under the same key. Same shape, dtype and layout; y may be x.
-  virtual void dropout(KernelContext&, RandomKey key, double keep, const View& x, const View& y) = 0;
+  // when called again under the same key. Same shape, dtype and layout; y may be x. `key_at`: absent, or i64 [2], where the
+  // key's two words are instead; a step that is recorded finds them there.
+  virtual void dropout(KernelContext&, RandomKey key, const View& key_at, double keep, const View& x, const View& y) = 0;
 };
 
 }  // namespace lockstep

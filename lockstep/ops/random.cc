@@ -1,6 +1,7 @@
 #include "lockstep/ops/random.h"
 
 #include "lockstep/ops/launch.h"
+#include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep::ops {
 
@@ -14,11 +15,31 @@ void normal_(const Tensor& y, RandomKey key, double mean, double stddev) {
          [=, y = y.view()](Backend& b, KernelContext& c) { b.random().normal(c, key, mean, stddev, y); });
 }
 
-Tensor dropout(const Tensor& x, double p, RandomKey key) {
+DropoutKey next_dropout_key(Device device) {
+  DeviceState& state = state_of(device, "dropout");
+  StepRecorder* const recorder = StepRecorder::current();
+  if (!recorder) return {state.random->next(ShardScope::current())};
+  const RecordingPause pause;
+  const Tensor place = empty({2}, DType::i64, device);
+  const auto draw = [random = state.random, place, shard = ShardScope::current()] {
+    const RandomKey key = random->next(shard);
+    const auto word = [](std::uint64_t w) { return static_cast<std::int64_t>(w); };
+    place.copy_from(Tensor::from(std::vector{word(key.seed), word(key.stream)}, {2}).pin(place.device()),
+                    {.non_blocking = true});
+    return key;
+  };
+  const RandomKey first = draw();
+  recorder->before_each(draw);
+  return {first, place};
+}
+
+Tensor dropout(const Tensor& x, double p, const DropoutKey& key) {
   check(p >= 0 && p < 1, "dropout: probability {}, expected at least 0 and below 1", p);
   Tensor y = empty_like(x);
-  launch("dropout", {x}, {y},
-         [=, x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.random().dropout(c, key, 1 - p, x, y); });
+  launch("dropout", {x, key.in_memory}, {y},
+         [p, key = key.key, at = key.in_memory.view(), x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
+           b.random().dropout(c, key, at, 1 - p, x, y);
+         });
   return y;
 }
 

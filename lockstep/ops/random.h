@@ -10,7 +10,16 @@ namespace lockstep::ops {
 void uniform_(const Tensor& y, RandomKey key, double low, double high);
 void normal_(const Tensor& y, RandomKey key, double mean, double stddev);
 
+// What decides a mask.
+struct DropoutKey {
+  RandomKey key;
+  // Undefined, or i64 [2] on x's device: the key's words instead.
+  Tensor in_memory = {};
+};
+// The next one for the current shard on `device`; within a recorded step it is in memory, and another one each time.
+DropoutKey next_dropout_key(Device device);
+
 // x * mask / (1 - p), each element dropped with probability p; its own backward under the same key.
-Tensor dropout(const Tensor& x, double p, RandomKey key);
+Tensor dropout(const Tensor& x, double p, const DropoutKey& key);
 
 }  // namespace lockstep::ops

@@ -12,9 +12,9 @@
 // The bits are those of the step described anew each time. What is to hold for that:
 //
 //   - What differs between steps comes in as an input, in tensors of the same shapes, types and devices; others make that
-//     step be described. Learning rates and step counts of optimizers are seen to.
+//     step be described. Learning rates and step counts of optimizers and the masks of dropout are seen to.
 //   - The description pushes the same tasks each time, and does not look at what they compute. It does not copy from or to
-//     the host's memory, and draws no random numbers: such a step is described each time, and why_not() says so.
+//     the host's memory: such a step is described each time, and why_not() says so.
 //   - Tensors that it computes and that are no outputs are overwritten by the next repetition.
 #pragma once
 
@@ -48,7 +48,7 @@ class RecordedStep {
 
   // Whether there is a recording, which inputs like the recorded ones repeat.
   bool recorded() const { return tasks_ != nullptr; }
-  // Empty, or why there is none: "it draws random numbers".
+  // Empty, or why there is none: "it waits for data that it has computed".
   const std::string& why_not() const { return why_not_; }
   // Empty where a GPU gets it as one piece, or why not: "conv2d runs on cpu:0".
   std::string why_no_graph() const;

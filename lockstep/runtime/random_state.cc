@@ -29,7 +29,7 @@ std::uint64_t RandomState::step() const {
 }
 
 RandomKey RandomState::next(int shard) {
-  if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it draws random numbers");
+  if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it asks for random keys of its own");
   std::scoped_lock lock(mutex_);
   auto s = static_cast<std::size_t>(std::max(shard, 0));
   if (draws_.size() <= s) draws_.resize(s + 1);

@@ -77,7 +77,8 @@ std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
     DeviceState& device = *device_of(task->lane);
     in_order.push_back(task->lane.index);
     at->second.stream = capture->add_stream(device.gpu);
-    at->second.context = device.backend->make_capture_context(at->second.stream, *device.context(task->lane));
+    at->second.context = device.backend->make_capture_context(at->second.stream, device.allocator->scratch(),
+                                                                    *device.context(task->lane));
   }
   // Two times a task, lane by lane.
   std::map<int, std::uint64_t> next_time;

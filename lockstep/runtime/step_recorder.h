@@ -25,7 +25,7 @@ class RecordedTasks {
 
   // Once more: what the host has to do first, then the tasks.
   void repeat();
-  // Empty, or why the step cannot be repeated: "it draws random numbers".
+  // Empty, or why the step cannot be repeated: "it waits for data that it has computed".
   const std::string& why_not() const { return why_not_; }
   // Empty where the tasks have become a graph of a GPU's, or why they have not: "conv2d runs on cpu:0".
   const std::string& why_no_graph() const { return why_no_graph_; }

@@ -1,5 +1,6 @@
 #include "lockstep/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -235,6 +236,11 @@ std::string Trainer::why_not_recorded() const {
   if (!options_.record_steps) return "";
   if (!records()) return options_.communicator ? "it is one of several processes" : "it has several micro-batches";
   return recorded_ ? recorded_->why_not() : "";
+}
+
+std::string Trainer::why_no_graph() const {
+  const bool on_gpu = std::ranges::any_of(options_.devices, [](Device d) { return d.kind() == DeviceKind::cuda; });
+  return on_gpu && recorded_ && recorded_->recorded() ? recorded_->why_no_graph() : "";
 }
 
 Batch Trainer::learn(Batch x, const Batch& labels, double share) {

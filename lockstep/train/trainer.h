@@ -99,8 +99,10 @@ class Trainer {
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
   const Recipe& recipe() const { return options_.recipe; }
-  // Empty where steps are recorded, or will be, or are not to be; else the reason: "it draws random numbers".
+  // Empty where steps are recorded, or will be, or are not to be; else the reason: "it waits for data that it has computed".
   std::string why_not_recorded() const;
+  // Empty where recorded steps are a CUDA graph, or are not recorded on GPUs; else the reason.
+  std::string why_no_graph() const;
   Accuracy evaluate();
 
  private:

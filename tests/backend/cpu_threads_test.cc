@@ -84,7 +84,7 @@ std::vector<ThreadsCase> threads_cases() {
        [=](Backend& b, KernelContext& c, Views in, Views out) {
          b.random().uniform(c, key, -1, 1, out[0]);
          b.random().normal(c, key, 0, 1, out[1]);
-         b.random().dropout(c, key, 0.8, in[0], out[2]);
+         b.random().dropout(c, key, {}, 0.8, in[0], out[2]);
        }},
       {"sgd", {f32(large), f32(large), f32(large)}, {out(large), out(large)}, sgd},
       {"adam", {f32(large), f32(large), positive, f32(large)}, {out(large), out(large), out(large)}, adam},

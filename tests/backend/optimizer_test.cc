@@ -66,6 +66,35 @@ TEST_P(OptimizerTest, Adam) {
   }
 }
 
+// What a recorded step does: the same bits as with the rates among the arguments.
+TEST_P(OptimizerTest, FindsItsRatesInMemory) {
+  const AdamArgs adam{.lr = 0.02, .weight_decay = 0.1, .decoupled = true, .step = 7};
+  const UpdateRates rates = rates_of(adam);
+  const TestTensor memory({3}, DType::f64, {rates.lr, rates.correction1, rates.correction2});
+  const Shape shape{777};
+  const Tensors inputs{input(shape), input(shape), random_.tensor_between(0, 1, shape, dtype()), memory};
+  const auto step = [&](bool with_adam, bool in_memory) {
+    return run(inputs, {output(shape), output(shape), output(shape)},
+               [&](Backend& b, KernelContext& c, Views in, Views out) {
+                 for (std::size_t i = 0; i < 3; ++i) b.copy().copy(c, in[i == 2 ? 2 : 0], out[i]);
+                 const UpdateItem item{out[0], in[1], out[1], with_adam ? out[2] : View()};
+                 AdamArgs adam_args = adam;
+                 SgdArgs sgd_args{.lr = adam.lr, .momentum = 0.9, .weight_decay = 0.1};
+                 if (in_memory) {
+                   adam_args.rates = sgd_args.rates = in[3];
+                   adam_args.lr = sgd_args.lr = 99;
+                   adam_args.step = 1;
+                 }
+                 with_adam ? b.optimizer().adam(c, adam_args, {&item, 1}, {})
+                           : b.optimizer().sgd(c, sgd_args, {&item, 1}, {});
+               });
+  };
+  for (bool with_adam : {false, true}) {
+    const Tensors there = step(with_adam, true), here = step(with_adam, false);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(there[i].values(), here[i].values()) << with_adam << i;
+  }
+}
+
 TEST_P(OptimizerTest, ClipScale) {
   for (double squared : {0.0, 0.04, 1.0, 1e10, 1e70}) {
     expect_matches_reference({TestTensor({1}, DType::f64, {squared})}, {TestTensor({1}, DType::f64)},

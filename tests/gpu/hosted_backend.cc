@@ -229,8 +229,8 @@ class RandomNumbers final : public RandomKernels {
   void normal(KernelContext&, RandomKey key, double mean, double stddev, const View& y) override {
     call(*own_, &RandomKernels::normal, key, mean, stddev, y);
   }
-  void dropout(KernelContext&, RandomKey key, double keep, const View& x, const View& y) override {
-    call(*own_, &RandomKernels::dropout, key, keep, x, y);
+  void dropout(KernelContext&, RandomKey key, const View& key_at, double keep, const View& x, const View& y) override {
+    call(*own_, &RandomKernels::dropout, key, key_at, keep, x, y);
   }
 
  private:

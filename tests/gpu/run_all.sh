@@ -101,10 +101,23 @@ print(f"{len(cpu)} and {len(gpu)} steps, largest relative distance {worst:.2e}")
 sys.exit(not (len(cpu) == len(gpu) == 12 and worst < 1e-3))
 PY
 
+# Steps that are recorded, as CUDA graphs, and such that are not: the same bits, and no notice that there was no graph.
+step recorded 60 bash -c '
+  set -e
+  for option in "" --record-steps; do
+    "$0" train --model "$3" --data "$1" --dtype bf16 --batch-size "$4" --max-steps 10 --limit-test 1 --devices cuda:0 \
+      $option --log "$2/recorded.jsonl" 2>&1 > /dev/null | tee -a "$2/recorded.notices"
+    echo "described $option $(grep -o "weights_sha256[^,}]*" "$2/recorded.jsonl" | tail -1)"
+  done | tee "$2/recorded.list"
+  [ "$(grep -o "weights_sha256.*" "$2/recorded.list" | sort -u | wc -l)" = 1 ] && [ ! -s "$2/recorded.notices" ]' \
+  "$lockstep" "$data" "$logs" "$MODEL" "$batch"
+
 # Speed as the libraries suggest.
 bench=("$lockstep" bench train --model "$MODEL" --data "$data" --dtype bf16 --devices cuda:0 --steps "$steps")
 for size in "${speeds[@]}"; do
   step "speed_$size" 60 "${bench[@]}" --batch-size "$size" --trace "$logs/timeline_$size.json"
+  step "speed_${size}_recorded" 60 "${bench[@]}" --batch-size "$size" --record-steps \
+    --trace "$logs/timeline_${size}_recorded.json"
 done
 if python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
   step pytorch 180 bench/compare_pytorch_gpu.sh "$lockstep" "$data"
@@ -134,7 +147,7 @@ done
 
 # Ten epochs, and the seconds of each.
 step epochs 90 bash -c '
-  "$0" train --model "$MODEL" --data "$1" --dtype bf16 --batch-size "$3" --devices cuda:0 --log "$2/epochs.jsonl" "${@:5}" &&
+  "$0" train --model "$MODEL" --data "$1" --dtype bf16 --batch-size "$3" --devices cuda:0 --record-steps --log "$2/epochs.jsonl" "${@:5}" &&
     tail -1 "$2/epochs.jsonl" | python3 -c "import json, sys
 sys.exit(json.loads(sys.stdin.read())[\"test_acc\"] < $4)"' "$lockstep" "$data" "$logs" "$batch" "$least_accuracy" "${epochs[@]}"
 
@@ -155,8 +168,8 @@ if command -v compute-sanitizer > /dev/null; then
 fi
 
 echo "$failures failures, $SECONDS s; $out has summary.txt and logs.tar.gz" | tee -a "$out/summary.txt"
-for log in losses speed_256 speed_1024 pytorch overlap parallel three_way dag example bits epochs ranks speed_256_timed \
-  speed_1024_timed; do
+for log in losses recorded speed_256 speed_256_recorded speed_1024 speed_1024_recorded pytorch overlap parallel three_way dag \
+  example bits epochs ranks speed_256_timed speed_1024_timed; do
   [ -f "$logs/$log.txt" ] && { echo "== $log"; tail -12 "$logs/$log.txt" | cut -c1-160; }
 done
 exit $((failures > 0))

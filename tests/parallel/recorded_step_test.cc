@@ -13,6 +13,8 @@
 #include "lockstep/nn/residual.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/state_dict.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/random.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
@@ -137,6 +139,7 @@ TEST_P(RecordedStepTest, AlsoWithSynchronizedBatchNorm) { expect_same_bits(devic
 TEST_P(RecordedStepTest, AlsoWithAdamWAndClipping) {
   expect_same_bits(devices(GetParam()), {.adam = true, .clip = 0.1});
 }
+TEST_P(RecordedStepTest, AlsoWithDropout) { expect_same_bits(devices(GetParam()), {.dropout = 0.3}); }
 TEST_P(RecordedStepTest, AlsoOnTheSerialEngine) { expect_same_bits(devices(GetParam(), true), {.clip = 0.1}); }
 
 // What else the program does between two steps takes none of the memory that the next one will use.
@@ -214,7 +217,9 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
   expect_refused("it waits for data that it has computed", [](const Tensor& x) { ops::convert(x, DType::f64, Layout::plain).wait(); });
   expect_refused("it copies from or to the host's memory",
                  [](const Tensor& x) { Tensor::from(std::vector<float>{1}, {1}).to(x.device()); });
-  expect_refused("it draws random numbers", [](const Tensor& x) { dropout(x, 0.5); });
+  expect_refused("it asks for random keys of its own", [](const Tensor& x) {
+    ops::uniform_(ops::empty_like(x), state_of(x.device(), "test").random->next(0), 0, 1);
+  });
 }
 
 TEST(RecordedStep, ATaskThatFailsIsToldOfAtTheReadAndTheNextStepIsWhole) {

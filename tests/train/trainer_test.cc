@@ -71,6 +71,37 @@ TEST(Trainer, MicroBatchesAddUpToTheBatch) {
   EXPECT_ERROR(train(5), "a batch of 12 in 5 micro-batches, expected a number that divides it");
 }
 
+// Over two epochs, each with a batch that is shorter, and an evaluation between them.
+TEST(Trainer, RecordedStepsAreThoseThatAreDescribed) {
+  auto train = [](bool record, std::int64_t accumulate, std::string* why_not) {
+    Runtime runtime({.cpu_devices = 2, .threads_per_shard = 1});
+    Sequential net;
+    net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
+    net.initialize(Xavier{}, runtime.devices());
+    Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+    Trainer trainer(net, sgd, random_pictures(66, 1), random_pictures(5, 2),
+                    {.devices = runtime.devices(), .shards = 3, .batch_size = 12, .accumulate = accumulate,
+                     .record_steps = record, .epochs = 2, .clip_norm = 0.5,
+                     .schedule = {.kind = ScheduleKind::cosine, .warmup = 3}});
+    std::vector<double> losses;
+    trainer.on_step = [&](const StepReport& report) { losses.push_back(report.loss); };
+    trainer.train();
+    *why_not = trainer.why_not_recorded();
+    for (const Tensor& t : {net.parameters()[0].host_data(), net.parameters()[1].host_data()}) {
+      const auto values = t.to_vector<float>();
+      losses.insert(losses.end(), values.begin(), values.end());
+    }
+    return losses;
+  };
+  std::string why_not;
+  EXPECT_EQ(train(true, 1, &why_not), train(false, 1, &why_not));
+  train(true, 1, &why_not);
+  EXPECT_EQ(why_not, "");
+  EXPECT_EQ(train(true, 2, &why_not), train(false, 2, &why_not));
+  train(true, 2, &why_not);
+  EXPECT_EQ(why_not, "it has several micro-batches");
+}
+
 TEST(Trainer, Learns) {
   SmallJob job(2, {.epochs = 30});
   const TrainingResult result = job.trainer->train();

@@ -62,7 +62,9 @@ class Random final : public RandomKernels {
     });
   }
 
-  void dropout(KernelContext& ctx, RandomKey key, double keep, const View& x, const View& y) override {
+  void dropout(KernelContext& ctx, RandomKey key, const View& key_at, double keep, const View& x,
+               const View& y) override {
+    key = current_key(key, key_at);
     // random_uniform(key, i) < keep, in integers.
     const auto threshold = static_cast<std::uint32_t>(std::ceil(keep * 0x1p24));
     cpu::visit_floating(y.dtype, "dropout", [&](auto zero) {

@@ -45,7 +45,7 @@ void* CudaContext::device_scratch(std::size_t bytes) {
   GpuScope scope(gpu());
   // What was given out before may be in use until here.
   check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
-  if (scratch_) memory_->free(std::exchange(scratch_, nullptr), std::exchange(scratch_bytes_, 0));
+  if (scratch_) memory_->free(std::exchange(scratch_, nullptr), scratch_bytes_.exchange(0));
   scratch_ = take(bytes);
   scratch_bytes_ = bytes;
   return scratch_;

@@ -50,8 +50,9 @@ __global__ void normal_kernel(RandomKey key, double mean, double stddev, T* y, s
 }
 
 template <typename T>
-__global__ void dropout_kernel(RandomKey key, double keep, std::uint32_t threshold, const T* x, T* y, std::int64_t n,
-                               bool aligned) {
+__global__ void dropout_kernel(RandomKey key, const std::int64_t* key_at, double keep, std::uint32_t threshold,
+                               const T* x, T* y, std::int64_t n, bool aligned) {
+  if (key_at) key = {static_cast<std::uint64_t>(key_at[0]), static_cast<std::uint64_t>(key_at[1])};
   draw(key, y, n, aligned, [=](const Draws& draws, std::int64_t i) {
     Vector<T, 4> in{};
     if (i + 4 <= n) {
@@ -85,12 +86,13 @@ class CudaRandom final : public RandomKernels {
     });
   }
 
-  void dropout(KernelContext& ctx, RandomKey key, double keep, const View& x, const View& y) override {
+  void dropout(KernelContext& ctx, RandomKey key, const View& key_at, double keep, const View& x,
+               const View& y) override {
     // random_uniform(key, i) < keep, in integers.
     const auto threshold = static_cast<std::uint32_t>(std::ceil(keep * 0x1p24));
     launch_draw(ctx, "dropout", y, [&](auto zero, auto start) {
       using T = decltype(zero);
-      start(dropout_kernel<T>, key, keep, threshold, x.as<T>(), y.as<T>(), y.numel(), all_aligned(x.data, y.data));
+      start(dropout_kernel<T>, key, key_at ? key_at.as<std::int64_t>() : nullptr, keep, threshold, x.as<T>(), y.as<T>(), y.numel(), all_aligned(x.data, y.data));
     });
   }
 

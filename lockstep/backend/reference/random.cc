@@ -16,7 +16,8 @@ class Random final : public RandomKernels {
     for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, mean + stddev * random_normal(key, i));
   }
 
-  void dropout(KernelContext&, RandomKey key, double keep, const View& x, const View& y) override {
+  void dropout(KernelContext&, RandomKey key, const View& key_at, double keep, const View& x, const View& y) override {
+    key = current_key(key, key_at);
     Elements in(x), out(y);
     for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, random_uniform(key, i) < keep ? in[i] / keep : 0);
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <numeric>
 
 #include "lockstep/autograd/functions.h"
@@ -14,6 +15,7 @@
 #include "lockstep/ops/matmul.h"
 #include "lockstep/ops/softmax.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/recorded_step.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_list.h"
 #include "lockstep/runtime/runtime.h"
@@ -187,6 +189,40 @@ TEST_P(GpuTest, TheTimelineHasTheTasksOfAllLanes) {
     EXPECT_LE(r.begin_ns, r.end_ns) << r.name;
   }
   EXPECT_EQ(names, (std::vector<std::string>{"copy in", "matmul", "copy", "copy out"}));
+}
+
+// A graph is one task, and the timeline has its parts, on their lanes, at each repetition.
+TEST_P(GpuTest, TheTimelineHasThePartsOfARecordedStep) {
+  RecordedStep step([&](std::span<const Tensor> in) {
+    Tensor y = ops::matmul(in[0], in[0]);
+    return std::vector{ops::unary(UnaryOp::relu, y.to(b_, {.non_blocking = true}))};
+  });
+  const Tensor x = counting({8, 8}).to(a_);
+  for (int i = 0; i < 4; ++i) step.run(std::vector{x});
+  ASSERT_EQ(step.why_no_graph(), "");
+  runtime_->synchronize();
+  constexpr int kRounds = 7;  // more than there are graphs with times
+  auto trace = std::make_shared<Trace>();
+  runtime_->engine().set_trace(trace);
+  for (int i = 0; i < kRounds; ++i) step.run(std::vector{x});
+  runtime_->synchronize();
+  runtime_->engine().set_trace(nullptr);
+  std::map<std::string, int> count;
+  std::map<std::string, std::string> device;
+  for (const TraceRecord& r : trace->records()) {
+    if (r.name != "matmul" && r.name != "copy" && r.name != "relu") continue;
+    device[r.name] = trace->lanes()[static_cast<std::size_t>(r.lane)].device;
+    EXPECT_GT(r.begin_ns, 0);
+    EXPECT_LE(r.begin_ns, r.end_ns);
+    EXPECT_LE(r.end_ns, trace->elapsed_ns());
+    ++count[r.name];
+  }
+  EXPECT_EQ(count["matmul"], kRounds);
+  EXPECT_EQ(count["relu"], kRounds);
+  EXPECT_EQ(count["copy"], 3 * kRounds);  // one of the step's, and those of its input and output
+  EXPECT_EQ(device["matmul"], "cuda:0/0");
+  EXPECT_EQ(device["relu"], "cuda:0/1");
+  for (const TraceRecord& r : trace->records()) EXPECT_NE(r.name, "recorded step");
 }
 
 // Losses of a few steps.
