@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ResNet-18 of the tutorial on Fashion-MNIST, one GPU: images/s of Lockstep, steps recorded as CUDA graphs or not, beside PyTorch's
-# variants.
+# ResNet-18 of the tutorial on Fashion-MNIST, one GPU: Lockstep, steps recorded as CUDA graphs or not, beside PyTorch's
+# variants; with the share of what the GPU's matrix products alone would allow.
 # compare_pytorch_gpu.sh LOCKSTEP DATA [BATCH...]: the tool and the data's folder. Needs python3 with PyTorch for CUDA.
 set -euo pipefail
 lockstep=$1 data=$2
@@ -8,6 +8,17 @@ shift 2
 here=$(dirname "${BASH_SOURCE[0]}")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+limit=$(python3 "$here/pytorch_gpu.py" limit)
+echo "$limit"
+# Adds the share of the limit to lines that speak of images/s.
+share() {
+  awk -v limit="$(cut -d' ' -f2 <<< "$limit")" '{
+    speed = $0
+    sub(/ images\/s.*/, "", speed)
+    sub(/.* /, "", speed)
+    printf "%s, %.1f %% of the limit\n", $0, 100 * speed / limit
+  }'
+}
 for batch in "${@:-256}"; do
   for dtype in f32 bf16 f16; do
     for recorded in '' --record-steps; do
@@ -16,8 +27,8 @@ for batch in "${@:-256}"; do
         $recorded --log "$log" > /dev/null
       sed -n 's/.*"event":"step".*"images_per_second":\([0-9.]*\).*/\1/p' "$log" | tail -n +20 | sort -n |
         awk -v name="lockstep $dtype, batch $batch${recorded:+, recorded}" \
-          '{v[NR] = $1} END {printf "%s: %.0f images/s\n", name, v[int((NR + 1) / 2)]}'
+          '{v[NR] = $1} END {m = v[int((NR + 1) / 2)]; printf "%s: %.0f images/s, %.2f s/epoch\n", name, m, 60000 / m}' | share
     done
   done
-  python3 "$here/pytorch_gpu.py" "$batch"
+  python3 "$here/pytorch_gpu.py" "$batch" | share
 done
