@@ -37,8 +37,8 @@ std::vector<int> parse_cpu_list(std::string_view list) {
   return cpus;
 }
 
-std::vector<int> cpus_near(int gpu) {
-  std::vector<int> usable = available_cpus();
+// Those of `usable`, or all of them where that is not known.
+std::vector<int> cpus_near(int gpu, const std::vector<int>& usable) {
   char bus[32] = "";
   if (cudaDeviceGetPCIBusId(bus, sizeof bus, gpu) != cudaSuccess) {
     cudaGetLastError();
@@ -61,13 +61,15 @@ GpuList find_gpus() {
   GpuList list;
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
+  // Once: it takes a look at the whole machine, which is seconds where many wait for a core.
+  const std::vector<int> usable = status == cudaSuccess && count > 0 ? available_cpus() : std::vector<int>();
   for (int i = 0; status == cudaSuccess && i < count; ++i) {
     cudaDeviceProp properties;
     status = cudaGetDeviceProperties(&properties, i);
     if (status != cudaSuccess) break;
     std::string uuid;
     for (char byte : properties.uuid.bytes) uuid += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    list.gpus.push_back({i, properties.name, properties.totalGlobalMem, uuid, cpus_near(i)});
+    list.gpus.push_back({i, properties.name, properties.totalGlobalMem, uuid, cpus_near(i, usable)});
   }
   if (status != cudaSuccess) {
     cudaGetLastError();
