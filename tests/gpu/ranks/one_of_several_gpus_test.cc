@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "lockstep/device/cuda/cuda_status.h"
-#include "lockstep/device/gpu.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/models/models.h"
+#include "lockstep/ops/matmul.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
@@ -27,11 +28,16 @@ constexpr int kFirst = 1, kSecond = 2;
 class OneOfSeveralGpus : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (find_gpus().gpus.size() <= kSecond) GTEST_SKIP() << "fewer than 3 GPUs";
+    if (gpus() <= kSecond) GTEST_SKIP() << "fewer than 3 GPUs";
 #ifdef LOCKSTEP_CUDA_EMULATED
     cuda_emulator::forget_contexts();
 #endif
     if (!others().empty()) GTEST_SKIP() << "this process has contexts, of other tests";
+  }
+
+  static int gpus() {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
   }
 
   // GPUs with a context, but for the two.
@@ -39,7 +45,7 @@ class OneOfSeveralGpus : public ::testing::Test {
     std::vector<int> found;
     on_new_thread([&] {
       const GpuScope scope(kFirst);
-      for (int gpu = 0; gpu < static_cast<int>(find_gpus().gpus.size()); ++gpu) {
+      for (int gpu = 0; gpu < gpus(); ++gpu) {
         if (gpu != kFirst && gpu != kSecond && has_gpu_context(gpu)) found.push_back(gpu);
       }
     });
@@ -96,6 +102,32 @@ TEST_F(OneOfSeveralGpus, TrainingMakesNoContextElsewhere) {
   EXPECT_EQ(others(), std::vector<int>());
 }
 
+// A thread that has once been at the GPU stays there: each step on a thread of its own, then.
+TEST_F(OneOfSeveralGpus, NorDoesAnyThreadThatUsesWhatOthersMade) {
+  std::unique_ptr<Runtime> runtime;
+  Device gpu;
+  Tensor pinned, x, y;
+  on_new_thread([&] {
+    runtime = std::make_unique<Runtime>(RuntimeOptions{.threads_per_shard = 1, .cuda = {kFirst}});
+    gpu = runtime->devices()[0];
+  });
+  EXPECT_EQ(others(), std::vector<int>()) << "made";
+  on_new_thread([&] { pinned = testing::Random(1).floats({32, 32}).pin(gpu); });
+  EXPECT_EQ(others(), std::vector<int>()) << "pinned";
+  on_new_thread([&] { x = pinned.to(gpu, {.non_blocking = true}); });
+  on_new_thread([&] { y = ops::matmul(x, x); });
+  on_new_thread([&] { y.wait(); });
+  EXPECT_EQ(others(), std::vector<int>()) << "waited";
+  on_new_thread([&] { y = Tensor(); });
+  on_new_thread([&] { EXPECT_THROW(ops::empty({std::int64_t{1} << 50}, DType::f32, gpu), Error); });
+  EXPECT_EQ(others(), std::vector<int>()) << "gave memory back";
+  on_new_thread([&] {
+    pinned = x = Tensor();
+    runtime.reset();
+  });
+  EXPECT_EQ(others(), std::vector<int>()) << "destroyed";
+}
+
 TEST_F(OneOfSeveralGpus, NorDoRanks) {
   auto groups = make_local_groups(2);
   std::vector<std::thread> ranks;
@@ -104,6 +136,8 @@ TEST_F(OneOfSeveralGpus, NorDoRanks) {
       Runtime runtime({.threads_per_shard = 1, .cuda = {rank == 0 ? kFirst : kSecond}});
       auto communicator = std::make_shared<Communicator>(runtime, group);
       EXPECT_EQ(communicator->backend_name(), "nccl");
+      // On a thread of its own, as above.
+      const std::shared_ptr<void> last(nullptr, [&](void*) { on_new_thread([&] { communicator.reset(); }); });
       auto net = mlp();
       net->initialize(Xavier{}, runtime.devices());
       settle_shapes(*net, Tensor::host({1, 1, 28, 28}), runtime.devices()[0]);
