@@ -1,10 +1,12 @@
 #include "lockstep/autograd/batch.h"
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/base/tree.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 
@@ -45,15 +47,23 @@ Batch mse_loss(const Batch& x, const Batch& targets) {
   return each("mse_loss", x, targets, [](const Tensor& a, const Tensor& b) { return mse_loss(a, b); });
 }
 
-void backward(const Batch& losses, double share) {
+void backward(const Batch& losses, double share, std::span<const Tensor> scales) {
   std::vector<Tensor> seeds;
   std::vector<int> missing;
   for (std::size_t i = 0; i < losses.size(); ++i) {
     const Tensor& loss = losses[i];
     check(loss.numel() == 1, "backward: the loss of shard {} is {}, expected a scalar", i, loss.describe());
     ops::ShardScope scope(loss.shard());
-    Tensor seed = ops::empty(loss.shape(), loss.dtype(), loss.device());
-    ops::fill_(seed, share * losses.weight(i));
+    const double weight = share * losses.weight(i);
+    Tensor seed;
+    if (scales.empty()) {
+      seed = ops::empty(loss.shape(), loss.dtype(), loss.device());
+      ops::fill_(seed, weight);
+    } else {
+      const auto scale = std::ranges::find(scales, loss.device(), &Tensor::device);
+      check(scale != scales.end(), "backward: there is no loss scale on {}", loss.device().name());
+      seed = ops::convert(ops::affine(*scale, weight, 0), loss.dtype(), Layout::plain).reshape(loss.shape());
+    }
     seeds.push_back(std::move(seed));
     if (losses.counts[i] == 0) missing.push_back(loss.shard());
   }

@@ -39,8 +39,9 @@ Batch mse_loss(const Batch& x, const Batch& targets);
 
 // Gradients of the mean loss over the whole batch, all shards in one walk: each shard's loss is weighted by its true
 // share of the samples, so uneven shards are right. `share`: of the batch in what the step is over, where that is several
-// (accumulation over micro-batches).
-void backward(const Batch& losses, double share = 1);
+// (accumulation over micro-batches). `scales`: none, or for each device an f32 [1] that its losses are multiplied by (loss
+// scaling).
+void backward(const Batch& losses, double share = 1, std::span<const Tensor> scales = {});
 
 // All shards of all processes, the same on each of them: values, without history. Several batches with the same shards
 // travel as one. `what` they are, for errors: "losses".

@@ -51,6 +51,17 @@ UpdateRates current_rates(const Args& args) {
   return {r[0], r[1], r[2]};
 }
 
+// One step of dynamic loss scaling. The scale is a power of two: multiplying and dividing by it rounds nothing.
+struct LossScaleArgs {
+  // The gradients without the scale are clipped to it; 0: they are not.
+  double max_norm = 0;
+  // Good steps in a row after which the scale doubles.
+  std::int64_t growth_interval = 2000;
+
+  // Of the scale, so that f32 holds it, one over it and what it is multiplied with.
+  static constexpr double kLeast = 0x1p-60, kMost = 0x1p60;
+};
+
 // One parameter on one device. state0 is the momentum buffer or Adam's first moment, state1 the second.
 struct UpdateItem {
   View weight;
@@ -69,7 +80,8 @@ class OptimizerKernels {
 
   // As torch.optim.SGD with dampening 0: g = scale * grad + weight_decay * w; m = momentum * m + g;
   // w -= lr * (nesterov ? g + momentum * m : m). state0 is absent without momentum and starts as zeros, which
-  // gives m = g in the first step. `scale` (absent: 1) is a scalar [1] of f64: the factor of clipping by norm.
+  // gives m = g in the first step. `scale` (absent: 1) is a scalar [1] of f64: the factor of clipping by norm and of loss
+  // scaling. Below 0 it leaves all weights and states as they are.
   virtual void sgd(KernelContext&, const SgdArgs&, std::span<const UpdateItem>, const View& scale) = 0;
 
   // As torch.optim.Adam and AdamW.
@@ -77,6 +89,13 @@ class OptimizerKernels {
 
   // scale [1] = min(1, max_norm / (sqrt(squared_norm) + 1e-6)); both f64.
   virtual void clip_scale(KernelContext&, double max_norm, const View& squared_norm, const View& scale) = 0;
+
+  // As torch.amp.GradScaler. state, f32 [2], is the loss scale and the number of good steps since it changed; squared_norm
+  // that of the gradients with the scale. Where it is finite, factor = min(1, max_norm / (norm + 1e-6)) / state[0], with the
+  // norm of the gradients without the scale, and the scale doubles after growth_interval such steps in a row. Where it is
+  // not, factor = -1 and the scale is halved.
+  virtual void loss_scale(KernelContext&, const LossScaleArgs&, const View& squared_norm, const View& state,
+                          const View& factor) = 0;
 };
 
 }  // namespace lockstep

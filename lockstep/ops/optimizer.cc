@@ -1,5 +1,6 @@
 #include "lockstep/ops/optimizer.h"
 
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 
 namespace lockstep::ops {
@@ -49,6 +50,20 @@ Tensor clip_scale(const Tensor& squared_norm, double max_norm) {
            b.optimizer().clip_scale(c, max_norm, n, s);
          });
   return scale;
+}
+
+Tensor loss_scale_(const Tensor& state, const Tensor& squared_norm, const LossScaleArgs& args) {
+  check_on_device("loss scale", state);
+  check(state.dtype() == DType::f32 && state.shape() == Shape{2},
+        "loss scale: the state is {}, expected [2] f32", state.describe());
+  const Tensor squared = readable_from(squared_norm, state.device());
+  Tensor factor = empty({1}, DType::f64, state.device());
+  launch("loss scale", {squared, state}, {factor, state},
+         [args, n = squared.view(), s = state.view(), f = factor.view()](Backend& b, KernelContext& c) {
+           b.optimizer().loss_scale(c, args, n, s, f);
+         },
+         {.foreign_reads = true});
+  return factor;
 }
 
 }  // namespace lockstep::ops

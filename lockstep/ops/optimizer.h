@@ -27,4 +27,8 @@ void adam_(std::span<const Update> updates, AdamArgs args, const Tensor& scale, 
 // min(1, max_norm / (sqrt(squared_norm) + 1e-6)), f64 [1].
 Tensor clip_scale(const Tensor& squared_norm, double max_norm);
 
+// See OptimizerKernels::loss_scale: writes state, f32 [2], and returns the factor, f64 [1], on its device. squared_norm may
+// be anywhere.
+Tensor loss_scale_(const Tensor& state, const Tensor& squared_norm, const LossScaleArgs& args);
+
 }  // namespace lockstep::ops

@@ -115,18 +115,18 @@ void Optimizer::step() {
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
-      if (!items[lane].empty()) update(items[lane], scale_, rates, steps_);
+      if (!items[lane].empty()) update(items[lane], scale_on(device), rates, steps_);
     }
   }
   zero_grad();
 }
 
 void Optimizer::zero_grad() {
-  scale_ = {};
+  scales_.clear();
   for (Slot& slot : slots_) slot.parameter.zero_grad();
 }
 
-Tensor Optimizer::clip_grad_norm(double max_norm) {
+Tensor Optimizer::squared_norm(std::string_view what) const {
   std::vector<Tensor> gradients, present;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].parameter.initialized()) continue;
@@ -135,10 +135,25 @@ Tensor Optimizer::clip_grad_norm(double max_norm) {
     gradients.push_back(std::move(g.sum));
     present.push_back(std::move(g.present));
   }
-  check(!gradients.empty(), "clip_grad_norm: no parameter has a gradient");
-  Tensor squared = ops::squared_norm(gradients, present);
-  scale_ = ops::clip_scale(squared, max_norm);
+  check(!gradients.empty(), "{}: no parameter has a gradient", what);
+  return ops::squared_norm(gradients, present);
+}
+
+Tensor Optimizer::clip_grad_norm(double max_norm) {
+  Tensor squared = squared_norm("clip_grad_norm");
+  scales_ = {ops::clip_scale(squared, max_norm)};
   return ops::unary(UnaryOp::sqrt, squared);
+}
+
+void Optimizer::unscale(LossScaler& scaler, double max_norm) {
+  scales_ = scaler.update(squared_norm("unscale"), max_norm);
+}
+
+Tensor Optimizer::scale_on(Device device) const {
+  for (const Tensor& scale : scales_) {
+    if (scale.device() == device) return scale;
+  }
+  return scales_.empty() ? Tensor() : scales_[0];
 }
 
 std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {

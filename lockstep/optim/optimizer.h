@@ -8,6 +8,7 @@
 
 #include "lockstep/backend/optimizer.h"
 #include "lockstep/nn/parameter.h"
+#include "lockstep/optim/loss_scaler.h"
 
 namespace lockstep {
 
@@ -24,6 +25,9 @@ class Optimizer {
   // Before the next step: all gradients times min(1, max_norm / norm), with the norm over all of them. Returns the norm,
   // a scalar f64 tensor that is not waited for.
   Tensor clip_grad_norm(double max_norm);
+  // Before the next step, after a backward() with the scaler's scales: the gradients without the scale, clipped to max_norm
+  // (0: not). If one of them is not finite, the step leaves weights and state as they are, though it counts.
+  void unscale(LossScaler& scaler, double max_norm = 0);
 
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
@@ -58,13 +62,16 @@ class Optimizer {
   void write_rates() const;
   Tensor rates_on(Device device) const;
   Device home(std::size_t slot) const;
+  Tensor squared_norm(std::string_view what) const;
+  Tensor scale_on(Device device) const;
   void set_random_step() const;
 
   std::vector<Slot> slots_;
   std::vector<std::string> state_names_;
   double learning_rate_;
   std::int64_t steps_ = 0;
-  Tensor scale_;  // of clipping, for the next step
+  // Of clipping and loss scaling, for the next step: one for all devices, or for each.
+  std::vector<Tensor> scales_;
   std::vector<std::pair<Device, Tensor>> rates_;  // where steps are recorded
 };
 

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "tests/backend/kernel_testing.h"
 
 namespace lockstep::testing {
@@ -101,6 +103,55 @@ TEST_P(OptimizerTest, ClipScale) {
                              [](Backend& b, KernelContext& c, Views in, Views out) {
                                b.optimizer().clip_scale(c, 0.5, in[0], out[0]);
                              });
+  }
+}
+
+TEST_P(OptimizerTest, LossScale) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(),
+                   kNone = std::numeric_limits<double>::quiet_NaN();
+  struct Step {
+    double squared, max_norm, scale, good;
+    double factor, next_scale, next_good;
+  };
+  for (const Step& s :
+       {Step{0, 0, 1024, 7, 1.0 / 1024, 1024, 8}, Step{1e30, 0, 1024, 7, 1.0 / 1024, 1024, 8},
+        Step{1e30, 0, 0.5, 9, 2, 1, 0},                   // the tenth good step
+        Step{16, 0.5, 2, 0, 0.5 / (2 + 1e-6) / 2, 2, 1},  // a norm of 4 / 2
+        Step{16, 4, 2, 0, 0.5, 2, 1}, Step{kInfinity, 0.5, 1024, 9, -1, 512, 0},
+        Step{kNone, 0, 1024, 9, -1, 512, 0},
+        Step{1, 0, LossScaleArgs::kMost, 9, 1 / LossScaleArgs::kMost, LossScaleArgs::kMost, 0},
+        Step{kNone, 0, LossScaleArgs::kLeast, 9, -1, LossScaleArgs::kLeast, 0}}) {
+    SCOPED_TRACE(fmt::format("{} {} {} {}", s.squared, s.max_norm, s.scale, s.good));
+    Tensors out = run(
+        {TestTensor({1}, DType::f64, {s.squared}), TestTensor({2}, DType::f32, {s.scale, s.good})},
+        {TestTensor({1}, DType::f64), TestTensor({2}, DType::f32)},
+        [&](Backend& b, KernelContext& c, Views in, Views out) {
+          b.copy().copy(c, in[1], out[1]);
+          b.optimizer().loss_scale(c, {.max_norm = s.max_norm, .growth_interval = 10}, in[0], out[1], out[0]);
+        });
+    EXPECT_EQ(out[0].values(), std::vector{s.factor});
+    EXPECT_EQ(out[1].values(), (std::vector{s.next_scale, s.next_good}));
+  }
+}
+
+// Gradients are not numbers then.
+TEST_P(OptimizerTest, AFactorBelowZeroLeavesAllAsItIs) {
+  const Shape shape{10007};
+  const TestTensor none({1}, DType::f64, {-1}), grad = output(shape);
+  const Tensors before{input(shape), input(shape), random_.tensor_between(0, 1, shape, dtype())};
+  for (bool adam : {false, true}) {
+    Tensors in = before, out{output(shape), output(shape), output(shape)};
+    in.insert(in.end(), {grad, none});
+    out = run(in, out, [&](Backend& b, KernelContext& c, Views in, Views out) {
+      for (int i = 0; i < 3; ++i) b.copy().copy(c, in[i], out[i]);
+      UpdateItem item{out[0], in[3], out[1], adam ? out[2] : View{}};
+      if (adam) {
+        b.optimizer().adam(c, {.weight_decay = 0.1, .decoupled = true}, {&item, 1}, in[4]);
+      } else {
+        b.optimizer().sgd(c, {.momentum = 0.9, .weight_decay = 0.1}, {&item, 1}, in[4]);
+      }
+    });
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(out[i].same_bits(before[i])) << adam << i;
   }
 }
 

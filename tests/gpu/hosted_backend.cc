@@ -248,6 +248,10 @@ class Optimizer final : public OptimizerKernels {
   void clip_scale(KernelContext&, double max_norm, const View& squared_norm, const View& scale) override {
     call(*own_, &OptimizerKernels::clip_scale, max_norm, squared_norm, scale);
   }
+  void loss_scale(KernelContext&, const LossScaleArgs& args, const View& squared_norm, const View& state,
+                  const View& factor) override {
+    call(*own_, &OptimizerKernels::loss_scale, args, squared_norm, state, factor);
+  }
 
  private:
   std::unique_ptr<OptimizerKernels> own_ = make_cuda_optimizer();

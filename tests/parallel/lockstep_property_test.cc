@@ -2,6 +2,7 @@
 // and processes computed it nor on who was faster. Ranks are threads here, each with a runtime of its own.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,7 +51,9 @@ struct Recipe {
   std::string name;
   std::function<std::unique_ptr<Sequential>()> net;
   std::int64_t pixels = 28;
+  // f16: with a loss scaler.
   DType dtype = DType::f32;
+  LossScalerOptions scaling = {};
   DType gradients = DType::f32;
   int shards = 8;
   int threads = 1;
@@ -75,6 +78,7 @@ struct Layout {
 
 struct Outcome {
   std::vector<double> losses;
+  std::vector<float> scales;  // of the loss, at each step
   std::string weights;
   bool operator==(const Outcome&) const = default;
 };
@@ -107,8 +111,12 @@ Outcome train_rank(const Recipe& recipe, Layout layout, std::shared_ptr<ProcessG
     optimizer = std::make_unique<Sgd>(net->parameters(),
                                       SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4});
   }
+  std::optional<LossScaler> scaler;
+  if (recipe.dtype == DType::f16) scaler.emplace(runtime.devices(), recipe.scaling);
   testing::Random random(recipe.seed);
   std::vector<Batch> losses;
+  Outcome outcome;
+  std::vector<Tensor> scales;
   for (std::size_t i = 0; i < recipe.batches.size(); ++i) {
     const std::int64_t n = recipe.batches[i];
     std::vector<std::int64_t> labels(static_cast<std::size_t>(n));
@@ -131,15 +139,20 @@ Outcome train_rank(const Recipe& recipe, Layout layout, std::shared_ptr<ProcessG
       std::optional<NoSyncGuard> guard;
       if (recipe.no_sync && !last) guard.emplace();
       Batch loss = cross_entropy((*net)(x), y);
-      backward(loss);
+      backward(loss, 1, scaler ? scaler->scales() : std::span<const Tensor>());
       losses.push_back(gather_shards({&loss, 1}, "losses")[0]);
     }
     if (!last) continue;
-    if (recipe.clip_norm > 0) optimizer->clip_grad_norm(recipe.clip_norm);
+    if (scaler) {
+      scales.push_back(scaler->current());
+      optimizer->unscale(*scaler, recipe.clip_norm);
+    } else if (recipe.clip_norm > 0) {
+      optimizer->clip_grad_norm(recipe.clip_norm);
+    }
     optimizer->step();
   }
-  Outcome outcome;
   for (const Batch& loss : losses) outcome.losses.push_back(mean_loss(loss));
+  for (const Tensor& scale : scales) outcome.scales.push_back(scale.item<float>());
   outcome.weights = weights_sha256(*net);
   return outcome;
 }
@@ -178,6 +191,7 @@ TEST_P(Lockstep, TheBitsDoNotDependOnDevices) {
                              layout.serial ? "serial" : "threads"));
     const Outcome other = train(GetParam(), layout);
     EXPECT_EQ(other.losses, one.losses);
+    EXPECT_EQ(other.scales, one.scales);
     EXPECT_EQ(other.weights, one.weights);
   }
 }
@@ -187,9 +201,17 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Recipe{.name = "Mlp", .net = [] { return mlp(); }},
         Recipe{.name = "MlpBf16", .net = [] { return mlp(); }, .dtype = DType::bf16},
+        // The first steps overflow and are left out.
+        Recipe{.name = "MlpF16ClippedOverflowing",
+               .net = [] { return mlp(); },
+               .dtype = DType::f16,
+               .scaling = {.initial_scale = 0x1p24, .growth_interval = 2},
+               .clip_norm = 0.1,
+               .batches = {40, 40, 40, 40, 40, 21}},
         Recipe{.name = "MlpAdamWFiveShards", .net = [] { return mlp(); }, .shards = 5, .adam = true},
         Recipe{.name = "Lenet", .net = [] { return lenet(); }},
         Recipe{.name = "LenetBf16", .net = [] { return lenet(); }, .dtype = DType::bf16},
+        Recipe{.name = "LenetF16", .net = [] { return lenet(); }, .dtype = DType::f16},
         Recipe{.name = "LenetTwoThreadsPerShard", .net = [] { return lenet(); }, .threads = 2},
         Recipe{.name = "LenetClipped", .net = [] { return lenet(); }, .clip_norm = 0.1},
         Recipe{.name = "LenetAccumulated", .net = [] { return lenet(); }, .micro_batches = 2},
@@ -226,6 +248,11 @@ INSTANTIATE_TEST_SUITE_P(
         Recipe{.name = "DropoutAccumulated", .net = dropout_net, .pixels = 12, .micro_batches = 2},
         Recipe{.name = "Residual", .net = residual_net, .pixels = 10},
         Recipe{.name = "ResidualBf16", .net = residual_net, .pixels = 10, .dtype = DType::bf16},
+        Recipe{.name = "ResidualF16Accumulated",
+               .net = residual_net,
+               .pixels = 10,
+               .dtype = DType::f16,
+               .micro_batches = 2},
         Recipe{.name = "ResidualSynchronized", .net = synchronized_residual_net, .pixels = 10},
         Recipe{.name = "ResidualSynchronizedBf16",
                .net = synchronized_residual_net,
@@ -249,18 +276,34 @@ TEST(LockstepResnet18, TheBitsDoNotDependOnDevices) {
   }
 }
 
+// The scale falls until gradients are finite, and rises again: what the recipe above of that name is about.
+TEST(LockstepF16, StepsThatOverflowAreLeftOut) {
+  const Recipe recipe{.name = "Mlp",
+                      .net = [] { return mlp(); },
+                      .dtype = DType::f16,
+                      .scaling = {.initial_scale = 0x1p24, .growth_interval = 2},
+                      .batches = {40, 40, 40, 40, 40, 21}};
+  const Outcome outcome = train(recipe, {.devices = 2});
+  // A gradient of 0.9 / 40 times 2^22 is more than 65504.
+  EXPECT_EQ(outcome.scales, (std::vector<float>{0x1p24f, 0x1p23f, 0x1p22f, 0x1p21f, 0x1p21f, 0x1p22f}));
+  EXPECT_EQ(outcome.losses.size(), 6U);
+  for (const double loss : outcome.losses) EXPECT_TRUE(std::isfinite(loss));
+}
+
 // The hash is able to differ: each part of the recipe changes the weights.
 TEST(LockstepRecipe, DecidesTheBits) {
   const Recipe recipe{.name = "Base", .net = dropout_net, .pixels = 12, .batches = {40, 40}};
-  Recipe seed = recipe, shards = recipe, clipped = recipe, accumulated = recipe, bf16 = recipe, rounded = recipe;
+  Recipe seed = recipe, shards = recipe, clipped = recipe, accumulated = recipe, bf16 = recipe, f16 = recipe,
+         rounded = recipe;
   seed.seed = 2;
   shards.shards = 4;
   clipped.clip_norm = 0.1;
   accumulated.micro_batches = 2;
   bf16.dtype = DType::bf16;
+  f16.dtype = DType::f16;
   rounded.gradients = DType::bf16;
   const std::string base = train(recipe, {.devices = 2}).weights;
-  for (const Recipe& other : {seed, shards, clipped, accumulated, bf16, rounded}) {
+  for (const Recipe& other : {seed, shards, clipped, accumulated, bf16, f16, rounded}) {
     EXPECT_NE(train(other, {.devices = 2}).weights, base);
   }
 }

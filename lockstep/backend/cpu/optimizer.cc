@@ -4,6 +4,7 @@
 
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/vectorize.h"
+#include "lockstep/backend/reference/families.h"
 
 namespace lockstep {
 namespace {
@@ -60,6 +61,7 @@ class Optimizer final : public OptimizerKernels {
   void sgd(KernelContext& ctx, const SgdArgs& args, std::span<const UpdateItem> items,
            const View& scale) override {
     const double factor = scale ? *scale.as<double>() : 1;
+    if (factor < 0) return;
     for (const UpdateItem& item : items) {
       if (item.skipped()) continue;
       item.weight.dtype == DType::f64 ? sgd_item<double>(ctx, args, item, factor)
@@ -70,6 +72,7 @@ class Optimizer final : public OptimizerKernels {
   void adam(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items,
             const View& scale) override {
     const double factor = scale ? *scale.as<double>() : 1;
+    if (factor < 0) return;
     for (const UpdateItem& item : items) {
       if (item.skipped()) continue;
       item.weight.dtype == DType::f64 ? adam_item<double>(ctx, args, item, factor)
@@ -81,6 +84,14 @@ class Optimizer final : public OptimizerKernels {
     const double factor = max_norm / (std::sqrt(*squared_norm.as<double>()) + 1e-6);
     *scale.as<double>() = factor > 1 ? 1 : factor;  // NaN stays NaN
   }
+
+  void loss_scale(KernelContext& ctx, const LossScaleArgs& args, const View& squared_norm, const View& state,
+                  const View& factor) override {
+    reference_->loss_scale(ctx, args, squared_norm, state, factor);
+  }
+
+ private:
+  std::unique_ptr<OptimizerKernels> reference_ = reference::make_optimizer();
 };
 
 }  // namespace

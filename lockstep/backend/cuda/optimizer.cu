@@ -53,7 +53,7 @@ __device__ void update_chunk(const TensorTable<Parameter<T>>& table, const Updat
   }
 }
 
-// The factor of clipping, which a kernel before this one may have computed.
+// The factor of clipping and loss scaling, which a kernel before this one may have computed.
 template <typename T>
 __device__ T factor(const double* scale) {
   return scale ? static_cast<T>(*scale) : T(1);
@@ -63,6 +63,7 @@ template <typename T>
 __global__ void sgd_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, T lr, T momentum, T decay,
                            bool nesterov, const double* scale, const double* rates) {
   const T by = factor<T>(scale);
+  if (by < 0) return;
   if (rates) lr = static_cast<T>(rates[0]);
   // Without a state the momentum is 0: m becomes the gradient.
   update_chunk(table, [=](T& w, T grad, T& m, T&) {
@@ -89,6 +90,7 @@ template <typename T>
 __global__ void adam_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, AdamFactors<T> f,
                             const double* scale, const double* rates) {
   const T by = factor<T>(scale);
+  if (by < 0) return;
   if (rates) f.set({rates[0], rates[1], rates[2]});
   update_chunk(table, [=](T& w, T grad, T& m, T& v) {
     const T g = by * grad + f.decay * w;
@@ -101,6 +103,22 @@ __global__ void adam_kernel(const __grid_constant__ TensorTable<Parameter<T>> ta
 __global__ void clip_scale_kernel(double max_norm, const double* squared_norm, double* scale) {
   const double factor = max_norm / (std::sqrt(*squared_norm) + 1e-6);
   *scale = factor > 1 ? 1 : factor;  // NaN stays NaN
+}
+
+__global__ void loss_scale_kernel(LossScaleArgs args, const double* squared_norm, float* state,
+                                  double* factor) {
+  const double squared = *squared_norm, scale = state[0], good = state[1] + 1;
+  if (squared - squared == 0) {  // finite
+    const double clipped = args.max_norm > 0 ? args.max_norm / (std::sqrt(squared) / scale + 1e-6) : 1;
+    *factor = (clipped > 1 ? 1 : clipped) / scale;
+    const bool grows = good >= static_cast<double>(args.growth_interval);
+    if (grows && scale < LossScaleArgs::kMost) state[0] = static_cast<float>(scale * 2);
+    state[1] = static_cast<float>(grows ? 0 : good);
+  } else {
+    *factor = -1;
+    if (scale > LossScaleArgs::kLeast) state[0] = static_cast<float>(scale / 2);
+    state[1] = 0;
+  }
 }
 
 // Launches `kernel` on all items of one dtype, as many at a time as a table holds.
@@ -136,6 +154,12 @@ class CudaOptimizer final : public OptimizerKernels {
   void clip_scale(KernelContext& ctx, double max_norm, const View& squared_norm, const View& scale) override {
     launch(clip_scale_kernel, dim3(1), dim3(1), 0, cuda_context(ctx).stream(), max_norm, squared_norm.as<double>(),
            scale.as<double>());
+  }
+
+  void loss_scale(KernelContext& ctx, const LossScaleArgs& args, const View& squared_norm, const View& state,
+                  const View& factor) override {
+    launch(loss_scale_kernel, dim3(1), dim3(1), 0, cuda_context(ctx).stream(), args,
+           squared_norm.as<double>(), state.as<float>(), factor.as<double>());
   }
 
  private:

@@ -11,6 +11,7 @@ class Optimizer final : public OptimizerKernels {
   void sgd(KernelContext&, const SgdArgs& args, std::span<const UpdateItem> items,
            const View& scale) override {
     double factor = scale ? Elements(scale)[0] : 1;
+    if (factor < 0) return;
     const UpdateRates rates = current_rates(args);
     for (const UpdateItem& item : items) {
       if (item.skipped()) continue;
@@ -31,6 +32,7 @@ class Optimizer final : public OptimizerKernels {
   void adam(KernelContext&, const AdamArgs& args, std::span<const UpdateItem> items,
             const View& scale) override {
     double factor = scale ? Elements(scale)[0] : 1;
+    if (factor < 0) return;
     const UpdateRates rates = current_rates(args);
     for (const UpdateItem& item : items) {
       if (item.skipped()) continue;
@@ -55,6 +57,23 @@ class Optimizer final : public OptimizerKernels {
   void clip_scale(KernelContext&, double max_norm, const View& squared_norm, const View& scale) override {
     double factor = max_norm / (std::sqrt(Elements(squared_norm)[0]) + 1e-6);
     Elements(scale).set(0, factor > 1 ? 1 : factor);  // NaN stays NaN
+  }
+
+  void loss_scale(KernelContext&, const LossScaleArgs& args, const View& squared_norm, const View& state,
+                  const View& factor) override {
+    Elements numbers(state);
+    const double squared = Elements(squared_norm)[0], scale = numbers[0], good = numbers[1] + 1;
+    if (std::isfinite(squared)) {
+      const double clipped = args.max_norm > 0 ? args.max_norm / (std::sqrt(squared) / scale + 1e-6) : 1;
+      Elements(factor).set(0, (clipped > 1 ? 1 : clipped) / scale);
+      const bool grows = good >= static_cast<double>(args.growth_interval);
+      if (grows && scale < LossScaleArgs::kMost) numbers.set(0, scale * 2);
+      numbers.set(1, grows ? 0 : good);
+    } else {
+      Elements(factor).set(0, -1);
+      if (scale > LossScaleArgs::kLeast) numbers.set(0, scale / 2);
+      numbers.set(1, 0);
+    }
   }
 };
 

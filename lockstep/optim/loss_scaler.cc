@@ -1,0 +1,56 @@
+#include "lockstep/optim/loss_scaler.h"
+
+#include <cmath>
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/optimizer.h"
+
+namespace lockstep {
+
+LossScaler::LossScaler(std::span<const Device> devices, LossScalerOptions options)
+    : growth_interval_(options.growth_interval) {
+  check(!devices.empty(), "loss scaler: no devices");
+  // f32 counts no further.
+  check(growth_interval_ >= 1 && growth_interval_ < 1 << 24,
+        "loss scaler: a growth interval of {}, expected 1 to {}", growth_interval_, (1 << 24) - 1);
+  for (Device device : devices) {
+    states_.push_back(ops::empty({2}, DType::f32, device).with_shard(-1));
+    scales_.push_back(states_.back().narrow(0, 1));
+  }
+  set_state({.scale = options.initial_scale});
+}
+
+Tensor LossScaler::current() const {
+  Tensor copy = ops::empty_like(scales_[0]);
+  ops::copy_(scales_[0], copy);
+  return copy;
+}
+
+std::vector<Tensor> LossScaler::update(const Tensor& squared_norm, double max_norm) {
+  std::vector<Tensor> factors;
+  for (const Tensor& state : states_) {
+    factors.push_back(
+        ops::loss_scale_(state, squared_norm, {.max_norm = max_norm, .growth_interval = growth_interval_}));
+  }
+  return factors;
+}
+
+LossScalerState LossScaler::state() const {
+  const std::vector<float> numbers = states_[0].to_vector<float>();
+  return {numbers[0], static_cast<std::int64_t>(numbers[1])};
+}
+
+void LossScaler::set_state(const LossScalerState& state) {
+  int exponent = 0;
+  check(state.scale >= LossScaleArgs::kLeast && state.scale <= LossScaleArgs::kMost &&
+            std::frexp(state.scale, &exponent) == 0.5,
+        "loss scaler: a scale of {}, expected a power of two between 2^-60 and 2^60", state.scale);
+  check(state.good_steps >= 0 && state.good_steps < growth_interval_,
+        "loss scaler: {} good steps, expected 0 to {}", state.good_steps, growth_interval_ - 1);
+  const Tensor host =
+      Tensor::from<float>({static_cast<float>(state.scale), static_cast<float>(state.good_steps)}, {2});
+  for (const Tensor& device : states_) ops::copy_(host, device);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,170 @@
+#include "lockstep/optim/loss_scaler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "lockstep/autograd/batch.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Numbers = std::vector<double>;
+
+class LossScalerTest : public ::testing::Test {
+ protected:
+  Parameter parameter(const Numbers& v) {
+    Parameter p(ParameterOptions{.shape = {static_cast<std::int64_t>(v.size())}});
+    p.initialize("w", runtime_.devices(), Constant{0}, 0);
+    p.set_data(make_tensor(v, p.shape(), runtime_.devices()[0]));
+    return p;
+  }
+  // A loss of which g is the gradient, one half of it from each of two shards.
+  void give_gradient(const Parameter& p, const Numbers& g, const LossScaler& scaler) {
+    Batch losses;
+    for (int s : {0, 1}) {
+      Device d = runtime_.devices()[static_cast<std::size_t>(s)];
+      losses.shards.push_back(sum(p.data(d) * make_tensor(g, p.shape(), d)).with_shard(s));
+      losses.counts.push_back(1);
+    }
+    backward(losses, 1, scaler.scales());
+  }
+  Numbers weights(const Parameter& p, std::size_t device = 0) {
+    return values(p.data(runtime_.devices()[device]));
+  }
+  // Of each device.
+  std::vector<float> scales(const LossScaler& scaler) {
+    std::vector<float> all;
+    for (const Tensor& scale : scaler.scales()) all.push_back(scale.item<float>());
+    return all;
+  }
+
+  Runtime runtime_{{.cpu_devices = 2}};
+};
+
+TEST_F(LossScalerTest, GradientsAreScaledAndTheStepIsTheSame) {
+  Parameter plain = parameter({1, 2, 3}), scaled = parameter({1, 2, 3});
+  Sgd expected({plain}, {.lr = 0.1, .momentum = 0.9}), actual({scaled}, {.lr = 0.1, .momentum = 0.9});
+  LossScaler scaler(runtime_.devices(), {.initial_scale = 1024}),
+      one(runtime_.devices(), {.initial_scale = 1});
+  for (const double max_norm : {0.0, 0.25, 100.0}) {
+    SCOPED_TRACE(max_norm);
+    give_gradient(plain, {0.1, -0.7, 0.3}, one);
+    give_gradient(scaled, {0.1, -0.7, 0.3}, scaler);
+    const Numbers g = values(plain.gradient());
+    EXPECT_EQ(values(scaled.gradient()), (Numbers{g[0] * 1024, g[1] * 1024, g[2] * 1024}));
+    if (max_norm > 0) expected.clip_grad_norm(max_norm);
+    actual.unscale(scaler, max_norm);
+    expected.step();
+    actual.step();
+    for (std::size_t device : {0U, 1U}) EXPECT_EQ(weights(scaled, device), weights(plain, device));
+  }
+  EXPECT_EQ(scaler.state().good_steps, 3);
+}
+
+TEST_F(LossScalerTest, KeepsGradientsThatF16WouldRoundToZero) {
+  for (const double scale : {1.0, 1024.0}) {
+    Parameter p = parameter({1, 2});
+    LossScaler scaler(runtime_.devices(), {.initial_scale = scale});
+    const Tensor x = p.data(runtime_.devices()[0]).to(DType::f16);
+    const Batch losses{{sum((x * 1e-9).to(DType::f32)).with_shard(0)}, {1}};
+    backward(losses, 1, scaler.scales());
+    for (const double g : values(p.gradient())) EXPECT_NEAR(g / scale, scale == 1 ? 0 : 1e-9, 5e-11);
+  }
+}
+
+TEST_F(LossScalerTest, AGradientThatIsNotFiniteCostsTheStepAndHalfOfTheScale) {
+  for (const double bad : {double{std::numeric_limits<float>::infinity()}, std::nan("")}) {
+    Parameter p = parameter({1, 2});
+    Adam optimizer({p}, {.lr = 0.1, .weight_decay = 0.1});
+    LossScaler scaler(runtime_.devices(), {.initial_scale = 64});
+    give_gradient(p, {0.5, 0.5}, scaler);
+    optimizer.unscale(scaler);
+    optimizer.step();
+    const Numbers after_one = weights(p);
+    const auto moments = optimizer.state_dict().at(0).second.to_vector<float>();
+
+    const Tensor before = scaler.current();
+    give_gradient(p, {0.5, bad}, scaler);
+    optimizer.unscale(scaler, 1);
+    optimizer.step();
+    EXPECT_EQ(before.item<float>(), 64);
+    EXPECT_EQ(scales(scaler), (std::vector<float>{32, 32}));
+    EXPECT_EQ(scaler.state().good_steps, 0);
+    for (std::size_t device : {0U, 1U}) EXPECT_EQ(weights(p, device), after_one);
+    EXPECT_EQ(optimizer.state_dict().at(0).second.to_vector<float>(), moments);
+
+    give_gradient(p, {0.5, 0.5}, scaler);
+    optimizer.unscale(scaler);
+    optimizer.step();
+    EXPECT_NE(weights(p), after_one);
+    EXPECT_EQ(weights(p, 1), weights(p, 0));
+  }
+}
+
+// 2^127 overflows in the sum over shards alone.
+TEST_F(LossScalerTest, TheScaleGrowsAfterGoodStepsInARow) {
+  Parameter p = parameter({1});
+  Sgd optimizer({p}, {.lr = 0.1});
+  LossScaler scaler(runtime_.devices(), {.initial_scale = 4, .growth_interval = 3});
+  std::vector<double> seen;
+  for (const double g : {1.0, 1.0, 1.0, 1.0, 1.0, 0x1p126, 1.0, 1.0, 1.0}) {
+    give_gradient(p, {g}, scaler);
+    optimizer.unscale(scaler);
+    optimizer.step();
+    seen.push_back(scaler.state().scale);
+  }
+  EXPECT_EQ(seen, (Numbers{4, 4, 8, 8, 8, 4, 4, 4, 8}));
+}
+
+TEST_F(LossScalerTest, GoesOnFromItsState) {
+  LossScaler scaler(runtime_.devices(), {.initial_scale = 16, .growth_interval = 5}),
+      other(runtime_.devices(), {.growth_interval = 5});
+  EXPECT_EQ(scales(other), (std::vector<float>{65536, 65536}));
+  Parameter p = parameter({1});
+  Sgd optimizer({p}, {.lr = 0});
+  auto step = [&](LossScaler& s) {
+    give_gradient(p, {1}, s);
+    optimizer.unscale(s);
+    optimizer.step();
+  };
+  for (int i = 0; i < 3; ++i) step(scaler);
+  other.set_state(scaler.state());
+  EXPECT_EQ(other.state().good_steps, 3);
+  for (int i = 0; i < 2; ++i) step(other);
+  EXPECT_EQ(scales(other), (std::vector<float>{32, 32}));
+}
+
+TEST_F(LossScalerTest, OptionsAreChecked) {
+  for (const double scale : {0.0, -2.0, 1000.0, std::nan(""), 0x1p61}) {
+    EXPECT_ERROR(LossScaler(runtime_.devices(), {.initial_scale = scale}), "expected a power of two between");
+  }
+  EXPECT_ERROR(LossScaler(runtime_.devices(), {.growth_interval = 0}),
+               "growth interval of 0, expected 1 to 16777215");
+  EXPECT_ERROR(LossScaler({}), "no devices");
+  LossScaler scaler(std::span(runtime_.devices()).first(1));
+  EXPECT_ERROR(scaler.set_state({64, 2000}), "2000 good steps, expected 0 to 1999");
+  Parameter p = parameter({1});
+  EXPECT_ERROR(give_gradient(p, {1}, scaler), fmt::format("there is no loss scale on {}", runtime_.devices()[1].name()));
+  Sgd optimizer({parameter({2})}, {});
+  EXPECT_ERROR(optimizer.unscale(scaler), "unscale: no parameter has a gradient");
+}
+
+// Without a scaler nothing is left out in silence.
+TEST_F(LossScalerTest, WithoutOneAGradientThatIsNotFiniteIsSeenInTheWeights) {
+  Parameter p = parameter({1, 2});
+  Sgd optimizer({p}, {.lr = 0.1});
+  LossScaler one(runtime_.devices(), {.initial_scale = 1});
+  give_gradient(p, {0.5, std::numeric_limits<double>::infinity()}, one);
+  optimizer.clip_grad_norm(1);
+  optimizer.step();
+  EXPECT_TRUE(std::isnan(weights(p)[1]));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
