@@ -41,7 +41,7 @@ void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
       node.kind = kCommunication;
     } else if (name.starts_with("copy")) {
       node.kind = kCopy;
-    } else if (is_one_of({"sgd", "adam", "squared norm", "clip scale"})) {
+    } else if (is_one_of({"sgd", "adam", "squared norm", "clip scale", "loss scale"})) {
       node.kind = kUpdate;
     } else if (is_one_of({"batch norm merge", "batch norm commit"})) {
       node.kind = kStatistics;

@@ -43,7 +43,7 @@ void JobOptions::add_model(CLI::App& app) {
   app.add_option("--model", model, "The net")->check(CLI::IsMember(model_names()))->capture_default_str();
   app.add_option("--init-from", init_from, "Start weights, safetensors")->check(CLI::ExistingFile);
   app.add_option("--dtype", dtype, "Arithmetic of the heavy operations; master weights stay f32")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   app.add_flag("--tf32", tf32, "GPUs multiply f32 in TF32, with 10 bits of mantissa");
 }
@@ -108,11 +108,13 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  if (o.dtype == "bf16") {
-    job.dtype = DType::bf16;
-    if (!state_of(job.devices[0], "dtype").backend->multiplies(job.dtype)) {
+  job.dtype = o.dtype == "bf16" ? DType::bf16 : o.dtype == "f16" ? DType::f16 : DType::f32;
+  if (job.dtype != DType::f32 && !state_of(job.devices[0], "dtype").backend->multiplies(job.dtype)) {
+    if (job.dtype == DType::bf16) {
       if (job.rank() == 0) notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
       job.dtype = DType::f32;
+    } else if (job.rank() == 0) {
+      notice("CPUs compute f16 in f32, rounded after each operation: as on a GPU, and slower than f32");
     }
   }
   if (!job.group) return job;

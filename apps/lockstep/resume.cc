@@ -49,6 +49,8 @@ ResumedRun resume(Trainer& trainer, const std::string& folder) {
     for (const auto& d : error.differences) {
       // The kind of schedule differs as well then, and says it.
       if (d.name == "scheduled_steps" && !(d.saved && d.mine)) continue;
+      // So does the dtype.
+      if (d.name.starts_with("loss_scale") && !(d.saved && d.mine)) continue;
       const char* comma = saved.empty() ? "" : ", ";
       saved += comma + as_option(d.name, d.saved);
       mine += comma + as_option(d.name, d.mine);

@@ -36,13 +36,15 @@ void RunReport::start() {
 void RunReport::step(const StepReport& r) {
   start();
   if (log_) {
-    log_->write({{"event", "step"},
-                 {"step", r.step},
-                 {"epoch", r.epoch},
-                 {"loss", r.loss},
-                 {"images_per_second", r.images_per_second},
-                 {"samples", r.samples},
-                 {"seconds", r.seconds}});
+    nlohmann::ordered_json event = {{"event", "step"},
+                                    {"step", r.step},
+                                    {"epoch", r.epoch},
+                                    {"loss", r.loss},
+                                    {"images_per_second", r.images_per_second},
+                                    {"samples", r.samples},
+                                    {"seconds", r.seconds}};
+    if (r.loss_scale) event["loss_scale"] = *r.loss_scale;
+    log_->write(event);
   }
   if (!bar_) bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.epochs), examples_);
   bar_->update(std::min(r.batch * options_.batch_size, examples_));

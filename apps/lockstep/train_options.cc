@@ -1,6 +1,7 @@
 #include "train_options.h"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "lockstep/base/environment.h"
@@ -33,6 +34,18 @@ CLI::Validator unsigned_integer() {
       "UINT");
 }
 
+CLI::Validator power_of_two() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = 0;
+        int exponent = 0;
+        bool fits = CLI::detail::lexical_cast(text, value) && value >= 1 && value <= 0x1p40 &&
+                    std::frexp(value, &exponent) == 0.5;
+        return fits ? std::string() : text + " is not a power of two from 1 to 2^40";
+      },
+      "POWER OF TWO");
+}
+
 }  // namespace
 
 void TrainOptions::add_to(CLI::App& app) {
@@ -59,6 +72,10 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--gradients", o.gradients, "What gradients are rounded to, and travel as between ranks")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
+  app.add_option("--loss-scale", o.loss_scale,
+                 "f16: what the loss is multiplied by at the start, a power of two; halved when "
+                 "gradients overflow, doubled after 2000 steps in which they do not [65536]")
+      ->check(power_of_two());
   app.add_option("--label-smoothing", o.label_smoothing)->check(number(0, 1));
   app.add_option("--seed", o.seed, "Decides start weights, order and dropout")
       ->check(unsigned_integer())
@@ -116,6 +133,7 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
   if (o.batch_size % o.accumulate != 0) {
     throw UsageError(fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
   }
+  if (o.loss_scale && o.dtype != "f16") throw UsageError("--loss-scale: only with --dtype f16");
   TrainerOptions t{.devices = job.devices,
                    .communicator = job.communicator,
                    .shards = job.shards,
@@ -136,6 +154,7 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
                     : o.schedule == "cosine" ? ScheduleKind::cosine
                                              : ScheduleKind::constant;
   t.schedule.warmup = o.warmup;
+  if (o.loss_scale) t.loss_scaling.initial_scale = *o.loss_scale;
   t.recipe = {{"model", o.model},
               {"threads_per_shard", job.runtime->threads_per_shard()},
               {"optimizer", o.optimizer},

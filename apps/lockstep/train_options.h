@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct TrainOptions : JobOptions {
   std::int64_t warmup = 0;
   double clip = 0;
   double label_smoothing = 0;
+  std::optional<double> loss_scale;
   std::int64_t accumulate = 1;
   std::string gradients = "f32";
   bool no_shuffle = false;

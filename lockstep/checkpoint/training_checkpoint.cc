@@ -12,12 +12,20 @@ constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 20;
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
-  return {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
-          {"loss_sum", p.loss_sum}, {"samples", p.samples}, {"seconds", p.seconds}};
+  nlohmann::ordered_json j = {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
+                              {"loss_sum", p.loss_sum}, {"samples", p.samples}, {"seconds", p.seconds}};
+  if (p.loss_scaler) {
+    j["loss_scaler"] = {{"scale", p.loss_scaler->scale}, {"good_steps", p.loss_scaler->good_steps}};
+  }
+  return j;
 }
 
 TrainingPosition position_from(const nlohmann::ordered_json& j) {
   TrainingPosition p{j.at("step"), j.at("epoch"), j.at("batch"), j.at("loss_sum"), j.at("samples"), j.at("seconds")};
+  if (j.contains("loss_scaler")) {
+    const auto& scaler = j.at("loss_scaler");
+    p.loss_scaler = LossScalerState{scaler.at("scale"), scaler.at("good_steps")};
+  }
   check(p.step >= 0 && p.epoch >= 0 && p.batch >= 0 && p.samples >= 0, "a negative position");
   return p;
 }

@@ -25,6 +25,8 @@ struct TrainingPosition {
   double loss_sum = 0;
   std::int64_t samples = 0;
   double seconds = 0;
+  // Where the loss is scaled.
+  std::optional<LossScalerState> loss_scaler = {};
 };
 
 // Names and values that a resumed run has to agree with: seed, shards, threads per shard, batch size, ...

@@ -66,6 +66,11 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   // Where a schedule depends on the length of the run, so do the bits.
   if (o.schedule.kind != ScheduleKind::constant) recipe["scheduled_steps"] = o.schedule.total_steps;
   if (o.gradients != DType::f32) recipe["gradients"] = name(o.gradients);
+  if (o.dtype == DType::f16) {
+    recipe["loss_scale"] = o.loss_scaling.initial_scale;
+    recipe["loss_scale_interval"] = o.loss_scaling.growth_interval;
+    scaler_.emplace(o.devices, o.loss_scaling);
+  }
   recipe.update(o.recipe);
   o.recipe = std::move(recipe);
   if (o.communicator) {
@@ -105,6 +110,10 @@ DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
 ResumedRun Trainer::resume(const std::filesystem::path& folder) {
   ResumedRun run = load_checkpoint(folder, module_, optimizer_, options_.recipe);
   position_ = run.position;
+  if (scaler_) {
+    check(position_.loss_scaler.has_value(), "{}: the checkpoint has no loss scale", run.path.string());
+    scaler_->set_state(*position_.loss_scaler);
+  }
   if (options_.communicator) {
     std::int64_t step = options_.communicator->gather_on_host(position_.step, "step of the checkpoint")[0];
     std::string complaint =
@@ -210,6 +219,8 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   std::int64_t step_samples = 0;
   for (std::int64_t b = first; b <= last; ++b) step_samples += loader_.batch_examples(b);
   double share = static_cast<double>(samples) / static_cast<double>(step_samples);
+  // Of the step before its update, and no part of a recording.
+  if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   Batch losses;
   if (records()) {
     losses = recorded_step(x, labels);
@@ -246,12 +257,16 @@ std::string Trainer::why_no_graph() const {
 Batch Trainer::learn(Batch x, const Batch& labels, double share) {
   for (Tensor& shard : x.shards) shard = shard.to(options_.dtype);
   Batch losses = cross_entropy(module_(x), labels, {.label_smoothing = options_.label_smoothing});
-  backward(losses, share);
+  backward(losses, share, scaler_ ? scaler_->scales() : std::span<const Tensor>());
   return losses;
 }
 
 void Trainer::update() {
-  if (options_.clip_norm > 0) optimizer_.clip_grad_norm(options_.clip_norm);
+  if (scaler_) {
+    optimizer_.unscale(*scaler_, options_.clip_norm);
+  } else if (options_.clip_norm > 0) {
+    optimizer_.clip_grad_norm(options_.clip_norm);
+  }
   optimizer_.step();
 }
 
@@ -305,6 +320,12 @@ void Trainer::read_losses(std::size_t leave) {
                                                       : fmt::format("; the last good checkpoint is that of step {}", saved_step_);
       fail("the loss is {} at step {}{}", std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step, kept);
     }
+    if (next.loss_scale.defined()) {
+      report.loss_scale = next.loss_scale.item<float>();
+      // As small as this no overflow is to blame.
+      check(*report.loss_scale >= 0x1p-20,
+            "the gradients are not finite at step {}, however small the loss scale", report.step);
+    }
     report.images_per_second = rate_.add(now(), report.samples);
     report.seconds = rate_.seconds();
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
@@ -333,6 +354,7 @@ std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
 }
 
 void Trainer::save() {
+  if (scaler_) position_.loss_scaler = scaler_->state();
   std::string complaint;
   if (rank() == 0) {
     try {

@@ -38,6 +38,8 @@ struct TrainerOptions {
   bool shuffle = true;
   std::uint64_t seed = 0;
   DType dtype = DType::f32;
+  // Of f16, which is trained with a scaled loss.
+  LossScalerOptions loss_scaling{};
   // bf16: gradients and their sums are rounded to it, and half as much travels between ranks.
   DType gradients = DType::f32;
   double label_smoothing = 0;
@@ -59,6 +61,7 @@ struct StepReport {
   std::int64_t samples = 0;
   double images_per_second = 0;  // over the last few steps
   double seconds = 0;            // since the step before was heard of; short steps come in bursts
+  std::optional<double> loss_scale;  // with f16: that of this step
   std::int64_t batch = 0;    // from 1, of
   std::int64_t batches = 0;  // the epoch's
 };
@@ -91,7 +94,8 @@ class Trainer {
   // Goes on from the newest checkpoint in the folder, to the bit. All ranks read it.
   ResumedRun resume(const std::filesystem::path& folder);
 
-  // Throws when a loss is not finite, naming the step; no checkpoint holds what came of it.
+  // Throws when a loss is not finite, naming the step; no checkpoint holds what came of it. With f16, gradients that are not
+  // finite at one loss scale only cost the step.
   TrainingResult train();
 
   // From any thread or a signal handler: ends after the step in progress, with a checkpoint if there is a folder. One rank
@@ -110,7 +114,8 @@ class Trainer {
     StepReport report;
     // Of each micro-batch: its share of the step, and its losses from all ranks.
     std::vector<std::pair<double, Batch>> losses;
-    Batch stopped;  // a flag for each shard
+    Batch stopped;      // a flag for each shard
+    Tensor loss_scale;  // with f16
   };
 
   void run_micro_batch(Example& batch, std::int64_t batches);
@@ -141,6 +146,7 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<const Dataset> test_;
   std::unique_ptr<DistributedDataParallel> distributed_;
+  std::optional<LossScaler> scaler_;  // of f16
   std::unique_ptr<RecordedStep> recorded_;
   Batch described_;  // by recorded_: whose counts the shards have
   DataLoader loader_;

@@ -44,8 +44,13 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
   Job job;
   job.step();
   job.step();
-  const TrainingPosition position{
-      .step = 2, .epoch = 1, .batch = 1, .loss_sum = 1.0 / 3, .samples = 8, .seconds = 0.1};
+  const TrainingPosition position{.step = 2,
+                                  .epoch = 1,
+                                  .batch = 1,
+                                  .loss_sum = 1.0 / 3,
+                                  .samples = 8,
+                                  .seconds = 0.1,
+                                  .loss_scaler = LossScalerState{.scale = 4096, .good_steps = 17}};
   save_checkpoint(folder.path(), job.net, job.optimizer, position, kRecipe);
 
   Job other(2, 9);  // other start weights, on other devices
@@ -58,6 +63,9 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
   EXPECT_EQ(run.position.loss_sum, 1.0 / 3);
   EXPECT_EQ(run.position.samples, 8);
   EXPECT_EQ(run.position.seconds, 0.1);
+  ASSERT_TRUE(run.position.loss_scaler.has_value());
+  EXPECT_EQ(run.position.loss_scaler->scale, 4096);
+  EXPECT_EQ(run.position.loss_scaler->good_steps, 17);
   EXPECT_EQ(other.optimizer.steps(), 2);
   EXPECT_EQ(weights_sha256(other.net), weights_sha256(job.net));
   // Moments and their count are there, too: the next steps are the same.
@@ -137,6 +145,9 @@ TEST(TrainingCheckpoint, ContentsThatMakeNoSenseAreErrors) {
   EXPECT_ERROR(with_state(R"({"position": {"step": -1, )" + rest + "}, " + recipe + "}"),
                "a negative position");
   EXPECT_ERROR(with_state(R"({"position": {"step": "1", )" + rest + "}, " + recipe + "}"), "state.json");
+  EXPECT_ERROR(
+      with_state(R"({"position": {"step": 1, "loss_scaler": {"scale": 2}, )" + rest + "}, " + recipe + "}"),
+      "good_steps");
   EXPECT_ERROR(with_state(R"({"position": {"step": 1, )" + rest + "}}"), "recipe");
 }
 

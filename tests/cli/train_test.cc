@@ -118,12 +118,41 @@ TEST_F(Train, TheLoggedHashIsThatOfTheExportedWeights) {
 }
 
 TEST_F(Train, TheWeightsDoNotDependOnTheDevices) {
-  for (const char* dtype : {"f32", "bf16"}) {
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
     const std::string one = weights_of({"--num-devices", "1", "--dtype", dtype});
     EXPECT_EQ(weights_of({"--num-devices", "3", "--dtype", dtype}), one);
     EXPECT_EQ(weights_of({"--devices", "cpu:1,cpu:0", "--dtype", dtype}), one);
     EXPECT_NE(weights_of({"--seed", "1", "--dtype", dtype}), one);
   }
+}
+
+TEST_F(Train, F16LogsTheLossScaleAndGoesOnFromACheckpoint) {
+  const std::filesystem::path log = folder_ / "log", save = folder_ / "save", file = folder_ / "weights";
+  const Arguments f16{"--dtype", "f16", "--loss-scale", "16777216", "--log", log};
+  auto with = [&](Arguments more) {
+    more.insert(more.end(), f16.begin(), f16.end());
+    return train(more);
+  };
+  const ToolResult whole = with({"--export", file});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_THAT(whole.err, HasSubstr("lockstep: CPUs compute f16 in f32"));
+  const auto steps = events(log, "step");
+  ASSERT_EQ(steps.size(), 8u);
+  EXPECT_EQ(steps[0].at("loss_scale"), 16777216);
+  EXPECT_EQ(steps[1].at("loss_scale"), 8388608);  // the first step overflows
+  const auto weights = events(log, "end").at(0).at("weights_sha256");
+
+  ASSERT_EQ(with({"--max-steps", "3", "--save", save}).status, 0);
+  ASSERT_EQ(with({"--resume", save}).status, 0);
+  EXPECT_EQ(events(log, "step").back().at("loss_scale"), steps.back().at("loss_scale"));
+  EXPECT_EQ(events(log, "end").back().at("weights_sha256"), weights);
+  EXPECT_THAT(train({"--resume", save}).err,
+              HasSubstr("was made with --dtype f16; this run has --dtype f32\n"));
+
+  const ToolResult eval = run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", file,
+                                    "--dtype", "f16", "--batch-size", "7"});
+  EXPECT_EQ(eval.status, 0) << eval.err;
+  EXPECT_THAT(eval.out, HasSubstr("of 30)"));
 }
 
 TEST_F(Train, OptionsOfTheRecipeReachTheTraining) {

@@ -23,6 +23,7 @@ class Verify : public ::testing::Test {
 TEST_F(Verify, LayoutsAgree) {
   for (const Arguments& recipe : {Arguments{"--model", "mlp", "--optimizer", "adamw", "--clip", "0.1"},
                                   Arguments{"--model", "lenet", "--dtype", "bf16", "--momentum", "0.9"},
+                                  Arguments{"--model", "lenet", "--dtype", "f16", "--loss-scale", "16777216"},
                                   Arguments{"--model", "lenet", "--accumulate", "3"},
                                   Arguments{"--model", "lenet", "--gradients", "bf16"}}) {
     Arguments all{"--shards", "4", "--layouts", "1,3,2x1,4x1,2x2"};

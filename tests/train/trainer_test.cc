@@ -208,6 +208,10 @@ TEST(TrainerCheckpoints, AnotherRecipeIsAnErrorThatNamesTheDifference) {
   expect_difference([](TrainerOptions& o) { o.shards = 2; }, "was made with shards 4; this run has shards 2");
   expect_difference([](TrainerOptions& o) { o.dtype = DType::bf16; },
                     "was made with dtype \"f32\"; this run has dtype \"bf16\"");
+  expect_difference(
+      [](TrainerOptions& o) { o.dtype = DType::f16; },
+      "dtype \"f32\", no loss_scale, no loss_scale_interval; this run has dtype \"f16\", loss_scale 65536.0, "
+      "loss_scale_interval 2000");
   expect_difference([](TrainerOptions& o) { o.shuffle = false; },
                     "was made with shuffle true; this run has shuffle false");
   expect_difference([](TrainerOptions& o) { o.clip_norm = 1; }, "clip_norm 0.0; this run has clip_norm 1.0");
