@@ -155,6 +155,16 @@ TEST_F(Train, F16LogsTheLossScaleAndGoesOnFromACheckpoint) {
   EXPECT_THAT(eval.out, HasSubstr("of 30)"));
 }
 
+TEST_F(Train, RecordedStepsGiveTheSameWeights) {
+  for (const Arguments& more : {Arguments{"--schedule", "cosine", "--momentum", "0.9"}, Arguments{"--optimizer", "adamw"},
+                                Arguments{"--num-devices", "3", "--clip", "0.1"},
+                                Arguments{"--dtype", "f16", "--loss-scale", "16777216"}}) {
+    Arguments recorded = more;
+    recorded.push_back("--record-steps");
+    EXPECT_EQ(weights_of(recorded), weights_of(more)) << more[0];
+  }
+}
+
 TEST_F(Train, OptionsOfTheRecipeReachTheTraining) {
   const std::string plain = weights_of({});
   for (const Arguments& more :
