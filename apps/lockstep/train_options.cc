@@ -82,7 +82,7 @@ void TrainOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--no-shuffle", o.no_shuffle, "Keep the order of the files");
   app.add_flag("--sync-bn", o.sync_bn, "Synchronized batch norm");
-  app.add_flag("--record-steps", o.record_steps, "Describe a step once and repeat it: the same bits, in less time; on GPUs a CUDA graph");
+  app.add_flag("--record-steps", o.record_steps, "Describe a step once and repeat it: the same bits; on GPUs a CUDA graph");
   app.add_option("--export", o.export_file, "Final weights and buffers, safetensors");
   app.add_option("--save", o.save, "Folder for checkpoints");
   app.add_option("--save-every", o.save_every, "Steps between checkpoints [one after each epoch]")
