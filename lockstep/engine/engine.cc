@@ -225,9 +225,9 @@ bool Engine::tracing() const {
   return impl_->trace != nullptr;
 }
 
-void Engine::set_push_observer(std::shared_ptr<PushObserver> observer) {
+std::shared_ptr<PushObserver> Engine::set_push_observer(std::shared_ptr<PushObserver> observer) {
   const Impl::Lock guard = impl_->lock();
-  impl_->observer.swap(observer);  // the old one goes after the lock
+  return std::exchange(impl_->observer, std::move(observer));
 }
 
 }  // namespace lockstep

@@ -145,8 +145,8 @@ class Engine {
   // come into it when they have finished and someone has waited for them, or for a later one.
   void set_trace(std::shared_ptr<Trace> trace);
   bool tracing() const;
-  // Told of every push from now on until it is replaced; null: nobody.
-  void set_push_observer(std::shared_ptr<PushObserver> observer);
+  // Told of every push from now on until it is replaced; null: nobody. Returns the one before.
+  std::shared_ptr<PushObserver> set_push_observer(std::shared_ptr<PushObserver> observer);
 
  private:
   struct Impl;

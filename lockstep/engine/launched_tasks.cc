@@ -196,9 +196,10 @@ void LaunchedTasks::trace(Lane& lane, Launch& launch) noexcept try {
                                 .queued = launch.record.queued,
                                 .device_bytes = launch.record.device_bytes});
   }
-  if (!launch.parts.empty()) return;
+  // Asked for in any case: the stream keeps them until then.
   launch.record.begin_ns = lane.stream->time_of(launch.begin);
   launch.record.end_ns = lane.stream->time_of(launch.ticket);
+  if (!launch.parts.empty()) return;
   launch.trace->add(launch.task, std::move(launch.record));
 } catch (...) {
   // A device that has failed knows no times.

@@ -1,5 +1,6 @@
 #include "lockstep/engine/recording.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -54,12 +55,23 @@ void TaskRecorder::pushing(Task& task) {
   recording_.tasks_.push_back(std::move(recorded));
 }
 
-// A recording that misses one would let two uses of a block overlap: better to end here.
+// A recording that missed one would let two uses of a block overlap: better to end here.
 void TaskRecorder::succeeded(const Resource& old, const Resource& fresh) noexcept {
   successions_.emplace_back(old, fresh);
 }
 
 Recording TaskRecorder::take() {
+  States unwritten;
+  for (const Resource& r : own_) unwritten.insert(r.state());
+  for (const auto& task : recording_.tasks_) {
+    SmallVector<Resource, 4> reads;
+    for (const Resource& r : task->reads) {
+      const bool writes = std::ranges::find(task->writes, r) != task->writes.end();
+      if (!writes || !unwritten.contains(r.state())) reads.push_back(r);
+    }
+    task->reads = std::move(reads);
+    for (const Resource& r : task->writes) unwritten.erase(r.state());
+  }
   std::unordered_map<const ResourceState*, Resource> last;
   // From the latest: a successor's own successor is known already.
   for (auto it = successions_.rbegin(); it != successions_.rend(); ++it) {
@@ -74,6 +86,7 @@ Recording TaskRecorder::take() {
     }
   }
   successions_.clear();
+  own_.clear();
   return std::move(recording_);
 }
 

@@ -55,6 +55,9 @@ class TaskRecorder final : public PushObserver {
   void pause(bool paused) { paused_ = paused; }
   // Whether the thread has waited for data while it was recorded: what it did then may depend on it.
   bool waited() const { return waited_; }
+  // A resource that was made for the recording alone: a task that finds nothing there but writes a part of it does not read
+  // it. In a repetition it would read what the one before has left, its failures too.
+  void own(const Resource& resource) { own_.push_back(resource); }
   // Once, when nothing is pushed any more.
   Recording take();
 
@@ -62,7 +65,8 @@ class TaskRecorder final : public PushObserver {
   void pushing(Task& task) override;
   void succeeded(const Resource& old, const Resource& fresh) noexcept override;
   void waiting() noexcept override { waited_ |= recording(); }
-  bool recording() const { return !paused_ && std::this_thread::get_id() == thread_; }
+  // Other threads do not look at what this one changes.
+  bool recording() const { return std::this_thread::get_id() == thread_ && !paused_; }
 
   const std::thread::id thread_;
   bool paused_ = false;
@@ -70,6 +74,7 @@ class TaskRecorder final : public PushObserver {
   Recording recording_;
   // Handles of both, so that addresses mean nothing else.
   std::vector<std::pair<Resource, Resource>> successions_;
+  std::vector<Resource> own_;
 };
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/reduce.h"
 #include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
 namespace {
@@ -58,6 +59,9 @@ Tensor GradientTree::tree_sum(const std::vector<Tensor>& leaves, Device device) 
 
 void GradientTree::add(int shard, const Tensor& gradient) {
   auto first = static_cast<std::size_t>(shard < 0 ? 0 : shard);
+  if (StepRecorder* recorder = StepRecorder::current()) {
+    recorder->begin_gradient(this, subtrees_.empty() && unsynchronized_.empty() && !total_.defined());
+  }
   Tensor sum = gradient.detach();
   if (reducer_) reducer_->added(index_);
   if (auto before = unsynchronized_.find(first); before != unsynchronized_.end()) {
@@ -137,6 +141,7 @@ ReducedGradient GradientTree::sum(Device device) {
 }
 
 void GradientTree::clear() {
+  if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
   subtrees_.clear();
   unsynchronized_.clear();
   total_ = {};

@@ -33,9 +33,10 @@ Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   check(layout_fits(layout, shape), "tensor: shape {} cannot be {}", shape.str(), name(layout));
   View view{nullptr, dtype, layout, shape};
   StepRecorder* const recorder = StepRecorder::current();
-  Block block = state.allocator->allocate(view.bytes(), likely_lane(state), recorder ? recorder->pool(state) : 0);
+  Block block = recorder ? recorder->allocate(state, view.bytes(), likely_lane(state))
+                         : state.allocator->allocate(view.bytes(), likely_lane(state));
   view.data = block.data;
-  auto* storage = new Storage{block.data, view.bytes(), device, state.engine, block.resource, false, recorder != nullptr};
+  auto* storage = new Storage{block.data, view.bytes(), device, state.engine, block.resource, false, block.pool};
   std::shared_ptr<Storage> shared(storage, [owner = state.shared_from_this(), block](Storage* s) {
     owner->allocator->free(block);
     delete s;

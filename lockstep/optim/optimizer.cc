@@ -52,19 +52,14 @@ void Optimizer::advance() {
 }
 
 // By kernels with the numbers as arguments, so that nobody waits for memory of the host's.
-void Optimizer::write_rates() const {
+void Optimizer::write_rates(std::span<const Tensor> places) const {
   const UpdateRates now = rates(steps_);
-  for (const auto& [device, tensor] : rates_) {
+  for (const Tensor& tensor : places) {
     ops::ShardScope lane(-1);
     ops::fill_(tensor.narrow(0, 1), now.lr);
     ops::fill_(tensor.narrow(1, 1), now.correction1);
     ops::fill_(tensor.narrow(2, 1), now.correction2);
   }
-}
-
-Tensor Optimizer::rates_on(Device device) const {
-  const auto at = std::ranges::find(rates_, device, &std::pair<Device, Tensor>::first);
-  return at == rates_.end() ? Tensor() : at->second;
 }
 
 void Optimizer::step() {
@@ -82,20 +77,19 @@ void Optimizer::step() {
       if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
     }
   }
-  StepRecorder* const recorder = StepRecorder::current();
-  if (recorder) {
+  // As devices; of this very call, since a recorded step may have several.
+  std::vector<Tensor> rates(devices.size());
+  if (StepRecorder* recorder = StepRecorder::current()) {
     RecordingPause pause;
-    for (Device device : devices) {
-      if (!rates_on(device)) rates_.emplace_back(device, ops::empty({3}, DType::f64, device));
-    }
-    write_rates();
-    recorder->before_each([this] {
+    for (std::size_t d = 0; d < devices.size(); ++d) rates[d] = ops::empty({3}, DType::f64, devices[d]);
+    write_rates(rates);
+    recorder->before_each([this, rates] {
       advance();
-      write_rates();
+      write_rates(rates);
     });
   }
-  for (Device device : devices) {
-    const Tensor rates = recorder ? rates_on(device) : Tensor();
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const Device device = devices[d];
     std::size_t lanes = state_of(device, "step").compute_lanes.size();
     std::vector<std::vector<Item>> items(lanes);
     std::vector<std::int64_t> load(lanes, 0);
@@ -115,7 +109,7 @@ void Optimizer::step() {
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
-      if (!items[lane].empty()) update(items[lane], scale_on(device), rates, steps_);
+      if (!items[lane].empty()) update(items[lane], scale_on(device), rates[d], steps_);
     }
   }
   zero_grad();
@@ -188,8 +182,13 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
   }
   if (!given.empty()) fail("optimizer: {} does not belong to its parameters", given.begin()->first);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].states.clear();
+    // What is there is kept: recorded steps use it.
     if (!values[i].empty()) make_states(slots_[i]);
+    for (const auto& state : slots_[i].states) {
+      for (const Tensor& replica : state) {
+        if (values[i].empty()) ops::fill_(replica, 0);
+      }
+    }
     for (std::size_t k = 0; k < values[i].size(); ++k) {
       for (const Tensor& replica : slots_[i].states[k]) ops::copy_(values[i][k], replica);
     }

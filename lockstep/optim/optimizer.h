@@ -59,8 +59,7 @@ class Optimizer {
   void make_states(Slot& slot) const;
   // Begins the next step, on the host.
   void advance();
-  void write_rates() const;
-  Tensor rates_on(Device device) const;
+  void write_rates(std::span<const Tensor> places) const;
   Device home(std::size_t slot) const;
   Tensor squared_norm(std::string_view what) const;
   Tensor scale_on(Device device) const;
@@ -72,7 +71,6 @@ class Optimizer {
   std::int64_t steps_ = 0;
   // Of clipping and loss scaling, for the next step: one for all devices, or for each.
   std::vector<Tensor> scales_;
-  std::vector<std::pair<Device, Tensor>> rates_;  // where steps are recorded
 };
 
 struct SgdOptions {

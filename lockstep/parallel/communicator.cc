@@ -1,5 +1,7 @@
 #include "lockstep/parallel/communicator.h"
 
+#include "lockstep/runtime/step_recorder.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -76,6 +78,7 @@ std::pair<int, int> Communicator::shards_of_rank(int rank, int world_size, int s
 
 void Communicator::push(std::string_view name, CommChannel channel, std::span<const Tensor> reads,
                         std::span<const Tensor> writes, std::function<void(KernelContext&)> body) {
+  if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it exchanges data with other processes");
   Task task;
   task.name = name;
   task.lane = lanes_[channel == CommChannel::urgent ? 0 : 1];

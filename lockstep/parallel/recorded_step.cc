@@ -33,7 +33,7 @@ std::vector<Tensor> copies_of(std::span<const Tensor> tensors) {
 
 RecordedStep::RecordedStep(Describe describe, RecordedStepOptions options)
     : describe_(std::move(describe)), options_(options) {
-  check(options.warm_up >= 0, "recorded step: {} steps to warm up, expected at least 0", options.warm_up);
+  check(options.warm_up >= 1, "recorded step: {} steps to warm up, expected at least 1", options.warm_up);
 }
 
 RecordedStep::~RecordedStep() = default;
@@ -44,7 +44,10 @@ std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
   check(!inputs.empty(), "recorded step: no inputs");
   for (const Tensor& t : inputs) {
     check(t.defined() && !t.device().is_host(), "recorded step: an input is {}, expected it on a device", t.describe());
+    check(!t.grad_meta(), "recorded step: an input has a history of its own, expected data");
   }
+  // Part of another one's recording.
+  if (StepRecorder::current()) return describe_(inputs);
   const bool same = std::ranges::equal(inputs, inputs_, alike);
   if (tasks_) return same ? repeat(inputs) : describe_(inputs);
   if (!why_not_.empty()) return describe_(inputs);
@@ -60,7 +63,13 @@ std::vector<Tensor> RecordedStep::record(std::span<const Tensor> inputs) {
   for (const Tensor& t : inputs) state_of(t.device(), "recorded step").allocator->release_free();
   inputs_ = copies_of(inputs);
   StepRecorder recorder(engine);
-  outputs_ = describe_(inputs_);
+  try {
+    outputs_ = describe_(inputs_);
+  } catch (const std::exception& error) {
+    // There may not be the memory for it.
+    why_not_ = fmt::format("while it was recorded: {}", error.what());
+    throw;
+  }
   tasks_ = recorder.finish();
   const std::vector<Tensor> outputs = std::move(outputs_);
   for (const Tensor& t : outputs) outputs_.push_back(t.defined() ? t.detach() : t);

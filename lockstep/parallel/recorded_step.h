@@ -14,8 +14,15 @@
 //   - What differs between steps comes in as an input, in tensors of the same shapes, types and devices; others make that
 //     step be described. Learning rates and step counts of optimizers and the masks of dropout are seen to.
 //   - The description pushes the same tasks each time, and does not look at what they compute. It does not copy from or to
-//     the host's memory: such a step is described each time, and why_not() says so.
-//   - Tensors that it computes and that are no outputs are overwritten by the next repetition.
+//     the host's memory, nor exchange data with other processes: such a step is described each time, and why_not() says so.
+//   - Nothing else of the description happens again: no counter counts, no schedule moves, and the module is in the mode that
+//     it was in. So gradients are made and used within it: backward() and the optimizer's step(). What is given by value (the
+//     clipping norm, momentum, decay) stays as it was recorded.
+//   - Parameters are overwritten (set_data, load), and not initialized anew.
+//   - Outputs and inputs have no history. Tensors that it computes and that are no outputs, and gradients of leaves, are
+//     overwritten by the next repetition.
+//   - A recording keeps the memory of a step for itself. Where there is none for it, run() throws, and describes from then on.
+//   - One thread at a time records on a Runtime.
 #pragma once
 
 #include <functional>
@@ -31,7 +38,7 @@ namespace lockstep {
 class RecordedTasks;
 
 struct RecordedStepOptions {
-  // Steps that are described before one is recorded: shapes, states of optimizers and choices of algorithms settle.
+  // Steps that are described before one is recorded, at least one: shapes, states of optimizers and choices of algorithms settle.
   int warm_up = 2;
 };
 

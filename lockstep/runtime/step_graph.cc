@@ -64,9 +64,9 @@ StepGraph::~StepGraph() {
 DeviceState* StepGraph::device_of(LaneId lane) const { return find_device(devices_, lane); }
 
 std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
+  auto instance = std::make_unique<Instance>();  // goes after the capture
   const std::unique_ptr<StreamCapture> capture = make_gpu_capture(timed);
   check(capture != nullptr, "LOCKSTEP_CUDA_SYNC is set");
-  auto instance = std::make_unique<Instance>();
   instance->used = engine_.make_resource();
   std::map<int, Lane>& lanes = instance->lanes;
   std::vector<int> in_order;  // as the streams were added
@@ -116,26 +116,38 @@ std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
   return instance;
 }
 
-void StepGraph::repeat() {
-  Instance* instance = plain_.get();
-  if (engine_.tracing()) {
-    if (timed_.size() < kTimedInstances) {
-      timed_.push_back(capture(true));
-      instance = timed_.back().get();
-    } else {
-      instance = timed_[next_timed_++ % kTimedInstances].get();
-      engine_.wait_unused(instance->used);
-    }
+StepGraph::Instance* StepGraph::timed_instance() {
+  if (!times_ || !engine_.tracing()) return nullptr;
+  if (timed_.size() == kTimedInstances) {
+    Instance* const next = timed_[next_timed_++ % kTimedInstances].get();
+    engine_.wait_unused(next->used);
+    return next;
   }
+  try {
+    timed_.push_back(capture(true));
+  } catch (const std::exception&) {
+    // The step has begun, and does as well without.
+    times_ = false;
+    return nullptr;
+  }
+  return timed_.back().get();
+}
+
+void StepGraph::repeat() {
+  Instance* const timed = timed_instance();
   Task task{.name = "recorded step", .lane = tasks_.tasks().front()->lane};
   for (const Resource& r : reads_) task.reads.push_back(r);
   for (const Resource& r : writes_) task.writes.push_back(r);
-  task.writes.push_back(instance->used);
-  task.run = [instance](const TaskContext& context) {
-    const std::uint64_t first = instance->graph->launch(*context.stream);
-    // Tracing may have ended meanwhile.
-    if (!context.parts || first == 0) return;
-    for (TaskPart part : instance->parts) {
+  task.writes.push_back(plain_->used);
+  if (timed) task.writes.push_back(timed->used);
+  task.run = [plain = plain_.get(), timed](const TaskContext& context) {
+    // The timeline may have ended since.
+    if (!timed || !context.parts) {
+      plain->graph->launch(*context.stream);
+      return;
+    }
+    const std::uint64_t first = timed->graph->launch(*context.stream);
+    for (TaskPart part : timed->parts) {
       part.begin += first;
       part.end += first;
       context.parts->push_back(part);

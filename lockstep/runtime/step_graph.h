@@ -33,6 +33,8 @@ class StepGraph {
   struct Lane;
 
   std::unique_ptr<Instance> capture(bool timed) const;
+  // The next one with times; null where there are none.
+  Instance* timed_instance();
   DeviceState* device_of(LaneId lane) const;
 
   const Recording& tasks_;
@@ -43,6 +45,7 @@ class StepGraph {
   // In turn: the times of one are read while others run.
   std::vector<std::unique_ptr<Instance>> timed_;
   std::size_t next_timed_ = 0;
+  bool times_ = true;  // until it is found that there is no memory for them, say
 };
 
 }  // namespace lockstep

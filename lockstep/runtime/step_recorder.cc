@@ -37,7 +37,10 @@ void RecordedTasks::make_graph() {
 
 StepRecorder::StepRecorder(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
   check(!current_recorder, "recorded step: recorded inside another one");
-  engine_->set_push_observer(tasks_);
+  if (const std::shared_ptr<PushObserver> other = engine_->set_push_observer(tasks_)) {
+    engine_->set_push_observer(other);
+    fail("recorded step: another thread records one, or what is pushed is observed already");
+  }
   current_recorder = this;
 }
 
@@ -52,6 +55,7 @@ StepRecorder* StepRecorder::current() { return current_recorder; }
 std::unique_ptr<RecordedTasks> StepRecorder::finish() {
   current_recorder = nullptr;
   engine_->set_push_observer(nullptr);
+  if (!pending_.empty()) refuse("it leaves gradients behind that no optimizer's step() has used");
   if (tasks_->waited()) refuse("it waits for data that it has computed");
   recorded_->engine_ = engine_;
   recorded_->tasks_ = tasks_->take();
@@ -63,10 +67,21 @@ void StepRecorder::refuse(std::string why) {
   if (recorded_->why_not_.empty()) recorded_->why_not_ = std::move(why);
 }
 
-int StepRecorder::pool(DeviceState& device) {
+Block StepRecorder::allocate(DeviceState& device, std::size_t bytes, LaneId lane) {
   const auto [at, fresh] = recorded_->pools_.try_emplace(device.shared_from_this(), 0);
   if (fresh) at->second = device.allocator->make_pool();
-  return at->second;
+  Block block = device.allocator->allocate(bytes, lane, at->second);
+  tasks_->own(block.resource);
+  return block;
+}
+
+int StepRecorder::pool_of(Device device) const {
+  const auto at = std::ranges::find(recorded_->pools_, device.info(), [](const auto& p) { return p.first.get(); });
+  return at == recorded_->pools_.end() ? 0 : at->second;
+}
+
+void StepRecorder::begin_gradient(const void* tree, bool empty) {
+  if (pending_.insert(tree).second && !empty) refuse("it adds to gradients from before it");
 }
 
 void StepRecorder::use(const Tensor& t) {
@@ -75,7 +90,7 @@ void StepRecorder::use(const Tensor& t) {
     DeviceState* const device = &state_of(t.device(), "recorded step");
     if (std::ranges::find(recorded_->devices_, device) == recorded_->devices_.end()) recorded_->devices_.push_back(device);
   }
-  if (t.storage()->recorded) return;
+  if (t.storage()->pool != 0 && t.storage()->pool == pool_of(t.device())) return;
   auto& held = recorded_->held_;
   if (std::ranges::find(held, t.storage()) == held.end()) held.push_back(t.storage());
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,16 +67,23 @@ class StepRecorder {
   // The step does what cannot be repeated. The first reason stays.
   void refuse(std::string why);
 
-  // The pool of the device's allocator for what the step computes.
-  int pool(DeviceState& device);
+  // Memory for what the step computes.
+  Block allocate(DeviceState& device, std::size_t bytes, LaneId lane);
+  // A gradient comes into a parameter's tree, which was empty or not, and is used up in the end: what is left would be there
+  // for the host, which does nothing in repetitions.
+  void begin_gradient(const void* tree, bool empty);
+  void end_gradient(const void* tree) { pending_.erase(tree); }
   // A task of the step uses it.
   void use(const Tensor& t);
 
  private:
   friend class RecordingPause;
+  int pool_of(Device device) const;
+
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<TaskRecorder> tasks_ = std::make_shared<TaskRecorder>();
   std::unique_ptr<RecordedTasks> recorded_ = std::make_unique<RecordedTasks>();
+  std::set<const void*> pending_;  // trees of gradients
 };
 
 // Within a scope what is described is no part of the recording, if there is one.

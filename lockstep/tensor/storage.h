@@ -26,8 +26,8 @@ struct Storage {
   Resource resource;
   // Host memory of a caching allocator, for good in the engine above.
   bool pinned = false;
-  // Computed in a recorded step: each repetition overwrites it.
-  bool recorded = false;
+  // Block::pool; not 0: computed in a recorded step, and each repetition overwrites it.
+  int pool = 0;
 };
 
 // Uninitialized host memory, readable and writable at once.

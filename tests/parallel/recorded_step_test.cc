@@ -87,6 +87,7 @@ class Training {
   Runtime& runtime() { return runtime_; }
   Module& net() { return net_; }
   RecordedStep& recording() { return recording_; }
+  Optimizer& optimizer() { return *optimizer_; }
 
  private:
   std::vector<Tensor> describe(std::span<const Tensor> inputs) {
@@ -157,6 +158,53 @@ TEST_P(RecordedStepTest, AlsoWhereOtherWorkComesBetween) {
   });
 }
 
+// Several updates in one: each has its own rates.
+TEST_P(RecordedStepTest, AlsoWithSeveralUpdates) {
+  std::vector<std::vector<float>> weights;
+  for (const bool recorded : {false, true}) {
+    Runtime runtime(devices(GetParam()));
+    const Device device = runtime.devices().back();
+    Linear net({.out_features = 2});
+    net.initialize(Xavier{}, {device});
+    Adam adam(net.parameters(), {.lr = 0.1});
+    const auto describe = [&](std::span<const Tensor> in) {
+      for (int i = 0; i < 2; ++i) {
+        cross_entropy(net(in[0]), in[1]).backward();
+        adam.step();
+      }
+      return std::vector<Tensor>{};
+    };
+    RecordedStep step(describe);
+    Random random(4);
+    for (int i = 0; i < 6; ++i) {
+      const std::vector<Tensor> in{random.floats({3, 5}).to(device),
+                                   Tensor::from(std::vector<std::int64_t>{0, 1, 1}, {3}).to(device)};
+      recorded ? step.run(in) : describe(in);
+    }
+    EXPECT_EQ(step.recorded(), recorded) << step.why_not();
+    EXPECT_EQ(adam.steps(), 12);
+    weights.push_back(net.parameters()[0].host_data().to_vector<float>());
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+// A checkpoint that is read between repetitions is what they go on from.
+TEST_P(RecordedStepTest, AlsoWhereStateIsLoadedBetween) {
+  Training described(devices(GetParam()), {.adam = true}, false), recorded(devices(GetParam()), {.adam = true}, true);
+  std::vector<std::pair<std::string, Tensor>> states[2];
+  for (int step = 0; step < 7; ++step) {
+    SCOPED_TRACE(step);
+    EXPECT_EQ(recorded.step(), described.step());
+    for (Training* training : {&described, &recorded}) {
+      auto& state = states[training == &recorded];
+      if (step == 1) state = training->optimizer().state_dict();
+      if (step == 4) training->optimizer().load_state_dict(state, 2);
+    }
+  }
+  EXPECT_TRUE(recorded.recording().recorded());
+  EXPECT_EQ(recorded.state(), described.state());
+}
+
 TEST_P(RecordedStepTest, OutputsStayWhatTheyWere) {
   Runtime runtime(devices(GetParam()));
   const Device device = runtime.devices().back();
@@ -217,6 +265,12 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
   expect_refused("it waits for data that it has computed", [](const Tensor& x) { ops::convert(x, DType::f64, Layout::plain).wait(); });
   expect_refused("it copies from or to the host's memory",
                  [](const Tensor& x) { Tensor::from(std::vector<float>{1}, {1}).to(x.device()); });
+  Linear net({.out_features = 2});
+  expect_refused("it leaves gradients behind that no optimizer's step() has used", [&](const Tensor& x) {
+    if (!net.parameters()[0].initialized()) net.initialize(Xavier{}, {x.device()});
+    for (const Parameter& p : net.parameters()) p.zero_grad();
+    sum(net(x.reshape({1, 2}))).backward();
+  });
   expect_refused("it asks for random keys of its own", [](const Tensor& x) {
     ops::uniform_(ops::empty_like(x), state_of(x.device(), "test").random->next(0), 0, 1);
   });
@@ -225,7 +279,11 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
 TEST(RecordedStep, ATaskThatFailsIsToldOfAtTheReadAndTheNextStepIsWhole) {
   Runtime runtime(devices(1));
   const Device device = runtime.devices()[0];
-  RecordedStep step([](std::span<const Tensor> in) { return std::vector{cross_entropy(in[0], in[1])}; });
+  // What is put together from parts is fresh in each repetition, too, although it is in the same memory.
+  RecordedStep step([](std::span<const Tensor> in) {
+    const Tensor loss = cross_entropy(in[0], in[1]);
+    return std::vector{ops::concatenate(std::vector{loss.reshape({1}), loss.reshape({1})}, loss.device())};
+  });
   const Tensor logits = make_tensor({0, 0, 0, 0}, {2, 2}, device);
   const auto run = [&](std::int64_t label) {
     const Tensor labels = Tensor::from(std::vector<std::int64_t>{0, label}, {2}).to(device);
@@ -235,7 +293,7 @@ TEST(RecordedStep, ATaskThatFailsIsToldOfAtTheReadAndTheNextStepIsWhole) {
   ASSERT_TRUE(step.recorded());
   // A stream loses what is in flight behind a failure as well.
   EXPECT_THROW(run(2).wait(), TaskError);
-  EXPECT_NEAR(run(1).item<float>(), std::log(2.0), 1e-6);
+  for (float loss : run(1).to_vector<float>()) EXPECT_NEAR(loss, std::log(2.0), 1e-6);
   EXPECT_THROW(run(3).wait(), TaskError);
 }
 
@@ -243,6 +301,9 @@ TEST(RecordedStep, ChecksItsInputs) {
   Runtime runtime(devices(1));
   RecordedStep step([](std::span<const Tensor> in) { return std::vector<Tensor>(in.begin(), in.end()); });
   EXPECT_ERROR(step.run({}), "recorded step: no inputs");
+  Tensor leaf = make_tensor({1}, {1}, runtime.devices()[0]);
+  leaf.set_requires_grad(true);
+  EXPECT_ERROR(step.run(std::vector{leaf}), "recorded step: an input has a history of its own, expected data");
   EXPECT_ERROR(step.run(std::vector{Tensor::host({2})}),
                "recorded step: an input is [2] f32 on host, expected it on a device");
 }

@@ -1,6 +1,8 @@
 // CUDA graphs: captured from streams of their own, so that nobody else's work comes into them.
 #include <cuda_runtime_api.h>
 
+#include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,7 +27,7 @@ class CudaGraph final : public StreamGraph {
     check_cuda(status, "cudaGraphInstantiate");
   }
   ~CudaGraph() override {
-    GpuScope scope(streams_[0]->gpu());
+    GpuScope scope(streams_[0]->gpu(), std::nothrow);
     cudaGraphExecDestroy(executable_);
   }
 
@@ -51,7 +53,7 @@ class CudaCapture final : public StreamCapture {
   ~CudaCapture() override {
     cudaGraph_t graph = nullptr;
     if (!capturing_) return;
-    GpuScope scope(streams_[0]->gpu());
+    GpuScope scope(streams_[0]->gpu(), std::nothrow);
     if (cudaStreamEndCapture(streams_[0]->handle(), &graph) == cudaSuccess && graph) cudaGraphDestroy(graph);
     cudaGetLastError();
   }
@@ -63,7 +65,7 @@ class CudaCapture final : public StreamCapture {
 
   void begin() override {
     for (const auto& stream : streams_) stream->begin_capture(timed_);
-    GpuScope scope(streams_[0]->gpu());
+    scope_.emplace(streams_[0]->gpu());
     // Other threads go on working with other streams, and allocate memory.
     check_cuda(cudaStreamBeginCapture(streams_[0]->handle(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
     capturing_ = true;
@@ -73,10 +75,11 @@ class CudaCapture final : public StreamCapture {
 
   std::shared_ptr<StreamGraph> end() override {
     for (std::size_t i = 1; i < streams_.size(); ++i) streams_[0]->wait(*streams_[i], streams_[i]->record(false));
-    GpuScope scope(streams_[0]->gpu());
     cudaGraph_t graph = nullptr;
     capturing_ = false;
-    check_cuda(cudaStreamEndCapture(streams_[0]->handle(), &graph), "cudaStreamEndCapture");
+    const cudaError_t status = cudaStreamEndCapture(streams_[0]->handle(), &graph);
+    scope_.reset();
+    check_cuda(status, "cudaStreamEndCapture");
     std::vector<CudaStream::GraphTime> times;
     for (const auto& stream : streams_) {
       for (CudaStream::Event& event : stream->end_capture()) times.push_back({stream.get(), std::move(event)});
@@ -88,6 +91,8 @@ class CudaCapture final : public StreamCapture {
   const bool timed_;
   Streams streams_;
   bool capturing_ = false;
+  // Kernels choose the GPU of their stream for the calling thread, who is to find his own again.
+  std::optional<GpuScope> scope_;
 };
 
 }  // namespace
