@@ -30,7 +30,9 @@ quietly() {
   die "failed: $*"
 }
 
-# build PRESET FOLDER TARGET...: configures the first time, then builds what has changed. One at a time per folder.
+# build PRESET FOLDER TARGET...: configures the first time, with the arguments in `configure`, then builds what has changed. One
+# at a time per folder.
+configure=()
 build() (
   preset=$1 folder=$2 quiet=--quiet launcher=()
   shift 2
@@ -41,7 +43,7 @@ build() (
     say "building in $folder/ (a few minutes the first time)"
     [ ! -t 2 ] || quiet=
     command -v ccache >/dev/null && launcher=("-DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache")
-    quietly cmake --preset "$preset" "${launcher[@]}"
+    quietly cmake --preset "$preset" "${launcher[@]}" "${configure[@]}"
   fi
   ninja -C "$folder" $quiet -j "$(nproc)" "$@" >&2 || die "the build in $folder/ failed"
 )
