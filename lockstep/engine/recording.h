@@ -11,11 +11,10 @@
 // repetition.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/engine/engine.h"

@@ -1,6 +1,7 @@
 #include "lockstep/runtime/step_graph.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -61,8 +62,6 @@ StepGraph::~StepGraph() {
   for (const auto& instance : timed_) engine_.wait_unused(instance->used);
 }
 
-DeviceState* StepGraph::device_of(LaneId lane) const { return find_device(devices_, lane); }
-
 std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
   auto instance = std::make_unique<Instance>();  // goes after the capture
   const std::unique_ptr<StreamCapture> capture = make_gpu_capture(timed);
@@ -74,7 +73,7 @@ std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
     const auto [at, fresh] = lanes.try_emplace(task->lane.index);
     ++at->second.tasks;
     if (!fresh) continue;
-    DeviceState& device = *device_of(task->lane);
+    DeviceState& device = *find_device(devices_, task->lane);
     in_order.push_back(task->lane.index);
     at->second.stream = capture->add_stream(device.gpu);
     at->second.context = device.backend->make_capture_context(at->second.stream, device.allocator->scratch(),

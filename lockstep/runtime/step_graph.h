@@ -1,8 +1,6 @@
 // A recording on GPUs as one task, which launches a CUDA graph.
 #pragma once
 
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +20,7 @@ class StepGraph {
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  // Why there can be none: "convert runs on cpu:0 compute 0, which has no stream"; empty: there can.
+  // Why there can be none: "convert runs on cpu:0"; empty: there can.
   static std::string why_not(const Recording& tasks, const std::vector<DeviceState*>& devices);
 
   // Pushes the task. While the timeline is kept it has the times of the recorded ones.
@@ -35,7 +33,6 @@ class StepGraph {
   std::unique_ptr<Instance> capture(bool timed) const;
   // The next one with times; null where there are none.
   Instance* timed_instance();
-  DeviceState* device_of(LaneId lane) const;
 
   const Recording& tasks_;
   const std::vector<DeviceState*> devices_;
