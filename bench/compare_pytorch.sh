@@ -9,9 +9,10 @@ trap 'rm -f "$log"' EXIT
 
 # Median images/s of the steps after the first two. Plain words, so that no other tool is needed.
 ours() {  # CPUS BATCH OPTIONS...
-  local cpus=$1 batch=$2
+  local cpus=$1 batch=$2 shards=1
   shift 2
-  taskset -c "$cpus" "$lockstep" train --batch-size "$batch" --max-steps 8 --limit-test 1 --threads-per-shard 1 \
+  [[ $cpus == *,* ]] && shards=2  # one for each core
+  taskset -c "$cpus" "$lockstep" train --batch-size "$batch" --max-steps 8 --limit-test 1 --shards "$shards" --threads-per-shard 1 \
     --log "$log" "$@" > /dev/null
   sed -n 's/.*"event":"step".*"samples":\([0-9]*\),"seconds":\([0-9.e-]*\)}.*/\1 \2/p' "$log" | tail -n +3 | awk '{print $1 / $2}' | sort -n |
     awk '{v[NR] = $1} END {printf "%.1f", v[int((NR + 1) / 2)]}'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How training scales over two cores: one device, two devices, two processes, in turns. For each: images/s of its fastest
+# How training scales over two cores: one device, two devices, two processes, with one shard for each, in turns. For each: images/s of its fastest
 # step and of its median step over all rounds. scaling.sh LOCKSTEP [ROUNDS [STEPS]]. Needs two cores and a quiet machine.
 #
 # A virtual core is at times not there, and no counter of the guest tells: first a loop that needs nothing but its core
@@ -39,9 +39,9 @@ ratio() {  # NAME OF
 for dtype in f32 bf16; do
   for round in $(seq "$rounds"); do
     options=(--model resnet18 --dtype "$dtype" --max-steps $((steps + 2)))
-    run "$dtype.one" 0 "${options[@]}" --batch-size 256 --num-devices 1
-    run "$dtype.devices" 0,1 "${options[@]}" --batch-size 512 --num-devices 2
-    run "$dtype.processes" 0,1 launch 2 "${options[@]}" --batch-size 512 --num-devices 1
+    run "$dtype.one" 0 "${options[@]}" --batch-size 256 --num-devices 1 --shards 1
+    run "$dtype.devices" 0,1 "${options[@]}" --batch-size 512 --num-devices 2 --shards 2
+    run "$dtype.processes" 0,1 launch 2 "${options[@]}" --batch-size 512 --num-devices 1 --shards 2
   done
   echo "resnet18, $dtype, images/s of the     fastest    median step"
   row "$dtype.one" "one device of one core, batch 256"
@@ -52,8 +52,8 @@ for dtype in f32 bf16; do
 done
 for round in $(seq "$rounds"); do
   options=(--model mlp --max-steps 1000)
-  run mlp.one 0 "${options[@]}" --batch-size 128 --num-devices 1
-  run mlp.processes 0,1 launch 2 "${options[@]}" --batch-size 256 --num-devices 1
+  run mlp.one 0 "${options[@]}" --batch-size 128 --num-devices 1 --shards 1
+  run mlp.processes 0,1 launch 2 "${options[@]}" --batch-size 256 --num-devices 1 --shards 2
 done
 # The host runs two steps ahead, so single steps come in bursts: their mean is what counts.
 echo "mlp, f32: ms for each step, mean"

@@ -1,16 +1,11 @@
-# lockstep_layer(NAME [USES layer...] [LIBRARIES target...]): one object library per folder of lockstep/, made of
+# lockstep_layer(NAME [COLD] [USES layer...] [LIBRARIES target...]): one object library per folder of lockstep/, made of
 # every .cc file below it; what is in a folder `cuda`, and .cu files, only where the CUDA back end is (LockstepCuda.cmake),
 # no_cuda.cc only where it is not. USES names the layers right below it; it may include those and what they use in turn.
+# COLD: nothing in it takes time, and what it includes takes the compiler long to optimize.
 # What a layer may use is kept in its property LOCKSTEP_USES, itself included: a test holds the includes to it.
 add_library(lockstep_flags INTERFACE)
 target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_features(lockstep_flags INTERFACE cxx_std_20)
-
-# g++ 12 suspects strings in precompiled headers, too.
-set(LOCKSTEP_NO_STRING_WARNINGS "")
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  set(LOCKSTEP_NO_STRING_WARNINGS -Wno-array-bounds -Wno-stringop-overflow)
-endif()
 
 add_library(lockstep_options INTERFACE)
 # Options are structs with designated initializers: naming only some members is their use. g++ 12 suspects every
@@ -30,7 +25,7 @@ list(APPEND options -ffp-contract=off -fno-math-errno -fno-trapping-math)
 target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
 
 function(lockstep_layer NAME)
-  cmake_parse_arguments(ARG "" "" "USES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "USES;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
   file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/cuda/*.cu)
   if(LOCKSTEP_CUDA_KIND STREQUAL "OFF")
@@ -60,6 +55,9 @@ function(lockstep_layer NAME)
   endif()
   add_library(lockstep_${NAME} OBJECT ${sources})
   target_link_libraries(lockstep_${NAME} PUBLIC lockstep_flags fmt::fmt ${ARG_LIBRARIES} PRIVATE lockstep_options)
+  if(ARG_COLD)
+    target_compile_options(lockstep_${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   set(closure ${NAME})
   foreach(layer ${ARG_USES})
     get_target_property(below lockstep_${layer} LOCKSTEP_USES)
@@ -67,7 +65,7 @@ function(lockstep_layer NAME)
   endforeach()
   list(REMOVE_DUPLICATES closure)
   set_target_properties(lockstep_${NAME} PROPERTIES LOCKSTEP_USES "${closure}" LOCKSTEP_LIBRARIES "${ARG_LIBRARIES}"
-                                                 UNITY_BUILD ${LOCKSTEP_UNITY})
+                                                 UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 16)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${NAME})
 endfunction()
 

@@ -23,7 +23,7 @@ using namespace lockstep;
 struct JobOptions : DeviceOptions {
   int total_epochs = 2;
   int save_step = 1;
-  std::int64_t batch_size = 32;  // of a rank: the effective one is that times the ranks
+  std::int64_t batch_size = 32;  // of a rank
   std::string snapshot = "checkpoint.safetensors";
   std::string device;  // of this rank, as it is printed
 };
@@ -57,13 +57,11 @@ class Trainer {
   }
 
   void run_epoch(int epoch) {
-    fmt::print("[{}] Epoch {} | Batchsize: {} | Steps: {}\n", options_.device, epoch, options_.batch_size, loader_.size());
-    std::fflush(stdout);
     loader_.set_epoch(epoch);  // another order
-    for (Example& batch : loader_) {
-      auto [source, targets] = model_.split<2>(batch);
-      run_batch(source, targets);
-    }
+    const auto [first, last] = model_.rows_of(loader_.batch_examples(0));
+    fmt::print("[{}] Epoch {} | Batchsize: {} | Steps: {}\n", options_.device, epoch, last - first, loader_.size());
+    std::fflush(stdout);
+    for (auto [source, targets] : model_.batches(loader_)) run_batch(source, targets);
   }
 
   // The inner model's names: no `module.` before them.
@@ -98,15 +96,13 @@ void run(JobOptions options) {
     // Each process has its own cpu:0.
     options.device = options.list.empty() ? fmt::format("cpu:{}", group->rank()) : device.name();
     Linear model({.in_features = 20, .out_features = 1});
-    model.initialize(Uniform{0.2}, {device});
+    model.initialize(Uniform(0.2), {device});
     auto communicator = std::make_shared<Communicator>(runtime, group, std::vector{device});
     DistributedDataParallel ddp(model, {device}, communicator);
     Sgd optimizer(model.parameters(), {.lr = 1e-3});
     std::shared_ptr<Dataset> data = load_train_set();
-    auto sampler = std::make_shared<DistributedSampler>(
-        // Padded, so that all ranks have as many batches.
-        data->size(), DistributedSamplerOptions{.rank = group->rank(), .world_size = group->size(), .pad = true});
-    DataLoader loader(data, {.batch_size = options.batch_size, .sampler = sampler});
+    // The batches of all ranks together: each rank loads its rows of them.
+    DataLoader loader(data, {.batch_size = options.batch_size * group->size(), .shuffle = true});
     try {
       Trainer(ddp, optimizer, loader, options).train(options.total_epochs);
       runtime.synchronize();

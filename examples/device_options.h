@@ -45,9 +45,12 @@ struct DeviceOptions {
     return error.what();
   }
 
-  // As many devices as the options ask for.
+  // As many devices as the options ask for. All cores of a device compute its one shard.
   lockstep::RuntimeOptions runtime() const {
-    return list.empty() ? lockstep::find_devices(num_devices).options : lockstep::parse_device_list(list).options;
+    lockstep::RuntimeOptions options =
+        list.empty() ? lockstep::find_devices(num_devices).options : lockstep::parse_device_list(list).options;
+    options.threads_per_shard = 0;
+    return options;
   }
 
   // Those that the options name; an unknown one is an Error.

@@ -3,7 +3,9 @@
 say() { echo "lockstep: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# Installs the Debian packages of scripts/packages.txt that are missing.
+# Installs the Debian packages of scripts/packages.txt that are missing. Root says what it installs and does it. Others use
+# sudo, and ask first, except with assume_yes=true or CI=true.
+assume_yes=false
 install_packages() {
   command -v dpkg-query >/dev/null || return 0  # not Debian: CMake says what it does not find
   local package missing=() as_root=()
@@ -12,11 +14,19 @@ install_packages() {
   done
   [ ${#missing[@]} -gt 0 ] || return 0
 
+  say "these Debian packages are missing: ${missing[*]}"
+  local by_hand="apt-get install --no-install-recommends ${missing[*]}"
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || die "please install, as root: apt-get install ${missing[*]}"
+    command -v sudo >/dev/null || die "there is no sudo to install them with; as root: $by_hand"
     as_root=(sudo)
+    if ! $assume_yes && [ "${CI:-}" != true ]; then
+      [ -t 0 ] && [ -t 2 ] || die "nobody can be asked here; add --yes to install them, or do it yourself: sudo $by_hand"
+      local answer=
+      read -r -p "lockstep: install them, and what they depend on, with sudo apt-get? [y/N] " answer || true
+      [[ $answer =~ ^[Yy]([Ee][Ss])?$ ]] || die "nothing was installed; to go on: sudo $by_hand"
+    fi
   fi
-  say "installing ${missing[*]}"
+  say "installing them and what they depend on"
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
   "${apt[@]}" update >&2 || say "apt-get update failed; trying with the package lists at hand"
   quietly "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
@@ -42,7 +52,7 @@ build() (
   if [ ! -f "$folder/build.ninja" ]; then
     say "building in $folder/ (a few minutes the first time)"
     [ ! -t 2 ] || quiet=
-    command -v ccache >/dev/null && launcher=("-DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache")
+    command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
     quietly cmake --preset "$preset" "${launcher[@]}" "${configure[@]}"
   fi
   ninja -C "$folder" $quiet -j "$(nproc)" "$@" >&2 || die "the build in $folder/ failed"

@@ -43,7 +43,7 @@ struct Measurement {
 };
 
 Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::shared_ptr<Trace>& trace) {
-  const auto data = load_data(o, true);
+  const auto data = load_data(o, MnistPart::train);
   auto net = make_initialized_model(o, job);
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);

@@ -121,6 +121,7 @@ Command add_graph(CLI::App& parent) {
   auto options = std::make_shared<GraphOptions>();
   options->batch_size = 32;
   options->model = "mlp";
+  options->open_shards = OpenShards::of_devices;
   options->add_model(*app);
   options->add_devices(*app);
   app->add_option("--optimizer", options->optimizer)

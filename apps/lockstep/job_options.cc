@@ -4,10 +4,10 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/fashion_mnist.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/models/models.h"
+#include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_list.h"
 
 namespace lockstep::app {
@@ -35,7 +35,36 @@ DeviceList wanted_devices(const JobOptions& o) {
   return found;
 }
 
+// V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices. A list names the
+// devices of the job; those in between compute nothing, so the ones in the list count.
+int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
+  const int devices = wanted.count * job.world_size();
+  const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
+  const std::int64_t batch = o.batch_size / o.accumulate;
+  if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
+  const int shards = o.shards > 0 ? o.shards : default_shards(batch);
+  if (shards >= devices) return shards;
+  if (o.shards == 0 && o.open_shards == OpenShards::enough) return devices;
+  const std::string of = job.world_size() > 1 ? fmt::format(" of {} ranks", job.world_size()) : "";
+  const std::string found = o.shards > 0 ? fmt::format("--shards {}", shards)
+                                         : fmt::format("a batch of {} makes {} shard{}", batch, shards, shards == 1 ? "" : "s");
+  throw UsageError(fmt::format("{} for {} devices{}: expected at least one for each. --shards {} gives each device one, with other "
+                               "bits: the number of shards is part of the recipe", found, devices, of, devices));
+}
+
 }  // namespace
+
+std::string idle_cores(const JobOptions& o, const Job& job) {
+  if (job.devices[0].kind() != DeviceKind::cpu) return "";
+  const int devices = static_cast<int>(job.devices.size());
+  const int cores = o.cores_per_device > 0 ? o.cores_per_device * devices : static_cast<int>(available_cpus().size());
+  const int ranks = job.world_size(), threads = job.runtime->threads_per_shard();
+  const int busy = job.shards * threads / ranks;
+  if (busy >= cores) return "";
+  const int wider = cores * ranks / job.shards;
+  return fmt::format("{} of {} cores idle (--{} uses them, with other bits)", cores - busy, cores,
+                     wider > threads ? fmt::format("threads-per-shard {}", wider) : fmt::format("shards {}", cores * ranks / threads));
+}
 
 void notice(const std::string& text) { std::fprintf(stderr, "lockstep: %s\n", text.c_str()); }
 
@@ -55,12 +84,15 @@ void JobOptions::add_devices(CLI::App& app) {
   app.add_option("--num-devices", num_devices, "N devices of the kind that auto finds; cores are split evenly")
       ->check(CLI::Range(1, kMostDevices));
   app.add_option("--threads-per-shard", threads_per_shard,
-                 "CPU threads that compute one shard; part of the recipe that decides the bits "
-                 "[max(1, cores of the job / V)]")
+                 "T: CPU threads that compute one shard; part of the recipe that decides the bits [1]")
       ->check(CLI::Range(1, 1024));
   app.add_option("--cores-per-device", cores_per_device, "Cores of one CPU device [cores / devices]")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--shards", shards, "V: logical shards of a batch [number of devices]")->check(CLI::Range(1, 65536));
+  app.add_option("--shards", shards, std::string("V: logical shards of a batch; part of the recipe that decides the bits [") +
+                                       (open_shards == OpenShards::of_devices ? "one for each device]"
+                                                         : "CPU: the largest power of two from 1 to 8 that leaves 32 samples a "
+                                                           "shard; GPUs: one for each]"))
+      ->check(CLI::Range(1, 65536));
   app.add_option("--batch-size", batch_size, "The global batch, over all devices")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
@@ -80,18 +112,13 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   auto cores = static_cast<int>(available_cpus().size());
   if (std::string binding = binding_notice(); !binding.empty() && job.rank() == 0) notice(binding);
 
-  // A list names the devices of the job; those in between take no cores from it, so count the ones in the list.
-  job.shards = o.shards > 0 ? o.shards : wanted.count * job.world_size();
-  if (job.shards < job.world_size()) {
-    throw UsageError(fmt::format("--shards {} for {} ranks: expected at least one for each", job.shards, job.world_size()));
-  }
+  job.shards = shards_of(o, wanted, job);
   if (o.cores_per_device > cores) {
     throw UsageError(fmt::format("--cores-per-device {}: this process may use {} cores", o.cores_per_device, cores));
   }
-  int threads = o.threads_per_shard > 0 ? o.threads_per_shard : std::max(1, cores * job.world_size() / job.shards);
   RuntimeOptions runtime = wanted.options;
   runtime.cores_per_device = o.cores_per_device;
-  runtime.threads_per_shard = threads;
+  if (o.threads_per_shard > 0) runtime.threads_per_shard = o.threads_per_shard;
   runtime.seed = o.seed;
   runtime.tf32 = o.tf32;
   runtime.cuda_algorithms = environment("LOCKSTEP_CUDA_ALGORITHMS").value_or("");
@@ -128,12 +155,13 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   return job;
 }
 
-std::shared_ptr<const Dataset> load_data(const JobOptions& o, bool train) {
-  MnistPart part = train ? MnistPart::train : MnistPart::test;
-  std::shared_ptr<const Dataset> data = std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
-  std::int64_t limit = train ? o.limit_train : o.limit_test;
-  if (limit > 0) data = std::make_shared<HeadDataset>(data, limit);
-  return data;
+std::shared_ptr<const FashionMnist> load_data(const JobOptions& o, MnistPart part) {
+  return std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
+}
+
+std::shared_ptr<const Dataset> head(std::shared_ptr<const Dataset> data, std::int64_t limit) {
+  if (limit == 0) return data;
+  return std::make_shared<HeadDataset>(std::move(data), limit);
 }
 
 std::unique_ptr<Sequential> make_initialized_model(const JobOptions& o, const Job& job) {

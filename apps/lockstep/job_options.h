@@ -7,12 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/fashion_mnist_files.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep::app {
+
+// What V becomes if the user leaves it open.
+enum class OpenShards {
+  of_batch,    // the recipe's: on CPUs a function of the batch, on GPUs their number
+  of_devices,  // one for each device: for pictures of a step
+  enough,      // of_batch, or one for each device if that is more: for evaluation, whose result does not depend on V
+};
 
 struct JobOptions {
   std::string model = "resnet18";
@@ -23,6 +31,8 @@ struct JobOptions {
   int cores_per_device = 0;
   int shards = 0;
   std::int64_t batch_size = 256;
+  std::int64_t accumulate = 1;    // micro-batches of a batch; only `train` has the option
+  OpenShards open_shards = OpenShards::of_batch;
   std::string dtype = "f32";
   bool tf32 = false;
   std::uint64_t seed = 0;
@@ -55,11 +65,17 @@ struct Job {
   int world_size() const { return group ? group->size() : 1; }
 };
 
-// Settles what was left open: devices, shards, threads per shard. Notices for the user go to standard error, from rank 0
+// Settles what was left open: devices and shards. Throws UsageError for fewer shards than devices. Notices for the user go to standard error, from rank 0
 // where there are several.
 Job make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = nullptr);
 
-std::shared_ptr<const Dataset> load_data(const JobOptions& options, bool train);
+// How many cores no shard computes on, and which option uses them: "8 of 16 cores idle (--threads-per-shard 2 uses them)".
+// Empty if there are none.
+std::string idle_cores(const JobOptions& options, const Job& job);
+
+std::shared_ptr<const FashionMnist> load_data(const JobOptions& options, MnistPart part);
+// The first `limit` examples, or all if it is 0.
+std::shared_ptr<const Dataset> head(std::shared_ptr<const Dataset> data, std::int64_t limit);
 
 // Sequential or nothing: a model on the job's devices, with start weights from the seed or the file.
 std::unique_ptr<Sequential> make_initialized_model(const JobOptions& options, const Job& job);

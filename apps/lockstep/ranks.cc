@@ -5,23 +5,25 @@
 namespace lockstep::app {
 
 std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend) {
-  if (world_size() == 1) return nullptr;
+  const auto launched = read_launched_rank();
+  if (backend == "mpi" && !(launched && launched->world_size == 1 && launched->is_told())) {
+    // MPI itself knows best how many there are.
+    auto group = init_process_group({.backend = backend});
+    return group->size() == 1 ? nullptr : group;
+  }
+  const auto environment = read_launch_environment();
+  if (!environment || environment->world_size == 1) return nullptr;
   return init_process_group({.backend = backend});
 }
 
-int world_size() {
-  auto environment = read_launch_environment();
-  return environment ? environment->world_size : 1;
-}
-
 int rank() {
-  auto environment = read_launch_environment();
-  return environment ? environment->rank : 0;
+  auto launched = read_launched_rank();
+  return launched ? launched->rank : 0;
 }
 
 bool restarted() {
-  auto environment = read_launch_environment();
-  return environment && environment->restart_count > 0;
+  auto launched = read_launched_rank();
+  return launched && launched->restart_count > 0;
 }
 
 }  // namespace lockstep::app

@@ -8,11 +8,10 @@
 
 namespace lockstep::app {
 
-// Null where this process is alone.
+// Null where this process is alone. Never where a launcher has started several, unless WORLD_SIZE=1 says so.
 std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend);
 
-// The number of ranks of the job; 1 where this process is alone. Waits for nobody.
-int world_size();
+// Of this process in its job; 0 where it is alone. Waits for nobody.
 int rank();
 
 // Whether the launcher has started all ranks again after one was lost: the job goes on from its checkpoints.

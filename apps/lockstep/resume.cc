@@ -17,6 +17,8 @@ std::string as_option(const std::string& name, const Value& value) {
   const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
   if (name == "shuffle") return *value == true ? "no --no-shuffle" : "--no-shuffle";
   if (name == "sync_bn") return *value == true ? "--sync-bn" : "no --sync-bn";
+  if (name == "data") return fmt::format("training data {:.8}… (--data)", text);
+  if (name == "init_from") return fmt::format("start weights {:.8}… (--init-from)", text);
   if (name == "examples") return fmt::format("{} training images (--limit-train)", text);
   if (name == "scheduled_steps") return fmt::format("a schedule of {} steps (--epochs, --max-steps)", text);
   const auto other = kOtherNames.find(name);
@@ -27,8 +29,7 @@ std::string as_option(const std::string& name, const Value& value) {
 
 }  // namespace
 
-void take_shards_of_checkpoint(TrainOptions& o) {
-  if (o.shards > 0 && o.threads_per_shard > 0) return;
+void take_from_checkpoint(TrainOptions& o) {
   const Recipe recipe = read_recipe(o.resume);
   auto take = [&](int& option, const char* name) {
     const auto found = recipe.find(name);
@@ -39,6 +40,8 @@ void take_shards_of_checkpoint(TrainOptions& o) {
   };
   take(o.shards, "shards");
   take(o.threads_per_shard, "threads_per_shard");
+  const auto weights = recipe.find("init_from");
+  if (weights != recipe.end() && weights->is_string()) o.start_weights = weights->get<std::string>();
 }
 
 ResumedRun resume(Trainer& trainer, const std::string& folder) {
@@ -48,7 +51,7 @@ ResumedRun resume(Trainer& trainer, const std::string& folder) {
     std::string saved, mine;
     for (const auto& d : error.differences) {
       // The kind of schedule differs as well then, and says it.
-      if (d.name == "scheduled_steps" && !(d.saved && d.mine)) continue;
+      if (d.name.starts_with("schedule") && d.name != "schedule" && !(d.saved && d.mine)) continue;
       // So does the dtype.
       if (d.name.starts_with("loss_scale") && !(d.saved && d.mine)) continue;
       const char* comma = saved.empty() ? "" : ", ";

@@ -5,9 +5,9 @@
 
 namespace lockstep::app {
 
-// The number of shards and of threads that compute one, where the user left them open: they would depend on the devices, and the
-// bits on them. Throws where there is no checkpoint in options.resume.
-void take_shards_of_checkpoint(TrainOptions& options);
+// Fills in what the user left open and the checkpoint knows: shards, threads per shard, the hash of the start weights. Throws
+// if options.resume has no checkpoint.
+void take_from_checkpoint(TrainOptions& options);
 
 // As Trainer::resume; differences of the recipes are told in options of the command line.
 ResumedRun resume(Trainer& trainer, const std::string& folder);

@@ -5,16 +5,51 @@
 #include "lockstep/checkpoint/weights.h"
 
 namespace lockstep::app {
+namespace {
+
+// Whether a line of the log comes before the position. An epoch that --max-steps cut short is reported again.
+bool is_before(const nlohmann::json& event, const TrainingPosition& position) {
+  const auto at_most = [&](const char* name, std::int64_t most) {
+    const auto found = event.find(name);
+    return found == event.end() || !found->is_number_integer() || *found <= most;
+  };
+  const auto kind = event.find("event");
+  const bool ends_epoch = kind != event.end() && *kind == "epoch";
+  return at_most("step", position.step) && at_most("steps", position.step) &&
+         (!ends_epoch || at_most("epoch", position.epoch));
+}
+
+EpochResult to_plot(std::int64_t epoch, double train_loss, const Accuracy& test) {
+  return {static_cast<int>(epoch), train_loss, test.value()};
+}
+
+}  // namespace
 
 RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
-                     std::int64_t examples)
+                     std::int64_t examples, const TrainingPosition& start)
     : options_(options), job_(job), net_(net), trainer_(trainer), examples_(examples), where_(str(job.devices)) {
   if (job.world_size() > 1) where_ += fmt::format(" in each of {} ranks", job.world_size());
-  if (!options.log.empty()) log_.emplace(options.log, LogWriterOptions{.append = !options.resume.empty()});
-  fmt::print("running on: {}\n", where_);
+  if (!options.log.empty()) {
+    log_.emplace(options.log,
+                 LogWriterOptions{.append = !options.resume.empty(),
+                                  .keep = [&](const nlohmann::json& event) { return is_before(event, start); }});
+  }
+  for (const EpochRecord& e : start.epochs) plotted_.push_back(to_plot(e.epoch, e.train_loss, {e.test_correct, e.test_total}));
+  fmt::print("running on: {}\n{}\n", where_, recipe_line());
   std::fflush(stdout);
   trainer.on_step = [this](const StepReport& r) { step(r); };
   trainer.on_epoch = [this](const EpochReport& r) { epoch(r); };
+  if (!plotted_.empty()) draw_plot();
+}
+
+std::string RunReport::recipe_line() const {
+  const Recipe& recipe = trainer_.recipe();
+  std::string shards = fmt::format("{} shard{}", job_.shards, job_.shards == 1 ? "" : "s");
+  const bool gpus = job_.devices[0].kind() == DeviceKind::cuda;
+  if (gpus && options_.shards == 0) shards += " (one for each GPU: the bits depend on their number, unless --shards is given)";
+  const std::string idle = idle_cores(options_, job_);
+  return fmt::format("recipe {:.8}: seed {}, {}, batch {}, {} at {}, {}{}", recipe_hash(recipe), options_.seed, shards,
+                     options_.batch_size, options_.optimizer, options_.lr, name(job_.dtype), idle.empty() ? "" : "; " + idle);
 }
 
 // The number of parameters is known when the first batch has settled all shapes.
@@ -25,6 +60,7 @@ void RunReport::start() {
   for (Device d : job_.devices) names.emplace_back(d.name());
   nlohmann::ordered_json event = {{"event", "start"},
                                   {"devices", names},
+                                  {"recipe", recipe_hash(trainer_.recipe())},
                                   {"shards", job_.shards},
                                   {"world_size", job_.world_size()},
                                   {"parameters", net_.parameter_count()}};
@@ -65,11 +101,14 @@ void RunReport::epoch(const EpochReport& r) {
                  {"test_correct", r.test.correct},
                  {"test_total", r.test.total}});
   }
-  plotted_.push_back({static_cast<int>(r.epoch), r.train_loss, r.test.value()});
-  if (!options_.plot.empty()) {
-    write_training_plot(options_.plot, plotted_,
-                        {.title = options_.model + " on " + where_, .epochs = static_cast<int>(options_.epochs)});
-  }
+  plotted_.push_back(to_plot(r.epoch, r.train_loss, r.test));
+  draw_plot();
+}
+
+void RunReport::draw_plot() const {
+  if (options_.plot.empty()) return;
+  write_training_plot(options_.plot, plotted_,
+                      {.title = options_.model + " on " + where_, .epochs = static_cast<int>(options_.epochs)});
 }
 
 void RunReport::finish(const TrainingResult& result) {

@@ -16,15 +16,20 @@ namespace lockstep::app {
 
 class RunReport {
  public:
-  // Takes the trainer's callbacks. All have to outlive it.
-  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer, std::int64_t examples);
+  // Takes the trainer's callbacks. All have to outlive it. `start`: where a resumed run goes on. The log loses what it has of
+  // later steps, which come again; the plot begins with the epochs done.
+  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer, std::int64_t examples,
+            const TrainingPosition& start);
   // The last lines.
   void finish(const TrainingResult& result);
 
  private:
+  // "recipe 5f56616c: seed 0, 8 shards, batch 256, sgd at 0.1, f32", and what the shards leave idle.
+  std::string recipe_line() const;
   void start();
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
+  void draw_plot() const;
 
   const TrainOptions& options_;
   const Job& job_;

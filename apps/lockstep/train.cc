@@ -63,23 +63,28 @@ void check_replicas(const Job& job, const Module& net) {
   job.communicator->agree(same ? "" : "the weights at the end differ from rank 0's", "weights at the end");
 }
 
-int run(const TrainOptions& o, Job& job) {
+int run(TrainOptions o, Job& job) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
-  auto train_data = load_data(o, true);
-  auto test_data = load_data(o, false);
+  const auto images = load_data(o, MnistPart::train);
+  const auto train_data = head(images, o.limit_train), test_data = head(load_data(o, MnistPart::test), o.limit_test);
   auto net = make_initialized_model(o, job);
+  if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) convert_sync_batchnorm(*net);
   auto optimizer = o.make_optimizer(net->parameters());
-  Trainer trainer(*net, *optimizer, train_data, test_data, o.trainer_options(job));
+  TrainerOptions options = o.trainer_options(job);
+  options.recipe["data"] = images->sha256();
+  Trainer trainer(*net, *optimizer, train_data, test_data, std::move(options));
+  TrainingPosition start;
   if (!o.resume.empty()) {
     ResumedRun run = resume(trainer, o.resume);
+    start = run.position;
     for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
     if (first) notice(fmt::format("resumed from {}, step {}", run.path.string(), run.position.step));
   }
 
   std::optional<RunReport> report;
-  if (first) report.emplace(o, job, *net, trainer, train_data->size());
+  if (first) report.emplace(o, job, *net, trainer, train_data->size(), start);
   std::optional<WeightsLog> weights;
   if (first && !o.weights_log.empty()) weights.emplace(o.weights_log);
   if (!o.weights_log.empty()) {
@@ -152,8 +157,9 @@ int train(TrainOptions o) {
   }
   std::shared_ptr<ProcessGroup> group = join_ranks(o.backend);
   try {
-    if (!o.save.empty() && o.resume.empty()) choose_start(o);
-    if (!o.resume.empty()) take_shards_of_checkpoint(o);
+    // A restarted job goes on from its own checkpoint, also where it began with --resume of another folder.
+    if (!o.save.empty() && (o.resume.empty() || restarted())) choose_start(o);
+    if (!o.resume.empty()) take_from_checkpoint(o);
   } catch (const std::exception& error) {
     if (group) group->abort(error.what());
     throw;

@@ -156,12 +156,12 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
   t.schedule.warmup = o.warmup;
   if (o.loss_scale) t.loss_scaling.initial_scale = *o.loss_scale;
   t.recipe = {{"model", o.model},
-              {"threads_per_shard", job.runtime->threads_per_shard()},
               {"optimizer", o.optimizer},
               {"momentum", o.momentum},
               {"weight_decay", o.weight_decay},
-              {"schedule", o.schedule},
               {"sync_bn", o.sync_bn}};
+  if (o.tf32) t.recipe["tf32"] = true;
+  if (!o.start_weights.empty()) t.recipe["init_from"] = o.start_weights;
   return t;
 }
 

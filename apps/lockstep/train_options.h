@@ -23,7 +23,6 @@ struct TrainOptions : JobOptions {
   double clip = 0;
   double label_smoothing = 0;
   std::optional<double> loss_scale;
-  std::int64_t accumulate = 1;
   std::string gradients = "f32";
   bool no_shuffle = false;
   bool sync_bn = false;
@@ -32,6 +31,8 @@ struct TrainOptions : JobOptions {
   std::int64_t save_every = 0;
   std::string backend = "auto";
   std::string weights_log, inject_flip;
+  // SHA-256 of the start weights that --init-from gave, here or before the checkpoint; part of the recipe.
+  std::string start_weights;
 
   void add_to(CLI::App& app);
   std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters) const;

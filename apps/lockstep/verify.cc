@@ -10,6 +10,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/comm/launcher.h"
 #include "lockstep/models/models.h"
+#include "lockstep/parallel/split.h"
 #include "train_options.h"
 #include "weights_log.h"
 
@@ -52,12 +53,13 @@ class Verification {
       : options_(options), train_options_(std::move(train_options)), folder_(make_temporary_folder()) {
     for (const std::string& text : options_.layouts) layouts_.push_back(parse_layout(text));
     if (layouts_.size() < 2) throw UsageError("--layouts: one layout, expected at least two to compare");
-    shards_ = options_.shards;
+    shards_ = options_.shards > 0 ? options_.shards : default_shards(options_.batch_size);
     for (const TrainingLayout& layout : layouts_) {
-      if (options_.shards == 0) shards_ = std::max(shards_, layout.processes * layout.devices);
-      if (layout.processes > shards_) {
-        throw UsageError(fmt::format("--shards {} for {} processes: expected at least one for each", shards_,
-                                     layout.processes));
+      const int devices = layout.processes * layout.devices;
+      if (options_.shards == 0) shards_ = std::max(shards_, devices);
+      if (devices > shards_) {
+        throw UsageError(fmt::format("--shards {} for {} devices of layout {}: expected at least one for each", shards_, devices,
+                                     layout.text));
       }
     }
     check_flip();
@@ -179,7 +181,7 @@ Command add_verify(CLI::App& parent) {
   app->add_option("--layouts", o->layouts, "D: D devices in one process; PxD: P processes of D devices; comma-separated")
       ->delimiter(',')
       ->capture_default_str();
-  app->add_option("--shards", o->shards, "V: logical shards of a batch [the most devices of a layout]")
+  app->add_option("--shards", o->shards, "V: logical shards of a batch [as train; at least the most devices of a layout]")
       ->check(CLI::Range(1, 65536));
   app->add_option("--steps", o->steps, "Steps to compare")->check(CLI::Range(1, 1000000))->capture_default_str();
   app->add_option("--threads-per-shard", o->threads_per_shard)->check(CLI::Range(1, 1024))->capture_default_str();

@@ -26,11 +26,27 @@ struct Gradient {
     if (own) {
       ops::add_(sum, g);
     } else {
-      sum = ops::binary(BinaryOp::add, sum, g);
-      own = true;
+      sum = add_gradients(sum, g);
+      own = !sum.device().is_host();
     }
   }
 };
+
+// The gradient of a root by itself.
+Tensor ones_like(const Tensor& t) {
+  if (t.device().is_host()) {
+    Tensor ones = Tensor::host(t.shape(), t.dtype());
+    visit_dtype(t.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      std::fill_n(ones.view().as<T>(), ones.numel(), T(1));
+    });
+    return ones;
+  }
+  ops::ShardScope scope(t.shard());
+  Tensor ones = ops::empty_like(t);
+  ops::fill_(ones, 1);
+  return ones;
+}
 
 struct Visit {
   int missing = 0;  // consumers whose gradient has not come yet
@@ -52,9 +68,7 @@ class Walk {
     Tensor g = seed;
     if (!g.defined()) {
       check(root.numel() == 1, "backward: {} is not a scalar, expected a gradient for it", root.describe());
-      ops::ShardScope scope(root.shard());
-      g = ops::empty_like(root.detach());
-      ops::fill_(g, 1);
+      g = ones_like(root.detach());
     }
     roots_.push_back({{meta, root.shard()}, g});
     discover({meta, root.shard()});

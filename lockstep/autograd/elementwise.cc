@@ -2,6 +2,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/random.h"
@@ -13,32 +14,33 @@ namespace {
 Tensor unary(UnaryOp op, const Tensor& x) {
   ops::ShardScope scope(shard_of({x}));
   Tensor y = ops::unary(op, x.detach());
-  Tensor saved = unary_saves_output(op) ? y : x.detach();
-  return record(ops::name(op), {x}, y, [op, saved](const Node&, const Tensor& dy) {
-    return std::vector<Tensor>{ops::unary_backward(op, saved, dy)};
+  SavedTensor saved = unary_saves_output(op) ? y : x;
+  return record(ops::name(op), {x}, y, [op, saved](const Node& node, const Tensor& dy) {
+    return std::vector<Tensor>{ops::unary_backward(op, saved.get(node.name), dy)};
   });
 }
 
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   ops::ShardScope scope(shard_of({a, b}));
   Tensor y = ops::binary(op, a.detach(), b.detach());
-  bool saves = op == BinaryOp::multiply || op == BinaryOp::divide;
-  Tensor x = saves ? a.detach() : Tensor(), z = saves ? b.detach() : Tensor();
+  const bool divides = op == BinaryOp::divide, saves = divides || op == BinaryOp::multiply;
+  SavedTensor x(saves && b.requires_grad(), a);
+  SavedTensor z(saves && (a.requires_grad() || divides), b);
   return record(ops::name(op), {a, b}, y,
                 [=, a_shape = a.shape(), b_shape = b.shape()](const Node& node, const Tensor& dy) {
                   Tensor da, db;
                   auto both = [](BinaryOp f, const Tensor& p, const Tensor& q) { return ops::binary(f, p, q); };
                   if (node.needs(0)) {
-                    da = op == BinaryOp::multiply ? both(op, dy, z) : op == BinaryOp::divide ? both(op, dy, z) : dy;
-                    da = ops::sum_to(da, a_shape);
+                    da = ops::sum_to(saves ? both(op, dy, z.get(node.name)) : dy, a_shape);
                   }
                   if (node.needs(1)) {
                     switch (op) {
                       case BinaryOp::add: db = dy; break;
                       case BinaryOp::subtract: db = ops::unary(UnaryOp::negate, dy); break;
-                      case BinaryOp::multiply: db = both(op, dy, x); break;
+                      case BinaryOp::multiply: db = both(op, dy, x.get(node.name)); break;
                       case BinaryOp::divide: {
-                        Tensor ratio = both(BinaryOp::divide, x, both(BinaryOp::multiply, z, z));
+                        const Tensor& divisor = z.get(node.name);
+                        Tensor ratio = both(BinaryOp::divide, x.get(node.name), both(BinaryOp::multiply, divisor, divisor));
                         db = ops::unary(UnaryOp::negate, both(BinaryOp::multiply, dy, ratio));
                         break;
                       }

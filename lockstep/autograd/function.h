@@ -1,9 +1,9 @@
 // Users' own differentiable functions.
 //
 //   struct Square : Function {
-//     Tensor x;
-//     std::vector<Tensor> forward(std::span<const Tensor> in) override { x = in[0]; return {x * x}; }
-//     std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {x * dy[0] * 2}; }
+//     SavedTensor x;
+//     std::vector<Tensor> forward(std::span<const Tensor> in) override { x = in[0]; return {in[0] * in[0]}; }
+//     std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {x.get("Square") * dy[0] * 2}; }
 //   };
 //   Tensor y = apply<Square>(x);
 #pragma once
@@ -12,11 +12,12 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 
-// One object for each call: members may keep what backward needs.
+// One object for each call: members may keep what backward needs. A SavedTensor notices where it is changed in between.
 class Function {
  public:
   virtual ~Function() = default;

@@ -1,5 +1,6 @@
 #include "lockstep/autograd/node.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "lockstep/ops/elementwise.h"
@@ -19,7 +20,27 @@ std::uint64_t next_order() {
 
 void GradMeta::accumulate(int shard, const Tensor& gradient) {
   ops::ShardScope scope(shard);
-  grad = grad.defined() ? ops::binary(BinaryOp::add, grad, gradient) : gradient;
+  grad = grad.defined() ? add_gradients(grad, gradient) : gradient;
+}
+
+Tensor add_gradients(const Tensor& a, const Tensor& b) {
+  if (!a.device().is_host()) return ops::binary(BinaryOp::add, a, b);
+  ops::check_same("backward", a, b);
+  a.wait();
+  b.wait();
+  Tensor sum = Tensor::host(a.shape(), a.dtype()).with_shard(a.shard());
+  visit_dtype(a.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto add = [](T x, T y) {
+      if constexpr (is_half<T>) {
+        return T(static_cast<float>(x) + static_cast<float>(y));
+      } else {
+        return static_cast<T>(x + y);
+      }
+    };
+    std::transform(a.view().as<T>(), a.view().as<T>() + a.numel(), b.view().as<T>(), sum.view().as<T>(), add);
+  });
+  return sum;
 }
 
 Tensor GradMeta::destination(int, Device) { return {}; }

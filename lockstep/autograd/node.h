@@ -88,6 +88,9 @@ std::vector<Tensor> record(std::string_view name, std::span<const Tensor> inputs
 Tensor record(std::string_view name, std::initializer_list<Tensor> inputs, const Tensor& output,
               std::function<std::vector<Tensor>(const Node& node, const Tensor& dy)> backward);
 
+// a + b, of gradients for one tensor. In host memory, where no device computes, this waits for both.
+Tensor add_gradients(const Tensor& a, const Tensor& b);
+
 // Gradients of all leaves that `roots` were computed from, in one walk. seeds[i] is the gradient of roots[i];
 // undefined: 1, for a scalar. The graph is used up. Leaves get nothing for shards in `missing`, which have no samples: no
 // gradient is not the same as one of zeros.

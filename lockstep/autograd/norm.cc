@@ -2,6 +2,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
@@ -12,15 +13,20 @@ namespace lockstep {
 Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
                         const BatchNormOptions& options, ops::BatchStats* used) {
   ops::ShardScope scope(shard_of({x}));
-  Tensor in = x.detach(), g = gamma.detach();
-  ops::BatchStats stats = ops::batch_norm_stats(in);
-  Tensor y = ops::batch_norm(in, stats, g, beta.detach(), residual.detach(), {options.eps, options.relu});
+  ops::BatchStats stats = ops::batch_norm_stats(x.detach());
+  Tensor y = ops::batch_norm(x.detach(), stats, gamma.detach(), beta.detach(), residual.detach(),
+                             {options.eps, options.relu});
   if (used) *used = stats;
-  Tensor mask = options.relu ? y : Tensor();
   return record("batch norm", {x, gamma, beta, residual}, y,
-                [in, g, stats, mask, eps = options.eps](const Node& node, const Tensor& dy) {
-                  auto sums = ops::batch_norm_backward_stats(dy, in, mask, stats, eps);
-                  auto grads = ops::batch_norm_backward_data(dy, in, mask, stats, eps, g, sums, node.needs(3));
+                [in = SavedTensor(x), g = SavedTensor(gamma), mask = SavedTensor(options.relu, y), stats,
+                 eps = options.eps](const Node& node, const Tensor& dy) {
+                  const Tensor &saved = in.get(node.name), &out = mask.get(node.name);
+                  auto sums = ops::batch_norm_backward_stats(dy, saved, out, stats, eps);
+                  ops::BatchNormGrads grads;
+                  if (node.needs(0) || node.needs(3)) {
+                    grads = ops::batch_norm_backward_data(dy, saved, out, stats, eps, g.get(node.name), sums,
+                                                          node.needs(3));
+                  }
                   return std::vector<Tensor>{grads.x, sums.g_xhat, sums.g, grads.residual};
                 });
 }
@@ -28,19 +34,28 @@ Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options) {
   ops::ShardScope scope(shard_of({x}));
-  Tensor in = x.detach(), g = gamma.detach();
   // M2 / n with n = 1: the variance itself.
-  ops::BatchStats stats{1, running_mean.detach(), running_var.detach()};
-  Tensor y = ops::batch_norm(in, stats, g, beta.detach(), residual.detach(), {options.eps, options.relu});
-  Tensor mask = options.relu ? y : Tensor();
+  Tensor y = ops::batch_norm(x.detach(), {1, running_mean.detach(), running_var.detach()}, gamma.detach(), beta.detach(),
+                             residual.detach(), {options.eps, options.relu});
   return record("batch norm", {x, gamma, beta, residual}, y,
-                [in, g, stats, mask, eps = options.eps](const Node& node, const Tensor& dy) {
-                  auto sums = ops::batch_norm_backward_stats(dy, in, mask, stats, eps);
-                  // The statistics do not depend on x: nothing flows back through them.
-                  ops::BatchNormSums none{ops::empty_like(sums.g), ops::empty_like(sums.g)};
-                  ops::fill_(none.g, 0);
-                  ops::fill_(none.g_xhat, 0);
-                  auto grads = ops::batch_norm_backward_data(dy, in, mask, stats, eps, g, none, node.needs(3));
+                [in = SavedTensor(x), g = SavedTensor(gamma), mask = SavedTensor(options.relu, y),
+                 mean = SavedTensor(running_mean), var = SavedTensor(running_var),
+                 eps = options.eps](const Node& node, const Tensor& dy) {
+                  const Tensor &saved = in.get(node.name), &out = mask.get(node.name);
+                  const ops::BatchStats stats{1, mean.get(node.name), var.get(node.name)};
+                  ops::BatchNormSums sums;
+                  if (node.needs(1) || node.needs(2)) {
+                    sums = ops::batch_norm_backward_stats(dy, saved, out, stats, eps);
+                  }
+                  ops::BatchNormGrads grads;
+                  if (node.needs(0) || node.needs(3)) {
+                    // The statistics do not depend on x: nothing flows back through them.
+                    ops::BatchNormSums none{ops::empty_like(stats.mean), ops::empty_like(stats.mean)};
+                    ops::fill_(none.g, 0);
+                    ops::fill_(none.g_xhat, 0);
+                    grads = ops::batch_norm_backward_data(dy, saved, out, stats, eps, g.get(node.name), none,
+                                                          node.needs(3));
+                  }
                   return std::vector<Tensor>{grads.x, sums.g_xhat, sums.g, grads.residual};
                 });
 }
@@ -80,9 +95,19 @@ std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std:
     }
   }
   if (used) *used = stats;
+  const auto save = [](const std::vector<Tensor>& tensors) {
+    return std::vector<SavedTensor>(tensors.begin(), tensors.end());
+  };
   return record(
       "synchronized batch norm", inputs, std::move(outputs),
-      [=, eps = options.eps](const Node& node, std::span<const Tensor> grads) {
+      [count, slots, at, stats, exchange, saved_in = save(in), saved_gamma = save(gamma), saved_mask = save(mask),
+       eps = options.eps](const Node& node, std::span<const Tensor> grads) {
+        std::vector<Tensor> in, gamma, mask;
+        for (std::size_t i = 0; i < count; ++i) {
+          in.push_back(saved_in[i].get(node.name));
+          gamma.push_back(saved_gamma[i].get(node.name));
+          mask.push_back(saved_mask[i].get(node.name));
+        }
         std::vector<Tensor> g(slots), g_xhat(slots), dy(count);
         std::vector<ops::BatchNormSums> sums(count);
         for (std::size_t i = 0; i < count; ++i) {
@@ -115,6 +140,10 @@ std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std:
         }
         std::vector<Tensor> back;
         for (std::size_t i = 0; i < count; ++i) {
+          if (!node.needs(4 * i) && !node.needs(4 * i + 3)) {
+            back.insert(back.end(), {Tensor(), sums[i].g_xhat, sums[i].g, Tensor()});
+            continue;
+          }
           ops::ShardScope scope(in[i].shard());
           if (!dy[i].defined()) {
             dy[i] = ops::empty_like(in[i]);

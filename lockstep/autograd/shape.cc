@@ -9,9 +9,9 @@ namespace lockstep {
 
 Tensor reshape(const Tensor& x, Shape shape) {
   ops::ShardScope scope(shard_of({x}));
-  Tensor y = ops::to_layout(x.detach(), Layout::plain).reshape(shape);
+  Tensor y = ops::reshape(ops::to_layout(x.detach(), Layout::plain), shape);
   return record("reshape", {x}, y, [old = x.shape()](const Node&, const Tensor& dy) {
-    return std::vector<Tensor>{ops::to_layout(dy, Layout::plain).reshape(old)};
+    return std::vector<Tensor>{ops::reshape(ops::to_layout(dy, Layout::plain), old)};
   });
 }
 
@@ -56,20 +56,12 @@ Tensor concatenate(std::span<const Tensor> parts, Device device) {
     std::int64_t row = 0;
     Tensor dy = ops::to_layout(grads[0], Layout::plain);
     for (std::size_t i = 0; i < origin.size(); ++i) {
-      Tensor piece = dy.narrow(row, origin[i].second).with_shard(node.inputs[i].shard);
-      back.push_back(ops::to_device(piece, origin[i].first));
+      Tensor piece = ops::narrow(dy, row, origin[i].second).with_shard(node.inputs[i].shard);
+      back.push_back(node.needs(i) ? ops::to_device(piece, origin[i].first, {.non_blocking = true}) : Tensor());
       row += origin[i].second;
     }
     return back;
   })[0];
-}
-
-Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
-
-Tensor Tensor::to(Layout layout) const {
-  ops::ShardScope scope(shard_of({*this}));
-  Tensor y = ops::to_layout(detach(), layout);
-  return record("reorder", {*this}, y, [](const Node&, const Tensor& dy) { return std::vector<Tensor>{dy}; });
 }
 
 }  // namespace lockstep

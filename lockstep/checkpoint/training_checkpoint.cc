@@ -1,7 +1,11 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 
+#include <span>
+
 #include "lockstep/base/file.h"
+#include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
 namespace {
@@ -9,13 +13,22 @@ namespace {
 constexpr std::string_view kWeights = "weights.safetensors";
 constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kState = "state.json";
-constexpr std::size_t kMostStateBytes = 1 << 20;
+constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
   nlohmann::ordered_json j = {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
                               {"loss_sum", p.loss_sum}, {"samples", p.samples}, {"seconds", p.seconds}};
   if (p.loss_scaler) {
     j["loss_scaler"] = {{"scale", p.loss_scaler->scale}, {"good_steps", p.loss_scaler->good_steps}};
+  }
+  if (p.epochs.empty()) return j;
+  j["epochs"] = nlohmann::ordered_json::array();
+  for (const EpochRecord& e : p.epochs) {
+    j["epochs"].push_back({{"epoch", e.epoch},
+                           {"seconds", e.seconds},
+                           {"train_loss", e.train_loss},
+                           {"test_correct", e.test_correct},
+                           {"test_total", e.test_total}});
   }
   return j;
 }
@@ -25,6 +38,9 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
   if (j.contains("loss_scaler")) {
     const auto& scaler = j.at("loss_scaler");
     p.loss_scaler = LossScalerState{scaler.at("scale"), scaler.at("good_steps")};
+  }
+  for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
+    p.epochs.push_back({e.at("epoch"), e.at("seconds"), e.at("train_loss"), e.at("test_correct"), e.at("test_total")});
   }
   check(p.step >= 0 && p.epoch >= 0 && p.batch >= 0 && p.samples >= 0, "a negative position");
   return p;
@@ -80,13 +96,26 @@ FoundCheckpoint find_checkpoint(const std::filesystem::path& folder) {
 struct TrainingState {
   TrainingPosition position;
   Recipe recipe;
+  // Of random operations: the steps of all optimizers.
+  std::uint64_t random_step;
 };
+
+// Where the model's random operations get their keys; null without parameters.
+RandomState* random_of(const Module& module) {
+  for (const Parameter& p : module.parameters()) {
+    if (p.initialized()) return state_of(p.devices()[0], "checkpoint").random.get();
+  }
+  return nullptr;
+}
 
 TrainingState read_state(const std::filesystem::path& file) {
   try {
     auto json = nlohmann::ordered_json::parse(read_file(file, kMostStateBytes));
     check(json.at("recipe").is_object(), "the recipe is no object");
-    return {position_from(json.at("position")), json.at("recipe")};
+    const TrainingPosition position = position_from(json.at("position"));
+    // Checkpoints from before there was one were made where a single optimizer had stepped.
+    const auto random_step = json.value("random_step", static_cast<std::uint64_t>(position.step));
+    return {position, json.at("recipe"), random_step};
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());
   }
@@ -94,11 +123,22 @@ TrainingState read_state(const std::filesystem::path& file) {
 
 }  // namespace
 
+std::string recipe_hash(const Recipe& recipe) {
+  Sha256 hash;
+  const std::string sorted = nlohmann::json(recipe).dump();
+  hash.update(std::as_bytes(std::span(sorted)));
+  return hash.hex();
+}
+
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe) {
   StateDict weights = state_dict(module);
   StateDict state = optimizer.state_dict();
-  nlohmann::ordered_json json = {{"position", to_json(position)}, {"recipe", recipe}};
+  const std::string what = fmt::format("checkpoint: step {}", position.step);
+  check_finite(weights, what);
+  check_finite(state, what + ": optimizer");
+  nlohmann::ordered_json json = {{"position", to_json(position)}, {"recipe", recipe}, {"recipe_hash", recipe_hash(recipe)}};
+  if (const RandomState* random = random_of(module)) json["random_step"] = random->step();
   CheckpointWriter writer(folder, position.step);
   writer.add_file(kWeights, [&](const ByteSink& sink) {
     write_safetensors(sink, as_bytes(weights), {{"format", "pt"}});
@@ -121,6 +161,7 @@ ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, 
   StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
   load_weights(checkpoint.file(kWeights), module);
   optimizer.load_state_dict(state, saved.position.step);
+  if (RandomState* random = random_of(module)) random->set_step(saved.random_step);
   return {saved.position, checkpoint.path, damaged};
 }
 

@@ -17,6 +17,14 @@
 
 namespace lockstep {
 
+// The report of an epoch that is over.
+struct EpochRecord {
+  std::int64_t epoch = 0;  // from 1
+  double seconds = 0;      // of training, without evaluation
+  double train_loss = 0;
+  std::int64_t test_correct = 0, test_total = 0;
+};
+
 struct TrainingPosition {
   std::int64_t step = 0;   // steps done
   std::int64_t epoch = 0;  // the epoch in progress, from 0
@@ -27,12 +35,18 @@ struct TrainingPosition {
   double seconds = 0;
   // Where the loss is scaled.
   std::optional<LossScalerState> loss_scaler = {};
+  // All epochs done, of the runs before this one, too. Checkpoints of older versions have none.
+  std::vector<EpochRecord> epochs = {};
 };
 
 // Names and values that a resumed run has to agree with: seed, shards, threads per shard, batch size, ...
 using Recipe = nlohmann::ordered_json;
 
-// Waits for the values. The older checkpoints stay until this one is on the disk.
+// SHA-256 of the recipe, 64 hexadecimal digits; the order of the names does not matter. The first eight name a run.
+std::string recipe_hash(const Recipe& recipe);
+
+// Waits for the values. The older checkpoints stay until this one is on the disk. Weights, buffers and optimizer state that
+// are not finite are refused: a run that went on from them would fail again.
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe);
 

@@ -1,11 +1,57 @@
 #include "lockstep/checkpoint/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "lockstep/base/sha256.h"
 
 namespace lockstep {
+namespace {
+
+// A number of this type is finite unless all bits of its exponent are set. One pass without a branch, so that it becomes
+// vector instructions.
+template <typename Word>
+bool all_finite(const Tensor& t, Word exponent) {
+  const auto* words = static_cast<const Word*>(t.view().data);
+  Word bad = 0;
+  for (std::int64_t i = 0, n = t.numel(); i < n; ++i) bad |= static_cast<Word>((words[i] & exponent) == exponent);
+  return bad == 0;
+}
+
+bool all_finite(const Tensor& t) {
+  switch (t.dtype()) {
+    case DType::f32: return all_finite<std::uint32_t>(t, 0x7f800000u);
+    case DType::bf16: return all_finite<std::uint16_t>(t, 0x7f80u);
+    case DType::f16: return all_finite<std::uint16_t>(t, 0x7c00u);
+    case DType::f64: return all_finite<std::uint64_t>(t, 0x7ff0000000000000u);
+    case DType::i64:
+    case DType::u8: return true;
+  }
+  return true;
+}
+
+// The first value that is not finite.
+[[noreturn]] void fail_not_finite(std::string_view what, const std::string& name, const Tensor& t) {
+  visit_dtype(t.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using Wide = std::conditional_t<is_half<T>, float, double>;
+    for (std::int64_t i = 0; i < t.numel(); ++i) {
+      const auto value = static_cast<Wide>(t.view().as<T>()[i]);
+      // The sign of a NaN says nothing.
+      if (!std::isfinite(value)) fail("{}: {} holds {} at element {}", what, name, std::isnan(value) ? NAN : double{value}, i);
+    }
+  });
+  fail("{}: {} holds values that are not finite", what, name);
+}
+
+}  // namespace
+
+void check_finite(const StateDict& state, std::string_view what) {
+  for (const auto& [name, t] : state) {
+    if (!all_finite(t)) fail_not_finite(what, name, t);
+  }
+}
 
 std::vector<TensorBytes> as_bytes(const StateDict& state) {
   std::vector<TensorBytes> all;
@@ -29,6 +75,7 @@ StateDict as_tensors(const SafetensorsFile& file) {
 
 void save_weights(const std::filesystem::path& path, const Module& module) {
   StateDict state = state_dict(module);
+  check_finite(state, path.string());
   write_safetensors(path, as_bytes(state), {{"format", "pt"}});
 }
 

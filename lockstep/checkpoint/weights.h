@@ -3,19 +3,24 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/nn/state_dict.h"
 
 namespace lockstep {
 
-// What PyTorch's load_state_dict(strict=True) of the same model takes.
+// What PyTorch's load_state_dict(strict=True) of the same model takes. Values that are not finite are refused; an older
+// file stays.
 void save_weights(const std::filesystem::path& path, const Module& module);
 // Strict, see load_state_dict. Errors name the file.
 void load_weights(const std::filesystem::path& path, Module& module);
 
 // SHA-256 over all parameters and floating-point buffers, sorted by name, as little-endian bytes in plain layout.
 std::string weights_sha256(const Module& module);
+
+// Throws if a tensor, in plain host memory, holds an infinity or a NaN: `what: fc.weight holds nan at element 3`.
+void check_finite(const StateDict& state, std::string_view what);
 
 // Between host tensors and files.
 std::vector<TensorBytes> as_bytes(const StateDict& state);

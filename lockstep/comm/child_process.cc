@@ -134,6 +134,12 @@ std::vector<ChildExit> ChildProcesses::reap() {
   return ended;
 }
 
+std::vector<int> ChildProcesses::running_ranks() const {
+  std::vector<int> ranks;
+  for (const Child& child : running_) ranks.push_back(child.rank);
+  return ranks;
+}
+
 void ChildProcesses::send(int signal) const {
   for (const Child& child : running_) ::kill(guard_ ? -child.process : child.process, signal);
 }

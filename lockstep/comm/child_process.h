@@ -61,6 +61,7 @@ class ChildProcesses {
 
   void add(int rank, pid_t process);
   bool running() const { return !running_.empty(); }
+  std::vector<int> running_ranks() const;
   // Those that have ended since the last call. Does not wait.
   std::vector<ChildExit> reap();
   void send(int signal) const;

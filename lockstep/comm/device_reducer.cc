@@ -41,14 +41,15 @@ void throw_what_is_told(const Mesh& mesh) {
 class DeviceReducer final : public MeshTreeReducer {
  public:
   DeviceReducer(Mesh& mesh, int lane, TreeLayout layout, std::shared_ptr<SummingDevice> device,
-                std::shared_ptr<DeviceLinks> links)
+                std::shared_ptr<DeviceLinks> links, milliseconds timeout)
       : mesh_(mesh),
         lane_(lane),
         rank_(static_cast<std::size_t>(mesh.rank())),
         size_(static_cast<std::size_t>(mesh.size())),
         layout_(std::move(layout)),
         device_(std::move(device)),
-        links_(std::move(links)) {
+        links_(std::move(links)),
+        timeout_(timeout) {
     present_.assign(layout_.leaves(), std::vector<std::uint8_t>(layout_.segments()));
     const std::size_t own = own_positions().size(), item = layout_.item(), elements = layout_.elements();
     flags_.resize(own * layout_.segments());
@@ -88,11 +89,12 @@ class DeviceReducer final : public MeshTreeReducer {
 
   void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
     exchange_presence(header, limit);  // and all contributions are there: no GPU waits long for another one
+    const TimeLimit soon(timeout_);
     bool in_time = false;
     try {
-      const WaitCheck wait_check = wait_check_of(mesh_, limit);
+      const WaitCheck wait_check = wait_check_of(mesh_, soon);
       queue(wait_check);
-      in_time = wait(limit);
+      in_time = wait(soon);
     } catch (const DeviceLinksError&) {
       free_stream();
       throw_what_is_told(mesh_);
@@ -103,10 +105,10 @@ class DeviceReducer final : public MeshTreeReducer {
     }
     if (!in_time) free_stream();
     TimeLimit last = limit;
-    last.end += kGrace;
+    last.end = std::max(limit.end, soon.end) + kGrace;
     Exchanges(mesh_, lane_, header, last).exchange();
     if (!in_time)
-      throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", limit.str())});
+      throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});
   }
 
  private:
@@ -229,6 +231,7 @@ class DeviceReducer final : public MeshTreeReducer {
   Arrangement layout_;
   std::shared_ptr<SummingDevice> device_;
   std::shared_ptr<DeviceLinks> links_;
+  const milliseconds timeout_;
   std::vector<std::uint8_t> flags_;                 // of own positions, for each segment
   std::vector<std::vector<std::uint8_t>> present_;  // of all positions, likewise
   std::shared_ptr<std::byte> memory_;               // in it:
@@ -251,8 +254,8 @@ std::shared_ptr<DeviceLinks> link_gpus(Mesh& mesh, int lane, Stream& stream, con
 
 std::unique_ptr<MeshTreeReducer> make_device_reducer(Mesh& mesh, int lane, TreeLayout layout,
                                                      std::shared_ptr<SummingDevice> device,
-                                                     std::shared_ptr<DeviceLinks> links) {
-  return std::make_unique<DeviceReducer>(mesh, lane, std::move(layout), std::move(device), std::move(links));
+                                                     std::shared_ptr<DeviceLinks> links, milliseconds timeout) {
+  return std::make_unique<DeviceReducer>(mesh, lane, std::move(layout), std::move(device), std::move(links), timeout);
 }
 
 }  // namespace lockstep

@@ -13,8 +13,10 @@ namespace lockstep {
 // A collective.
 std::shared_ptr<DeviceLinks> link_gpus(Mesh& mesh, int lane, Stream& stream, const TimeLimit& limit);
 
+// `timeout`: of what the GPUs do, once all ranks have come.
 std::unique_ptr<MeshTreeReducer> make_device_reducer(Mesh& mesh, int lane, TreeLayout layout,
                                                      std::shared_ptr<SummingDevice> device,
-                                                     std::shared_ptr<DeviceLinks> links);
+                                                     std::shared_ptr<DeviceLinks> links,
+                                                     std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

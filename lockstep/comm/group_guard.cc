@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/descriptor_limit.h"
 
 namespace lockstep {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 [[noreturn]] void guard(int socket) {
   ::setsid();
   if (::dup2(socket, 0) != 0) ::_exit(1);
-  ::close_range(1, ~0U, 0);
+  close_descriptors_from(1);
   pid_t groups[GroupGuard::kMostGroups];
   int count = 0;
   pid_t message;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <climits>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
@@ -23,8 +24,10 @@ struct Dialect {
 constexpr Dialect kTorchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 constexpr Dialect kOpenMpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                            "OMPI_COMM_WORLD_LOCAL_SIZE"};
-// Those of a step: SLURM_NTASKS is set in a batch script's own shell, too, which is no rank.
+constexpr Dialect kPmi{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+// Those of a step. In a batch script and in the shell of an allocation SLURM_NTASKS is set, too, which are no ranks.
 constexpr Dialect kSlurm{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr};
+constexpr Dialect kOldSlurm{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
 
 std::optional<int> read_int(const char* name, int min, int max) {
   const auto value = environment_integer(name, min, max);
@@ -42,17 +45,36 @@ bool read_flag(const char* name) {
   fail("{} is \"{}\", expected 1 or 0", name, value);
 }
 
-std::optional<LaunchEnvironment> read_ranks(const Dialect& names) {
+std::optional<std::chrono::milliseconds> read_seconds(const char* name) {
+  const auto text = environment(name);
+  if (!text) return {};
+  double seconds = 0;
+  const char* end = text->data() + text->size();
+  const auto [parsed, error] = std::from_chars(text->data(), end, seconds);
+  check(error == std::errc() && parsed == end && seconds >= 0.001 && seconds <= 1e6,
+        "{} is \"{}\", expected seconds from 0.001 to 1000000", name, *text);
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+// srun's, and not the one that stands for a batch script or an interactive shell: those have the highest numbers.
+bool in_slurm_step() {
+  const std::string step = environment("SLURM_STEP_ID").value_or("");
+  return !step.empty() && step.size() < 10;
+}
+
+std::optional<LaunchedRank> read_numbers(const Dialect& names) {
   const auto size = read_int(names.world_size, 1, kMostRanks);
   const bool has_rank = environment(names.rank).has_value();
-  // Schedulers set more than they mean; torchrun's pair is one.
-  check(&names != &kTorchrun || has_rank == size.has_value(),
-        "{} is set but {} is not, expected both or neither", has_rank ? names.rank : names.world_size,
-        has_rank ? names.world_size : names.rank);
-  if (!size || !has_rank) return {};
-  LaunchEnvironment e;
+  const bool told_alone = &names == &kTorchrun && size == 1;
+  // A batch script has a SLURM_PROCID, and that is all.
+  const bool may_lack_size = names.rank == std::string_view("SLURM_PROCID");
+  check(has_rank == size.has_value() || told_alone || (has_rank && may_lack_size),
+        "{} is set but {} is not, expected both or neither{}", has_rank ? names.rank : names.world_size,
+        has_rank ? names.world_size : names.rank, has_rank ? "" : " (or WORLD_SIZE=1, for a process that is alone)");
+  if (!size) return {};
+  LaunchedRank e{.source = names.world_size};
   e.world_size = *size;
-  e.rank = read_int(names.rank, 0, *size - 1).value();
+  e.rank = read_int(names.rank, 0, *size - 1).value_or(0);
   if (names.local_world_size) {
     e.local_world_size = read_int(names.local_world_size, 1, *size);
   } else if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE")) {
@@ -62,33 +84,59 @@ std::optional<LaunchEnvironment> read_ranks(const Dialect& names) {
   return e;
 }
 
+std::optional<LaunchedRank> read_numbers() {
+  if (auto told = read_numbers(kTorchrun)) return told;
+  const auto open_mpi = read_numbers(kOpenMpi);
+  auto pmi = read_numbers(kPmi), slurm = read_numbers(kSlurm);
+  if (!slurm && in_slurm_step()) slurm = read_numbers(kOldSlurm);
+  // srun --mpi=pmi2 repeats Slurm's numbers as PMI's, but without the local ones.
+  if (pmi && slurm && !pmi->local_world_size && pmi->rank == slurm->rank && pmi->world_size == slurm->world_size) {
+    pmi.reset();
+  }
+  // Under Slurm, PMI's may be those of the daemon that mpirun has started on each host.
+  if (open_mpi && pmi && open_mpi->world_size > 1 && pmi->world_size > 1 && !environment("SLURM_PROCID")) {
+    check(open_mpi->rank == pmi->rank && open_mpi->world_size == pmi->world_size,
+          "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE say rank {} of {}, PMI_RANK and PMI_SIZE rank {} of {}: expected "
+          "the same, or RANK and WORLD_SIZE to say which",
+          open_mpi->rank, open_mpi->world_size, pmi->rank, pmi->world_size);
+  }
+  // A size of 1 may be the shell's, in which another launcher was called.
+  for (const auto* e : {&open_mpi, &std::as_const(pmi), &std::as_const(slurm)}) {
+    if (*e && (*e)->world_size > 1) return *e;
+  }
+  return open_mpi ? open_mpi : pmi ? pmi : slurm;
+}
+
 }  // namespace
 
-std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_size) {
+std::optional<LaunchedRank> read_launched_rank(int rank, int world_size) {
+  std::optional<LaunchedRank> found = read_numbers();
   const bool given = rank != -1 || world_size != -1;
-  std::optional<LaunchEnvironment> found;
-  bool slurm = false;
-  for (const Dialect* names : {&kTorchrun, &kOpenMpi, &kSlurm}) {
-    if ((found = read_ranks(*names))) {
-      slurm = names == &kSlurm;
-      break;
-    }
-  }
-  if (given) {
-    check(world_size >= 1 && world_size <= kMostRanks && rank >= 0 && rank < world_size,
-          "rank {} of world size {}, expected a world size from 1 to {} and a rank below it", rank,
-          world_size, kMostRanks);
-    // What the launcher says of this host holds for the ranks that it made.
-    if (!found || found->rank != rank || found->world_size != world_size) found.emplace();
-    found->rank = rank;
-    found->world_size = world_size;
-  }
+  check(!given || (world_size >= 1 && world_size <= kMostRanks && rank >= 0 && rank < world_size),
+        "rank {} of world size {}, expected a world size from 1 to {} and a rank below it", rank, world_size,
+        kMostRanks);
+  // What the launcher says of this host holds for the ranks that it made.
+  if (given && (!found || found->rank != rank || found->world_size != world_size)) found.emplace();
+  if (given) found->rank = rank, found->world_size = world_size, found->source.clear();
   if (!found) return {};
-  LaunchEnvironment& e = *found;
+  found->restart_count = read_int("LOCKSTEP_RESTART_COUNT", 0, INT_MAX)
+                             .value_or(read_int("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX).value_or(0));
+  return found;
+}
+
+std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_size) {
+  const std::optional<LaunchedRank> launched = read_launched_rank(rank, world_size);
+  const bool given = rank != -1 || world_size != -1;
+  check(launched.has_value() || !environment("PMIX_RANK"),
+        "PMIX_RANK is set but nothing says how many ranks there are: expected RANK and WORLD_SIZE (or WORLD_SIZE=1, for a "
+        "process that is alone)");
+  if (!launched) return {};
+  LaunchEnvironment e{*launched};
+  const bool slurm = e.source.starts_with("SLURM");
   if (const auto address = environment("MASTER_ADDR")) {
     check(!address->empty(), "MASTER_ADDR is empty, expected the host of rank 0");
     e.master_addr = *address;
-  } else if (slurm && !e.on_one_host()) {
+  } else if (slurm && !e.on_one_host() && e.world_size > 1) {
     const auto hosts = environment("SLURM_STEP_NODELIST");
     check(hosts.has_value(), "MASTER_ADDR is not set, expected the host of rank 0");
     e.master_addr = first_slurm_host(*hosts);
@@ -108,20 +156,15 @@ std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_siz
   e.store_port = read_int("LOCKSTEP_PORT", 1, 65535);
   // torchrun's agent listens at MASTER_PORT itself.
   if (!e.store_port && read_flag("TORCHELASTIC_USE_AGENT_STORE")) e.store_port = e.next_port;
-  e.restart_count = read_int("LOCKSTEP_RESTART_COUNT", 0, INT_MAX)
-                        .value_or(read_int("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX).value_or(0));
-  return found;
+  return e;
 }
 
 std::chrono::milliseconds default_timeout() {
-  const auto text = environment("LOCKSTEP_TIMEOUT");
-  if (!text) return std::chrono::seconds(60);
-  double seconds = 0;
-  const char* end = text->data() + text->size();
-  const auto [parsed, error] = std::from_chars(text->data(), end, seconds);
-  check(error == std::errc() && parsed == end && seconds >= 0.001 && seconds <= 1e6,
-        "LOCKSTEP_TIMEOUT is \"{}\", expected seconds from 0.001 to 1000000", *text);
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  return read_seconds("LOCKSTEP_TIMEOUT").value_or(std::chrono::seconds(60));
+}
+
+std::chrono::milliseconds default_progress_timeout(std::chrono::milliseconds timeout) {
+  return read_seconds("LOCKSTEP_PROGRESS_TIMEOUT").value_or(30 * timeout);
 }
 
 std::string first_slurm_host(const std::string& list) {

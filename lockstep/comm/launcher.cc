@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -15,6 +16,8 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/child_process.h"
+#include "lockstep/comm/descriptor_limit.h"
+#include "lockstep/comm/failure_reports.h"
 #include "lockstep/comm/launch_environment.h"
 #include "lockstep/comm/line_prefixer.h"
 #include "lockstep/comm/node_link.h"
@@ -33,6 +36,8 @@ using Failure = NodeLink::Failure;
 
 // How often other nodes are asked, and children looked after.
 constexpr milliseconds kTick{250};
+// What ranks get that stand still.
+constexpr milliseconds kShortGrace{2'000};
 
 void check_options(const LauncherOptions& o) {
   check(!o.command.empty() && !o.command[0].empty(), "launch: there is no command");
@@ -79,6 +84,7 @@ class Launcher {
   explicit Launcher(const LauncherOptions& options)
       : options_(options), timeout_(options.timeout > milliseconds(0) ? options.timeout : default_timeout()) {
     check_options(options);
+    raise_descriptor_limit();
     secret_ = read_secret();
     made_secret_ = secret_.empty() && options.nnodes == 1;
     if (made_secret_) secret_ = make_secret();
@@ -170,7 +176,11 @@ class Launcher {
     ChildProcesses children(true);
     std::vector<OutputPipe> streams;
     for (int local = 0; local < options_.nproc_per_node; ++local) start(local, restart, children, streams);
+    FailureReports reports({.host = options_.master_addr, .port = port_, .secret = secret_}, restart,
+                           options_.nnodes * options_.nproc_per_node);
     std::optional<Failure> failure;
+    // Those that failed before anything was done to them.
+    std::map<int, ChildExit> own_ends;
     bool finished = false;
     // What those get that are left, when `next_blow` has come.
     std::vector<int> blows{SIGKILL, SIGTERM};
@@ -184,16 +194,32 @@ class Launcher {
     while (children.running() || (link_ && !failure && !finished)) {
       // The kernel drops SIGCHLD where the process's main thread, if that is not this one, does not block it.
       wait(streams, std::min(next_blow, Clock::now() + kTick));
+      if (const int error = server_ ? server_->accept_error() : 0; error != std::exchange(accept_error_, error)) {
+        say(fmt::format("the store cannot take all ranks: {}", describe_descriptor_error(error)));
+      }
       for (const int signal : take_signals()) {
         // Before ranks of other nodes stop because those of this one do.
         attempt([](NodeLink& link) { link.interrupt(); });
         children.send(signals_taken_ > 2 ? SIGKILL : signal);
       }
-      for (const ChildExit& end : children.reap()) {
-        if (end.ok()) continue;
-        const Failure what{end.exit_status(), end.describe()};
-        if (!failure) attempt([&](NodeLink& link) { link.fail_all(what); });
+      const std::vector<ChildExit> ends = children.reap();
+      for (const ChildExit& end : ends) {
+        if (!end.ok() && blows.size() == 2) own_ends.emplace(end.rank, end);
+      }
+      for (const ChildExit& end : ends) {
+        if (end.ok() || failure) continue;
+        reports.read();
+        const Failure what = blame(reports, own_ends, {end.exit_status(), end.describe()});
+        attempt([&](NodeLink& link) { link.fail_all(what); });
         fail_with(what);
+      }
+      if (failure && !ends.empty()) {
+        reports.read();
+        const auto silent = [&](int rank) { return reports.is_silent(rank); };
+        if (std::ranges::all_of(children.running_ranks(), silent)) {
+          next_blow = std::min(next_blow, Clock::now() + kShortGrace);
+          blows = {SIGKILL};
+        }
       }
       if (link_ && !failure) {
         try {
@@ -226,7 +252,18 @@ class Launcher {
     for (OutputPipe& stream : streams) {
       if (is_open(stream)) stream.finish();
     }
+    // The launchers of several nodes have told each other already.
+    if (failure && options_.nnodes == 1) failure = blame(reports, own_ends, *failure);
     return failure;
+  }
+
+  // Whom the ranks have lost says more than which one ended first.
+  static Failure blame(const FailureReports& reports, const std::map<int, ChildExit>& own_ends, const Failure& first) {
+    const std::optional<RankFailure> culprit = reports.culprit();
+    if (!culprit) return first;
+    const auto end = own_ends.find(culprit->culprit);
+    if (end == own_ends.end()) return {first.status, culprit->reason};
+    return {end->second.exit_status(), end->second.describe()};
   }
 
   // Where the store is out of reach, this node is alone from now on; others will notice by themselves.
@@ -271,6 +308,7 @@ class Launcher {
   bool made_secret_ = false;
   std::unique_ptr<TcpStoreServer> server_;
   int port_ = 0;
+  int accept_error_ = 0;  // that was spoken of
   std::unique_ptr<NodeLink> link_;
 };
 

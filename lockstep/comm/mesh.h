@@ -79,6 +79,11 @@ inline RankFailure lost(int rank, const std::string& why) {
 inline RankFailure no_answer(int rank, const TimeLimit& limit) {
   return lost(rank, "no answer within " + limit.str());
 }
+// When the time is over. `answers`: whether its process is known to be alive.
+inline RankFailure overdue(int rank, bool answers, const TimeLimit& limit) {
+  if (!answers) return no_answer(rank, limit);
+  return {rank, fmt::format("rank {} hangs (alive, but has not come within {})", rank, limit.str())};
+}
 inline constexpr const char* kClosedConnection = "connection closed";
 inline constexpr const char* kClosedGroup = "it closed its group";
 

@@ -28,8 +28,9 @@ void check_parts(std::string_view operation, std::string_view whole_name, const 
 
 }  // namespace
 
-MeshGroup::MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, std::chrono::milliseconds timeout)
-    : mesh_(std::move(mesh)), backend_(std::move(backend)), timeout_(timeout) {
+MeshGroup::MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, const GroupTimeouts& timeouts,
+                     FailureReporter report)
+    : mesh_(std::move(mesh)), backend_(std::move(backend)), timeouts_(timeouts), report_(std::move(report)) {
   for (auto& lane : lanes_) lane = std::make_shared<OperationQueue>(mesh_->may_spin());
   kin_->meshes.push_back(mesh_.get());
 }
@@ -164,11 +165,13 @@ std::shared_ptr<ProcessGroup> MeshGroup::subgroup(std::vector<int> ranks) {
   std::unique_ptr<Mesh> mesh;
   submit(header, {.wait = true}, [&](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
     lockstep::barrier(*mesh_, lane, h, limit);
-    if (std::binary_search(ranks.begin(), ranks.end(), rank())) mesh = mesh_->split(ranks, name, limit.length);
+    if (std::binary_search(ranks.begin(), ranks.end(), rank())) mesh = mesh_->split(ranks, name, timeouts_.silence);
   });
   if (!mesh) return nullptr;
-  auto group = std::make_shared<MeshGroup>(std::move(mesh), backend_, timeout_);
-  if (group->size() == size()) {
+  // Of a part of the ranks the launcher does not know the numbers.
+  const bool same_ranks = mesh->size() == size();
+  auto group = std::make_shared<MeshGroup>(std::move(mesh), backend_, timeouts_, same_ranks ? report_ : nullptr);
+  if (same_ranks) {
     group->kin_ = kin_;
     std::lock_guard lock(kin_->mutex);
     kin_->meshes.push_back(group->mesh_.get());
@@ -221,8 +224,8 @@ std::unique_ptr<TreeReducer> MeshGroup::make_tree_reducer(TreeLayout layout, Com
       reducer = make_mesh_tree_reducer(*mesh_, lane, layout, limit);
       return;
     }
-    if (!device_links_) device_links_ = link_gpus(*mesh_, lane, device->stream(), limit);
-    reducer = make_device_reducer(*mesh_, lane, layout, device, device_links_);
+    if (!device_links_) device_links_ = link_gpus(*mesh_, lane, device->stream(), TimeLimit(timeouts_.silence));
+    reducer = make_device_reducer(*mesh_, lane, layout, device, device_links_, timeouts_.silence);
   });
   header.kind = CollectiveKind::tree_reduce;
   return std::make_unique<GroupTreeReducer>(*this, channel, header, std::move(reducer));
@@ -243,7 +246,7 @@ Work MeshGroup::submit(const CollectiveHeader& header, const CollectiveOptions& 
 
 Work MeshGroup::submit_to(OperationQueue& queue, int lane, const CollectiveHeader& header,
                           const CollectiveOptions& options, Run run) {
-  const std::chrono::milliseconds timeout = options.timeout.count() == 0 ? timeout_ : options.timeout;
+  const std::chrono::milliseconds timeout = options.timeout.count() == 0 ? timeouts_.progress : options.timeout;
   auto guarded = [this, lane, header, timeout, run = std::move(run)] { run_guarded(lane, header, timeout, run); };
   if (!options.wait) return queue.push(std::move(guarded));
   queue.run(std::move(guarded));
@@ -281,8 +284,12 @@ CommError MeshGroup::failed(const RankFailure& own, const CollectiveHeader& head
   std::string text = failure.reason;
   if (failure.culprit >= 0) text += (text.back() == ')' ? " during " : "; during ") + describe(header);
   CommError error(text, failure.culprit);
-  std::lock_guard lock(mutex_);
-  if (!first_error_) first_error_ = error;
+  {
+    std::lock_guard lock(mutex_);
+    if (first_error_) return error;
+    first_error_ = error;
+  }
+  if (report_) report_(failure);
   return error;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/comm/device_links.h"
+#include "lockstep/comm/failure_reports.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/comm/operation_queue.h"
 #include "lockstep/comm/process_group.h"
@@ -20,7 +21,8 @@ namespace lockstep {
 
 class MeshGroup final : public ProcessGroup {
  public:
-  MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, std::chrono::milliseconds timeout);
+  // `report` is told of the first failure, before the operation that it hit ends.
+  MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, const GroupTimeouts& timeouts, FailureReporter report = {});
   // What is under way ends with an error, on all ranks.
   ~MeshGroup() override;
 
@@ -68,7 +70,8 @@ class MeshGroup final : public ProcessGroup {
   std::unique_ptr<Mesh> mesh_;
   std::shared_ptr<DeviceLinks> device_links_;  // made for the first reducer on GPUs
   std::string backend_;
-  std::chrono::milliseconds timeout_;
+  const GroupTimeouts timeouts_;
+  const FailureReporter report_;
   std::array<std::shared_ptr<OperationQueue>, kLanes> lanes_;
   mutable std::mutex mutex_;
   // Between two ranks operations are in order for each (other rank, tag, direction), and wait for no others.

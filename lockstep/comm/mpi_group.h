@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// A collective. Rank and world size are MPI's; those of the options or the environment have to be the same. Throws where
-// Lockstep was built without MPI.
+// A collective. Rank and world size are MPI's; those of the options or the environment have to be the same, where there are
+// any. No address is needed. Throws where Lockstep was built without MPI.
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options);
 
 }  // namespace lockstep

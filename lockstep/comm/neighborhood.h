@@ -21,8 +21,8 @@ class Neighborhood {
   // What to do when a rank is gone without a word. Called from a thread of the neighborhood's own, at most until it is
   // destroyed.
   virtual void watch(std::function<void(const RankFailure&)> on_lost) = 0;
-  // As PeerLinks::silent_rank(). Threads are never silent.
-  virtual int silent_rank(int suspect) { return suspect; }
+  // As PeerLinks::answers(). A thread does not stand still alone.
+  virtual bool answers(int /*rank*/) const { return true; }
   // A collective: zeroed memory that all ranks see, gone when the last one has let it go or died. `failure`, asked now
   // and then, ends the wait for it.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,

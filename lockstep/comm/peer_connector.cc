@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "lockstep/base/hmac.h"
+#include "lockstep/comm/descriptor_limit.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/comm/peer_handshake.h"
 #include "lockstep/comm/tcp_socket.h"
@@ -27,6 +28,8 @@ using std::chrono::steady_clock;
 // A stranger that says nothing is shown the door after this; a peer speaks at once.
 constexpr std::chrono::seconds kPatience{5};
 constexpr std::size_t kMostPending = 100;
+// Until something else of this process is closed.
+constexpr std::chrono::milliseconds kBackOff{100};
 
 // In the abstract name space: gone with its socket, whatever happens.
 SocketAddress unix_address(const std::string& name) {
@@ -158,14 +161,30 @@ class PeerConnector {
     for (std::size_t k = 0; k < sockets_.size(); ++k) {
       FileDescriptor& socket = sockets_[k][static_cast<std::size_t>(peer)];
       while (!(socket = try_call(address, peer, static_cast<std::uint32_t>(k)))) {
-        if (limit_.over()) throw_failure(lost(peer, "not connected within " + limit_.str()));
+        if (over()) throw_failure(reason_of(lost(peer, "not connected within " + limit_.str())));
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
     }
   }
 
-  FileDescriptor try_call(const SocketAddress& address, int peer, std::uint32_t connection) const {
+  // A process that may not open more sockets says so before the others, who wait for it, take it for lost.
+  bool over() const {
+    const auto early = socket_error_ == 0 ? std::chrono::milliseconds(0) : limit_.length / 4;
+    return steady_clock::now() >= limit_.end - early;
+  }
+  RankFailure reason_of(const RankFailure& failure) const {
+    if (socket_error_ == 0) return failure;
+    return {group_.rank, fmt::format("rank {} gave up: {} for connections with {} ranks", group_.rank,
+                                     describe_descriptor_error(socket_error_), group_.size)};
+  }
+
+  FileDescriptor try_call(const SocketAddress& address, int peer, std::uint32_t connection) {
     FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket && is_out_of_descriptors(errno)) {
+      socket_error_ = errno;
+      return {};
+    }
+    socket_error_ = 0;
     check(static_cast<bool>(socket), "process group: cannot make a socket: {}", std::strerror(errno));
     prepare(socket.get(), kind_);
     const int fd = socket.get();
@@ -188,12 +207,15 @@ class PeerConnector {
 
   void take_calls() {
     std::list<Pending> pending;
+    auto accept_again = steady_clock::now();
     for (;;) {
       const int missing = missing_peer();
       if (missing < 0) return;
-      if (limit_.over()) throw_failure(lost(missing, "did not join within " + limit_.str()));
+      if (over()) throw_failure(reason_of(lost(missing, "did not join within " + limit_.str())));
       auto end = limit_.end;
-      std::vector<pollfd> items{{listener_.get(), POLLIN, 0}};
+      const bool backs_off = steady_clock::now() < accept_again;
+      if (backs_off) end = std::min(end, accept_again);
+      std::vector<pollfd> items{{backs_off ? -1 : listener_.get(), POLLIN, 0}};
       for (const Pending& p : pending) {
         items.push_back({p.socket.get(), POLLIN, 0});
         end = std::min(end, p.end);
@@ -206,6 +228,10 @@ class PeerConnector {
       }
       if (items[0].revents == 0) continue;
       FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      socket_error_ = !socket && is_out_of_descriptors(errno) ? errno : 0;
+      if (socket_error_ != 0) {
+        accept_again = steady_clock::now() + kBackOff;
+      }
       if (!socket || !same_user(socket.get(), kind_)) continue;
       prepare(socket.get(), kind_);
       if (pending.size() == kMostPending) pending.pop_front();
@@ -252,6 +278,7 @@ class PeerConnector {
   SocketKind kind_;
   const TimeLimit& limit_;
   FileDescriptor listener_;
+  int socket_error_ = 0;  // that keeps this process from another socket
   std::vector<std::vector<FileDescriptor>> sockets_;
 };
 

@@ -4,18 +4,20 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "lockstep/comm/sign_of_life.h"
+#include "lockstep/comm/tcp_socket.h"
 
 namespace lockstep {
 namespace {
 
-enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor, question, answer };
+enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor, sign_of_life };
 
 // A peer that knows the group's key is trusted not to send nonsense, but a length is checked all the same.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
-// For an answer, which a thread gives that has nothing else to do.
-constexpr std::chrono::milliseconds kAnswerTime{300};
 
 }  // namespace
 
@@ -29,6 +31,7 @@ struct PeerLinks::Frame {
 struct PeerLinks::Peer {
   FileDescriptor socket;
   std::mutex writing;
+  std::vector<std::byte> unsent;  // of a frame that the socket took in part; guarded by `writing`
   // The reading thread's alone.
   Frame frame;
   std::vector<std::byte> data;
@@ -36,11 +39,12 @@ struct PeerLinks::Peer {
   FileDescriptor descriptor;
   // Guarded by PeerLinks::mutex_.
   bool departed = false;
-  std::uint64_t answers = 0;
+  // Beats since it was last heard of. Below 0: not at all yet, since it may still connect with others.
+  int silent_for = -2;
 };
 
-PeerLinks::PeerLinks(int rank, std::vector<FileDescriptor> sockets)
-    : rank_(rank), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+PeerLinks::PeerLinks(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence)
+    : rank_(rank), silence_(silence), pause_(pause_of_beats(silence)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check(static_cast<bool>(stop_), "process group: cannot make an event: {}", std::strerror(errno));
   for (FileDescriptor& socket : sockets) {
     peers_.push_back(std::make_unique<Peer>());
@@ -76,8 +80,9 @@ bool PeerLinks::departed(int rank) const {
 void PeerLinks::read_all() {
   std::vector<pollfd> items{{stop_.get(), POLLIN, 0}};
   for (const auto& peer : peers_) items.push_back({peer->socket.get(), POLLIN, 0});  // poll() ignores -1
+  auto next_beat = std::chrono::steady_clock::now();  // at once: the others shall know that this one is alive
   for (;;) {
-    if (::poll(items.data(), items.size(), -1) < 0) continue;
+    if (::poll(items.data(), items.size(), milliseconds_until(next_beat)) < 0) continue;
     if (items[0].revents != 0) return;
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (items[r + 1].revents == 0 || read_some(static_cast<int>(r))) continue;
@@ -86,7 +91,32 @@ void PeerLinks::read_all() {
       if (!departed(rank)) report(lost(rank, kClosedConnection));
       mailbox_.close(rank);
     }
+    // Only now: what came while this process stood still was read before it counts.
+    if (std::chrono::steady_clock::now() < next_beat) continue;
+    beat();
+    next_beat = std::chrono::steady_clock::now() + pause_;
   }
+}
+
+void PeerLinks::beat() {
+  int lost_rank = -1;
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    if (r == rank_) continue;
+    try_send_frame(r, {.kind = FrameKind::sign_of_life}, nullptr);
+    std::lock_guard lock(mutex_);
+    Peer& peer = *peers_[static_cast<std::size_t>(r)];
+    if (++peer.silent_for == silence_.length / pause_ && !peer.departed && lost_rank < 0) lost_rank = r;
+  }
+  if (lost_rank < 0) return;
+  const RankFailure failure = no_answer(lost_rank, silence_);
+  tell_failure(failure);
+  report(failure);
+}
+
+bool PeerLinks::answers(int rank) const {
+  std::lock_guard lock(mutex_);
+  const int silent_for = peers_[static_cast<std::size_t>(rank)]->silent_for;
+  return silent_for >= 0 && silent_for < kRecentBeats;
 }
 
 bool PeerLinks::read_some(int rank) {
@@ -109,6 +139,10 @@ bool PeerLinks::read_some(int rank) {
   const ssize_t n = ::recvmsg(peer.socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   if (n == 0) return false;
+  {
+    std::lock_guard lock(mutex_);
+    peer.silent_for = 0;
+  }
   if (const cmsghdr* c = CMSG_FIRSTHDR(&message); c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
     int fd;
     std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
@@ -144,14 +178,8 @@ void PeerLinks::handle_frame(int rank) {
       peer.departed = true;
       break;
     }
-    case FrameKind::question:
-      try_send_frame(rank, {.kind = FrameKind::answer}, nullptr);
+    case FrameKind::sign_of_life:
       break;
-    case FrameKind::answer: {
-      std::lock_guard lock(mutex_);
-      ++peer.answers;
-      break;
-    }
     case FrameKind::descriptor: {
       std::lock_guard lock(mutex_);
       descriptors_[{rank, frame.number}] = std::move(peer.descriptor);
@@ -178,35 +206,18 @@ void PeerLinks::tell_failure(const RankFailure& failure) {
   }
 }
 
-int PeerLinks::silent_rank(int suspect) {
-  std::vector<std::uint64_t> before(peers_.size());
-  for (std::size_t r = 0; r < peers_.size(); ++r) {
-    std::lock_guard lock(mutex_);
-    before[r] = peers_[r]->answers;
-  }
-  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
-    if (r != rank_) try_send_frame(r, {.kind = FrameKind::question}, nullptr);
-  }
-  const auto silent = [&](int r) {
-    const auto index = static_cast<std::size_t>(r);
-    return r != rank_ && !peers_[index]->departed && peers_[index]->answers == before[index];
-  };
-  for (const TimeLimit limit(kAnswerTime);;) {
-    {
-      std::lock_guard lock(mutex_);
-      int first = silent(suspect) ? suspect : 0;
-      while (first < static_cast<int>(peers_.size()) && !silent(first)) ++first;
-      if (first == static_cast<int>(peers_.size())) return suspect;
-      if (limit.over()) return first;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
-
 void PeerLinks::send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor,
                            const TimeLimit& limit) {
   Peer& peer = *peers_[static_cast<std::size_t>(destination)];
   std::lock_guard lock(peer.writing);
+  const auto wait_for_room = [&] {
+    if (errno != EAGAIN && errno != EINTR) throw_failure(lost(destination, kClosedConnection));
+    if (const auto failed = first_failure()) throw_failure(*failed);
+    if (limit.over()) throw_failure(overdue(destination, answers(destination), limit));
+    pollfd item{peer.socket.get(), POLLOUT, 0};
+    ::poll(&item, 1, 20);
+  };
+  while (!send_rest(peer)) wait_for_room();
   for (std::size_t sent = 0; sent < sizeof frame + frame.bytes;) {
     const bool in_frame = sent < sizeof frame;
     const auto* begin = in_frame ? reinterpret_cast<const std::byte*>(&frame) + sent : data + (sent - sizeof frame);
@@ -227,12 +238,9 @@ void PeerLinks::send_frame(int destination, const Frame& frame, const std::byte*
     const ssize_t n = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) {
       sent += static_cast<std::size_t>(n);
-      continue;
+    } else {
+      wait_for_room();
     }
-    if (errno != EAGAIN && errno != EINTR) throw_failure(lost(destination, kClosedConnection));
-    if (limit.over()) throw_failure(no_answer(destination, limit));
-    pollfd item{peer.socket.get(), POLLOUT, 0};
-    ::poll(&item, 1, 20);
   }
 }
 
@@ -240,15 +248,30 @@ bool PeerLinks::try_send_frame(int destination, const Frame& frame, const std::b
   Peer& peer = *peers_[static_cast<std::size_t>(destination)];
   // Someone is in the middle of another frame, to a rank that does not read.
   std::unique_lock lock(peer.writing, std::try_to_lock);
-  if (!lock) return false;
+  if (!lock || !send_rest(peer)) return false;
   iovec pieces[2] = {{const_cast<Frame*>(&frame), sizeof frame}, {const_cast<std::byte*>(data), frame.bytes}};
   msghdr message{};
   message.msg_iov = pieces;
   message.msg_iovlen = 2;
   const ssize_t sent = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent == static_cast<ssize_t>(sizeof frame + frame.bytes)) return true;
-  if (sent > 0) ::shutdown(peer.socket.get(), SHUT_RDWR);
-  return false;
+  if (sent <= 0) return false;
+  auto skip = static_cast<std::size_t>(sent);
+  for (const iovec& piece : pieces) {
+    const auto* begin = static_cast<const std::byte*>(piece.iov_base);
+    const std::size_t taken = std::min(skip, piece.iov_len);
+    peer.unsent.insert(peer.unsent.end(), begin + taken, begin + piece.iov_len);
+    skip -= taken;
+  }
+  return true;
+}
+
+bool PeerLinks::send_rest(Peer& peer) {
+  while (!peer.unsent.empty()) {
+    const ssize_t n = ::send(peer.socket.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n <= 0) return false;
+    peer.unsent.erase(peer.unsent.begin(), peer.unsent.begin() + n);
+  }
+  return true;
 }
 
 void PeerLinks::send_descriptor(int destination, int number, const FileDescriptor& descriptor,
@@ -270,7 +293,7 @@ FileDescriptor PeerLinks::receive_descriptor(int source, int number, const TimeL
     // Asked without the lock: it may wait for what the reading thread is about to hear.
     if (const auto failed = failure()) throw_failure(*failed);
     if (const auto failed = first_failure()) throw_failure(*failed);
-    if (limit.over()) throw_failure(no_answer(source, limit));
+    if (limit.over()) throw_failure(overdue(source, answers(source), limit));
     if (departed(source)) throw_failure(lost(source, kClosedGroup));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -1,5 +1,6 @@
 // One connection with every other rank, for what is rare: messages between two ranks, who failed, who is gone. A thread
-// reads them all, so that the death of a rank is seen at once.
+// reads them all, so that the death of a rank is seen at once. It also sends a sign of life on each, whatever the rank's
+// other threads do, and so finds a process that stands still or cannot be reached, and takes no busy one for it.
 #pragma once
 
 #include <functional>
@@ -17,22 +18,22 @@ namespace lockstep {
 
 class PeerLinks {
  public:
-  // sockets[r]: connected with rank r, not blocking; this rank's own place is empty.
-  PeerLinks(int rank, std::vector<FileDescriptor> sockets);
+  // sockets[r]: connected with rank r, not blocking; this rank's own place is empty. `silence`: a rank of which nothing
+  // is heard for so long is lost.
+  PeerLinks(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence);
   // Says goodbye.
   ~PeerLinks();
 
-  // Hears of a rank that is gone without a goodbye, and of failures that others tell; of earlier ones at once. Called
-  // from the reading thread.
+  // Hears of a rank that is gone without a goodbye or silent, and of failures that others tell; of earlier ones at once.
+  // Called from the reading thread.
   void watch(std::function<void(const RankFailure&)> on_failure);
 
   void send(int destination, int tag, const Message& message, const TimeLimit& limit);
   Mailbox& mailbox() { return mailbox_; }
   // The rank said goodbye.
   bool departed(int rank) const;
-  // Who answers no question, asked when `suspect` has not come in time: it may itself wait for another one, whose process
-  // stands still or cannot be reached any more. `suspect`, if all answer.
-  int silent_rank(int suspect);
+  // Whether something was heard of the rank's process lately.
+  bool answers(int rank) const;
   // Those to whom it can be told without waiting.
   void tell_failure(const RankFailure& failure);
 
@@ -49,15 +50,22 @@ class PeerLinks {
 
   std::optional<RankFailure> first_failure() const;
   void read_all();
+  // Sends a sign of life to all, and counts those of whom none has come: by its own turns and not by the clock, so that a
+  // process that stood still itself blames nobody.
+  void beat();
   // False: the connection is closed.
   bool read_some(int rank);
   void handle_frame(int rank);
   void report(const RankFailure& failure);
   void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor, const TimeLimit& limit);
-  // All of it at once, or not at all: a line that took a part of it is closed.
+  // As far as it goes without waiting. False: not at all. What the socket does not take goes before the next frame.
   bool try_send_frame(int destination, const Frame& frame, const std::byte* data);
+  // The same for what was left of an earlier one; called with the peer's lock. False, with errno: some is left still.
+  static bool send_rest(Peer& peer);
 
   const int rank_;
+  const TimeLimit silence_;
+  const std::chrono::milliseconds pause_;  // between two signs of life
   std::vector<std::unique_ptr<Peer>> peers_;
   FileDescriptor stop_;
   Mailbox mailbox_;

@@ -3,6 +3,8 @@
 #include <exception>
 #include <thread>
 
+#include "lockstep/comm/descriptor_limit.h"
+#include "lockstep/comm/failure_reports.h"
 #include "lockstep/comm/socket_group.h"
 #include "lockstep/comm/mesh_group.h"
 #include "lockstep/comm/mpi_group.h"
@@ -16,12 +18,20 @@ std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
   if (options.backend == "mpi") return make_mpi_group(options);
   check(options.backend == "auto" || options.backend == "gloo" || options.backend == "nccl",
         "init_process_group: backend \"{}\", expected auto, gloo, mpi or nccl", options.backend);
-  Rendezvous r = resolve_rendezvous(options);
-  Introduction group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
-  return make_socket_group(std::move(group), r.timeout, transport_from_environment(), options.backend);
+  raise_descriptor_limit();
+  const FailureReporter report = make_failure_reporter(options.rank, options.world_size);
+  try {
+    Rendezvous r = resolve_rendezvous(options);
+    Introduction group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
+    return make_socket_group(std::move(group), r.timeouts, transport_from_environment(), options.backend, report);
+  } catch (const CommError& error) {
+    report({error.lost_rank(), error.what()});
+    throw;
+  }
 }
 
-std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std::chrono::milliseconds timeout) {
+std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std::chrono::milliseconds progress_timeout) {
+  const GroupTimeouts timeouts{.silence = progress_timeout, .progress = progress_timeout};
   check(world_size >= 1 && world_size <= kMaxRanks, "local groups: {} ranks, expected from 1 to {}", world_size,
         kMaxRanks);
   std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(world_size));
@@ -33,8 +43,8 @@ std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std
     for (std::size_t r = 0; r < groups.size(); ++r) {
       threads.emplace_back([&, r] {
         try {
-          groups[r] = std::make_shared<MeshGroup>(make_segment_mesh(std::move(neighborhoods[r]), timeout),
-                                                  "local", timeout);
+          groups[r] = std::make_shared<MeshGroup>(make_segment_mesh(std::move(neighborhoods[r]), progress_timeout),
+                                                  "local", timeouts);
         } catch (...) {
           errors[r] = std::current_exception();
         }

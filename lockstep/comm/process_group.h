@@ -50,7 +50,7 @@ struct CollectiveOptions {
   // For errors and the check that ranks agree: "bucket 3, step 17".
   std::string label = {};
   CommChannel channel = CommChannel::bulk;
-  // 0: the group's.
+  // In which all ranks have to come. 0: the group's progress_timeout.
   std::chrono::milliseconds timeout{0};
   // The call itself waits, and throws what Work::wait would: no other thread has to be told of the operation.
   bool wait = false;
@@ -136,17 +136,23 @@ struct ProcessGroupOptions {
   int world_size = -1;
   // None: the one at MASTER_ADDR and MASTER_PORT (or LOCKSTEP_PORT); rank 0 makes it where nobody has yet.
   std::shared_ptr<Store> store = {};
-  // 0: LOCKSTEP_TIMEOUT (seconds), which `lockstep launch --timeout` sets, or 60 s.
+  // A rank that does not meet the others, or of whose process nothing is heard for so long, is lost. One that is busy is
+  // not, since a thread of its group shows that it is alive. 0: LOCKSTEP_TIMEOUT (seconds), which
+  // `lockstep launch --timeout` sets, or 60 s.
   std::chrono::milliseconds timeout{0};
+  // A rank that is alive may take so long to come to an operation: a checkpoint, say, or a callback of rank 0. After that
+  // it hangs, which ends the group. 0: LOCKSTEP_PROGRESS_TIMEOUT (seconds), or 30 times `timeout`.
+  std::chrono::milliseconds progress_timeout{0};
 };
 
-// Every rank of the job calls it; returns when all have met.
+// Every rank of the job calls it; returns when all have met. Groups open many sockets: the process's soft limit of open
+// files is raised to its hard one.
 std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options = {});
 // Waits for all ranks, then closes: so that a rank that is through is not taken for lost. The pointer is reset.
 void destroy_process_group(std::shared_ptr<ProcessGroup>& group);
 
-// Ranks as threads of this process: one group for each rank of a new world.
+// Ranks as threads of this process: one group for each rank of a new world. None of them can be lost alone.
 std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(
-    int world_size, std::chrono::milliseconds timeout = std::chrono::seconds(60));
+    int world_size, std::chrono::milliseconds progress_timeout = std::chrono::minutes(30));
 
 }  // namespace lockstep

@@ -16,12 +16,12 @@ class ProcessNeighborhood final : public Neighborhood {
  public:
   ProcessNeighborhood(Introduction group, const TimeLimit& limit)
       : group_(std::move(group)),
-        links_(group_.rank, std::move(connect_peers(group_, SocketKind::unix_domain, 1, limit)[0])) {}
+        links_(group_.rank, std::move(connect_peers(group_, SocketKind::unix_domain, 1, limit)[0]), limit.length) {}
 
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size; }
   void watch(std::function<void(const RankFailure&)> on_lost) override { links_.watch(std::move(on_lost)); }
-  int silent_rank(int suspect) override { return links_.silent_rank(suspect); }
+  bool answers(int rank) const override { return links_.answers(rank); }
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,
                                       const std::function<std::optional<RankFailure>()>& failure) override {

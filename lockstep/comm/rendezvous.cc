@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/hmac.h"
+#include "lockstep/comm/descriptor_limit.h"
 #include "lockstep/comm/launch_environment.h"
 #include "lockstep/comm/meeting.h"
 #include "lockstep/comm/mesh.h"
@@ -29,7 +30,7 @@ milliseconds left_until(Deadline deadline) { return milliseconds(milliseconds_un
 struct Connected {
   std::shared_ptr<Store> store;
   std::string address = std::string(kLoopback);
-  bool hosted = false;  // by this process
+  const TcpStoreServer* hosted = nullptr;  // by this process
 };
 
 // The store that rank 0 holds: for whom it is out of reach, rank 0 is. It does not come back, so it is tried once.
@@ -108,7 +109,7 @@ Connected host_store(const LaunchEnvironment& e, const std::string& secret, mill
                                                  : host;
   hosted->client.emplace(TcpStoreOptions{
       .host = at, .port = hosted->server->port(), .secret = secret, .timeout = call_timeout(timeout)});
-  return {std::shared_ptr<Store>(hosted, &*hosted->client), at, true};
+  return {std::shared_ptr<Store>(hosted, &*hosted->client), at, hosted->server.get()};
 }
 
 Connected connect_store(const LaunchEnvironment& e, const std::string& secret, milliseconds timeout,
@@ -138,19 +139,36 @@ Connected connect_store(const LaunchEnvironment& e, const std::string& secret, m
   }
 }
 
+std::string meet(Meeting& meeting, const TcpStoreServer* server) {
+  try {
+    return meeting.meet();
+  } catch (const CommError& error) {
+    const int accept_error = server ? server->accept_error() : 0;
+    if (accept_error == 0) throw;
+    throw CommError(fmt::format("{}; the store could not take all of them: {}", error.what(),
+                                describe_descriptor_error(accept_error)),
+                    error.lost_rank());
+  }
+}
+
 }  // namespace
 
-milliseconds timeout_of(const ProcessGroupOptions& options) {
-  check(options.timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0",
-        options.timeout.count());
-  return options.timeout > milliseconds(0) ? options.timeout : default_timeout();
+GroupTimeouts timeouts_of(const ProcessGroupOptions& options) {
+  for (const milliseconds timeout : {options.timeout, options.progress_timeout}) {
+    check(timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0", timeout.count());
+  }
+  const milliseconds silence = options.timeout > milliseconds(0) ? options.timeout : default_timeout();
+  return {.silence = silence,
+          .progress = options.progress_timeout > milliseconds(0) ? options.progress_timeout
+                                                                 : default_progress_timeout(silence)};
 }
 
 Rendezvous resolve_rendezvous(const ProcessGroupOptions& options) {
   const std::optional<LaunchEnvironment> e = read_launch_environment(options.rank, options.world_size);
   check(e.has_value(),
         "init_process_group: neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
-  const milliseconds timeout = timeout_of(options);
+  const GroupTimeouts timeouts = timeouts_of(options);
+  const milliseconds timeout = timeouts.silence;
   const auto begin = Clock::now();
   const Deadline deadline = begin + timeout;
   const std::string secret = read_secret();
@@ -164,10 +182,10 @@ Rendezvous resolve_rendezvous(const ProcessGroupOptions& options) {
                       {.rank = e->rank,
                        .world_size = e->world_size,
                        .address = connected.address,
-                       .holds_store = connected.hosted,
+                       .holds_store = connected.hosted != nullptr,
                        .timeout = timeout,
                        .begin = begin});
-      const std::string number = meeting.meet();
+      const std::string number = meet(meeting, connected.hosted);
       const bool local = e->local_rank && e->local_world_size;
       std::shared_ptr<Store> store = meeting.group_store();
       if (!options.store && !hosts && !e->launcher_has_store)
@@ -177,7 +195,7 @@ Rendezvous resolve_rendezvous(const ProcessGroupOptions& options) {
               .local_rank = local ? *e->local_rank : 0,
               .local_world_size = local ? *e->local_world_size : 1,
               .store = std::move(store),
-              .timeout = timeout,
+              .timeouts = timeouts,
               .key = hmac_sha256(secret, "lockstep group " + number),
               .address = meeting.address()};
     } catch (const ConnectionError& error) {

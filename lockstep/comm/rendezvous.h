@@ -7,6 +7,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/store.h"
+#include "lockstep/comm/time_limit.h"
 
 namespace lockstep {
 
@@ -18,8 +19,7 @@ struct Rendezvous {
   int local_world_size = 1;
   // This group's alone: keys of other groups and of earlier lives of the job cannot collide with its own.
   std::shared_ptr<Store> store;
-  // The group's default.
-  std::chrono::milliseconds timeout{60'000};
+  GroupTimeouts timeouts;
   // 32 bytes, the same on all ranks and new for each group: what a peer proves itself with (HMAC-SHA256). Derived
   // from the job's secret; without one, from a random number that only those know who can read the store.
   std::string key;
@@ -33,7 +33,7 @@ struct Rendezvous {
 // not accept the secret, ranks that did not come in time, another world size, or a rank number that is taken.
 Rendezvous resolve_rendezvous(const ProcessGroupOptions& options);
 
-// What the options say, or LOCKSTEP_TIMEOUT, or 60 s.
-std::chrono::milliseconds timeout_of(const ProcessGroupOptions& options);
+// What the options say, or the environment, or the defaults.
+GroupTimeouts timeouts_of(const ProcessGroupOptions& options);
 
 }  // namespace lockstep

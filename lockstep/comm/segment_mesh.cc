@@ -73,7 +73,7 @@ class SegmentMesh final : public Mesh {
     if (message) return std::move(*message);
     if (auto failure = this->failure()) throw_failure(*failure);
     if (neighborhood_->mailbox().closed(source)) throw_failure(lost(source, kClosedGroup));
-    give_up(no_answer(source, limit));
+    give_up(overdue(source, neighborhood_->answers(source), limit));
   }
 
   std::shared_ptr<std::byte> shared_memory(std::size_t bytes, const TimeLimit& limit) override {
@@ -171,7 +171,8 @@ class SegmentMesh final : public Mesh {
       if (departed && segment_.slot(lane, r).exchange.load() != number) give_up(lost(r, kClosedGroup));
     }
     if (limit.over() && !is_complete(segment_.lane(lane).state.load(), number)) {
-      give_up(no_answer(neighborhood_->silent_rank(missing_rank(lane, number)), limit));
+      const int missing = missing_rank(lane, number);
+      give_up(overdue(missing, neighborhood_->answers(missing), limit));
     }
   }
 
@@ -228,7 +229,8 @@ std::unique_ptr<Mesh> make_segment_mesh(std::unique_ptr<Neighborhood> neighborho
                                         std::chrono::milliseconds timeout) {
   check(neighborhood->size() <= kMaxRanks, "process group: {} ranks on this host, expected at most {}",
         neighborhood->size(), kMaxRanks);
-  return std::make_unique<SegmentMesh>(std::move(neighborhood), TimeLimit(timeout));
+  // A process that stands still is lost sooner.
+  return std::make_unique<SegmentMesh>(std::move(neighborhood), TimeLimit(2 * timeout));
 }
 
 }  // namespace lockstep

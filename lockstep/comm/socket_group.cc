@@ -83,10 +83,11 @@ TransportChoice transport_from_environment() {
   return value == "tcp" ? TransportChoice::tcp : TransportChoice::automatic;
 }
 
-std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, std::chrono::milliseconds timeout,
-                                                TransportChoice transport, std::string name) {
+std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
+                                                TransportChoice transport, std::string name, FailureReporter report) {
   try {
-    return std::make_shared<MeshGroup>(make_mesh(group, timeout, transport), std::move(name), timeout);
+    return std::make_shared<MeshGroup>(make_mesh(group, timeouts.silence, transport), std::move(name), timeouts,
+                                       std::move(report));
   } catch (const CommError& error) {
     const CommError first = first_failure(group, error);
     throw CommError(fmt::format("{} during rendezvous", first.what()), first.lost_rank());

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/comm/failure_reports.h"
 #include "lockstep/comm/peer_connector.h"
 #include "lockstep/comm/process_group.h"
 
@@ -17,9 +18,9 @@ enum class TransportChoice {
 // LOCKSTEP_TRANSPORT: "auto" (or not set), "tcp".
 TransportChoice transport_from_environment();
 
-// A collective. `name`: ProcessGroup::backend().
-std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, std::chrono::milliseconds timeout,
+// A collective. `name`: ProcessGroup::backend(). `report`: as MeshGroup's.
+std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
                                                 TransportChoice transport = TransportChoice::automatic,
-                                                std::string name = "gloo");
+                                                std::string name = "gloo", FailureReporter report = {});
 
 }  // namespace lockstep

@@ -24,6 +24,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/comm/child_process.h"
+#include "lockstep/comm/descriptor_limit.h"
 #include "lockstep/comm/launch_environment.h"
 #include "lockstep/comm/secret.h"
 #include "lockstep/comm/tcp_store_server.h"
@@ -205,6 +206,7 @@ void Spawned::join() { impl_->join(); }
 
 Spawned spawn(const std::function<void(int)>& fn, const SpawnOptions& options) {
   check_options(options);
+  raise_descriptor_limit();
   const std::ptrdiff_t threads = thread_count();
   check(threads == 1,
         "spawn: this process has {} threads, which a fork() would lose in the middle of their work; call it "
@@ -253,6 +255,7 @@ Spawned spawn(int argc, char** argv, const std::function<void(int)>& fn, const S
              static_cast<int>(*errors));
   }
   check_options(options);
+  raise_descriptor_limit();
   const std::string secret = secret_to_set();
   auto impl = std::make_unique<Spawned::Impl>(options);
   const int port = impl->serve(secret.empty() ? read_secret() : secret);

@@ -21,7 +21,7 @@ class TcpMesh final : public PairwiseMesh {
       : PairwiseMesh(group.rank, group.size),
         group_(std::move(group)),
         sockets_(connect_peers(group_, SocketKind::tcp, kLanes + 1, limit)),
-        links_(group_.rank, std::move(sockets_[kLanes])) {
+        links_(group_.rank, std::move(sockets_[kLanes]), limit.length) {
     links_.watch([this](const RankFailure& failure) {
       if (note(failure)) break_off();
     });
@@ -42,7 +42,8 @@ class TcpMesh final : public PairwiseMesh {
     auto message = links_.mailbox().take(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
     if (auto failure = this->failure()) throw_failure(*failure);
-    give_up(links_.mailbox().closed(source) ? lost(source, kClosedGroup) : no_answer(source, limit));
+    give_up(links_.mailbox().closed(source) ? lost(source, kClosedGroup)
+                                            : overdue(source, links_.answers(source), limit));
   }
 
   std::unique_ptr<Mesh> split(const std::vector<int>& ranks, const std::string& name,
@@ -79,7 +80,9 @@ class TcpMesh final : public PairwiseMesh {
       }
     }
     if (auto failure = this->failure()) throw_failure(*failure);
-    if (outcome.result == Transfers::Result::timed_out) give_up(no_answer(links_.silent_rank(outcome.rank), limit));
+    if (outcome.result == Transfers::Result::timed_out) {
+      give_up(overdue(outcome.rank, links_.answers(outcome.rank), limit));
+    }
     give_up(lost(outcome.rank, links_.departed(outcome.rank) ? kClosedGroup : kClosedConnection));
   }
 

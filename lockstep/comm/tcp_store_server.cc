@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <list>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "lockstep/base/hmac.h"
+#include "lockstep/comm/descriptor_limit.h"
 #include "lockstep/comm/secret.h"
 #include "lockstep/comm/store_session.h"
 #include "lockstep/comm/store_table.h"
@@ -71,6 +73,7 @@ class TcpStoreServer::Impl {
     thread_.join();
   }
   SocketAddress address() const { return local_address(listener_); }
+  int accept_error() const { return accept_error_; }
 
  private:
   struct Client {
@@ -139,7 +142,8 @@ class TcpStoreServer::Impl {
       FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
         // Someone has to go before the next can come; until then, the listener would keep us busy.
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        if (is_out_of_descriptors(errno)) {
+          accept_error_ = errno;
           drop_oldest_handshake();
           accept_again_ = Clock::now() + kShortestHandshake;
         }
@@ -281,6 +285,7 @@ class TcpStoreServer::Impl {
   const TcpStoreServerOptions options_;
   const FileDescriptor listener_;
   const FileDescriptor wake_;
+  std::atomic<int> accept_error_{0};
   // The thread's alone, from here on.
   StoreTable table_;
   std::list<Client> clients_;  // oldest first
@@ -294,6 +299,7 @@ TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options)
 TcpStoreServer::~TcpStoreServer() = default;
 int TcpStoreServer::port() const { return impl_->address().port(); }
 std::string TcpStoreServer::address() const { return impl_->address().str(); }
+int TcpStoreServer::accept_error() const { return impl_->accept_error(); }
 
 std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port,
                                                  const std::string& secret) {

@@ -39,6 +39,9 @@ class TcpStoreServer {
   int port() const;
   // "127.0.0.1:29500"
   std::string address() const;
+  // Why clients could not be taken, the last time that happened: EMFILE, for instance. They are, once others have gone. 0:
+  // it has not.
+  int accept_error() const;
 
  private:
   class Impl;

@@ -9,6 +9,14 @@
 
 namespace lockstep {
 
+// How long a group waits for a rank.
+struct GroupTimeouts {
+  // One of whose process nothing is heard for so long is lost.
+  std::chrono::milliseconds silence{60'000};
+  // One whose process answers may take so long to come to an operation.
+  std::chrono::milliseconds progress{1'800'000};
+};
+
 struct TimeLimit {
   explicit TimeLimit(std::chrono::milliseconds allowed)
       // Long enough to be for ever, short enough not to overflow.

@@ -14,18 +14,31 @@ class DataLoader::Prefetcher {
  public:
   Prefetcher(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options, std::vector<std::int64_t> order,
              std::int64_t epoch, std::int64_t first, std::int64_t count)
-      : dataset_(std::move(dataset)), options_(options), order_(std::move(order)), epoch_(epoch), next_made_(first),
-        next_used_(first), count_(count) {
-    for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+      : dataset_(std::move(dataset)), options_(options), order_(std::move(order)), epoch_(epoch), first_(first),
+        next_made_(first), next_used_(first), count_(count) {
+    workers_.reserve(static_cast<std::size_t>(options.workers));
+    try {
+      for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::exception& error) {
+      // A constructor that throws has no destructor to join them.
+      const std::size_t made = workers_.size();
+      stop();
+      fail("data loader: cannot make thread {} of {}: {}", made + 1, options.workers, error.what());
+    }
   }
 
-  ~Prefetcher() {
-    {
-      std::scoped_lock lock(mutex_);
-      stop_ = true;
-    }
-    room_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
+  ~Prefetcher() { stop(); }
+
+  // Examples of the batch that was used last.
+  std::int64_t examples() const {
+    const auto n = static_cast<std::int64_t>(order_.size());
+    return std::clamp<std::int64_t>(n - (next_used_ - 1) * options_.batch_size, 0, options_.batch_size);
+  }
+
+  std::uint64_t fingerprint() const {
+    const auto order = std::as_bytes(std::span(order_));
+    return hash_name(fmt::format("{} {} {} {} {} {}", options_.batch_size, count_, first_, options_.seed, epoch_,
+                                 hash_name({reinterpret_cast<const char*>(order.data()), order.size()})));
   }
 
   // False at the end.
@@ -53,18 +66,19 @@ class DataLoader::Prefetcher {
   };
 
   Example make(std::int64_t number) const {
-    auto first = static_cast<std::size_t>(number * options_.batch_size);
-    std::size_t last = std::min(first + static_cast<std::size_t>(options_.batch_size), order_.size());
+    const std::size_t first = std::min(static_cast<std::size_t>(number * options_.batch_size), order_.size());
+    const std::size_t last = std::min(first + static_cast<std::size_t>(options_.batch_size), order_.size());
     std::span<const std::int64_t> indices(order_.data() + first, last - first);
-    bool none = false;
     if (options_.rows) {
       auto n = static_cast<std::int64_t>(indices.size());
       auto [begin, end] = options_.rows(n);
       check(begin >= 0 && begin <= end && end <= n, "data loader: rows {} to {} of a batch of {}", begin, end, n);
-      // The shape of what is not wanted is that of any example.
-      none = begin == end;
-      indices = none ? indices.first(1) : indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+      indices = indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
     }
+    // A batch without rows has the shape of any example.
+    const bool none = indices.empty();
+    const std::int64_t any = 0;
+    if (none) indices = {&any, 1};
     std::vector<RandomKey> keys;
     for (std::int64_t index : indices) {
       keys.push_back(random_key(options_.seed, {hash_name("transform"), static_cast<std::uint64_t>(epoch_),
@@ -78,6 +92,16 @@ class DataLoader::Prefetcher {
       for (Tensor& part : batch) part = part.pin(options_.pin_for);
     }
     return batch;
+  }
+
+  void stop() {
+    {
+      std::scoped_lock lock(mutex_);
+      stop_ = true;
+    }
+    room_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
   }
 
   void work() {
@@ -107,7 +131,7 @@ class DataLoader::Prefetcher {
   std::mutex mutex_;
   std::condition_variable made_, room_;
   std::map<std::int64_t, Result> results_;
-  std::int64_t next_made_, next_used_, count_;
+  std::int64_t first_, next_made_, next_used_, count_;
   bool stop_ = false;
   std::vector<std::thread> workers_;
 };
@@ -141,23 +165,32 @@ std::int64_t DataLoader::examples() const {
   return known_examples_.second;
 }
 
-std::int64_t DataLoader::size() const {
-  std::int64_t n = examples();
-  return options_.drop_last ? n / options_.batch_size : (n + options_.batch_size - 1) / options_.batch_size;
+std::int64_t DataLoader::batches_of(std::int64_t examples) const {
+  const auto ranks = options_.sampler->rank_sizes().value_or(Sampler::RankSizes{examples, examples});
+  return options_.drop_last ? ranks.least / options_.batch_size
+                            : (ranks.most + options_.batch_size - 1) / options_.batch_size;
 }
+
+std::int64_t DataLoader::size() const { return batches_of(examples()); }
 
 std::int64_t DataLoader::batch_examples(std::int64_t number) const {
   return std::clamp<std::int64_t>(examples() - number * options_.batch_size, 0, options_.batch_size);
 }
 
-DataLoader::Iterator DataLoader::begin() {
+DataLoader::Iterator DataLoader::begin() { return begin(options_.rows); }
+
+DataLoader::Iterator DataLoader::begin(RowsOfBatch rows) {
+  DataLoaderOptions options = options_;
+  options.rows = std::move(rows);
   std::vector<std::int64_t> order = options_.sampler->order(epoch_);
   auto n = static_cast<std::int64_t>(order.size());
   known_examples_ = {epoch_, n};
-  std::int64_t count = options_.drop_last ? n / options_.batch_size : (n + options_.batch_size - 1) / options_.batch_size;
   std::int64_t first = std::exchange(skip_, 0);
-  return Iterator(this, std::make_shared<Prefetcher>(dataset_, options_, std::move(order), epoch_, first, count));
+  return Iterator(this, std::make_shared<Prefetcher>(dataset_, options, std::move(order), epoch_, first, batches_of(n)));
 }
+
+std::int64_t DataLoader::Iterator::examples() const { return prefetcher_->examples(); }
+std::uint64_t DataLoader::Iterator::fingerprint() const { return prefetcher_->fingerprint(); }
 
 DataLoader::Iterator::Iterator(DataLoader* loader, std::shared_ptr<Prefetcher> prefetcher)
     : loader_(loader), prefetcher_(std::move(prefetcher)) {

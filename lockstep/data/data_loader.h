@@ -11,17 +11,19 @@
 
 namespace lockstep {
 
+// Which rows [first, last) of a batch of n examples are wanted in this process. An empty range gives tensors without rows.
+using RowsOfBatch = std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t n)>;
+
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
   bool shuffle = false;
   // Instead of `shuffle`.
   std::shared_ptr<const Sampler> sampler{};
   std::uint64_t seed = 0;
-  // Leaves out a last batch that is not full.
+  // Leaves out a last batch that is not full, on all ranks if it is not on one.
   bool drop_last = false;
-  // Which rows [first, last) of a batch of n examples are wanted here, where other processes load the others; none: all.
-  // An empty range gives tensors without rows.
-  std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t n)> rows{};
+  // Where other processes load the other rows; none: all.
+  RowsOfBatch rows{};
   // Batches are put where this device reads them by itself (Tensor::pin), so that split_and_load does not wait for copies.
   Device pin_for{};
   // Threads; 0: batches are made when asked for.
@@ -33,7 +35,8 @@ struct DataLoaderOptions {
 //   for (Example& batch : loader) { Tensor images = batch[0], labels = batch[1]; ... }
 //
 // What comes out does not depend on the number of workers. An exception in a Dataset comes out of the iteration, in the
-// place of the batch that it belongs to.
+// place of the batch that it belongs to. Over a DistributedSampler all ranks have as many batches: where a rank has no
+// examples left, its batch has no rows.
 class DataLoader {
  public:
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
@@ -53,6 +56,8 @@ class DataLoader {
   class Iterator;
   struct End {};
   Iterator begin();
+  // A loop over these rows of each batch.
+  Iterator begin(RowsOfBatch rows);
   End end() const { return {}; }
 
  private:
@@ -60,6 +65,8 @@ class DataLoader {
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;
   std::int64_t examples() const;
+  // Batches of an epoch with so many examples in this process.
+  std::int64_t batches_of(std::int64_t examples) const;
   std::int64_t epoch_ = 0;
   std::int64_t skip_ = 0;
   // Of which epoch, how many: an order takes a while to make.
@@ -72,6 +79,10 @@ class DataLoader::Iterator {
   Example& operator*() { return current_; }
   Iterator& operator++();
   bool operator==(End) const { return done_; }
+  // Examples of the batch, in all processes that share its rows.
+  std::int64_t examples() const;
+  // Equal in processes whose loops have the same batches: examples, their order, and their random transforms.
+  std::uint64_t fingerprint() const;
 
  private:
   friend class DataLoader;

@@ -1,5 +1,7 @@
 #include "lockstep/data/fashion_mnist.h"
 
+#include "lockstep/base/sha256.h"
+
 namespace lockstep {
 
 FashionMnist::FashionMnist(MnistFiles files) : files_(std::move(files)) {}
@@ -7,6 +9,13 @@ FashionMnist::FashionMnist(MnistFiles files) : files_(std::move(files)) {}
 Example FashionMnist::get(std::int64_t index) const {
   Example one = batch(std::span(&index, 1), {});
   return {one[0].reshape({1, files_.rows, files_.cols}), one[1].reshape({})};
+}
+
+std::string FashionMnist::sha256() const {
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(files_.pixels)));
+  hash.update(std::as_bytes(std::span(files_.labels)));
+  return hash.hex();
 }
 
 Example FashionMnist::batch(std::span<const std::int64_t> indices, std::span<const RandomKey>) const {

@@ -22,6 +22,8 @@ class FashionMnist : public Dataset {
   using Dataset::get;
   Example get(std::int64_t index) const override;
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override;
+  // Of all pixels and labels, 64 hexadecimal digits: which data a training run saw.
+  std::string sha256() const;
 
  private:
   MnistFiles files_;

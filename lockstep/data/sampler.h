@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace lockstep {
@@ -12,6 +13,12 @@ class Sampler {
   virtual ~Sampler() = default;
   // The examples of epoch `epoch`, in order.
   virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
+  struct RankSizes {
+    std::int64_t least = 0, most = 0;
+  };
+  // For a sampler that gives each rank a part: the fewest and the most examples that a rank has. From them a loader has as
+  // many batches on every rank.
+  virtual std::optional<RankSizes> rank_sizes() const { return std::nullopt; }
 };
 
 // 0, 1, ..., size - 1.
@@ -43,7 +50,7 @@ struct DistributedSamplerOptions {
   // Leaves out the last size % world_size examples, so that all ranks have as many.
   bool drop_last = false;
   // Repeats the first examples until all ranks have as many, as PyTorch does. Without either every example is visited
-  // exactly once, and some ranks have one more than others.
+  // exactly once, some ranks have one more than others, and their last batch may be empty.
   bool pad = false;
 };
 
@@ -52,6 +59,7 @@ class DistributedSampler : public Sampler {
  public:
   DistributedSampler(std::int64_t size, DistributedSamplerOptions options);
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
+  std::optional<RankSizes> rank_sizes() const override;
 
  private:
   std::int64_t size_;

@@ -24,6 +24,8 @@ class MemorySource {
   virtual void free(void* block, std::size_t bytes) noexcept = 0;
   // Bytes that there are yet, whoever took the others; nothing where that is not known.
   virtual std::optional<std::size_t> left() const { return {}; }
+  // Asks the others that take from it to give back what they do not use.
+  virtual void reclaim() {}
 };
 
 // allocate_pages and free_pages.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -49,7 +50,7 @@ LaneId Engine::add_lane(LaneOptions options) {
     if (lane->options.on_start) lane->options.on_start();
   } else {
     std::promise<void> started;
-    lane->worker = std::thread([impl = impl_, &lane = *lane, &started] {
+    const auto work = [impl = impl_, &lane = *lane, &started] {
       try {
         lane.start_worker();
       } catch (...) {
@@ -57,7 +58,12 @@ LaneId Engine::add_lane(LaneOptions options) {
       }
       started.set_value();
       impl->work(lane);
-    });
+    };
+    try {
+      lane->worker = std::thread(work);
+    } catch (const std::system_error& error) {
+      fail("engine: cannot make the thread of lane {}: {}", lane->full_name(), error.code().message());
+    }
     try {
       started.get_future().get();
     } catch (...) {

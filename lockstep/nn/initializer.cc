@@ -23,6 +23,24 @@ Fans fans(std::string_view what, const Tensor& w) {
 
 }  // namespace
 
+Normal::Normal(double stddev, double mean) : stddev(stddev), mean(mean) {
+  check(std::isfinite(stddev) && stddev >= 0 && std::isfinite(mean),
+        "normal: standard deviation {}, mean {}, expected finite numbers, the first at least 0", stddev, mean);
+}
+
+Uniform::Uniform(double scale) : low(-scale), high(scale) {
+  check(std::isfinite(scale) && scale >= 0, "uniform: scale {}, expected a finite number of at least 0", scale);
+}
+
+Uniform::Uniform(double low, double high) : low(low), high(high) {
+  check(std::isfinite(low) && std::isfinite(high) && low <= high,
+        "uniform: from {} to {}, expected finite numbers in this order", low, high);
+}
+
+Constant::Constant(double value) : value(value) {
+  check(std::isfinite(value), "constant: {}, expected a finite number", value);
+}
+
 void Normal::operator()(const Tensor& parameter, RandomKey key) const { ops::normal_(parameter, key, mean, stddev); }
 void Uniform::operator()(const Tensor& parameter, RandomKey key) const { ops::uniform_(parameter, key, low, high); }
 void Constant::operator()(const Tensor& parameter, RandomKey) const { ops::fill_(parameter, value); }

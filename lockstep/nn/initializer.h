@@ -12,21 +12,30 @@ namespace lockstep {
 // Overwrites a parameter.
 using Initializer = std::function<void(const Tensor& parameter, RandomKey key)>;
 
+// Arguments have to be finite.
+
+// A standard deviation of at least 0.
 struct Normal {
-  double stddev = 0.01;
-  double mean = 0;
+  explicit Normal(double stddev = 0.01, double mean = 0);
   void operator()(const Tensor& parameter, RandomKey key) const;
+
+  double stddev, mean;
 };
 
+// In [low, high), or [-scale, scale) with a scale of at least 0.
 struct Uniform {
-  double low = -0.07;
-  double high = 0.07;
+  explicit Uniform(double scale = 0.07);
+  Uniform(double low, double high);
   void operator()(const Tensor& parameter, RandomKey key) const;
+
+  double low, high;
 };
 
 struct Constant {
-  double value = 0;
+  explicit Constant(double value = 0);
   void operator()(const Tensor& parameter, RandomKey key) const;
+
+  double value;
 };
 
 // For weights [out, in, ...]; fan_in = in * the size of the kernel, fan_out = out * that.

@@ -68,7 +68,10 @@ std::vector<Tensor> Module::forward_shards(std::span<const Tensor> xs) {
   check(!mixes_shards(), "module: a module inside computes one shard from several (synchronized batch norm), so this "
                          "one has to define forward_shards");
   std::vector<Tensor> ys;
-  for (const Tensor& x : xs) ys.push_back(forward(x));
+  for (const Tensor& x : xs) {
+    ops::ShardScope shard(x.shard());  // what forward() computes from parameters alone belongs to this shard
+    ys.push_back(forward(x));
+  }
   return ys;
 }
 
@@ -144,9 +147,22 @@ std::int64_t Module::parameter_count() const {
   return n;
 }
 
+void Module::set_trainable(bool trainable) const {
+  for (const Parameter& p : parameters()) p.set_trainable(trainable);
+}
+
 void Module::train(bool on) {
   training_ = on;
   for (const Child& child : children_) child.module->train(on);
+}
+
+EvalGuard::EvalGuard(Module& module) {
+  for (const auto& [name, m] : module.named_modules()) modes_.emplace_back(m, m->training_);
+  module.eval();
+}
+
+EvalGuard::~EvalGuard() {
+  for (const auto& [m, training] : modes_) m->training_ = training;
 }
 
 void Module::check_name(const std::string& name) const {

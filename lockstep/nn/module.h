@@ -59,6 +59,10 @@ class Module {
   std::vector<Parameter> parameters() const;
   std::int64_t parameter_count() const;
 
+  // All parameters: see Parameter::set_trainable. Batch norm is another matter: what it does depends on train() and eval().
+  void freeze() { set_trainable(false); }
+  void unfreeze() { set_trainable(true); }
+
   // Training mode (the default) or not: batch norm and dropout differ.
   void train(bool on = true);
   void eval() { train(false); }
@@ -86,6 +90,8 @@ class Module {
   const std::vector<Child>& children() const { return children_; }
 
  private:
+  friend class EvalGuard;
+  void set_trainable(bool trainable) const;
   template <typename Visit>
   void visit(const std::string& prefix, const Visit& each) const;
   void check_name(const std::string& name) const;
@@ -94,6 +100,19 @@ class Module {
   std::vector<std::pair<std::string, Parameter>> buffers_;
   std::vector<Child> children_;
   bool training_ = true;
+};
+
+// Puts a module into evaluation mode, and each module in it back into its own mode at the end: one that was frozen in evaluation
+// mode stays there.
+class EvalGuard {
+ public:
+  explicit EvalGuard(Module& module);
+  ~EvalGuard();
+  EvalGuard(const EvalGuard&) = delete;
+  EvalGuard& operator=(const EvalGuard&) = delete;
+
+ private:
+  std::vector<std::pair<Module*, bool>> modes_;
 };
 
 }  // namespace lockstep

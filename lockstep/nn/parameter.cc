@@ -18,13 +18,14 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   std::vector<Device> devices;
   std::vector<Tensor> replicas;  // as devices, or empty
   GradientTree gradient;
+  std::shared_ptr<void> claim = std::make_shared<char>();
 
   // A replica's gradients go into the parameter's tree. A history may outlive its parameter.
   struct Replica : GradMeta {
     std::weak_ptr<State> owner;
     void accumulate(int shard, const Tensor& gradient) override {
       auto state = owner.lock();
-      if (!state) return;
+      if (!state || !state->options.trainable) return;
       // It would be trained by this process alone, and differ between processes from then on.
       check(!ReducerScope::active() || state->gradient.reducer() == ReducerScope::active(),
             "backward: {} is not summed over processes: it is not part of the module whose "
@@ -53,12 +54,20 @@ struct Parameter::State : std::enable_shared_from_this<State> {
         (options.initializer ? options.initializer : fallback)(made, key);
         if (maker != device) assign(replica, made);
       }
-      if (options.trainable) {
-        auto meta = std::make_shared<Replica>();
-        meta->owner = weak_from_this();
-        replica.set_grad_meta(std::move(meta));
-      }
       replicas.push_back(std::move(replica));
+    }
+    connect_replicas();
+  }
+
+  // To the graph, or not.
+  void connect_replicas() {
+    for (Tensor& replica : replicas) {
+      std::shared_ptr<Replica> meta;
+      if (options.trainable) {
+        meta = std::make_shared<Replica>();
+        meta->owner = weak_from_this();
+      }
+      replica.set_grad_meta(std::move(meta));
     }
   }
 
@@ -76,6 +85,15 @@ const std::string& Parameter::name() const { return state_->name; }
 const Shape& Parameter::shape() const { return state_->options.shape; }
 DType Parameter::dtype() const { return state_->options.dtype; }
 bool Parameter::trainable() const { return state_->options.trainable; }
+void Parameter::set_trainable(bool trainable) const {
+  State& s = *state_;
+  check(!trainable || is_floating(s.options.dtype), "{}: {} elements cannot be trained, expected a floating type", s.label,
+        lockstep::name(s.options.dtype));
+  if (trainable == s.options.trainable) return;
+  s.options.trainable = trainable;
+  s.connect_replicas();
+  if (!trainable) s.gradient.clear();
+}
 bool Parameter::shape_known() const { return state_->shape_known(); }
 const std::vector<Device>& Parameter::devices() const { return state_->devices; }
 
@@ -150,6 +168,8 @@ Tensor Parameter::gradient(Device device) const {
   return copy;
 }
 ReducedGradient Parameter::reduced_gradient(Device device) const { return state_->gradient.sum(device); }
+std::shared_ptr<void> Parameter::claim() const { return state_->claim; }
+bool Parameter::optimized() const { return state_->claim.use_count() > 1; }
 GradientTree& Parameter::gradient_tree() const { return state_->gradient; }
 void Parameter::zero_grad() const { state_->gradient.clear(); }
 

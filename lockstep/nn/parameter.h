@@ -34,6 +34,10 @@ class Parameter {
   const Shape& shape() const;
   DType dtype() const;
   bool trainable() const;
+  // PyTorch's requires_grad_(). A frozen parameter (false) has no gradient and stays as it is, whatever optimizer has it.
+  // What is computed from frozen parameters and data alone is not recorded, so backward() ends above it. A gradient that it
+  // has already is dropped. Throws for a parameter of integers.
+  void set_trainable(bool trainable) const;
   bool shape_known() const;
   // The devices that hold a replica, or will as soon as the shape is known.
   const std::vector<Device>& devices() const;
@@ -60,6 +64,10 @@ class Parameter {
   // The same, not to be changed; and where other processes take part, whether any shard had one.
   ReducedGradient reduced_gradient(Device device) const;
   void zero_grad() const;
+  // An optimizer holds this for as long as it has the parameter.
+  std::shared_ptr<void> claim() const;
+  // Whether any does.
+  bool optimized() const;
   // This process's part of the gradient; see parallel/bucket_reducer.h.
   GradientTree& gradient_tree() const;
 

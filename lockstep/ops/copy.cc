@@ -1,6 +1,7 @@
 #include "lockstep/ops/copy.h"
 
 #include <cstring>
+#include <limits>
 
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/step_recorder.h"
@@ -19,6 +20,44 @@ void adopt_host(const Tensor& t, const std::shared_ptr<Engine>& engine) {
 }
 
 }  // namespace
+
+Tensor reshape(const Tensor& x, Shape shape) {
+  check(x.defined(), "reshape: undefined tensor");
+  int inferred = -1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == -1 && inferred < 0) {
+      inferred = i;
+    } else if (shape[i] < 0) {
+      fail("reshape: extent {} in {}", shape[i], shape.str());
+    }
+  }
+  if (inferred >= 0) {
+    shape[inferred] = 1;
+    const std::int64_t known = shape.numel();
+    shape[inferred] = known == 0 ? 0 : x.numel() / known;
+  }
+  if (shape.numel() != x.numel()) {
+    fail("reshape: {} elements as {}, expected {}", x.numel(), shape.str(), x.shape().str());
+  }
+  check(same_order(x.layout(), Layout::plain, x.shape()), "reshape: the tensor is {}, expected plain", name(x.layout()));
+  View view = x.view();
+  view.shape = shape;
+  view.layout = Layout::plain;
+  return Tensor(x.storage(), view).with_shard(x.shard());
+}
+
+Tensor narrow(const Tensor& x, std::int64_t start, std::int64_t count) {
+  check(x.defined() && x.shape().rank() > 0, "narrow: the tensor has no axes");
+  const std::int64_t rows = x.size(0);
+  std::int64_t end = 0;
+  if (__builtin_add_overflow(start, count, &end)) end = std::numeric_limits<std::int64_t>::max();
+  check(start >= 0 && count >= 0 && end <= rows, "narrow: rows [{}, {}) of a tensor with {} rows", start, end, rows);
+  View view = x.view();
+  view.shape[0] = count;
+  const std::int64_t row = rows == 0 ? 0 : x.numel() / rows;
+  if (view.data) view.data = static_cast<std::byte*>(view.data) + static_cast<std::size_t>(start * row) * item_size(x.dtype());
+  return Tensor(x.storage(), view).with_shard(x.shard());
+}
 
 Tensor convert(const Tensor& x, DType dtype, Layout layout) {
   if (x.dtype() == dtype && same_order(x.layout(), layout, x.shape())) {
@@ -59,6 +98,8 @@ void copy_(const Tensor& x, const Tensor& y, CopyOptions options) {
   // Part of a storage: what is around it stays, so the write depends on the old data as well.
   if (y.view().bytes() < y.storage()->bytes) task.reads.push_back(y.resource());
   task.writes.push_back(y.resource());
+  y.storage()->count_write();
+  if (recorder) recorder->writes(y);
   task.lane = x.device() == y.device() ? compute_lane(state, task) : inward ? state.copy_in_lane : state.copy_out_lane;
   // Device memory is protected by its resource; host memory has to be held. Between devices x's device may not
   // hand its block on to someone who cannot see this task: both belong to one engine, so it can.
@@ -94,7 +135,6 @@ Tensor to_device(const Tensor& x, Device device, CopyOptions options) {
 Tensor empty_host(const Shape& shape, DType dtype, Device device) {
   DeviceState& state = state_of(device, "empty_host");
   View view{nullptr, dtype, Layout::plain, shape};
-  check(shape.numel() >= 0, "tensor: shape {} has a negative extent", shape.str());
   if (!state.pinned || view.bytes() == 0) {
     auto storage = make_host_storage(view.bytes());
     view.data = storage->data;
@@ -125,7 +165,7 @@ Tensor readable_from(const Tensor& x, Device device) {
   if (!x.defined() || x.device() == device) return x;
   const int domain = state_of(device, "copy").memory_domain;
   const bool near = !x.device().is_host() && domain >= 0 && state_of(x.device(), "copy").memory_domain == domain;
-  return near ? x : x.to(device, {.non_blocking = true});
+  return near ? x : to_device(x, device, {.non_blocking = true});
 }
 
 Tensor permute(const Tensor& x, std::span<const int> axes) {
@@ -178,7 +218,7 @@ Tensor concatenate(std::span<const Tensor> parts, Device device) {
   Tensor all = device.is_host() ? Tensor::host(shape, parts[0].dtype()) : empty(shape, parts[0].dtype(), device);
   std::int64_t row = 0;
   for (const Tensor& part : parts) {
-    copy_(part, all.narrow(row, part.size(0)), {.non_blocking = true});
+    copy_(part, narrow(all, row, part.size(0)), {.non_blocking = true});
     row += part.size(0);
   }
   if (device.is_host()) all.wait();
@@ -186,11 +226,3 @@ Tensor concatenate(std::span<const Tensor> parts, Device device) {
 }
 
 }  // namespace lockstep::ops
-
-namespace lockstep {
-
-Tensor Tensor::to(Device device, CopyOptions options) const { return ops::to_device(*this, device, options); }
-void Tensor::copy_from(const Tensor& x, CopyOptions options) const { ops::copy_(x, *this, options); }
-Tensor Tensor::pin(Device device) const { return ops::pin(*this, device); }
-
-}  // namespace lockstep

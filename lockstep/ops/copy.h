@@ -7,6 +7,11 @@
 
 namespace lockstep::ops {
 
+// The same memory under another shape; plain layout. One extent may be -1: inferred.
+Tensor reshape(const Tensor& x, Shape shape);
+// Rows [start, start + count) of axis 0: the same memory.
+Tensor narrow(const Tensor& x, std::int64_t start, std::int64_t count);
+
 // The same handle if it has this layout, or lies in memory as if it had.
 Tensor to_layout(const Tensor& x, Layout layout);
 // One task for both; the same handle if nothing changes.

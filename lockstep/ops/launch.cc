@@ -29,8 +29,7 @@ LaneId compute_lane(const DeviceState& device, const Task& task) {
 
 Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   DeviceState& state = state_of(device, "empty");
-  for (std::int64_t extent : shape) check(extent >= 0, "tensor: shape {} has a negative extent", shape.str());
-  check(layout_fits(layout, shape), "tensor: shape {} cannot be {}", shape.str(), name(layout));
+  if (!layout_fits(layout, shape)) fail("tensor: shape {} cannot be {}", shape.str(), name(layout));
   View view{nullptr, dtype, layout, shape};
   StepRecorder* const recorder = StepRecorder::current();
   Block block = recorder ? recorder->allocate(state, view.bytes(), likely_lane(state))
@@ -74,10 +73,14 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const Tenso
     check(t.device().info() == &device, "{}: an output is on {}, expected it on {}", name, t.device().name(),
           device.name);
     task.writes.push_back(t.resource());
+    t.storage()->count_write();
   }
   if (StepRecorder* const recorder = StepRecorder::current()) {
     for (const Tensor& t : reads) recorder->use(t);
-    for (const Tensor& t : writes) recorder->use(t);
+    for (const Tensor& t : writes) {
+      recorder->use(t);
+      recorder->writes(t);
+    }
   }
   task.lane = options.lane ? *options.lane : compute_lane(device, task);
   return task;

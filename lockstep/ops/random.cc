@@ -1,5 +1,6 @@
 #include "lockstep/ops/random.h"
 
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/step_recorder.h"
 
@@ -24,8 +25,8 @@ DropoutKey next_dropout_key(Device device) {
   const auto draw = [random = state.random, place, shard = ShardScope::current()] {
     const RandomKey key = random->next(shard);
     const auto word = [](std::uint64_t w) { return static_cast<std::int64_t>(w); };
-    place.copy_from(Tensor::from(std::vector{word(key.seed), word(key.stream)}, {2}).pin(place.device()),
-                    {.non_blocking = true});
+    const Tensor words = Tensor::from(std::vector{word(key.seed), word(key.stream)}, {2});
+    copy_(pin(words, place.device()), place, {.non_blocking = true});
     return key;
   };
   const RandomKey first = draw();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
@@ -19,7 +21,8 @@ Optimizer::Optimizer(std::vector<Parameter> parameters, double learning_rate, st
   set_learning_rate(learning_rate);
   for (Parameter& p : parameters) {
     for (const Slot& slot : slots_) check(slot.parameter != p, "optimizer: parameter {} is listed twice", p.name());
-    slots_.push_back({std::move(p), {}});
+    std::shared_ptr<void> claim = p.claim();
+    slots_.push_back({std::move(p), std::move(claim), {}});
   }
 }
 
@@ -48,7 +51,7 @@ void Optimizer::make_states(Slot& slot) const {
 
 void Optimizer::advance() {
   ++steps_;
-  set_random_step();
+  add_random_steps(1);
 }
 
 // By kernels with the numbers as arguments, so that nobody waits for memory of the host's.
@@ -193,16 +196,16 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
       for (const Tensor& replica : slots_[i].states[k]) ops::copy_(values[i][k], replica);
     }
   }
-  steps_ = steps;
-  set_random_step();
+  add_random_steps(steps - std::exchange(steps_, steps));
 }
 
-void Optimizer::set_random_step() const {
+// Once, though every device has it.
+void Optimizer::add_random_steps(std::int64_t count) const {
+  std::set<RandomState*> states;
   for (const Slot& slot : slots_) {
-    for (Device device : slot.parameter.devices()) {
-      state_of(device, "optimizer").random->set_step(static_cast<std::uint64_t>(steps_));
-    }
+    for (Device device : slot.parameter.devices()) states.insert(state_of(device, "optimizer").random.get());
   }
+  for (RandomState* state : states) state->add_steps(count);
 }
 
 namespace {

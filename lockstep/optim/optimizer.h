@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,7 @@ class Optimizer {
 
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
-  // Steps done, counting from 0. Part of the key of random operations.
+  // Steps done, counting from 0. Keys of random operations depend on those of all optimizers together: see RandomState.
   std::int64_t steps() const { return steps_; }
 
   // What a checkpoint needs: named host tensors, "momentum.fc.1.weight". Waits.
@@ -53,6 +54,7 @@ class Optimizer {
  private:
   struct Slot {
     Parameter parameter;
+    std::shared_ptr<void> claim;
     // [state][device]; made when the parameter is first updated.
     std::vector<std::vector<Tensor>> states;
   };
@@ -63,7 +65,7 @@ class Optimizer {
   Device home(std::size_t slot) const;
   Tensor squared_norm(std::string_view what) const;
   Tensor scale_on(Device device) const;
-  void set_random_step() const;
+  void add_random_steps(std::int64_t count) const;
 
   std::vector<Slot> slots_;
   std::vector<std::string> state_names_;

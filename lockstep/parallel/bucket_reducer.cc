@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 
 #include "lockstep/comm/tree_sum.h"
@@ -48,6 +49,9 @@ void sum_block(Backend& backend, KernelContext& context, const std::vector<View>
 // Segments begin at such multiples of elements in a GPU's memory, which moves whole vectors.
 constexpr std::size_t kGpuStep = 128;
 
+// The bucket of what is in none.
+constexpr auto kNone = static_cast<std::size_t>(-1);
+
 }  // namespace
 
 struct BucketReducer::Bucket {
@@ -88,23 +92,36 @@ BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::ve
     for (auto& [begin, size] : blocks) positions_.back().push_back(static_cast<int>(begin));
     if (r == communicator_->rank()) blocks_ = std::move(blocks);
   }
-  for (const Parameter& p : parameters_) {
+  // Backward finds the last layers' gradients first.
+  order_.resize(parameters_.size());
+  std::iota(order_.rbegin(), order_.rend(), 0);
+  make_buckets(wanted());
+}
+
+BucketReducer::~BucketReducer() = default;
+
+// In the order of backward.
+std::vector<std::size_t> BucketReducer::wanted() const {
+  const bool optimized = std::ranges::any_of(parameters_, &Parameter::optimized);
+  std::vector<std::size_t> wanted;
+  std::ranges::copy_if(order_, std::back_inserter(wanted), [&](std::size_t i) {
+    return parameters_[i].trainable() && (parameters_[i].optimized() || !optimized);
+  });
+  return wanted;
+}
+
+bool BucketReducer::in_bucket(std::size_t index) const { return places_[index].first != kNone; }
+
+void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
+  for (std::size_t index : order) {
+    const Parameter& p = parameters_[index];
     check(p.initialized() && p.shape_known(), "distributed data parallel: the shape {} of parameter {} is not known yet "
           "(0: any): pass an example through the model first, see settle_shapes()", p.shape().str(), p.name());
     check(p.dtype() == DType::f32, "distributed data parallel: parameter {} is {}, expected f32", p.name(),
           name(p.dtype()));
   }
-  // Backward finds the last layers' gradients first.
-  std::vector<std::size_t> order(parameters_.size());
-  std::iota(order.rbegin(), order.rend(), 0);
-  make_buckets(order);
-}
-
-BucketReducer::~BucketReducer() = default;
-
-void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
   buckets_.clear();
-  places_.assign(parameters_.size(), {});
+  places_.assign(parameters_.size(), {kNone, 0});
   std::int64_t bytes = 0;
   for (std::size_t index : order) {
     auto size = parameters_[index].shape().numel();
@@ -175,14 +192,44 @@ void BucketReducer::end_backward() {
   step_ = step;
   waiting_ = NoSyncGuard::active();
   if (waiting_) return;
-  bool cleared = std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; });
-  if (!learnt_ && all_rounds_ > 0 && cleared) learn_order();
+  settle_buckets();
   // Compared between ranks: one that has synchronized more or less often than the others is told so.
   std::string when = fmt::format("step {}", step_ + 1);
   if (backwards_ > 1) when += fmt::format(", backward {}", backwards_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) reduce(*buckets_[b], b, when);
   ++all_rounds_;
-  for (int& rounds : rounds_) ++rounds;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (in_bucket(i)) {
+      ++rounds_[i];
+    } else if (parameters_[i].gradient_tree().present()) {
+      parameters_[i].zero_grad();
+    }
+  }
+}
+
+// Puts parameters into other buckets where that is due. All ranks come here in the same state.
+void BucketReducer::settle_buckets() {
+  std::vector<std::size_t> order = wanted();
+  const bool cleared = std::ranges::all_of(order, [&](std::size_t i) { return rounds_[i] == 0; });
+  if (!cleared) {
+    // Sums that somebody waits for are in the buckets.
+    const auto stranger = std::ranges::find_if_not(order, [&](std::size_t i) { return in_bucket(i); });
+    if (stranger == order.end()) return;
+    fail("distributed data parallel: parameter {} is trained from now on, but gradients of an earlier backward() wait: "
+         "expected step() or zero_grad() before", parameters_[*stranger].name());
+  }
+  if (!learnt_ && all_rounds_ > 0) {
+    learn_order();
+    order = wanted();
+  }
+  std::vector<std::size_t> now;
+  for (const auto& bucket : buckets_) now.insert(now.end(), bucket->parameters.begin(), bucket->parameters.end());
+  if (now == order) return;
+  // The tasks of the rounds before use the group. One that failed throws here: others still wait in its reduction, and
+  // would take what is made next for a disagreement.
+  for (const auto& bucket : buckets_) bucket->present.wait();
+  std::ranges::fill(rounds_, 0);
+  make_buckets(order);
 }
 
 void BucketReducer::added(std::size_t index) {
@@ -194,7 +241,7 @@ void BucketReducer::clear(std::size_t index) {
 }
 
 Tensor BucketReducer::destination(std::size_t index, int shard, Device device) {
-  if (device != place()) return {};
+  if (device != place() || !in_bucket(index)) return {};
   auto block = std::ranges::find(blocks_, static_cast<std::size_t>(shard), &std::pair<std::size_t, std::size_t>::first);
   if (block == blocks_.end() || block->second > 1 || dtype_ != DType::f32) return {};
   auto [number, segment] = places_[index];
@@ -210,13 +257,7 @@ void BucketReducer::learn_order() {
   std::string text(reinterpret_cast<const char*>(found_.data()), found_.size() * sizeof(found_[0]));
   text = communicator_->broadcast_on_host(text, "order of gradients");
   std::memcpy(found_.data(), text.data(), text.size());
-  std::vector<std::size_t> now;
-  for (const auto& bucket : buckets_) now.insert(now.end(), bucket->parameters.begin(), bucket->parameters.end());
-  if (now == found_) return;
-  // The tasks of the rounds before use the group. One that failed throws here: others still wait in its reduction, and
-  // would take what is made next for a disagreement.
-  for (const auto& bucket : buckets_) bucket->present.wait();
-  make_buckets(found_);
+  order_ = found_;
 }
 
 ReducedGradient BucketReducer::sum(std::size_t index, Device device) {

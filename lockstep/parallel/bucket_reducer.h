@@ -2,6 +2,9 @@
 // task, pushed when backward() has been described, and run as soon as its gradients are computed. Buckets go in the order
 // in which backward finds their gradients, learnt from the first step and then the same on all ranks.
 //
+// Only gradients that somebody uses travel: frozen parameters have no room in a bucket, nor those that no optimizer has
+// where others have one. These are looked for again when the gradients of a step begin to come in.
+//
 // The sum is taken in the shards' tree: each rank gives the largest complete subtrees that it has (one, where the number
 // of ranks divides V evenly into powers of two), so it has the bits that one process would get.
 #pragma once
@@ -39,12 +42,15 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   void clear(std::size_t index) override;
   Tensor destination(std::size_t index, int shard, Device device) override;
 
-  // Parameter numbers by bucket, in order.
+  // Parameter numbers by bucket, in order. Those that do not travel are in none.
   std::vector<std::vector<std::size_t>> buckets() const;
 
  private:
   struct Bucket;
 
+  std::vector<std::size_t> wanted() const;
+  bool in_bucket(std::size_t index) const;
+  void settle_buckets();
   void make_buckets(const std::vector<std::size_t>& order);
   void learn_order();
   Device place() const;
@@ -64,8 +70,9 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   DType dtype_;
   BucketOptions options_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
-  std::vector<std::pair<std::size_t, std::size_t>> places_;  // of parameters: bucket, segment
-  // Parameters in the order in which the first backward() found their gradients.
+  std::vector<std::pair<std::size_t, std::size_t>> places_;  // of parameters: bucket (or kNone), segment
+  std::vector<std::size_t> order_;                           // in which backward finds gradients, of all parameters
+  // Those of them that have had one, in the order in which the first backward() found their gradients.
   std::vector<std::size_t> found_;
   bool learnt_ = false;
   bool waiting_ = false;          // backward() calls under a NoSyncGuard since the latest round

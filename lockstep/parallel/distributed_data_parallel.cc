@@ -15,7 +15,8 @@ std::string description(const Module& module, int shards, const std::string& rec
   std::string text;
   auto add = [&](std::string_view kind, const std::vector<std::pair<std::string, Parameter>>& all) {
     for (const auto& [name, p] : all) {
-      text += fmt::format("{} {} {} {}\n", kind, name, p.shape().str(), lockstep::name(p.dtype()));
+      text += fmt::format("{}{} {} {} {}\n", kind == "parameter" && !p.trainable() ? "frozen " : "", kind, name,
+                          p.shape().str(), lockstep::name(p.dtype()));
     }
   };
   add("parameter", module.named_parameters());
@@ -53,11 +54,7 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::vector<Dev
   compare_ranks(fmt::format("gradients {}\nbuckets of {} and {} bytes\n{}", name(options.gradients),
                             options.buckets.first_bytes, options.buckets.bytes, options.recipe));
   std::tie(first_shard_, last_shard_) = Communicator::shards_of_rank(communicator_->rank(), world, shards_);
-  std::vector<Parameter> parameters;
-  for (const Parameter& p : module_.parameters()) {
-    if (p.trainable()) parameters.push_back(p);
-  }
-  reducer_ = std::make_shared<BucketReducer>(communicator_, std::move(parameters), shards_, options.gradients,
+  reducer_ = std::make_shared<BucketReducer>(communicator_, module_.parameters(), shards_, options.gradients,
                                              options.buckets);
   broadcast_values();
   reducer_->attach();
@@ -93,6 +90,17 @@ void DistributedDataParallel::broadcast_values() {
 std::pair<std::int64_t, std::int64_t> DistributedDataParallel::rows_of(std::int64_t samples) const {
   std::int64_t chunk = (samples + shards_ - 1) / shards_;
   return {std::min(first_shard_ * chunk, samples), std::min(last_shard_ * chunk, samples)};
+}
+
+DataLoader::Iterator DistributedDataParallel::begin_loop(DataLoader& loader) {
+  DataLoader::Iterator loop = loader.begin([this](std::int64_t samples) { return rows_of(samples); });
+  const auto orders = communicator_->gather_on_host(static_cast<std::int64_t>(loop.fingerprint()), "order of the examples");
+  const auto other = std::ranges::find_if(orders, [&](std::int64_t order) { return order != orders[0]; });
+  check(other == orders.end(),
+        "batches: rank {} has other batches than rank 0, expected a loader of the whole data set with the same options on all "
+        "ranks, and no DistributedSampler",
+        other - orders.begin());
+  return loop;
 }
 
 std::vector<Batch> DistributedDataParallel::split(std::span<const Tensor> rows, std::int64_t samples) {
@@ -141,12 +149,7 @@ std::vector<Batch> DistributedDataParallel::cut(std::span<const Tensor> rows, st
 
 void settle_shapes(Module& module, const Tensor& example, Device device) {
   NoGradGuard no_grad;
-  struct EvalMode {
-    Module& module;
-    bool was_training;
-    ~EvalMode() { module.train(was_training); }
-  } mode{module, module.training()};
-  module.eval();
+  EvalGuard mode(module);
   module(example.to(device));
 }
 

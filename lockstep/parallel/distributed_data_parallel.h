@@ -1,13 +1,14 @@
 // Data parallelism over processes: each rank computes its shards of every batch, on any number of devices, and gradients
-// are summed over all of them while backward runs. With the same shards the result has the bits of one process.
+// are summed over all of them while backward runs. With the same shards the result has the bits of one process, for any
+// number of examples and ranks: every sample counts once, and the same.
 //
 //   auto group = init_process_group();
 //   Runtime runtime;
 //   auto communicator = std::make_shared<Communicator>(runtime, group);
 //   DistributedDataParallel ddp(net, runtime.devices(), communicator);
 //   Sgd optimizer(net.parameters(), {.lr = 0.1});
-//   for (Example& batch : loader) {              // this rank's examples
-//     auto [x, y] = ddp.split<2>(batch);
+//   DataLoader loader(data, {.batch_size = 256, .shuffle = true});  // the same on all ranks
+//   for (auto [x, y] : ddp.batches(loader)) {                       // this rank's rows of each batch
 //     backward(mse_loss(ddp(x), y));
 //     optimizer.step();
 //   }
@@ -21,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/bucket_reducer.h"
 
@@ -38,6 +39,9 @@ struct DistributedOptions {
   std::string recipe{};
 };
 
+template <std::size_t N>
+class DistributedBatches;
+
 // Wraps a model that was initialized on these devices, with all shapes known (see settle_shapes). There is no clone and
 // no other state: names stay those of the model.
 class DistributedDataParallel {
@@ -50,13 +54,21 @@ class DistributedDataParallel {
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  // This rank's rows of a batch, of each part alike (inputs and labels), cut into its shards. Other ranks may have more or
+  // A loop over the batches of `loader`, whose examples have N parts (inputs and labels), each cut into this rank's shards.
+  // The loader is that of the whole job: the same data, order and global batch size on all ranks, as one process would have
+  // it; each rank loads its own rows. Collective: begins with a comparison of the order, that names a rank which differs.
+  template <std::size_t N = 2>
+  DistributedBatches<N> batches(DataLoader& loader);
+
+  // For other loops. This rank's rows of a batch, of each part alike, cut into its shards. Other ranks may have more or
   // fewer rows, or none: their numbers are asked for, and every sample counts the same. Collective: every rank has to call
   // it as often as the others, with no rows where it has run out. Copies do not wait; host memory must not be changed until
   // they are done.
   std::vector<Batch> split(std::span<const Tensor> rows);
   template <std::size_t N>
-  std::array<Batch, N> split(const Example& rows);
+  std::array<Batch, N> split(const Example& rows) {
+    return parts<N>(split(std::span<const Tensor>(rows)));
+  }
   // The same where all ranks know the global batch: `samples` are cut into ceil-chunks, and `rows` are those of
   // rows_of(samples). Asks nobody.
   std::vector<Batch> split(std::span<const Tensor> rows, std::int64_t samples);
@@ -73,6 +85,11 @@ class DistributedDataParallel {
   const BucketReducer& reducer() const { return *reducer_; }
 
  private:
+  template <std::size_t N>
+  friend class DistributedBatches;
+  template <std::size_t N>
+  static std::array<Batch, N> parts(std::vector<Batch> batches);
+  DataLoader::Iterator begin_loop(DataLoader& loader);
   std::vector<Batch> cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts);
   void compare_ranks(const std::string& recipe);
   void broadcast_values();
@@ -89,10 +106,42 @@ class DistributedDataParallel {
 // mode, without recording.
 void settle_shapes(Module& module, const Tensor& example, Device device);
 
+// The range of DistributedDataParallel::batches(): `for (auto [x, y] : ddp.batches(loader))`.
 template <std::size_t N>
-std::array<Batch, N> DistributedDataParallel::split(const Example& rows) {
-  check(rows.size() == N, "split: examples have {} parts, expected {}", rows.size(), N);
-  std::vector<Batch> batches = split(std::span<const Tensor>(rows));
+class DistributedBatches {
+ public:
+  DistributedBatches(DistributedDataParallel& ddp, DataLoader& loader) : ddp_(ddp), loader_(loader) {}
+
+  class Iterator {
+   public:
+    Iterator(DistributedDataParallel& ddp, DataLoader::Iterator loop) : ddp_(ddp), loop_(std::move(loop)) {}
+    std::array<Batch, N> operator*() { return ddp_.parts<N>(ddp_.split(*loop_, loop_.examples())); }
+    Iterator& operator++() {
+      ++loop_;
+      return *this;
+    }
+    bool operator==(DataLoader::End end) const { return loop_ == end; }
+
+   private:
+    DistributedDataParallel& ddp_;
+    DataLoader::Iterator loop_;
+  };
+  Iterator begin() { return {ddp_, ddp_.begin_loop(loader_)}; }
+  DataLoader::End end() const { return {}; }
+
+ private:
+  DistributedDataParallel& ddp_;
+  DataLoader& loader_;
+};
+
+template <std::size_t N>
+DistributedBatches<N> DistributedDataParallel::batches(DataLoader& loader) {
+  return {*this, loader};
+}
+
+template <std::size_t N>
+std::array<Batch, N> DistributedDataParallel::parts(std::vector<Batch> batches) {
+  check(batches.size() == N, "split: examples have {} parts, expected {}", batches.size(), N);
   std::array<Batch, N> parts;
   std::move(batches.begin(), batches.end(), parts.begin());
   return parts;

@@ -18,7 +18,8 @@
 //   - Nothing else of the description happens again: no counter counts, no schedule moves, and the module is in the mode that
 //     it was in. So gradients are made and used within it: backward() and the optimizer's step(). What is given by value (the
 //     clipping norm, momentum, decay) stays as it was recorded.
-//   - Parameters are overwritten (set_data, load), and not initialized anew.
+//   - Parameters are overwritten (set_data, load), and not initialized anew. Which of them are trained stays as it was recorded: make
+//     another RecordedStep after freeze() or unfreeze(), as Trainer does.
 //   - Outputs and inputs have no history. Tensors that it computes and that are no outputs, and gradients of leaves, are
 //     overwritten by the next repetition.
 //   - A recording keeps the memory of a step for itself. Where there is none for it, run() throws, and describes from then on.

@@ -2,9 +2,15 @@
 
 #include <algorithm>
 
-#include "lockstep/ops/copy.h"
-
 namespace lockstep {
+
+int default_shards(std::int64_t batch_size) {
+  constexpr int kMostShards = 8;
+  constexpr std::int64_t kSamplesOfShard = 32;
+  int shards = 1;
+  while (shards < kMostShards && batch_size / (2 * shards) >= kSamplesOfShard) shards *= 2;
+  return shards;
+}
 
 std::vector<std::int64_t> split_sizes(std::int64_t n, int shards) {
   check(n >= 0 && shards >= 1, "split: {} samples into {} shards, expected at least 0 into at least 1", n, shards);
@@ -38,7 +44,6 @@ Batch split_and_load(const Tensor& x, std::span<const Device> devices, SplitOpti
 
 Tensor gather(const Batch& batch, Device device) {
   check(batch.size() > 0, "gather: the batch is empty");
-  if (device.is_host()) return ops::concatenate(batch.shards, device);
   return concatenate(batch.shards, device);
 }
 

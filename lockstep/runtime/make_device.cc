@@ -1,9 +1,8 @@
 #include "lockstep/runtime/make_device.h"
 
-#include <omp.h>
-
 #include <algorithm>
 
+#include "lockstep/backend/openmp_threads.h"
 #include "lockstep/device/topology.h"
 
 namespace lockstep {
@@ -22,7 +21,9 @@ std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index
   state->random = parts.random;
   state->memory_domain = 0;
   state->allocator = std::make_unique<CachingAllocator>(
-      parts.engine, state->name, parts.options.memory_limit ? parts.options.memory_limit : state->memory_bytes);
+      parts.engine, state->name, parts.options.memory_limit ? parts.options.memory_limit : state->memory_bytes,
+      parts.host_memory);
+  parts.host_memory->add_user(state);
 
   auto add_lane = [&](std::string lane_name, std::vector<int> lane_cpus, int threads) {
     state->contexts.push_back(state->backend->make_context(nullptr, threads, nullptr));
@@ -30,8 +31,7 @@ std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index
                                    .device = state->name,
                                    // Under a quota every group of processes would bind its threads to the first cores.
                                    .cpus = limited_by_quota() ? std::vector<int>() : std::move(lane_cpus),
-                                   // Of the worker alone: OpenMP keeps this number per thread.
-                                   .on_start = [threads] { omp_set_num_threads(threads); },
+                                   .on_start = [threads] { use_openmp_threads(threads); },
                                    .lane_data = state->contexts.back().get(),
                                    .device_bytes = state->allocator->used_bytes()});
   };

@@ -7,6 +7,7 @@
 
 #include "lockstep/device/gpu.h"
 #include "lockstep/runtime/runtime.h"
+#include "lockstep/runtime/shared_host_memory.h"
 
 namespace lockstep {
 
@@ -18,6 +19,8 @@ struct DeviceParts {
   int threads_per_shard;
   // Of no device's own computation.
   std::vector<int> copy_cpus;
+  // Of the CPU devices.
+  std::shared_ptr<SharedHostMemory> host_memory;
 };
 
 std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index, std::vector<int> cpus,

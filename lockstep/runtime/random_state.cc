@@ -23,6 +23,13 @@ void RandomState::set_step(std::uint64_t step) {
   draws_.clear();
 }
 
+void RandomState::add_steps(std::int64_t count) {
+  std::scoped_lock lock(mutex_);
+  const auto back = count < 0 ? std::uint64_t{0} - static_cast<std::uint64_t>(count) : 0;
+  step_ = count < 0 ? step_ - std::min(step_, back) : step_ + static_cast<std::uint64_t>(count);
+  draws_.clear();
+}
+
 std::uint64_t RandomState::step() const {
   std::scoped_lock lock(mutex_);
   return step_;

@@ -1,5 +1,6 @@
 // Where the keys of random operations come from: (seed, step, shard, how many the shard drew in this step before).
-// Nothing of it depends on devices, so neither do dropout masks.
+// Nothing of it depends on devices, so neither do dropout masks. The step counts those of all optimizers together: with one
+// of them it is that one's own number, and with several no key comes twice.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,10 @@ class RandomState {
  public:
   void set_seed(std::uint64_t seed);
   std::uint64_t seed() const;
-  // Begins a step: every shard's draws count from zero again. Called by Optimizer::step with its own count.
+  // Begins a step: every shard's draws count from zero again. A checkpoint has the step, and sets it.
   void set_step(std::uint64_t step);
+  // The same, `count` steps on, or back where it is negative, to 0 at most. Called by optimizers.
+  void add_steps(std::int64_t count);
   std::uint64_t step() const;
   RandomKey next(int shard);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/backend/openmp_threads.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/runtime/make_device.h"
 
@@ -42,9 +43,13 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
   auto cpus = split_cpus(available_cpus(), options.cpu_devices, options.cores_per_device);
   threads_per_shard_ =
       options.threads_per_shard > 0 ? options.threads_per_shard : static_cast<int>(cpus.front().size());
+  check_openmp_threads(threads_per_shard_);
   std::shared_ptr<Backend> backend = options.reference_backend ? make_reference_backend() : make_cpu_backend();
 
-  const DeviceParts parts{engine_, random_, options, threads_per_shard_, cpus_for_copies(cpus)};
+  // An explicit limit of one device may be above what the machine seems to have.
+  const std::size_t host_bytes = std::max(total_memory(), options.memory_limit);
+  const DeviceParts parts{engine_, random_, options, threads_per_shard_, cpus_for_copies(cpus),
+                          std::make_shared<SharedHostMemory>(host_bytes)};
   for (int i = 0; i < options.cpu_devices; ++i) {
     states_.push_back(make_cpu_device(parts, i, cpus[static_cast<std::size_t>(i)], backend));
   }

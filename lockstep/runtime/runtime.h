@@ -23,8 +23,8 @@ struct RuntimeOptions {
   // Cores of one CPU device; 0: as many as there are for each.
   int cores_per_device = 0;
   // T of the recipe: threads that compute one shard. A device of c cores has floor(c / T) compute lanes, at least
-  // one. 0: all cores of a device.
-  int threads_per_shard = 0;
+  // one. 0: all cores of a device, so the bits depend on the machine.
+  int threads_per_shard = 1;
   // Run each task at once on the calling thread: for debugging. Same results.
   bool serial = false;
   // Numbers of the GPUs to use beside the CPU devices; see find_gpus().
@@ -42,7 +42,8 @@ struct RuntimeOptions {
   // Compute with the reference kernels (every dtype, f64 arithmetic, slow).
   bool reference_backend = false;
   std::uint64_t seed = 0;
-  // Bytes that one CPU device may take; 0: all of the machine's memory.
+  // Bytes that one CPU device may take; 0: as much as the others leave. Together they take no more than this process may
+  // use, the machine's memory or its control group's limit, or than one of them may take, if that is more.
   std::size_t memory_limit = 0;
   // As in EngineOptions: who is told which tasks wait for what when a wait takes this long. 0: nobody.
   std::chrono::nanoseconds slow_wait{0};

@@ -17,6 +17,7 @@ RecordedTasks::~RecordedTasks() {
 
 void RecordedTasks::repeat() {
   for (const auto& preparation : preparations_) preparation();
+  for (Storage* storage : written_) storage->count_write();
   if (graph_) {
     graph_->repeat();
   } else {
@@ -93,6 +94,12 @@ void StepRecorder::use(const Tensor& t) {
   if (t.storage()->pool != 0 && t.storage()->pool == pool_of(t.device())) return;
   auto& held = recorded_->held_;
   if (std::ranges::find(held, t.storage()) == held.end()) held.push_back(t.storage());
+}
+
+void StepRecorder::writes(const Tensor& t) {
+  if (!t.defined() || std::ranges::find(recorded_->held_, t.storage()) == recorded_->held_.end()) return;
+  auto& written = recorded_->written_;
+  if (std::ranges::find(written, t.storage().get()) == written.end()) written.push_back(t.storage().get());
 }
 
 RecordingPause::RecordingPause() : paused_(std::exchange(current_recorder, nullptr)) {

@@ -41,6 +41,8 @@ class RecordedTasks {
   std::vector<std::function<void()>> preparations_;
   // Tensors from before the recording, which the tasks use.
   std::vector<std::shared_ptr<Storage>> held_;
+  // Those of them that the tasks write: parameters, states of optimizers.
+  std::vector<Storage*> written_;
   // The memory of all others, by device.
   std::map<std::shared_ptr<DeviceState>, int> pools_;
   // Of all that they use.
@@ -73,8 +75,9 @@ class StepRecorder {
   // for the host, which does nothing in repetitions.
   void begin_gradient(const void* tree, bool empty);
   void end_gradient(const void* tree) { pending_.erase(tree); }
-  // A task of the step uses it.
+  // A task of the step uses it, and writes it.
   void use(const Tensor& t);
+  void writes(const Tensor& t);
 
  private:
   friend class RecordingPause;

@@ -113,6 +113,12 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
     lock.lock();
     data = take_new(size);
   }
+  if (data == nullptr && counters_.reserved_bytes + scratch_->bytes() + size <= limit_) {
+    lock.unlock();
+    source_->reclaim();
+    lock.lock();
+    data = take_new(size);
+  }
   if (data == nullptr) {
     const std::size_t scratch = scratch_->bytes(), all = counters_.reserved_bytes + scratch;
     const std::string taken = all + size > limit_ ? fmt::format("{} of at most {} are taken", all, limit_)
@@ -121,7 +127,7 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
     const std::optional<std::size_t> left = source_->left();
     fail("{}: out of memory: {} bytes asked for, {}, {} of them held by tensors{}{}", owner_, bytes, taken,
          counters_.used_bytes, scratch > 0 ? fmt::format(", {} by kernels", scratch) : "",
-         left ? fmt::format("; the device has {} left for all", *left) : "");
+         left ? fmt::format("; {} are left for all that share this memory", *left) : "");
   }
   Block block{data, size, engine_->make_resource(), lane, pool};
   counters_.reserved_bytes += size;

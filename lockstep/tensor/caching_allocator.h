@@ -49,7 +49,7 @@ class CachingAllocator {
   // A block of at least `bytes` bytes, aligned to 64. Among free blocks of the size class: one that `lane` used last (its
   // next user would wait for that lane anyway; no lane: none), then one that nobody uses, then new memory, and only where
   // there is none, or at the limit, one that another lane still uses or, last of all, new memory after giving back all
-  // free blocks. Throws Error, naming the owner and the bytes held, when all fail. `pool`: 0, or of make_pool().
+  // free blocks, and those of others that share the source. Throws Error, naming the owner and the bytes held, when all fail. `pool`: 0, or of make_pool().
   Block allocate(std::size_t bytes, LaneId lane, int pool = 0);
   void free(Block block);
 

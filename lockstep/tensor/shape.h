@@ -27,10 +27,12 @@ class Shape {
   // Negative axes count from the end, as in shape[-1].
   std::int64_t operator[](int axis) const { return dims_[index(axis)]; }
   std::int64_t& operator[](int axis) { return dims_[index(axis)]; }
+  // The number of elements. Throws where an extent is negative, or where an int64 cannot count them.
   std::int64_t numel() const {
     std::int64_t n = 1;
-    for (int i = 0; i < rank_; ++i) n *= dims_[i];
-    return n;
+    bool counted = true;
+    for (int i = 0; i < rank_; ++i) counted = dims_[i] >= 0 && !__builtin_mul_overflow(n, dims_[i], &n) && counted;
+    return counted ? n : numel_of_odd();
   }
   std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
   auto begin() const { return dims_.begin(); }
@@ -46,6 +48,12 @@ class Shape {
   }
 
  private:
+  // Of extents whose product overflows, unless one of them is 0.
+  std::int64_t numel_of_odd() const {
+    for (std::int64_t extent : *this) check(extent >= 0, "tensor: shape {} has a negative extent", str());
+    if (std::find(begin(), end(), 0) == end()) fail("tensor: shape {} has more elements than can be counted", str());
+    return 0;
+  }
   std::size_t index(int axis) const {
     int i = axis < 0 ? axis + rank_ : axis;
     check(i >= 0 && i < rank_, "shape: axis {} of a shape with {} axes", axis, rank_);

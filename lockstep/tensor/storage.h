@@ -1,7 +1,9 @@
 // The memory behind tensors, with the tag that tells who uses it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "lockstep/device/device.h"
@@ -28,6 +30,11 @@ struct Storage {
   bool pinned = false;
   // Block::pool; not 0: computed in a recorded step, and each repetition overwrites it.
   int pool = 0;
+  // How many writes have been described. A tensor that waits for backward() is compared with what it was then; see
+  // autograd/saved_tensor.h. Atomic for threads that read the memory at the same time; those that write it do not.
+  std::atomic<std::uint64_t> version{0};
+
+  void count_write() { version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 };
 
 // Uninitialized host memory, readable and writable at once.

@@ -50,46 +50,10 @@ std::string print(const View& v, int axis, std::int64_t first) {
 
 Tensor Tensor::host(Shape shape, DType dtype) {
   View view{nullptr, dtype, Layout::plain, shape};
-  check(shape.numel() >= 0, "tensor: shape {} has a negative extent", shape.str());
   auto storage = make_host_storage(view.bytes());
   view.data = storage->data;
   if (view.data) std::memset(view.data, 0, view.bytes());
   return {std::move(storage), view};
-}
-
-Tensor Tensor::reshape(Shape shape) const {
-  check(defined(), "reshape: undefined tensor");
-  std::int64_t known = 1;
-  int inferred = -1;
-  for (int i = 0; i < shape.rank(); ++i) {
-    if (shape[i] == -1 && inferred < 0) {
-      inferred = i;
-    } else {
-      check(shape[i] >= 0, "reshape: extent {} in {}", shape[i], shape.str());
-      known *= shape[i];
-    }
-  }
-  if (inferred >= 0) shape[inferred] = known == 0 ? 0 : numel() / known;
-  check(shape.numel() == numel(), "reshape: {} elements as {}, expected {}", numel(), shape.str(), view_.shape.str());
-  check(same_order(layout(), Layout::plain, view_.shape), "reshape: the tensor is {}, expected plain",
-        name(layout()));
-  Tensor t = *this;
-  t.view_.shape = shape;
-  t.view_.layout = Layout::plain;
-  t.grad_meta_ = nullptr;
-  return t;
-}
-
-Tensor Tensor::narrow(std::int64_t start, std::int64_t count) const {
-  check(defined() && shape().rank() > 0, "narrow: the tensor has no axes");
-  check(start >= 0 && count >= 0 && start + count <= size(0), "narrow: rows [{}, {}) of a tensor with {} rows", start,
-        start + count, size(0));
-  Tensor t = *this;
-  std::int64_t row = size(0) == 0 ? 0 : numel() / size(0);
-  t.view_.shape[0] = count;
-  if (view_.data) t.view_.data = static_cast<std::byte*>(view_.data) + static_cast<std::size_t>(start * row) * item_size(dtype());
-  t.grad_meta_ = nullptr;
-  return t;
 }
 
 void Tensor::wait() const {
@@ -100,7 +64,7 @@ void Tensor::wait() const {
 template <typename T>
 std::vector<T> Tensor::to_vector() const {
   check(defined(), "to_vector: undefined tensor");
-  if (!device().host_visible()) return to(Device()).to_vector<T>();
+  if (!device().host_visible()) return detach().to(Device()).to_vector<T>();
   constexpr bool from_half = std::is_same_v<T, float>;
   check(dtype() == dtype_of<T> || (from_half && is_half_dtype(dtype())), "to_vector: the tensor holds {}, asked for {}",
         name(dtype()), name(dtype_of<T>));
@@ -129,7 +93,7 @@ template std::vector<std::uint8_t> Tensor::to_vector<std::uint8_t>() const;
 
 std::string Tensor::str() const {
   if (!defined()) return "tensor(undefined)";
-  if (!device().host_visible()) return to(Device()).str();
+  if (!device().host_visible()) return detach().to(Device()).str();
   wait();
   std::string elements = visit_dtype(dtype(), [&](auto zero) { return print<decltype(zero)>(view_, 0, 0); });
   return fmt::format("tensor({}, {}, {})", elements, name(dtype()), device().name());

@@ -57,9 +57,11 @@ class Tensor {
     return t;
   }
 
-  // The same elements under another shape; plain layout. One extent may be -1: inferred.
+  // Defined in autograd/tensor_functions.cc, differentiable. The same elements under another shape; plain layout. One
+  // extent may be -1: inferred.
   Tensor reshape(Shape shape) const;
-  // Elements [start, start + count) of axis 0: a handle to the same memory.
+  // Defined in autograd/tensor_functions.cc, differentiable. Elements [start, start + count) of axis 0: a handle to the
+  // same memory.
   Tensor narrow(std::int64_t start, std::int64_t count) const;
 
   // Waits until the elements are there. Throws TaskError if what should have made them failed.
@@ -74,13 +76,16 @@ class Tensor {
   // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened in the middle if long. Waits.
   std::string str() const;
 
-  // Defined in ops/copy.cc. A copy on another device (Device(): the host); the same handle if it is there already.
+  // Defined in autograd/tensor_functions.cc, differentiable. A copy on another device (Device(): the host); the same
+  // handle if it is there already. Gradients go back to where the elements came from.
   Tensor to(Device device, CopyOptions options = {}) const;
-  // Defined in ops/copy.cc. Overwrites the elements with x's, of the same shape, from any device, type and layout; one
-  // of the two has to be on a device. Not differentiable.
+  // Defined in autograd/tensor_functions.cc. Overwrites the elements with x's, of the same shape, from any device, type
+  // and layout; one of the two has to be on a device. Not differentiable: an error where either was computed from what
+  // needs a gradient, unless a NoGradGuard says that this is meant.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
-  // Defined in ops/copy.cc. Of host memory, a copy in host memory that `device` reads and writes by itself, so that
-  // non-blocking copies do not hold anybody up: page-locked for a GPU. The same handle for a CPU device.
+  // Defined in autograd/tensor_functions.cc, differentiable. Of host memory, a copy in host memory that `device` reads
+  // and writes by itself, so that non-blocking copies do not hold anybody up: page-locked for a GPU. The same handle for a
+  // CPU device.
   Tensor pin(Device device) const;
   // Defined in autograd/tensor_functions.cc, differentiable. The same handle if nothing changes.
   Tensor to(DType dtype) const;

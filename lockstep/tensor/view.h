@@ -22,7 +22,14 @@ struct View {
     return static_cast<T*>(data);
   }
   std::int64_t numel() const { return shape.numel(); }
-  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * item_size(dtype); }
+  // Throws where there are more than can be counted.
+  std::size_t bytes() const {
+    std::size_t bytes = 0;
+    if (__builtin_mul_overflow(static_cast<std::size_t>(numel()), item_size(dtype), &bytes)) {
+      fail("tensor: shape {} of {} has more bytes than can be counted", shape.str(), name(dtype));
+    }
+    return bytes;
+  }
   explicit operator bool() const { return data != nullptr; }
 };
 

@@ -24,21 +24,11 @@ std::int64_t count_correct(const Predictions& p) {
   return correct;
 }
 
-class EvalMode {
- public:
-  explicit EvalMode(Module& module) : module_(module), was_training_(module.training()) { module.eval(); }
-  ~EvalMode() { module_.train(was_training_); }
-
- private:
-  Module& module_;
-  bool was_training_;
-};
-
 }  // namespace
 
 Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options) {
   NoGradGuard no_grad;
-  EvalMode mode(module);
+  EvalGuard mode(module);
   Accuracy accuracy;
   // Batches in flight: enough to keep the devices busy while the host counts.
   constexpr std::size_t kInFlight = 4;

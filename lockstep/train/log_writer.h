@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 
@@ -10,6 +11,9 @@ namespace lockstep {
 
 struct LogWriterOptions {
   bool append = false;  // goes on after what the file holds, as a resumed run does
+  // With append: which events stay. If it refuses some, they go, and a line that a process did not finish; the file is then
+  // replaced as a whole.
+  std::function<bool(const nlohmann::json& event)> keep{};
 };
 
 class LogWriter {

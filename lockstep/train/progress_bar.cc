@@ -13,6 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr auto kDrawInterval = std::chrono::milliseconds(100);
+constexpr auto kLineInterval = std::chrono::seconds(10);
 constexpr int kLeastBar = 10, kMostBar = 40;  // characters between the brackets
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
@@ -36,21 +37,34 @@ std::string bar(double fraction, int width) {
   return "[" + bar + "]";
 }
 
+struct Numbers {
+  std::string counts, rate, left;
+};
+
+Numbers numbers_of(const Progress& progress) {
+  Numbers n{fmt::format(" {}/{}", progress.done, progress.total), "", ""};
+  if (progress.done > progress.before && progress.seconds > 0) {
+    const double per_second = static_cast<double>(progress.done - progress.before) / progress.seconds;
+    n.rate = fmt::format("  {:.{}f} images/s", per_second, per_second < 100 ? 1 : 0);
+    const double images = std::max(0.0, static_cast<double>(progress.total - progress.done));
+    n.left = fmt::format("  {} left", clock_time(images / per_second));
+  }
+  return n;
+}
+
 }  // namespace
+
+std::string progress_text(const Progress& progress) {
+  const auto [counts, rate, left] = numbers_of(progress);
+  return progress.label + ":" + counts + rate + left;
+}
 
 std::string progress_line(const Progress& progress, int width) {
   const double fraction =
       progress.total > 0
           ? std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0)
           : 0.0;
-  const std::string counts = fmt::format(" {}/{}", progress.done, progress.total);
-  std::string rate, left;
-  if (progress.done > progress.before && progress.seconds > 0) {
-    const double per_second = static_cast<double>(progress.done - progress.before) / progress.seconds;
-    rate = fmt::format("  {:.{}f} images/s", per_second, per_second < 100 ? 1 : 0);
-    const double images = std::max(0.0, static_cast<double>(progress.total - progress.done));
-    left = fmt::format("  {} left", clock_time(images / per_second));
-  }
+  const auto [counts, rate, left] = numbers_of(progress);
   // The first choice that leaves room for a bar.
   for (const std::string& numbers : {counts + rate + left, counts + left, left}) {
     const int room = width - static_cast<int>(progress.label.size() + numbers.size() + 3);
@@ -62,21 +76,29 @@ std::string progress_line(const Progress& progress, int width) {
 }
 
 ProgressBar::ProgressBar(std::FILE* stream, std::string label, std::int64_t total)
-    : stream_(::isatty(::fileno(stream)) ? stream : nullptr), progress_{std::move(label), 0, total} {}
+    : stream_(stream), terminal_(::isatty(::fileno(stream)) == 1), progress_{std::move(label), 0, total} {}
 
 ProgressBar::~ProgressBar() { clear(); }
 
-void ProgressBar::update(std::int64_t done) {
-  if (!stream_) return;
-  const Clock::time_point now = Clock::now();
+void ProgressBar::update(std::int64_t done, Clock::time_point now) {
   if (now < next_draw_) return;
   if (start_ == Clock::time_point()) {
     start_ = now;
     progress_.before = done;
+    if (!terminal_) {  // nothing is known about the speed yet
+      next_draw_ = now + kLineInterval;
+      return;
+    }
   }
-  next_draw_ = now + kDrawInterval;
   progress_.done = done;
   progress_.seconds = std::chrono::duration<double>(now - start_).count();
+  if (!terminal_) {
+    next_draw_ = now + kLineInterval;
+    fmt::print(stream_, "{}\n", progress_text(progress_));
+    std::fflush(stream_);
+    return;
+  }
+  next_draw_ = now + kDrawInterval;
   // One column less: a character in the last one makes some terminals wrap.
   fmt::print(stream_, "{}{}", kClearLine, progress_line(progress_, terminal_width(stream_) - 1));
   std::fflush(stream_);

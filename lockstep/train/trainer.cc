@@ -7,12 +7,22 @@
 #include <optional>
 
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/optim/left_out.h"
 #include "lockstep/parallel/split.h"
 
 namespace lockstep {
 namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+const char* schedule_name(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::constant: return "constant";
+    case ScheduleKind::step: return "step";
+    case ScheduleKind::cosine: return "cosine";
+  }
+  return "";
+}
 
 std::int64_t micro_batch_size(const TrainerOptions& o) {
   check(o.accumulate >= 1 && o.batch_size % o.accumulate == 0,
@@ -45,26 +55,29 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
         o.max_steps, o.save_every, o.shards, o.clip_norm);
   check(loader_.dataset().size() > 0, "trainer: the data set is empty");
-  if (o.shards == 0) {
-    auto devices = static_cast<std::int64_t>(o.devices.size());
-    o.shards = static_cast<int>(o.communicator ? o.communicator->sum_on_host(devices, "number of devices") : devices);
-  }
+  choose_shards();
   o.schedule.base_lr = optimizer.learning_rate();
   o.schedule.total_steps = o.epochs * steps_of(loader_.size());
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
   Recipe recipe = {{"seed", o.seed},
                    {"shards", o.shards},
+                   {"threads_per_shard", state_of(o.devices[0], "trainer").contexts.front()->threads},
                    {"batch_size", o.batch_size},
                    {"accumulate", o.accumulate},
                    {"examples", loader_.dataset().size()},
                    {"shuffle", o.shuffle},
                    {"dtype", name(o.dtype)},
                    {"learning_rate", o.schedule.base_lr},
+                   {"schedule", schedule_name(o.schedule.kind)},
                    {"warmup", o.schedule.warmup},
                    {"clip_norm", o.clip_norm},
                    {"label_smoothing", o.label_smoothing}};
   // Where a schedule depends on the length of the run, so do the bits.
   if (o.schedule.kind != ScheduleKind::constant) recipe["scheduled_steps"] = o.schedule.total_steps;
+  if (o.schedule.kind == ScheduleKind::step) {
+    recipe["schedule_step_size"] = o.schedule.step_size;
+    recipe["schedule_gamma"] = o.schedule.gamma;
+  }
   if (o.gradients != DType::f32) recipe["gradients"] = name(o.gradients);
   if (o.dtype == DType::f16) {
     recipe["loss_scale"] = o.loss_scaling.initial_scale;
@@ -78,6 +91,19 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   } else {
     for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
   }
+}
+
+void Trainer::choose_shards() {
+  TrainerOptions& o = options_;
+  std::int64_t devices = std::ssize(o.devices);
+  if (o.communicator) devices = o.communicator->sum_on_host(devices, "number of devices");
+  const std::int64_t batch = micro_batch_size(o);
+  if (o.shards == 0) {
+    const bool gpus = std::ranges::any_of(o.devices, [](Device d) { return d.kind() == DeviceKind::cuda; });
+    o.shards = gpus ? static_cast<int>(devices) : default_shards(batch);
+  }
+  check(o.shards >= devices, "trainer: {} shards of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
+        o.shards, batch, devices);
 }
 
 void Trainer::join_ranks() {
@@ -107,23 +133,6 @@ DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
   return options;
 }
 
-ResumedRun Trainer::resume(const std::filesystem::path& folder) {
-  ResumedRun run = load_checkpoint(folder, module_, optimizer_, options_.recipe);
-  position_ = run.position;
-  if (scaler_) {
-    check(position_.loss_scaler.has_value(), "{}: the checkpoint has no loss scale", run.path.string());
-    scaler_->set_state(*position_.loss_scaler);
-  }
-  if (options_.communicator) {
-    std::int64_t step = options_.communicator->gather_on_host(position_.step, "step of the checkpoint")[0];
-    std::string complaint =
-        step == position_.step ? "" : fmt::format("{}: has step {} where rank 0 has {}", run.path.string(), position_.step, step);
-    options_.communicator->agree(complaint, "checkpoints");
-  }
-  saved_step_ = position_.step;
-  return run;
-}
-
 bool Trainer::finished() const {
   return position_.epoch >= options_.epochs || (options_.max_steps > 0 && position_.step >= options_.max_steps);
 }
@@ -150,7 +159,11 @@ TrainingResult Trainer::train() {
 }
 
 TrainingResult Trainer::run() {
-  module_.train();
+  // Parts that are in evaluation mode stay so: frozen ones, say.
+  if (!module_.training()) module_.train();
+  // A run that begins draws the same dropout masks, whatever ran before in this Runtime.
+  if (position_.step == 0) state_of(options_.devices[0], "trainer").random->set_step(0);
+  const LeftOutGuard left_out(module_);
   TrainingResult result;
   const auto claim = claim_save_folder();
   while (!finished() && !stopping()) {
@@ -191,7 +204,9 @@ TrainingResult Trainer::run() {
     result.epochs.push_back(report);
     if (on_epoch) on_epoch(report);
     if (position_.batch < batches) break;
-    position_ = {.step = position_.step, .epoch = position_.epoch + 1};
+    std::vector<EpochRecord> epochs = std::move(position_.epochs);
+    epochs.push_back({report.epoch, report.seconds, report.train_loss, report.test.correct, report.test.total});
+    position_ = {.step = position_.step, .epoch = position_.epoch + 1, .epochs = std::move(epochs)};
     if (!options_.save_folder.empty() &&
         (options_.save_every == 0 || position_.step % options_.save_every == 0)) save();
   }
@@ -271,7 +286,11 @@ void Trainer::update() {
 }
 
 Batch Trainer::recorded_step(const Batch& x, const Batch& labels) {
-  if (!recorded_) {
+  std::vector<bool> trainable;
+  for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
+  // A recording goes on to train what was trained when it was made.
+  if (!recorded_ || trainable != recorded_trainable_) {
+    recorded_trainable_ = std::move(trainable);
     recorded_ = std::make_unique<RecordedStep>([this](std::span<const Tensor> inputs) {
       const auto middle = inputs.begin() + static_cast<std::ptrdiff_t>(inputs.size() / 2);
       const Batch losses = learn(described_.with({inputs.begin(), middle}), described_.with({middle, inputs.end()}), 1);
@@ -315,10 +334,8 @@ void Trainer::read_losses(std::size_t leave) {
     for (const Tensor& flag : next.stopped) agreed_stop_ = agreed_stop_ || flag.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();
-      std::string kept = options_.save_folder.empty() ? ""
-                         : saved_step_ < 0            ? "; there is no checkpoint yet"
-                                                      : fmt::format("; the last good checkpoint is that of step {}", saved_step_);
-      fail("the loss is {} at step {}{}", std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step, kept);
+      fail("the loss is {} at step {}{}", std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
+           last_good_checkpoint());
     }
     if (next.loss_scale.defined()) {
       report.loss_scale = next.loss_scale.item<float>();
@@ -334,43 +351,9 @@ void Trainer::read_losses(std::size_t leave) {
   }
 }
 
-// Two runs in one folder would overwrite each other, and not every folder can be written to; better to hear of it now than at
-// the first checkpoint.
-std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
-  const std::filesystem::path& folder = options_.save_folder;
-  if (folder.empty()) return nullptr;
-  std::unique_ptr<FolderClaim> claim;
-  std::string complaint;
-  if (rank() == 0) {
-    try {
-      claim = std::make_unique<FolderClaim>(folder, position_.step);
-    } catch (const std::exception& error) {
-      if (!options_.communicator) throw;
-      complaint = error.what();
-    }
-  }
-  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint folder");
-  return claim;
-}
-
-void Trainer::save() {
-  if (scaler_) position_.loss_scaler = scaler_->state();
-  std::string complaint;
-  if (rank() == 0) {
-    try {
-      save_checkpoint(options_.save_folder, module_, optimizer_, position_, options_.recipe);
-    } catch (const std::exception& error) {
-      if (!options_.communicator) throw;
-      complaint = error.what();
-    }
-  }
-  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint");
-  saved_step_ = position_.step;
-}
-
 Accuracy Trainer::evaluate() {
   if (!test_) return {};
-  DataLoader loader(test_, rows_of_rank({.batch_size = options_.batch_size}));
+  DataLoader loader(test_, rows_of_rank({.batch_size = micro_batch_size(options_)}));
   return lockstep::evaluate(module_, loader,
                             {.devices = options_.devices,
                              .shards = options_.shards,

@@ -23,7 +23,9 @@ struct TrainerOptions {
   std::vector<Device> devices;
   // Joins the ranks of a job; null: there is but this process.
   std::shared_ptr<Communicator> communicator{};
-  // V of the recipe; 0: one for each device, of all ranks together.
+  // V of the recipe: the shards that each micro-batch is cut into, at least one for each device of all ranks. 0: on CPUs
+  // default_shards(batch_size / accumulate), so the bits do not depend on the devices; on GPUs one for each device, since
+  // eight small kernels waste a GPU.
   int shards = 0;
   // The global batch, over all devices and ranks.
   std::int64_t batch_size = 256;
@@ -50,7 +52,7 @@ struct TrainerOptions {
   // Checkpoints go here, at the end and every `save_every` steps (0: after each epoch). Empty: none. Rank 0 writes them.
   std::filesystem::path save_folder{};
   std::int64_t save_every = 0;
-  // What else decides the bits: model, optimizer, ... Compared on resume.
+  // What else decides the bits: model, optimizer, data, ... Compared on resume.
   Recipe recipe = Recipe::object();
 };
 
@@ -91,10 +93,12 @@ class Trainer {
   // Called when a step is described, before its weights are there: reading them waits. Steps count from 1.
   std::function<void(std::int64_t step)> on_update;
 
-  // Goes on from the newest checkpoint in the folder, to the bit. All ranks read it.
+  // Goes on from the newest checkpoint in the folder, to the bit. Collective: every rank reads it, and where one cannot, or
+  // finds another step, all throw its error, with its rank. The run is of no further use then.
   ResumedRun resume(const std::filesystem::path& folder);
 
-  // Throws when a loss is not finite, naming the step; no checkpoint holds what came of it. With f16, gradients that are not
+  // Throws when a loss is not finite, naming the step, and when weights or the optimizer's state are not where a checkpoint is
+  // due, naming the step and the tensor: no checkpoint holds what came of it. With f16, gradients that are not
   // finite at one loss scale only cost the step.
   TrainingResult train();
 
@@ -102,6 +106,7 @@ class Trainer {
   // that is asked stops all of them, at the same step.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
+  // What decides the bits of this run. recipe_hash() of it names the run.
   const Recipe& recipe() const { return options_.recipe; }
   // Empty where steps are recorded, or will be, or are not to be; else the reason: "it waits for data that it has computed".
   std::string why_not_recorded() const;
@@ -129,6 +134,7 @@ class Trainer {
   void read_losses(std::size_t leave);
   std::unique_ptr<FolderClaim> claim_save_folder() const;
   void save();
+  std::string last_good_checkpoint() const;
   bool finished() const;
   // Whether the run ends here: the same on all ranks.
   bool stopping() const { return options_.communicator ? agreed_stop_ : stop_.load(std::memory_order_relaxed); }
@@ -138,6 +144,7 @@ class Trainer {
   }
   int rank() const { return options_.communicator ? options_.communicator->rank() : 0; }
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
+  void choose_shards();
   void join_ranks();
   TrainingResult run();
 
@@ -148,6 +155,7 @@ class Trainer {
   std::unique_ptr<DistributedDataParallel> distributed_;
   std::optional<LossScaler> scaler_;  // of f16
   std::unique_ptr<RecordedStep> recorded_;
+  std::vector<bool> recorded_trainable_;  // which parameters it trains
   Batch described_;  // by recorded_: whose counts the shards have
   DataLoader loader_;
   TrainingPosition position_;

@@ -8,7 +8,7 @@
 namespace lockstep::testing {
 namespace {
 
-constexpr double kEps = 1e-5;
+constexpr double kCpuNormEps = 1e-5;
 
 struct Images {
   Shape shape;
@@ -48,10 +48,12 @@ Results passes(NormKernels& norm, int threads, const TestTensor& x, const TestTe
   Results r{per_channel(), per_channel(), like_x(), per_channel(), per_channel(), like_x(), like_x()};
   BatchNormStats stats{s[0] * s[2] * s[3], r.mean.view(), r.m2.view()};
   norm.stats(context, x.view(), stats);
-  norm.forward(context, x.view(), stats, kEps, gamma.view(), beta.view(), residual.view(), true, r.y.view());
-  norm.backward_stats(context, dy.view(), x.view(), r.y.view(), stats, kEps, r.dgamma.view(), r.dbeta.view());
-  norm.backward_data(context, dy.view(), x.view(), r.y.view(), stats, kEps, gamma.view(), r.dbeta.view(),
-                     r.dgamma.view(), r.dx.view(), r.dresidual.view());
+  norm.forward(context, x.view(), stats, kCpuNormEps, gamma.view(), beta.view(), residual.view(), true,
+               r.y.view());
+  norm.backward_stats(context, dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, r.dgamma.view(),
+                      r.dbeta.view());
+  norm.backward_data(context, dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, gamma.view(),
+                     r.dbeta.view(), r.dgamma.view(), r.dx.view(), r.dresidual.view());
   return r;
 }
 

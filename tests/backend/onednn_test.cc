@@ -174,7 +174,7 @@ TEST(OnednnConv, ComputesTheConvolutionsOfResNet) {
   auto kernels = make_onednn_conv();
   KernelContext context;
   for (const Case& p : resnet_cases()) {
-    SCOPED_TRACE(testing::Message() << name(p.dtype) << " " << name(p.x) << " " << p.c << "@" << p.h << " to "
+    SCOPED_TRACE(::testing::Message() << name(p.dtype) << " " << name(p.x) << " " << p.c << "@" << p.h << " to "
                                     << p.o << ", " << p.k << "x" << p.k);
     Conv conv(p);
     conv.run(*kernels, context);
@@ -190,7 +190,7 @@ TEST(OnednnConv, ComputesLargeBatches) {
   for (const Case& p : {Case{16, 16, 8, 6, 32, 3, {.padding = {1, 1}}, DType::f32, kBlocked, kBlocked},
                         Case{16, 16, 8, 6, 32, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast},
                         Case{4, 16, 3, 20, 32, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast}}) {
-    SCOPED_TRACE(testing::Message() << name(p.dtype) << " " << p.n << "x" << p.c << "x" << p.h << "x" << p.w);
+    SCOPED_TRACE(::testing::Message() << name(p.dtype) << " " << p.n << "x" << p.c << "x" << p.h << "x" << p.w);
     Conv conv(p);
     conv.run(*kernels, context);
     expect_correct(conv);
@@ -203,7 +203,7 @@ TEST(OnednnConv, TakesAnyPairOfLayouts) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (Layout x : {kPlain, kLast, kBlocked})
       for (Layout y : {kPlain, kLast, kBlocked}) {
-        SCOPED_TRACE(testing::Message() << name(dtype) << " " << name(x) << " to " << name(y));
+        SCOPED_TRACE(::testing::Message() << name(dtype) << " " << name(x) << " to " << name(y));
         Conv conv({2, 16, 6, 5, 32, 3, {.stride = {2, 1}, .padding = {0, 1}}, dtype, x, y});
         conv.run(*kernels, context);
         expect_correct(conv);
@@ -313,10 +313,60 @@ TEST(OnednnExecutor, PlansOnceForEachProblem) {
   EXPECT_EQ(executor.plans(), 2u);
 }
 
+// A forward convolution of images `width` wide, which is a problem of its own for each width.
+struct WideConv {
+  explicit WideConv(std::int64_t width)
+      : conv({2, 16, 6, width, 16, 3, {.padding = {1, 1}}, DType::f32, kBlocked, kBlocked}) {}
+
+  onednn::Problem problem() const {
+    return {.kind = onednn::Kind::conv_forward,
+            .operands = {onednn::Operand::of(conv.x.view()), onednn::Operand::of(conv.w.view()),
+                         onednn::Operand::of(conv.bias.view()), onednn::Operand::of(conv.y.view())},
+            .conv = conv.options};
+  }
+  void run(onednn::Executor& executor, KernelContext& context) {
+    executor.run(context, {.kind = onednn::Kind::conv_forward, .conv = conv.options},
+                 {conv.x.view(), conv.w.view(), conv.bias.view(), conv.y.view()});
+  }
+  void expect_correct() const { expect_near(conv.y, Expected(conv).y, "y"); }
+
+  Conv conv;
+};
+
+TEST(OnednnExecutor, ForgetsThePlanThatWasUsedLongestAgo) {
+  onednn::Executor executor(false, 2);
+  KernelContext context;
+  onednn::Problem a = WideConv(5).problem(), b = WideConv(6).problem(), c = WideConv(7).problem();
+  const auto plan_a = executor.plan(context, a);
+  const std::weak_ptr<onednn::Plan> plan_b = executor.plan(context, b);
+  executor.plan(context, a);
+  EXPECT_FALSE(plan_b.expired());
+  executor.plan(context, c);
+  EXPECT_EQ(executor.plans(), 2u);
+  EXPECT_TRUE(plan_b.expired());
+  EXPECT_EQ(executor.plan(context, a), plan_a);
+}
+
+TEST(OnednnExecutor, ForgottenPlansRunToTheirEnd) {
+  onednn::Executor executor(false, 1);
+  auto work = [&](std::int64_t first) {
+    KernelContext context;
+    for (int i = 0; i < 10; ++i) {
+      WideConv conv(first + i % 2);
+      conv.run(executor, context);
+      conv.expect_correct();
+    }
+  };
+  std::thread other(work, 5);
+  work(7);
+  other.join();
+  EXPECT_EQ(executor.plans(), 1u);
+}
+
 // c = op(a) op(b) + bias against loops, for one choice of sizes, types and transposes.
 void check_matmul(MatmulKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb,
                   bool with_bias, DType type_a, DType type_b, DType type_c) {
-  SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k << " " << ta << tb << with_bias << " "
+  SCOPED_TRACE(::testing::Message() << m << "x" << n << "x" << k << " " << ta << tb << with_bias << " "
                                   << name(type_a) << " " << name(type_b) << " " << name(type_c));
   Array a(ta ? Shape{k, m} : Shape{m, k}, type_a, kPlain, 1);
   Array b(tb ? Shape{n, k} : Shape{k, n}, type_b, kPlain, 2);

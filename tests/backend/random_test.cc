@@ -5,13 +5,13 @@
 namespace lockstep::testing {
 namespace {
 
-const std::vector<Shape> kShapes{{1}, {7}, {3, 1001}, {2, 16, 5, 5}, {0}};
+const std::vector<Shape> kRandomShapes{{1}, {7}, {3, 1001}, {2, 16, 5, 5}, {0}};
 const RandomKey kKey = random_key(3, {1, 4});
 
 class RandomTest : public KernelTest {};
 
 TEST_P(RandomTest, UniformToTheBit) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kRandomShapes) {
     expect_same_bits_as_reference({}, {output(shape)}, [](Backend& b, KernelContext& c, Views, Views out) {
       b.random().uniform(c, kKey, -0.3, 1.7, out[0]);
     });
@@ -19,7 +19,7 @@ TEST_P(RandomTest, UniformToTheBit) {
 }
 
 TEST_P(RandomTest, NormalToTheBit) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kRandomShapes) {
     expect_same_bits_as_reference({}, {output(shape)}, [](Backend& b, KernelContext& c, Views, Views out) {
       b.random().normal(c, kKey, 0.1, 0.7, out[0]);
     });
@@ -27,7 +27,7 @@ TEST_P(RandomTest, NormalToTheBit) {
 }
 
 TEST_P(RandomTest, DropoutToTheBit) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kRandomShapes) {
     for (Layout layout : layouts_that_fit(shape)) {
       for (double keep : {1.0, 0.9, 0.3}) {
         Kernel dropout = [&](Backend& b, KernelContext& c, Views in, Views out) {

@@ -4,7 +4,7 @@
 namespace lockstep::testing {
 namespace {
 
-const std::vector<Shape> kShapes{{5, 10}, {1, 10}, {33, 7}, {3, 1000}, {2, 3000}, {2, 3, 17}, {4, 1}, {0, 10}};
+const std::vector<Shape> kRows{{5, 10}, {1, 10}, {33, 7}, {3, 1000}, {2, 3000}, {2, 3, 17}, {4, 1}, {0, 10}};
 
 class SoftmaxTest : public KernelTest {
  protected:
@@ -29,7 +29,7 @@ Kernel cross_entropy_backward(double smoothing) {
 }
 
 TEST_P(SoftmaxTest, Softmax) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kRows) {
     SCOPED_TRACE(shape.str());
     TestTensor x = input(shape);
     expect_matches_reference({x}, {output(shape)}, softmax);
@@ -41,7 +41,7 @@ TEST_P(SoftmaxTest, Softmax) {
 }
 
 TEST_P(SoftmaxTest, LogSoftmax) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kRows) {
     SCOPED_TRACE(shape.str());
     TestTensor x = input(shape);
     expect_matches_reference({x}, {output(shape)}, log_softmax);

@@ -56,7 +56,7 @@ std::string contents(std::int64_t step, char file, std::size_t bytes = 40000) {
   return text;
 }
 
-void save(const fs::path& folder, std::int64_t step, std::size_t bytes = 40000) {
+void save_files(const fs::path& folder, std::int64_t step, std::size_t bytes = 40000) {
   CheckpointWriter writer(folder, step);
   for (char file : {'x', 'y', 'z'}) writer.add_file(std::string(1, file), contents(step, file, bytes));
   writer.publish();
@@ -65,7 +65,7 @@ void save(const fs::path& folder, std::int64_t step, std::size_t bytes = 40000) 
 TEST(CheckpointCrash, AKilledWriterLeavesAValidLatest) {
   TemporaryFolder folder;
   const auto begin = steady_clock::now();
-  for (std::int64_t step : {1, 2, 3}) save(folder.path(), step);
+  for (std::int64_t step : {1, 2, 3}) save_files(folder.path(), step);
   const auto saving = std::chrono::duration_cast<microseconds>(steady_clock::now() - begin) / 3;
 
   std::mt19937 random(1);
@@ -78,7 +78,7 @@ TEST(CheckpointCrash, AKilledWriterLeavesAValidLatest) {
     ASSERT_EQ(::pipe(pipe.data()), 0);
     const pid_t writer = start_process([&] {
       for (std::int64_t step = kill % 3 == 0 ? before : before + 1;; ++step) {
-        save(folder.path(), step);
+        save_files(folder.path(), step);
         if (::write(pipe[1], &step, sizeof step) != sizeof step) return 1;
       }
       return 1;
@@ -114,16 +114,16 @@ TEST(CheckpointCrash, AKilledWriterLeavesAValidLatest) {
   }
   // Most of the time goes into writing, so most kills must have hit that.
   EXPECT_GT(interrupted, 10);
-  save(folder.path(), before + 1);
+  save_files(folder.path(), before + 1);
   EXPECT_EQ(folder.entries(), 2);
 }
 
 // Saves a checkpoint that the disk has no room for, after a small one that fits; 0 if all is as it should be.
 int overflow(const fs::path& folder, const std::string& reason) {
-  save(folder, 1, 1000);
+  save_files(folder, 1, 1000);
   std::string message;
   try {
-    save(folder, 2, 2'000'000);
+    save_files(folder, 2, 2'000'000);
   } catch (const Error& error) {
     message = error.what();
   }
@@ -135,7 +135,7 @@ int overflow(const fs::path& folder, const std::string& reason) {
     std::fprintf(stderr, "intact %d, clean %d, message: %s\n", intact, clean, message.c_str());
     return 1;
   }
-  save(folder, 3, 1000);
+  save_files(folder, 3, 1000);
   return find_latest_checkpoint(folder).checkpoint->step == 3 ? 0 : 1;
 }
 

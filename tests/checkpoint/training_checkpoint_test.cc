@@ -50,7 +50,8 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
                                   .loss_sum = 1.0 / 3,
                                   .samples = 8,
                                   .seconds = 0.1,
-                                  .loss_scaler = LossScalerState{.scale = 4096, .good_steps = 17}};
+                                  .loss_scaler = LossScalerState{.scale = 4096, .good_steps = 17},
+                                  .epochs = {{1, 0.7, 1.0 / 7, 5, 6}, {2, 1e-9, 0, 0, 0}}};
   save_checkpoint(folder.path(), job.net, job.optimizer, position, kRecipe);
 
   Job other(2, 9);  // other start weights, on other devices
@@ -66,6 +67,13 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
   ASSERT_TRUE(run.position.loss_scaler.has_value());
   EXPECT_EQ(run.position.loss_scaler->scale, 4096);
   EXPECT_EQ(run.position.loss_scaler->good_steps, 17);
+  ASSERT_EQ(run.position.epochs.size(), 2u);
+  EXPECT_EQ(run.position.epochs[0].epoch, 1);
+  EXPECT_EQ(run.position.epochs[0].seconds, 0.7);
+  EXPECT_EQ(run.position.epochs[0].train_loss, 1.0 / 7);
+  EXPECT_EQ(run.position.epochs[0].test_correct, 5);
+  EXPECT_EQ(run.position.epochs[0].test_total, 6);
+  EXPECT_EQ(run.position.epochs[1].epoch, 2);
   EXPECT_EQ(other.optimizer.steps(), 2);
   EXPECT_EQ(weights_sha256(other.net), weights_sha256(job.net));
   // Moments and their count are there, too: the next steps are the same.
@@ -73,6 +81,50 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
     job.step();
     other.step();
     EXPECT_EQ(weights_sha256(other.net), weights_sha256(job.net));
+  }
+}
+
+// The step's gradients overflow, its loss does not.
+TEST(TrainingCheckpoint, OneThatIsNotFiniteIsNotWritten) {
+  TemporaryFolder folder;
+  Job job;
+  job.step();
+  job.save(folder.path(), 1);
+  const Tensor weight = job.net.weight.host_data();
+  // A second moment that overflows where the weight does not.
+  Tensor loss = mse_loss(job.net(testing::Random(1).floats({4, 3}).to(job.runtime.devices()[0])),
+                         testing::Random(2).floats({4, 2}).to(job.runtime.devices()[0]));
+  (loss * 1e30).backward();
+  job.optimizer.step();
+  EXPECT_ERROR(job.save(folder.path(), 2), "checkpoint: step 2: optimizer: exp_avg_sq.weight holds inf at element 0");
+  std::vector<float> ruined = weight.to_vector<float>();
+  ruined[4] = NAN;
+  job.net.weight.set_data(Tensor::from(ruined, {2, 3}));
+  EXPECT_ERROR(job.save(folder.path(), 2), "checkpoint: step 2: weight holds nan at element 4");
+  EXPECT_EQ(folder.entries(), 1);
+  EXPECT_EQ(Job().load(folder.path()).position.step, 1);
+}
+
+// Masks go on where they were, also where a second optimizer has stepped, of which this checkpoint knows nothing.
+TEST(TrainingCheckpoint, HoldsWhereRandomOperationsAre) {
+  const auto mask = [](Job& job) {
+    return dropout(Tensor::from(std::vector<float>(64, 1.0F), {64}).to(job.runtime.devices()[0]), 0.5).to_vector<float>();
+  };
+  TemporaryFolder folder;
+  Job job;
+  Parameter other(ParameterOptions{.shape = {2}});
+  other.initialize("other", job.runtime.devices(), Constant{1}, 0);
+  Sgd second({other}, {.lr = 0.1});
+  for (int i = 0; i < 2; ++i) job.step(), second.step();
+  job.save(folder.path(), 2);
+  EXPECT_EQ(job.runtime.random().step(), 4U);
+  Job resumed;
+  resumed.step();
+  resumed.load(folder.path());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(mask(resumed), mask(job));
+    job.step();
+    resumed.step();
   }
 }
 
@@ -137,7 +189,9 @@ TEST(TrainingCheckpoint, ContentsThatMakeNoSenseAreErrors) {
   };
   const std::string recipe = R"("recipe": {"seed": 3, "learning_rate": 0.1, "model": "linear"})";
   const std::string rest = R"("epoch": 0, "batch": 0, "loss_sum": 0, "samples": 0, "seconds": 0)";
+  // Also without the step of random operations, as before there was one.
   with_state(R"({"position": {"step": 1, )" + rest + "}, " + recipe + "}");
+  EXPECT_ERROR(with_state(R"({"random_step": "1", "position": {"step": 1, )" + rest + "}, " + recipe + "}"), "state.json");
   EXPECT_ERROR(with_state("{"), "state.json");
   EXPECT_ERROR(with_state("[]"), "state.json");
   EXPECT_ERROR(with_state("{" + recipe + "}"), "position");
@@ -148,7 +202,17 @@ TEST(TrainingCheckpoint, ContentsThatMakeNoSenseAreErrors) {
   EXPECT_ERROR(
       with_state(R"({"position": {"step": 1, "loss_scaler": {"scale": 2}, )" + rest + "}, " + recipe + "}"),
       "good_steps");
+  EXPECT_ERROR(with_state(R"({"position": {"step": 1, "epochs": [{"epoch": 1}], )" + rest + "}, " + recipe + "}"),
+               "seconds");
   EXPECT_ERROR(with_state(R"({"position": {"step": 1, )" + rest + "}}"), "recipe");
+}
+
+TEST(RecipeHash, IsOfNamesAndValuesInAnyOrder) {
+  const std::string hash = recipe_hash({{"seed", 0}, {"lr", 0.1}});
+  EXPECT_EQ(hash, "ff0a64b8b4763380bc3fe638a20a0009284041e735565bcb2fa019f8a55fe989");
+  EXPECT_EQ(recipe_hash({{"lr", 0.1}, {"seed", 0}}), hash);
+  EXPECT_NE(recipe_hash({{"lr", 0.1}, {"seed", 1}}), hash);
+  EXPECT_NE(recipe_hash({{"lr", 0.1}, {"seeds", 0}}), hash);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "lockstep/base/sha256.h"
 #include "lockstep/nn/batch_norm.h"
@@ -93,6 +95,47 @@ TEST(Weights, ThatDoNotFitNameTheFileAndChangeNothing) {
   other.initialize(Normal{1}, runtime.devices());
   EXPECT_ERROR(load_weights(folder / "wide", other), "weight");
   EXPECT_ERROR(load_weights(folder / "none", net), (folder / "none").string());
+}
+
+template <typename T>
+Tensor with_value(double value) {
+  Tensor t = Tensor::host({70}, dtype_of<T>);
+  for (int i = 0; i < 70; ++i) t.view().as<T>()[i] = T(-1.5f);
+  if constexpr (is_half<T>) {
+    t.view().as<T>()[66] = T(static_cast<float>(value));
+  } else {
+    t.view().as<T>()[66] = static_cast<T>(value);
+  }
+  return t;
+}
+
+TEST(Weights, OfEveryTypeAreCheckedToBeFinite) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto check = [](Tensor t) { check_finite({{"fc.bias", Tensor::host({0})}, {"fc.weight", std::move(t)}}, "here"); };
+  const auto check_type = [&](auto type, double most) {
+    using T = decltype(type);
+    for (const double good : {0.0, -0.0, most, -most, most * 0x1p-30}) EXPECT_NO_THROW(check(with_value<T>(good)));
+    EXPECT_ERROR(check(with_value<T>(inf)), "here: fc.weight holds inf at element 66");
+    EXPECT_ERROR(check(with_value<T>(-inf)), "here: fc.weight holds -inf at element 66");
+    EXPECT_ERROR(check(with_value<T>(-std::nan(""))), "here: fc.weight holds nan at element 66");
+  };
+  check_type(float{}, std::numeric_limits<float>::max());
+  check_type(double{}, std::numeric_limits<double>::max());
+  check_type(BFloat16{}, 3.38e38);
+  check_type(Float16{}, 65504);
+  EXPECT_NO_THROW(check(Tensor::from(std::vector<std::int64_t>{-1, 0x7ff0000000000000}, {2})));
+}
+
+TEST(Weights, ThatAreNotFiniteAreNotWritten) {
+  Runtime runtime({.cpu_devices = 2});
+  TemporaryFolder folder;
+  Net net(runtime);
+  save_weights(folder / "net", net);
+  const std::string before = folder.read("net");
+  Parameter variance = net.named_buffers()[1].second;
+  variance.set_data(Tensor::from(std::vector<float>{1, std::numeric_limits<float>::infinity()}, {2}));
+  EXPECT_ERROR(save_weights(folder / "net", net), (folder / "net").string() + ": 0.running_var holds inf at element 1");
+  EXPECT_EQ(folder.read("net"), before);
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST_F(Graph, BenchTrainSaysWhereTheTimeGoes) {
   const SmallData data;
   const std::string json = path("bench.json"), timeline = path("timeline.json");
   const ToolResult result =
-      run_tool({"bench", "train", "--model", "mlp", "--data", data.path(), "--num-devices", "2", "--batch-size", "20",
+      run_tool({"bench", "train", "--model", "mlp", "--data", data.path(), "--num-devices", "2", "--shards", "2", "--batch-size", "20",
                 "--steps", "3", "--rounds", "2", "--json", json, "--trace", timeline});
   ASSERT_EQ(result.status, 0) << result.err;
   const nlohmann::json report = nlohmann::json::parse(read(json));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <regex>
-#include <sstream>
 #include <thread>
 
 #include "tests/cli/tool.h"
@@ -16,13 +15,6 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-
-std::vector<std::string> lines(const std::string& text) {
-  std::vector<std::string> all;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) all.push_back(line);
-  return all;
-}
 
 ToolResult launch(Arguments options, const std::string& script) {
   options.insert(options.begin(), "launch");

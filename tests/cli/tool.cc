@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 
@@ -82,9 +83,16 @@ ToolResult run_tool(const Arguments& arguments, ToolOptions options) {
   return Tool(arguments, std::move(options)).wait();
 }
 
-SmallData::SmallData() {
-  write_part(folder_, "train", kTrain, 1);
-  write_part(folder_, "t10k", kTest, 2);
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> all;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) all.push_back(line);
+  return all;
+}
+
+SmallData::SmallData(std::uint64_t seed) {
+  write_part(folder_, "train", kTrain, seed);
+  write_part(folder_, "t10k", kTest, seed + 1);
 }
 
 Arguments train_arguments(const SmallData& data, const Arguments& more) {

@@ -45,11 +45,13 @@ class Tool {
 
 ToolResult run_tool(const Arguments& arguments, ToolOptions options = {});
 
+std::vector<std::string> lines(const std::string& text);
+
 // Ten classes of 28 x 28 images that a small net can tell apart, in the four files of Fashion-MNIST.
 class SmallData {
  public:
   static constexpr int kTrain = 100, kTest = 30;
-  SmallData();
+  explicit SmallData(std::uint64_t seed = 1);
   std::string path() const { return folder_.path().string(); }
   const TemporaryFolder& folder() const { return folder_; }
 

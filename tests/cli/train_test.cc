@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <regex>
+#include <set>
 #include <thread>
 
 #include "lockstep/base/sha256.h"
@@ -15,13 +17,6 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::vector<std::string> lines(const std::string& text) {
-  std::vector<std::string> all;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) all.push_back(line);
-  return all;
-}
 
 class Train : public ::testing::Test {
  protected:
@@ -45,19 +40,20 @@ TEST_F(Train, PrintsALineAnEpochAndOneAtTheEnd) {
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.err, "");  // no terminal, no progress bar
   const auto printed = lines(result.out);
-  ASSERT_EQ(printed.size(), 4u) << result.out;
+  ASSERT_EQ(printed.size(), 5u) << result.out;
   EXPECT_EQ(printed[0], "running on: [cpu:0, cpu:1]");
+  EXPECT_TRUE(std::regex_match(printed[1], std::regex("recipe [0-9a-f]{8}: seed 0, 4 shards, batch 32, sgd at 0.1, f32"))) << result.out;
   const std::string number = R"(\d+\.)";
   for (const int epoch : {1, 2}) {
     const std::regex form("epoch " + std::to_string(epoch) +
                           R"(, time \d+\.\d sec, train loss \d+\.\d{3}, test acc [01]\.\d\d)");
-    EXPECT_TRUE(std::regex_match(printed[static_cast<std::size_t>(epoch)], form)) << result.out;
+    EXPECT_TRUE(std::regex_match(printed[static_cast<std::size_t>(epoch + 1)], form)) << result.out;
   }
-  EXPECT_TRUE(std::regex_match(printed[3],
+  EXPECT_TRUE(std::regex_match(printed[4],
                                std::regex(R"(test acc: [01]\.\d\d, \d+\.\d sec/epoch on \[cpu:0, cpu:1\])")))
       << result.out;
   // The last epoch's accuracy is the job's.
-  EXPECT_EQ(printed[3].substr(10, 4), printed[2].substr(printed[2].size() - 4));
+  EXPECT_EQ(printed[4].substr(10, 4), printed[3].substr(printed[3].size() - 4));
 }
 
 TEST_F(Train, LogsEveryStepExactly) {
@@ -223,7 +219,99 @@ TEST_F(Train, ResumesToTheBitOnOtherDevices) {
   EXPECT_EQ(events(log, "epoch").back().at("train_loss"), events(whole, "epoch").back().at("train_loss"));
 }
 
-// Shards and threads per shard would follow from the devices; they come from the checkpoint instead.
+// The headline: nobody has to ask for the same bits.
+TEST_F(Train, DefaultsGiveOneHashOnAnyNumberOfDevicesAndRanks) {
+  const std::filesystem::path log = folder_ / "log";
+  std::set<std::string> weights, recipes;
+  auto run = [&](Arguments words, const std::string& devices) {
+    words.insert(words.end(), {"train", "--data", data_.path(), "--model", "lenet", "--batch-size", "128", "--epochs", "2", "--num-devices",
+                               devices, "--log", log});
+    const ToolResult result = run_tool(words);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(events(log, "start").at(0).at("shards"), 4);
+    weights.insert(events(log, "end").at(0).at("weights_sha256"));
+    recipes.insert(events(log, "start").at(0).at("recipe"));
+  };
+  for (const char* devices : {"1", "2", "4"}) run({}, devices);
+  for (const char* devices : {"1", "2"}) run({"launch", "--nproc-per-node", "2", "--", "lockstep"}, devices);
+  EXPECT_EQ(weights.size(), 1u);
+  EXPECT_EQ(recipes.size(), 1u);
+}
+
+TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {
+  const Arguments common{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "64", "--num-devices", "3"};
+  const ToolResult result = run_tool(common);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("a batch of 64 makes 2 shards for 3 devices: expected at least one for each. --shards 3 gives"));
+  Arguments more = common;
+  more.insert(more.end(), {"--shards", "3", "--epochs", "1"});
+  EXPECT_EQ(run_tool(more).status, 0);
+}
+
+TEST_F(Train, SaysWhichCoresAreIdle) {
+  if (std::thread::hardware_concurrency() < 2) return;  // one core is never idle
+  const std::string out = train({"--shards", "1", "--cores-per-device", "2"}).out;
+  EXPECT_THAT(out, HasSubstr("1 shard, batch 32, sgd at 0.1, f32; 1 of 2 cores idle (--threads-per-shard 2 uses them, with other bits)"));
+}
+
+// What decides the bits, and nothing else.
+TEST_F(Train, TheRecipesHashNamesTheRun) {
+  const std::filesystem::path log = folder_ / "log", weights = folder_ / "weights", save = folder_ / "save";
+  auto recipe = [&](const Arguments& more) {
+    Arguments all = more;
+    all.insert(all.end(), {"--log", log});
+    const ToolResult result = train(all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const std::string hash = events(log, "start").at(0).at("recipe");
+    EXPECT_EQ(hash.size(), 64u);
+    EXPECT_THAT(result.out, HasSubstr("\nrecipe " + hash.substr(0, 8) + ": seed "));
+    return hash;
+  };
+  const std::string plain = recipe({"--export", weights});
+  EXPECT_EQ(recipe({"--num-devices", "3", "--epochs", "1"}), plain);
+  std::set<std::string> all{plain};
+  const std::vector<Arguments> others = {{"--seed", "1"}, {"--shards", "2"}, {"--lr", "0.2"}, {"--momentum", "0.5"}, {"--limit-train", "99"},
+                                         {"--init-from", weights}, {"--sync-bn"}};
+  for (const Arguments& other : others) all.insert(recipe(other));
+  EXPECT_EQ(all.size(), others.size() + 1);
+  const SmallData other_pictures(3);
+  EXPECT_NE(recipe({"--data", other_pictures.path()}), plain);
+
+  // Checkpoints carry it, and the start weights of a resumed run are still those it was told.
+  const std::string started = recipe({"--init-from", weights, "--max-steps", "2", "--save", save});
+  const auto state = nlohmann::json::parse(std::ifstream(find_latest_checkpoint(save).checkpoint->file("state.json")));
+  EXPECT_EQ(state.at("recipe_hash"), started);
+  std::filesystem::remove(log);
+  EXPECT_EQ(recipe({"--max-steps", "4", "--resume", save}), started);
+}
+
+TEST_F(Train, AResumedRunsPlotIsThatOfTheWholeRun) {
+  const std::string save = folder_ / "save", whole = folder_ / "whole.svg", plot = folder_ / "plot.svg";
+  ASSERT_EQ(train({"--epochs", "4", "--plot", whole}).status, 0);
+  ASSERT_EQ(train({"--epochs", "4", "--plot", plot, "--save", save, "--max-steps", "10"}).status, 0);
+  EXPECT_NE(folder_.read("plot.svg"), folder_.read("whole.svg"));
+  ASSERT_EQ(train({"--epochs", "4", "--plot", plot, "--resume", save}).status, 0);
+  EXPECT_EQ(folder_.read("plot.svg"), folder_.read("whole.svg"));
+}
+
+// The run before went on after its checkpoint, which ends neither an epoch nor the run.
+TEST_F(Train, AResumedRunsLogHasEachStepOnce) {
+  const std::string whole = folder_ / "whole.log", log = folder_ / "log", save = folder_ / "save";
+  ASSERT_EQ(train({"--epochs", "3", "--log", whole}).status, 0);
+  ASSERT_EQ(train({"--epochs", "3", "--log", log, "--save", save, "--save-every", "6", "--max-steps", "10"}).status, 0);
+  ASSERT_EQ(events(log, "step").size(), 10u);
+  ASSERT_EQ(train({"--epochs", "3", "--log", log, "--resume", save + "/step-00000006"}).status, 0);
+  auto without_times = [](std::vector<nlohmann::json> events) {
+    for (nlohmann::json& event : events) event.erase("seconds"), event.erase("images_per_second");
+    return events;
+  };
+  for (const char* kind : {"step", "epoch", "end"}) {
+    EXPECT_EQ(without_times(events(log, kind)), without_times(events(whole, kind))) << kind;
+  }
+  EXPECT_EQ(events(log, "start").size(), 2u);
+}
+
+// Omitted shard settings come from the checkpoint.
 TEST_F(Train, ResumesOnOtherDevicesAndProcessesWithoutBeingToldTheShards) {
   const std::filesystem::path log = folder_ / "log", whole = folder_ / "whole.log", save = folder_ / "save";
   const Arguments common{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "32", "--epochs", "3"};
@@ -233,13 +321,23 @@ TEST_F(Train, ResumesOnOtherDevicesAndProcessesWithoutBeingToldTheShards) {
     const ToolResult result = run_tool(words);
     EXPECT_EQ(result.status, 0) << result.err;
   };
-  run({}, {"--num-devices", "2", "--log", whole});
-  run({}, {"--num-devices", "2", "--max-steps", "3", "--save", save});
+  run({}, {"--num-devices", "2", "--shards", "3", "--threads-per-shard", "2", "--log", whole});
+  run({}, {"--num-devices", "2", "--shards", "3", "--threads-per-shard", "2", "--max-steps", "3", "--save", save});
   run({}, {"--num-devices", "1", "--max-steps", "6", "--save", save, "--resume", save});
   run({"launch", "--nproc-per-node", "2", "--", "lockstep"}, {"--num-devices", "1", "--log", log, "--save", save, "--resume", save});
-  EXPECT_EQ(events(whole, "start").at(0).at("shards"), 2);
+  EXPECT_EQ(events(whole, "start").at(0).at("shards"), 3);
   EXPECT_EQ(events(log, "step").at(0).at("step"), 7);
   EXPECT_EQ(events(log, "end").at(0), events(whole, "end").at(0));
+}
+
+TEST_F(Train, ARestartGoesOnFromItsOwnCheckpointNotFromTheFirstOne) {
+  const std::string first = folder_ / "first", second = folder_ / "second";
+  ASSERT_EQ(train({"--max-steps", "2", "--save", first}).status, 0);
+  ASSERT_EQ(train({"--max-steps", "4", "--resume", first, "--save", second}).status, 0);
+  const ToolResult again = run_tool(train_arguments(data_, {"--max-steps", "6", "--resume", first, "--save", second}),
+                                    {.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RESTART_COUNT=1"}});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("resumed from " + second));
 }
 
 TEST_F(Train, AKilledRunResumesToTheBit) {

@@ -63,7 +63,7 @@ TEST_F(Verify, SaysWhatItCannotUse) {
   EXPECT_EQ(verify({"--layouts", "1"}).status, 2);
   EXPECT_THAT(verify({"--layouts", "1,2y"}).err, HasSubstr("'2y', expected D (devices in one process) or PxD"));
   EXPECT_THAT(verify({"--layouts", "1,3x1", "--shards", "2"}).err,
-              HasSubstr("--shards 2 for 3 processes: expected at least one for each"));
+              HasSubstr("--shards 2 for 3 devices of layout 3x1: expected at least one for each"));
   const ToolResult bad = verify({"--layouts", "1,2", "--model", "mlp", "--bogus"});
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.err, HasSubstr("layout 1"));

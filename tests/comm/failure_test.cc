@@ -27,8 +27,8 @@ constexpr milliseconds kPatience{1500};
 
 class Failures : public ::testing::TestWithParam<const char*> {
  protected:
-  std::vector<std::shared_ptr<ProcessGroup>> groups(int ranks, milliseconds timeout = kLong) {
-    return make_groups(GetParam(), ranks, timeout);
+  std::vector<std::shared_ptr<ProcessGroup>> groups(int ranks, milliseconds progress_timeout = kLong) {
+    return make_groups(GetParam(), ranks, progress_timeout);
   }
 };
 
@@ -80,15 +80,15 @@ TEST_P(Failures, ARankThatOneGroupHasLostIsLostToAll) {
       lost = error.what();
     }
     const Stopwatch watch;
-    EXPECT_ERROR(all_reduce(*other, 8, "second"), "rank 1 lost (no answer within 1500 ms)");
-    EXPECT_ERROR(all_reduce(group, 8, "third"), "rank 1 lost (no answer within 1500 ms)");
+    EXPECT_ERROR(all_reduce(*other, 8, "second"), "rank 1 hangs (alive, but has not come within 1500 ms)");
+    EXPECT_ERROR(all_reduce(group, 8, "third"), "rank 1 hangs (alive, but has not come within 1500 ms)");
     EXPECT_LT(watch.elapsed(), kPatience / 2);
     all_reduce(*pair, 8, "those who are there");
     fail("{}", lost);
   });
-  EXPECT_THAT(errors, ::testing::ElementsAre(HasSubstr("rank 1 lost (no answer within 1500 ms) during all-reduce"),
+  EXPECT_THAT(errors, ::testing::ElementsAre(HasSubstr("rank 1 hangs (alive, but has not come within 1500 ms) during all-reduce"),
                                              "rank 1 is through",
-                                             HasSubstr("rank 1 lost (no answer within 1500 ms) during all-reduce")));
+                                             HasSubstr("rank 1 hangs (alive, but has not come within 1500 ms) during all-reduce")));
 }
 
 TEST_P(Failures, EveryArgumentThatRanksMustAgreeOnIsCompared) {
@@ -146,7 +146,7 @@ TEST_P(Failures, SubgroupsOfOtherRanksAreFound) {
 }
 
 TEST(LocalGroups, ThatDoNotMeetInTimeSaySo) {
-  EXPECT_ERROR(make_local_groups(50, milliseconds(0)), "lost (no answer within 0 s)");
+  EXPECT_ERROR(make_local_groups(50, milliseconds(0)), "hangs (alive, but has not come within 0 s)");
 }
 
 TEST(LocalGroups, WithoutMemoryAreToldSoOnAllRanks) {
@@ -163,9 +163,27 @@ TEST_P(Failures, ALateRankIsNamedByAllWhenTheTimeIsOver) {
     if (group.rank() == 2) std::this_thread::sleep_for(2 * kPatience);
     all_reduce(group, 100'000, "bucket 3, step 17");
   });
-  EXPECT_EQ(errors[0], "rank 2 lost (no answer within 1500 ms) during all-reduce of bucket 3, step 17");
+  EXPECT_EQ(errors[0], "rank 2 hangs (alive, but has not come within 1500 ms) during all-reduce of bucket 3, step 17");
   EXPECT_EQ(errors[1], errors[0]);
   EXPECT_EQ(errors[2], errors[0]);  // it hears what the others think of it
+}
+
+// In a callback, say, or writing a checkpoint.
+TEST_P(Failures, ARankThatIsBusyForLongerThanTheTimeoutIsWaitedFor) {
+  static constexpr milliseconds kTimeout{600};
+  auto all = make_groups(GetParam(), 3, kLong, kTimeout);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    if (group.rank() == 0) std::this_thread::sleep_for(3 * kTimeout);
+    all_reduce(group, 100'000, "bucket 3, step 17");
+    std::vector<float> four(4);
+    if (group.rank() == 0) {
+      std::this_thread::sleep_for(2 * kTimeout);
+      group.send(buffer(four), 2, 7).wait();
+    } else if (group.rank() == 2) {
+      group.receive(buffer(four), 0, 7).wait();
+    }
+  });
+  EXPECT_THAT(errors, Each(""));
 }
 
 TEST_P(Failures, AnOperationMayHaveATimeoutOfItsOwn) {
@@ -175,7 +193,7 @@ TEST_P(Failures, AnOperationMayHaveATimeoutOfItsOwn) {
     if (group.rank() == 1) std::this_thread::sleep_for(2 * kShort);
     group.barrier({.label = "start", .timeout = milliseconds(100)}).wait();
   });
-  EXPECT_EQ(errors[0], "rank 1 lost (no answer within 100 ms) during barrier of start");
+  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but has not come within 100 ms) during barrier of start");
   EXPECT_LT(watch.elapsed(), kLong / 2);
 }
 
@@ -190,8 +208,8 @@ TEST_P(Failures, TheRankThatIsMissingIsNamedAndNotOneThatWaitsForIt) {
       all_reduce(group, 1, "bucket 0");
   });
   if (std::string(GetParam()) == "tcp") return;  // over TCP there is no telling
-  EXPECT_THAT(errors[0], HasSubstr("rank 2 lost"));
-  EXPECT_THAT(errors[1], HasSubstr("rank 2 lost"));
+  EXPECT_THAT(errors[0], HasSubstr("rank 2 hangs"));
+  EXPECT_THAT(errors[1], HasSubstr("rank 2 hangs"));
 }
 
 TEST_P(Failures, ARankThatGivesUpSaysWhy) {
@@ -286,7 +304,7 @@ TEST_P(Failures, MessagesThatDoNotComeOrDoNotFit) {
     std::vector<float> four(4);
     if (group.rank() == 1) group.receive(buffer(four), 0, 7).wait();
   });
-  EXPECT_EQ(late_errors[1], "rank 0 lost (no answer within 400 ms) during receive from rank 0 of 4 f32");
+  EXPECT_EQ(late_errors[1], "rank 0 hangs (alive, but has not come within 400 ms) during receive from rank 0 of 4 f32");
 }
 
 TEST_P(Failures, WrongArgumentsHarmNobody) {

@@ -25,8 +25,9 @@ struct ConformanceCase {
 std::vector<ConformanceCase> conformance_cases();
 
 // As many groups, one for each rank. Back ends: "local", "shared_memory", "tcp".
-std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string& backend, int ranks,
-                                                       std::chrono::milliseconds timeout = std::chrono::seconds(20));
+std::vector<std::shared_ptr<ProcessGroup>> make_groups(
+    const std::string& backend, int ranks, std::chrono::milliseconds progress_timeout = std::chrono::seconds(20),
+    std::chrono::milliseconds timeout = std::chrono::seconds(20));
 
 // Runs `body` for every rank on a thread of its own. The first rank's exception is thrown on.
 void on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups, const std::function<void(ProcessGroup&)>& body);

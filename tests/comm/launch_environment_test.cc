@@ -23,6 +23,13 @@ class LaunchEnvironmentTest : public ::testing::Test {
                              "OMPI_COMM_WORLD_SIZE",
                              "OMPI_COMM_WORLD_LOCAL_RANK",
                              "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "PMI_RANK",
+                             "PMI_SIZE",
+                             "MPI_LOCALRANKID",
+                             "MPI_LOCALNRANKS",
+                             "PMIX_RANK",
+                             "SLURM_NTASKS",
+                             "SLURM_STEP_ID",
                              "SLURM_PROCID",
                              "SLURM_STEP_NUM_TASKS",
                              "SLURM_LOCALID",
@@ -37,7 +44,8 @@ class LaunchEnvironmentTest : public ::testing::Test {
                              "TORCHELASTIC_USE_AGENT_STORE",
                              "LOCKSTEP_RESTART_COUNT",
                              "TORCHELASTIC_RESTART_COUNT",
-                             "LOCKSTEP_TIMEOUT"}) {
+                             "LOCKSTEP_TIMEOUT",
+                             "LOCKSTEP_PROGRESS_TIMEOUT"}) {
       set(name, nullptr);
     }
   }
@@ -144,6 +152,124 @@ TEST_F(LaunchEnvironmentTest, Slurm) {
   EXPECT_EQ(read_launch_environment()->rank, 0) << "torchrun's stand above";
 }
 
+TEST_F(LaunchEnvironmentTest, MpichAndIntelMpi) {
+  set({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"},
+       // Of the step that has started one agent of mpiexec on each host.
+       {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}});
+  const LaunchEnvironment e = read_launch_environment().value();
+  EXPECT_EQ(e.rank, 1);
+  EXPECT_EQ(e.world_size, 2);
+  EXPECT_EQ(e.local_rank, 1);
+  EXPECT_EQ(e.source, "PMI_SIZE");
+  EXPECT_TRUE(e.on_one_host());
+  set("MPI_LOCALNRANKS", "1");
+  set("MPI_LOCALRANKID", "0");
+  EXPECT_ERROR(read_launch_environment(), "MASTER_ADDR is not set, expected the host of rank 0: the 2 ranks");
+  EXPECT_EQ(read_launched_rank()->rank, 1) << "MPI needs no address";
+}
+
+TEST_F(LaunchEnvironmentTest, NumbersOfSlurmsOwnPmiAreSlurms) {
+  set({{"PMI_RANK", "5"},  // srun --mpi=pmi2
+       {"PMI_SIZE", "6"},
+       {"SLURM_PROCID", "5"},
+       {"SLURM_STEP_NUM_TASKS", "6"},
+       {"SLURM_LOCALID", "1"},
+       {"SLURM_NODEID", "1"},
+       {"SLURM_STEP_TASKS_PER_NODE", "4,2"},
+       {"SLURM_STEP_NODELIST", "a[1-2]"},
+       {"SLURM_JOB_ID", "15001"}});
+  const LaunchEnvironment e = read_launch_environment().value();
+  EXPECT_EQ(e.source, "SLURM_STEP_NUM_TASKS");
+  EXPECT_EQ(e.rank, 5);
+  EXPECT_EQ(e.local_rank, 1);
+  EXPECT_EQ(e.local_world_size, 2);
+  EXPECT_EQ(e.master_addr, "a1");
+  EXPECT_EQ(e.master_port, 15001);
+  set("SLURM_STEP_NUM_TASKS", nullptr);
+  set({{"SLURM_NTASKS", "6"}, {"SLURM_STEP_ID", "0"}});
+  EXPECT_EQ(read_launch_environment()->source, "SLURM_NTASKS") << "an old Slurm's";
+  set({{"MPI_LOCALRANKID", "5"}, {"MPI_LOCALNRANKS", "6"}});
+  EXPECT_EQ(read_launch_environment()->source, "PMI_SIZE") << "mpiexec's, called in a step of as many tasks";
+}
+
+TEST_F(LaunchEnvironmentTest, AnMpiOfOneRankHidesNoStepOfSeveral) {
+  for (const std::string mpi : {"PMI_", "OMPI_COMM_WORLD_"}) {
+    set({{mpi + "RANK", "0"}, {mpi + "SIZE", "1"}});  // of the shell in which srun was called
+    EXPECT_EQ(read_launched_rank()->world_size, 1);
+    set({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}});
+    EXPECT_EQ(read_launched_rank()->rank, 3);
+    EXPECT_EQ(read_launched_rank()->world_size, 4);
+    set({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+    EXPECT_EQ(read_launched_rank()->world_size, 1);
+    for (const char* name : {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) set(name, nullptr);
+  }
+}
+
+TEST_F(LaunchEnvironmentTest, OnlyWhoIsToldSoIsAloneAmongSeveral) {
+  set({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
+  EXPECT_EQ(read_launched_rank()->world_size, 2);
+  EXPECT_FALSE(read_launched_rank()->is_told());
+  set("WORLD_SIZE", "1");
+  EXPECT_EQ(read_launched_rank()->world_size, 1);
+  EXPECT_TRUE(read_launched_rank()->is_told());
+  EXPECT_EQ(read_launch_environment()->rank, 0);
+}
+
+TEST_F(LaunchEnvironmentTest, APartOfWhatBelongsTogetherIsAnError) {
+  set("PMI_SIZE", "2");
+  EXPECT_ERROR(read_launched_rank(), "PMI_SIZE is set but PMI_RANK is not, expected both or neither");
+  set("PMI_SIZE", nullptr);
+  set("PMI_RANK", "1");
+  EXPECT_ERROR(read_launched_rank(), "PMI_RANK is set but PMI_SIZE is not, expected both or neither");
+  set("PMI_RANK", nullptr);
+  set("OMPI_COMM_WORLD_SIZE", "2");
+  EXPECT_ERROR(read_launched_rank(), "OMPI_COMM_WORLD_SIZE is set but OMPI_COMM_WORLD_RANK is not");
+  set("OMPI_COMM_WORLD_SIZE", nullptr);
+  set("SLURM_STEP_NUM_TASKS", "2");
+  EXPECT_ERROR(read_launched_rank(), "SLURM_STEP_NUM_TASKS is set but SLURM_PROCID is not");
+  set("SLURM_STEP_NUM_TASKS", nullptr);
+  set("WORLD_SIZE", "2");
+  EXPECT_ERROR(read_launched_rank(), "WORLD_SIZE is set but RANK is not");
+  set("WORLD_SIZE", nullptr);
+  set("PMIX_RANK", "0");
+  EXPECT_ERROR(read_launch_environment(), "PMIX_RANK is set but nothing says how many ranks there are");
+  EXPECT_FALSE(read_launched_rank()) << "MPI itself will say it";
+}
+
+TEST_F(LaunchEnvironmentTest, MpisThatContradictEachOtherAreNamed) {
+  set({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
+  EXPECT_ERROR(read_launched_rank(), "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE say rank 0 of 4, PMI_RANK and PMI_SIZE "
+                                     "rank 1 of 2");
+  set("PMI_RANK", "0");
+  set("PMI_SIZE", "1");
+  EXPECT_EQ(read_launched_rank()->world_size, 4) << "a shell of srun's, in which mpirun was called";
+  set("PMI_RANK", "1");
+  set("PMI_SIZE", "2");
+  set({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}});
+  EXPECT_EQ(read_launched_rank()->world_size, 4) << "PMI's are those of mpirun's daemon, started by srun --mpi=pmi2";
+  set("SLURM_PROCID", "0");
+  EXPECT_EQ(read_launched_rank()->world_size, 4) << "likewise, with Slurm's of the shell";
+  for (const char* name : {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) set(name, nullptr);
+  set("RANK", "2");
+  set("WORLD_SIZE", "3");
+  EXPECT_EQ(read_launched_rank()->rank, 2);
+}
+
+TEST_F(LaunchEnvironmentTest, AShellOfSlurmsIsNoRank) {
+  set("SLURM_NTASKS", "8");  // salloc's
+  EXPECT_FALSE(read_launch_environment());
+  set("SLURM_PROCID", "0");
+  EXPECT_FALSE(read_launch_environment()) << "a batch script's";
+  set("SLURM_STEP_ID", "4294967291");
+  EXPECT_FALSE(read_launch_environment()) << "likewise";
+  set("SLURM_STEP_ID", "4294967290");
+  set("SLURM_STEP_NUM_TASKS", "1");
+  EXPECT_EQ(read_launch_environment()->world_size, 1) << "an interactive step's";
+  set("SLURM_STEP_NUM_TASKS", nullptr);
+  set("SLURM_STEP_ID", "0");
+  EXPECT_EQ(read_launched_rank()->world_size, 8) << "srun's";
+}
+
 TEST_F(LaunchEnvironmentTest, GivenNumbersStandAboveTheEnvironment) {
   EXPECT_EQ(read_launch_environment(1, 2)->rank, 1);
   EXPECT_EQ(read_launch_environment(1, 2)->master_addr, "127.0.0.1");
@@ -199,6 +325,11 @@ TEST_F(LaunchEnvironmentTest, Timeout) {
   EXPECT_EQ(default_timeout(), 60s);
   set("LOCKSTEP_TIMEOUT", "2.5");
   EXPECT_EQ(default_timeout(), 2500ms);
+  EXPECT_EQ(default_progress_timeout(2500ms), 75s);
+  set("LOCKSTEP_PROGRESS_TIMEOUT", "3600");
+  EXPECT_EQ(default_progress_timeout(2500ms), 3600s);
+  set("LOCKSTEP_PROGRESS_TIMEOUT", "long");
+  EXPECT_ERROR(default_progress_timeout(2500ms), "LOCKSTEP_PROGRESS_TIMEOUT is \"long\", expected seconds");
   for (const char* wrong : {"", "0", "-1", "nan", "inf", "1e9", "2s"}) {
     set("LOCKSTEP_TIMEOUT", wrong);
     EXPECT_ERROR(default_timeout(), fmt::format("LOCKSTEP_TIMEOUT is \"{}\", expected seconds", wrong));

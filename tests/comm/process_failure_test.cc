@@ -118,6 +118,72 @@ INSTANTIATE_TEST_SUITE_P(All, ProcessFailures,
                                               info.param.tree ? "tree" : "all_reduce");
                          });
 
+// A job of two ranks in which rank 1 does something else before the last operation, and what each rank's error is.
+std::vector<std::string> errors_of_two(const char* transport, ProcessGroupOptions options,
+                                       const std::function<void()>& meanwhile,
+                                       const std::function<void(std::atomic<int>*)>& outside = nullptr) {
+  void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  check(memory != MAP_FAILED, "mmap");
+  auto& shared = *static_cast<Shared*>(memory);
+  Spawned ranks = spawn(
+      [&](int rank) {
+        ::setenv("LOCKSTEP_TRANSPORT", transport, 1);
+        auto group = init_process_group(options);
+        group->barrier().wait();
+        shared.pids[rank] = ::getpid();
+        try {
+          if (rank == kVictim) meanwhile();
+          group->barrier({.label = "the end"}).wait();
+        } catch (const CommError& error) {
+          std::string(error.what()).copy(shared.errors[rank], sizeof shared.errors[rank] - 1);
+        }
+        if (rank != kVictim) ::kill(shared.pids[kVictim], SIGCONT);
+      },
+      {.nprocs = 2, .join = false});
+  if (outside) outside(shared.pids);
+  ranks.join();
+  std::vector<std::string> errors{shared.errors[0], shared.errors[1]};
+  ::munmap(memory, sizeof(Shared));
+  return errors;
+}
+
+constexpr std::chrono::milliseconds kSilence{1000};
+
+class Liveness : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Liveness, AProcessThatIsBusyForLongerThanTheTimeoutIsWaitedFor) {
+  const auto errors = errors_of_two(GetParam(), {.timeout = kSilence}, [] { ::usleep(3'000'000); });
+  EXPECT_THAT(errors, ::testing::Each(""));
+}
+
+TEST_P(Liveness, AProcessThatIsStoppedIsLostWithinTheTimeout) {
+  const auto errors = errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = std::chrono::hours(1)},
+                                    [] { ::kill(::getpid(), SIGSTOP); });
+  EXPECT_EQ(errors[0], "rank 1 lost (no answer within 1 s) during barrier of the end");
+}
+
+TEST_P(Liveness, AProcessThatIsAliveAndNeverComesIsReported) {
+  const auto errors =
+      errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = 2 * kSilence}, [] { ::usleep(4'000'000); });
+  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but has not come within 2 s) during barrier of the end");
+}
+
+// As Ctrl-Z does, and a scheduler that preempts a job.
+TEST_P(Liveness, AJobThatWasSuspendedGoesOn) {
+  const auto errors = errors_of_two(
+      GetParam(), {.timeout = kSilence}, [] { ::usleep(2'000'000); },
+      [](std::atomic<int>* pids) {
+        while (pids[0] == 0 || pids[1] == 0) ::usleep(1000);
+        for (int rank : {0, 1}) ::kill(pids[rank], SIGSTOP);
+        ::usleep(2'000'000);
+        for (int rank : {0, 1}) ::kill(pids[rank], SIGCONT);
+      });
+  EXPECT_THAT(errors, ::testing::Each(""));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Liveness, ::testing::Values("auto", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
 // Its lines close without a goodbye, but its reason was there before.
 TEST(ProcessFailures, WhyARankGaveUpCountsForMoreThanThatItIsGone) {
   for (const char* transport : {"auto", "tcp"}) {

@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-constexpr auto kLong = 20s;
+constexpr auto kMeetingTime = 20s;
 
 // Ranks as threads of this process, each with its options.
 class RendezvousTest : public ::testing::Test {
@@ -72,7 +72,7 @@ class RendezvousTest : public ::testing::Test {
   static std::vector<Outcome> join_world(int world_size, const std::shared_ptr<Store>& store = {}) {
     std::vector<ProcessGroupOptions> all;
     for (int rank = 0; rank < world_size; ++rank) {
-      all.push_back({.rank = rank, .world_size = world_size, .store = store, .timeout = kLong});
+      all.push_back({.rank = rank, .world_size = world_size, .store = store, .timeout = kMeetingTime});
     }
     return join_all(all);
   }
@@ -81,7 +81,8 @@ class RendezvousTest : public ::testing::Test {
       ASSERT_EQ(rank.error, "");
       EXPECT_EQ(rank.group.key.size(), 32u);
       EXPECT_EQ(rank.group.key, ranks[0].group.key);
-      EXPECT_EQ(rank.group.timeout, kLong);
+      EXPECT_EQ(rank.group.timeouts.silence, kMeetingTime);
+      EXPECT_EQ(rank.group.timeouts.progress, 30 * kMeetingTime);
       rank.group.store->add("here", 1);
     }
     EXPECT_EQ(ranks[0].group.store->get("here", 0ms), std::to_string(ranks.size()));
@@ -192,14 +193,14 @@ TEST_F(RendezvousTest, RankZeroThatDidNotComeIsNamed) {
 TEST_F(RendezvousTest, RankZeroThatStandsStillIsNamedInTime) {
   const pid_t child = ::fork();
   if (child == 0) {
-    join({.rank = 0, .world_size = 3, .timeout = kLong});
+    join({.rank = 0, .world_size = 3, .timeout = kMeetingTime});
     ::_exit(0);
   }
   const auto begin = std::chrono::steady_clock::now();
   auto one = std::async(std::launch::async, [] { return join({.rank = 1, .world_size = 3, .timeout = 2s}); });
   {
     TcpStore store({.port = std::stoi(std::getenv("MASTER_PORT"))});
-    store.get("rendezvous/0/1/rank/1", kLong);
+    store.get("rendezvous/0/1/rank/1", kMeetingTime);
   }
   ::kill(child, SIGSTOP);
   const Outcome outcome = one.get();
@@ -216,7 +217,8 @@ TEST_F(RendezvousTest, WhoLosesTheStoreOfRankZeroHasLostRankZero) {
   ranks[0].group.store.reset();  // and with it the server
   Rendezvous& one = ranks[1].group;
   try {
-    make_socket_group({.rank = 1, .size = 2, .store = one.store, .key = one.key, .address = one.address}, 2s);
+    make_socket_group({.rank = 1, .size = 2, .store = one.store, .key = one.key, .address = one.address},
+                      {.silence = 2s, .progress = 2s});
     FAIL() << "expected an error";
   } catch (const CommError& error) {
     EXPECT_EQ(error.lost_rank(), 0);
@@ -226,16 +228,16 @@ TEST_F(RendezvousTest, WhoLosesTheStoreOfRankZeroHasLostRankZero) {
 }
 
 TEST_F(RendezvousTest, AnotherWorldSizeIsTold) {
-  const auto ranks = join_all(
-      {{.rank = 0, .world_size = 2, .timeout = kLong}, {.rank = 1, .world_size = 3, .timeout = kLong}});
+  const auto ranks = join_all({{.rank = 0, .world_size = 2, .timeout = kMeetingTime},
+                               {.rank = 1, .world_size = 3, .timeout = kMeetingTime}});
   for (const Outcome& rank : ranks) {
     EXPECT_EQ(rank.error, "rendezvous: rank 1 says that the world size is 3, rank 0 says 2");
   }
   const TcpStoreServer server;
   const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = server.port()});
-  const auto others = join_all({{.rank = 0, .world_size = 2, .store = store, .timeout = kLong},
-                                {.rank = 1, .world_size = 2, .store = store, .timeout = kLong},
-                                {.rank = 2, .world_size = 3, .store = store, .timeout = kLong}});
+  const auto others = join_all({{.rank = 0, .world_size = 2, .store = store, .timeout = kMeetingTime},
+                                {.rank = 1, .world_size = 2, .store = store, .timeout = kMeetingTime},
+                                {.rank = 2, .world_size = 3, .store = store, .timeout = kMeetingTime}});
   EXPECT_EQ(others[0].error, "");
   EXPECT_EQ(others[2].error, "rendezvous: rank 2 says that the world size is 3, rank 0 says 2");
 }
@@ -244,14 +246,14 @@ TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
   const TcpStoreServer server;
   set("MASTER_PORT", std::to_string(server.port()).c_str());
   set("LOCKSTEP_LAUNCHER_STORE", "1");
-  auto first =
-      std::async(std::launch::async, [] { return join({.rank = 1, .world_size = 2, .timeout = kLong}); });
+  auto first = std::async(std::launch::async,
+                          [] { return join({.rank = 1, .world_size = 2, .timeout = kMeetingTime}); });
   TcpStore store({.port = server.port()});
-  store.get("rendezvous/0/process of rank/1", kLong);
+  store.get("rendezvous/0/process of rank/1", kMeetingTime);
   // Another process; all that it needs is on its stack.
   const pid_t child = ::fork();
   if (child == 0) {
-    const Outcome second = join({.rank = 1, .world_size = 2, .timeout = kLong});
+    const Outcome second = join({.rank = 1, .world_size = 2, .timeout = kMeetingTime});
     ::_exit(second.error.find("rank 1 came twice: it is process") != std::string::npos ? 0 : 1);
   }
   int status = -1;

@@ -112,7 +112,7 @@ TEST(Strangers, GarbageSilenceAndResetsDoNotKeepRanksFromMeeting) {
     ranks.emplace_back([&, r] {
       groups[static_cast<std::size_t>(r)] =
           make_socket_group({.rank = r, .size = 3, .store = r == 2 ? visited : store, .key = "key", .address = "127.0.0.1"},
-                            std::chrono::seconds(60), TransportChoice::tcp);
+                            GroupTimeouts{}, TransportChoice::tcp);
     });
   }
   for (auto& rank : ranks) rank.join();
@@ -129,7 +129,7 @@ TEST(Strangers, ARankWithAnotherKeyDoesNotGetIn) {
       try {
         make_socket_group(
             {.rank = r, .size = 2, .store = store, .key = fmt::format("key {}", r), .address = "127.0.0.1"},
-            std::chrono::milliseconds(500), TransportChoice::tcp);
+            {.silence = std::chrono::milliseconds(500)}, TransportChoice::tcp);
       } catch (const Error& error) {
         errors[static_cast<std::size_t>(r)] = error.what();
       }

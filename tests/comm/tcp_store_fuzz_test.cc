@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const std::string kSecret = "the secret of this job";
+const std::string kFuzzSecret = "the secret of this job";
 
 class Fuzzer {
  public:
@@ -67,7 +67,7 @@ class Fuzzer {
   }
   std::string proof(const std::string& nonce, bool right) {
     const std::string client = bytes(0) + std::string(kStoreNonceBytes, byte());
-    std::string all = client + store_client_hmac(kSecret, nonce, client);
+    std::string all = client + store_client_hmac(kFuzzSecret, nonce, client);
     if (!right) all[below(all.size())] ^= static_cast<char>(1 << below(8));
     return all;
   }
@@ -125,13 +125,13 @@ TEST(Fuzz, NobodyIsAdmittedWithoutTheSecret) {
   int admitted = 0;
   for (int i = 0; i < 50'000; ++i) {
     const std::string nonce(kStoreNonceBytes, fuzz.byte());
-    StoreSession session(kSecret, nonce);
+    StoreSession session(kFuzzSecret, nonce);
     session.sent(session.output().size());
     const bool right = fuzz.below(4) == 0;
     std::string text = fuzz.below(4) ? fuzz.proof(nonce, right) : fuzz.bytes(80);
     const bool proven = text.size() >= kStoreProofBytes &&
                         text.substr(kStoreNonceBytes, 32) ==
-                            store_client_hmac(kSecret, nonce, text.substr(0, kStoreNonceBytes));
+                            store_client_hmac(kFuzzSecret, nonce, text.substr(0, kStoreNonceBytes));
     if (fuzz.below(2)) text += fuzz.almost_requests();
     try {
       while (!text.empty()) {
@@ -153,8 +153,8 @@ TEST(Fuzz, NobodyIsAdmittedWithoutTheSecret) {
 }
 
 TEST(Fuzz, AServerGoesOnServing) {
-  const TcpStoreServer server({.secret = kSecret, .handshake_timeout = 200ms});
-  TcpStore store({.port = server.port(), .secret = kSecret});
+  const TcpStoreServer server({.secret = kFuzzSecret, .handshake_timeout = 200ms});
+  TcpStore store({.port = server.port(), .secret = kFuzzSecret});
   Fuzzer fuzz(4);
   std::vector<std::unique_ptr<RawClient>> lingering;
   for (int i = 0; i < 3'000; ++i) {

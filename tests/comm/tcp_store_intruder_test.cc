@@ -18,14 +18,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const std::string kSecret = "the secret of this job";
+const std::string kJobSecret = "the secret of this job";
 
 class Intruder : public ::testing::Test {
  protected:
-  const TcpStoreServer server_{{.secret = kSecret, .handshake_timeout = 500ms}};
+  const TcpStoreServer server_{{.secret = kJobSecret, .handshake_timeout = 500ms}};
 
   void expect_still_serving() {
-    TcpStore store({.port = server_.port(), .secret = kSecret, .connect_timeout = 20s});
+    TcpStore store({.port = server_.port(), .secret = kJobSecret, .connect_timeout = 20s});
     const std::int64_t before = store.add("count", 0);
     EXPECT_EQ(store.add("count", 1), before + 1);
   }
@@ -33,7 +33,7 @@ class Intruder : public ::testing::Test {
   std::unique_ptr<RawClient> admitted_client() {
     auto client = std::make_unique<RawClient>(server_.port());
     const std::string nonce(32, 'c'), greeting = client->receive(kStoreGreetingBytes);
-    client->send(nonce + store_client_hmac(kSecret, greeting.substr(kStoreMagic.size()), nonce));
+    client->send(nonce + store_client_hmac(kJobSecret, greeting.substr(kStoreMagic.size()), nonce));
     EXPECT_EQ(client->receive(kStoreAnswerBytes).substr(0, 1), "a");
     return client;
   }
@@ -74,7 +74,7 @@ TEST_F(Intruder, AReplayedHandshakeIsRefused) {
   // Heard on the wire: what a client of the job said.
   RawClient heard(server_.port());
   const std::string nonce(32, 'c'), greeting = heard.receive(kStoreGreetingBytes);
-  const std::string said = nonce + store_client_hmac(kSecret, greeting.substr(kStoreMagic.size()), nonce);
+  const std::string said = nonce + store_client_hmac(kJobSecret, greeting.substr(kStoreMagic.size()), nonce);
   heard.send(said);
   EXPECT_EQ(heard.receive(kStoreAnswerBytes).substr(0, 1), "a");
 
@@ -99,7 +99,7 @@ TEST_F(Intruder, ManyHalfOpenConnectionsKeepNobodyOut) {
 }
 
 TEST_F(Intruder, WithoutDescriptorsTheServerWaitsForSome) {
-  TcpStore store({.port = server_.port(), .secret = kSecret});
+  TcpStore store({.port = server_.port(), .secret = kJobSecret});
   rlimit limit;
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   const rlimit before = limit;
@@ -121,7 +121,7 @@ TEST_F(Intruder, WithoutDescriptorsTheServerWaitsForSome) {
 
 // Its replies fill the connection and wait there; the server's memory does not grow, and nobody else waits.
 TEST_F(Intruder, WhoDoesNotReadItsRepliesHoldsUpOnlyItself) {
-  TcpStore store({.port = server_.port(), .secret = kSecret});
+  TcpStore store({.port = server_.port(), .secret = kJobSecret});
   store.set("large", std::string(1 << 20, 'x'));
   const auto client = admitted_client();
   const std::string requests = [] {
@@ -142,7 +142,7 @@ TEST_F(Intruder, WhoGoesWhileItWaitsIsForgotten) {
         encode(StoreRequest{.operation = StoreOperation::get, .timeout_ms = 1'000'000, .key = "never"}));
   }
   expect_still_serving();
-  TcpStore store({.port = server_.port(), .secret = kSecret});
+  TcpStore store({.port = server_.port(), .secret = kJobSecret});
   store.set("never", "1");
 }
 

@@ -18,11 +18,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLong = 20s;
+constexpr auto kStoreTimeout = 20s;
 
 std::unique_ptr<TcpStore> connect(const TcpStoreServer& server, const std::string& secret = "") {
   return std::make_unique<TcpStore>(
-      TcpStoreOptions{.port = server.port(), .secret = secret, .connect_timeout = kLong});
+      TcpStoreOptions{.port = server.port(), .secret = secret, .connect_timeout = kStoreTimeout});
 }
 
 // A port that nobody listens at.
@@ -46,8 +46,8 @@ TEST(TcpStore, GetWaitsForSetAndForAdd) {
   const TcpStoreServer server;
   const auto a = connect(server), b = connect(server);
   std::thread waiter([&] {
-    EXPECT_EQ(b->get("late", kLong), "now");
-    EXPECT_EQ(b->get("count", kLong), "3");
+    EXPECT_EQ(b->get("late", kStoreTimeout), "now");
+    EXPECT_EQ(b->get("count", kStoreTimeout), "3");
   });
   std::this_thread::sleep_for(20ms);
   a->set("late", "now");
@@ -68,7 +68,7 @@ TEST(TcpStore, GetThatWaitsInVainNamesTheKey) {
 TEST(TcpStore, AWaitingGetHoldsUpNobody) {
   const TcpStoreServer server;
   const auto store = connect(server);
-  std::thread waiter([&] { EXPECT_EQ(store->get("late", kLong), "1"); });
+  std::thread waiter([&] { EXPECT_EQ(store->get("late", kStoreTimeout), "1"); });
   for (int i = 0; i < 100; ++i) store->set("other", "1");
   store->set("late", "1");
   waiter.join();
@@ -130,8 +130,9 @@ TEST(TcpStore, TheServersMemoryIsBounded) {
 TEST(TcpStore, WaitsForAServerThatComesLater) {
   const int port = free_port();
   std::unique_ptr<TcpStore> store;
-  std::thread client(
-      [&] { store = std::make_unique<TcpStore>(TcpStoreOptions{.port = port, .connect_timeout = kLong}); });
+  std::thread client([&] {
+    store = std::make_unique<TcpStore>(TcpStoreOptions{.port = port, .connect_timeout = kStoreTimeout});
+  });
   std::this_thread::sleep_for(50ms);
   const TcpStoreServer server({.port = port});
   client.join();
@@ -152,7 +153,8 @@ TEST(TcpStore, AServerThatGoesFailsWhoWaits) {
   const int port = server->port();
   TcpStore store({.port = port, .timeout = 100ms});
   std::thread waiter([&] {
-    EXPECT_ERROR(store.get("key", kLong), fmt::format("\"key\": lost the store at 127.0.0.1:{}", port));
+    EXPECT_ERROR(store.get("key", kStoreTimeout),
+                 fmt::format("\"key\": lost the store at 127.0.0.1:{}", port));
   });
   std::this_thread::sleep_for(50ms);
   server.reset();
@@ -179,7 +181,7 @@ TEST(TcpStore, SomethingElseThatListensIsToldApart) {
     const std::string_view greeting = "220 mail.example.com ESMTP\r\n";
     ASSERT_GT(::send(client.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL), 0);
   });
-  EXPECT_ERROR(TcpStore({.port = local_address(other).port(), .connect_timeout = kLong}),
+  EXPECT_ERROR(TcpStore({.port = local_address(other).port(), .connect_timeout = kStoreTimeout}),
                "sent \"220 mail.example\", expected \"lockstep store 1\": something else listens there");
   greeter.join();
 }
@@ -234,7 +236,7 @@ TEST(Secret, AServerThatDoesNotKnowItIsRefused) {
   });
   EXPECT_ERROR(TcpStore({.port = local_address(listener).port(),
                          .secret = "a secret of the job",
-                         .connect_timeout = kLong}),
+                         .connect_timeout = kStoreTimeout}),
                "does not know the job's secret itself");
   impostor.join();
 }

@@ -53,8 +53,10 @@ std::vector<ConformanceCase> conformance_cases() {
 std::shared_ptr<Store> make_memory_store() { return std::make_shared<MemoryStore>(); }
 
 std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string& backend, int ranks,
+                                                       std::chrono::milliseconds progress_timeout,
                                                        std::chrono::milliseconds timeout) {
-  if (backend == "local") return make_local_groups(ranks, timeout);
+  if (backend == "local") return make_local_groups(ranks, progress_timeout);
+  const GroupTimeouts timeouts{.silence = timeout, .progress = progress_timeout};
   const auto transport = backend == "tcp" ? TransportChoice::tcp : TransportChoice::automatic;
   const auto store = make_memory_store();
   std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(ranks));
@@ -62,7 +64,7 @@ std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string& backen
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       groups[static_cast<std::size_t>(r)] = make_socket_group(
-          {.rank = r, .size = ranks, .store = store, .key = "0123456789abcdef", .address = "127.0.0.1"}, timeout,
+          {.rank = r, .size = ranks, .store = store, .key = "0123456789abcdef", .address = "127.0.0.1"}, timeouts,
           transport);
     });
   }

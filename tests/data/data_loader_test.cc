@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
 #include "tests/expect_error.h"
+#include "tests/thread_limit.h"
 
 namespace lockstep {
 namespace {
@@ -173,7 +175,59 @@ TEST_P(Loader, FollowsASampler) {
   EXPECT_EQ(batches(loader), (std::vector<Indices>{{1, 4}, {7}}));
 }
 
+// 2,049 and other numbers of examples that ranks cannot share evenly: all have as many batches, and each example once.
+TEST_P(Loader, AllRanksOfASamplerHaveAsManyBatches) {
+  const auto check = [&](std::int64_t examples, int world, std::int64_t batch_size, bool drop_last) {
+    SCOPED_TRACE(fmt::format("{} examples, {} ranks, batch {}", examples, world, batch_size));
+    Indices all;
+    std::vector<std::size_t> counts;
+    for (int rank = 0; rank < world; ++rank) {
+      auto sampler = std::make_shared<DistributedSampler>(
+          examples, DistributedSamplerOptions{.rank = rank, .world_size = world});
+      DataLoader loader(std::make_shared<Numbers>(examples),
+                        options({.batch_size = batch_size, .sampler = sampler, .drop_last = drop_last}));
+      const auto mine = batches(loader);
+      EXPECT_EQ(loader.size(), std::ssize(mine));
+      counts.push_back(mine.size());
+      for (const Indices& batch : mine) {
+        EXPECT_LE(std::ssize(batch), batch_size);
+        EXPECT_TRUE(!drop_last || std::ssize(batch) == batch_size);
+        all.insert(all.end(), batch.begin(), batch.end());
+      }
+    }
+    EXPECT_EQ(counts, std::vector<std::size_t>(counts.size(), counts[0]));
+    std::ranges::sort(all);
+    Indices expected(static_cast<std::size_t>(examples));
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_TRUE(drop_last || all == expected);
+  };
+  check(2049, 2, 32, false);
+  check(2047, 2, 32, true);
+  for (std::int64_t examples = 1; examples <= 7; ++examples) check(examples, 3, 2, false);
+  for (std::int64_t examples = 1; examples <= 7; ++examples) check(examples, 3, 2, true);
+}
+
 INSTANTIATE_TEST_SUITE_P(Workers, Loader, ::testing::Values(0, 1, 4));
+
+[[noreturn]] void load_with_too_many_threads() {
+  const auto data = std::make_shared<Numbers>(100);
+  DataLoader loader(data, {.batch_size = 10, .workers = 9});
+  allow_one_more_thread();
+  std::string error;
+  try {
+    loader.begin();
+  } catch (const Error& e) {
+    error = e.what();
+  }
+  fmt::print(stderr, "{}; {}, {} users of the data\n", error, is_only_thread() ? "alone" : "others run", data.use_count());
+  std::_Exit(0);
+}
+
+TEST(DataLoaderDeathTest, AThreadThatCannotBeMadeIsAnError) {
+  if (!kThreadsCanBeLimited) GTEST_SKIP() << "under the thread sanitizer";
+  EXPECT_EXIT(load_with_too_many_threads(), ::testing::ExitedWithCode(0),
+              "^data loader: cannot make thread 2 of 9: Resource temporarily unavailable; alone, 2 users of the data\n$");
+}
 
 TEST(DataLoader, ChecksItsOptions) {
   auto data = std::make_shared<Numbers>(4);

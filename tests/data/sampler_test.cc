@@ -119,6 +119,19 @@ TEST_P(Distributed, DropsTheLastExamples) {
   EXPECT_EQ(sorted(joined(all)), sorted(global));
 }
 
+TEST_P(Distributed, KnowsHowManyExamplesTheRanksHave) {
+  const auto [size, world_size, shuffle] = GetParam();
+  for (const DistributedSamplerOptions& o :
+       {DistributedSamplerOptions{}, DistributedSamplerOptions{.drop_last = true}, DistributedSamplerOptions{.pad = true}}) {
+    const auto all = parts(o);
+    const auto [least, most] = std::ranges::minmax(all, {}, &Order::size);
+    const auto sizes = DistributedSampler(size, {.world_size = world_size, .drop_last = o.drop_last, .pad = o.pad}).rank_sizes();
+    ASSERT_TRUE(sizes.has_value());
+    EXPECT_EQ(sizes->least, std::ssize(least));
+    EXPECT_EQ(sizes->most, std::ssize(most));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, Distributed,
                          ::testing::Combine(::testing::Values(2, 11, 12, 100), ::testing::Values(1, 3, 4, 7),
                                             ::testing::Bool()));

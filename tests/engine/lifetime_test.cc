@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <memory>
 #include <thread>
 
 #include "lockstep/engine/engine.h"
+#include "tests/thread_limit.h"
 
 namespace lockstep {
 namespace {
@@ -35,6 +37,28 @@ TEST(EngineLifetime, DestructionAfterAFailureIsQuiet) {
   Engine engine;
   const LaneId a = engine.add_lane({.name = "a"});
   engine.push({.name = "bad", .lane = a, .run = [](Context) { fail("bad"); }});
+}
+
+[[noreturn]] void add_too_many_lanes() {
+  allow_one_more_thread();
+  std::string error;
+  {
+    Engine engine;
+    engine.add_lane({.name = "a"});
+    try {
+      engine.add_lane({.name = "b", .device = "cpu:0"});
+    } catch (const Error& e) {
+      error = e.what();
+    }
+  }
+  fmt::print(stderr, "{}; {}\n", error, is_only_thread() ? "alone" : "others run");
+  std::_Exit(0);
+}
+
+TEST(EngineLifetimeDeathTest, AThreadThatCannotBeMadeIsAnError) {
+  if (!kThreadsCanBeLimited) GTEST_SKIP() << "under the thread sanitizer";
+  EXPECT_EXIT(add_too_many_lanes(), ::testing::ExitedWithCode(0),
+              "^engine: cannot make the thread of lane cpu:0 b: Resource temporarily unavailable; alone\n$");
 }
 
 TEST(EngineLifetime, AResourceMayOutliveItsEngine) {

@@ -1,7 +1,12 @@
-# cmake -DREADME=FILE -DSOURCE=FILE -P check_readme.cmake: the README holds the source as one block of code.
+# cmake -DREADME=FILE -DSOURCE=FILE -P check_readme.cmake: the README's C++ is an excerpt of the source, one level of indentation less.
 file(READ ${README} readme)
 file(READ ${SOURCE} source)
-string(FIND "${readme}" "```cpp\n${source}```\n" at)
+if(NOT readme MATCHES "\n```cpp\n([^`]+\n)```\n")
+  message(FATAL_ERROR "${README} has no C++ block")
+endif()
+set(excerpt "${CMAKE_MATCH_1}")
+string(REPLACE "\n  " "\n" source "${source}")
+string(FIND "${source}" "\n${excerpt}" at)
 if(at EQUAL -1)
-  message(FATAL_ERROR "${README} does not show ${SOURCE} as it is")
+  message(FATAL_ERROR "${README} shows C++ that is not in ${SOURCE}")
 endif()

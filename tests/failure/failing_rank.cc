@@ -103,7 +103,7 @@ void train(const Options& o, std::shared_ptr<ProcessGroup> group, FaultInjector&
                          .epochs = 3,
                          .save_folder = o.save};
   Trainer trainer(net, optimizer, random_examples(64, 1), random_examples(32, 2), options);
-  if (group->rank() == 0 && fault.waits_for("checkpoint") && fault.kind() != "throw") watch_folder(o.save, fault);
+  if (group->rank() == 0 && fault.waits_for("checkpoint") && !fault.strikes_in_place()) watch_folder(o.save, fault);
   trainer.train();
 }
 

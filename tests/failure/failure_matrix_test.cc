@@ -99,6 +99,10 @@ void expect_bounded(const Cell& c, const JobEnd& end) {
       EXPECT_THAT(rank.errors[0], ContainsRegex(" during |^lockstep: rendezvous: "));
     }
   }
+  // Of two that lose each other there is no telling.
+  if (c.kind != "cut" || c.ranks > 2) {
+    EXPECT_THAT(end.result.message, HasSubstr(fmt::format("rank {} ", c.culprit)));
+  }
   EXPECT_THAT(end.left_behind, ::testing::IsEmpty());
 }
 
@@ -163,6 +167,30 @@ TEST(FailureMatrix, AnyCellAtAnyMoment) {
     }
   }
   for (const auto& [cell, took] : longest) std::cout << cell << ": at most " << took.count() << " ms\n";
+}
+
+// Neither a checkpoint nor a callback that takes longer than the timeout is a failure.
+TEST(Busy, RanksAreWaitedFor) {
+  for (const bool tcp : {false, true}) {
+    for (const char* phase : {"checkpoint", "evaluation"}) {
+      const JobEnd end = run_job(
+          {.ranks = 2, .tcp = tcp, .timeout = 1s, .arguments = {"--fault", "busy", "--phase", phase, "--culprit", "0"}});
+      EXPECT_TRUE(end.fault_came);
+      EXPECT_EQ(end.result.status, 0) << end.output;
+    }
+  }
+}
+
+// The first rank to end is the one that has noticed; the other would not end for a minute.
+TEST(Launcher, NamesTheRankThatStandsStillAndEndsItSoon) {
+  const JobEnd end = run_job({.ranks = 2,
+                              .timeout = 1s,
+                              .grace = 60s,
+                              .arguments = {"--fault", "stop", "--phase", "reduce", "--culprit", "0", "--skip", "2"}});
+  EXPECT_EQ(end.result.message, "rank 0 lost (no answer within 1 s)") << end.output;
+  EXPECT_EQ(end.result.status, 1);
+  EXPECT_EQ(end.ranks[1].status, 1);
+  EXPECT_THAT(end.left_behind, ::testing::IsEmpty());
 }
 
 class Disagreement : public ::testing::Test {

@@ -75,6 +75,7 @@ void strike(const std::string& kind) {
   if (kind == "kill") ::kill(::getpid(), SIGKILL);
   if (kind == "stop") ::kill(::getpid(), SIGSTOP);
   if (kind == "cut") cut_for_good();
+  if (kind == "busy") std::this_thread::sleep_for(std::chrono::seconds(3));
   if (kind == "throw") throw std::runtime_error("out of luck");
 }
 
@@ -83,7 +84,7 @@ void strike(const std::string& kind) {
 void FaultInjector::reach(const std::string& phase, const std::function<void()>& settle) {
   if (!waits_for(phase) || left_-- != 0) return;
   if (settle) settle();
-  if (fault_.delay.count() == 0 || fault_.kind == "throw") return strike(fault_.kind);
+  if (fault_.delay.count() == 0 || strikes_in_place()) return strike(fault_.kind);
   std::thread([fault = fault_] {
     std::this_thread::sleep_for(fault.delay);
     strike(fault.kind);

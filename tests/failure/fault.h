@@ -9,7 +9,7 @@
 namespace lockstep::testing {
 
 struct Fault {
-  // "kill", "stop", "throw", "cut"; none if empty.
+  // "kill", "stop", "throw", "cut"; "busy": for three seconds; none if empty.
   std::string kind;
   // "rendezvous", "broadcast", "backward", "reduce", "evaluation", "checkpoint".
   std::string phase;
@@ -25,7 +25,8 @@ class FaultInjector {
   explicit FaultInjector(Fault fault) : fault_(std::move(fault)), left_(fault_.skip) {}
 
   bool waits_for(const std::string& phase) const { return !fault_.kind.empty() && phase == fault_.phase; }
-  const std::string& kind() const { return fault_.kind; }
+  // Not from outside: it is the thread that comes by which throws, or takes its time.
+  bool strikes_in_place() const { return fault_.kind == "throw" || fault_.kind == "busy"; }
   // Called where a phase is come by. Does not return from "kill", and throws for "throw". `settle` runs first: it
   // waits until nothing but this phase is under way.
   void reach(const std::string& phase, const std::function<void()>& settle = {});

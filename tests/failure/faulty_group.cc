@@ -65,7 +65,7 @@ class FaultyGroup final : public ProcessGroup {
   }
   Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options) override {
     // Rank 0 is cut down while it writes, where that can be done from outside.
-    if (options.label == "checkpoint" && (rank() != 0 || fault_.kind() == "throw")) fault_.reach("checkpoint");
+    if (options.label == "checkpoint" && (rank() != 0 || fault_.strikes_in_place())) fault_.reach("checkpoint");
     return group_->all_gather(in, out, std::move(options));
   }
   Work reduce_scatter(CommBuffer in, CommBuffer out, ReduceOp op, CollectiveOptions options) override {

@@ -1,6 +1,7 @@
 // ResNet-18 follows PyTorch: tests/parity/expected.json was written by tests/parity/pytorch_reference.py.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -74,6 +75,10 @@ std::uint32_t fnv1a(const std::string& name) {
   return h;
 }
 
+// The oracle is PyTorch in f64. Its own update in f32 ("f32_error") is 1e-6 of the norm from that in the last block, and 0.1 to
+// 0.7 % before: rounding gives two of 28 million inputs of ReLU the other sign, and the one in the output of block 4.0 alone moves
+// all gradients before it by that much. Which inputs these are depends on the order of sums, so two computations in f32 may differ
+// by more than 1 %, and neither be wrong. Ours has to be within 1 % of f64, or within twice the error of PyTorch's f32.
 // A projection of a difference d on random signs has the mean square |d|^2: sixteen of them estimate the error.
 TEST(Parity, FirstStepMovesEveryParameterAsPyTorchDoes) {
   nlohmann::json step = expected().at("one_step");
@@ -98,9 +103,10 @@ TEST(Parity, FirstStepMovesEveryParameterAsPyTorchDoes) {
     for (std::size_t i = 0; i < after.size(); ++i) {
       square_norm += std::pow(static_cast<double>(after[i]) - static_cast<double>(before[i]), 2);
     }
-    double norm = update.at("norm");
-    EXPECT_NEAR(std::sqrt(square_norm), norm, 1e-2 * norm) << name;
-    EXPECT_LT(std::sqrt(squares / static_cast<double>(update.at("projections").size())), 1e-2 * norm) << name;
+    const double norm = update.at("norm");
+    const double allowed = std::max(1e-2 * norm, 2 * update.at("f32_error").get<double>());
+    EXPECT_NEAR(std::sqrt(square_norm), norm, allowed) << name;
+    EXPECT_LT(std::sqrt(squares / static_cast<double>(update.at("projections").size())), allowed) << name;
     ++compared;
   }
   EXPECT_GT(compared, 40u);

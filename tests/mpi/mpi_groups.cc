@@ -23,11 +23,12 @@ World* world = nullptr;
 }  // namespace
 
 std::vector<ConformanceCase> conformance_cases() {
-  const auto launched = read_launch_environment();
+  const auto launched = read_launched_rank();
   return {{"mpi", launched ? launched->world_size : 1}};
 }
 
-std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string&, int ranks, std::chrono::milliseconds) {
+std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string&, int ranks, std::chrono::milliseconds,
+                                                       std::chrono::milliseconds) {
   std::vector<int> all(static_cast<std::size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
   return {world->group().subgroup(all)};

@@ -1,21 +1,45 @@
-// A rank that fails, or one that others wait for in vain: `mpi_rank abort|silent`. Says what each of them is told.
+// A rank that fails, or one that others wait for: `mpi_rank abort|silent|busy|stopped`. Says what each of them is told.
+#include <signal.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 #include <thread>
 
 #include "lockstep/comm/process_group.h"
 
+namespace {
+
+// Somebody else has to wake it.
+void stop_for_a_while() {
+  const pid_t self = ::getpid();
+  if (::fork() == 0) {
+    ::sleep(3);
+    ::kill(self, SIGCONT);
+    ::_exit(0);
+  }
+  ::kill(self, SIGSTOP);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace lockstep;
   using namespace std::chrono_literals;
   const std::string what = argc > 1 ? argv[1] : "";
   try {
-    auto group = init_process_group({.backend = "mpi", .timeout = what == "silent" ? 500ms : 20'000ms});
+    const bool waits_long = what == "abort" || what == "none";
+    auto group = init_process_group({.backend = "mpi",
+                                     .timeout = waits_long ? 20'000ms : 500ms,
+                                     .progress_timeout = what == "silent" ? 1'000ms : 20'000ms});
     if (group->rank() == 1 && what == "abort") group->abort("out of luck");
     if (group->rank() == 1 && what == "silent") std::this_thread::sleep_for(2s);
+    if (group->rank() == 1 && what == "busy") std::this_thread::sleep_for(1s);
+    if (group->rank() == 1 && what == "stopped") stop_for_a_while();
     if (group->rank() == 1) std::this_thread::sleep_for(1s);  // mpirun ends the others with it
     group->barrier({.label = "all"}).wait();
     destroy_process_group(group);
+    if (what == "busy") std::printf("all came\n");
   } catch (const std::exception& error) {
     std::printf("%s\n", error.what());
     std::fflush(stdout);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/runtime/runtime.h"
@@ -241,6 +242,26 @@ TEST_F(OptimizerTest, WrongOptionsAreErrors) {
   EXPECT_ERROR(Sgd({p}, {.nesterov = true}), "needs a momentum");
   EXPECT_ERROR(Adam({p}, AdamOptions{.beta1 = 1}), "betas 1 and 0.999");
   EXPECT_ERROR(Adam({p}, AdamOptions{.weight_decay = -1}), "weight decay -1");
+}
+
+// Every way to write a parameter between forward and backward.
+TEST_F(OptimizerTest, AGraphFromBeforeAnUpdateIsAnError) {
+  Parameter p = parameter("p", start());
+  const Device device = runtime_.devices()[0];
+  Sgd sgd({p}, {.lr = 0.1});
+  Adam adam({p}, {.lr = 0.1});
+  const std::vector<std::function<void()>> writes{[&] { p.set_data(Random(2).floats(p.shape())); }, [&] { sgd.step(); },
+                                                  [&] { adam.step(); },
+                                                  [&] { p.data(device).copy_from(Random(3).floats(p.shape())); }};
+  for (const auto& write : writes) {
+    sum(p.data(device) * 2).backward();
+    const Tensor loss = sum(p.data(device) * p.data(device));
+    write();
+    EXPECT_ERROR(loss.backward(), "multiply: a tensor needed for its gradient was changed in place after forward");
+    p.zero_grad();
+    sum(p.data(device) * p.data(device)).backward();
+    p.zero_grad();
+  }
 }
 
 }  // namespace

@@ -67,9 +67,12 @@ struct Recipe {
   // five.
   std::vector<std::int64_t> batches = {40, 21, 40, 3};
   std::uint64_t seed = 1;
+  // So many of the first parameters stay as they are: frozen, or left out of the optimizer.
+  std::ptrdiff_t untrained = 0;
+  bool frozen = false;
 };
 
-struct Layout {
+struct Arrangement {
   int devices;  // of each rank
   bool serial = false;
   int cores_per_device = 0;
@@ -84,7 +87,7 @@ struct Outcome {
 };
 
 // No step waits for another: whatever order the devices find is the one that is tested. Without a group: the only rank.
-Outcome train_rank(const Recipe& recipe, Layout layout, std::shared_ptr<ProcessGroup> group) {
+Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<ProcessGroup> group) {
   Runtime runtime({.cpu_devices = layout.devices,
                    .cores_per_device = layout.cores_per_device,
                    .threads_per_shard = recipe.threads,
@@ -92,6 +95,12 @@ Outcome train_rank(const Recipe& recipe, Layout layout, std::shared_ptr<ProcessG
                    .seed = recipe.seed});
   auto net = recipe.net();
   net->initialize(Xavier{}, runtime.devices(), {.seed = recipe.seed});
+  std::vector<Parameter> trained = net->parameters();
+  if (recipe.frozen) {
+    for (std::ptrdiff_t i = 0; i < recipe.untrained; ++i) trained.at(static_cast<std::size_t>(i)).set_trainable(false);
+  } else {
+    trained.erase(trained.begin(), trained.begin() + recipe.untrained);
+  }
   std::unique_ptr<DistributedDataParallel> ddp;
   if (group) {
     settle_shapes(*net, Tensor::host({1, 1, recipe.pixels, recipe.pixels}), runtime.devices()[0]);
@@ -106,10 +115,9 @@ Outcome train_rank(const Recipe& recipe, Layout layout, std::shared_ptr<ProcessG
   }
   std::unique_ptr<Optimizer> optimizer;
   if (recipe.adam) {
-    optimizer = std::make_unique<AdamW>(net->parameters(), AdamOptions{.lr = 1e-2, .weight_decay = 1e-2});
+    optimizer = std::make_unique<AdamW>(trained, AdamOptions{.lr = 1e-2, .weight_decay = 1e-2});
   } else {
-    optimizer = std::make_unique<Sgd>(net->parameters(),
-                                      SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4});
+    optimizer = std::make_unique<Sgd>(trained, SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4});
   }
   std::optional<LossScaler> scaler;
   if (recipe.dtype == DType::f16) scaler.emplace(runtime.devices(), recipe.scaling);
@@ -157,7 +165,7 @@ Outcome train_rank(const Recipe& recipe, Layout layout, std::shared_ptr<ProcessG
   return outcome;
 }
 
-Outcome train(const Recipe& recipe, Layout layout) {
+Outcome train(const Recipe& recipe, Arrangement layout) {
   if (layout.ranks == 1) return train_rank(recipe, layout, nullptr);
   auto groups = make_local_groups(layout.ranks);
   std::vector<Outcome> outcomes(groups.size());
@@ -181,12 +189,12 @@ class Lockstep : public ::testing::TestWithParam<Recipe> {};
 
 TEST_P(Lockstep, TheBitsDoNotDependOnDevices) {
   const Outcome one = train(GetParam(), {.devices = 1});
-  for (const Layout layout :
-       {Layout{.devices = 1, .serial = true}, Layout{.devices = 2}, Layout{.devices = 3},
-        Layout{.devices = 3, .serial = true}, Layout{.devices = 8},
-        Layout{.devices = 2, .cores_per_device = 1}, Layout{.devices = 1, .cores_per_device = 1},
-        Layout{.devices = 1, .ranks = 2}, Layout{.devices = 1, .ranks = 3}, Layout{.devices = 2, .ranks = 2},
-        Layout{.devices = 1, .serial = true, .ranks = 2}, Layout{.devices = 1, .ranks = 5}}) {
+  for (const Arrangement layout :
+       {Arrangement{.devices = 1, .serial = true}, Arrangement{.devices = 2}, Arrangement{.devices = 3},
+        Arrangement{.devices = 3, .serial = true}, Arrangement{.devices = 8},
+        Arrangement{.devices = 2, .cores_per_device = 1}, Arrangement{.devices = 1, .cores_per_device = 1},
+        Arrangement{.devices = 1, .ranks = 2}, Arrangement{.devices = 1, .ranks = 3}, Arrangement{.devices = 2, .ranks = 2},
+        Arrangement{.devices = 1, .serial = true, .ranks = 2}, Arrangement{.devices = 1, .ranks = 5}}) {
     SCOPED_TRACE(fmt::format("{} ranks of {} devices, {}", layout.ranks, layout.devices,
                              layout.serial ? "serial" : "threads"));
     const Outcome other = train(GetParam(), layout);
@@ -244,6 +252,13 @@ INSTANTIATE_TEST_SUITE_P(
                .micro_batches = 2,
                .no_sync = true,
                .batches = {3, 40, 21, 40}},
+        Recipe{.name = "LenetFineTuned", .net = [] { return lenet(); }, .untrained = 4, .frozen = true},
+        Recipe{.name = "LenetFineTunedLeftOut", .net = [] { return lenet(); }, .clip_norm = 0.1, .untrained = 4},
+        // Up to the middle of the first residual block, after the first batch norm's scale.
+        Recipe{.name = "ResidualFineTuned", .net = residual_net, .pixels = 10, .micro_batches = 2, .untrained = 4,
+               .frozen = true},
+        Recipe{.name = "ResidualSynchronizedFineTuned", .net = synchronized_residual_net, .pixels = 10, .untrained = 4,
+               .frozen = true},
         Recipe{.name = "Dropout", .net = dropout_net, .pixels = 12},
         Recipe{.name = "DropoutAccumulated", .net = dropout_net, .pixels = 12, .micro_batches = 2},
         Recipe{.name = "Residual", .net = residual_net, .pixels = 10},
@@ -288,6 +303,16 @@ TEST(LockstepF16, StepsThatOverflowAreLeftOut) {
   EXPECT_EQ(outcome.scales, (std::vector<float>{0x1p24f, 0x1p23f, 0x1p22f, 0x1p21f, 0x1p21f, 0x1p22f}));
   EXPECT_EQ(outcome.losses.size(), 6U);
   for (const double loss : outcome.losses) EXPECT_TRUE(std::isfinite(loss));
+}
+
+// Frozen or left out: the others get the same gradients.
+TEST(LockstepFineTuning, FrozenIsAsGoodAsLeftOut) {
+  Recipe recipe{.name = "Residual", .net = residual_net, .pixels = 10, .batches = {40, 21}, .untrained = 4};
+  const Outcome left_out = train(recipe, {.devices = 2});
+  recipe.frozen = true;
+  EXPECT_EQ(train(recipe, {.devices = 2}), left_out);
+  recipe.untrained = 0;
+  EXPECT_NE(train(recipe, {.devices = 2}), left_out);
 }
 
 // The hash is able to differ: each part of the recipe changes the weights.

@@ -30,7 +30,7 @@ RuntimeOptions devices(int n, bool serial = false) {
   return {.cpu_devices = n, .cores_per_device = 1, .threads_per_shard = 1, .serial = serial, .seed = 9};
 }
 
-struct Recipe {
+struct StepRecipe {
   bool synchronized = false;
   bool adam = false;
   double clip = 0;
@@ -40,7 +40,7 @@ struct Recipe {
 // A small net with all that a step has to do. Step k is the same whether it is described or repeated.
 class Training {
  public:
-  Training(const RuntimeOptions& options, Recipe recipe, bool recorded)
+  Training(const RuntimeOptions& options, StepRecipe recipe, bool recorded)
       : runtime_(options), recipe_(recipe), recorded_(recorded) {
     net_.append<Conv2d>(Conv2dLayerOptions{.out_channels = 4, .kernel = 3, .padding = 1});
     net_.append<BatchNorm2d>().append<ReLU>();
@@ -102,7 +102,7 @@ class Training {
   }
 
   Runtime runtime_;
-  const Recipe recipe_;
+  const StepRecipe recipe_;
   const bool recorded_;
   Sequential net_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -111,7 +111,7 @@ class Training {
   Random random_{1};
 };
 
-void expect_same_bits(const RuntimeOptions& options, Recipe recipe, const std::function<void(Training&)>& between = {}) {
+void expect_same_bits(const RuntimeOptions& options, StepRecipe recipe, const std::function<void(Training&)>& between = {}) {
   Training described(options, recipe, false), recorded(options, recipe, true);
   for (int step = 0; step < 7; ++step) {
     SCOPED_TRACE(step);
@@ -186,6 +186,67 @@ TEST_P(RecordedStepTest, AlsoWithSeveralUpdates) {
     weights.push_back(net.parameters()[0].host_data().to_vector<float>());
   }
   EXPECT_EQ(weights[0], weights[1]);
+}
+
+// Two optimizers, each with masks of its own before it.
+TEST_P(RecordedStepTest, AlsoWithTwoOptimizersAndDropout) {
+  std::vector<std::vector<float>> outputs[2];
+  for (const bool recorded : {false, true}) {
+    Runtime runtime(devices(GetParam()));
+    const Device device = runtime.devices().back();
+    Linear first({.out_features = 64}), second({.out_features = 2});
+    for (Linear* layer : {&first, &second}) layer->initialize(Xavier{}, {device});
+    Sgd a(first.parameters(), {.lr = 0.1});
+    Adam b(second.parameters(), {.lr = 0.1});
+    const auto describe = [&](std::span<const Tensor> in) {
+      std::vector<Tensor> masks;
+      for (Optimizer* optimizer : {static_cast<Optimizer*>(&a), static_cast<Optimizer*>(&b)}) {
+        masks.push_back(dropout(in[2], 0.5));
+        cross_entropy(second(dropout(first(in[0]), 0.5)), in[1]).backward();
+        optimizer->step();
+        (optimizer == &a ? second : first).weight.zero_grad();
+        (optimizer == &a ? second : first).bias.zero_grad();
+      }
+      return masks;
+    };
+    RecordedStep step(describe);
+    Random random(4);
+    const Tensor ones = make_tensor(std::vector<double>(64, 1.0), {64}, device);
+    for (int i = 0; i < 6; ++i) {
+      const std::vector<Tensor> in{random.floats({3, 5}).to(device),
+                                   Tensor::from(std::vector<std::int64_t>{0, 1, 1}, {3}).to(device), ones};
+      for (const Tensor& mask : recorded ? step.run(in) : describe(in)) outputs[recorded].push_back(mask.to_vector<float>());
+    }
+    EXPECT_EQ(step.recorded(), recorded) << step.why_not();
+    outputs[recorded].push_back(first.weight.host_data().to_vector<float>());
+    outputs[recorded].push_back(second.weight.host_data().to_vector<float>());
+  }
+  EXPECT_EQ(outputs[0], outputs[1]);
+  for (std::size_t i = 0; i < outputs[0].size(); ++i) EXPECT_EQ(std::ranges::count(outputs[0], outputs[0][i]), 1) << i;
+}
+
+// A repetition describes nothing, and changes the weights all the same.
+TEST(RecordedStep, WhatARepetitionChangesIsNoticedByAGraphFromBefore) {
+  Runtime runtime(devices(1));
+  const Device device = runtime.devices()[0];
+  Linear net({.in_features = 5, .out_features = 2});
+  net.initialize(Xavier{}, {device});
+  Sgd sgd(net.parameters(), {.lr = 0.1});
+  RecordedStep step([&](std::span<const Tensor> in) {
+    sum(net(in[0])).backward();
+    sgd.step();
+    return std::vector<Tensor>{};
+  });
+  const std::vector<Tensor> in{Random(1).floats({3, 5}).to(device)};
+  for (int i = 0; i < 3; ++i) step.run(in);
+  ASSERT_TRUE(step.recorded()) << step.why_not();
+  Tensor x = Random(2).floats({3, 5}).to(device).set_requires_grad(true);
+  const Tensor loss = sum(net(x)), other = sum(in[0] * x);
+  step.run(in);
+  EXPECT_ERROR(loss.backward(), "linear: a tensor needed for its gradient was changed in place after forward");
+  // It only read its input.
+  other.backward();
+  EXPECT_EQ(values(x.grad()), values(in[0]));
 }
 
 // A checkpoint that is read between repetitions is what they go on from.

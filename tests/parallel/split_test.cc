@@ -30,6 +30,13 @@ TEST(SplitSizes, AreChunksOfTheRoundedUpShare) {
   EXPECT_EQ(split_sizes(10, 8), Sizes({2, 2, 2, 2, 2}));
 }
 
+TEST(DefaultShards, LeaveAtLeast32SamplesEach) {
+  for (const auto& [batch, shards] : std::vector<std::pair<std::int64_t, int>>{
+           {1, 1}, {63, 1}, {64, 2}, {100, 2}, {127, 2}, {128, 4}, {255, 4}, {256, 8}, {512, 8}, {1 << 20, 8}}) {
+    EXPECT_EQ(default_shards(batch), shards) << batch;
+  }
+}
+
 TEST(SplitSizes, HoldEverySampleOnceAndNoEmptyChunk) {
   for (std::int64_t n = 0; n <= 40; ++n) {
     for (int shards = 1; shards <= 12; ++shards) {
@@ -101,6 +108,18 @@ TEST(SplitAndLoad, TakesFromDevicesToo) {
   EXPECT_EQ(batch[1].to_vector<float>(), (std::vector<float>{3, 4, 5}));
 }
 
+// What comes before it is trained, too.
+TEST(SplitAndLoad, SendsGradientsBackToWhatIsSplit) {
+  Runtime runtime({.cpu_devices = 2});
+  for (const Device place : {runtime.devices()[0], Device()}) {
+    Tensor x = Tensor::from(counting(5), {5}).to(place).set_requires_grad(true);
+    const Batch batch = split_and_load(x, runtime.devices(), {.shards = 3});
+    backward(mse_loss(batch, split_and_load(Tensor::host({5}), runtime.devices(), {.shards = 3})));
+    EXPECT_EQ(x.grad().device(), place);
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(x.grad().to_vector<float>()[i], 2.0 * static_cast<double>(i) / 5, 1e-6);
+  }
+}
+
 TEST(SplitAndLoad, RefusesWhatCannotBeSplit) {
   Runtime runtime;
   EXPECT_ERROR(split_and_load(Tensor::host({4}), {}), "no devices");
@@ -125,13 +144,14 @@ TEST(Gather, IsTheInverseOfSplitting) {
 TEST(Gather, SendsGradientsBackToTheDevicesOfTheShards) {
   Runtime runtime({.cpu_devices = 2});
   const std::vector<Device>& devices = runtime.devices();
-  for (const Device target : devices) {
+  for (const Device target : {devices[0], devices[1], Device()}) {
     Tensor a = Tensor::from(counting(2), {2}).to(devices[0]);
     Tensor b = Tensor::from(counting(3), {3}).to(devices[1]);
     a.set_requires_grad(true);
     b.set_requires_grad(true);
-    const Tensor weights = Tensor::from(std::vector<float>{1, 2, 3, 4, 5}, {5}).to(target);
-    sum(gather(Batch{{a, b}, {2, 3}}, target) * weights).backward();
+    const Device place = target.is_host() ? devices[1] : target;
+    const Tensor weights = Tensor::from(std::vector<float>{1, 2, 3, 4, 5}, {5}).to(place);
+    sum(gather(Batch{{a, b}, {2, 3}}, target).to(place) * weights).backward();
     EXPECT_EQ(a.grad().device(), devices[0]);
     EXPECT_EQ(b.grad().device(), devices[1]);
     EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{1, 2}));

@@ -46,6 +46,18 @@ TEST(RandomState, AStepMayBeRepeated) {
   EXPECT_EQ(state.next(2), first);
 }
 
+TEST(RandomState, StepsAreAddedAndTakenBack) {
+  RandomState a, b;
+  a.add_steps(5);
+  a.next(0);
+  a.add_steps(-2);
+  b.set_step(3);
+  EXPECT_EQ(a.step(), 3U);
+  EXPECT_EQ(a.next(0), b.next(0));
+  a.add_steps(-7);
+  EXPECT_EQ(a.step(), 0U);
+}
+
 TEST(RandomState, NoShardDrawsAsShardZero) {
   RandomState a, b;
   EXPECT_EQ(a.next(-1), b.next(0));

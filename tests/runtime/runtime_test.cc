@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/device/topology.h"
 #include "lockstep/ops/launch.h"
 #include "tests/expect_error.h"
 #include "tests/tensors.h"
@@ -79,6 +80,28 @@ TEST(Runtime, MemoryLimitsAreKept) {
   Device device = runtime.devices()[0];
   EXPECT_ERROR(Tensor::host({1 << 20}).to(device), "cpu:0: out of memory: 4194304 bytes asked for");
   EXPECT_EQ(Tensor::host({1 << 10}).to(device).numel(), 1 << 10);
+}
+
+// Each may have most of it, both together no more than there is. Nothing of it is touched.
+TEST(Runtime, CpuDevicesShareTheMemoryThatThereIs) {
+  Runtime runtime({.cpu_devices = 2});
+  const Device first = runtime.devices()[0], second = runtime.devices()[1];
+  const Shape most{static_cast<std::int64_t>(total_memory() / 10 * 6)};
+  Tensor x = ops::empty(most, DType::u8, first);
+  EXPECT_ERROR(ops::empty(most, DType::u8, second), "cpu:1: out of memory: " + std::to_string(most.numel()) + " bytes asked for");
+  // What the first one keeps for later goes to who needs it now.
+  x = {};
+  EXPECT_GT(runtime.memory(first).cached_bytes(), 0U);
+  x = ops::empty(most, DType::u8, second);
+  EXPECT_EQ(runtime.memory(first).reserved_bytes, 0U);
+}
+
+TEST(Runtime, AnExplicitLimitIsThatOfEachDevice) {
+  Runtime runtime({.cpu_devices = 2, .memory_limit = 1 << 20});
+  for (const Device device : runtime.devices()) {
+    EXPECT_EQ(ops::empty({1 << 19}, DType::u8, device).numel(), 1 << 19);
+    EXPECT_ERROR(ops::empty({1 << 21}, DType::u8, device), fmt::format("{}: out of memory: 2097152 bytes asked for", device.name()));
+  }
 }
 
 TEST(Runtime, SynchronizeShowsWhatNobodyWaitedFor) {

@@ -166,7 +166,7 @@ TEST_F(CachingAllocatorTest, ASourceWithoutMoreIsALimit) {
     EXPECT_EQ(source->taken, 3072U);
     EXPECT_ERROR(allocator.allocate(512, a_),
                  "gpu:0: out of memory: 512 bytes asked for, there are no more than the 3072 taken, 3072 of them held "
-                 "by tensors; the device has 0 left for all");
+                 "by tensors; 0 are left for all that share this memory");
     allocator.free(block);
   }
   EXPECT_EQ(source->taken, 0U);

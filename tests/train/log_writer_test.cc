@@ -85,6 +85,26 @@ TEST(LogWriter, ATornLastLineStaysALineOfItsOwn) {
   EXPECT_EQ(folder.read("log.jsonl"), "{\"a\":1}\n{\"b\":\n{\"c\":3}\n");
 }
 
+TEST(LogWriter, DropsTheEventsThatAreRefused) {
+  TemporaryFolder folder;
+  const auto keep = [](const json& event) { return !event.contains("b"); };
+  const auto append = [&](const std::string& before) {
+    folder.write("log.jsonl", before);
+    LogWriter(folder / "log.jsonl", {.append = true, .keep = keep}).write({{"c", 3}});
+    return folder.read("log.jsonl");
+  };
+  EXPECT_EQ(append("{\"a\":1}\nnote\n{\"b\": 2}\n{ \"a\":3}\n"), "{\"a\":1}\nnote\n{ \"a\":3}\n{\"c\":3}\n");
+  EXPECT_EQ(append("{\"a\":1}\n{\"b\":"), "{\"a\":1}\n{\"c\":3}\n");
+  EXPECT_EQ(append("{\"a\":1}\n{\"b\":2}"), "{\"a\":1}\n{\"c\":3}\n");
+  EXPECT_EQ(append("{\"a\":1}"), "{\"a\":1}\n{\"c\":3}\n");
+  EXPECT_EQ(append(""), "{\"c\":3}\n");
+  LogWriter(folder / "new.jsonl", {.append = true, .keep = keep}).write({{"c", 3}});
+  EXPECT_EQ(folder.read("new.jsonl"), "{\"c\":3}\n");
+  // Nothing else is left behind, and what is no file is left alone.
+  EXPECT_EQ(folder.entries(), 2);
+  EXPECT_NO_THROW(LogWriter("/dev/null", {.append = true, .keep = keep}).write({{"c", 3}}));
+}
+
 TEST(LogWriter, NamesTheFileItCannotWrite) {
   TemporaryFolder folder;
   EXPECT_ERROR(LogWriter(folder / "none/log.jsonl"),

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <thread>
@@ -26,7 +27,8 @@ struct RankResult {
 struct RanksOptions {
   TrainerOptions trainer{};
   int devices = 1;
-  std::filesystem::path resume{};
+  // A folder for each rank, or one for all.
+  std::vector<std::filesystem::path> resume{};
   // Called with each rank's job before it trains.
   std::function<void(int rank, SmallJob&)> prepare{};
   std::function<std::shared_ptr<const Dataset>(int rank)> data{};
@@ -37,7 +39,9 @@ RankResult train(const RanksOptions& options, std::shared_ptr<ProcessGroup> grou
   int rank = group ? group->rank() : 0;
   try {
     SmallJob job(options.devices, options.trainer, options.data ? options.data(rank) : nullptr, group);
-    if (!options.resume.empty()) job.trainer->resume(options.resume);
+    if (!options.resume.empty()) {
+      job.trainer->resume(options.resume[static_cast<std::size_t>(rank) % options.resume.size()]);
+    }
     if (options.prepare) options.prepare(rank, job);
     r.result = job.trainer->train();
     r.losses = job.losses;
@@ -117,7 +121,7 @@ TEST(TrainerRanks, ResumeOnAnotherNumberOfRanks) {
     RanksOptions first = whole, second = whole;
     first.trainer.save_folder = second.trainer.save_folder = folder.path();
     first.trainer.save_every = 3;
-    second.resume = folder.path();
+    second.resume = {folder.path()};
     second.trainer.save_every = 3;
     first.prepare = [](int rank, SmallJob& job) {
       if (rank == 0) job.trainer->request_stop();
@@ -159,6 +163,41 @@ TEST(TrainerRanks, ACheckpointThatCannotBeWrittenIsEveryonesError) {
   { std::ofstream(file) << "in the way"; }
   RanksOptions options{.trainer = {.epochs = 1, .save_folder = file / "checkpoints"}};
   for (const RankResult& r : train_ranks(2, options)) EXPECT_THAT(r.error, HasSubstr("file")) << r.error;
+}
+
+TEST(TrainerRanks, AResumptionThatOneCannotFollowIsEveryonesError) {
+  TemporaryFolder folder;
+  const auto save = [&](const char* name, TrainerOptions options) {
+    options.epochs = 1;
+    options.save_folder = folder / name;
+    EXPECT_EQ(train({.trainer = options}, nullptr).error, "");
+    return options.save_folder.string();
+  };
+  const std::string three = save("three", {.max_steps = 3}), four = save("four", {.max_steps = 4});
+  const std::string seven = save("seven", {.max_steps = 4, .seed = 7}), none = (folder / "none").string();
+  const auto expect_error = [&](const std::vector<std::filesystem::path>& folders, const std::string& error) {
+    for (const RankResult& r : train_ranks(3, {.trainer = {.epochs = 1}, .resume = folders})) EXPECT_EQ(r.error, error);
+  };
+  expect_error({three, none, three}, "rank 1: " + none + ": there is no valid checkpoint to resume from");
+  expect_error({three, three, four}, "rank 2: " + four + "/step-00000004: has step 4 where rank 0 has 3");
+  expect_error({four, seven, four}, "rank 1: " + seven + "/step-00000004/state.json: the checkpoint was made with seed 7; "
+                                                         "this run has seed 0");
+}
+
+TEST(TrainerRanks, WeightsThatAreNotFiniteAreEveryonesError) {
+  TemporaryFolder folder;
+  RanksOptions options{.trainer = {.epochs = 1, .save_folder = folder.path(), .save_every = 2}};
+  options.prepare = [](int, SmallJob& job) {
+    // As an update would whose gradients overflowed.
+    job.trainer->on_update = [&job](std::int64_t step) {
+      Parameter bias = job.net.parameters().back();
+      if (step == 4) bias.set_data(Tensor::from(std::vector<float>(5, -INFINITY), {5}));
+    };
+  };
+  for (const RankResult& r : train_ranks(3, options)) {
+    EXPECT_EQ(r.error,
+              "rank 0: checkpoint: step 4: 6.bias holds -inf at element 0; the last good checkpoint is that of step 2");
+  }
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 #include "lockstep/backend/backend.h"
+#include "lockstep/backend/cpu/cpu_features.h"
+#include "lockstep/backend/cpu/f16.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/onednn.h"
 
@@ -8,15 +10,15 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   CpuBackend()
-      : Backend({.elementwise = make_cpu_elementwise(),
-                 .copy = make_cpu_copy(),
-                 .reduce = make_cpu_reduce(),
+      : Backend({.elementwise = cpu::with_f16(make_cpu_elementwise()),
+                 .copy = cpu::with_f16(make_cpu_copy()),
+                 .reduce = cpu::with_f16(make_cpu_reduce()),
                  .matmul = make_onednn_matmul(),
                  .conv = make_onednn_conv(),
-                 .norm = make_cpu_norm(),
-                 .pool = make_cpu_pool(),
-                 .softmax = make_cpu_softmax(),
-                 .random = make_cpu_random(),
+                 .norm = cpu::with_f16(make_cpu_norm()),
+                 .pool = cpu::with_f16(make_cpu_pool()),
+                 .softmax = cpu::with_f16(make_cpu_softmax()),
+                 .random = cpu::with_f16(make_cpu_random()),
                  .optimizer = make_cpu_optimizer()}) {}
   std::string_view name() const override { return "cpu"; }
   bool multiplies(DType half) const override { return half == DType::bf16 && has_native_bf16(); }
@@ -24,6 +26,9 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> make_cpu_backend() {
+  static_cast<void>(simd());  // a wrong LOCKSTEP_SIMD is an error here, not in the first kernel
+  return std::make_unique<CpuBackend>();
+}
 
 }  // namespace lockstep

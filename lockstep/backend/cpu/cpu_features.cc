@@ -1,15 +1,44 @@
 #include "lockstep/backend/cpu/cpu_features.h"
 
-namespace lockstep {
+#include <array>
+#include <string_view>
 
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 3> kNames{"scalar", "avx2", "avx512"};  // in the order of Simd
+
+}  // namespace
+
+Simd widest_simd() {
 #if defined(__x86_64__)
-// __builtin_cpu_supports also asks whether the operating system saves the registers.
-bool cpu_has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-}
-#else
-bool cpu_has_avx512() { return false; }
+  // __builtin_cpu_supports also asks whether the operating system saves the registers.
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq")) {
+    return Simd::avx512;
+  }
+  if (__builtin_cpu_supports("avx2")) return Simd::avx2;
 #endif
+  return Simd::scalar;
+}
+
+Simd choose_simd(const std::optional<std::string>& setting, Simd widest) {
+  if (!setting) return widest;
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (*setting != kNames[i]) continue;
+    check(static_cast<Simd>(i) <= widest, "LOCKSTEP_SIMD is {}, but this processor has {} at most", *setting,
+          kNames[static_cast<std::size_t>(widest)]);
+    return static_cast<Simd>(i);
+  }
+  fail("LOCKSTEP_SIMD is \"{}\", expected scalar, avx2 or avx512", *setting);
+}
+
+Simd simd() {
+  static const Simd chosen = choose_simd(environment("LOCKSTEP_SIMD"), widest_simd());
+  return chosen;
+}
 
 }  // namespace lockstep

@@ -1,9 +1,25 @@
-// What the processor this process runs on can do.
+// The vector instructions that this process computes with.
 #pragma once
+
+#include <optional>
+#include <string>
 
 namespace lockstep {
 
-// AVX-512 F, BW, VL and DQ.
-bool cpu_has_avx512();
+enum class Simd {
+  scalar,  // what the compiler uses for the oldest processor of the architecture
+  avx2,
+  avx512,  // F, BW, VL and DQ
+};
+
+// The widest that the processor and the operating system support.
+Simd widest_simd();
+
+// `setting` is LOCKSTEP_SIMD: scalar, avx2 or avx512; nothing: `widest`. Throws for any other word, and for one that is
+// wider than `widest`.
+Simd choose_simd(const std::optional<std::string>& setting, Simd widest);
+
+// The choice for this process. The environment is read once, by the first call; if that throws, every call does.
+Simd simd();
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
-// The element types of loops: f32, bf16 and f16 are computed in f32; f64 as it is, or by the reference kernels.
+// The element types of loops: f32 and bf16 are computed in f32; f64 as it is, or by the reference kernels. There is no f16
+// here: see f16.h.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 
@@ -8,20 +10,35 @@
 
 namespace lockstep::cpu {
 
-inline bool is_narrow(DType dtype) { return dtype == DType::f32 || is_half_dtype(dtype); }
+inline bool is_narrow(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
 // Calls visitor with an element of a narrow dtype.
 template <typename Visitor>
 void visit_narrow(DType dtype, const Visitor& visitor) {
-  dtype == DType::f32 ? visitor(float{}) : dtype == DType::bf16 ? visitor(BFloat16{}) : visitor(Float16{});
+  dtype == DType::f32 ? visitor(float{}) : visitor(BFloat16{});
 }
 
 // Calls visitor with an element of a floating dtype; any other is an error of `operation`.
 template <typename Visitor>
 void visit_floating(DType dtype, std::string_view operation, const Visitor& visitor) {
   if (dtype == DType::f64) return visitor(double{});
-  check(is_narrow(dtype), "{}: elements are {}, expected a floating dtype", operation, name(dtype));
+  check(is_narrow(dtype), "{}: elements are {}, expected f32, bf16 or f64", operation, name(dtype));
   visit_narrow(dtype, visitor);
+}
+
+// Calls visitor with an unsigned integer as large as an element of `dtype`: to move elements without looking at them.
+template <typename Visitor>
+void visit_bits(DType dtype, const Visitor& visitor) {
+  switch (item_size(dtype)) {
+    case 1:
+      return visitor(std::uint8_t{});
+    case 2:
+      return visitor(std::uint16_t{});
+    case 4:
+      return visitor(std::uint32_t{});
+    default:
+      return visitor(std::uint64_t{});
+  }
 }
 
 // As it is computed with.

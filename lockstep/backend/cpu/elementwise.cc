@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "lockstep/backend/cpu/broadcast.h"
@@ -144,10 +145,16 @@ class Elementwise final : public ElementwiseKernels {
   }
 
   void fill(KernelContext& ctx, double value, const View& y) override {
+    std::uint64_t element = 0;
     visit_dtype(y.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const T element = cpu::rounded<T>(value);
-      cpu::parallel_vector_loop(ctx, y.numel(), [=, out = y.as<T>()](std::int64_t i) { out[i] = element; });
+      zero = cpu::rounded<decltype(zero)>(value);
+      std::memcpy(&element, &zero, sizeof zero);
+    });
+    cpu::visit_bits(y.dtype, [&](auto bits) {
+      std::memcpy(&bits, &element, sizeof bits);
+      cpu::parallel_vector_loop(ctx, y.numel(), [=, out = static_cast<decltype(bits)*>(y.data)](std::int64_t i) {
+        out[i] = bits;
+      });
     });
   }
 

@@ -1,4 +1,5 @@
-// The families of the CPU back end that are loops of our own; those on top of oneDNN are in onednn.h.
+// The families of the CPU back end that are loops of our own, for every dtype but f16 (f16.h); those on top of oneDNN are in
+// onednn.h.
 #pragma once
 
 #include <memory>

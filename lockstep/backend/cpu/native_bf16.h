@@ -40,7 +40,7 @@ template <typename T, typename F>
 void vectorized_for(const F& f) {
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (cpu_has_avx512() && __builtin_cpu_supports("avx512bf16")) return run_native_bf16(f);
+    if (simd() == Simd::avx512 && __builtin_cpu_supports("avx512bf16")) return run_native_bf16(f);
   }
 #endif
   vectorized([&] { f(std::false_type{}); });

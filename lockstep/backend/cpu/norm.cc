@@ -320,7 +320,7 @@ void visit(DType dtype, bool a, bool b, const Visitor& visitor) {
   });
 }
 
-// f32, bf16 and f16 here, f64 by the reference loops; so are the few numbers of merge_stats and commit, whose bits
+// f32 and bf16 here, f64 by the reference loops; so are the few numbers of merge_stats and commit, whose bits
 // are part of the kernels' contract.
 class CpuNorm final : public NormKernels {
  public:

@@ -22,8 +22,8 @@ class OnednnConv final : public ConvKernels {
   Layout preferred_layout(DType dtype, std::int64_t channels) const override {
     // f16, and bf16 without hardware for it, are computed as f32.
     bool narrow = dtype == DType::bf16 && native_bf16_;
-    return !narrow && cpu_has_avx512() && channels % kChannelBlock == 0 ? Layout::blocked16
-                                                                        : Layout::channels_last;
+    return !narrow && simd() == Simd::avx512 && channels % kChannelBlock == 0 ? Layout::blocked16
+                                                                              : Layout::channels_last;
   }
 
   void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,

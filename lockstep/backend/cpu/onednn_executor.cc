@@ -1,28 +1,24 @@
 #include "lockstep/backend/cpu/onednn_executor.h"
 
-#include <omp.h>
-
+#include <algorithm>
 #include <mutex>
 
-#include "lockstep/backend/cpu/element.h"
+#include "lockstep/backend/cpu/onednn_isa.h"
 #include "lockstep/backend/cpu/vectorize.h"
+#include "lockstep/backend/openmp_threads.h"
 
 namespace lockstep::onednn {
 namespace {
 
-// f32 is rounded to T on the way.
+// From T, or from f32, which is rounded to T on the way.
 template <typename T>
 void widen(const KernelContext& context, const View& from, float* to) {
-  cpu::visit_narrow(from.dtype, [&](auto zero) {
-    using From = decltype(zero);
-    cpu::parallel_vector_loop(context, from.numel(), [=, x = from.as<From>()](std::int64_t i) {
-      if constexpr (is_half<From>) {
-        to[i] = static_cast<float>(x[i]);
-      } else {
-        to[i] = static_cast<float>(T(x[i]));
-      }
-    });
-  });
+  const std::int64_t n = from.numel();
+  if (from.dtype == DType::f32) {
+    cpu::parallel_vector_loop(context, n, [=, x = from.as<float>()](std::int64_t i) { to[i] = static_cast<float>(T(x[i])); });
+  } else {
+    cpu::parallel_vector_loop(context, n, [=, x = from.as<T>()](std::int64_t i) { to[i] = static_cast<float>(x[i]); });
+  }
 }
 
 template <typename T>
@@ -39,6 +35,11 @@ void visit_half(DType dtype, const Visitor& visitor) {
 
 }  // namespace
 
+Executor::Executor(bool native_bf16, std::size_t most_plans) : native_bf16_(native_bf16), most_plans_(most_plans) {
+  check(most_plans > 0, "onednn: a cache of 0 plans, expected at least 1");
+  limit_isa();
+}
+
 void Executor::run(KernelContext& context, Problem problem, const std::array<View, kRoles>& views) {
   std::array<void*, kRoles> data{};
   for (int role = 0; role < kRoles; ++role) {
@@ -47,8 +48,8 @@ void Executor::run(KernelContext& context, Problem problem, const std::array<Vie
   }
   const DType dtype = views[kX].dtype;
   if (dtype == DType::f16 || (dtype == DType::bf16 && !native_bf16_)) return run_widened(context, problem, views);
-  Plan& found = plan(context, problem);
-  found.run(data, context.scratch.get(found.scratch_bytes()));
+  const std::shared_ptr<Plan> found = plan(context, problem);
+  found->run(data, context.scratch.get(found->scratch_bytes()));
 }
 
 void Executor::run_widened(KernelContext& context, Problem& problem, const std::array<View, kRoles>& views) {
@@ -64,8 +65,8 @@ void Executor::run_widened(KernelContext& context, Problem& problem, const std::
     offsets[role] = bytes;
     bytes += (static_cast<std::size_t>(o.shape.numel()) * sizeof(float) + 63) / 64 * 64;
   }
-  Plan& found = plan(context, problem);
-  auto* scratch = static_cast<std::byte*>(context.scratch.get(bytes + found.scratch_bytes()));
+  const std::shared_ptr<Plan> found = plan(context, problem);
+  auto* scratch = static_cast<std::byte*>(context.scratch.get(bytes + found->scratch_bytes()));
 
   std::array<void*, kRoles> data{};
   visit_half(views[kX].dtype, [&](auto zero) {
@@ -76,7 +77,7 @@ void Executor::run_widened(KernelContext& context, Problem& problem, const std::
         widen<T>(context, views[role], static_cast<float*>(data[role]));
       }
     }
-    found.run(data, scratch + bytes);
+    found->run(data, scratch + bytes);
     for (int role = 0; role < kRoles; ++role) {
       if (copied[role] && problem.is_output(role)) {
         narrow<T>(context, static_cast<float*>(data[role]), views[role]);
@@ -85,18 +86,29 @@ void Executor::run_widened(KernelContext& context, Problem& problem, const std::
   });
 }
 
-Plan& Executor::plan(const KernelContext& context, Problem& problem) {
+std::shared_ptr<Plan> Executor::plan(const KernelContext& context, Problem& problem) {
   // oneDNN plans for, and runs with, the OpenMP thread count of the calling thread.
-  if (omp_get_max_threads() != context.threads) omp_set_num_threads(context.threads);
+  use_openmp_threads(context.threads);
   problem.threads = context.threads;
+  const std::uint64_t now = clock_.fetch_add(1, std::memory_order_relaxed);
   {
     std::shared_lock lock(mutex_);
-    if (auto it = plans_.find(problem); it != plans_.end()) return *it->second;
+    if (auto it = plans_.find(problem); it != plans_.end()) {
+      it->second.used.store(now, std::memory_order_relaxed);
+      return it->second.plan;
+    }
   }
   // Made without the lock: others go on meanwhile. Of two that are made at once the first stays.
-  auto made = std::make_unique<Plan>(problem);
+  auto made = std::make_shared<Plan>(problem);
   std::unique_lock lock(mutex_);
-  return *plans_.try_emplace(problem, std::move(made)).first->second;
+  if (auto it = plans_.find(problem); it != plans_.end()) return it->second.plan;
+  if (plans_.size() >= most_plans_) {
+    plans_.erase(std::ranges::min_element(plans_, {}, [](const auto& entry) { return entry.second.used.load(); }));
+  }
+  Entry& entry = plans_[problem];
+  entry.plan = std::move(made);
+  entry.used = now;
+  return entry.plan;
 }
 
 std::size_t Executor::plans() const {

@@ -1,5 +1,4 @@
-// A kernel call as oneDNN runs it. Private to the CPU back end; onednn_plan.cc alone includes oneDNN's
-// header.
+// A kernel call as oneDNN runs it. Private to the CPU back end.
 #pragma once
 
 #include <array>

@@ -88,13 +88,13 @@ void backward_weights_unfolded(Executor& executor, KernelContext& context, const
   a.shape = {pixels, o};
   Problem problem{.kind = Kind::matmul, .transpose_x = true};
   problem.operands = {Operand::of(a), Operand::of(b), Operand{}, Operand::of(c)};
-  Plan& product = executor.plan(context, problem);
+  const std::shared_ptr<Plan> product = executor.plan(context, problem);
 
   const std::size_t b_bytes = round_up(b.bytes(), 64), c_bytes = round_up(c.bytes(), 64);
-  auto* scratch = static_cast<std::byte*>(context.scratch.get(b_bytes + c_bytes + product.scratch_bytes()));
+  auto* scratch = static_cast<std::byte*>(context.scratch.get(b_bytes + c_bytes + product->scratch_bytes()));
   unfold(context, options, x, dy, dw, reinterpret_cast<BFloat16*>(scratch));
   auto* folded = reinterpret_cast<float*>(scratch + b_bytes);
-  product.run({a.data, scratch, nullptr, folded}, scratch + b_bytes + c_bytes);
+  product->run({a.data, scratch, nullptr, folded}, scratch + b_bytes + c_bytes);
   fold_weights(context, folded, dw);
   if (db) sum_pixels(context, dy, db);
 }

@@ -282,7 +282,7 @@ void global_avg_backward(KernelContext& ctx, const View& dy_view, const View& dx
   });
 }
 
-// f32, bf16 and f16 here, f64 by the reference loops.
+// f32 and bf16 here, f64 by the reference loops.
 class CpuPool final : public PoolKernels {
  public:
   void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,

@@ -1,4 +1,4 @@
-// Loops for the widest vectors this machine has, although the library is built for the oldest x86-64.
+// Loops for the widest vectors of simd(), although the library is built for the oldest x86-64.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,17 @@ template <typename F>
   f();
 }
 
-// Calls f(), compiled for this machine. Without fused multiply-add, and as long as f fixes the order of its
-// sums, the results are the same bits everywhere.
+// Calls f(), compiled for the instructions that simd() names. Without fused multiply-add, and as long as f fixes the
+// order of its sums, the results are the same bits everywhere.
 template <typename F>
 void vectorized(const F& f) {
-  if (cpu_has_avx512()) {
-    run_avx512(f);
-  } else if (__builtin_cpu_supports("avx2")) {
-    run_avx2(f);
-  } else {
-    f();
+  switch (simd()) {
+    case Simd::avx512:
+      return run_avx512(f);
+    case Simd::avx2:
+      return run_avx2(f);
+    case Simd::scalar:
+      return f();
   }
 }
 

@@ -10,21 +10,43 @@
 #include "lockstep/comm/rendezvous.h"
 
 namespace lockstep {
+namespace {
+
+// The first line of what MPI says of itself: "Open MPI v4.1.4, package: …".
+std::string mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text, &length), "starting");
+  return std::string(text, static_cast<std::size_t>(length)).substr(0, std::string_view(text).find_first_of("\n,"));
+}
+
+// Whoever started this process may have meant another MPI: to this one each process is a world of its own, then.
+void check_world(const LaunchedRank& launched, int rank, int size) {
+  const bool means_this_process = launched.world_size > 1 || launched.is_told();
+  if (!means_this_process || (launched.rank == rank && launched.world_size == size)) return;
+  const std::string found = fmt::format("init_process_group: this is rank {} of {}{}, but to MPI rank {} of {}", launched.rank,
+                                        launched.world_size,
+                                        launched.source.empty() ? "" : " (" + launched.source + ")", rank, size);
+  check(size > 1, "{}: start the ranks with the mpirun of {}, which Lockstep was built with", found, mpi_library());
+  fail("{}", found);
+}
+
+}  // namespace
 
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options) {
-  const std::chrono::milliseconds timeout = timeout_of(options);
-  auto session = std::make_shared<MpiSession>();
-  const auto launched = read_launch_environment(options.rank, options.world_size);
+  const GroupTimeouts timeouts = timeouts_of(options);
+  const auto launched = read_launched_rank(options.rank, options.world_size);
+  auto session = std::make_shared<MpiSession>(timeouts.silence);
   const int neighbors = launched && launched->local_world_size ? *launched->local_world_size : INT_MAX;
   auto mesh = make_mpi_mesh(std::move(session), ::get_nprocs() >= neighbors);
   check(mesh->size() <= kMaxRanks, "process group: {} ranks, expected at most {}", mesh->size(), kMaxRanks);
-  // Processes that mpirun did not start are a world of their own, each.
-  if (launched) {
-    check(launched->rank == mesh->rank() && launched->world_size == mesh->size(),
-          "init_process_group: this is rank {} of {}, but to MPI rank {} of {}: start the ranks with mpirun", launched->rank,
-          launched->world_size, mesh->rank(), mesh->size());
+  try {
+    if (launched) check_world(*launched, mesh->rank(), mesh->size());
+  } catch (const Error& error) {
+    mesh->fail({mesh->rank(), fmt::format("rank {} gave up: {}", mesh->rank(), error.what())});
+    throw;
   }
-  return std::make_shared<MeshGroup>(std::move(mesh), "mpi", timeout);
+  return std::make_shared<MeshGroup>(std::move(mesh), "mpi", timeouts);
 }
 
 }  // namespace lockstep

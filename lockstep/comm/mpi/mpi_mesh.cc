@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "lockstep/comm/futex.h"
@@ -36,6 +37,15 @@ class MpiMesh final : public PairwiseMesh {
   MpiMesh(std::shared_ptr<MpiSession> session, MPI_Comm ranks, bool may_spin)
       : PairwiseMesh(rank_in(ranks), size_of(ranks)), session_(std::move(session)), ranks_(ranks), may_spin_(may_spin) {
     check_mpi(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "making a group");
+    MPI_Group world, some;
+    check_mpi(MPI_Comm_group(session_->world(), &world), "making a group");
+    check_mpi(MPI_Comm_group(ranks_, &some), "making a group");
+    world_ranks_.resize(static_cast<std::size_t>(size()));
+    std::vector<int> all(world_ranks_.size());
+    std::iota(all.begin(), all.end(), 0);
+    check_mpi(MPI_Group_translate_ranks(some, size(), all.data(), world, world_ranks_.data()), "making a group");
+    MPI_Group_free(&world);
+    MPI_Group_free(&some);
   }
   ~MpiMesh() override {
     session_->call([&] { MPI_Comm_free(&ranks_); });
@@ -57,7 +67,7 @@ class MpiMesh final : public PairwiseMesh {
       session_->call([this] { take_messages(); });
       if (auto message = mailbox_.take(source, tag, limit, at_once)) return std::move(*message);
       if (auto failure = this->failure()) throw_failure(*failure);
-      if (limit.over()) PairwiseMesh::give_up(no_answer(source, limit));
+      if (limit.over()) PairwiseMesh::give_up(overdue(source, limit));
       patience.pause();
     }
   }
@@ -154,8 +164,12 @@ class MpiMesh final : public PairwiseMesh {
 
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);
-    PairwiseMesh::give_up(outcome.result == Transfers::Result::timed_out ? no_answer(outcome.rank, limit)
+    PairwiseMesh::give_up(outcome.result == Transfers::Result::timed_out ? overdue(outcome.rank, limit)
                                                                         : lost(outcome.rank, kClosedConnection));
+  }
+
+  RankFailure overdue(int rank, const TimeLimit& limit) const {
+    return lockstep::overdue(rank, session_->answers(world_ranks_[static_cast<std::size_t>(rank)]), limit);
   }
 
   // A message between two ranks: its header, its tag, its bytes.
@@ -188,6 +202,7 @@ class MpiMesh final : public PairwiseMesh {
 
   const std::shared_ptr<MpiSession> session_;
   MPI_Comm ranks_;
+  std::vector<int> world_ranks_;  // of the session's world
   const bool may_spin_;
   Mailbox mailbox_;
 };

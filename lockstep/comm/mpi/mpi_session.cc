@@ -1,13 +1,16 @@
 #include "lockstep/comm/mpi/mpi_session.h"
 
+#include <condition_variable>
 #include <cstring>
 #include <string>
 #include <thread>
 
+#include "lockstep/comm/sign_of_life.h"
+
 namespace lockstep {
 namespace {
 
-constexpr int kFailureTag = 0;
+constexpr int kFailureTag = 0, kSignTag = 1, kGoodbyeTag = 2;
 
 struct FailureMessage {
   int culprit;
@@ -24,7 +27,7 @@ void check_mpi(int status, const char* doing) {
   lockstep::fail("mpi: {}: {}", doing, std::string(text, static_cast<std::size_t>(length)));
 }
 
-MpiSession::MpiSession() {
+MpiSession::MpiSession(std::chrono::milliseconds silence) : silence_(silence) {
   int running = 0, ended = 0, threads = MPI_THREAD_SINGLE;
   check_mpi(MPI_Finalized(&ended), "starting");
   check(ended == 0, "mpi: it was ended with the last group of this process, and cannot be started again");
@@ -39,26 +42,34 @@ MpiSession::MpiSession() {
         "mpi: started for a single thread, expected MPI_THREAD_MULTIPLE: groups have threads of their own");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "starting");
   check_mpi(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "starting");
+  int size = 0;
+  check_mpi(MPI_Comm_rank(world_, &rank_), "starting");
+  check_mpi(MPI_Comm_size(world_, &size), "starting");
+  peers_.resize(static_cast<std::size_t>(size));
+  if (size > 1) beats_ = std::jthread([this](const std::stop_token& stop) { beat_until(stop); });
 }
 
 MpiSession::~MpiSession() {
+  beats_ = {};
   if (failure_) return;
+  say_goodbye();
   MPI_Comm_free(&world_);
   if (started_) MPI_Finalize();
 }
 
 void MpiSession::fail(const RankFailure& failure) {
   std::lock_guard lock(mutex_);
+  set_failure(failure);
+}
+
+void MpiSession::set_failure(const RankFailure& failure) {
   if (failure_) return;
   failure_ = failure;
   FailureMessage message{.culprit = failure.culprit, .reason = {}};
   failure.reason.copy(message.reason, sizeof message.reason - 1);
-  int rank = 0, size = 0;
-  MPI_Comm_rank(world_, &rank);
-  MPI_Comm_size(world_, &size);
   std::vector<MPI_Request> requests;
-  for (int r = 0; r < size; ++r) {
-    if (r == rank) continue;
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    if (r == rank_) continue;
     MPI_Isend(&message, sizeof message, MPI_BYTE, r, kFailureTag, world_, &requests.emplace_back());
   }
   // It is on its way when the system has taken it.
@@ -73,14 +84,75 @@ std::optional<RankFailure> MpiSession::failure() const {
   return failure_;
 }
 
+bool MpiSession::answers(int rank) const {
+  std::lock_guard lock(mutex_);
+  return peers_[static_cast<std::size_t>(rank)].silent_for >= 0 &&
+         peers_[static_cast<std::size_t>(rank)].silent_for < kRecentBeats;
+}
+
 void MpiSession::listen() {
-  int there = 0;
-  MPI_Status status;
-  if (MPI_Iprobe(MPI_ANY_SOURCE, kFailureTag, world_, &there, &status) != MPI_SUCCESS || there == 0) return;
-  FailureMessage message;
-  const int result =
-      MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, kFailureTag, world_, MPI_STATUS_IGNORE);
-  if (result == MPI_SUCCESS) failure_ = {message.culprit, message.reason};
+  while (!failure_) {
+    int there = 0;
+    MPI_Status status;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_, &there, &status) != MPI_SUCCESS || there == 0) return;
+    FailureMessage message;
+    const int result = MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, world_,
+                                MPI_STATUS_IGNORE);
+    if (result != MPI_SUCCESS) return;
+    if (status.MPI_TAG == kFailureTag) {
+      failure_ = {message.culprit, message.reason};
+      return;
+    }
+    Peer& peer = peers_[static_cast<std::size_t>(status.MPI_SOURCE)];
+    ++peer.received;
+    peer.silent_for = 0;
+    peer.departed |= status.MPI_TAG == kGoodbyeTag;
+  }
+}
+
+void MpiSession::send_sign(int rank, int tag) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (MPI_Isend(nullptr, 0, MPI_BYTE, rank, tag, world_, &peer.sending) == MPI_SUCCESS) ++peer.sent;
+}
+
+void MpiSession::beat() {
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    if (r == rank_) continue;
+    Peer& peer = peers_[static_cast<std::size_t>(r)];
+    int sent = 0;
+    // One that is still on its way says as much as the next one would.
+    if (MPI_Test(&peer.sending, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) send_sign(r, kSignTag);
+    // By turns and not by the clock: a process that stood still itself blames nobody.
+    if (++peer.silent_for == silence_.length / pause_of_beats(silence_.length) && !peer.departed) {
+      return set_failure(no_answer(r, silence_));
+    }
+  }
+}
+
+void MpiSession::beat_until(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  do {
+    std::lock_guard own(mutex_);
+    listen();
+    if (!failure_) beat();
+  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length), [&] { return stop.stop_requested(); }));
+}
+
+void MpiSession::say_goodbye() {
+  std::vector<int> sent(peers_.size()), coming(peers_.size());
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    Peer& peer = peers_[static_cast<std::size_t>(r)];
+    if (r == rank_) continue;
+    if (MPI_Wait(&peer.sending, MPI_STATUS_IGNORE) == MPI_SUCCESS) send_sign(r, kGoodbyeTag);
+    sent[static_cast<std::size_t>(r)] = peer.sent;
+  }
+  if (MPI_Alltoall(sent.data(), 1, MPI_INT, coming.data(), 1, MPI_INT, world_) != MPI_SUCCESS) return;
+  for (std::size_t r = 0; r < peers_.size() && !failure_; ++r) {
+    while (peers_[r].received < coming[r] && !failure_) listen();
+  }
+  for (Peer& peer : peers_) MPI_Wait(&peer.sending, MPI_STATUS_IGNORE);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// What all groups of a process that use MPI have in common. They fail together: MPI cannot go on without a rank.
+// What all groups of a process that use MPI have in common. They fail together: MPI cannot go on without a rank. A thread
+// sends signs of life to all other ranks, whatever this one's other threads do, and counts those that come from them.
 #pragma once
 
 #include <mpi.h>
@@ -6,6 +7,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
 #include "lockstep/comm/mesh.h"
@@ -14,8 +17,9 @@ namespace lockstep {
 
 class MpiSession {
  public:
-  // Starts MPI, unless the program has done so. A collective.
-  MpiSession();
+  // Starts MPI, unless the program has done so. A collective. `silence`: a rank of which nothing is heard for so long is
+  // lost.
+  explicit MpiSession(std::chrono::milliseconds silence);
   // Ends MPI where it was started here: a process can do so once. After a failure it does not: mpirun then ends all
   // ranks as soon as this process has ended.
   ~MpiSession();
@@ -39,15 +43,36 @@ class MpiSession {
   // The first one counts, and is told to all ranks.
   void fail(const RankFailure& failure);
   std::optional<RankFailure> failure() const;
+  // Whether something was heard of that rank of the world lately.
+  bool answers(int rank) const;
 
  private:
-  // Whether another rank has failed.
+  struct Peer {
+    MPI_Request sending = MPI_REQUEST_NULL;
+    int sent = 0, received = 0;
+    int silent_for = -2;  // beats since it was last heard of; below 0: not at all yet
+    bool departed = false;
+  };
+
+  // All of these with the mutex held.
+  // Takes what the session's own messages say: who is alive, who leaves, that another rank has failed.
   void listen();
+  void send_sign(int rank, int tag);
+  void beat();
+  void set_failure(const RankFailure& failure);
+
+  void beat_until(const std::stop_token& stop);
+  // So that nothing is under way when MPI ends.
+  void say_goodbye();
 
   mutable std::mutex mutex_;
   std::optional<RankFailure> failure_;
   MPI_Comm world_ = MPI_COMM_NULL;
   bool started_ = false;
+  int rank_ = 0;
+  const TimeLimit silence_;
+  std::vector<Peer> peers_;  // of each rank
+  std::jthread beats_;
 };
 
 // Throws what MPI says of its own failure.

@@ -17,7 +17,6 @@ class RuntimeOnGpu : public Runtime {
     options.cuda_logical = options.cpu_devices;
     options.cuda_memory_limit = options.memory_limit;
     options.cpu_devices = 1;
-    if (options.threads_per_shard == 0) options.threads_per_shard = 1;  // for initial values alone
     return options;
   }
 };

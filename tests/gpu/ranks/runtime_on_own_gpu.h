@@ -24,7 +24,6 @@ class RuntimeOnOwnGpu : public Runtime {
     options.cuda_logical = options.cpu_devices == 1 ? 0 : options.cpu_devices;
     options.cuda_memory_limit = options.memory_limit;
     options.cpu_devices = 1;
-    if (options.threads_per_shard == 0) options.threads_per_shard = 1;  // for initial values alone
     return options;
   }
 };

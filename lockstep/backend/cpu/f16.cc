@@ -1,0 +1,278 @@
+#include "lockstep/backend/cpu/f16.h"
+
+#include <utility>
+
+#include "lockstep/backend/cpu/vectorize.h"
+
+namespace lockstep::cpu {
+namespace {
+
+enum class Access { read, write };
+
+// An operand of an f32 kernel: the view itself, or a copy in f32 of one in f16.
+template <Access kAccess>
+class Operand {
+ public:
+  explicit Operand(const View& view) : given_(view), used_(view) {}
+
+  bool is_f16() const { return given_ && given_.dtype == DType::f16; }
+  const View& view() const { return used_; }
+
+  void before(const KernelContext& ctx) {
+    if (!is_f16()) return;
+    const std::int64_t n = given_.numel();
+    memory_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(n));
+    used_.data = memory_.get();
+    used_.dtype = DType::f32;
+    if constexpr (kAccess == Access::read) {
+      parallel_vector_loop(ctx, n, [x = given_.as<Float16>(), y = memory_.get()](std::int64_t i) {
+        y[i] = static_cast<float>(x[i]);
+      });
+    }
+  }
+  void after(const KernelContext& ctx) const {
+    if (kAccess == Access::read || !is_f16()) return;
+    parallel_vector_loop(ctx, given_.numel(), [x = memory_.get(), y = given_.as<Float16>()](std::int64_t i) {
+      y[i] = Float16(x[i]);
+    });
+  }
+
+ private:
+  const View given_;
+  View used_;
+  std::unique_ptr<float[]> memory_;
+};
+
+Operand<Access::read> in(const View& view) { return Operand<Access::read>(view); }
+Operand<Access::write> out(const View& view) { return Operand<Access::write>(view); }
+
+// kernel(views...) with f32 where operands are f16. What is written is rounded when all is read, so it may be an input.
+template <typename Kernel, typename... Operands>
+void in_f32(const KernelContext& ctx, const Kernel& kernel, Operands... operands) {
+  (operands.before(ctx), ...);
+  kernel(operands.view()...);
+  (operands.after(ctx), ...);
+}
+
+// The kernels of a family, and those that do more for f16.
+template <typename Family>
+class WithF16 : public Family {
+ public:
+  explicit WithF16(std::unique_ptr<Family> kernels) : kernels_(std::move(kernels)) {}
+
+ protected:
+  Family& f32() const { return *kernels_; }
+
+ private:
+  std::unique_ptr<Family> kernels_;
+};
+
+class Elementwise final : public WithF16<ElementwiseKernels> {
+ public:
+  using WithF16::WithF16;
+  void unary(KernelContext& ctx, UnaryOp op, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().unary(ctx, op, x, y); }, in(x), out(y));
+  }
+  void unary_backward(KernelContext& ctx, UnaryOp op, const View& saved, const View& dy, const View& dx) override {
+    in_f32(
+        ctx,
+        [&](const View& saved, const View& dy, const View& dx) { f32().unary_backward(ctx, op, saved, dy, dx); },
+        in(saved), in(dy), out(dx));
+  }
+  void binary(KernelContext& ctx, BinaryOp op, const View& a, const View& b, const View& y) override {
+    in_f32(
+        ctx, [&](const View& a, const View& b, const View& y) { f32().binary(ctx, op, a, b, y); }, in(a), in(b),
+        out(y));
+  }
+  void affine(KernelContext& ctx, double scale, double shift, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().affine(ctx, scale, shift, x, y); }, in(x), out(y));
+  }
+  void fill(KernelContext& ctx, double value, const View& y) override { f32().fill(ctx, value, y); }
+};
+
+class Copy final : public WithF16<CopyKernels> {
+ public:
+  using WithF16::WithF16;
+  void copy(KernelContext& ctx, const View& x, const View& y) override {
+    if (x.dtype == y.dtype) return f32().copy(ctx, x, y);
+    in_f32(ctx, [&](const View& x, const View& y) { f32().copy(ctx, x, y); }, in(x), out(y));
+  }
+  void permute(KernelContext& ctx, const View& x, std::span<const int> axes, const View& y) override {
+    f32().permute(ctx, x, axes, y);
+  }
+  void gather_rows(KernelContext& ctx, const View& x, const View& rows, const View& y) override {
+    f32().gather_rows(ctx, x, rows, y);
+  }
+};
+
+class Reduce final : public WithF16<ReduceKernels> {
+ public:
+  using WithF16::WithF16;
+  void sum_to(KernelContext& ctx, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().sum_to(ctx, x, y); }, in(x), out(y));
+  }
+  void argmax(KernelContext& ctx, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x) { f32().argmax(ctx, x, y); }, in(x));
+  }
+  void tree_sum(KernelContext& ctx, std::span<const View> leaves, const View& y) override {
+    f32().tree_sum(ctx, leaves, y);
+  }
+  void squared_norm(KernelContext& ctx, std::span<const View> xs, std::span<const View> present,
+                    const View& y) override {
+    f32().squared_norm(ctx, xs, present, y);
+  }
+};
+
+class Norm final : public WithF16<NormKernels> {
+ public:
+  using WithF16::WithF16;
+  void stats(KernelContext& ctx, const View& x, const BatchNormStats& stats) override {
+    in_f32(ctx, [&](const View& x) { f32().stats(ctx, x, stats); }, in(x));
+  }
+  void merge_stats(KernelContext& ctx, std::span<const BatchNormStats> parts, const BatchNormStats& all) override {
+    f32().merge_stats(ctx, parts, all);
+  }
+  void forward(KernelContext& ctx, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
+               const View& beta, const View& residual, bool relu, const View& y) override {
+    in_f32(
+        ctx,
+        [&](const View& x, const View& residual, const View& y) {
+          f32().forward(ctx, x, stats, eps, gamma, beta, residual, relu, y);
+        },
+        in(x), in(residual), out(y));
+  }
+  void backward_stats(KernelContext& ctx, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
+                      double eps, const View& dgamma, const View& dbeta) override {
+    in_f32(
+        ctx,
+        [&](const View& dy, const View& x, const View& y) {
+          f32().backward_stats(ctx, dy, x, y, stats, eps, dgamma, dbeta);
+        },
+        in(dy), in(x), in(y));
+  }
+  void backward_data(KernelContext& ctx, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
+                     double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
+                     const View& dresidual) override {
+    in_f32(
+        ctx,
+        [&](const View& dy, const View& x, const View& y, const View& dx, const View& dresidual) {
+          f32().backward_data(ctx, dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx, dresidual);
+        },
+        in(dy), in(x), in(y), out(dx), out(dresidual));
+  }
+  void commit(KernelContext& ctx, const BatchNormStats& stats, double momentum, const View& running_mean,
+              const View& running_var, const View& batches) override {
+    f32().commit(ctx, stats, momentum, running_mean, running_var, batches);
+  }
+};
+
+class Pool final : public WithF16<PoolKernels> {
+ public:
+  using WithF16::WithF16;
+  void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
+                   const View& where) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().max_forward(ctx, options, x, y, where); }, in(x), out(y));
+  }
+  void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
+                    const View& dx) override {
+    in_f32(
+        ctx, [&](const View& dy, const View& dx) { f32().max_backward(ctx, options, dy, where, dx); }, in(dy),
+        out(dx));
+  }
+  void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().avg_forward(ctx, options, x, y); }, in(x), out(y));
+  }
+  void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx) override {
+    in_f32(ctx, [&](const View& dy, const View& dx) { f32().avg_backward(ctx, options, dy, dx); }, in(dy), out(dx));
+  }
+  void global_avg_forward(KernelContext& ctx, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().global_avg_forward(ctx, x, y); }, in(x), out(y));
+  }
+  void global_avg_backward(KernelContext& ctx, const View& dy, const View& dx) override {
+    in_f32(ctx, [&](const View& dy, const View& dx) { f32().global_avg_backward(ctx, dy, dx); }, in(dy), out(dx));
+  }
+};
+
+class Softmax final : public WithF16<SoftmaxKernels> {
+ public:
+  using WithF16::WithF16;
+  void softmax(KernelContext& ctx, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().softmax(ctx, x, y); }, in(x), out(y));
+  }
+  void softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
+    in_f32(
+        ctx, [&](const View& y, const View& dy, const View& dx) { f32().softmax_backward(ctx, y, dy, dx); }, in(y),
+        in(dy), out(dx));
+  }
+  void log_softmax(KernelContext& ctx, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().log_softmax(ctx, x, y); }, in(x), out(y));
+  }
+  void log_softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
+    in_f32(
+        ctx, [&](const View& y, const View& dy, const View& dx) { f32().log_softmax_backward(ctx, y, dy, dx); },
+        in(y), in(dy), out(dx));
+  }
+  void cross_entropy(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
+                     const View& loss) override {
+    in_f32(ctx, [&](const View& x) { f32().cross_entropy(ctx, x, labels, smoothing, loss); }, in(logits));
+  }
+  void cross_entropy_backward(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
+                              const View& dloss, const View& dlogits) override {
+    in_f32(
+        ctx,
+        [&](const View& x, const View& dx) { f32().cross_entropy_backward(ctx, x, labels, smoothing, dloss, dx); },
+        in(logits), out(dlogits));
+  }
+  void mse(KernelContext& ctx, const View& x, const View& target, const View& loss) override {
+    in_f32(ctx, [&](const View& x, const View& target) { f32().mse(ctx, x, target, loss); }, in(x), in(target));
+  }
+  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss,
+                    const View& dx) override {
+    in_f32(
+        ctx,
+        [&](const View& x, const View& target, const View& dx) { f32().mse_backward(ctx, x, target, dloss, dx); },
+        in(x), in(target), out(dx));
+  }
+};
+
+class Random final : public WithF16<RandomKernels> {
+ public:
+  using WithF16::WithF16;
+  void uniform(KernelContext& ctx, RandomKey key, double low, double high, const View& y) override {
+    in_f32(ctx, [&](const View& y) { f32().uniform(ctx, key, low, high, y); }, out(y));
+  }
+  void normal(KernelContext& ctx, RandomKey key, double mean, double stddev, const View& y) override {
+    in_f32(ctx, [&](const View& y) { f32().normal(ctx, key, mean, stddev, y); }, out(y));
+  }
+  void dropout(KernelContext& ctx, RandomKey key, const View& key_at, double keep, const View& x,
+               const View& y) override {
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().dropout(ctx, key, key_at, keep, x, y); }, in(x), out(y));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ElementwiseKernels> with_f16(std::unique_ptr<ElementwiseKernels> kernels) {
+  return std::make_unique<Elementwise>(std::move(kernels));
+}
+std::unique_ptr<CopyKernels> with_f16(std::unique_ptr<CopyKernels> kernels) {
+  return std::make_unique<Copy>(std::move(kernels));
+}
+std::unique_ptr<ReduceKernels> with_f16(std::unique_ptr<ReduceKernels> kernels) {
+  return std::make_unique<Reduce>(std::move(kernels));
+}
+std::unique_ptr<NormKernels> with_f16(std::unique_ptr<NormKernels> kernels) {
+  return std::make_unique<Norm>(std::move(kernels));
+}
+std::unique_ptr<PoolKernels> with_f16(std::unique_ptr<PoolKernels> kernels) {
+  return std::make_unique<Pool>(std::move(kernels));
+}
+std::unique_ptr<SoftmaxKernels> with_f16(std::unique_ptr<SoftmaxKernels> kernels) {
+  return std::make_unique<Softmax>(std::move(kernels));
+}
+std::unique_ptr<RandomKernels> with_f16(std::unique_ptr<RandomKernels> kernels) {
+  return std::make_unique<Random>(std::move(kernels));
+}
+
+}  // namespace lockstep::cpu

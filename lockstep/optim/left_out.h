@@ -1,0 +1,22 @@
+// Parameters that no optimizer has.
+#pragma once
+
+#include <vector>
+
+#include "lockstep/nn/module.h"
+
+namespace lockstep {
+
+// While one lives, the parameters of a module that no optimizer has are frozen: nobody would use their gradients.
+class LeftOutGuard {
+ public:
+  explicit LeftOutGuard(const Module& module);
+  ~LeftOutGuard();
+  LeftOutGuard(const LeftOutGuard&) = delete;
+  LeftOutGuard& operator=(const LeftOutGuard&) = delete;
+
+ private:
+  std::vector<Parameter> frozen_;
+};
+
+}  // namespace lockstep

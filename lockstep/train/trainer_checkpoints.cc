@@ -1,0 +1,86 @@
+// How a Trainer saves, and goes on from what it saved: together with all ranks.
+#include "lockstep/train/trainer.h"
+
+namespace lockstep {
+
+ResumedRun Trainer::resume(const std::filesystem::path& folder) {
+  Communicator* ranks = options_.communicator.get();
+  ResumedRun run;
+  std::string complaint;
+  std::optional<RecipeMismatch> mismatch;
+  try {
+    run = load_checkpoint(folder, module_, optimizer_, options_.recipe);
+    if (scaler_) {
+      check(run.position.loss_scaler.has_value(), "{}: the checkpoint has no loss scale", run.path.string());
+      scaler_->set_state(*run.position.loss_scaler);
+    }
+  } catch (const RecipeMismatch& error) {
+    if (!ranks) throw;
+    mismatch = error;
+    complaint = error.what();
+  } catch (const std::exception& error) {
+    if (!ranks) throw;
+    complaint = error.what();
+  }
+  if (ranks) {
+    try {
+      ranks->agree(complaint, "checkpoints");
+    } catch (const CommError&) {
+      throw;
+    } catch (const Error& error) {
+      if (mismatch) throw RecipeMismatch(error.what(), mismatch->file, mismatch->differences);
+      throw;
+    }
+    const std::int64_t step = ranks->gather_on_host(run.position.step, "step of the checkpoint")[0];
+    if (step != run.position.step) {
+      complaint = fmt::format("{}: has step {} where rank 0 has {}", run.path.string(), run.position.step, step);
+    }
+    ranks->agree(complaint, "checkpoints");
+  }
+  position_ = run.position;
+  saved_step_ = position_.step;
+  return run;
+}
+
+// Two runs in one folder would overwrite each other, and not every folder can be written to; better to hear of it now than at
+// the first checkpoint.
+std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
+  const std::filesystem::path& folder = options_.save_folder;
+  if (folder.empty()) return nullptr;
+  std::unique_ptr<FolderClaim> claim;
+  std::string complaint;
+  if (rank() == 0) {
+    try {
+      claim = std::make_unique<FolderClaim>(folder, position_.step);
+    } catch (const std::exception& error) {
+      if (!options_.communicator) throw;
+      complaint = error.what();
+    }
+  }
+  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint folder");
+  return claim;
+}
+
+// The end of an error of a run that saves.
+std::string Trainer::last_good_checkpoint() const {
+  if (options_.save_folder.empty()) return "";
+  if (saved_step_ < 0) return "; there is no checkpoint yet";
+  return fmt::format("; the last good checkpoint is that of step {}", saved_step_);
+}
+
+void Trainer::save() {
+  if (scaler_) position_.loss_scaler = scaler_->state();
+  std::string complaint;
+  if (rank() == 0) {
+    try {
+      save_checkpoint(options_.save_folder, module_, optimizer_, position_, options_.recipe);
+    } catch (const std::exception& error) {
+      complaint = error.what() + last_good_checkpoint();
+    }
+  }
+  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint");
+  check(complaint.empty(), "{}", complaint);
+  saved_step_ = position_.step;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,182 @@
+// Loops over data that ranks share: for any number of examples, each counts once, and the bits are those of one process.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/split.h"
+#include "tests/parallel/ranks.h"
+#include "tests/tensors.h"
+
+namespace lockstep {
+namespace {
+
+// Inputs of 4 features, of which the first is the example's number, and 2 targets.
+std::shared_ptr<const Dataset> numbered_examples(std::int64_t count) {
+  testing::Random random(11);
+  Tensor x = random.floats({count, 4}), y = random.floats({count, 2});
+  for (std::int64_t i = 0; i < count; ++i) x.view().as<float>()[i * 4] = static_cast<float>(i) / 4096;
+  return std::make_shared<TensorDataset>(std::vector<Tensor>{x, y});
+}
+
+std::vector<int> numbers_of(const Batch& x) {
+  std::vector<int> all;
+  for (const Tensor& shard : x) {
+    const std::vector<float> values = shard.to_vector<float>();
+    for (std::size_t i = 0; i < values.size(); i += 4) all.push_back(static_cast<int>(values[i] * 4096));
+  }
+  return all;
+}
+
+// A rank's weights, and the examples that it has seen.
+struct Learned {
+  std::string weights;
+  std::vector<int> seen;
+};
+
+Learned train_two_epochs(Module& net, const std::function<void(const std::function<void(Batch, Batch)>& step)>& epoch) {
+  Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  Learned learned;
+  for (int i = 0; i < 2; ++i) {
+    epoch([&](const Batch& x, const Batch& y) {
+      const std::vector<int> seen = numbers_of(x);
+      learned.seen.insert(learned.seen.end(), seen.begin(), seen.end());
+      backward(mse_loss(net(x), y));
+      sgd.step();
+    });
+  }
+  learned.weights = weights_sha256(net);
+  return learned;
+}
+
+struct LoopSizes {
+  int world;
+  std::int64_t batch_size;  // of all ranks together
+  std::vector<std::int64_t> examples;
+};
+
+class DistributedBatchesBits : public ::testing::TestWithParam<LoopSizes> {
+ protected:
+  using Step = std::function<void(Batch, Batch)>;
+  using OneProcess = std::function<void(Runtime&, std::int64_t examples, const Step& step)>;
+  using OneRank = std::function<void(DistributedDataParallel&, std::int64_t examples, const Step& step)>;
+
+  // Two epochs of `rank` on all ranks have the bits of `one`, and every example in each of them once.
+  static void compare(const OneProcess& one, const OneRank& rank) {
+    const LoopSizes& sizes = GetParam();
+    std::vector<std::vector<Learned>> learned(sizes.examples.size(), std::vector<Learned>(static_cast<std::size_t>(sizes.world)));
+    expect_fine(run_ranks(sizes.world, [&](Rank& r) {
+      for (std::size_t i = 0; i < learned.size(); ++i) {
+        auto net = two_layers();
+        net->initialize(Xavier{}, r.runtime.devices());
+        DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+        learned[i][static_cast<std::size_t>(r.rank())] =
+            train_two_epochs(*net, [&](const Step& step) { rank(ddp, sizes.examples[i], step); });
+      }
+    }));
+    Runtime alone({.cpu_devices = 1, .threads_per_shard = 1});
+    for (std::size_t i = 0; i < learned.size(); ++i) {
+      SCOPED_TRACE(fmt::format("{} examples", sizes.examples[i]));
+      auto net = two_layers();
+      net->initialize(Xavier{}, alone.devices());
+      const std::string weights =
+          train_two_epochs(*net, [&](const Step& step) { one(alone, sizes.examples[i], step); }).weights;
+      for (const Learned& rank : learned[i]) EXPECT_EQ(rank.weights, weights);
+      std::vector<int> times(static_cast<std::size_t>(sizes.examples[i]));
+      for (const Learned& rank : learned[i]) {
+        for (int number : rank.seen) ++times.at(static_cast<std::size_t>(number));
+      }
+      EXPECT_EQ(times, std::vector<int>(times.size(), 2));
+    }
+  }
+};
+
+TEST_P(DistributedBatchesBits, OverBatchesHasTheBitsOfOneProcess) {
+  const auto loader_of = [](std::int64_t examples) {
+    return DataLoader(numbered_examples(examples), {.batch_size = GetParam().batch_size, .shuffle = true});
+  };
+  compare(
+      [&](Runtime& alone, std::int64_t examples, const Step& step) {
+        DataLoader loader = loader_of(examples);
+        const SplitOptions options{.shards = GetParam().world};
+        for (Example& batch : loader) {
+          step(split_and_load(batch[0], alone.devices(), options), split_and_load(batch[1], alone.devices(), options));
+        }
+      },
+      [&](DistributedDataParallel& ddp, std::int64_t examples, const Step& step) {
+        DataLoader loader = loader_of(examples);
+        for (auto [x, y] : ddp.batches(loader)) step(x, y);
+        EXPECT_EQ(loader.epoch(), 1);
+      });
+}
+
+// The loop of PyTorch's tutorials: each rank has a loader of its own part, which need not be as long as another rank's.
+TEST_P(DistributedBatchesBits, OverPartsOfASamplerHasTheBitsOfOneProcess) {
+  const LoopSizes& sizes = GetParam();
+  const auto loader_of = [&](std::int64_t examples, int rank) {
+    auto sampler = std::make_shared<DistributedSampler>(
+        examples, DistributedSamplerOptions{.rank = rank, .world_size = sizes.world});
+    return DataLoader(numbered_examples(examples), {.batch_size = sizes.batch_size / sizes.world, .sampler = sampler});
+  };
+  compare(
+      // Makes a shard of each rank's rows.
+      [&](Runtime& alone, std::int64_t examples, const Step& step) {
+        std::vector<std::array<Batch, 2>> batches;
+        for (int rank = 0; rank < sizes.world; ++rank) {
+          DataLoader loader = loader_of(examples, rank);
+          std::size_t number = 0;
+          for (Example& rows : loader) {
+            batches.resize(std::max(batches.size(), number + 1));
+            auto& batch = batches[number++];
+            for (std::size_t part = 0; part < 2 && rows[part].size(0) > 0; ++part) {
+              batch[part].shards.push_back(rows[part].with_shard(rank).to(alone.devices()[0]));
+              batch[part].counts.push_back(rows[part].size(0));
+            }
+          }
+        }
+        for (const auto& [x, y] : batches) step(x, y);
+      },
+      [&](DistributedDataParallel& ddp, std::int64_t examples, const Step& step) {
+        DataLoader loader = loader_of(examples, ddp.communicator().rank());
+        for (Example& batch : loader) {
+          auto [x, y] = ddp.split<2>(batch);
+          step(x, y);
+        }
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, DistributedBatchesBits,
+                         ::testing::Values(LoopSizes{2, 64, {2049, 0}}, LoopSizes{3, 96, {1, 2, 3, 4, 5, 6, 7}},
+                                           LoopSizes{3, 3, {1, 2, 3, 4, 5, 6, 7}}),
+                         [](const auto& info) {
+                           return fmt::format("{}RanksInBatchesOf{}", info.param.world, info.param.batch_size);
+                         });
+
+TEST(DistributedBatches, ThatDifferAreToldApart) {
+  const auto expect_refused = [](const std::function<DataLoaderOptions(int rank)>& options) {
+    for (const std::string& error : run_ranks(2, [&](Rank& r) {
+           auto net = two_layers();
+           net->initialize(Xavier{}, r.runtime.devices());
+           DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+           DataLoader loader(numbered_examples(64), options(r.rank()));
+           for (auto [x, y] : ddp.batches(loader)) FAIL() << "a batch of " << x.total();
+         })) {
+      EXPECT_EQ(error.find("batches: rank 1 has other batches than rank 0, expected a loader of the whole data set"), 0u) << error;
+    }
+  };
+  expect_refused([](int rank) {
+    return DataLoaderOptions{.batch_size = 8, .sampler = std::make_shared<DistributedSampler>(
+                                                  64, DistributedSamplerOptions{.rank = rank, .world_size = 2})};
+  });
+  expect_refused([](int rank) {
+    return DataLoaderOptions{.batch_size = 8, .shuffle = true, .seed = static_cast<std::uint64_t>(rank)};
+  });
+  expect_refused([](int rank) { return DataLoaderOptions{.batch_size = 8 + rank}; });
+}
+
+}  // namespace
+}  // namespace lockstep
