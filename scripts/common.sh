@@ -20,7 +20,7 @@ install_packages() {
     command -v sudo >/dev/null || die "there is no sudo to install them with; as root: $by_hand"
     as_root=(sudo)
     if ! $assume_yes && [ "${CI:-}" != true ]; then
-      [ -t 0 ] && [ -t 2 ] || die "nobody can be asked here; add --yes to install them, or do it yourself: sudo $by_hand"
+      [ -t 0 ] && [ -t 2 ] || die "there is no terminal to ask on; add --yes, or run: sudo $by_hand"
       local answer=
       read -r -p "lockstep: install them, and what they depend on, with sudo apt-get? [y/N] " answer || true
       [[ $answer =~ ^[Yy]([Ee][Ss])?$ ]] || die "nothing was installed; to go on: sudo $by_hand"

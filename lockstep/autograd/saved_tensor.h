@@ -1,5 +1,5 @@
-// A tensor that a backward function needs. It is the memory of forward, not a copy of it: a change in place between
-// forward and backward would make the gradient wrong, so it is an error.
+// A tensor that a backward function needs. It shares the memory of the forward pass, so a change in place between forward
+// and backward would make the gradient wrong: get() reports it as an error.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@ namespace lockstep {
 class SavedTensor {
  public:
   SavedTensor() = default;
-  // Without a history, as it is now. To be made after the forward operation has been described.
+  // Saves t without its history. Call it after the forward operation has been described.
   SavedTensor(const Tensor& t)  // NOLINT(google-explicit-constructor)
       : tensor_(t.detach()), version_(version()) {}
-  // Nothing where `needed` is false: no input has a gradient that would be computed from it.
+  // Saves nothing if `needed` is false: then no gradient is computed from t.
   SavedTensor(bool needed, const Tensor& t) : SavedTensor(needed ? t : Tensor()) {}
 
-  // Undefined if that was saved. Throws Error, naming the operation, where the tensor has been written since.
+  // Returns the tensor, undefined if an undefined one was saved. Throws Error, naming the operation, if the tensor has been
+  // written since.
   const Tensor& get(std::string_view operation) const {
     if (version() != version_) [[unlikely]] {
       fail("{}: a tensor needed for its gradient was changed in place after forward: version {}, expected {}", operation,

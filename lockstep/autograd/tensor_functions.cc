@@ -66,10 +66,10 @@ Tensor Tensor::pin(Device device) const {
 
 void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
   if (grad_enabled()) {
-    check(!x.grad_meta_, "copy_from: {} needs a gradient, which a copy in place has none for: detach() it, or use to()",
+    check(!x.grad_meta_, "copy_from: {} needs a gradient, but a copy in place records none: detach() it, or use to()",
           x.describe());
-    check(!grad_meta_ || !grad_meta_->node, "copy_from: {} was computed from what needs a gradient, which would be that of "
-          "the elements before: detach() it", describe());
+    check(!grad_meta_ || !grad_meta_->node,
+          "copy_from: {} has a history, and its gradient would be that of the old elements: detach() it", describe());
   }
   ops::copy_(x, *this, options);
 }

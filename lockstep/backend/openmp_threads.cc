@@ -28,7 +28,7 @@ void check_openmp_threads(int threads) {
     }
   }).join();
   const auto limit = environment("OMP_THREAD_LIMIT");
-  check(team == threads, "runtime: OpenMP has {} of the {} threads that compute one shard{}", team.load(), threads,
+  check(team == threads, "runtime: OpenMP gives {} of the {} threads that a shard needs{}", team.load(), threads,
         limit ? fmt::format("; OMP_THREAD_LIMIT is {}", *limit) : "");
 }
 

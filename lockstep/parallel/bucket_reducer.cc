@@ -193,7 +193,7 @@ void BucketReducer::end_backward() {
   waiting_ = NoSyncGuard::active();
   if (waiting_) return;
   settle_buckets();
-  // Compared between ranks: one that has synchronized more or less often than the others is told so.
+  // Ranks compare this text, so a rank that has synchronized more or less often than the others gets an error.
   std::string when = fmt::format("step {}", step_ + 1);
   if (backwards_ > 1) when += fmt::format(", backward {}", backwards_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) reduce(*buckets_[b], b, when);
@@ -207,12 +207,13 @@ void BucketReducer::end_backward() {
   }
 }
 
-// Puts parameters into other buckets where that is due. All ranks come here in the same state.
+// Moves parameters between buckets when the set of trained parameters, or their order, has changed. All ranks call this in
+// the same state.
 void BucketReducer::settle_buckets() {
   std::vector<std::size_t> order = wanted();
   const bool cleared = std::ranges::all_of(order, [&](std::size_t i) { return rounds_[i] == 0; });
   if (!cleared) {
-    // Sums that somebody waits for are in the buckets.
+    // The buckets hold sums that an optimizer has yet to read.
     const auto stranger = std::ranges::find_if_not(order, [&](std::size_t i) { return in_bucket(i); });
     if (stranger == order.end()) return;
     fail("distributed data parallel: parameter {} is trained from now on, but gradients of an earlier backward() wait: "
@@ -225,8 +226,8 @@ void BucketReducer::settle_buckets() {
   std::vector<std::size_t> now;
   for (const auto& bucket : buckets_) now.insert(now.end(), bucket->parameters.begin(), bucket->parameters.end());
   if (now == order) return;
-  // The tasks of the rounds before use the group. One that failed throws here: others still wait in its reduction, and
-  // would take what is made next for a disagreement.
+  // The tasks of earlier rounds use the group. A failed one throws here: other ranks still wait in its reduction, and would
+  // report the next exchange as a mismatch.
   for (const auto& bucket : buckets_) bucket->present.wait();
   std::ranges::fill(rounds_, 0);
   make_buckets(order);

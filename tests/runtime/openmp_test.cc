@@ -64,7 +64,7 @@ TEST_F(OpenMp, GivesAllThreadsInSpiteOfOmpNumThreads) {
 TEST_F(OpenMp, ThreadLimitBelowTheThreadsOfAShardIsAnError) {
   EnvironmentVariable variable("OMP_THREAD_LIMIT", "1");
   EXPECT_EXIT(compute(2), ::testing::ExitedWithCode(3),
-              "runtime: OpenMP has 1 of the 2 threads that compute one shard; OMP_THREAD_LIMIT is 1");
+              "runtime: OpenMP gives 1 of the 2 threads that a shard needs; OMP_THREAD_LIMIT is 1");
   EXPECT_EXIT(compute(1), ::testing::ExitedWithCode(0), "");
 }
 

@@ -1,5 +1,5 @@
-// Kernels that also take f16, made of kernels that do not: no CPU multiplies f16 faster, so operands are copied to f32, the
-// f32 kernel runs, and what it writes is rounded to f16. The results are those of loops that compute f16 in f32 themselves.
+// Adds f16 to kernels that lack it: operands are copied to f32, the f32 kernel runs, and its output is rounded to f16. The
+// results equal those of loops that load f16 and compute in f32. No CPU multiplies f16 faster than f32.
 #pragma once
 
 #include <memory>
