@@ -64,7 +64,7 @@ int shortest_time(const std::vector<Node>& nodes) {
 
 Experiment graph(const std::vector<Device>& devices, const std::vector<Node>& nodes, std::int64_t size) {
   struct Values {
-    std::vector<Tensor> starts, nodes;
+    std::vector<Array> starts, nodes;
   };
   auto values = std::make_shared<Values>();
   for (std::uint64_t s = 0; s < kStarts; ++s) {
@@ -76,11 +76,11 @@ Experiment graph(const std::vector<Device>& devices, const std::vector<Node>& no
     const Device device = devices[static_cast<std::size_t>(node.device)];
     auto input = [&](int which) {
       const int from = node.inputs[which];
-      const Tensor& x = from < 0 ? values->starts[static_cast<std::size_t>(-1 - from)]
+      const Array& x = from < 0 ? values->starts[static_cast<std::size_t>(-1 - from)]
                                  : values->nodes[static_cast<std::size_t>(from)];
       return x.to(device, {.non_blocking = true});
     };
-    const Tensor sum = ops::binary(BinaryOp::add, ops::matmul(input(0), input(1)), input(2));
+    const Array sum = ops::binary(BinaryOp::add, ops::matmul(input(0), input(1)), input(2));
     values->nodes[static_cast<std::size_t>(i)] = ops::affine(sum, 0.5, 0);
   };
   return {.parts = {{"graph", static_cast<int>(nodes.size()), push}},

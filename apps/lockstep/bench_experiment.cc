@@ -69,7 +69,7 @@ void run_parts(Runtime& runtime, const std::vector<Part>& parts) {
 }
 
 std::string digest_of(Runtime& runtime, const Experiment& experiment) {
-  for (const Tensor& t : experiment.results()) {
+  for (const Array& t : experiment.results()) {
     t.wait();
     // On a device's lane or, on the host, by hand.
     if (t.device().is_host()) {
@@ -80,9 +80,9 @@ std::string digest_of(Runtime& runtime, const Experiment& experiment) {
   }
   run_parts(runtime, experiment.parts);
   Sha256 hash;
-  for (const Tensor& t : experiment.results()) {
+  for (const Array& t : experiment.results()) {
     t.wait();
-    const Tensor host = t.to(Device());
+    const Array host = t.to(Device());
     hash.update(std::span(static_cast<const std::byte*>(host.view().data), host.view().bytes()));
   }
   return hash.hex();

@@ -10,7 +10,7 @@
 
 #include "bench_support.h"
 #include "lockstep/runtime/runtime.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::app {
 
@@ -24,7 +24,7 @@ struct Part {
 struct Experiment {
   std::vector<Part> parts;
   // What the parts write.
-  std::function<std::vector<Tensor>()> results;
+  std::function<std::vector<Array>()> results;
 };
 
 // Describes all units, those of several parts in turn and evenly, and waits for the end.

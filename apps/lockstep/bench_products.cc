@@ -19,8 +19,8 @@ constexpr int kFactors = 4;
 
 }  // namespace
 
-Tensor random_matrix(std::int64_t size, std::uint64_t seed) {
-  Tensor t = Tensor::host({size, size});
+Array random_matrix(std::int64_t size, std::uint64_t seed) {
+  Array t = Array::host({size, size});
   const RandomKey key = random_key(seed, {});
   // A sum of `size` products of two such numbers has this standard deviation, too.
   const double scale = std::sqrt(12) / std::sqrt(static_cast<double>(size));
@@ -35,9 +35,9 @@ namespace {
 
 // Of one device.
 struct Matrices {
-  std::vector<Tensor> left;
-  Tensor right;
-  std::vector<Tensor> results, copies;
+  std::vector<Array> left;
+  Array right;
+  std::vector<Array> results, copies;
 };
 
 }  // namespace
@@ -63,7 +63,7 @@ Experiment products(const std::vector<Device>& devices, const ProductWork& work,
     for (int i = 0; i < work.count && copies != Copies::kNone; ++i) {
       m.copies.push_back(copies == Copies::kToHost ? ops::empty_host(shape, DType::f32, devices[d])
                          : copies == Copies::kToPageableHost
-                             ? Tensor::host(shape)
+                             ? Array::host(shape)
                              : ops::empty(shape, DType::f32, devices[(d + 1) % devices.size()]));
     }
     experiment.parts.push_back({std::string(devices[d].name()), work.count, [all, d](int i) {
@@ -77,14 +77,14 @@ Experiment products(const std::vector<Device>& devices, const ProductWork& work,
                                   const auto k = static_cast<std::size_t>(i);
                                   for (int time = 0; time < times; ++time) {
                                     for (Matrices& m : *all)
-                                      m.copies[k].copy_from(m.results[k], {.non_blocking = true});
+                                      ops::copy_(m.results[k], m.copies[k], {.non_blocking = true});
                                   }
                                 }});
   }
   experiment.results = [all] {
-    std::vector<Tensor> results;
+    std::vector<Array> results;
     for (const Matrices& m : *all) {
-      const std::vector<Tensor>& last = m.copies.empty() ? m.results : m.copies;
+      const std::vector<Array>& last = m.copies.empty() ? m.results : m.copies;
       results.insert(results.end(), last.begin(), last.end());
     }
     return results;

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "bench_experiment.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::app {
 
@@ -19,7 +19,7 @@ struct ProductWork {
 };
 
 // In host memory, the same in every run; so scaled that a product of two has elements of the same size.
-Tensor random_matrix(std::int64_t size, std::uint64_t seed);
+Array random_matrix(std::int64_t size, std::uint64_t seed);
 
 // --size, --copies, --count
 void add_product_options(CLI::App& app, ProductWork& work);

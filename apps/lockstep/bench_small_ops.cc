@@ -17,8 +17,8 @@ constexpr int kLength = 16;
 // Chains y w w w ... w, described one after the other.
 Experiment chains(Runtime& runtime, std::int64_t size, int count, bool spread) {
   struct Chains {
-    std::vector<Tensor> begins, ends;
-    Tensor w;
+    std::vector<Array> begins, ends;
+    Array w;
   };
   const Device device = runtime.devices()[0];
   auto all = std::make_shared<Chains>();
@@ -31,7 +31,7 @@ Experiment chains(Runtime& runtime, std::int64_t size, int count, bool spread) {
     std::optional<ops::SpreadScope> scope;
     if (spread) scope.emplace();
     const auto k = static_cast<std::size_t>(i);
-    Tensor y = all->begins[k];
+    Array y = all->begins[k];
     for (int step = 0; step < kLength; ++step) y = ops::matmul(y, all->w);
     all->ends[k] = y;
   };

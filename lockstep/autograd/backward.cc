@@ -4,49 +4,13 @@
 #include <unordered_map>
 
 #include "lockstep/autograd/node.h"
-#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 
 namespace lockstep {
 namespace {
 
-thread_local std::uint64_t backwards = 0;
-
-// Sums what arrives: the first one is kept as it is, the second makes a new tensor, the others are added in place.
-struct Gradient {
-  Tensor sum;
-  bool own = false;
-
-  void add(const Tensor& g, int shard) {
-    if (!sum.defined()) {
-      sum = g;
-      return;
-    }
-    ops::ShardScope scope(shard);
-    if (own) {
-      ops::add_(sum, g);
-    } else {
-      sum = add_gradients(sum, g);
-      own = !sum.device().is_host();
-    }
-  }
-};
-
-// The gradient of a root by itself.
-Tensor ones_like(const Tensor& t) {
-  if (t.device().is_host()) {
-    Tensor ones = Tensor::host(t.shape(), t.dtype());
-    visit_dtype(t.dtype(), [&](auto zero) {
-      using T = decltype(zero);
-      std::fill_n(ones.view().as<T>(), ones.numel(), T(1));
-    });
-    return ones;
-  }
-  ops::ShardScope scope(t.shard());
-  Tensor ones = ops::empty_like(t);
-  ops::fill_(ones, 1);
-  return ones;
-}
+thread_local std::uint64_t passes = 0;
 
 struct Visit {
   int missing = 0;  // consumers whose gradient has not come yet
@@ -60,130 +24,177 @@ struct LeafVisit {
 
 class Walk {
  public:
-  explicit Walk(std::span<const int> missing) : missing_(missing) {}
+  explicit Walk(const BackwardOptions& options) : options_(options) {
+    pass_.number = ++passes;
+    pass_.sync = options.sync;
+  }
 
   void add_root(const Tensor& root, const Tensor& seed) {
     const auto& meta = root.grad_meta();
     check(meta != nullptr, "backward: {} was not computed from anything that needs a gradient", root.describe());
-    Tensor g = seed;
-    if (!g.defined()) {
-      check(root.numel() == 1, "backward: {} is not a scalar, expected a gradient for it", root.describe());
-      g = ones_like(root.detach());
+    Gradient g;
+    if (!seed.defined()) {
+      check(root.numel() == 1 && root.kind() != Kind::cut, "backward: {} is not a scalar, expected a gradient for it",
+            root.describe());
+      g.seed = Gradient::Seed{options_.share, options_.scales, root.detach()};
+    } else {
+      check(seed.kind() == root.kind() && seed.shape() == root.shape() && seed.dtype() == root.dtype(),
+            "backward: the gradient of {} is {}, expected it alike", root.describe(), seed.describe());
+      if (root.kind() == Kind::cut) {
+        check(same_placement(seed.placement(), root.placement()), "backward: the gradient of {} is cut differently",
+              root.describe());
+        for (std::size_t s = 0; s < seed.parts().size(); ++s) {
+          const int shard = root.placement()->slots()[s].shard;
+          g.add_addend(shard, seed.parts()[s], root.placement()->rows_of(shard) > 0);
+        }
+      } else {
+        g.add_single(seed.array());
+      }
     }
-    roots_.push_back({{meta, root.shard()}, g});
-    discover({meta, root.shard()});
+    if (!pass_.at) pass_.at = root.placement();
+    roots_.push_back({{meta, root.kind()}, std::move(g)});
+    discover(roots_.back().first);
   }
 
-  void run() {
-    for (auto& [edge, gradient] : roots_) deliver(edge, gradient);
+  // If it throws, no leaf keeps a part of this pass.
+  void run() try {
+    for (auto& [edge, gradient] : roots_) deliver(edge, std::move(gradient));
     roots_.clear();
     while (!ready_.empty()) {
-      std::shared_ptr<Node> node = ready_.top().second;
+      const std::shared_ptr<Node> node = ready_.top().second;
       ready_.pop();
-      Visit visit = std::move(visits_.at(node.get()));
-      std::vector<Tensor> grads(visit.outputs.size());
-      for (std::size_t i = 0; i < grads.size(); ++i) grads[i] = std::move(visit.outputs[i].sum);
-      std::vector<Tensor> input_grads = run_node(*node, grads);
-      for (std::size_t i = 0; i < node->inputs.size(); ++i) deliver(node->inputs[i], input_grads[i]);
-      node->backward = nullptr;
+      std::vector<Gradient> grads = std::move(visits_.at(node.get()).outputs);
+      std::vector<Gradient> input_grads = run_node(*node, grads);
+      grads.clear();
+      for (std::size_t i = 0; i < node->inputs.size(); ++i) deliver(node->inputs[i], std::move(input_grads[i]));
+      node->clear();
     }
+    for (const auto& observer : pass_.observers) observer->end_backward(pass_.sync);
+  } catch (...) {
+    for (const auto& [leaf, visit] : leaves_) leaf->abandon(pass_);
+    throw;
   }
 
  private:
-  using LeafKey = std::pair<GradMeta*, int>;
-
   // Counts, for every node and leaf that can be reached, how many gradients it will get.
   void discover(const Edge& first) {
     std::vector<Edge> pending{first};
     while (!pending.empty()) {
-      Edge edge = std::move(pending.back());
+      const Edge edge = std::move(pending.back());
       pending.pop_back();
       if (!edge.target) continue;
       if (!edge.target->node) {
-        ++leaves_[{edge.target.get(), edge.shard}].missing;
+        if (leaves_[edge.target].missing++ == 0) edge.target->reached(pass_);
         continue;
       }
       Node& node = *edge.target->node;
       auto [it, is_new] = visits_.try_emplace(&node);
       ++it->second.missing;
       if (!is_new) continue;
-      check(node.backward != nullptr, "backward: the history of {} was used by an earlier backward()", node.name);
+      check(!node.used(), "backward: the history of {} was used by an earlier backward()", node.name);
+      if (node.at && (!pass_.at || (!pass_.at->exchange() && node.at->exchange()))) pass_.at = node.at;
       it->second.outputs.resize(static_cast<std::size_t>(node.outputs));
       for (const Edge& input : node.inputs) pending.push_back(input);
     }
   }
 
-  void deliver(const Edge& edge, const Tensor& gradient) {
+  void deliver(const Edge& edge, Gradient gradient) {
     if (!edge.target) return;
     if (!edge.target->node) {
-      LeafVisit& leaf = leaves_.at({edge.target.get(), edge.shard});
-      if (gradient.defined()) leaf.gradient.add(gradient, edge.shard);
-      if (--leaf.missing == 0 && leaf.gradient.sum.defined()) {
-        if (std::ranges::find(missing_, edge.shard) == missing_.end()) {
-          edge.target->accumulate(edge.shard, leaf.gradient.sum);
-        }
-        leaf.gradient.sum = {};
+      LeafVisit& leaf = leaves_.at(edge.target);
+      leaf.gradient.add(std::move(gradient));
+      if (--leaf.missing == 0 && leaf.gradient.defined()) {
+        edge.target->accumulate(pass_, std::exchange(leaf.gradient, {}));
       }
       return;
     }
     const std::shared_ptr<Node>& node = edge.target->node;
     Visit& visit = visits_.at(node.get());
-    if (gradient.defined()) visit.outputs[static_cast<std::size_t>(edge.target->output)].add(gradient, node->shard);
+    visit.outputs[static_cast<std::size_t>(edge.target->output)].add(std::move(gradient));
     if (--visit.missing == 0) ready_.emplace(node->order, node);
   }
 
-  static std::vector<Tensor> run_node(const Node& node, std::span<const Tensor> grads) {
-    bool any = false;
-    for (const Tensor& g : grads) any = any || g.defined();
-    // Nothing that the roots depend on went through here.
-    if (!any) return std::vector<Tensor>(node.inputs.size());
-    ops::ShardScope scope(node.shard);
-    std::vector<Tensor> input_grads = node.backward(node, grads);
-    check(input_grads.size() == node.inputs.size(), "backward of {}: {} gradients, expected one for each of {} inputs",
-          node.name, input_grads.size(), node.inputs.size());
-    return input_grads;
+  std::vector<Gradient> run_node(const Node& node, std::span<Gradient> grads) {
+    std::vector<Gradient> dx(node.inputs.size());
+    // Otherwise no root depends on what went through here.
+    if (std::ranges::any_of(grads, &Gradient::defined)) {
+      node.mix ? node.mix(node, pass_, grads, dx) : run_parts(node, grads[0], dx);
+    }
+    return dx;
   }
 
-  std::span<const int> missing_;
-  std::vector<std::pair<Edge, Tensor>> roots_;
+  Arrays run_part(const Node& node, std::size_t part, int lane, int shard, const Array& dy) {
+    ops::ShardScope scope(lane);
+    Arrays found = node.parts[part]({node, pass_, shard}, dy);
+    check(found.size() == node.inputs.size(), "backward of {}: {} gradients, expected one for each of {} inputs", node.name,
+          found.size(), node.inputs.size());
+    return found;
+  }
+
+  void run_parts(const Node& node, Gradient& dy, std::span<Gradient> dx) {
+    if (node.kind == Kind::cut) {
+      const auto& slots = node.at->slots();
+      for (std::size_t s = 0; s < slots.size(); ++s) {
+        const int shard = slots[s].shard;
+        const Array g = dy.addend(shard);
+        if (!g.defined()) continue;
+        const bool counts = node.at->rows_of(shard) > 0;
+        Arrays found = run_part(node, s, shard, counts ? shard : -1, g);
+        for (std::size_t i = 0; i < dx.size(); ++i) {
+          if (node.needs(i)) dx[i].add_addend(shard, found[i], counts);
+        }
+      }
+      return;
+    }
+    const auto part_of = [&](const Array& g) {
+      const auto at = std::ranges::find(node.devices, g.device());
+      return static_cast<std::size_t>(at == node.devices.end() ? 0 : at - node.devices.begin());
+    };
+    for (const Gradient::Addend& a : dy.addends) {
+      Arrays found = run_part(node, part_of(a.sum.value), a.shard, -1, a.sum.value);
+      for (std::size_t i = 0; i < dx.size(); ++i) {
+        if (node.needs(i)) dx[i].add_addend(a.shard, found[i], a.counts);
+      }
+    }
+    if (dy.seed) {
+      if (node.kind == Kind::whole) {
+        dy.add_single(dy.seed->make(node.devices[0]));
+      } else {
+        for (Device device : node.devices) dy.add_part(dy.seed->make(device));
+      }
+      dy.seed.reset();
+    }
+    for (const GradientSum& part : dy.parts) {
+      Arrays found = run_part(node, part_of(part.value), -1, -1, part.value);
+      for (std::size_t i = 0; i < dx.size(); ++i) {
+        if (node.needs(i)) dx[i].add_part(found[i]);
+      }
+    }
+    if (dy.single.defined()) {
+      const Array g = ops::to_device(dy.single.value, node.devices[part_of(dy.single.value)], {.non_blocking = true});
+      Arrays found = run_part(node, part_of(g), g.shard(), -1, g);
+      for (std::size_t i = 0; i < dx.size(); ++i) {
+        if (node.needs(i)) dx[i].add_single(found[i]);
+      }
+    }
+  }
+
+  const BackwardOptions& options_;
+  BackwardPass pass_;
+  std::vector<std::pair<Edge, Gradient>> roots_;
   std::unordered_map<Node*, Visit> visits_;
-  std::map<LeafKey, LeafVisit> leaves_;
+  std::map<std::shared_ptr<GradMeta>, LeafVisit> leaves_;
   std::priority_queue<std::pair<std::uint64_t, std::shared_ptr<Node>>> ready_;
 };
 
 }  // namespace
 
-void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, std::span<const int> missing) {
+void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options) {
   check(roots.size() == seeds.size(), "backward: {} roots and {} gradients", roots.size(), seeds.size());
   NoGradGuard no_grad;
-  ++backwards;
-  Walk walk(missing);
+  Walk walk(options);
   for (std::size_t i = 0; i < roots.size(); ++i) walk.add_root(roots[i], seeds[i]);
   walk.run();
-}
-
-std::uint64_t backward_number() { return backwards; }
-
-// --- Tensor's own words ---
-
-Tensor& Tensor::set_requires_grad(bool value) {
-  check(defined() && is_floating(dtype()), "requires_grad: {}, expected a floating tensor", describe());
-  check(!grad_meta_ || !grad_meta_->node, "requires_grad: {} is not a leaf", describe());
-  if (!value) {
-    grad_meta_ = nullptr;
-  } else if (!grad_meta_) {
-    grad_meta_ = std::make_shared<GradMeta>();
-  }
-  return *this;
-}
-bool Tensor::requires_grad() const { return grad_meta_ != nullptr; }
-Tensor Tensor::grad() const { return grad_meta_ ? grad_meta_->grad : Tensor(); }
-void Tensor::zero_grad() {
-  if (grad_meta_) grad_meta_->grad = {};
-}
-void Tensor::backward() const {
-  Tensor seed;
-  lockstep::backward(std::span(this, 1), std::span(&seed, 1));
 }
 
 }  // namespace lockstep

@@ -1,34 +1,35 @@
 #include "lockstep/ops/conv.h"
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/ops/copy.h"
-#include "lockstep/ops/launch.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep {
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
-  ops::ShardScope scope(shard_of({x}));
-  Tensor y = ops::conv2d(x.detach(), w.detach(), bias.detach(), options);
-  const SavedTensor in(w.requires_grad(), x), weight(x.requires_grad(), w);
-  return record("conv2d", {x, w, bias}, y,
-                [in, weight, x_shape = x.shape(), w_shape = w.shape(), dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32, options](const Node& node,
-                                                                                                  const Tensor& dy) {
-                  Tensor dx;
-                  ops::ConvWeightGrads grads;
-                  if (node.needs(1)) {
-                    grads = ops::conv2d_backward_weights(in.get(node.name), dy, w_shape, node.needs(2), options,
-                                                         node.destination(1, dy.device()));
-                  } else if (node.needs(2)) {
-                    const std::int64_t channels = dy.size(1);
-                    grads.bias = ops::reshape(
-                        ops::sum_to(ops::convert(dy, dtype, Layout::plain), {1, channels, 1, 1}), {channels});
-                  }
-                  if (node.needs(0)) dx = ops::conv2d_backward_data(dy, weight.get(node.name), x_shape, options);
-                  return std::vector<Tensor>{dx, grads.weight, grads.bias};
-                });
+  const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
+  return lift("conv2d", place_rows("conv2d", {x, w, bias}), {x, w, bias}, [&](const Arrays& in) -> Lifted {
+    // bf16 and f16 have f32 parameters.
+    const DType dtype = in[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
+    return {ops::conv2d(in[0], in[1], in[2], options),
+            [x = SavedArray(saves_x, in[0]), w = SavedArray(saves_w, in[1]), x_shape = in[0].shape(),
+             w_shape = in[1].shape(), dtype, options](const PartPass& p, const Array& dy) -> Arrays {
+              Array dx;
+              ops::ConvWeightGrads grads;
+              if (p.needs(1)) {
+                grads = ops::conv2d_backward_weights(x.get(p.name()), dy, w_shape, p.needs(2), options,
+                                                     p.destination(1, dy.device()));
+              } else if (p.needs(2)) {
+                const std::int64_t channels = dy.size(1);
+                grads.bias = ops::reshape(ops::sum_to(ops::convert(dy, dtype, Layout::plain), {1, channels, 1, 1}),
+                                          {channels});
+              }
+              if (p.needs(0)) dx = ops::conv2d_backward_data(dy, w.get(p.name()), x_shape, options);
+              return {dx, grads.weight, grads.bias};
+            }};
+  });
 }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 #include "lockstep/ops/elementwise.h"
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
@@ -12,49 +12,47 @@ namespace lockstep {
 namespace {
 
 Tensor unary(UnaryOp op, const Tensor& x) {
-  ops::ShardScope scope(shard_of({x}));
-  Tensor y = ops::unary(op, x.detach());
-  SavedTensor saved = unary_saves_output(op) ? y : x;
-  return record(ops::name(op), {x}, y, [op, saved](const Node& node, const Tensor& dy) {
-    return std::vector<Tensor>{ops::unary_backward(op, saved.get(node.name), dy)};
+  return lift(ops::name(op), place_as(ops::name(op), x), {x}, [op](const Arrays& in) -> Lifted {
+    Array y = ops::unary(op, in[0]);
+    return {y, [op, saved = SavedArray(unary_saves_output(op) ? y : in[0])](const PartPass& p, const Array& dy) -> Arrays {
+              return {ops::unary_backward(op, saved.get(p.name()), dy)};
+            }};
   });
 }
 
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
-  ops::ShardScope scope(shard_of({a, b}));
-  Tensor y = ops::binary(op, a.detach(), b.detach());
   const bool divides = op == BinaryOp::divide, saves = divides || op == BinaryOp::multiply;
-  SavedTensor x(saves && b.requires_grad(), a);
-  SavedTensor z(saves && (a.requires_grad() || divides), b);
-  return record(ops::name(op), {a, b}, y,
-                [=, a_shape = a.shape(), b_shape = b.shape()](const Node& node, const Tensor& dy) {
-                  Tensor da, db;
-                  auto both = [](BinaryOp f, const Tensor& p, const Tensor& q) { return ops::binary(f, p, q); };
-                  if (node.needs(0)) {
-                    da = ops::sum_to(saves ? both(op, dy, z.get(node.name)) : dy, a_shape);
+  const bool saves_a = saves && b.requires_grad(), saves_b = saves && (a.requires_grad() || divides);
+  return lift(ops::name(op), place_broadcast(ops::name(op), {a, b}), {a, b}, [=](const Arrays& in) -> Lifted {
+    Array y = ops::binary(op, in[0], in[1]);
+    return {y, [op, saves, x = SavedArray(saves_a, in[0]), z = SavedArray(saves_b, in[1]), a_shape = in[0].shape(),
+                b_shape = in[1].shape()](const PartPass& p, const Array& dy) -> Arrays {
+              Array da, db;
+              if (p.needs(0)) da = ops::sum_to(saves ? ops::binary(op, dy, z.get(p.name())) : dy, a_shape);
+              if (p.needs(1)) {
+                switch (op) {
+                  case BinaryOp::add: db = dy; break;
+                  case BinaryOp::subtract: db = ops::unary(UnaryOp::negate, dy); break;
+                  case BinaryOp::multiply: db = ops::binary(op, dy, x.get(p.name())); break;
+                  case BinaryOp::divide: {
+                    const Array& divisor = z.get(p.name());
+                    Array ratio = ops::binary(BinaryOp::divide, x.get(p.name()),
+                                              ops::binary(BinaryOp::multiply, divisor, divisor));
+                    db = ops::unary(UnaryOp::negate, ops::binary(BinaryOp::multiply, dy, ratio));
+                    break;
                   }
-                  if (node.needs(1)) {
-                    switch (op) {
-                      case BinaryOp::add: db = dy; break;
-                      case BinaryOp::subtract: db = ops::unary(UnaryOp::negate, dy); break;
-                      case BinaryOp::multiply: db = both(op, dy, x.get(node.name)); break;
-                      case BinaryOp::divide: {
-                        const Tensor& divisor = z.get(node.name);
-                        Tensor ratio = both(BinaryOp::divide, x.get(node.name), both(BinaryOp::multiply, divisor, divisor));
-                        db = ops::unary(UnaryOp::negate, both(BinaryOp::multiply, dy, ratio));
-                        break;
-                      }
-                    }
-                    db = ops::sum_to(db, b_shape);
-                  }
-                  return std::vector<Tensor>{da, db};
-                });
+                }
+                db = ops::sum_to(db, b_shape);
+              }
+              return {da, db};
+            }};
+  });
 }
 
 Tensor affine(const Tensor& x, double scale, double shift) {
-  ops::ShardScope scope(shard_of({x}));
-  return record("affine", {x}, ops::affine(x.detach(), scale, shift), [scale](const Node&, const Tensor& dy) {
-    return std::vector<Tensor>{ops::affine(dy, scale, 0)};
+  return lift("affine", place_as("affine", x), {x}, [=](const Arrays& in) -> Lifted {
+    return {ops::affine(in[0], scale, shift),
+            [scale](const PartPass&, const Array& dy) -> Arrays { return {ops::affine(dy, scale, 0)}; }};
   });
 }
 
@@ -81,23 +79,36 @@ Tensor operator/(const Tensor& a, double b) { return affine(a, 1 / b, 0); }
 Tensor operator+(double a, const Tensor& b) { return affine(b, 1, a); }
 Tensor operator-(double a, const Tensor& b) { return affine(b, -1, a); }
 Tensor operator*(double a, const Tensor& b) { return affine(b, a, 0); }
-Tensor operator/(double a, const Tensor& b) {
-  ops::check_on_device("divide", b);
-  ops::ShardScope scope(shard_of({b}));
-  Tensor dividend = ops::empty_like(b.detach());
-  ops::fill_(dividend, a);
-  return dividend / b;
-}
+Tensor operator/(double a, const Tensor& b) { return full_like(b, a) / b; }
 Tensor operator-(const Tensor& a) { return negate(a); }
 
+Tensor full_like(const Tensor& x, double value) {
+  NoGradGuard no_grad;
+  return lift("full_like", place_as("full_like", x), {x}, [value](const Arrays& in) -> Lifted {
+    ops::check_on_device("full_like", in[0]);
+    Array y = ops::empty_like(in[0]);
+    ops::fill_(y, value);
+    return {y, nullptr};
+  });
+}
+
 Tensor dropout(const Tensor& x, double p) {
-  ops::ShardScope scope(shard_of({x}));
-  const ops::DropoutKey key = ops::next_dropout_key(x.device());
-  // The mask is in memory order: that of x.
-  return record("dropout", {x}, ops::dropout(x.detach(), p, key),
-                [p, key, layout = x.layout()](const Node&, const Tensor& dy) {
-                  return std::vector<Tensor>{ops::dropout(ops::to_layout(dy, layout), p, key)};
-                });
+  const Placed placed = place_as("dropout", x);
+  // Replicas draw once, and stay equal.
+  std::optional<ops::DropoutKey> once;
+  return lift("dropout", placed, {x}, [&](const Arrays& in) -> Lifted {
+    ops::DropoutKey key;
+    if (placed.kind == Kind::replicated) {
+      if (!once) once = {ops::next_dropout_key(in[0].device()).key};
+      key = *once;
+    } else {
+      key = ops::next_dropout_key(in[0].device());
+    }
+    // The mask is in memory order: that of x.
+    return {ops::dropout(in[0], p, key), [p, key, layout = in[0].layout()](const PartPass&, const Array& dy) -> Arrays {
+              return {ops::dropout(ops::to_layout(dy, layout), p, key)};
+            }};
+  });
 }
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include <typeinfo>
 
 #include "lockstep/autograd/node.h"
-#include "lockstep/ops/launch.h"
+#include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
 namespace {
@@ -24,22 +24,54 @@ std::string class_name(const Function& function) {
 // What a gradient has in common with its input, without the memory of that.
 struct Like {
   bool defined;
+  Kind kind;
   Shape shape;
   DType dtype;
-  Device device;
+  std::vector<Device> devices;
+  std::shared_ptr<const Placement> at;
+  Cut cut;
 
-  explicit Like(const Tensor& t) : defined(t.defined()), shape(t.shape()), dtype(t.dtype()), device(t.device()) {}
-  bool operator==(const Like&) const = default;
+  explicit Like(const Tensor& t)
+      : defined(t.defined()), kind(t.kind()), shape(t.shape()), dtype(t.dtype()), devices(t.devices()), at(t.placement()),
+        cut(t.cut()) {}
+  bool fits(const Tensor& gradient) const {
+    const Like other(gradient);
+    if (kind == Kind::cut && (other.cut != cut || !same_placement(at, other.at))) return false;
+    return defined && kind == other.kind && shape == other.shape && dtype == other.dtype &&
+           (kind != Kind::whole || devices == other.devices);
+  }
   std::string str() const {
-    return defined ? fmt::format("{} {} on {}", shape.str(), name(dtype), device.name()) : "none";
+    if (!defined) return "none";
+    return fmt::format("{} {} on {}{}", shape.str(), name(dtype), lockstep::str(devices),
+                       kind == Kind::cut ? fmt::format(", cut on axis {}", cut.axis) : "");
   }
 };
 
-// The engine's operations make theirs right; a user's mistake would otherwise show far from where it was made, or never.
-void check_gradients(const Node& node, std::span<const Tensor> grads, std::span<const Like> inputs) {
-  for (std::size_t i = 0; i < std::min(grads.size(), inputs.size()); ++i) {
-    check(!grads[i].defined() || Like(grads[i]) == inputs[i], "backward of {}: the gradient of input {} is {}, expected {}",
-          node.name, i, grads[i].describe(), inputs[i].str());
+// A gradient as the output that it belongs to.
+Tensor as_tensor(const Gradient& g, const Like& output) {
+  if (!g.defined()) return {};
+  if (output.kind != Kind::cut) {
+    const TotalGradient total(g, output.at);
+    std::vector<Array> parts;
+    for (Device device : output.devices) parts.push_back(total.on(device));
+    return output.kind == Kind::whole ? Tensor(parts[0]) : Tensor::replicated(std::move(parts), output.at);
+  }
+  std::vector<Array> parts;
+  for (const Slot& slot : output.at->slots()) parts.push_back(g.addend(slot.shard));
+  return Tensor::cut(output.at, output.cut, std::move(parts));
+}
+
+void add_tensor(Gradient& sum, const Tensor& g) {
+  switch (g.kind()) {
+    case Kind::whole: return sum.add_single(g.array());
+    case Kind::replicated:
+      for (Device device : g.devices()) sum.add_part(g.on(device));
+      return;
+    case Kind::cut:
+      for (std::size_t s = 0; s < g.parts().size(); ++s) {
+        const int shard = g.placement()->slots()[s].shard;
+        sum.add_addend(shard, g.parts()[s], g.placement()->rows_of(shard) > 0);
+      }
   }
 }
 
@@ -49,7 +81,6 @@ std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span
   std::vector<Tensor> outputs;
   {
     NoGradGuard no_grad;
-    ops::ShardScope scope(shard_of(inputs));
     std::vector<Tensor> detached;
     for (const Tensor& input : inputs) detached.push_back(input.detach());
     outputs = function->forward(detached);
@@ -57,15 +88,23 @@ std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span
     for (Tensor& output : outputs) output = output.detach();
   }
   if (!needs_grad(inputs)) return outputs;
-  std::vector<Like> expected(inputs.begin(), inputs.end());
+  const std::vector<Like> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
   const std::string name = class_name(*function);
-  return record(name, inputs, std::move(outputs),
-                [function = std::move(function), expected = std::move(expected)](const Node& node,
-                                                                                 std::span<const Tensor> grads) {
-                  std::vector<Tensor> found = function->backward(grads);
-                  check_gradients(node, found, expected);
-                  return found;
-                });
+  return record_mix(name, inputs, std::move(outputs),
+                    [function = std::move(function), in, out](const Node& node, const BackwardPass&,
+                                                              std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      std::vector<Tensor> grads;
+                      for (std::size_t i = 0; i < out.size(); ++i) grads.push_back(as_tensor(dy[i], out[i]));
+                      const std::vector<Tensor> found = function->backward(grads);
+                      check(found.size() == in.size(), "backward of {}: {} gradients, expected one for each of {} inputs",
+                            node.name, found.size(), in.size());
+                      for (std::size_t i = 0; i < in.size(); ++i) {
+                        // The library's operations make theirs right; a user's mistake would otherwise show far away.
+                        check(!found[i].defined() || in[i].fits(found[i]), "backward of {}: the gradient of input {} is {}, expected {}",
+                              node.name, i, found[i].describe(), in[i].str());
+                        if (found[i].defined() && node.needs(i)) add_tensor(dx[i], found[i]);
+                      }
+                    });
 }
 
 }  // namespace lockstep

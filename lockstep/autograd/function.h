@@ -1,4 +1,4 @@
-// Users' own differentiable functions.
+// Users' own differentiable functions, of logical tensors: each is called once, whatever number of shards its inputs have.
 //
 //   struct Square : Function {
 //     SavedTensor x;
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/autograd/saved_tensor.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/autograd/tensor.h"
 
 namespace lockstep {
 
@@ -23,8 +23,8 @@ class Function {
   virtual ~Function() = default;
   // Runs without recording.
   virtual std::vector<Tensor> forward(std::span<const Tensor> inputs) = 0;
-  // One gradient for each input, of its shape and type and on its device, undefined where there is none; output_grads
-  // likewise.
+  // Returns one gradient for each input, of its shape, type and placement, undefined if there is none; output_grads likewise.
+  // The gradient of an input that is not cut (a parameter) is a sum over all samples: sum_to() makes one.
   virtual std::vector<Tensor> backward(std::span<const Tensor> output_grads) = 0;
 };
 

@@ -6,9 +6,8 @@
 
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/pool.h"
-#include "lockstep/autograd/shard_exchange.h"
 #include "lockstep/ops/norm.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/autograd/tensor.h"
 
 namespace lockstep {
 
@@ -54,6 +53,10 @@ template <typename T>
 Tensor& operator/=(Tensor& a, const T& b) {
   return a = a / b;
 }
+// Of x's shape, type and placement, without a history.
+Tensor full_like(const Tensor& x, double value);
+inline Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
+inline Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
 // Each element dropped with probability p, the others scaled by 1 / (1 - p). The key comes from the device's random
 // state: (seed, step, shard, operation).
 Tensor dropout(const Tensor& x, double p);
@@ -71,14 +74,16 @@ Tensor flatten(const Tensor& x, int first = 1);
 // Two axes exchanged.
 Tensor transpose(const Tensor& x, int a = 0, int b = 1);
 Tensor cast(const Tensor& x, DType dtype);
-// One below the other, on `device` or that of the first; gradients go back to where the parts are.
+// One below the other (axis 0), on `device` or that of the first; gradients go back to where the parts are.
 Tensor concatenate(std::span<const Tensor> parts, Device device);
 Tensor concatenate(std::span<const Tensor> parts);
 
-// reduce.cc
+// reduce.cc. A sum over the samples of a batch is one of all shards, of all processes.
 Tensor sum(const Tensor& x);   // [1]
 Tensor mean(const Tensor& x);  // [1]
 Tensor sum_to(const Tensor& x, const Shape& shape);
+// The index of the largest element of each row: [n, k] -> i64 [n], without a history.
+Tensor argmax(const Tensor& x);
 
 // conv.cc, pool.cc
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dOptions& options = {});
@@ -92,17 +97,16 @@ struct BatchNormOptions {
   // Fused: y = max(0, y).
   bool relu = false;
 };
-// With statistics of the batch: those of x itself, or (synchronized) of all shards. `stats` gets what was used.
+// With each shard's own statistics. `stats` (null: not wanted) gets what was used, one for each shard of this process.
 // residual (undefined: none) is added before the ReLU.
 Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
-                        const BatchNormOptions& options, ops::BatchStats* stats);
-// All shards at once, with the statistics of all of them, merged in the shards' tree; the gradients flow back through
-// the shared statistics. gammas[i] is the replica on shards[i]'s device, and so on. `stats` gets one for each shard.
-// `exchange` gives the shards of other processes their part, forward and backward; null: there are none.
-std::vector<Tensor> batch_norm_synchronized(std::span<const Tensor> shards, std::span<const Tensor> gammas,
-                                            std::span<const Tensor> betas, std::span<const Tensor> residuals,
-                                            const BatchNormOptions& options, std::vector<ops::BatchStats>* stats,
-                                            std::shared_ptr<ShardExchange> exchange = nullptr);
+                        const BatchNormOptions& options, std::vector<ops::BatchStats>* stats);
+// With the statistics of all shards, merged in their tree; the gradients flow back through the shared statistics. Every
+// process has to call it.
+Tensor batch_norm_synchronized(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
+                               const BatchNormOptions& options, ops::BatchStats* stats);
+// The statistics of all shards. parts[s] is shard s's, undefined for others'; `pixels` is H * W. Every process has to call it.
+std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts, std::int64_t pixels);
 // With running statistics.
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options);
@@ -113,7 +117,7 @@ Tensor log_softmax(const Tensor& x);
 struct CrossEntropyOptions {
   double label_smoothing = 0;
 };
-// Means over the samples: [1]. Labels i64 [n], on the device of the logits.
+// Means over the samples of all shards: [1]. Labels i64 [n], placed as the logits.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
 Tensor mse_loss(const Tensor& x, const Tensor& target);
 

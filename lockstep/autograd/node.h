@@ -1,5 +1,5 @@
-// The graph of backward functions, made while the forward pass runs. backward() walks it on the host thread and only
-// pushes tasks, so that all devices work at once.
+// The graph of backward functions, made while the forward pass runs: one node for an operation, whatever number of shards
+// its tensors have. backward() walks it on the host thread and only pushes tasks, so all devices work at once.
 #pragma once
 
 #include <cstdint>
@@ -9,52 +9,93 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/autograd/gradient.h"
+#include "lockstep/autograd/tensor.h"
 
 namespace lockstep {
 
 struct Node;
 
+// Sums gradients over processes: parallel/bucket_reducer.h is one.
+class BackwardObserver {
+ public:
+  virtual ~BackwardObserver() = default;
+  // A pass that reached a leaf of this object has described all gradients.
+  virtual void end_backward(bool sync) = 0;
+};
+
+// One call of backward().
+struct BackwardPass {
+  // From 1, counted by thread: gradients of one pass belong together.
+  std::uint64_t number = 0;
+  bool sync = true;
+  // Of the batch that the roots were computed from; null: from parameters or whole tensors alone.
+  std::shared_ptr<const Placement> at;
+  // Leaves' observers that were reached, in no order.
+  std::vector<std::shared_ptr<BackwardObserver>> observers;
+};
+
 // What autograd keeps of a tensor: which output of which node it is, or that it is a leaf whose gradient is wanted.
 struct GradMeta {
   virtual ~GradMeta() = default;
-  // Of a leaf: takes the gradient that one backward() found for one shard. Called on the host thread; the tensor may
-  // not be computed yet. The default sums into `grad`.
-  virtual void accumulate(int shard, const Tensor& gradient);
-  // Of a leaf: memory on `device` for that gradient, plain, of the leaf's shape and type, from which it is summed without
-  // being copied. Undefined: there is none. To be asked for by who is about to fill it.
-  virtual Tensor destination(int shard, Device device);
+  // Of a leaf: called before its first gradient is computed.
+  virtual void reached(BackwardPass&) {}
+  // Of a leaf: takes the gradient that one pass found. Called on the host thread; arrays may not be computed yet.
+  virtual void accumulate(const BackwardPass& pass, Gradient gradient);
+  // Of a leaf: the pass failed after it was reached; what it gave must not count.
+  virtual void abandon(const BackwardPass&) {}
+  // Of a leaf: memory on `device` for a shard's addend, plain, of the leaf's shape and type, from which it is summed without
+  // being copied. Returns undefined if there is none. Call it just before filling the memory.
+  virtual Array destination(const BackwardPass&, int /*shard*/, Device) { return {}; }
+  virtual Tensor grad() const { return {}; }
+  virtual void zero_grad() {}
 
   std::shared_ptr<Node> node;  // null for a leaf
   int output = 0;
-  Tensor grad;
 };
 
-// Where a gradient goes: an output of an earlier node, or a leaf. Without both: nobody needs it.
+// What a part's backward function sees.
+struct PartPass {
+  const Node& node;
+  const BackwardPass& pass;
+  int shard;  // -1: the gradient counts once, for all shards
+
+  const std::string& name() const;
+  bool needs(std::size_t input) const;
+  // Memory for an input's gradient, or undefined; see GradMeta.
+  Array destination(std::size_t input, Device device) const;
+};
+
+// The gradients of the inputs' parts (undefined where not needed) from that of the output's part.
+using PartBackward = std::function<Arrays(const PartPass& pass, const Array& dy)>;
+// For operations that mix shards: all gradients of inputs from all of outputs.
+using MixBackward =
+    std::function<void(const Node& node, const BackwardPass& pass, std::span<const Gradient> dy, std::span<Gradient> dx)>;
+
+// Where a gradient goes: an output of an earlier node, or a leaf. Without a target: it is not needed.
 struct Edge {
   std::shared_ptr<GradMeta> target;
-  // The shard for which a leaf gets it.
-  int shard = -1;
+  Kind kind = Kind::whole;
 };
-
-// The gradients of a node's inputs (undefined where not needed, see Node::needs) from those of its outputs (undefined
-// where an output had no influence).
-using BackwardFunction = std::function<std::vector<Tensor>(const Node& node, std::span<const Tensor> output_grads)>;
 
 struct Node {
   std::string name;
-  // Whose lane the gradients are computed on; leaves get them for this shard unless an edge says otherwise.
-  int shard = -1;
   // Later nodes have larger numbers: walking them downwards respects every dependency.
   std::uint64_t order = 0;
   int outputs = 1;
   std::vector<Edge> inputs;
-  // Empty once it has run: what it saved is freed at once.
-  BackwardFunction backward;
 
+  // Of its outputs.
+  Kind kind = Kind::whole;
+  std::shared_ptr<const Placement> at;
+  // Of a replicated or whole output: the devices of `parts`.
+  std::vector<Device> devices;
+  // One for each part of the only output, or `mix`. Empty once it has run: what it saved is freed at once.
+  std::vector<PartBackward> parts;
+  MixBackward mix;
   bool needs(std::size_t input) const { return inputs[input].target != nullptr; }
-  // Memory for an input's gradient, or undefined; see GradMeta.
-  Tensor destination(std::size_t input, Device device) const;
+  bool used() const { return parts.empty() && !mix; }
+  void clear();
   // Long chains must not end in deep recursion.
   ~Node();
 };
@@ -74,28 +115,17 @@ bool grad_enabled();
 
 // Whether any of the tensors has a history or is a leaf that wants its gradient, and recording is on.
 bool needs_grad(std::span<const Tensor> tensors);
-bool needs_grad(std::initializer_list<Tensor> tensors);
 
-// The shard that the result of these inputs belongs to: the first one that has any.
-int shard_of(std::span<const Tensor> inputs);
-int shard_of(std::initializer_list<Tensor> inputs);
+// A node that made `outputs`, which get their history; its backward functions are still to be set.
+std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> inputs, std::span<Tensor> outputs);
+// Records that `outputs` came from `inputs` by an operation that mixes shards. Outputs are returned with their history; if
+// no input needs a gradient they are returned as they are.
+std::vector<Tensor> record_mix(std::string_view name, std::span<const Tensor> inputs, std::vector<Tensor> outputs,
+                               MixBackward backward);
+Tensor record_mix(std::string_view name, std::initializer_list<Tensor> inputs, Tensor output, MixBackward backward);
 
-// Records that `outputs` came from `inputs`. Outputs are returned with their history; where no input needs a gradient
-// they are returned as they are.
-std::vector<Tensor> record(std::string_view name, std::span<const Tensor> inputs, std::vector<Tensor> outputs,
-                           BackwardFunction backward);
-// One output, the usual case: the function gets its gradient.
-Tensor record(std::string_view name, std::initializer_list<Tensor> inputs, const Tensor& output,
-              std::function<std::vector<Tensor>(const Node& node, const Tensor& dy)> backward);
-
-// a + b, of gradients for one tensor. In host memory, where no device computes, this waits for both.
-Tensor add_gradients(const Tensor& a, const Tensor& b);
-
-// Gradients of all leaves that `roots` were computed from, in one walk. seeds[i] is the gradient of roots[i];
-// undefined: 1, for a scalar. The graph is used up. Leaves get nothing for shards in `missing`, which have no samples: no
-// gradient is not the same as one of zeros.
-void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, std::span<const int> missing = {});
-// Of the latest backward() of this thread, from 1: what one of them found belongs together.
-std::uint64_t backward_number();
+// The gradients of all leaves that `roots` were computed from, in one walk. seeds[i] is the gradient of roots[i], placed as
+// it; undefined: 1, for a scalar. The graph is used up.
+void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options = {});
 
 }  // namespace lockstep

@@ -1,33 +1,34 @@
 #include "lockstep/ops/pool.h"
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/node.h"
-#include "lockstep/ops/launch.h"
+#include "lockstep/autograd/lift.h"
 
 namespace lockstep {
 
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
-  ops::ShardScope scope(shard_of({x}));
-  auto [y, where] = ops::max_pool2d(x.detach(), options);
-  return record("max pool", {x}, y, [where = where, shape = x.shape(), options](const Node&, const Tensor& dy) {
-    return std::vector<Tensor>{ops::max_pool2d_backward(dy, where, shape, options)};
+  return lift("max pool", place_rows("max pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
+    auto [y, where] = ops::max_pool2d(in[0], options);
+    return {y, [where = where, shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
+              return {ops::max_pool2d_backward(dy, where, shape, options)};
+            }};
   });
 }
 
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
-  ops::ShardScope scope(shard_of({x}));
-  return record("avg pool", {x}, ops::avg_pool2d(x.detach(), options),
-                [shape = x.shape(), options](const Node&, const Tensor& dy) {
-                  return std::vector<Tensor>{ops::avg_pool2d_backward(dy, shape, options)};
-                });
+  return lift("avg pool", place_rows("avg pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
+    return {ops::avg_pool2d(in[0], options), [shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
+              return {ops::avg_pool2d_backward(dy, shape, options)};
+            }};
+  });
 }
 
 Tensor global_avg_pool2d(const Tensor& x) {
-  ops::ShardScope scope(shard_of({x}));
-  return record("global avg pool", {x}, ops::global_avg_pool2d(x.detach()),
-                [shape = x.shape(), layout = x.layout()](const Node&, const Tensor& dy) {
-                  return std::vector<Tensor>{ops::global_avg_pool2d_backward(dy, shape, layout)};
-                });
+  return lift("global avg pool", place_rows("global avg pool", {x}), {x}, [](const Arrays& in) -> Lifted {
+    return {ops::global_avg_pool2d(in[0]),
+            [shape = in[0].shape(), layout = in[0].layout()](const PartPass&, const Array& dy) -> Arrays {
+              return {ops::global_avg_pool2d_backward(dy, shape, layout)};
+            }};
+  });
 }
 
 }  // namespace lockstep

@@ -4,37 +4,52 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/autograd/tensor.h"
 
 namespace lockstep {
 
-class SavedTensor {
+// Of one part: what operations save.
+class SavedArray {
  public:
-  SavedTensor() = default;
-  // Saves t without its history. Call it after the forward operation has been described.
-  SavedTensor(const Tensor& t)  // NOLINT(google-explicit-constructor)
-      : tensor_(t.detach()), version_(version()) {}
-  // Saves nothing if `needed` is false: then no gradient is computed from t.
-  SavedTensor(bool needed, const Tensor& t) : SavedTensor(needed ? t : Tensor()) {}
+  SavedArray() = default;
+  // Saves x as it is now. Call it after the forward operation has been described.
+  SavedArray(const Array& x) : array_(x), version_(version()) {}  // NOLINT(google-explicit-constructor)
+  // Saves nothing if `needed` is false: then no gradient is computed from x.
+  SavedArray(bool needed, const Array& x) : SavedArray(needed ? x : Array()) {}
 
-  // Returns the tensor, undefined if an undefined one was saved. Throws Error, naming the operation, if the tensor has been
-  // written since.
-  const Tensor& get(std::string_view operation) const {
+  // Returns the array, undefined if an undefined one was saved. Throws Error, naming the operation, if it has been written
+  // since.
+  const Array& get(std::string_view operation) const {
     if (version() != version_) [[unlikely]] {
       fail("{}: a tensor needed for its gradient was changed in place after forward: version {}, expected {}", operation,
            version(), version_);
     }
-    return tensor_;
+    return array_;
   }
 
  private:
   std::uint64_t version() const {
-    return tensor_.defined() ? tensor_.storage()->version.load(std::memory_order_relaxed) : 0;
+    return array_.defined() ? array_.storage()->version.load(std::memory_order_relaxed) : 0;
   }
 
-  Tensor tensor_;
+  Array array_;
   std::uint64_t version_ = 0;
+};
+
+// The same for a whole logical tensor: what users' own functions save.
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  // Saves t without its history, as it is now.
+  SavedTensor(const Tensor& t);  // NOLINT(google-explicit-constructor)
+  // Returns the tensor. Throws Error, naming the operation, if one of its parts has been written since.
+  const Tensor& get(std::string_view operation) const;
+
+ private:
+  Tensor tensor_;
+  std::vector<SavedArray> parts_;
 };
 
 }  // namespace lockstep

@@ -1,49 +1,64 @@
 #include "lockstep/ops/softmax.h"
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_tensor.h"
-#include "lockstep/ops/launch.h"
 
 namespace lockstep {
+namespace {
+
+// Over the last axis, which must not be the batch.
+Placed place_before_last(std::string_view what, const Tensor& x) {
+  Placed placed = place_as(what, x);
+  if (placed.kind == Kind::cut && placed.cut.axis == x.shape().rank() - 1) fail_across_batch(what, x, "its last one");
+  return placed;
+}
+
+}  // namespace
 
 Tensor softmax(const Tensor& x) {
-  ops::ShardScope scope(shard_of({x}));
-  Tensor y = ops::softmax(x.detach());
-  return record("softmax", {x}, y, [saved = SavedTensor(y)](const Node& node, const Tensor& dy) {
-    return std::vector<Tensor>{ops::softmax_backward(saved.get(node.name), dy)};
+  return lift("softmax", place_before_last("softmax", x), {x}, [](const Arrays& in) -> Lifted {
+    Array y = ops::softmax(in[0]);
+    return {y, [saved = SavedArray(y)](const PartPass& p, const Array& dy) -> Arrays {
+              return {ops::softmax_backward(saved.get(p.name()), dy)};
+            }};
   });
 }
 
 Tensor log_softmax(const Tensor& x) {
-  ops::ShardScope scope(shard_of({x}));
-  Tensor y = ops::log_softmax(x.detach());
-  return record("log softmax", {x}, y, [saved = SavedTensor(y)](const Node& node, const Tensor& dy) {
-    return std::vector<Tensor>{ops::log_softmax_backward(saved.get(node.name), dy)};
+  return lift("log softmax", place_before_last("log_softmax", x), {x}, [](const Arrays& in) -> Lifted {
+    Array y = ops::log_softmax(in[0]);
+    return {y, [saved = SavedArray(y)](const PartPass& p, const Array& dy) -> Arrays {
+              return {ops::log_softmax_backward(saved.get(p.name()), dy)};
+            }};
   });
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
-  ops::ShardScope scope(shard_of({logits}));
   const double smoothing = options.label_smoothing;
-  Tensor loss = ops::cross_entropy(logits.detach(), labels, smoothing);
-  return record("cross entropy", {logits}, loss,
-                [x = SavedTensor(logits), y = SavedTensor(labels), smoothing](const Node& node, const Tensor& dy) {
-                  return std::vector<Tensor>{
-                      ops::cross_entropy_backward(x.get(node.name), y.get(node.name), smoothing, dy)};
-                });
+  return mix_shards("cross entropy", Mix::mean, place_rows("cross_entropy", {logits, labels}), {logits, labels},
+                    [smoothing](const Arrays& in) -> Lifted {
+                      return {ops::cross_entropy(in[0], in[1], smoothing),
+                              [x = SavedArray(in[0]), y = SavedArray(in[1]), smoothing](const PartPass& p,
+                                                                                        const Array& dy) -> Arrays {
+                                return {ops::cross_entropy_backward(x.get(p.name()), y.get(p.name()), smoothing, dy),
+                                        Array()};
+                              }};
+                    });
 }
 
 Tensor mse_loss(const Tensor& x, const Tensor& target) {
-  ops::ShardScope scope(shard_of({x}));
-  Tensor loss = ops::mse(x.detach(), target.detach());
-  return record("mse", {x, target}, loss, [x = SavedTensor(x), y = SavedTensor(target)](const Node& node, const Tensor& dy) {
-    const Tensor &in = x.get(node.name), &t = y.get(node.name);
-    Tensor dx, dt;
-    if (node.needs(0)) dx = ops::mse_backward(in, t, dy);
-    if (node.needs(1)) dt = ops::mse_backward(t, in, dy);
-    return std::vector<Tensor>{dx, dt};
-  });
+  return mix_shards("mse", Mix::mean, place_broadcast("mse_loss", {x, target}), {x, target},
+                    [](const Arrays& in) -> Lifted {
+                      return {ops::mse(in[0], in[1]),
+                              [x = SavedArray(in[0]), y = SavedArray(in[1])](const PartPass& p, const Array& dy) -> Arrays {
+                                const Array &in = x.get(p.name()), &target = y.get(p.name());
+                                Array dx, dt;
+                                if (p.needs(0)) dx = ops::mse_backward(in, target, dy);
+                                if (p.needs(1)) dt = ops::mse_backward(target, in, dy);
+                                return {dx, dt};
+                              }};
+                    });
 }
 
 }  // namespace lockstep

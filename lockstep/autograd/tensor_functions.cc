@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
@@ -11,75 +11,76 @@ namespace lockstep {
 namespace {
 
 // Zeros of this shape, but for `rows` from row `start` on.
-Tensor among_zeros(const Tensor& rows, std::int64_t start, const Shape& shape) {
+Array among_zeros(const Array& rows, std::int64_t start, const Shape& shape) {
   if (rows.device().is_host()) {
-    Tensor all = Tensor::host(shape, rows.dtype()).with_shard(rows.shard());
+    Array all = Array::host(shape, rows.dtype()).with_shard(rows.shard());
     rows.wait();
     if (rows.numel() > 0) {
       std::memcpy(ops::narrow(all, start, rows.size(0)).view().data, rows.view().data, rows.view().bytes());
     }
     return all;
   }
-  Tensor all = ops::empty(shape, rows.dtype(), rows.device(), rows.layout());
+  Array all = ops::empty(shape, rows.dtype(), rows.device(), rows.layout());
   ops::fill_(all, 0);
   if (rows.numel() > 0) ops::copy_(rows, ops::narrow(all, start, rows.size(0)));
   return all;
 }
 
-// One gradient, moved to where the input is.
-auto moved_back(Device from) {
-  return [from](const Node&, const Tensor& dy) {
-    return std::vector<Tensor>{ops::to_device(dy, from, {.non_blocking = true})};
-  };
+// A whole tensor, moved by `move`; its gradient is moved back.
+Tensor moved(std::string_view name, const Tensor& x, const Array& from, const Array& to) {
+  const Tensor inputs[] = {x};
+  return record_mix(name, inputs, {Tensor(to)},
+                    [home = from.device()](const Node& node, const BackwardPass&, std::span<const Gradient> dy,
+                                           std::span<Gradient> dx) {
+                      if (node.needs(0)) dx[0].add_single(dy[0].once(home));
+                    })[0];
 }
 
 }  // namespace
 
-Tensor Tensor::reshape(Shape shape) const {
-  Tensor y = ops::reshape(*this, shape);
-  if (!grad_meta_ || !grad_enabled()) return y;
-  return record("reshape", {*this}, y, [old = this->shape()](const Node&, const Tensor& dy) {
-    return std::vector<Tensor>{ops::reshape(ops::to_layout(dy, Layout::plain), old)};
-  });
-}
+Tensor Tensor::reshape(Shape shape) const { return lockstep::reshape(*this, shape); }
 
 Tensor Tensor::narrow(std::int64_t start, std::int64_t count) const {
-  Tensor y = ops::narrow(*this, start, count);
-  if (!grad_meta_ || !grad_enabled()) return y;
-  return record("narrow", {*this}, y, [old = shape(), start](const Node&, const Tensor& dy) {
-    return std::vector<Tensor>{among_zeros(dy, start, old)};
+  check(defined(), "narrow: undefined tensor");
+  const Placed placed = place_as("narrow", *this);
+  if (placed.kind == Kind::cut && placed.cut.axis == 0) fail_across_batch("narrow", *this, "of which it would take some");
+  return lift("narrow", placed, {*this}, [=](const Arrays& in) -> Lifted {
+    return {ops::narrow(in[0], start, count), [old = in[0].shape(), start](const PartPass&, const Array& dy) -> Arrays {
+              return {among_zeros(dy, start, old)};
+            }};
   });
 }
 
 Tensor Tensor::to(Device device, CopyOptions options) const {
-  if (defined() && this->device() == device) return *this;
-  Tensor y = ops::to_device(detach(), device, options);
-  if (!grad_meta_ || !grad_enabled()) return y;
-  return record("to", {*this}, y, moved_back(this->device()));
+  check(defined(), "to: undefined tensor");
+  if (kind() == Kind::cut) {
+    fail("to: {} is cut over the batch, expected it in one piece: gather() it", describe());
+  }
+  if (kind() == Kind::whole && this->device() == device) return *this;
+  return moved("to", *this, array(), ops::to_device(array(), device, options));
 }
 
 Tensor Tensor::pin(Device device) const {
-  Tensor y = ops::pin(detach(), device);
-  if (!grad_meta_ || !grad_enabled()) return y;
-  return record("pin", {*this}, y, moved_back(Device()));
+  check(kind() == Kind::whole, "pin: the tensor is {}, expected host memory", describe());
+  return moved("pin", *this, array(), ops::pin(array(), device));
 }
 
 void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
   if (grad_enabled()) {
-    check(!x.grad_meta_, "copy_from: {} needs a gradient, but a copy in place records none: detach() it, or use to()",
+    check(!x.requires_grad(), "copy_from: {} needs a gradient, but a copy in place records none: detach() it, or use to()",
           x.describe());
-    check(!grad_meta_ || !grad_meta_->node,
+    check(!grad_meta() || !grad_meta()->node,
           "copy_from: {} has a history, and its gradient would be that of the old elements: detach() it", describe());
   }
-  ops::copy_(x, *this, options);
+  ops::copy_(x.array(), array(), options);
 }
 
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
 Tensor Tensor::to(Layout layout) const {
-  ops::ShardScope scope(shard_of({*this}));
-  Tensor y = ops::to_layout(detach(), layout);
-  return record("reorder", {*this}, y, [](const Node&, const Tensor& dy) { return std::vector<Tensor>{dy}; });
+  return lift("reorder", place_as("to", *this), {*this}, [layout](const Arrays& in) -> Lifted {
+    return {ops::to_layout(in[0], layout), [](const PartPass&, const Array& dy) -> Arrays { return {dy}; }};
+  });
 }
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/random.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/autograd/tensor.h"
 
 namespace lockstep {
 

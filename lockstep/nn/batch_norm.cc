@@ -1,6 +1,6 @@
 #include "lockstep/nn/batch_norm.h"
 
-#include "lockstep/ops/launch.h"
+#include "lockstep/autograd/shards.h"
 
 namespace lockstep {
 
@@ -22,64 +22,46 @@ void BatchNorm2d::settle(const Tensor& x) {
 
 Tensor BatchNorm2d::forward_fused(const Tensor& x, const Tensor& residual, bool relu) {
   settle(x);
-  BatchNormOptions options{options_.eps, relu};
-  Device device = x.device();
-  if (!training()) {
-    return batch_norm_eval(x, weight.data(device), bias.data(device), running_mean.data(device),
-                           running_var.data(device), residual, options);
+  const BatchNormOptions options{options_.eps, relu};
+  if (!training()) return batch_norm_eval(x, weight, bias, running_mean, running_var, residual, options);
+  const std::int64_t pixels = x.size(2) * x.size(3);
+  const Placement* at = x.placement().get();
+  ShardCollector* const collector = at ? at->collector() : nullptr;
+  if (options_.synchronized) {
+    check(!collector, "batch_norm: synchronized batch norm in per_shard() or DataParallel would see one shard alone: pass the "
+          "whole batch to the model, as split_and_load() cuts it");
+    ops::BatchStats stats;
+    Tensor y = batch_norm_synchronized(x, weight, bias, residual, options, &stats);
+    commit(nullptr, {stats}, pixels);
+    return y;
   }
-  ops::BatchStats stats;
-  Tensor y = batch_norm_train(x, weight.data(device), bias.data(device), residual, options, &stats);
-  keep(x, stats);
+  std::vector<ops::BatchStats> stats;
+  Tensor y = batch_norm_train(x, weight, bias, residual, options, &stats);
+  if (!at) {
+    commit(nullptr, std::move(stats), pixels);
+  } else if (collector) {
+    collector->add(this, at->slots()[0].shard, stats[0], [this, batch = at->batch(), pixels](std::vector<std::any> values) {
+      std::vector<ops::BatchStats> all(values.size());
+      for (std::size_t s = 0; s < all.size(); ++s) {
+        if (values[s].has_value()) all[s] = std::any_cast<ops::BatchStats>(values[s]);
+      }
+      commit(batch.get(), std::move(all), pixels);
+    });
+  } else {
+    std::vector<ops::BatchStats> all(at->rows().size());
+    for (std::size_t i = 0; i < stats.size(); ++i) all[static_cast<std::size_t>(at->slots()[i].shard)] = stats[i];
+    commit(at, std::move(all), pixels);
+  }
   return y;
 }
 
-std::vector<Tensor> BatchNorm2d::forward_fused(std::span<const Tensor> xs, std::span<const Tensor> residuals,
-                                               bool relu) {
-  if (!mixes_shards()) {
-    std::vector<Tensor> ys;
-    for (std::size_t i = 0; i < xs.size(); ++i) {
-      ys.push_back(forward_fused(xs[i], residuals.empty() ? Tensor() : residuals[i], relu));
-    }
-    return ys;
-  }
-  std::vector<Tensor> gammas, betas;
-  for (const Tensor& x : xs) {
-    settle(x);
-    gammas.push_back(weight.data(x.device()));
-    betas.push_back(bias.data(x.device()));
-  }
-  std::vector<ops::BatchStats> stats;
-  std::vector<Tensor> ys =
-      batch_norm_synchronized(xs, gammas, betas, residuals, {options_.eps, relu}, &stats, shard_exchange());
-  // All shards used the merged ones: once is enough.
-  if (!stats.empty()) keep(xs[0].with_shard(0), stats[0]);
-  return ys;
-}
-
-void BatchNorm2d::keep(const Tensor& x, const ops::BatchStats& stats) {
-  if (pending_batch_ != batch_number()) pending_.clear();
-  bool first = pending_.empty();
-  pending_batch_ = batch_number();
-  pixels_ = x.size(2) * x.size(3);
-  auto slot = static_cast<std::size_t>(x.shard() < 0 ? 0 : x.shard());
-  if (pending_.size() <= slot) pending_.resize(slot + 1);
-  pending_[slot] = stats;
-  if (first) after_batch([this] { commit(); });
-}
-
-void BatchNorm2d::commit() {
-  auto parts = std::move(pending_);
-  pending_.clear();
-  // Synchronized statistics are those of all shards already.
-  if (auto exchange = shard_exchange(); exchange && !options_.synchronized) {
-    parts = gather_stats(*exchange, parts, pixels_);
-  }
+void BatchNorm2d::commit(const Placement* at, std::vector<ops::BatchStats> stats, std::int64_t pixels) {
+  if (at) stats = gather_stats(*at, stats, pixels);
   // Each device merges for itself, in memory that it can read: the same few numbers, the same bits.
   for (Device device : running_mean.devices()) {
-    ops::BatchStats merged = ops::merge_batch_stats(parts, device, true);
-    ops::batch_norm_commit(merged, options_.momentum, running_mean.data(device), running_var.data(device),
-                           num_batches_tracked.data(device));
+    ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);
+    ops::batch_norm_commit(merged, options_.momentum, running_mean.data(device).array(), running_var.data(device).array(),
+                           num_batches_tracked.data(device).array());
   }
 }
 

@@ -19,7 +19,7 @@ Tensor Conv2d::forward(const Tensor& x) {
     check(x.size(1) % o.groups == 0, "conv2d: {} groups do not divide the input's {} channels", o.groups, x.size(1));
     weight.settle_shape({o.out_channels, x.size(1) / o.groups, o.kernel, o.kernel});
   }
-  return conv2d(x, weight.data(x.device()), o.bias ? bias.data(x.device()) : Tensor(),
+  return conv2d(x, weight, o.bias ? bias.tensor() : Tensor(),
                 {.stride = {o.stride, o.stride},
                  .padding = {o.padding, o.padding},
                  .dilation = {o.dilation, o.dilation},

@@ -1,22 +1,26 @@
-// What sums gradients over processes; see parallel/bucket_reducer.h.
+// Sums gradients over processes; parallel/bucket_reducer.h is one.
 #pragma once
 
 #include <cstddef>
 
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/autograd/node.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep {
 
 // A sum over shards, some of them in other processes.
 struct ReducedGradient {
-  Tensor sum;
+  Array sum;
   // u8 [1], 0: no shard anywhere had a gradient, and the sum is zeros. Undefined: the host knows that there is one.
-  Tensor present;
+  Array present;
 };
 
-class GradientReducer {
+class GradientReducer : public BackwardObserver {
  public:
-  virtual ~GradientReducer() = default;
+  // False: gradients are added up shard by shard until it is true again; see BackwardOptions::sync.
+  virtual bool synchronizes() const = 0;
+  // Whether this process computes shard `shard`.
+  virtual bool has_shard(int shard) const = 0;
   // Parameter `index`'s sum since it was cleared, to be read on `device` and not to be changed.
   virtual ReducedGradient sum(std::size_t index, Device device) = 0;
   // Parameter `index` got a gradient of a shard of this process.
@@ -24,7 +28,7 @@ class GradientReducer {
   virtual void clear(std::size_t index) = 0;
   // Memory of parameter `index`'s shape from which it sums a shard's gradient without copying it; undefined: none. What
   // was in it is summed, or lost.
-  virtual Tensor destination(std::size_t index, int shard, Device device) = 0;
+  virtual Array destination(std::size_t index, int shard, Device device) = 0;
 };
 
 }  // namespace lockstep

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/autograd/node.h"
 #include "lockstep/base/tree.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
@@ -15,21 +14,6 @@
 #include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
-namespace {
-
-thread_local bool no_sync = false;
-thread_local const GradientReducer* active_reducer = nullptr;
-
-}  // namespace
-
-NoSyncGuard::NoSyncGuard() : previous_(std::exchange(no_sync, true)) {}
-NoSyncGuard::~NoSyncGuard() { no_sync = previous_; }
-bool NoSyncGuard::active() { return no_sync; }
-
-ReducerScope::ReducerScope(const GradientReducer& reducer) : previous_(std::exchange(active_reducer, &reducer)) {}
-ReducerScope::~ReducerScope() { active_reducer = previous_; }
-const GradientReducer* ReducerScope::active() { return active_reducer; }
-
 bool GradientTree::covers(std::size_t shard) const {
   auto it = subtrees_.upper_bound(shard);
   if (it == subtrees_.begin()) return false;
@@ -43,39 +27,39 @@ void GradientTree::set_dtype(DType dtype) {
   dtype_ = dtype;
 }
 
-Tensor GradientTree::rounded(const Tensor& gradient) const {
+Array GradientTree::rounded(const Array& gradient) const {
   return dtype_ == DType::bf16 ? gradient.to(DType::bf16) : gradient;
 }
 
 // Kernels sum a whole tree in f32; a sum of two bf16 tensors is rounded.
-Tensor GradientTree::tree_sum(const std::vector<Tensor>& leaves, Device device) const {
+Array GradientTree::tree_sum(const std::vector<Array>& leaves, Device device) const {
   if (dtype_ != DType::bf16) return ops::tree_sum(leaves, device);
   const auto leaf = [&](std::size_t i) {
     return leaves[i].defined() ? std::optional(leaves[i].to(device, {.non_blocking = true})) : std::nullopt;
   };
-  const auto join = [](const Tensor& a, const Tensor& b) { return std::optional(ops::binary(BinaryOp::add, a, b)); };
-  return tree_fold(0, leaves.size(), leaf, join).value_or(Tensor());
+  const auto join = [](const Array& a, const Array& b) { return std::optional(ops::binary(BinaryOp::add, a, b)); };
+  return tree_fold(0, leaves.size(), leaf, join).value_or(Array());
 }
 
-void GradientTree::add(int shard, const Tensor& gradient) {
+void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradient) {
   auto first = static_cast<std::size_t>(shard < 0 ? 0 : shard);
   if (StepRecorder* recorder = StepRecorder::current()) {
     recorder->begin_gradient(this, subtrees_.empty() && unsynchronized_.empty() && !total_.defined());
   }
-  Tensor sum = gradient.detach();
+  Array sum = gradient;
   if (reducer_) reducer_->added(index_);
   if (auto before = unsynchronized_.find(first); before != unsynchronized_.end()) {
     ops::ShardScope scope(shard);
     sum = ops::binary(BinaryOp::add, before->second, sum);
     unsynchronized_.erase(before);
   }
-  if (no_sync) {
+  if (!synchronizes(pass)) {
     unsynchronized_[first] = sum;
-    unsynchronized_round_ = backward_number();
+    unsynchronized_round_ = pass.number;
     return;
   }
-  if (covers(first) || round_ != backward_number()) finish_round(gradient.device());
-  round_ = backward_number();
+  if (covers(first) || round_ != pass.number) finish_round(gradient.device());
+  round_ = pass.number;
   {
     ops::ShardScope scope(shard);
     sum = rounded(sum);
@@ -84,7 +68,7 @@ void GradientTree::add(int shard, const Tensor& gradient) {
   while (true) {
     auto sibling = subtrees_.find(first ^ size);
     if (sibling == subtrees_.end() || sibling->second.first != size) break;
-    const Tensor& other = sibling->second.second;
+    const Array& other = sibling->second.second;
     if (other.device() != sum.device()) break;
     ops::ShardScope scope(shard);
     bool left = (first & size) == 0;
@@ -96,10 +80,16 @@ void GradientTree::add(int shard, const Tensor& gradient) {
   subtrees_[first] = {size, sum};
 }
 
-Tensor GradientTree::destination(int shard, Device device) {
-  if (!reducer_ || no_sync || !unsynchronized_.empty()) return {};
+void GradientTree::abandon(const BackwardPass& pass) {
+  if (round_ == pass.number) subtrees_.clear();
+  // It may have been added to what earlier passes left, which is lost, too.
+  if (unsynchronized_round_ == pass.number) unsynchronized_.clear();
+}
+
+Array GradientTree::destination(const BackwardPass& pass, int shard, Device device) {
+  if (!reducer_ || !synchronizes(pass) || !unsynchronized_.empty()) return {};
   // A parameter that is used twice: the second gradient is added to the first one.
-  if (std::exchange(destinations_[shard], backward_number()) == backward_number()) return {};
+  if (std::exchange(destinations_[shard], pass.number) == pass.number) return {};
   return reducer_->destination(index_, shard, device);
 }
 
@@ -117,12 +107,12 @@ void GradientTree::finish_round(Device device) {
   if (subtrees_.empty()) return;
   // A subtree stands at its first shard's place; the places that it covers are missing leaves, which pass their
   // siblings on unchanged. So the tree over all places adds what is left to add, in the right order.
-  std::vector<Tensor> leaves(subtrees_.rbegin()->first + 1);
+  std::vector<Array> leaves(subtrees_.rbegin()->first + 1);
   for (auto& [first, subtree] : subtrees_) {
     leaves[first] = ops::readable_from(subtree.second, device);
   }
   bool single = subtrees_.size() == 1 && subtrees_.begin()->second.second.device() == device;
-  Tensor round = single ? subtrees_.begin()->second.second : tree_sum(leaves, device);
+  Array round = single ? subtrees_.begin()->second.second : tree_sum(leaves, device);
   if (dtype_ == DType::bf16) round = round.to(DType::f32);
   if (total_.defined()) {
     total_ = ops::binary(BinaryOp::add, total_.to(device, {.non_blocking = true}), round);
@@ -161,9 +151,9 @@ void GradientTree::remove_reducer(const GradientReducer& reducer) {
   reducer_ = nullptr;
 }
 
-std::vector<std::pair<std::size_t, Tensor>> GradientTree::take_subtrees() {
+std::vector<std::pair<std::size_t, Array>> GradientTree::take_subtrees() {
   if (!unsynchronized_.empty()) merge_unsynchronized(unsynchronized_.begin()->second.device());
-  std::vector<std::pair<std::size_t, Tensor>> taken;
+  std::vector<std::pair<std::size_t, Array>> taken;
   for (auto& [first, subtree] : subtrees_) taken.emplace_back(first, std::move(subtree.second));
   subtrees_.clear();
   return taken;

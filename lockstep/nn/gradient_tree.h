@@ -11,48 +11,22 @@
 #include <vector>
 
 #include "lockstep/nn/gradient_reducer.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep {
 
-// While one lives, what this thread's backward() finds is added up shard by shard, and the tree over shards waits for the
-// first backward() after it: accumulation over micro-batches that costs one reduction. Where processes share the work,
-// they have to agree.
-class NoSyncGuard {
- public:
-  NoSyncGuard();
-  ~NoSyncGuard();
-  NoSyncGuard(const NoSyncGuard&) = delete;
-  NoSyncGuard& operator=(const NoSyncGuard&) = delete;
-  static bool active();
-
- private:
-  bool previous_;
-};
-
-// While one lives, the gradients that this thread's backward() finds are `reducer`'s to sum.
-class ReducerScope {
- public:
-  explicit ReducerScope(const GradientReducer& reducer);
-  ~ReducerScope();
-  ReducerScope(const ReducerScope&) = delete;
-  ReducerScope& operator=(const ReducerScope&) = delete;
-  // Null outside of any.
-  static const GradientReducer* active();
-
- private:
-  const GradientReducer* previous_;
-};
-
 class GradientTree {
  public:
-  // One shard's gradient from one backward(). What each backward() finds (accumulation over micro-batches without
-  // NoSyncGuard) is a round: rounds are added one after the other, each in the shards' tree.
-  void add(int shard, const Tensor& gradient);
+  // One shard's gradient from one backward pass. Each pass (accumulation over micro-batches) is a round: rounds are added one
+  // after the other, each in the shards' tree. Passes without `sync` are added up by shard instead, and join the round of
+  // the first pass after them.
+  void add(const BackwardPass& pass, int shard, const Array& gradient);
+  // Drops what the pass added: it failed.
+  void abandon(const BackwardPass& pass);
 
-  // Memory for the next gradient to add, once for each shard and backward(); undefined where it would be changed before
-  // it is summed over processes, or is not.
-  Tensor destination(int shard, Device device);
+  // Memory for the next gradient to add, once for each shard and pass; undefined if it would be changed before it is summed
+  // over processes, or is not.
+  Array destination(const BackwardPass& pass, int shard, Device device);
 
   // The sum of everything, on `device`; undefined if nothing came. Until more is added, later calls for the same
   // device return the same tensor.
@@ -71,26 +45,28 @@ class GradientTree {
   void set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index);
   // Nothing, if it is another's.
   void remove_reducer(const GradientReducer& reducer);
-  const GradientReducer* reducer() const { return reducer_.get(); }
+  const std::shared_ptr<GradientReducer>& reducer() const { return reducer_; }
   // For the reducer: the sums of disjoint subtrees that wait, by first shard, which are then gone from here.
-  std::vector<std::pair<std::size_t, Tensor>> take_subtrees();
+  std::vector<std::pair<std::size_t, Array>> take_subtrees();
   // The sum of subtrees, each at the place of its first shard, as this tree adds them. Undefined leaves are missing.
-  Tensor tree_sum(const std::vector<Tensor>& leaves, Device device) const;
+  Array tree_sum(const std::vector<Array>& leaves, Device device) const;
 
  private:
   bool covers(std::size_t shard) const;
-  Tensor rounded(const Tensor& gradient) const;
+  Array rounded(const Array& gradient) const;
   void merge_unsynchronized(Device device);
   void finish_round(Device device);
 
-  // Disjoint subtrees of the current round: (first shard, number of shards) and their sum; and which backward() it is.
-  std::map<std::size_t, std::pair<std::size_t, Tensor>> subtrees_;
+  bool synchronizes(const BackwardPass& pass) const { return pass.sync && (!reducer_ || reducer_->synchronizes()); }
+
+  // Disjoint subtrees of the current round: (first shard, number of shards) and their sum; and which pass it is.
+  std::map<std::size_t, std::pair<std::size_t, Array>> subtrees_;
   std::uint64_t round_ = 0;
-  // Of backward() calls under NoSyncGuard: sums by shard; and the latest of them.
-  std::map<std::size_t, Tensor> unsynchronized_;
+  // Of passes without `sync`: sums by shard; and the latest of them.
+  std::map<std::size_t, Array> unsynchronized_;
   std::uint64_t unsynchronized_round_ = 0;
-  Tensor total_;  // of the rounds before
-  std::map<int, std::uint64_t> destinations_;  // by shard: the backward() in which there was one
+  Array total_;  // of the rounds before
+  std::map<int, std::uint64_t> destinations_;  // by shard: the pass in which there was one
   DType dtype_ = DType::f32;
   std::shared_ptr<GradientReducer> reducer_;
   std::size_t index_ = 0;

@@ -13,7 +13,7 @@ struct Fans {
   double out = 0;
 };
 
-Fans fans(std::string_view what, const Tensor& w) {
+Fans fans(std::string_view what, const Array& w) {
   check(w.shape().rank() >= 2, "{}: the parameter is {}, expected at least 2 axes (out, in, ...)", what,
         w.shape().str());
   double window = 1;
@@ -41,17 +41,17 @@ Constant::Constant(double value) : value(value) {
   check(std::isfinite(value), "constant: {}, expected a finite number", value);
 }
 
-void Normal::operator()(const Tensor& parameter, RandomKey key) const { ops::normal_(parameter, key, mean, stddev); }
-void Uniform::operator()(const Tensor& parameter, RandomKey key) const { ops::uniform_(parameter, key, low, high); }
-void Constant::operator()(const Tensor& parameter, RandomKey) const { ops::fill_(parameter, value); }
+void Normal::operator()(const Array& parameter, RandomKey key) const { ops::normal_(parameter, key, mean, stddev); }
+void Uniform::operator()(const Array& parameter, RandomKey key) const { ops::uniform_(parameter, key, low, high); }
+void Constant::operator()(const Array& parameter, RandomKey) const { ops::fill_(parameter, value); }
 
-void Xavier::operator()(const Tensor& parameter, RandomKey key) const {
+void Xavier::operator()(const Array& parameter, RandomKey key) const {
   Fans f = fans("xavier", parameter);
   double bound = std::sqrt(6 / (f.in + f.out));
   ops::uniform_(parameter, key, -bound, bound);
 }
 
-void Kaiming::operator()(const Tensor& parameter, RandomKey key) const {
+void Kaiming::operator()(const Array& parameter, RandomKey key) const {
   ops::normal_(parameter, key, 0, std::sqrt(2 / fans("kaiming", parameter).in));
 }
 

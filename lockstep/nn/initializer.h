@@ -5,19 +5,19 @@
 #include <functional>
 
 #include "lockstep/base/random.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep {
 
 // Overwrites a parameter.
-using Initializer = std::function<void(const Tensor& parameter, RandomKey key)>;
+using Initializer = std::function<void(const Array& parameter, RandomKey key)>;
 
 // Arguments have to be finite.
 
 // A standard deviation of at least 0.
 struct Normal {
   explicit Normal(double stddev = 0.01, double mean = 0);
-  void operator()(const Tensor& parameter, RandomKey key) const;
+  void operator()(const Array& parameter, RandomKey key) const;
 
   double stddev, mean;
 };
@@ -26,14 +26,14 @@ struct Normal {
 struct Uniform {
   explicit Uniform(double scale = 0.07);
   Uniform(double low, double high);
-  void operator()(const Tensor& parameter, RandomKey key) const;
+  void operator()(const Array& parameter, RandomKey key) const;
 
   double low, high;
 };
 
 struct Constant {
   explicit Constant(double value = 0);
-  void operator()(const Tensor& parameter, RandomKey key) const;
+  void operator()(const Array& parameter, RandomKey key) const;
 
   double value;
 };
@@ -42,12 +42,12 @@ struct Constant {
 
 // Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
 struct Xavier {
-  void operator()(const Tensor& parameter, RandomKey key) const;
+  void operator()(const Array& parameter, RandomKey key) const;
 };
 
 // Normal with standard deviation sqrt(2 / fan_in) (He et al. 2015).
 struct Kaiming {
-  void operator()(const Tensor& parameter, RandomKey key) const;
+  void operator()(const Array& parameter, RandomKey key) const;
 };
 
 }  // namespace lockstep

@@ -2,99 +2,16 @@
 
 #include <algorithm>
 
-#include "lockstep/ops/launch.h"
-
 namespace lockstep {
-namespace {
 
-using Actions = std::vector<std::function<void()>>;
-// Of the outermost call on this thread; null outside of any.
-thread_local Actions* batch_actions = nullptr;
-thread_local std::shared_ptr<ShardExchange> batch_exchange;
-thread_local std::uint64_t batches_begun = 0;
-
-class BatchScope {
- public:
-  explicit BatchScope(const std::shared_ptr<ShardExchange>& exchange = nullptr) {
-    if (!batch_actions) {
-      batch_actions = &actions_;
-      batch_exchange = exchange;
-      ++batches_begun;
-      outermost_ = true;
-    }
-  }
-  ~BatchScope() {
-    if (!outermost_) return;
-    batch_actions = nullptr;
-    batch_exchange = nullptr;
-  }
-  // Not in the destructor: actions may throw, and are not wanted when the forward pass did.
-  void finish() {
-    if (!outermost_) return;
-    for (auto& action : actions_) action();
-    actions_.clear();
-  }
-
- private:
-  Actions actions_;
-  bool outermost_ = false;
-};
-
-}  // namespace
-
-Tensor Module::operator()(const Tensor& x) {
-  BatchScope scope;
-  Tensor y = mixes_shards() ? forward_shards({&x, 1})[0] : forward(x);
-  scope.finish();
-  return y;
+Tensor Module::forward(const Tensor& x) {
+  fail("module: it does not compute one tensor from one ({}): call its own forward()", x.describe());
 }
-
-Batch Module::operator()(const Batch& batch) {
-  BatchScope scope(batch.exchange);
-  std::vector<Tensor> outputs;
-  if (mixes_shards()) {
-    outputs = forward_shards(batch.shards);
-  } else {
-    for (const Tensor& x : batch) {
-      ops::ShardScope shard(x.shard());
-      outputs.push_back(forward(x));
-    }
-  }
-  scope.finish();
-  return batch.with(std::move(outputs));
-}
-
-std::vector<Tensor> Module::forward_shards(std::span<const Tensor> xs) {
-  check(!mixes_shards(), "module: a module inside computes one shard from several (synchronized batch norm), so this "
-                         "one has to define forward_shards");
-  std::vector<Tensor> ys;
-  for (const Tensor& x : xs) {
-    ops::ShardScope shard(x.shard());  // what forward() computes from parameters alone belongs to this shard
-    ys.push_back(forward(x));
-  }
-  return ys;
-}
-
-bool Module::mixes_shards() const {
-  return std::ranges::any_of(children_, [](const Child& c) { return c.module->mixes_shards(); });
-}
-
-void Module::after_batch(std::function<void()> action) {
-  if (batch_actions) {
-    batch_actions->push_back(std::move(action));
-  } else {
-    action();
-  }
-}
-
-std::shared_ptr<ShardExchange> Module::shard_exchange() { return batch_exchange; }
-
-std::uint64_t Module::batch_number() { return batch_actions ? batches_begun : 0; }
 
 template <typename Visit>
 void Module::visit(const std::string& prefix, const Visit& each) const {
   each(prefix, *this);
-  for (const Child& child : children_) child.module->visit(prefix + child.name + ".", each);
+  for (const Child& child : children_) child.module->visit(child.name.empty() ? prefix : prefix + child.name + ".", each);
 }
 
 void Module::initialize(const Initializer& initializer, const std::vector<Device>& devices,

@@ -8,15 +8,15 @@
 //   };
 //   Net net;
 //   net.initialize(Normal{0.01}, runtime.devices());
+//   Tensor y = net(split_and_load(x, runtime.devices()));
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lockstep/autograd/batch.h"
+#include "lockstep/autograd/functions.h"
 #include "lockstep/nn/parameter.h"
 
 namespace lockstep {
@@ -34,18 +34,10 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Runs on the device of x with the replicas there.
-  Tensor operator()(const Tensor& x);
-  // All shards, each on its device.
-  Batch operator()(const Batch& batch);
-
-  // What a module computes. Called by operator() alone.
-  virtual Tensor forward(const Tensor& x) = 0;
-  // For all local shards; xs[i].shard() tells which. A module whose shards mix (mixes_shards) has to override it: one
-  // describing thread cannot wait in shard 0 for shards that it has not described yet.
-  virtual std::vector<Tensor> forward_shards(std::span<const Tensor> xs);
-  // True if a module in here computes one shard from several.
-  virtual bool mixes_shards() const;
+  Tensor operator()(const Tensor& x) { return forward(x); }
+  // What a module of one tensor computes: for any number of devices and processes. One that takes or returns several declares
+  // a forward() of its own, `std::tuple<Tensor, Tensor> forward(const Tensor& x, const Tensor& mask)`, and is called by it.
+  virtual Tensor forward(const Tensor& x);
 
   // The same start values on all devices, from (seed, name). Parameters whose shape is not known are made when data
   // first passes through.
@@ -75,12 +67,8 @@ class Module {
   void add(std::string name, Module& child);
   void add(std::string name, std::shared_ptr<Module> child);
 
-  // Runs `action` when the outermost module call of this thread is through with all its shards: once a batch.
-  static void after_batch(std::function<void()> action);
-  // A number of its own for each such call; 0 outside of any.
-  static std::uint64_t batch_number();
-  // Of the batch that the outermost module call of this thread computes; null where all shards are in this process.
-  static std::shared_ptr<ShardExchange> shard_exchange();
+  // The parameters and children of `inner` are this module's, under their own names.
+  void pass_on(Module& inner) { children_.push_back({"", &inner, nullptr}); }
 
   struct Child {
     std::string name;

@@ -16,64 +16,107 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   Initializer fallback;
   RandomKey key;
   std::vector<Device> devices;
-  std::vector<Tensor> replicas;  // as devices, or empty
+  std::vector<Array> replicas;  // as devices, or empty
+  Tensor tensor;                // made of them
   GradientTree gradient;
   std::shared_ptr<void> claim = std::make_shared<char>();
 
-  // A replica's gradients go into the parameter's tree. A history may outlive its parameter.
-  struct Replica : GradMeta {
+  // Gradients go into the parameter's tree. A history may outlive its parameter.
+  struct Leaf : GradMeta {
     std::weak_ptr<State> owner;
-    void accumulate(int shard, const Tensor& gradient) override {
-      auto state = owner.lock();
+    void reached(BackwardPass& pass) override {
+      const auto state = owner.lock();
       if (!state || !state->options.trainable) return;
+      const auto& reducer = state->gradient.reducer();
       // It would be trained by this process alone, and differ between processes from then on.
-      check(!ReducerScope::active() || state->gradient.reducer() == ReducerScope::active(),
-            "backward: {} is not summed over processes: it is not part of the module whose "
-            "DistributedDataParallel cut this batch", state->label);
-      // Plain, like the parameter: trees and optimizers go through memory.
-      state->gradient.add(shard, ops::to_layout(gradient, Layout::plain));
+      check(reducer || !pass.at || !pass.at->exchange(),
+            "backward: {} is not summed over processes: it is not part of the module whose DistributedDataParallel cut this "
+            "batch", state->label);
+      if (reducer && std::ranges::find(pass.observers, reducer) == pass.observers.end()) pass.observers.push_back(reducer);
     }
-    Tensor destination(int shard, Device device) override {
-      auto state = owner.lock();
-      return state ? state->gradient.destination(shard, device) : Tensor();
+    void accumulate(const BackwardPass& pass, Gradient g) override {
+      const auto state = owner.lock();
+      if (state && state->options.trainable) state->accumulate(pass, std::move(g));
+    }
+    void abandon(const BackwardPass& pass) override {
+      if (const auto state = owner.lock()) state->gradient.abandon(pass);
+    }
+    Array destination(const BackwardPass& pass, int shard, Device device) override {
+      const auto state = owner.lock();
+      return state ? state->gradient.destination(pass, shard, device) : Array();
     }
   };
 
+  void accumulate(const BackwardPass& pass, Gradient g) {
+    const auto& reducer = gradient.reducer();
+    const bool joined = pass.at && pass.at->exchange();
+    if (reducer && !joined && (!g.addends.empty() || g.single.defined())) {
+      fail("backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that its batches() or "
+           "split() cut: other processes would not have this gradient", label);
+    }
+    if (!g.parts.empty() || g.single.defined() || g.seed) {
+      // What counts once joins the lowest shard, wherever that is.
+      const int shard = pass.at ? pass.at->lowest_shard() : 0;
+      const Slot* here = nullptr;
+      if (pass.at) {
+        for (const Slot& slot : pass.at->slots()) {
+          if (slot.shard == shard) here = &slot;
+        }
+      }
+      if (pass.at ? here != nullptr : !reducer || reducer->has_shard(shard)) {
+        const Array own = g.addend(shard);
+        Device device = own.defined() ? own.device() : here ? here->device : devices[0];
+        if (!here && g.single.defined()) device = g.single.value.device();
+        g.add_addend(shard, g.once(device).with_shard(shard), true);
+      }
+    }
+    for (Gradient::Addend& a : g.addends) {
+      // Plain, like the parameter: trees and optimizers go through memory.
+      if (a.counts) gradient.add(pass, a.shard, ops::to_layout(a.sum.value, Layout::plain));
+      a.sum = {};
+    }
+  }
+
   bool shape_known() const { return std::ranges::none_of(options.shape, [](std::int64_t d) { return d == 0; }); }
 
-  void make_replicas(const Tensor* value = nullptr) {
+  void make_replicas(const Array* value = nullptr) {
     replicas.clear();
     for (Device device : devices) {
-      Tensor replica = ops::empty(options.shape, options.dtype, device).with_shard(-1);
+      Array replica = ops::empty(options.shape, options.dtype, device).with_shard(-1);
       if (value) {
         assign(replica, *value);
       } else {
         // Initial values are the host's on devices of all kinds: the same bits.
         const Device maker = state_of(device, "initialize").host_visible_device();
-        Tensor made = maker == device ? replica : ops::empty(options.shape, options.dtype, maker).with_shard(-1);
+        Array made = maker == device ? replica : ops::empty(options.shape, options.dtype, maker).with_shard(-1);
         (options.initializer ? options.initializer : fallback)(made, key);
         if (maker != device) assign(replica, made);
       }
       replicas.push_back(std::move(replica));
     }
-    connect_replicas();
+    connect();
   }
 
   // To the graph, or not.
-  void connect_replicas() {
-    for (Tensor& replica : replicas) {
-      std::shared_ptr<Replica> meta;
-      if (options.trainable) {
-        meta = std::make_shared<Replica>();
-        meta->owner = weak_from_this();
-      }
-      replica.set_grad_meta(std::move(meta));
-    }
+  void connect() {
+    if (replicas.empty()) return;
+    tensor = Tensor::replicated(replicas);
+    tensor.set_label(label);
+    if (!options.trainable) return;
+    auto leaf = std::make_shared<Leaf>();
+    leaf->owner = weak_from_this();
+    tensor.set_grad_meta(std::move(leaf));
   }
 
-  static void assign(const Tensor& replica, const Tensor& value) {
-    // Held until the copy is done where it comes from the host.
-    ops::copy_(value, replica.detach(), {.non_blocking = !value.device().is_host()});
+  static void assign(const Array& replica, const Array& value) {
+    // Held until the copy is done if it comes from the host.
+    ops::copy_(value, replica, {.non_blocking = !value.device().is_host()});
+  }
+
+  void check_replicas() const {
+    check(!devices.empty(), "{} is not initialized: call initialize() with the devices that shall hold it", label);
+    check(!replicas.empty(), "{} is not initialized on {} yet: its shape {} is settled by the first forward pass (0: not "
+          "known)", label, str(devices), options.shape.str());
   }
 };
 
@@ -91,26 +134,29 @@ void Parameter::set_trainable(bool trainable) const {
         lockstep::name(s.options.dtype));
   if (trainable == s.options.trainable) return;
   s.options.trainable = trainable;
-  s.connect_replicas();
+  s.connect();
   if (!trainable) s.gradient.clear();
 }
 bool Parameter::shape_known() const { return state_->shape_known(); }
 const std::vector<Device>& Parameter::devices() const { return state_->devices; }
 
+Tensor Parameter::tensor() const {
+  state_->check_replicas();
+  return state_->tensor;
+}
+
 Tensor Parameter::data(Device device) const {
   const State& s = *state_;
-  check(initialized(), "{} is not initialized: call initialize() with the devices that shall hold it", s.label);
-  auto it = std::find(s.devices.begin(), s.devices.end(), device);
-  check(it != s.devices.end(), "{} is not initialized on {}: it lives on {}", s.label, device.name(),
+  const auto it = std::ranges::find(s.devices, device);
+  check(s.devices.empty() || it != s.devices.end(), "{} is not initialized on {}: it lives on {}", s.label, device.name(),
         str(s.devices));
-  check(!s.replicas.empty(), "{} is not initialized on {} yet: its shape {} is settled by the first forward "
-        "pass (0: not known)", s.label, device.name(), s.options.shape.str());
+  s.check_replicas();
   return s.replicas[static_cast<std::size_t>(it - s.devices.begin())];
 }
 
 Tensor Parameter::host_data() const {
   check(initialized(), "{} is not initialized", state_->label);
-  return data(devices()[0]).detach().to(Device());
+  return data(devices()[0]).to(Device());
 }
 
 void Parameter::set_data(const Tensor& value) {
@@ -122,7 +168,7 @@ void Parameter::set_data(const Tensor& value) {
   Shape known = s.options.shape;
   if (!s.replicas.empty()) {
     check(value.shape() == known, "{}: set to {}, expected {}", s.label, value.shape().str(), known.str());
-    for (const Tensor& replica : s.replicas) State::assign(replica, value);
+    for (const Array& replica : s.replicas) State::assign(replica, value.array());
     return;
   }
   check(value.shape().rank() == known.rank(), "{}: set to {}, expected {} (0: any)", s.label,
@@ -132,7 +178,7 @@ void Parameter::set_data(const Tensor& value) {
           value.shape().str(), known.str());
   }
   s.options.shape = value.shape();
-  s.make_replicas(&value);
+  s.make_replicas(&value.array());
 }
 
 void Parameter::settle_shape(const Shape& shape) {
@@ -155,15 +201,16 @@ void Parameter::initialize(std::string name, const std::vector<Device>& devices,
   s.fallback = fallback;
   s.key = random_key(seed, {hash_name(s.name)});
   s.replicas.clear();
+  s.tensor = {};
   s.gradient.clear();
   if (s.shape_known()) s.make_replicas();
 }
 
 Tensor Parameter::gradient(Device device) const {
-  Tensor sum = reduced_gradient(device).sum;
+  const Array sum = reduced_gradient(device).sum;
   // What a reducer returns is memory that other processes read, and that the next step overwrites.
   if (!sum.defined() || state_->gradient.reducer() == nullptr) return sum;
-  Tensor copy = ops::empty(sum.shape(), sum.dtype(), device);
+  const Array copy = ops::empty(sum.shape(), sum.dtype(), device);
   ops::copy_(sum, copy, {.non_blocking = true});
   return copy;
 }

@@ -1,5 +1,6 @@
-// A parameter: ONE object with a replica on each of its devices and a gradient for each shard. Data parallelism is a
-// property of the parameter, not a wrapper that clones models.
+// A parameter: one object with a replica on each of its devices and a gradient for each shard. It is a tensor: matmul(x,
+// weight) or sum(square(weight)) is written as in PyTorch. Data parallelism is a property of the parameter, not a wrapper that
+// clones models.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,7 @@
 
 #include "lockstep/nn/gradient_tree.h"
 #include "lockstep/nn/initializer.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/autograd/tensor.h"
 
 namespace lockstep {
 
@@ -42,8 +43,11 @@ class Parameter {
   // The devices that hold a replica, or will as soon as the shape is known.
   const std::vector<Device>& devices() const;
 
-  // The replica on `device`. Gradients of what is computed from it come to this parameter. Throws, naming the devices
-  // that hold one, where there is none.
+  // The replicated tensor. Gradients of everything computed from it come to this parameter. Throws if the parameter is not
+  // initialized, or its shape not known yet.
+  Tensor tensor() const;
+  operator Tensor() const { return tensor(); }  // NOLINT(google-explicit-constructor)
+  // The replica on `device`, without a history. Throws, naming the devices that hold one, if there is none.
   Tensor data(Device device) const;
   // The first device's replica, copied to the host. Waits.
   Tensor host_data() const;
@@ -61,7 +65,7 @@ class Parameter {
   // if the parameter had none.
   Tensor gradient(Device device) const;
   Tensor gradient() const { return gradient(devices().at(0)); }
-  // The same, not to be changed; and where other processes take part, whether any shard had one.
+  // The same, for the optimizer, which must not change it; and if other processes take part, whether any shard had one.
   ReducedGradient reduced_gradient(Device device) const;
   void zero_grad() const;
   // An optimizer holds this for as long as it has the parameter.

@@ -15,10 +15,10 @@ Residual::Residual(ResidualOptions options)
   add("bn2", bn2_);
 }
 
-std::vector<Tensor> Residual::forward_shards(std::span<const Tensor> xs) {
-  std::vector<Tensor> shortcut = conv3_ ? conv3_->forward_shards(xs) : std::vector<Tensor>(xs.begin(), xs.end());
-  std::vector<Tensor> ys = bn1_.forward_fused(conv1_.forward_shards(xs), {}, true);
-  return bn2_.forward_fused(conv2_.forward_shards(ys), shortcut, true);
+Tensor Residual::forward(const Tensor& x) {
+  const Tensor shortcut = conv3_ ? (*conv3_)(x) : x;
+  const Tensor y = bn1_.forward_fused(conv1_(x), {}, true);
+  return bn2_.forward_fused(conv2_(y), shortcut, true);
 }
 
 }  // namespace lockstep

@@ -28,7 +28,6 @@ class Sequential : public Module {
   Module& operator[](std::size_t i) const { return *children().at(i).module; }
 
   Tensor forward(const Tensor& x) override;
-  std::vector<Tensor> forward_shards(std::span<const Tensor> xs) override;
 };
 
 }  // namespace lockstep

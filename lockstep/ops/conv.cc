@@ -6,19 +6,19 @@
 namespace lockstep::ops {
 namespace {
 
-Tensor preferred(const Tensor& x) {
+Array preferred(const Array& x) {
   Layout layout = state_of(x.device(), "conv2d").backend->conv().preferred_layout(x.dtype(), x.size(1));
   return to_layout(x, layout);
 }
 
-Tensor empty_preferred(const Shape& shape, DType dtype, Device device) {
+Array empty_preferred(const Shape& shape, DType dtype, Device device) {
   Layout layout = state_of(device, "conv2d").backend->conv().preferred_layout(dtype, shape[1]);
   return empty(shape, dtype, device, layout);
 }
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
+Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOptions& options) {
   check_rank("conv2d", "input", x, 4, "(N, C, H, W)");
   check_rank("conv2d", "weight", w, 4, "(O, C / groups, KH, KW)");
   check(is_floating(x.dtype()), "conv2d: input is {}, expected a floating type", name(x.dtype()));
@@ -40,8 +40,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   if (bias.defined()) {
     check(bias.shape() == Shape{w.size(0)}, "conv2d: bias is {}, expected [{}]", bias.shape().str(), w.size(0));
   }
-  Tensor in = preferred(x);
-  Tensor y = empty_preferred(shape, x.dtype(), x.device());
+  Array in = preferred(x);
+  Array y = empty_preferred(shape, x.dtype(), x.device());
   launch("conv2d", {in, w, bias}, {y},
          [options, x = in.view(), w = w.view(), bias = bias.view(), y = y.view()](Backend& b, KernelContext& c) {
            b.conv().forward(c, options, x, w, bias, y);
@@ -49,9 +49,9 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   return y;
 }
 
-Tensor conv2d_backward_data(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv2dOptions& options) {
-  Tensor g = preferred(dy);
-  Tensor dx = empty_preferred(x_shape, dy.dtype(), dy.device());
+Array conv2d_backward_data(const Array& dy, const Array& w, const Shape& x_shape, const Conv2dOptions& options) {
+  Array g = preferred(dy);
+  Array dx = empty_preferred(x_shape, dy.dtype(), dy.device());
   launch("conv2d backward data", {g, w}, {dx},
          [options, dy = g.view(), w = w.view(), dx = dx.view()](Backend& b, KernelContext& c) {
            b.conv().backward_data(c, options, dy, w, dx);
@@ -59,10 +59,10 @@ Tensor conv2d_backward_data(const Tensor& dy, const Tensor& w, const Shape& x_sh
   return dx;
 }
 
-ConvWeightGrads conv2d_backward_weights(const Tensor& x, const Tensor& dy, const Shape& w_shape, bool with_bias,
-                                        const Conv2dOptions& options, const Tensor& into) {
-  Tensor in = preferred(x);
-  Tensor g = preferred(dy);
+ConvWeightGrads conv2d_backward_weights(const Array& x, const Array& dy, const Shape& w_shape, bool with_bias,
+                                        const Conv2dOptions& options, const Array& into) {
+  Array in = preferred(x);
+  Array g = preferred(dy);
   DType dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   ConvWeightGrads grads{empty_or(into, "conv2d backward weights", w_shape, dtype, x.device()), {}};
   if (with_bias) grads.bias = empty({w_shape[0]}, dtype, x.device());

@@ -10,7 +10,7 @@ namespace lockstep::ops {
 namespace {
 
 // Host memory takes part in tasks, too: it gets a resource of the engine that uses it.
-void adopt_host(const Tensor& t, const std::shared_ptr<Engine>& engine) {
+void adopt_host(const Array& t, const std::shared_ptr<Engine>& engine) {
   Storage& s = *t.storage();
   if (s.engine == engine) return;
   check(!s.pinned, "copy: {} is host memory pinned for a device of another runtime: copy it first", t.describe());
@@ -21,21 +21,26 @@ void adopt_host(const Tensor& t, const std::shared_ptr<Engine>& engine) {
 
 }  // namespace
 
-Tensor reshape(const Tensor& x, Shape shape) {
-  check(x.defined(), "reshape: undefined tensor");
+Shape resolve_shape(std::string_view what, Shape shape, std::int64_t numel) {
   int inferred = -1;
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == -1 && inferred < 0) {
       inferred = i;
     } else if (shape[i] < 0) {
-      fail("reshape: extent {} in {}", shape[i], shape.str());
+      fail("{}: extent {} in {}", what, shape[i], shape.str());
     }
   }
   if (inferred >= 0) {
     shape[inferred] = 1;
     const std::int64_t known = shape.numel();
-    shape[inferred] = known == 0 ? 0 : x.numel() / known;
+    shape[inferred] = known == 0 ? 0 : numel / known;
   }
+  return shape;
+}
+
+Array reshape(const Array& x, Shape shape) {
+  check(x.defined(), "reshape: undefined tensor");
+  shape = resolve_shape("reshape", shape, x.numel());
   if (shape.numel() != x.numel()) {
     fail("reshape: {} elements as {}, expected {}", x.numel(), shape.str(), x.shape().str());
   }
@@ -43,10 +48,10 @@ Tensor reshape(const Tensor& x, Shape shape) {
   View view = x.view();
   view.shape = shape;
   view.layout = Layout::plain;
-  return Tensor(x.storage(), view).with_shard(x.shard());
+  return Array(x.storage(), view).with_shard(x.shard());
 }
 
-Tensor narrow(const Tensor& x, std::int64_t start, std::int64_t count) {
+Array narrow(const Array& x, std::int64_t start, std::int64_t count) {
   check(x.defined() && x.shape().rank() > 0, "narrow: the tensor has no axes");
   const std::int64_t rows = x.size(0);
   std::int64_t end = 0;
@@ -56,25 +61,25 @@ Tensor narrow(const Tensor& x, std::int64_t start, std::int64_t count) {
   view.shape[0] = count;
   const std::int64_t row = rows == 0 ? 0 : x.numel() / rows;
   if (view.data) view.data = static_cast<std::byte*>(view.data) + static_cast<std::size_t>(start * row) * item_size(x.dtype());
-  return Tensor(x.storage(), view).with_shard(x.shard());
+  return Array(x.storage(), view).with_shard(x.shard());
 }
 
-Tensor convert(const Tensor& x, DType dtype, Layout layout) {
+Array convert(const Array& x, DType dtype, Layout layout) {
   if (x.dtype() == dtype && same_order(x.layout(), layout, x.shape())) {
     if (x.layout() == layout) return x;
     View v = x.view();
     v.layout = layout;
-    return Tensor(x.storage(), v).with_shard(x.shard());
+    return Array(x.storage(), v).with_shard(x.shard());
   }
-  Tensor y = empty(x.shape(), dtype, x.device(), layout);
+  Array y = empty(x.shape(), dtype, x.device(), layout);
   launch(x.dtype() == dtype ? "reorder" : "convert", {x}, {y},
          [x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.copy().copy(c, x, y); });
   return y;
 }
 
-Tensor to_layout(const Tensor& x, Layout layout) { return convert(x, x.dtype(), layout); }
+Array to_layout(const Array& x, Layout layout) { return convert(x, x.dtype(), layout); }
 
-void copy_(const Tensor& x, const Tensor& y, CopyOptions options) {
+void copy_(const Array& x, const Array& y, CopyOptions options) {
   check(x.defined() && y.defined(), "copy: undefined tensor");
   check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x.describe(), y.describe());
   bool from_host = x.device().is_host(), to_host = y.device().is_host();
@@ -86,7 +91,7 @@ void copy_(const Tensor& x, const Tensor& y, CopyOptions options) {
   const bool apart = other.host_visible() != (state.kind == DeviceKind::cpu) ||
                      (!other.is_host() && state_of(other, "copy").memory_domain != state.memory_domain);
   StepRecorder* const recorder = StepRecorder::current();
-  for (const Tensor* t : {&x, &y}) {
+  for (const Array* t : {&x, &y}) {
     if (t->device().is_host()) adopt_host(*t, state.engine);
     if (recorder) recorder->use(*t);
   }
@@ -118,21 +123,21 @@ void copy_(const Tensor& x, const Tensor& y, CopyOptions options) {
   if (from_host && !options.non_blocking) state.engine->wait_unused(x.resource());
 }
 
-Tensor to_device(const Tensor& x, Device device, CopyOptions options) {
+Array to_device(const Array& x, Device device, CopyOptions options) {
   check(x.defined(), "to: undefined tensor");
   if (x.device() == device) return x;
   if (device.is_host()) {
-    Tensor y = empty_host(x.shape(), x.dtype(), x.device()).with_shard(x.shard());
+    Array y = empty_host(x.shape(), x.dtype(), x.device()).with_shard(x.shard());
     copy_(x, y, options);
     return y;
   }
   ShardScope scope(x.shard());
-  Tensor y = empty(x.shape(), x.dtype(), device, x.layout());
+  Array y = empty(x.shape(), x.dtype(), device, x.layout());
   copy_(x, y, options);
   return y;
 }
 
-Tensor empty_host(const Shape& shape, DType dtype, Device device) {
+Array empty_host(const Shape& shape, DType dtype, Device device) {
   DeviceState& state = state_of(device, "empty_host");
   View view{nullptr, dtype, Layout::plain, shape};
   if (!state.pinned || view.bytes() == 0) {
@@ -149,27 +154,27 @@ Tensor empty_host(const Shape& shape, DType dtype, Device device) {
           }), view};
 }
 
-Tensor pin(const Tensor& x, Device device) {
+Array pin(const Array& x, Device device) {
   check(x.defined() && x.device().is_host(), "pin: the tensor is {}, expected host memory", x.describe());
   DeviceState& state = state_of(device, "pin");
   if (!state.pinned || x.numel() == 0) return x;
   x.wait();
-  Tensor y = empty_host(x.shape(), x.dtype(), device).with_shard(x.shard());
+  Array y = empty_host(x.shape(), x.dtype(), device).with_shard(x.shard());
   // The block's last user may still be at it.
   state.engine->wait_unused(y.resource());
   std::memcpy(y.view().data, x.view().data, x.view().bytes());
   return y;
 }
 
-Tensor readable_from(const Tensor& x, Device device) {
+Array readable_from(const Array& x, Device device) {
   if (!x.defined() || x.device() == device) return x;
   const int domain = state_of(device, "copy").memory_domain;
   const bool near = !x.device().is_host() && domain >= 0 && state_of(x.device(), "copy").memory_domain == domain;
   return near ? x : to_device(x, device, {.non_blocking = true});
 }
 
-Tensor permute(const Tensor& x, std::span<const int> axes) {
-  Tensor plain = to_layout(x, Layout::plain);
+Array permute(const Array& x, std::span<const int> axes) {
+  Array plain = to_layout(x, Layout::plain);
   check(static_cast<int>(axes.size()) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(),
         x.shape().str());
   Shape shape = x.shape();
@@ -181,33 +186,33 @@ Tensor permute(const Tensor& x, std::span<const int> axes) {
     seen |= 1u << axis;
     shape[i] = x.shape()[axis];
   }
-  Tensor y = empty(shape, x.dtype(), x.device());
+  Array y = empty(shape, x.dtype(), x.device());
   launch("permute", {plain}, {y},
          [x = plain.view(), y = y.view(), axes = std::vector<int>(axes.begin(), axes.end())](
              Backend& b, KernelContext& c) { b.copy().permute(c, x, axes, y); });
   return y;
 }
 
-Tensor gather_rows(const Tensor& x, const Tensor& rows) {
+Array gather_rows(const Array& x, const Array& rows) {
   check(x.shape().rank() >= 1, "gather_rows: input has no axes");
   check_rank("gather_rows", "rows", rows, 1, "(n)");
   check(rows.dtype() == DType::i64, "gather_rows: row numbers are {}, expected i64", name(rows.dtype()));
-  Tensor plain = to_layout(x, Layout::plain);
+  Array plain = to_layout(x, Layout::plain);
   Shape shape = x.shape();
   shape[0] = rows.size(0);
-  Tensor y = empty(shape, x.dtype(), x.device());
+  Array y = empty(shape, x.dtype(), x.device());
   launch("gather", {plain, rows}, {y}, [x = plain.view(), r = rows.view(), y = y.view()](Backend& b, KernelContext& c) {
     b.copy().gather_rows(c, x, r, y);
   });
   return y;
 }
 
-Tensor concatenate(std::span<const Tensor> parts, Device device) {
+Array concatenate(std::span<const Array> parts, Device device) {
   check(!parts.empty(), "concatenate: no tensors");
   Shape shape = parts[0].shape();
   check(shape.rank() >= 1, "concatenate: the tensors have no axes");
   shape[0] = 0;
-  for (const Tensor& part : parts) {
+  for (const Array& part : parts) {
     Shape expected = part.shape();
     check(expected.rank() == shape.rank() && part.dtype() == parts[0].dtype(), "concatenate: {} beside {}",
           part.describe(), parts[0].describe());
@@ -215,9 +220,9 @@ Tensor concatenate(std::span<const Tensor> parts, Device device) {
     expected[0] = shape[0];
     check(expected == shape, "concatenate: {} beside {}", part.describe(), parts[0].describe());
   }
-  Tensor all = device.is_host() ? Tensor::host(shape, parts[0].dtype()) : empty(shape, parts[0].dtype(), device);
+  Array all = device.is_host() ? Array::host(shape, parts[0].dtype()) : empty(shape, parts[0].dtype(), device);
   std::int64_t row = 0;
-  for (const Tensor& part : parts) {
+  for (const Array& part : parts) {
     copy_(part, narrow(all, row, part.size(0)), {.non_blocking = true});
     row += part.size(0);
   }
@@ -226,3 +231,13 @@ Tensor concatenate(std::span<const Tensor> parts, Device device) {
 }
 
 }  // namespace lockstep::ops
+
+namespace lockstep {
+
+Array Array::reshape(Shape shape) const { return ops::reshape(*this, shape); }
+Array Array::narrow(std::int64_t start, std::int64_t count) const { return ops::narrow(*this, start, count); }
+Array Array::to(Device device, CopyOptions options) const { return ops::to_device(*this, device, options); }
+Array Array::to(DType dtype) const { return ops::convert(*this, dtype, layout()); }
+Array Array::to(Layout layout) const { return ops::to_layout(*this, layout); }
+
+}  // namespace lockstep

@@ -2,40 +2,43 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
 
+// `shape` with the extent that makes `numel` elements in place of a -1.
+Shape resolve_shape(std::string_view what, Shape shape, std::int64_t numel);
 // The same memory under another shape; plain layout. One extent may be -1: inferred.
-Tensor reshape(const Tensor& x, Shape shape);
+Array reshape(const Array& x, Shape shape);
 // Rows [start, start + count) of axis 0: the same memory.
-Tensor narrow(const Tensor& x, std::int64_t start, std::int64_t count);
+Array narrow(const Array& x, std::int64_t start, std::int64_t count);
 
 // The same handle if it has this layout, or lies in memory as if it had.
-Tensor to_layout(const Tensor& x, Layout layout);
+Array to_layout(const Array& x, Layout layout);
 // One task for both; the same handle if nothing changes.
-Tensor convert(const Tensor& x, DType dtype, Layout layout);
+Array convert(const Array& x, DType dtype, Layout layout);
 
 // y = x: same shape; any pair of devices, types and layouts. Runs on a copy lane when the devices differ: that of copies
 // in of y's device if x is on the host, else that of copies out of x's. With `non_blocking`, copies to the host return
 // at once and copies from the host hold x until they are done.
-void copy_(const Tensor& x, const Tensor& y, CopyOptions options = {});
+void copy_(const Array& x, const Array& y, CopyOptions options = {});
 // A copy on another device, in x's layout.
-Tensor to_device(const Tensor& x, Device device, CopyOptions options = {});
+Array to_device(const Array& x, Device device, CopyOptions options = {});
 // Uninitialized host memory that copies to and from `device` reach without a detour. On CPU devices any host memory is
 // such; for a GPU it is page-locked, and comes from a pool: wait for it (Engine::wait_unused) before the host writes it.
-Tensor empty_host(const Shape& shape, DType dtype, Device device);
+Array empty_host(const Shape& shape, DType dtype, Device device);
 // A copy of host memory in such memory; the same handle for CPU devices.
-Tensor pin(const Tensor& x, Device device);
+Array pin(const Array& x, Device device);
 // x if kernels of `device` can read it where it is, else a copy there.
-Tensor readable_from(const Tensor& x, Device device);
+Array readable_from(const Array& x, Device device);
 
 // y[i] = x with axes permuted.
-Tensor permute(const Tensor& x, std::span<const int> axes);
+Array permute(const Array& x, std::span<const int> axes);
 // Rows of x (axis 0) by number: rows i64 [n].
-Tensor gather_rows(const Tensor& x, const Tensor& rows);
+Array gather_rows(const Array& x, const Array& rows);
 // One below the other (axis 0), on `device`.
-Tensor concatenate(std::span<const Tensor> parts, Device device);
+Array concatenate(std::span<const Array> parts, Device device);
 
 }  // namespace lockstep::ops

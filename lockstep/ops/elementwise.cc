@@ -43,20 +43,20 @@ Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
   return out;
 }
 
-Tensor unary(UnaryOp op, const Tensor& x) {
+Array unary(UnaryOp op, const Array& x) {
   check_on_device(name(op), x);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", name(op), lockstep::name(x.dtype()));
-  Tensor y = empty_like(x);
+  Array y = empty_like(x);
   launch(name(op), {x}, {y}, [op, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
     b.elementwise().unary(c, op, x, y);
   });
   return y;
 }
 
-Tensor unary_backward(UnaryOp op, const Tensor& saved, const Tensor& dy) {
+Array unary_backward(UnaryOp op, const Array& saved, const Array& dy) {
   check_same(name(op), saved, dy);
-  Tensor g = to_layout(dy, saved.layout());
-  Tensor dx = empty_like(saved);
+  Array g = to_layout(dy, saved.layout());
+  Array dx = empty_like(saved);
   launch(name(op), {saved, g}, {dx},
          [op, s = saved.view(), dy = g.view(), dx = dx.view()](Backend& b, KernelContext& c) {
            b.elementwise().unary_backward(c, op, s, dy, dx);
@@ -64,14 +64,14 @@ Tensor unary_backward(UnaryOp op, const Tensor& saved, const Tensor& dy) {
   return dx;
 }
 
-Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
+Array binary(BinaryOp op, const Array& a, const Array& b) {
   check_on_device(name(op), a);
   check_on_device(name(op), b);
   check(a.dtype() == b.dtype(), "{}: {} and {}, expected one type", name(op), a.describe(), b.describe());
   bool same = a.shape() == b.shape();
-  Tensor x = same ? a : to_layout(a, Layout::plain);
-  Tensor z = to_layout(b, x.layout());
-  Tensor out = same ? empty_like(x) : empty(broadcast_shape(name(op), a.shape(), b.shape()), a.dtype(), a.device());
+  Array x = same ? a : to_layout(a, Layout::plain);
+  Array z = to_layout(b, x.layout());
+  Array out = same ? empty_like(x) : empty(broadcast_shape(name(op), a.shape(), b.shape()), a.dtype(), a.device());
   launch(name(op), {x, z}, {out},
          [op, x = x.view(), z = z.view(), out = out.view()](Backend& b, KernelContext& c) {
            b.elementwise().binary(c, op, x, z, out);
@@ -79,23 +79,23 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-Tensor affine(const Tensor& x, double scale, double shift) {
+Array affine(const Array& x, double scale, double shift) {
   check_on_device("affine", x);
   check(is_floating(x.dtype()), "affine: input is {}, expected a floating type", lockstep::name(x.dtype()));
-  Tensor y = empty_like(x);
+  Array y = empty_like(x);
   launch("affine", {x}, {y}, [=, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
     b.elementwise().affine(c, scale, shift, x, y);
   });
   return y;
 }
 
-void fill_(const Tensor& y, double value) {
+void fill_(const Array& y, double value) {
   launch("fill", {}, {y}, [value, y = y.view()](Backend& b, KernelContext& c) { b.elementwise().fill(c, value, y); });
 }
 
-void add_(const Tensor& y, const Tensor& x) {
+void add_(const Array& y, const Array& x) {
   check_same("add", y, x);
-  Tensor z = to_layout(x, y.layout());
+  Array z = to_layout(x, y.layout());
   launch("add", {y, z}, {y}, [y = y.view(), z = z.view()](Backend& b, KernelContext& c) {
     b.elementwise().binary(c, BinaryOp::add, y, z, y);
   });

@@ -2,20 +2,20 @@
 #pragma once
 
 #include "lockstep/backend/elementwise.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
 
-Tensor unary(UnaryOp op, const Tensor& x);
+Array unary(UnaryOp op, const Array& x);
 // The gradient of x from that of y = op(x); `saved` is y or x, see unary_saves_output.
-Tensor unary_backward(UnaryOp op, const Tensor& saved, const Tensor& dy);
+Array unary_backward(UnaryOp op, const Array& saved, const Array& dy);
 // Shapes broadcast as in NumPy. b is brought to a's layout where the shapes are equal.
-Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
+Array binary(BinaryOp op, const Array& a, const Array& b);
 // scale * x + shift
-Tensor affine(const Tensor& x, double scale, double shift);
-void fill_(const Tensor& y, double value);
+Array affine(const Array& x, double scale, double shift);
+void fill_(const Array& y, double value);
 // y += x, in y's layout.
-void add_(const Tensor& y, const Tensor& x);
+void add_(const Array& y, const Array& x);
 
 // "relu", as in messages and timelines.
 std::string_view name(UnaryOp op);

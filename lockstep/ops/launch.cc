@@ -27,7 +27,7 @@ LaneId compute_lane(const DeviceState& device, const Task& task) {
   return spreading ? device.engine->choose_lane(device.compute_lanes, task) : device.compute_lane(current_shard);
 }
 
-Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout) {
+Array empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   DeviceState& state = state_of(device, "empty");
   if (!layout_fits(layout, shape)) fail("tensor: shape {} cannot be {}", shape.str(), name(layout));
   View view{nullptr, dtype, layout, shape};
@@ -40,10 +40,10 @@ Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout) {
     owner->allocator->free(block);
     delete s;
   });
-  return Tensor(std::move(shared), view).with_shard(current_shard);
+  return Array(std::move(shared), view).with_shard(current_shard);
 }
 
-Tensor empty_or(const Tensor& into, std::string_view what, const Shape& shape, DType dtype, Device device) {
+Array empty_or(const Array& into, std::string_view what, const Shape& shape, DType dtype, Device device) {
   state_of(device, what);  // whose error names the operation
   if (!into.defined()) return empty(shape, dtype, device);
   check(into.shape() == shape && into.dtype() == dtype && into.device() == device && into.layout() == Layout::plain,
@@ -52,23 +52,23 @@ Tensor empty_or(const Tensor& into, std::string_view what, const Shape& shape, D
   return into.with_shard(current_shard);
 }
 
-Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device(), x.layout()); }
+Array empty_like(const Array& x) { return empty(x.shape(), x.dtype(), x.device(), x.layout()); }
 
-Task make_task(std::string_view name, DeviceState& device, std::span<const Tensor> reads,
-               std::span<const Tensor> writes, const LaunchOptions& options) {
+Task make_task(std::string_view name, DeviceState& device, std::span<const Array> reads,
+               std::span<const Array> writes, const LaunchOptions& options) {
   Task task;
   task.name = name;
-  auto readable = [&](const Tensor& t) {
+  auto readable = [&](const Array& t) {
     if (t.device().info() == &device) return true;
     if (!options.foreign_reads || device.memory_domain < 0 || t.device().is_host()) return false;
     return state_of(t.device(), name).memory_domain == device.memory_domain;
   };
-  for (const Tensor& t : reads) {
+  for (const Array& t : reads) {
     if (!t.defined()) continue;
     check(readable(t), "{}: an input is on {}, expected it on {}", name, t.device().name(), device.name);
     task.reads.push_back(t.resource());
   }
-  for (const Tensor& t : writes) {
+  for (const Array& t : writes) {
     if (!t.defined()) continue;
     check(t.device().info() == &device, "{}: an output is on {}, expected it on {}", name, t.device().name(),
           device.name);
@@ -76,8 +76,8 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const Tenso
     t.storage()->count_write();
   }
   if (StepRecorder* const recorder = StepRecorder::current()) {
-    for (const Tensor& t : reads) recorder->use(t);
-    for (const Tensor& t : writes) {
+    for (const Array& t : reads) recorder->use(t);
+    for (const Array& t : writes) {
       recorder->use(t);
       recorder->writes(t);
     }
@@ -86,17 +86,17 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const Tenso
   return task;
 }
 
-void check_on_device(std::string_view what, const Tensor& t) {
+void check_on_device(std::string_view what, const Array& t) {
   check(t.defined(), "{}: an input is undefined", what);
   state_of(t.device(), what);
 }
 
-void check_same(std::string_view what, const Tensor& a, const Tensor& b) {
+void check_same(std::string_view what, const Array& a, const Array& b) {
   check(a.shape() == b.shape() && a.dtype() == b.dtype(), "{}: {} and {}, expected the same shape and type", what,
         a.describe(), b.describe());
 }
 
-void check_rank(std::string_view what, std::string_view which, const Tensor& t, int rank, std::string_view axes) {
+void check_rank(std::string_view what, std::string_view which, const Array& t, int rank, std::string_view axes) {
   check(t.defined(), "{}: {} is undefined", what, which);
   check(t.shape().rank() == rank, "{}: {} is {}, expected {} axes {}", what, which, t.shape().str(), rank, axes);
 }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "lockstep/runtime/device_state.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
 
@@ -43,10 +43,10 @@ class SpreadScope {
 LaneId compute_lane(const DeviceState& device, const Task& task);
 
 // An uninitialized tensor. Throws for a layout that does not fit the shape.
-Tensor empty(const Shape& shape, DType dtype, Device device, Layout layout = Layout::plain);
-Tensor empty_like(const Tensor& x);
+Array empty(const Shape& shape, DType dtype, Device device, Layout layout = Layout::plain);
+Array empty_like(const Array& x);
 // `into`, after checking that it is what empty() would return; or that, where it is undefined.
-Tensor empty_or(const Tensor& into, std::string_view what, const Shape& shape, DType dtype, Device device);
+Array empty_or(const Array& into, std::string_view what, const Shape& shape, DType dtype, Device device);
 
 struct LaunchOptions {
   // Runs here instead of a compute lane.
@@ -56,13 +56,13 @@ struct LaunchOptions {
 };
 
 // The part of launch() that does not depend on the kernel. Undefined tensors are left out.
-Task make_task(std::string_view name, DeviceState& device, std::span<const Tensor> reads, std::span<const Tensor> writes,
+Task make_task(std::string_view name, DeviceState& device, std::span<const Array> reads, std::span<const Array> writes,
                const LaunchOptions& options);
 
 // Pushes a task on the device of writes[0] that calls kernel(Backend&, KernelContext&). All tensors have to be on that
 // device. The kernel captures views, not tensors: memory that the host frees meanwhile is protected by its resource.
 template <typename Kernel>
-void launch(std::string_view name, std::span<const Tensor> reads, std::span<const Tensor> writes, Kernel&& kernel,
+void launch(std::string_view name, std::span<const Array> reads, std::span<const Array> writes, Kernel&& kernel,
             const LaunchOptions& options = {}) {
   DeviceState& device = state_of(writes.front().device(), name);
   Task task = make_task(name, device, reads, writes, options);
@@ -72,17 +72,17 @@ void launch(std::string_view name, std::span<const Tensor> reads, std::span<cons
   device.engine->push(std::move(task));
 }
 template <typename Kernel>
-void launch(std::string_view name, std::initializer_list<Tensor> reads, std::initializer_list<Tensor> writes,
+void launch(std::string_view name, std::initializer_list<Array> reads, std::initializer_list<Array> writes,
             Kernel&& kernel, const LaunchOptions& options = {}) {
   launch(name, std::span(reads.begin(), reads.size()), std::span(writes.begin(), writes.size()),
          std::forward<Kernel>(kernel), options);
 }
 
 // Checks that there is memory of a device to work on: `add: an input is undefined`.
-void check_on_device(std::string_view what, const Tensor& t);
+void check_on_device(std::string_view what, const Array& t);
 // Checks that both have one dtype and shape: `add: [2, 3] f32 and [2, 4] f32, expected the same`.
-void check_same(std::string_view what, const Tensor& a, const Tensor& b);
+void check_same(std::string_view what, const Array& a, const Array& b);
 // Checks the number of axes: `conv2d: input is [3, 3], expected 4 axes (N, C, H, W)`.
-void check_rank(std::string_view what, std::string_view which, const Tensor& t, int rank, std::string_view axes);
+void check_rank(std::string_view what, std::string_view which, const Array& t, int rank, std::string_view axes);
 
 }  // namespace lockstep::ops

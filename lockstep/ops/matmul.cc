@@ -5,7 +5,7 @@
 
 namespace lockstep::ops {
 
-Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const MatmulOutput& output) {
+Array matmul(const Array& a, const Array& b, const Array& bias, const MatmulOutput& output) {
   check_rank("matmul", "a", a, 2, "(rows, columns)");
   check_rank("matmul", "b", b, 2, "(rows, columns)");
   const MatmulOptions& o = output.options;
@@ -18,7 +18,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Matmul
   if (bias.defined()) {
     check(bias.shape() == Shape{n}, "matmul: bias is {}, expected {}", bias.shape().str(), Shape{n}.str());
   }
-  Tensor c = empty_or(output.into, "matmul", {m, n}, output.dtype.value_or(a.dtype()), a.device());
+  Array c = empty_or(output.into, "matmul", {m, n}, output.dtype.value_or(a.dtype()), a.device());
   launch("matmul", {a, b, bias}, {c},
          [o, a = a.view(), b = b.view(), bias = bias.view(), c = c.view()](Backend& backend, KernelContext& ctx) {
            backend.matmul().matmul(ctx, o, a, b, bias, c);

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "lockstep/backend/matmul.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
 
@@ -13,10 +13,10 @@ struct MatmulOutput {
   // The type of the result; a's without it.
   std::optional<DType> dtype{};
   // Memory for the result, plain; undefined: new.
-  Tensor into{};
+  Array into{};
 };
 
 // op(a) op(b) + bias (may be undefined): [m, k] x [k, n] + [n] -> [m, n].
-Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& bias = {}, const MatmulOutput& output = {});
+Array matmul(const Array& a, const Array& b, const Array& bias = {}, const MatmulOutput& output = {});
 
 }  // namespace lockstep::ops

@@ -8,11 +8,11 @@
 namespace lockstep::ops {
 namespace {
 
-DType stats_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+DType stats_dtype(const Array& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
 }  // namespace
 
-BatchStats batch_norm_stats(const Tensor& x) {
+BatchStats batch_norm_stats(const Array& x) {
   check_rank("batch_norm", "input", x, 4, "(N, C, H, W)");
   check(is_floating(x.dtype()), "batch_norm: input is {}, expected a floating type", name(x.dtype()));
   Shape channels{x.size(1)};
@@ -26,7 +26,7 @@ BatchStats batch_norm_stats(const Tensor& x) {
 
 BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, bool urgent) {
   BatchStats merged;
-  std::vector<Tensor> reads;
+  std::vector<Array> reads;
   std::vector<BatchNormStats> views;
   for (const BatchStats& part : parts) {
     merged.n += part.n;
@@ -41,7 +41,7 @@ BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, b
   check(merged.mean.defined(), "batch_norm: no shard has statistics to merge");
   LaunchOptions options{.foreign_reads = true};
   if (urgent) options.lane = state_of(device, "batch_norm").urgent_lane;
-  std::vector<Tensor> writes{merged.mean, merged.m2};
+  std::vector<Array> writes{merged.mean, merged.m2};
   launch("batch norm merge", reads, writes,
          [views = std::move(views), out = merged.view()](Backend& b, KernelContext& c) {
            b.norm().merge_stats(c, views, out);
@@ -50,17 +50,17 @@ BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, b
   return merged;
 }
 
-Tensor batch_norm(const Tensor& x, const BatchStats& stats, const Tensor& gamma, const Tensor& beta,
-                  const Tensor& residual, const BatchNormApply& apply) {
+Array batch_norm(const Array& x, const BatchStats& stats, const Array& gamma, const Array& beta,
+                  const Array& residual, const BatchNormApply& apply) {
   check_rank("batch_norm", "input", x, 4, "(N, C, H, W)");
   check(gamma.shape() == Shape{x.size(1)}, "batch_norm: input has {} channels, weight expects {}", x.size(1),
         gamma.numel());
-  Tensor add;
+  Array add;
   if (residual.defined()) {
     check_same("batch_norm", x, residual);
     add = to_layout(residual, x.layout());
   }
-  Tensor y = empty_like(x);
+  Array y = empty_like(x);
   launch("batch norm", {x, stats.mean, stats.m2, gamma, beta, add}, {y},
          [apply, x = x.view(), s = stats.view(), gamma = gamma.view(), beta = beta.view(), r = add.view(),
           y = y.view()](Backend& b, KernelContext& c) {
@@ -69,10 +69,10 @@ Tensor batch_norm(const Tensor& x, const BatchStats& stats, const Tensor& gamma,
   return y;
 }
 
-BatchNormSums batch_norm_backward_stats(const Tensor& dy, const Tensor& x, const Tensor& y, const BatchStats& stats,
+BatchNormSums batch_norm_backward_stats(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
                                         double eps) {
   check_same("batch_norm", dy, x);
-  Tensor g = to_layout(dy, x.layout());
+  Array g = to_layout(dy, x.layout());
   BatchNormSums sums{empty_like(stats.mean), empty_like(stats.mean)};
   launch("batch norm backward stats", {g, x, y, stats.mean, stats.m2}, {sums.g, sums.g_xhat},
          [eps, dy = g.view(), x = x.view(), y = y.view(), s = stats.view(), beta = sums.g.view(),
@@ -82,11 +82,11 @@ BatchNormSums batch_norm_backward_stats(const Tensor& dy, const Tensor& x, const
   return sums;
 }
 
-BatchNormGrads batch_norm_backward_data(const Tensor& dy, const Tensor& x, const Tensor& y, const BatchStats& stats,
-                                        double eps, const Tensor& gamma, const BatchNormSums& sums,
+BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
+                                        double eps, const Array& gamma, const BatchNormSums& sums,
                                         bool with_residual) {
-  Tensor g = to_layout(dy, x.layout());
-  BatchNormGrads grads{empty_like(x), with_residual ? empty_like(x) : Tensor()};
+  Array g = to_layout(dy, x.layout());
+  BatchNormGrads grads{empty_like(x), with_residual ? empty_like(x) : Array()};
   launch("batch norm backward", {g, x, y, stats.mean, stats.m2, gamma, sums.g, sums.g_xhat}, {grads.x, grads.residual},
          [eps, dy = g.view(), x = x.view(), y = y.view(), s = stats.view(), gamma = gamma.view(), g = sums.g.view(),
           gx = sums.g_xhat.view(), dx = grads.x.view(), dr = grads.residual.view()](Backend& b, KernelContext& c) {
@@ -95,8 +95,8 @@ BatchNormGrads batch_norm_backward_data(const Tensor& dy, const Tensor& x, const
   return grads;
 }
 
-void batch_norm_commit(const BatchStats& stats, double momentum, const Tensor& running_mean,
-                       const Tensor& running_var, const Tensor& batches) {
+void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean,
+                       const Array& running_var, const Array& batches) {
   DeviceState& device = state_of(running_mean.device(), "batch_norm");
   launch("batch norm commit", {stats.mean, stats.m2, running_mean, running_var, batches},
          {running_mean, running_var, batches},

@@ -2,20 +2,20 @@
 #pragma once
 
 #include "lockstep/backend/norm.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
 
 // Statistics of one shard or of several merged: n values per channel.
 struct BatchStats {
   std::int64_t n = 0;
-  Tensor mean;  // [C]
-  Tensor m2;    // [C]
+  Array mean;  // [C]
+  Array m2;    // [C]
 
   BatchNormStats view() const { return {n, mean.view(), m2.view()}; }
 };
 
-BatchStats batch_norm_stats(const Tensor& x);
+BatchStats batch_norm_stats(const Array& x);
 // Merged in the shards' tree; parts[s] is shard s's, undefined where the shard is missing. Parts may lie on other
 // devices of one memory domain. On `device`, in its urgent lane if wanted.
 BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, bool urgent);
@@ -26,26 +26,26 @@ struct BatchNormApply {
 };
 
 // residual may be undefined.
-Tensor batch_norm(const Tensor& x, const BatchStats& stats, const Tensor& gamma, const Tensor& beta,
-                  const Tensor& residual, const BatchNormApply& apply);
+Array batch_norm(const Array& x, const BatchStats& stats, const Array& gamma, const Array& beta,
+                  const Array& residual, const BatchNormApply& apply);
 
 struct BatchNormSums {
-  Tensor g;       // [C]: the gradient of beta
-  Tensor g_xhat;  // [C]: the gradient of gamma
+  Array g;       // [C]: the gradient of beta
+  Array g_xhat;  // [C]: the gradient of gamma
 };
 // y is the output where a ReLU was fused, else undefined.
-BatchNormSums batch_norm_backward_stats(const Tensor& dy, const Tensor& x, const Tensor& y, const BatchStats& stats,
+BatchNormSums batch_norm_backward_stats(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
                                         double eps);
 struct BatchNormGrads {
-  Tensor x;
-  Tensor residual;  // undefined unless asked for
+  Array x;
+  Array residual;  // undefined unless asked for
 };
-BatchNormGrads batch_norm_backward_data(const Tensor& dy, const Tensor& x, const Tensor& y, const BatchStats& stats,
-                                        double eps, const Tensor& gamma, const BatchNormSums& sums,
+BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
+                                        double eps, const Array& gamma, const BatchNormSums& sums,
                                         bool with_residual);
 
 // Moves the running statistics towards those of a batch and counts the batch; in the urgent lane.
-void batch_norm_commit(const BatchStats& stats, double momentum, const Tensor& running_mean,
-                       const Tensor& running_var, const Tensor& batches);
+void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean,
+                       const Array& running_var, const Array& batches);
 
 }  // namespace lockstep::ops

@@ -7,10 +7,10 @@ namespace lockstep::ops {
 namespace {
 
 template <typename Kernel>
-void update(std::string_view what, std::span<const Update> updates, const Tensor& scale, const Tensor& rates,
+void update(std::string_view what, std::span<const Update> updates, const Array& scale, const Array& rates,
             Kernel kernel) {
   if (updates.empty()) return;
-  std::vector<Tensor> reads, writes;
+  std::vector<Array> reads, writes;
   std::vector<UpdateItem> items;
   for (const Update& u : updates) {
     check_same(what, u.weight, u.grad);
@@ -28,23 +28,23 @@ void update(std::string_view what, std::span<const Update> updates, const Tensor
 
 }  // namespace
 
-void sgd_(std::span<const Update> updates, SgdArgs args, const Tensor& scale, const Tensor& rates) {
+void sgd_(std::span<const Update> updates, SgdArgs args, const Array& scale, const Array& rates) {
   args.rates = rates.view();
   update("sgd", updates, scale, rates, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
     k.sgd(c, args, items, scale);
   });
 }
 
-void adam_(std::span<const Update> updates, AdamArgs args, const Tensor& scale, const Tensor& rates) {
+void adam_(std::span<const Update> updates, AdamArgs args, const Array& scale, const Array& rates) {
   args.rates = rates.view();
   update("adam", updates, scale, rates, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
     k.adam(c, args, items, scale);
   });
 }
 
-Tensor clip_scale(const Tensor& squared_norm, double max_norm) {
+Array clip_scale(const Array& squared_norm, double max_norm) {
   check(max_norm > 0, "clip: norm {}, expected above 0", max_norm);
-  Tensor scale = empty({1}, DType::f64, squared_norm.device());
+  Array scale = empty({1}, DType::f64, squared_norm.device());
   launch("clip scale", {squared_norm}, {scale},
          [max_norm, n = squared_norm.view(), s = scale.view()](Backend& b, KernelContext& c) {
            b.optimizer().clip_scale(c, max_norm, n, s);
@@ -52,12 +52,12 @@ Tensor clip_scale(const Tensor& squared_norm, double max_norm) {
   return scale;
 }
 
-Tensor loss_scale_(const Tensor& state, const Tensor& squared_norm, const LossScaleArgs& args) {
+Array loss_scale_(const Array& state, const Array& squared_norm, const LossScaleArgs& args) {
   check_on_device("loss scale", state);
   check(state.dtype() == DType::f32 && state.shape() == Shape{2},
         "loss scale: the state is {}, expected [2] f32", state.describe());
-  const Tensor squared = readable_from(squared_norm, state.device());
-  Tensor factor = empty({1}, DType::f64, state.device());
+  const Array squared = readable_from(squared_norm, state.device());
+  Array factor = empty({1}, DType::f64, state.device());
   launch("loss scale", {squared, state}, {factor, state},
          [args, n = squared.view(), s = state.view(), f = factor.view()](Backend& b, KernelContext& c) {
            b.optimizer().loss_scale(c, args, n, s, f);

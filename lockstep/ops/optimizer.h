@@ -4,31 +4,31 @@
 #include <span>
 
 #include "lockstep/backend/optimizer.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
 
 // One parameter's replica on one device. grad may lie on another device of the memory domain; states as in
 // backend/optimizer.h, undefined where the optimizer has none.
 struct Update {
-  Tensor weight;
-  Tensor grad;
-  Tensor state0;
-  Tensor state1;
+  Array weight;
+  Array grad;
+  Array state0;
+  Array state1;
   // u8 [1]: 0 leaves all of them as they are, as if the parameter were not there. Undefined: 1.
-  Tensor present;
+  Array present;
 };
 
 // `scale` is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64 [3] on the device: see
 // UpdateRates.
-void sgd_(std::span<const Update> updates, SgdArgs args, const Tensor& scale, const Tensor& rates = {});
-void adam_(std::span<const Update> updates, AdamArgs args, const Tensor& scale, const Tensor& rates = {});
+void sgd_(std::span<const Update> updates, SgdArgs args, const Array& scale, const Array& rates = {});
+void adam_(std::span<const Update> updates, AdamArgs args, const Array& scale, const Array& rates = {});
 
 // min(1, max_norm / (sqrt(squared_norm) + 1e-6)), f64 [1].
-Tensor clip_scale(const Tensor& squared_norm, double max_norm);
+Array clip_scale(const Array& squared_norm, double max_norm);
 
 // See OptimizerKernels::loss_scale: writes state, f32 [2], and returns the factor, f64 [1], on its device. squared_norm may
 // be anywhere.
-Tensor loss_scale_(const Tensor& state, const Tensor& squared_norm, const LossScaleArgs& args);
+Array loss_scale_(const Array& state, const Array& squared_norm, const LossScaleArgs& args);
 
 }  // namespace lockstep::ops

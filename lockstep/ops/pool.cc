@@ -6,7 +6,7 @@
 namespace lockstep::ops {
 namespace {
 
-Shape pooled_shape(std::string_view what, const Tensor& x, const Pool2dOptions& o) {
+Shape pooled_shape(std::string_view what, const Array& x, const Pool2dOptions& o) {
   check_rank(what, "input", x, 4, "(N, C, H, W)");
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   Shape shape = x.shape();
@@ -25,7 +25,7 @@ Shape pooled_shape(std::string_view what, const Tensor& x, const Pool2dOptions& 
 
 }  // namespace
 
-MaxPoolResult max_pool2d(const Tensor& x, const Pool2dOptions& options) {
+MaxPoolResult max_pool2d(const Array& x, const Pool2dOptions& options) {
   Shape shape = pooled_shape("max_pool2d", x, options);
   MaxPoolResult result{empty(shape, x.dtype(), x.device(), x.layout()),
                        empty(shape, DType::i64, x.device(), x.layout())};
@@ -36,9 +36,9 @@ MaxPoolResult max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   return result;
 }
 
-Tensor max_pool2d_backward(const Tensor& dy, const Tensor& where, const Shape& x_shape, const Pool2dOptions& options) {
-  Tensor g = to_layout(dy, where.layout());
-  Tensor dx = empty(x_shape, dy.dtype(), dy.device(), where.layout());
+Array max_pool2d_backward(const Array& dy, const Array& where, const Shape& x_shape, const Pool2dOptions& options) {
+  Array g = to_layout(dy, where.layout());
+  Array dx = empty(x_shape, dy.dtype(), dy.device(), where.layout());
   launch("max pool backward", {g, where}, {dx},
          [options, dy = g.view(), where = where.view(), dx = dx.view()](Backend& b, KernelContext& c) {
            b.pool().max_backward(c, options, dy, where, dx);
@@ -46,35 +46,35 @@ Tensor max_pool2d_backward(const Tensor& dy, const Tensor& where, const Shape& x
   return dx;
 }
 
-Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
-  Tensor y = empty(pooled_shape("avg_pool2d", x, options), x.dtype(), x.device(), x.layout());
+Array avg_pool2d(const Array& x, const Pool2dOptions& options) {
+  Array y = empty(pooled_shape("avg_pool2d", x, options), x.dtype(), x.device(), x.layout());
   launch("avg pool", {x}, {y}, [options, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
     b.pool().avg_forward(c, options, x, y);
   });
   return y;
 }
 
-Tensor avg_pool2d_backward(const Tensor& dy, const Shape& x_shape, const Pool2dOptions& options) {
-  Tensor dx = empty(x_shape, dy.dtype(), dy.device(), dy.layout());
+Array avg_pool2d_backward(const Array& dy, const Shape& x_shape, const Pool2dOptions& options) {
+  Array dx = empty(x_shape, dy.dtype(), dy.device(), dy.layout());
   launch("avg pool backward", {dy}, {dx}, [options, dy = dy.view(), dx = dx.view()](Backend& b, KernelContext& c) {
     b.pool().avg_backward(c, options, dy, dx);
   });
   return dx;
 }
 
-Tensor global_avg_pool2d(const Tensor& x) {
+Array global_avg_pool2d(const Array& x) {
   check_rank("global_avg_pool2d", "input", x, 4, "(N, C, H, W)");
   check(is_floating(x.dtype()), "global_avg_pool2d: input is {}, expected a floating type", name(x.dtype()));
   check(x.size(2) > 0 && x.size(3) > 0, "global_avg_pool2d: input {} has no pixels", x.shape().str());
-  Tensor y = empty({x.size(0), x.size(1), 1, 1}, x.dtype(), x.device());
+  Array y = empty({x.size(0), x.size(1), 1, 1}, x.dtype(), x.device());
   launch("global avg pool", {x}, {y},
          [x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.pool().global_avg_forward(c, x, y); });
   return y;
 }
 
-Tensor global_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape, Layout layout) {
-  Tensor g = to_layout(dy, Layout::plain);
-  Tensor dx = empty(x_shape, dy.dtype(), dy.device(), layout);
+Array global_avg_pool2d_backward(const Array& dy, const Shape& x_shape, Layout layout) {
+  Array g = to_layout(dy, Layout::plain);
+  Array dx = empty(x_shape, dy.dtype(), dy.device(), layout);
   launch("global avg pool backward", {g}, {dx},
          [dy = g.view(), dx = dx.view()](Backend& b, KernelContext& c) { b.pool().global_avg_backward(c, dy, dx); });
   return dx;

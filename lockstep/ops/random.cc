@@ -6,12 +6,12 @@
 
 namespace lockstep::ops {
 
-void uniform_(const Tensor& y, RandomKey key, double low, double high) {
+void uniform_(const Array& y, RandomKey key, double low, double high) {
   launch("uniform", {}, {y},
          [=, y = y.view()](Backend& b, KernelContext& c) { b.random().uniform(c, key, low, high, y); });
 }
 
-void normal_(const Tensor& y, RandomKey key, double mean, double stddev) {
+void normal_(const Array& y, RandomKey key, double mean, double stddev) {
   launch("normal", {}, {y},
          [=, y = y.view()](Backend& b, KernelContext& c) { b.random().normal(c, key, mean, stddev, y); });
 }
@@ -21,11 +21,11 @@ DropoutKey next_dropout_key(Device device) {
   StepRecorder* const recorder = StepRecorder::current();
   if (!recorder) return {state.random->next(ShardScope::current())};
   const RecordingPause pause;
-  const Tensor place = empty({2}, DType::i64, device);
+  const Array place = empty({2}, DType::i64, device);
   const auto draw = [random = state.random, place, shard = ShardScope::current()] {
     const RandomKey key = random->next(shard);
     const auto word = [](std::uint64_t w) { return static_cast<std::int64_t>(w); };
-    const Tensor words = Tensor::from(std::vector{word(key.seed), word(key.stream)}, {2});
+    const Array words = Array::from(std::vector{word(key.seed), word(key.stream)}, {2});
     copy_(pin(words, place.device()), place, {.non_blocking = true});
     return key;
   };
@@ -34,9 +34,9 @@ DropoutKey next_dropout_key(Device device) {
   return {first, place};
 }
 
-Tensor dropout(const Tensor& x, double p, const DropoutKey& key) {
+Array dropout(const Array& x, double p, const DropoutKey& key) {
   check(p >= 0 && p < 1, "dropout: probability {}, expected at least 0 and below 1", p);
-  Tensor y = empty_like(x);
+  Array y = empty_like(x);
   launch("dropout", {x, key.in_memory}, {y},
          [p, key = key.key, at = key.in_memory.view(), x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
            b.random().dropout(c, key, at, 1 - p, x, y);

@@ -2,24 +2,24 @@
 #pragma once
 
 #include "lockstep/base/random.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
 
 // Overwrite y, element i in plain order with draw i under `key`.
-void uniform_(const Tensor& y, RandomKey key, double low, double high);
-void normal_(const Tensor& y, RandomKey key, double mean, double stddev);
+void uniform_(const Array& y, RandomKey key, double low, double high);
+void normal_(const Array& y, RandomKey key, double mean, double stddev);
 
 // What decides a mask.
 struct DropoutKey {
   RandomKey key;
   // Undefined, or i64 [2] on x's device: the key's words instead.
-  Tensor in_memory = {};
+  Array in_memory = {};
 };
 // The next one for the current shard on `device`; within a recorded step it is in memory, and another one each time.
 DropoutKey next_dropout_key(Device device);
 
 // x * mask / (1 - p), each element dropped with probability p; its own backward under the same key.
-Tensor dropout(const Tensor& x, double p, const DropoutKey& key);
+Array dropout(const Array& x, double p, const DropoutKey& key);
 
 }  // namespace lockstep::ops

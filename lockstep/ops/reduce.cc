@@ -5,43 +5,43 @@
 
 namespace lockstep::ops {
 
-Tensor sum_to(const Tensor& x, const Shape& shape) {
+Array sum_to(const Array& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   check_on_device("sum", x);
   check(is_floating(x.dtype()), "sum: input is {}, expected a floating type", name(x.dtype()));
   bool fits = shape.rank() <= x.shape().rank();
   for (int i = 1; fits && i <= shape.rank(); ++i) fits = shape[-i] == 1 || shape[-i] == x.shape()[-i];
   check(fits, "sum: {} does not broadcast to {}", shape.str(), x.shape().str());
-  Tensor in = to_layout(x, Layout::plain);
-  Tensor y = empty(shape, x.dtype(), x.device());
+  Array in = to_layout(x, Layout::plain);
+  Array y = empty(shape, x.dtype(), x.device());
   launch("sum", {in}, {y},
          [x = in.view(), y = y.view()](Backend& b, KernelContext& c) { b.reduce().sum_to(c, x, y); });
   return y;
 }
 
-Tensor argmax(const Tensor& x) {
+Array argmax(const Array& x) {
   check_rank("argmax", "input", x, 2, "(n, classes)");
   check(x.size(1) > 0, "argmax: rows are empty");
-  Tensor in = to_layout(x, Layout::plain);
-  Tensor y = empty({x.size(0)}, DType::i64, x.device());
+  Array in = to_layout(x, Layout::plain);
+  Array y = empty({x.size(0)}, DType::i64, x.device());
   launch("argmax", {in}, {y},
          [x = in.view(), y = y.view()](Backend& b, KernelContext& c) { b.reduce().argmax(c, x, y); });
   return y;
 }
 
-Tensor tree_sum(std::span<const Tensor> leaves, Device device) {
-  const Tensor* first = nullptr;
+Array tree_sum(std::span<const Array> leaves, Device device) {
+  const Array* first = nullptr;
   std::vector<View> views;
-  std::vector<Tensor> reads;
+  std::vector<Array> reads;
   views.reserve(leaves.size());
-  for (const Tensor& leaf : leaves) {
+  for (const Array& leaf : leaves) {
     views.push_back(reads.emplace_back(readable_from(leaf, device)).view());
     if (!leaf.defined()) continue;
     if (!first) first = &leaf;
     check_same("tree_sum", *first, leaf);
   }
   if (!first) return {};
-  Tensor out = empty(first->shape(), first->dtype(), device, first->layout());
+  Array out = empty(first->shape(), first->dtype(), device, first->layout());
   launch("tree sum", reads, std::span(&out, 1),
          [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
            b.reduce().tree_sum(c, views, out);
@@ -50,15 +50,15 @@ Tensor tree_sum(std::span<const Tensor> leaves, Device device) {
   return out;
 }
 
-Tensor squared_norm(std::span<const Tensor> xs, std::span<const Tensor> present) {
+Array squared_norm(std::span<const Array> xs, std::span<const Array> present) {
   check(!xs.empty(), "squared_norm: no tensors");
   check(present.empty() || present.size() == xs.size(), "squared_norm: {} tensors and {} flags", xs.size(), present.size());
   std::vector<View> views, flags;
-  std::vector<Tensor> reads;
+  std::vector<Array> reads;
   const Device device = xs[0].device();
-  for (const Tensor& x : xs) views.push_back(reads.emplace_back(readable_from(x, device)).view());
-  for (const Tensor& flag : present) flags.push_back(reads.emplace_back(readable_from(flag, device)).view());
-  Tensor out = empty({1}, DType::f64, device);
+  for (const Array& x : xs) views.push_back(reads.emplace_back(readable_from(x, device)).view());
+  for (const Array& flag : present) flags.push_back(reads.emplace_back(readable_from(flag, device)).view());
+  Array out = empty({1}, DType::f64, device);
   launch("squared norm", reads, std::span(&out, 1),
          [views = std::move(views), flags = std::move(flags), out = out.view()](Backend& b, KernelContext& c) {
            b.reduce().squared_norm(c, views, flags, out);

@@ -1,22 +1,22 @@
 // Softmax and the losses. Losses are means over the samples of one shard: scalars of shape [1].
 #pragma once
 
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
 
 // Over the last axis.
-Tensor softmax(const Tensor& x);
-Tensor softmax_backward(const Tensor& y, const Tensor& dy);
-Tensor log_softmax(const Tensor& x);
-Tensor log_softmax_backward(const Tensor& y, const Tensor& dy);
+Array softmax(const Array& x);
+Array softmax_backward(const Array& y, const Array& dy);
+Array log_softmax(const Array& x);
+Array log_softmax_backward(const Array& y, const Array& dy);
 
 // logits [n, classes], labels i64 [n]; see backend/softmax.h.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double label_smoothing);
-Tensor cross_entropy_backward(const Tensor& logits, const Tensor& labels, double label_smoothing,
-                              const Tensor& dloss);
+Array cross_entropy(const Array& logits, const Array& labels, double label_smoothing);
+Array cross_entropy_backward(const Array& logits, const Array& labels, double label_smoothing,
+                              const Array& dloss);
 
-Tensor mse(const Tensor& x, const Tensor& target);
-Tensor mse_backward(const Tensor& x, const Tensor& target, const Tensor& dloss);
+Array mse(const Array& x, const Array& target);
+Array mse_backward(const Array& x, const Array& target, const Array& dloss);
 
 }  // namespace lockstep::ops

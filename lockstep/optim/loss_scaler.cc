@@ -21,15 +21,15 @@ LossScaler::LossScaler(std::span<const Device> devices, LossScalerOptions option
   set_state({.scale = options.initial_scale});
 }
 
-Tensor LossScaler::current() const {
-  Tensor copy = ops::empty_like(scales_[0]);
+Array LossScaler::current() const {
+  Array copy = ops::empty_like(scales_[0]);
   ops::copy_(scales_[0], copy);
   return copy;
 }
 
-std::vector<Tensor> LossScaler::update(const Tensor& squared_norm, double max_norm) {
-  std::vector<Tensor> factors;
-  for (const Tensor& state : states_) {
+std::vector<Array> LossScaler::update(const Array& squared_norm, double max_norm) {
+  std::vector<Array> factors;
+  for (const Array& state : states_) {
     factors.push_back(
         ops::loss_scale_(state, squared_norm, {.max_norm = max_norm, .growth_interval = growth_interval_}));
   }
@@ -48,9 +48,9 @@ void LossScaler::set_state(const LossScalerState& state) {
         "loss scaler: a scale of {}, expected a power of two between 2^-60 and 2^60", state.scale);
   check(state.good_steps >= 0 && state.good_steps < growth_interval_,
         "loss scaler: {} good steps, expected 0 to {}", state.good_steps, growth_interval_ - 1);
-  const Tensor host =
-      Tensor::from<float>({static_cast<float>(state.scale), static_cast<float>(state.good_steps)}, {2});
-  for (const Tensor& device : states_) ops::copy_(host, device);
+  const Array host =
+      Array::from<float>({static_cast<float>(state.scale), static_cast<float>(state.good_steps)}, {2});
+  for (const Array& device : states_) ops::copy_(host, device);
 }
 
 }  // namespace lockstep

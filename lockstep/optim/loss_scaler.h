@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep {
 
@@ -38,20 +38,20 @@ class LossScaler {
   explicit LossScaler(std::span<const Device> devices, LossScalerOptions options = {});
 
   // f32 [1], one on each device: for backward().
-  std::span<const Tensor> scales() const { return scales_; }
+  std::span<const Array> scales() const { return scales_; }
   // The scale after all steps that were described so far, f32 [1]. Not waited for.
-  Tensor current() const;
+  Array current() const;
 
   // For Optimizer::unscale: takes the squared norm of the gradients with the scale, and moves on. Returns the optimizer's
   // factor, f64 [1], on each device.
-  std::vector<Tensor> update(const Tensor& squared_norm, double max_norm);
+  std::vector<Array> update(const Array& squared_norm, double max_norm);
 
   // Waits.
   LossScalerState state() const;
   void set_state(const LossScalerState& state);
 
  private:
-  std::vector<Tensor> states_, scales_;  // a scale is part of a state
+  std::vector<Array> states_, scales_;  // a scale is part of a state
   std::int64_t growth_interval_;
 };
 

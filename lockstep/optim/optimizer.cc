@@ -42,7 +42,7 @@ void Optimizer::make_states(Slot& slot) const {
   slot.states.resize(state_names_.size());
   for (auto& state : slot.states) {
     for (Device device : slot.parameter.devices()) {
-      Tensor t = ops::empty(slot.parameter.shape(), slot.parameter.dtype(), device).with_shard(-1);
+      Array t = ops::empty(slot.parameter.shape(), slot.parameter.dtype(), device).with_shard(-1);
       ops::fill_(t, 0);
       state.push_back(std::move(t));
     }
@@ -55,9 +55,9 @@ void Optimizer::advance() {
 }
 
 // By kernels with the numbers as arguments, so that nobody waits for memory of the host's.
-void Optimizer::write_rates(std::span<const Tensor> places) const {
+void Optimizer::write_rates(std::span<const Array> places) const {
   const UpdateRates now = rates(steps_);
-  for (const Tensor& tensor : places) {
+  for (const Array& tensor : places) {
     ops::ShardScope lane(-1);
     ops::fill_(tensor.narrow(0, 1), now.lr);
     ops::fill_(tensor.narrow(1, 1), now.correction1);
@@ -81,7 +81,7 @@ void Optimizer::step() {
     }
   }
   // As devices; of this very call, since a recorded step may have several.
-  std::vector<Tensor> rates(devices.size());
+  std::vector<Array> rates(devices.size());
   if (StepRecorder* recorder = StepRecorder::current()) {
     RecordingPause pause;
     for (std::size_t d = 0; d < devices.size(); ++d) rates[d] = ops::empty({3}, DType::f64, devices[d]);
@@ -105,10 +105,10 @@ void Optimizer::step() {
       auto [grad, present] = gradients[i];
       grad = ops::readable_from(grad, device);
       present = ops::readable_from(present, device);
-      auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][replica] : Tensor(); };
+      auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][replica] : Array(); };
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
-      items[lane].push_back({p.data(device).detach(), grad, state(0), state(1), present});
+      items[lane].push_back({p.data(device).array(), grad, state(0), state(1), present});
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
@@ -123,8 +123,8 @@ void Optimizer::zero_grad() {
   for (Slot& slot : slots_) slot.parameter.zero_grad();
 }
 
-Tensor Optimizer::squared_norm(std::string_view what) const {
-  std::vector<Tensor> gradients, present;
+Array Optimizer::squared_norm(std::string_view what) const {
+  std::vector<Array> gradients, present;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].parameter.initialized()) continue;
     ReducedGradient g = slots_[i].parameter.reduced_gradient(home(i));
@@ -137,7 +137,7 @@ Tensor Optimizer::squared_norm(std::string_view what) const {
 }
 
 Tensor Optimizer::clip_grad_norm(double max_norm) {
-  Tensor squared = squared_norm("clip_grad_norm");
+  Array squared = squared_norm("clip_grad_norm");
   scales_ = {ops::clip_scale(squared, max_norm)};
   return ops::unary(UnaryOp::sqrt, squared);
 }
@@ -146,11 +146,11 @@ void Optimizer::unscale(LossScaler& scaler, double max_norm) {
   scales_ = scaler.update(squared_norm("unscale"), max_norm);
 }
 
-Tensor Optimizer::scale_on(Device device) const {
-  for (const Tensor& scale : scales_) {
+Array Optimizer::scale_on(Device device) const {
+  for (const Array& scale : scales_) {
     if (scale.device() == device) return scale;
   }
-  return scales_.empty() ? Tensor() : scales_[0];
+  return scales_.empty() ? Array() : scales_[0];
 }
 
 std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
@@ -169,7 +169,7 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) given.emplace(name, &tensor);
   // All checks before the first change. values[i] are slot i's states; none for a parameter that never had a gradient.
-  std::vector<std::vector<Tensor>> values(slots_.size());
+  std::vector<std::vector<Array>> values(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Parameter& p = slots_[i].parameter;
     for (const std::string& state_name : state_names_) {
@@ -177,7 +177,7 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
       if (it == given.end()) continue;
       check(it->second->shape() == p.shape() && it->second->dtype() == p.dtype(), "optimizer: {} is {}, expected {} {}",
             it->first, it->second->describe(), p.shape().str(), name(p.dtype()));
-      values[i].push_back(*it->second);
+      values[i].push_back(it->second->array());
       given.erase(it);
     }
     check(values[i].empty() || values[i].size() == state_names_.size(), "optimizer: the state of {} is not complete",
@@ -188,12 +188,12 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
     // What is there is kept: recorded steps use it.
     if (!values[i].empty()) make_states(slots_[i]);
     for (const auto& state : slots_[i].states) {
-      for (const Tensor& replica : state) {
+      for (const Array& replica : state) {
         if (values[i].empty()) ops::fill_(replica, 0);
       }
     }
     for (std::size_t k = 0; k < values[i].size(); ++k) {
-      for (const Tensor& replica : slots_[i].states[k]) ops::copy_(values[i][k], replica);
+      for (const Array& replica : slots_[i].states[k]) ops::copy_(values[i][k], replica);
     }
   }
   add_random_steps(steps - std::exchange(steps_, steps));
@@ -240,7 +240,7 @@ SgdArgs Sgd::args() const {
 
 UpdateRates Sgd::rates(std::int64_t) const { return rates_of(args()); }
 
-void Sgd::update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t) {
+void Sgd::update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t) {
   ops::sgd_(updates(items), args(), scale, rates);
 }
 
@@ -264,7 +264,7 @@ AdamArgs Adam::args(std::int64_t step) const {
 
 UpdateRates Adam::rates(std::int64_t step) const { return rates_of(args(step)); }
 
-void Adam::update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t step) {
+void Adam::update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) {
   ops::adam_(updates(items), args(step), scale, rates);
 }
 

@@ -45,10 +45,10 @@ class Optimizer {
   Optimizer(std::vector<Parameter> parameters, double learning_rate, std::vector<std::string> state_names);
 
   struct Item {
-    Tensor weight, grad, state0, state1, present;
+    Array weight, grad, state0, state1, present;
   };
   // `step` counts from 1. `rates` is undefined, or has what rates() is at each repetition of a recorded step.
-  virtual void update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t step) = 0;
+  virtual void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) = 0;
   virtual UpdateRates rates(std::int64_t step) const = 0;
 
  private:
@@ -56,15 +56,15 @@ class Optimizer {
     Parameter parameter;
     std::shared_ptr<void> claim;
     // [state][device]; made when the parameter is first updated.
-    std::vector<std::vector<Tensor>> states;
+    std::vector<std::vector<Array>> states;
   };
   void make_states(Slot& slot) const;
   // Begins the next step, on the host.
   void advance();
-  void write_rates(std::span<const Tensor> places) const;
+  void write_rates(std::span<const Array> places) const;
   Device home(std::size_t slot) const;
-  Tensor squared_norm(std::string_view what) const;
-  Tensor scale_on(Device device) const;
+  Array squared_norm(std::string_view what) const;
+  Array scale_on(Device device) const;
   void add_random_steps(std::int64_t count) const;
 
   std::vector<Slot> slots_;
@@ -72,7 +72,7 @@ class Optimizer {
   double learning_rate_;
   std::int64_t steps_ = 0;
   // Of clipping and loss scaling, for the next step: one for all devices, or for each.
-  std::vector<Tensor> scales_;
+  std::vector<Array> scales_;
 };
 
 struct SgdOptions {
@@ -87,7 +87,7 @@ class Sgd : public Optimizer {
   Sgd(std::vector<Parameter> parameters, SgdOptions options);
 
  protected:
-  void update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t step) override;
+  void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) override;
   UpdateRates rates(std::int64_t step) const override;
 
  private:
@@ -109,7 +109,7 @@ class Adam : public Optimizer {
 
  protected:
   Adam(std::vector<Parameter> parameters, AdamOptions options, bool decoupled);
-  void update(std::span<const Item> items, const Tensor& scale, const Tensor& rates, std::int64_t step) override;
+  void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) override;
   UpdateRates rates(std::int64_t step) const override;
 
  private:

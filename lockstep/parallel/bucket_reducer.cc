@@ -26,12 +26,12 @@ std::vector<std::pair<std::size_t, std::size_t>> complete_subtrees(std::size_t f
 }
 
 // A tensor in memory that belongs to something else.
-Tensor wrap(const void* data, const Shape& shape, DType dtype, Device device, std::shared_ptr<void> owner) {
+Array wrap(const void* data, const Shape& shape, DType dtype, Device device, std::shared_ptr<void> owner) {
   View view{const_cast<void*>(data), dtype, Layout::plain, shape};
   std::shared_ptr<Engine> engine = state_of(device, "reducer").engine;
   auto* storage = new Storage{view.data, view.bytes(), device, engine, engine->make_resource()};
   // Unlike an allocator's block the memory has no next user who would wait for the last ones.
-  return Tensor(std::shared_ptr<Storage>(storage, [owner = std::move(owner)](Storage* s) {
+  return Array(std::shared_ptr<Storage>(storage, [owner = std::move(owner)](Storage* s) {
                   s->engine->wait_unused(s->resource);
                   delete s;
                 }), view);
@@ -58,13 +58,13 @@ struct BucketReducer::Bucket {
   std::vector<std::size_t> parameters;
   std::vector<std::size_t> offsets, sizes;  // of segments, in elements; there may be room between them
   std::shared_ptr<TreeReducer> reducer;
-  Tensor sum;      // f32 [elements], the reducer's memory
+  Array sum;      // f32 [elements], the reducer's memory
   // Segments of contributions, likewise: [block][segment], on the host none of a block of several shards. Each is a tensor
   // of its own, written as a whole: what goes wrong in one is not forgotten when the next one goes well.
-  std::vector<std::vector<Tensor>> destinations;
-  Tensor present;  // u8 [parameters]
+  std::vector<std::vector<Array>> destinations;
+  Array present;  // u8 [parameters]
   // Where sums of several rounds are kept, as the reducer's memory is used again; and whose are there now.
-  Tensor total, total_present;
+  Array total, total_present;
   std::vector<bool> in_total;
   // What both `present` say, for the task itself.
   struct Flags {
@@ -72,7 +72,7 @@ struct BucketReducer::Bucket {
   };
   std::shared_ptr<Flags> flags = std::make_shared<Flags>();
 
-  Tensor segment(const Tensor& flat, std::size_t i, const Shape& shape) const {
+  Array segment(const Array& flat, std::size_t i, const Shape& shape) const {
     return flat.narrow(static_cast<std::int64_t>(offsets[i]), static_cast<std::int64_t>(sizes[i])).reshape(shape);
   }
 };
@@ -90,7 +90,10 @@ BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::ve
     auto blocks = complete_subtrees(static_cast<std::size_t>(first), static_cast<std::size_t>(last));
     positions_.emplace_back();
     for (auto& [begin, size] : blocks) positions_.back().push_back(static_cast<int>(begin));
-    if (r == communicator_->rank()) blocks_ = std::move(blocks);
+    if (r != communicator_->rank()) continue;
+    blocks_ = std::move(blocks);
+    first_shard_ = first;
+    last_shard_ = last;
   }
   // Backward finds the last layers' gradients first.
   order_.resize(parameters_.size());
@@ -186,11 +189,11 @@ void BucketReducer::detach() {
   for (const Parameter& p : parameters_) p.gradient_tree().remove_reducer(*this);
 }
 
-void BucketReducer::end_backward() {
+void BucketReducer::end_backward(bool sync) {
   std::uint64_t step = state_of(communicator_->device(), "reducer").random->step();
   backwards_ = step == step_ ? backwards_ + 1 : 1;
   step_ = step;
-  waiting_ = NoSyncGuard::active();
+  waiting_ = !sync || !synchronizes();
   if (waiting_) return;
   settle_buckets();
   // Ranks compare this text, so a rank that has synchronized more or less often than the others gets an error.
@@ -241,7 +244,7 @@ void BucketReducer::clear(std::size_t index) {
   rounds_[index] = 0;
 }
 
-Tensor BucketReducer::destination(std::size_t index, int shard, Device device) {
+Array BucketReducer::destination(std::size_t index, int shard, Device device) {
   if (device != place() || !in_bucket(index)) return {};
   auto block = std::ranges::find(blocks_, static_cast<std::size_t>(shard), &std::pair<std::size_t, std::size_t>::first);
   if (block == blocks_.end() || block->second > 1 || dtype_ != DType::f32) return {};
@@ -262,19 +265,19 @@ void BucketReducer::learn_order() {
 }
 
 ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
-  check(!waiting_, "parameter {}: gradients are asked for while they wait for the backward() after a NoSyncGuard",
+  check(!waiting_, "parameter {}: gradients are asked for while they wait for a backward() that synchronizes, the first one after no_sync()",
         parameters_[index].name());
   if (rounds_[index] == 0) return {};
   auto [number, segment] = places_[index];
   const Bucket& bucket = *buckets_[number];
   bool several = bucket.in_total[segment];
-  Tensor sum = bucket.segment(several ? bucket.total : bucket.sum, segment, parameters_[index].shape());
-  Tensor present = (several ? bucket.total_present : bucket.present).narrow(static_cast<std::int64_t>(segment), 1);
+  Array sum = bucket.segment(several ? bucket.total : bucket.sum, segment, parameters_[index].shape());
+  Array present = (several ? bucket.total_present : bucket.present).narrow(static_cast<std::int64_t>(segment), 1);
   return {ops::readable_from(sum, device), ops::readable_from(present, device)};
 }
 
-std::vector<std::vector<std::vector<Tensor>>> BucketReducer::take_parts(const Bucket& bucket) const {
-  std::vector<std::vector<std::vector<Tensor>>> parts(bucket.parameters.size());
+std::vector<std::vector<std::vector<Array>>> BucketReducer::take_parts(const Bucket& bucket) const {
+  std::vector<std::vector<std::vector<Array>>> parts(bucket.parameters.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     parts[i].resize(blocks_.size());
     for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_tree().take_subtrees()) {
@@ -289,15 +292,15 @@ std::vector<std::vector<std::vector<Tensor>>> BucketReducer::take_parts(const Bu
   return parts;
 }
 
-void BucketReducer::gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Tensor>>>& parts) const {
+void BucketReducer::gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Array>>>& parts) const {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (std::size_t k = 0; k < parts[i].size(); ++k) {
-      std::vector<Tensor>& block = parts[i][k];
+      std::vector<Array>& block = parts[i][k];
       if (block.empty()) continue;
-      const Tensor& destination = bucket.destinations[k][i];
-      const bool single = std::ranges::count_if(block, &Tensor::defined) == 1;
+      const Array& destination = bucket.destinations[k][i];
+      const bool single = std::ranges::count_if(block, &Array::defined) == 1;
       // The last one is there.
-      const Tensor sum =
+      const Array sum =
           single ? block.back() : parameters_[bucket.parameters[i]].gradient_tree().tree_sum(block, place());
       if (sum.view().data != destination.view().data) ops::copy_(sum, destination);
       block = {destination};
@@ -309,18 +312,18 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
   auto parts = take_parts(bucket);
   const std::shared_ptr<DeviceSums> sums = communicator_->sums();
   if (sums) gather_on_gpu(bucket, parts);
-  std::vector<Tensor> reads, writes{bucket.sum, bucket.present};
+  std::vector<Array> reads, writes{bucket.sum, bucket.present};
   std::vector<std::vector<std::vector<View>>> leaves(parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (std::size_t k = 0; k < parts[i].size(); ++k) {
       std::vector<View>& block = leaves[i].emplace_back();
-      for (const Tensor& part : parts[i][k]) {
+      for (const Array& part : parts[i][k]) {
         block.push_back(part.defined() ? part.view() : View());
         if (part.defined()) reads.push_back(part);
       }
       if (block.empty() || bucket.destinations[k].empty()) continue;
       // What was not computed there is copied there; a GPU adds up where rounded gradients are.
-      const Tensor& destination = bucket.destinations[k][i];
+      const Array& destination = bucket.destinations[k][i];
       if (sums || block[0].data != destination.view().data) writes.push_back(destination);
     }
   }
@@ -337,8 +340,8 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
       bucket.total = ops::empty_like(bucket.sum);
       bucket.total_present = ops::empty_like(bucket.present);
     }
-    for (const Tensor& t : {bucket.sum, bucket.present, bucket.total, bucket.total_present}) reads.push_back(t);
-    for (const Tensor& t : {bucket.total, bucket.total_present}) writes.push_back(t);
+    for (const Array& t : {bucket.sum, bucket.present, bucket.total, bucket.total_present}) reads.push_back(t);
+    for (const Array& t : {bucket.total, bucket.total_present}) writes.push_back(t);
   }
   auto body = [backend = sums ? &sums->backend() : &communicator_->backend(), sums, reducer = bucket.reducer,
                leaves = std::move(leaves), offsets = bucket.offsets, sizes = bucket.sizes, flags = bucket.flags,

@@ -35,12 +35,17 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   void attach();
   void detach();
 
-  // What the trees hold is summed over all ranks: a round. Under a NoSyncGuard it goes on waiting.
-  void end_backward();
+  // Sums what the trees hold over all ranks: a round. Without `sync`, or while held, it goes on waiting.
+  void end_backward(bool sync) override;
+  bool synchronizes() const override { return holds_ == 0; }
+  bool has_shard(int shard) const override { return shard >= first_shard_ && shard < last_shard_; }
+  // Between the two, backward passes do not synchronize. All ranks have to agree.
+  void hold() { ++holds_; }
+  void release() { --holds_; }
   ReducedGradient sum(std::size_t index, Device device) override;
   void added(std::size_t index) override;
   void clear(std::size_t index) override;
-  Tensor destination(std::size_t index, int shard, Device device) override;
+  Array destination(std::size_t index, int shard, Device device) override;
 
   // Parameter numbers by bucket, in order. Those that do not travel are in none.
   std::vector<std::vector<std::size_t>> buckets() const;
@@ -56,9 +61,9 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   Device place() const;
   void reduce(Bucket& bucket, std::size_t number, const std::string& when);
   // What this rank has of a bucket: for each segment and block, by place in the block.
-  std::vector<std::vector<std::vector<Tensor>>> take_parts(const Bucket& bucket) const;
+  std::vector<std::vector<std::vector<Array>>> take_parts(const Bucket& bucket) const;
   // Moves them to where a GPU sums them, where they were not computed there.
-  void gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Tensor>>>& parts) const;
+  void gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Array>>>& parts) const;
 
   std::shared_ptr<Communicator> communicator_;
   // Of its own: nobody else's operations come between.
@@ -75,7 +80,9 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   // Those of them that have had one, in the order in which the first backward() found their gradients.
   std::vector<std::size_t> found_;
   bool learnt_ = false;
-  bool waiting_ = false;          // backward() calls under a NoSyncGuard since the latest round
+  int first_shard_ = 0, last_shard_ = 0;  // of this rank
+  int holds_ = 0;
+  bool waiting_ = false;          // passes that did not synchronize since the latest round
   std::vector<int> rounds_;       // of each parameter, since it was cleared
   std::int64_t all_rounds_ = 0;
   std::uint64_t step_ = 0;        // of the latest backward(), and

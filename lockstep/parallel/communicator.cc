@@ -76,14 +76,14 @@ std::pair<int, int> Communicator::shards_of_rank(int rank, int world_size, int s
   return {first(rank), first(rank + 1)};
 }
 
-void Communicator::push(std::string_view name, CommChannel channel, std::span<const Tensor> reads,
-                        std::span<const Tensor> writes, std::function<void(KernelContext&)> body) {
+void Communicator::push(std::string_view name, CommChannel channel, std::span<const Array> reads,
+                        std::span<const Array> writes, std::function<void(KernelContext&)> body) {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it exchanges data with other processes");
   Task task;
   task.name = name;
   task.lane = lanes_[channel == CommChannel::urgent ? 0 : 1];
-  for (const Tensor& t : reads) task.reads.push_back(t.resource());
-  for (const Tensor& t : writes) task.writes.push_back(t.resource());
+  for (const Array& t : reads) task.reads.push_back(t.resource());
+  for (const Array& t : writes) task.writes.push_back(t.resource());
   task.run = [this, body = std::move(body)](const TaskContext& c) {
     try {
       body(*static_cast<KernelContext*>(c.lane_data));

@@ -41,7 +41,7 @@ class Communicator {
   static std::pair<int, int> shards_of_rank(int rank, int world_size, int shards);
 
   // `body` runs on a lane; see ops::launch. reads and writes may be empty.
-  void push(std::string_view name, CommChannel channel, std::span<const Tensor> reads, std::span<const Tensor> writes,
+  void push(std::string_view name, CommChannel channel, std::span<const Array> reads, std::span<const Array> writes,
             std::function<void(KernelContext&)> body);
   Backend& backend() { return *state_of(device_, "communicator").backend; }
   // Where results lie that come from other processes, but for sums of gradients.

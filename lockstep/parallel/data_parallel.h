@@ -13,23 +13,38 @@ struct DataParallelOptions {
   int shards = 0;
 };
 
-// Wraps a model that was initialized on these devices. There are no clones: the parameters have a replica on each
-// device anyway, so training the wrapped model trains the model. Names stay those of the model (no `module.` prefix).
-class DataParallel {
+// Wraps a model that was initialized on these devices, and is a module with the parameters, names and mode of that model (no
+// `module.` prefix). There are no clones: the parameters have a replica on each device anyway. The model's forward() runs
+// once for each shard, on tensors that have that shard alone, so it sees what one replica sees.
+template <typename M = Module>
+class DataParallel : public Module {
  public:
-  DataParallel(Module& module, std::vector<Device> devices, DataParallelOptions options = {});
+  DataParallel(M& module, std::vector<Device> devices, DataParallelOptions options = {})
+      : module_(module), devices_(std::move(devices)), options_(options) {
+    check(!devices_.empty(), "data_parallel: no devices");
+    pass_on(module);
+  }
 
   // x [n, ...], from the host or any device -> the output for all n samples on the first device. An empty batch is an
   // error. Chunks are of size ceil(n / V), so a short batch may leave devices idle.
-  Tensor operator()(const Tensor& x);
-  // The same without gathering: what a loss wants.
-  Batch forward(const Tensor& x);
+  Tensor forward(const Tensor& x) override { return run(x); }
+  // The same for a model of several tensors, which are all split.
+  template <typename... More>
+  Tensor operator()(const Tensor& x, const More&... more) {
+    return run(x, more...);
+  }
 
-  Module& module() { return module_; }
+  M& module() { return module_; }
   const std::vector<Device>& devices() const { return devices_; }
 
  private:
-  Module& module_;
+  template <typename... Xs>
+  Tensor run(const Xs&... xs) {
+    const auto replica = [this](const auto&... shard) { return module_.forward(shard...); };
+    return gather(per_shard(replica, split_and_load(xs, devices_, {.shards = options_.shards})...), devices_[0]);
+  }
+
+  M& module_;
   std::vector<Device> devices_;
   DataParallelOptions options_;
 };

@@ -29,11 +29,11 @@ void DeviceSums::wait() {
 }
 
 std::shared_ptr<std::byte> DeviceSums::allocate(std::size_t bytes) {
-  Tensor memory = ops::empty({static_cast<std::int64_t>(bytes)}, DType::u8, device());
+  Array memory = ops::empty({static_cast<std::int64_t>(bytes)}, DType::u8, device());
   // Our stream is none of the engine's, which would wait for the memory's last user by itself.
   state_->engine->wait_unused(memory.resource());
   auto* data = static_cast<std::byte*>(memory.view().data);
-  return {std::make_shared<Tensor>(std::move(memory)), data};
+  return {std::make_shared<Array>(std::move(memory)), data};
 }
 
 void DeviceSums::sum(DType dtype, std::span<std::byte* const> leaves, std::byte* out, std::size_t count) {

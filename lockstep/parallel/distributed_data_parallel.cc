@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/shards.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/split.h"
 
@@ -103,13 +104,13 @@ DataLoader::Iterator DistributedDataParallel::begin_loop(DataLoader& loader) {
   return loop;
 }
 
-std::vector<Batch> DistributedDataParallel::split(std::span<const Tensor> rows, std::int64_t samples) {
+std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows, std::int64_t samples) {
   std::vector<std::int64_t> counts = split_sizes(samples, shards_);
   counts.resize(static_cast<std::size_t>(shards_));
   return cut(rows, std::move(counts));
 }
 
-std::vector<Batch> DistributedDataParallel::split(std::span<const Tensor> rows) {
+std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows) {
   check(!rows.empty() && rows[0].defined() && rows[0].shape().rank() >= 1, "split: no rows, expected at least one tensor");
   std::vector<std::int64_t> by_rank = communicator_->gather_on_host(rows[0].size(0), "sizes of the batch");
   std::vector<std::int64_t> counts;
@@ -123,34 +124,25 @@ std::vector<Batch> DistributedDataParallel::split(std::span<const Tensor> rows) 
   return cut(rows, std::move(counts));
 }
 
-std::vector<Batch> DistributedDataParallel::cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts) {
-  auto exchange = make_shard_exchange(communicator_, reducer_, counts);
-  std::vector<Batch> batches;
-  for (const Tensor& part : rows) {
-    Batch batch;
-    batch.exchange = exchange;
-    std::int64_t row = 0;
-    for (int s = first_shard_; s < last_shard_; ++s) {
-      std::int64_t count = counts[static_cast<std::size_t>(s)];
-      check(row + count <= part.size(0), "split: this rank has {} rows, expected at least {}", part.size(0), row + count);
-      // A rank without samples still takes part in what ranks do together: with one empty shard.
-      bool stand_in = count == 0 && s + 1 == last_shard_ && batch.shards.empty();
-      if (count == 0 && !stand_in) continue;
-      std::size_t device = shard_device(s - first_shard_, last_shard_ - first_shard_, devices_.size());
-      batch.shards.push_back(part.narrow(row, count).with_shard(s).to(devices_[device], {.non_blocking = true}));
-      batch.counts.push_back(count);
-      row += count;
-    }
-    check(row == part.size(0), "split: this rank has {} rows, expected {}", part.size(0), row);
-    batches.push_back(std::move(batch));
+std::vector<Tensor> DistributedDataParallel::cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts) {
+  std::vector<Slot> slots;
+  for (int s = first_shard_; s < last_shard_; ++s) {
+    // A rank without samples still takes part in what ranks do together: with one empty shard.
+    const bool stand_in = s + 1 == last_shard_ && slots.empty();
+    if (counts[static_cast<std::size_t>(s)] == 0 && !stand_in) continue;
+    slots.push_back({s, devices_[shard_device(s - first_shard_, last_shard_ - first_shard_, devices_.size())]});
   }
-  return batches;
+  auto exchange = make_shard_exchange(communicator_, counts);
+  const auto at = std::make_shared<Placement>(std::move(counts), std::move(slots), std::move(exchange));
+  std::vector<Tensor> parts;
+  for (const Tensor& part : rows) parts.push_back(scatter(part, at));
+  return parts;
 }
 
 void settle_shapes(Module& module, const Tensor& example, Device device) {
   NoGradGuard no_grad;
   EvalGuard mode(module);
-  module(example.to(device));
+  module.forward(example.to(device));
 }
 
 }  // namespace lockstep

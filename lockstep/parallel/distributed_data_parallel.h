@@ -9,7 +9,7 @@
 //   Sgd optimizer(net.parameters(), {.lr = 0.1});
 //   DataLoader loader(data, {.batch_size = 256, .shuffle = true});  // the same on all ranks
 //   for (auto [x, y] : ddp.batches(loader)) {                       // this rank's rows of each batch
-//     backward(mse_loss(ddp(x), y));
+//     mse_loss(ddp(x), y).backward();
 //     optimizer.step();
 //   }
 //
@@ -64,20 +64,25 @@ class DistributedDataParallel {
   // fewer rows, or none: their numbers are asked for, and every sample counts the same. Collective: every rank has to call
   // it as often as the others, with no rows where it has run out. Copies do not wait; host memory must not be changed until
   // they are done.
-  std::vector<Batch> split(std::span<const Tensor> rows);
+  std::vector<Tensor> split(std::span<const Tensor> rows);
   template <std::size_t N>
-  std::array<Batch, N> split(const Example& rows) {
+  std::array<Tensor, N> split(const Example& rows) {
     return parts<N>(split(std::span<const Tensor>(rows)));
   }
   // The same where all ranks know the global batch: `samples` are cut into ceil-chunks, and `rows` are those of
   // rows_of(samples). Asks nobody.
-  std::vector<Batch> split(std::span<const Tensor> rows, std::int64_t samples);
+  std::vector<Tensor> split(std::span<const Tensor> rows, std::int64_t samples);
   // This rank's rows of a global batch: [first, last).
   std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t samples) const;
 
-  Batch operator()(const Batch& batch) { return module_(batch); }
-  // Gradients found while it lives are kept, and summed over processes by the first backward() after it.
-  [[nodiscard]] std::unique_ptr<NoSyncGuard> no_sync() { return std::make_unique<NoSyncGuard>(); }
+  Tensor operator()(const Tensor& x) { return module_(x); }
+  // While the returned object lives, backward() adds up gradients shard by shard; the first backward() after it sums them over
+  // shards and processes. Accumulation over micro-batches then costs one reduction. All ranks have to do it alike.
+  [[nodiscard]] auto no_sync() {
+    reducer_->hold();
+    const auto release = [](BucketReducer* reducer) { reducer->release(); };
+    return std::unique_ptr<BucketReducer, decltype(release)>(reducer_.get(), release);
+  }
 
   Module& module() { return module_; }
   Communicator& communicator() { return *communicator_; }
@@ -88,9 +93,9 @@ class DistributedDataParallel {
   template <std::size_t N>
   friend class DistributedBatches;
   template <std::size_t N>
-  static std::array<Batch, N> parts(std::vector<Batch> batches);
+  static std::array<Tensor, N> parts(std::vector<Tensor> batches);
   DataLoader::Iterator begin_loop(DataLoader& loader);
-  std::vector<Batch> cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts);
+  std::vector<Tensor> cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts);
   void compare_ranks(const std::string& recipe);
   void broadcast_values();
 
@@ -115,7 +120,7 @@ class DistributedBatches {
   class Iterator {
    public:
     Iterator(DistributedDataParallel& ddp, DataLoader::Iterator loop) : ddp_(ddp), loop_(std::move(loop)) {}
-    std::array<Batch, N> operator*() { return ddp_.parts<N>(ddp_.split(*loop_, loop_.examples())); }
+    std::array<Tensor, N> operator*() { return ddp_.parts<N>(ddp_.split(*loop_, loop_.examples())); }
     Iterator& operator++() {
       ++loop_;
       return *this;
@@ -140,9 +145,9 @@ DistributedBatches<N> DistributedDataParallel::batches(DataLoader& loader) {
 }
 
 template <std::size_t N>
-std::array<Batch, N> DistributedDataParallel::parts(std::vector<Batch> batches) {
+std::array<Tensor, N> DistributedDataParallel::parts(std::vector<Tensor> batches) {
   check(batches.size() == N, "split: examples have {} parts, expected {}", batches.size(), N);
-  std::array<Batch, N> parts;
+  std::array<Tensor, N> parts;
   std::move(batches.begin(), batches.end(), parts.begin());
   return parts;
 }

@@ -10,25 +10,20 @@ namespace {
 
 class RankExchange final : public ShardExchange {
  public:
-  RankExchange(std::shared_ptr<Communicator> communicator, std::shared_ptr<BucketReducer> reducer,
-               std::vector<std::int64_t> counts)
-      : communicator_(std::move(communicator)), reducer_(std::move(reducer)), counts_(std::move(counts)) {}
+  RankExchange(std::shared_ptr<Communicator> communicator, std::vector<std::int64_t> counts)
+      : communicator_(std::move(communicator)), counts_(std::move(counts)) {}
 
-  const std::vector<std::int64_t>& counts() const override { return counts_; }
-  void backward(const std::function<void()>& walk) override {
-    {
-      const ReducerScope scope(*reducer_);
-      walk();
-    }
-    reducer_->end_backward();
+  bool joins_as(const ShardExchange& other) const override {
+    const auto* ranks = dynamic_cast<const RankExchange*>(&other);
+    return ranks && ranks->communicator_ == communicator_ && ranks->counts_ == counts_;
   }
 
   // Every rank sends as many slots as the one with most shards has: an all-gather of equal parts.
-  std::vector<std::vector<Tensor>> gather(std::vector<std::vector<Tensor>> parts, std::string_view what) override {
+  std::vector<std::vector<Array>> gather(std::vector<std::vector<Array>> parts, std::string_view what) override {
     auto shards = static_cast<int>(counts_.size());
     int world = communicator_->world_size();
     auto [first, last] = Communicator::shards_of_rank(communicator_->rank(), world, shards);
-    const std::vector<Tensor>* shapes = nullptr;
+    const std::vector<Array>* shapes = nullptr;
     for (int s = first; s < last; ++s) {
       if (at(parts, s).empty()) continue;
       if (!shapes) shapes = &at(parts, s);
@@ -37,13 +32,13 @@ class RankExchange final : public ShardExchange {
     // A part's place in its slot, and the slot's size.
     std::vector<std::size_t> offsets;
     std::size_t slot = 0;
-    for (const Tensor& t : *shapes) {
+    for (const Array& t : *shapes) {
       offsets.push_back(slot);
       slot += t.view().bytes();
     }
 
-    std::vector<Tensor> reads, writes;
-    std::vector<std::vector<Tensor>> all(counts_.size());
+    std::vector<Array> reads, writes;
+    std::vector<std::vector<Array>> all(counts_.size());
     // Copies to make: of our shards into the slots that we send, of others' out of those that we get.
     struct Copy {
       View tensor;
@@ -64,10 +59,10 @@ class RankExchange final : public ShardExchange {
         check(!mine || at(parts, s).size() == shapes->size(), "{}: shard {} gives {} tensors, expected {}", what, s,
               at(parts, s).size(), shapes->size());
         for (std::size_t i = 0; i < shapes->size(); ++i) {
-          const Tensor& like = (*shapes)[i];
+          const Array& like = (*shapes)[i];
           if (mine) {
             // Others get plain memory.
-            const Tensor t = ops::readable_from(ops::to_layout(at(parts, s)[i], Layout::plain), communicator_->device());
+            const Array t = ops::readable_from(ops::to_layout(at(parts, s)[i], Layout::plain), communicator_->device());
             check(t.shape() == like.shape() && t.dtype() == like.dtype(), "{}: shard {} gives {}, expected {}", what, s,
                   t.describe(), like.describe());
             out.push_back({t.view(), place * slot + offsets[i]});
@@ -75,7 +70,7 @@ class RankExchange final : public ShardExchange {
             at(all, s).push_back(t);
           } else {
             ops::ShardScope scope(s);
-            Tensor t = ops::empty(like.shape(), like.dtype(), communicator_->device());
+            Array t = ops::empty(like.shape(), like.dtype(), communicator_->device());
             in.push_back({t.view(), (static_cast<std::size_t>(r) * most + place) * slot + offsets[i]});
             writes.push_back(t);
             at(all, s).push_back(t);
@@ -100,21 +95,19 @@ class RankExchange final : public ShardExchange {
   }
 
  private:
-  static std::vector<Tensor>& at(std::vector<std::vector<Tensor>>& parts, int shard) {
+  static std::vector<Array>& at(std::vector<std::vector<Array>>& parts, int shard) {
     return parts[static_cast<std::size_t>(shard)];
   }
 
   std::shared_ptr<Communicator> communicator_;
-  std::shared_ptr<BucketReducer> reducer_;
   std::vector<std::int64_t> counts_;
 };
 
 }  // namespace
 
 std::shared_ptr<ShardExchange> make_shard_exchange(std::shared_ptr<Communicator> communicator,
-                                                   std::shared_ptr<BucketReducer> reducer,
                                                    std::vector<std::int64_t> counts) {
-  return std::make_shared<RankExchange>(std::move(communicator), std::move(reducer), std::move(counts));
+  return std::make_shared<RankExchange>(std::move(communicator), std::move(counts));
 }
 
 }  // namespace lockstep

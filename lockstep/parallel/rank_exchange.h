@@ -4,14 +4,12 @@
 #include <memory>
 
 #include "lockstep/autograd/shard_exchange.h"
-#include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/communicator.h"
 
 namespace lockstep {
 
 // counts: samples of every shard of the whole batch.
 std::shared_ptr<ShardExchange> make_shard_exchange(std::shared_ptr<Communicator> communicator,
-                                                   std::shared_ptr<BucketReducer> reducer,
                                                    std::vector<std::int64_t> counts);
 
 }  // namespace lockstep

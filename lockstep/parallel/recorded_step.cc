@@ -10,17 +10,29 @@
 namespace lockstep {
 namespace {
 
-bool alike(const Tensor& a, const Tensor& b) {
+bool alike_parts(const Array& a, const Array& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() && a.layout() == b.layout() && a.device() == b.device() &&
          a.shard() == b.shard();
 }
 
+bool alike(const Tensor& a, const Tensor& b) {
+  return a.kind() == b.kind() && a.cut() == b.cut() && same_placement(a.placement(), b.placement()) &&
+         std::ranges::equal(a.parts(), b.parts(), alike_parts);
+}
+
 Tensor copy_of(const Tensor& t) {
-  if (!t.defined()) return t;
-  ops::ShardScope scope(t.shard());
-  Tensor copy = ops::empty(t.shape(), t.dtype(), t.device(), t.layout());
-  ops::copy_(t.detach(), copy);
-  return copy;
+  std::vector<Array> parts;
+  for (const Array& part : t.parts()) {
+    ops::ShardScope scope(part.shard());
+    parts.push_back(ops::empty(part.shape(), part.dtype(), part.device(), part.layout()));
+    ops::copy_(part, parts.back());
+  }
+  if (parts.empty()) return {};
+  switch (t.kind()) {
+    case Kind::cut: return Tensor::cut(t.placement(), t.cut(), std::move(parts));
+    case Kind::replicated: return Tensor::replicated(std::move(parts), t.placement());
+    default: return parts[0];
+  }
 }
 
 std::vector<Tensor> copies_of(std::span<const Tensor> tensors) {
@@ -44,7 +56,7 @@ std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
   check(!inputs.empty(), "recorded step: no inputs");
   for (const Tensor& t : inputs) {
     check(t.defined() && !t.device().is_host(), "recorded step: an input is {}, expected it on a device", t.describe());
-    check(!t.grad_meta(), "recorded step: an input has a history of its own, expected data");
+    check(!t.requires_grad(), "recorded step: an input has a history of its own, expected data");
   }
   // Part of another one's recording.
   if (StepRecorder::current()) return describe_(inputs);
@@ -60,7 +72,9 @@ std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
 std::vector<Tensor> RecordedStep::record(std::span<const Tensor> inputs) {
   const std::shared_ptr<Engine> engine = state_of(inputs[0].device(), "recorded step").engine;
   // What described steps have used goes to the recorded one, which has its memory for itself.
-  for (const Tensor& t : inputs) state_of(t.device(), "recorded step").allocator->release_free();
+  for (const Tensor& t : inputs) {
+    for (Device device : t.devices()) state_of(device, "recorded step").allocator->release_free();
+  }
   inputs_ = copies_of(inputs);
   StepRecorder recorder(engine);
   try {
@@ -82,7 +96,9 @@ std::vector<Tensor> RecordedStep::record(std::span<const Tensor> inputs) {
 }
 
 std::vector<Tensor> RecordedStep::repeat(std::span<const Tensor> inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) ops::copy_(inputs[i].detach(), inputs_[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    for (std::size_t p = 0; p < inputs[i].parts().size(); ++p) ops::copy_(inputs[i].parts()[p], inputs_[i].parts()[p]);
+  }
   tasks_->repeat();
   return copies_of(outputs_);
 }

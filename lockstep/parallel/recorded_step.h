@@ -32,7 +32,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/autograd/tensor.h"
 
 namespace lockstep {
 

@@ -24,27 +24,17 @@ std::size_t shard_device(int shard, int shards, std::size_t devices) {
   return static_cast<std::size_t>(shard) * devices / static_cast<std::size_t>(shards);
 }
 
-Batch split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options) {
+Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options) {
   check(!devices.empty(), "split_and_load: no devices");
-  check(x.defined() && x.shape().rank() >= 1, "split_and_load: the batch is {}, expected at least one axis",
-        x.describe());
+  check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1 && x.size(0) > 0,
+        "split_and_load: the batch is {}, expected at least one sample", x.describe());
   check(options.shards >= 0, "split_and_load: {} shards, expected at least 1", options.shards);
-  int shards = options.shards > 0 ? options.shards : static_cast<int>(devices.size());
-  Batch batch;
-  std::int64_t row = 0;
-  for (std::int64_t size : split_sizes(x.size(0), shards)) {
-    auto s = static_cast<int>(batch.shards.size());
-    Tensor piece = x.narrow(row, size).with_shard(s);
-    batch.shards.push_back(piece.to(devices[shard_device(s, shards, devices.size())], {.non_blocking = true}));
-    batch.counts.push_back(size);
-    row += size;
-  }
-  return batch;
-}
-
-Tensor gather(const Batch& batch, Device device) {
-  check(batch.size() > 0, "gather: the batch is empty");
-  return concatenate(batch.shards, device);
+  const int shards = options.shards > 0 ? options.shards : static_cast<int>(devices.size());
+  std::vector<std::int64_t> rows = split_sizes(x.size(0), shards);
+  std::vector<Slot> slots;
+  for (int s = 0; s < std::ssize(rows); ++s) slots.push_back({s, devices[shard_device(s, shards, devices.size())]});
+  rows.resize(static_cast<std::size_t>(shards));
+  return scatter(x, std::make_shared<Placement>(std::move(rows), std::move(slots)));
 }
 
 }  // namespace lockstep

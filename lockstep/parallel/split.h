@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/autograd/batch.h"
+#include "lockstep/autograd/shards.h"
 
 namespace lockstep {
 
@@ -22,14 +22,11 @@ int default_shards(std::int64_t batch_size);
 // Cuts axis 0 into chunks of ceil(n / V) samples, so the last ones may be short or missing, and copies chunk s to
 // devices[s * D / V]: each device gets a run of consecutive shards. x may be in host memory or on any device. Copies
 // do not wait; host memory is held until they are done and must not be changed meanwhile. Differentiable.
-Batch split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options = {});
+Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options = {});
 
 // The sizes of the chunks that n samples are cut into: split_sizes(10, 3) is 4 4 2, split_sizes(10, 8) is 2 2 2 2 2.
 std::vector<std::int64_t> split_sizes(std::int64_t n, int shards);
 // The device, of `devices`, that computes shard s of V.
 std::size_t shard_device(int shard, int shards, std::size_t devices);
-
-// The outputs of all shards, one below the other, on `device` (Device(): the host). Differentiable.
-Tensor gather(const Batch& batch, Device device);
 
 }  // namespace lockstep

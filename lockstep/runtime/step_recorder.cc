@@ -85,7 +85,7 @@ void StepRecorder::begin_gradient(const void* tree, bool empty) {
   if (pending_.insert(tree).second && !empty) refuse("it adds to gradients from before it");
 }
 
-void StepRecorder::use(const Tensor& t) {
+void StepRecorder::use(const Array& t) {
   if (!t.defined()) return;
   if (!t.device().is_host()) {
     DeviceState* const device = &state_of(t.device(), "recorded step");
@@ -96,7 +96,7 @@ void StepRecorder::use(const Tensor& t) {
   if (std::ranges::find(held, t.storage()) == held.end()) held.push_back(t.storage());
 }
 
-void StepRecorder::writes(const Tensor& t) {
+void StepRecorder::writes(const Array& t) {
   if (!t.defined() || std::ranges::find(recorded_->held_, t.storage()) == recorded_->held_.end()) return;
   auto& written = recorded_->written_;
   if (std::ranges::find(written, t.storage().get()) == written.end()) written.push_back(t.storage().get());

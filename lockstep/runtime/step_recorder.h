@@ -12,7 +12,7 @@
 #include "lockstep/engine/recording.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/step_graph.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep {
 
@@ -76,8 +76,8 @@ class StepRecorder {
   void begin_gradient(const void* tree, bool empty);
   void end_gradient(const void* tree) { pending_.erase(tree); }
   // A task of the step uses it, and writes it.
-  void use(const Tensor& t);
-  void writes(const Tensor& t);
+  void use(const Array& t);
+  void writes(const Array& t);
 
  private:
   friend class RecordingPause;

@@ -3,22 +3,20 @@
 #include <deque>
 
 #include "lockstep/autograd/node.h"
-#include "lockstep/ops/launch.h"
-#include "lockstep/ops/reduce.h"
 #include "lockstep/parallel/split.h"
 
 namespace lockstep {
 namespace {
 
 struct Predictions {
-  std::vector<Tensor> shards;
+  Tensor classes;  // of this process's samples
   Tensor labels;
 };
 
 std::int64_t count_correct(const Predictions& p) {
   const auto* label = p.labels.view().as<std::int64_t>();
   std::int64_t correct = 0;
-  for (const Tensor& shard : p.shards) {
+  for (const Array& shard : p.classes.parts()) {
     for (std::int64_t prediction : shard.to_vector<std::int64_t>()) correct += prediction == *label++;
   }
   return correct;
@@ -43,15 +41,11 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
     std::int64_t samples = loader.batch_examples(number++);
     if (!batch.empty() && batch[0].size(0) == 0) continue;  // others have all of its rows
     check(batch.size() == 2, "evaluate: examples have {} parts, expected inputs and labels", batch.size());
-    Batch x = options.distributed ? options.distributed->split(std::span(batch).first(1), samples)[0]
-                                  : split_and_load(batch[0], options.devices, {.shards = options.shards});
-    for (Tensor& shard : x.shards) shard = shard.to(options.dtype);
-    Predictions predictions{{}, batch[1]};
-    for (const Tensor& logits : module(x)) {
-      ops::ShardScope scope(logits.shard());
-      predictions.shards.push_back(ops::argmax(logits));
-    }
-    pending.push_back(std::move(predictions));
+    const Tensor x = options.distributed ? options.distributed->split(std::span(batch).first(1), samples)[0]
+                                         : split_and_load(batch[0], options.devices, {.shards = options.shards});
+    // Shard after shard: a device has the activations of one at a time.
+    const auto classes = [&](const Tensor& shard) { return argmax(module.forward(shard.to(options.dtype))); };
+    pending.push_back({per_shard(classes, x), batch[1]});
     if (pending.size() > kInFlight) count_first();
   }
   while (!pending.empty()) count_first();

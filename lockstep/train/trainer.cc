@@ -1,12 +1,15 @@
 #include "lockstep/train/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
 
+#include "lockstep/autograd/lift.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"
 #include "lockstep/parallel/split.h"
 
@@ -30,15 +33,14 @@ std::int64_t micro_batch_size(const TrainerOptions& o) {
   return o.batch_size / o.accumulate;
 }
 
-// For each shard of this process: whether it is asked to stop.
-Batch stop_flags(const Batch& losses, bool stop) {
-  std::vector<Tensor> flags;
-  for (const Tensor& loss : losses) {
-    ops::ShardScope scope(loss.shard());
-    flags.push_back(ops::empty({1}, DType::f32, loss.device()));
-    ops::fill_(flags.back(), stop ? 1 : 0);
-  }
-  return losses.with(std::move(flags));
+// How many of the job's shards are in a process that is asked to stop: known to all processes.
+Tensor stop_requests(const Tensor& batch, bool stop) {
+  const NoGradGuard no_grad;
+  return mix_shards("stop requests", Mix::sum, place_as("stop requests", batch), {batch}, [stop](const Arrays& in) -> Lifted {
+    Array flag = ops::empty({1}, DType::f32, in[0].device());
+    ops::fill_(flag, stop ? 1 : 0);
+    return {flag, nullptr};
+  });
 }
 
 }  // namespace
@@ -220,7 +222,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   const TrainerOptions& o = options_;
   check(batch.size() == 2, "trainer: examples have {} parts, expected inputs and labels", batch.size());
   std::int64_t samples = loader_.batch_examples(position_.batch);
-  Batch x, labels;
+  Tensor x, labels;
   if (distributed_) {
     auto parts = distributed_->split(batch, samples);
     x = std::move(parts[0]);
@@ -236,19 +238,9 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   double share = static_cast<double>(samples) / static_cast<double>(step_samples);
   // Of the step before its update, and no part of a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
-  Batch losses;
-  if (records()) {
-    losses = recorded_step(x, labels);
-  } else {
-    std::optional<NoSyncGuard> more_to_come;
-    if (position_.batch < last) more_to_come.emplace();
-    losses = learn(std::move(x), labels, share);
-  }
-  std::vector<Batch> shared{losses};
-  if (distributed_) shared.push_back(stop_flags(losses, stop_));
-  shared = gather_shards(shared, "losses");
-  current_.losses.emplace_back(share, shared[0]);
-  if (distributed_) current_.stopped = shared[1];
+  const Tensor loss = records() ? recorded_step(x, labels) : learn(x, labels, share, position_.batch >= last);
+  current_.losses.emplace_back(share, loss.detach());
+  if (distributed_) current_.stopped = stop_requests(labels, stop_);
   current_.report.samples = step_samples;
   ++position_.batch;
 }
@@ -269,11 +261,12 @@ std::string Trainer::why_no_graph() const {
   return on_gpu && recorded_ && recorded_->recorded() ? recorded_->why_no_graph() : "";
 }
 
-Batch Trainer::learn(Batch x, const Batch& labels, double share) {
-  for (Tensor& shard : x.shards) shard = shard.to(options_.dtype);
-  Batch losses = cross_entropy(module_(x), labels, {.label_smoothing = options_.label_smoothing});
-  backward(losses, share, scaler_ ? scaler_->scales() : std::span<const Tensor>());
-  return losses;
+Tensor Trainer::learn(const Tensor& x, const Tensor& labels, double share, bool sync) {
+  const Tensor outputs = module_(x.to(options_.dtype));
+  const Tensor loss = options_.loss ? options_.loss(outputs, labels)
+                                    : cross_entropy(outputs, labels, {.label_smoothing = options_.label_smoothing});
+  loss.backward({.share = share, .scales = scaler_ ? scaler_->scales() : std::span<const Array>(), .sync = sync});
+  return loss;
 }
 
 void Trainer::update() {
@@ -285,24 +278,20 @@ void Trainer::update() {
   optimizer_.step();
 }
 
-Batch Trainer::recorded_step(const Batch& x, const Batch& labels) {
+Tensor Trainer::recorded_step(const Tensor& x, const Tensor& labels) {
   std::vector<bool> trainable;
   for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
   // A recording goes on to train what was trained when it was made.
   if (!recorded_ || trainable != recorded_trainable_) {
     recorded_trainable_ = std::move(trainable);
     recorded_ = std::make_unique<RecordedStep>([this](std::span<const Tensor> inputs) {
-      const auto middle = inputs.begin() + static_cast<std::ptrdiff_t>(inputs.size() / 2);
-      const Batch losses = learn(described_.with({inputs.begin(), middle}), described_.with({middle, inputs.end()}), 1);
+      const Tensor loss = learn(inputs[0], inputs[1], 1, true);
       update();
-      return losses.shards;
+      return std::vector<Tensor>{loss};
     });
   }
-  described_ = x;
-  std::vector<Tensor> inputs = x.shards;
-  inputs.insert(inputs.end(), labels.begin(), labels.end());
   optimizer_.set_learning_rate(scheduled_lr(options_.schedule, position_.step));
-  return x.with(recorded_->run(inputs));
+  return recorded_->run(std::array{x, labels})[0];
 }
 
 void Trainer::finish_step(std::int64_t batches) {
@@ -330,8 +319,8 @@ void Trainer::read_losses(std::size_t leave) {
     pending_.pop_front();
     StepReport& report = next.report;
     report.loss = 0;
-    for (auto& [share, losses] : next.losses) report.loss += share * mean_loss(losses);
-    for (const Tensor& flag : next.stopped) agreed_stop_ = agreed_stop_ || flag.item<float>() != 0;
+    for (auto& [share, loss] : next.losses) report.loss += share * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});
+    if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();
       fail("the loss is {} at step {}{}", std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,

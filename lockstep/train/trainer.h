@@ -44,6 +44,9 @@ struct TrainerOptions {
   LossScalerOptions loss_scaling{};
   // bf16: gradients and their sums are rounded to it, and half as much travels between ranks.
   DType gradients = DType::f32;
+  // The mean loss of the model's outputs and the labels, both cut over the batch; empty: cross entropy with label_smoothing.
+  // The recipe has to name another one.
+  std::function<Tensor(const Tensor& outputs, const Tensor& labels)> loss{};
   double label_smoothing = 0;
   // Gradients are scaled to at most this norm; 0: not at all.
   double clip_norm = 0;
@@ -117,18 +120,18 @@ class Trainer {
  private:
   struct PendingLoss {
     StepReport report;
-    // Of each micro-batch: its share of the step, and its losses from all ranks.
-    std::vector<std::pair<double, Batch>> losses;
-    Batch stopped;      // a flag for each shard
+    // Of each micro-batch: its share of the step, and its mean loss over all ranks.
+    std::vector<std::pair<double, Tensor>> losses;
+    Tensor stopped;     // how many shards' processes are asked to stop
     Tensor loss_scale;  // with f16
   };
 
   void run_micro_batch(Example& batch, std::int64_t batches);
   // Forward and backward; `share` of the step. Returns the losses.
-  Batch learn(Batch x, const Batch& labels, double share);
+  Tensor learn(const Tensor& x, const Tensor& labels, double share, bool sync);
   void update();
   // Both, and repeated where steps are recorded.
-  Batch recorded_step(const Batch& x, const Batch& labels);
+  Tensor recorded_step(const Tensor& x, const Tensor& labels);
   bool records() const;
   void finish_step(std::int64_t batches);
   void read_losses(std::size_t leave);
@@ -156,7 +159,6 @@ class Trainer {
   std::optional<LossScaler> scaler_;  // of f16
   std::unique_ptr<RecordedStep> recorded_;
   std::vector<bool> recorded_trainable_;  // which parameters it trains
-  Batch described_;  // by recorded_: whose counts the shards have
   DataLoader loader_;
   TrainingPosition position_;
   PendingLoss current_;  // of the step that is being described

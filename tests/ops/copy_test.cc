@@ -23,10 +23,10 @@ class CopyTest : public ::testing::TestWithParam<bool> {
  protected:
   Device device(std::size_t i) { return runtime_.devices()[i]; }
   // 0, 1, 2, ... in host memory.
-  static Tensor counting(const Shape& shape) {
+  static Array counting(const Shape& shape) {
     Floats v(static_cast<std::size_t>(shape.numel()));
     std::iota(v.begin(), v.end(), 0.0F);
-    return Tensor::from(v, shape);
+    return Array::from(v, shape);
   }
 
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1, .serial = GetParam()}};
@@ -36,11 +36,11 @@ INSTANTIATE_TEST_SUITE_P(Engines, CopyTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "serial" : "threaded"; });
 
 TEST_P(CopyTest, RoundTripThroughTwoDevices) {
-  Tensor x = counting({3, 4}), a = x.to(device(0)), b = a.to(device(1)), back = b.to(Device());
+  Array x = counting({3, 4}), a = x.to(device(0)), b = a.to(device(1)), back = b.to(Device());
   EXPECT_EQ(a.device(), device(0));
   EXPECT_EQ(b.device(), device(1));
   EXPECT_TRUE(back.device().is_host());
-  for (const Tensor& t : {a, b, back}) {
+  for (const Array& t : {a, b, back}) {
     EXPECT_EQ(t.shape(), x.shape());
     EXPECT_EQ(t.to_vector<float>(), x.to_vector<float>());
   }
@@ -49,7 +49,7 @@ TEST_P(CopyTest, RoundTripThroughTwoDevices) {
 }
 
 TEST_P(CopyTest, ShardsStayWithTheirTensors) {
-  Tensor x = counting({2}).with_shard(3);
+  Array x = counting({2}).with_shard(3);
   EXPECT_EQ(x.to(device(0)).shard(), 3);
   EXPECT_EQ(x.to(device(0)).to(device(1)).to(Device()).shard(), 3);
 }
@@ -57,8 +57,8 @@ TEST_P(CopyTest, ShardsStayWithTheirTensors) {
 // After a blocking copy the caller may do to host memory as it likes.
 TEST_P(CopyTest, ABlockingCopyIsThroughWithItsSource) {
   for (int i = 0; i < 20; ++i) {
-    Tensor x = counting({1000});
-    Tensor y = x.to(device(0));
+    Array x = counting({1000});
+    Array y = x.to(device(0));
     std::fill_n(x.view().as<float>(), 1000, -1.0F);
     ASSERT_EQ(y.narrow(7, 1).item<float>(), 7);
   }
@@ -67,12 +67,12 @@ TEST_P(CopyTest, ABlockingCopyIsThroughWithItsSource) {
 // A non-blocking copy holds host memory that its owner lets go, and is waited for by who reads its result.
 TEST_P(CopyTest, NonBlockingCopiesHoldTheirMemory) {
   constexpr std::int64_t kMany = 1 << 16;
-  std::vector<Tensor> copies;
+  std::vector<Array> copies;
   for (int i = 0; i < 20; ++i) {
-    Tensor y = counting({kMany}).to(device(0), {.non_blocking = true});
+    Array y = counting({kMany}).to(device(0), {.non_blocking = true});
     copies.push_back(ops::affine(y, 2, 0).to(Device(), {.non_blocking = true}));
   }
-  for (const Tensor& t : copies) {
+  for (const Array& t : copies) {
     Floats v = t.to_vector<float>();
     EXPECT_EQ(v[5], 10);
     EXPECT_EQ(v[kMany - 1], 2.0F * (kMany - 1));
@@ -80,26 +80,26 @@ TEST_P(CopyTest, NonBlockingCopiesHoldTheirMemory) {
 }
 
 TEST_P(CopyTest, AFailureArrivesWithTheCopy) {
-  Tensor rows = Tensor::from<std::int64_t>({0, 9}, {2}).to(device(0));
-  Tensor broken = ops::gather_rows(counting({3, 2}).to(device(0)), rows);
-  Tensor far = broken.to(device(1), {.non_blocking = true});
-  Tensor here = far.to(Device(), {.non_blocking = true});
+  Array rows = Array::from<std::int64_t>({0, 9}, {2}).to(device(0));
+  Array broken = ops::gather_rows(counting({3, 2}).to(device(0)), rows);
+  Array far = broken.to(device(1), {.non_blocking = true});
+  Array here = far.to(Device(), {.non_blocking = true});
   EXPECT_THROW(here.wait(), TaskError);
   EXPECT_ERROR(far.to(Device()), "gather");
 }
 
 TEST_P(CopyTest, LayoutsAndTypesChangeOnTheWay) {
   Shape shape{2, 16, 3, 2};
-  Tensor x = counting(shape).to(device(0));
+  Array x = counting(shape).to(device(0));
   for (Layout layout : {Layout::channels_last, Layout::blocked16}) {
-    Tensor y = ops::to_layout(x, layout);
+    Array y = ops::to_layout(x, layout);
     EXPECT_EQ(y.layout(), layout);
     EXPECT_EQ(y.to_vector<float>(), x.to_vector<float>());
     EXPECT_EQ(y.to(device(1)).layout(), layout);
     EXPECT_EQ(y.to(Device()).layout(), Layout::plain);
     EXPECT_EQ(y.to(Device()).to_vector<float>(), x.to_vector<float>());
     // 0 to 191 are bf16 numbers.
-    Tensor half = ops::convert(y, DType::bf16, Layout::plain);
+    Array half = ops::convert(y, DType::bf16, Layout::plain);
     EXPECT_EQ(half.to_vector<float>(), x.to_vector<float>());
   }
   EXPECT_ERROR(ops::to_layout(counting({2, 3, 1, 2}).to(device(0)), Layout::blocked16),
@@ -107,25 +107,25 @@ TEST_P(CopyTest, LayoutsAndTypesChangeOnTheWay) {
 }
 
 TEST_P(CopyTest, ALayoutThatOrdersEverythingAlikeIsNoCopy) {
-  Tensor x = counting({2, 32, 1, 1}).to(device(0));
-  Tensor y = ops::to_layout(x, Layout::blocked16);
+  Array x = counting({2, 32, 1, 1}).to(device(0));
+  Array y = ops::to_layout(x, Layout::blocked16);
   EXPECT_EQ(y.storage(), x.storage());
   EXPECT_EQ(y.layout(), Layout::blocked16);
   EXPECT_EQ(ops::convert(x, DType::f32, Layout::plain).storage(), x.storage());
 }
 
 TEST_P(CopyTest, PartsOfAStorageMayBeCopied) {
-  Tensor x = counting({6}).to(device(0)), y = Tensor::host({6}).to(device(1));
+  Array x = counting({6}).to(device(0)), y = Array::host({6}).to(device(1));
   ops::copy_(x.narrow(1, 2), y.narrow(3, 2));
   EXPECT_EQ(y.to_vector<float>(), (Floats{0, 0, 0, 1, 2, 0}));
 }
 
 TEST_P(CopyTest, Concatenate) {
-  Tensor parts[] = {counting({2, 3}).to(device(0)), counting({0, 3}).to(device(0)),
+  Array parts[] = {counting({2, 3}).to(device(0)), counting({0, 3}).to(device(0)),
                     counting({1, 3}).to(device(1))};
   Floats expected{0, 1, 2, 3, 4, 5, 0, 1, 2};
   for (Device where : {device(0), device(1), Device()}) {
-    Tensor all = ops::concatenate(parts, where);
+    Array all = ops::concatenate(parts, where);
     EXPECT_EQ(all.device(), where);
     EXPECT_EQ(all.shape(), (Shape{3, 3}));
     EXPECT_EQ(all.to_vector<float>(), expected);
@@ -137,36 +137,36 @@ TEST_P(CopyTest, Concatenate) {
 }
 
 TEST_P(CopyTest, PermuteAndGather) {
-  Tensor x = counting({2, 3}).to(device(0));
+  Array x = counting({2, 3}).to(device(0));
   int axes[] = {1, 0}, twice[] = {1, 1}, three[] = {0, 1, 2};
   EXPECT_EQ(ops::permute(x, axes).to_vector<float>(), (Floats{0, 3, 1, 4, 2, 5}));
   EXPECT_ERROR(ops::permute(x, twice), "permute: axis 1 is repeated or out of range");
   EXPECT_ERROR(ops::permute(x, three), "permute: 3 axes for shape [2, 3]");
-  Tensor rows = Tensor::from<std::int64_t>({1, 0, 1}, {3}).to(device(0));
+  Array rows = Array::from<std::int64_t>({1, 0, 1}, {3}).to(device(0));
   EXPECT_EQ(ops::gather_rows(x, rows).to_vector<float>(), (Floats{3, 4, 5, 0, 1, 2, 3, 4, 5}));
   EXPECT_ERROR(ops::gather_rows(x, x), "gather_rows: rows is [2, 3], expected 1 axes");
 }
 
 TEST_P(CopyTest, CopiesThatMakeNoSenseAreErrors) {
-  Tensor x = counting({2});
-  EXPECT_ERROR(ops::copy_(x, Tensor::host({3})),
+  Array x = counting({2});
+  EXPECT_ERROR(ops::copy_(x, Array::host({3})),
                "copy: from [2] f32 on host to [3] f32 on host, expected the same");
-  EXPECT_ERROR(ops::copy_(x, Tensor::host({2})), "both tensors are in host memory");
-  EXPECT_ERROR(ops::copy_(x, Tensor()), "undefined tensor");
-  EXPECT_ERROR(Tensor().to(device(0)), "to: undefined tensor");
+  EXPECT_ERROR(ops::copy_(x, Array::host({2})), "both tensors are in host memory");
+  EXPECT_ERROR(ops::copy_(x, Array()), "undefined tensor");
+  EXPECT_ERROR(Array().to(device(0)), "to: undefined tensor");
 }
 
 TEST_P(CopyTest, CopyFromOverwritesInPlace) {
-  const Tensor host = counting({2, 3}), x = host.to(device(0));
+  const Array host = counting({2, 3}), x = host.to(device(0));
   for (const CopyOptions options : {CopyOptions{}, CopyOptions{.non_blocking = true}}) {
-    const Tensor near = Tensor::host({2, 3}).to(device(0)), far = Tensor::host({2, 3}).to(device(1)),
+    const Array near = Array::host({2, 3}).to(device(0)), far = Array::host({2, 3}).to(device(1)),
                  back = ops::empty_host({2, 3}, DType::f32, device(1));
     near.copy_from(x, options);
     far.copy_from(near, options);
     back.copy_from(far, options);
-    for (const Tensor& t : {near, far, back}) EXPECT_EQ(t.to_vector<float>(), host.to_vector<float>());
+    for (const Array& t : {near, far, back}) EXPECT_EQ(t.to_vector<float>(), host.to_vector<float>());
     // What follows sees the new elements.
-    const Tensor twice = ops::affine(far, 2, 0);
+    const Array twice = ops::affine(far, 2, 0);
     far.copy_from(ops::affine(x, 0, 7), options);
     EXPECT_EQ(twice.to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));
     EXPECT_EQ(far.to_vector<float>(), Floats(6, 7));
@@ -184,7 +184,7 @@ TEST_P(CopyTest, HostMemoryForADevice) {
 TEST_P(CopyTest, EachDirectionHasALaneOfItsOwn) {
   const auto trace = std::make_shared<Trace>();
   runtime_.engine().set_trace(trace);
-  const Tensor x = counting({4}).to(device(0)), y = x.to(device(1), {.non_blocking = true});
+  const Array x = counting({4}).to(device(0)), y = x.to(device(1), {.non_blocking = true});
   y.to(Device());
   y.copy_from(ops::affine(y, 2, 0));
   runtime_.synchronize();
@@ -209,9 +209,9 @@ class LanesTest : public ::testing::Test {
 
   Device device() { return runtime_.devices()[0]; }
   const std::vector<LaneId>& lanes() { return state_of(device(), "test").compute_lanes; }
-  Tensor zeros() { return Tensor::host({4}).to(device()); }
+  Array zeros() { return Array::host({4}).to(device()); }
   // y becomes 1, as soon as go() is called.
-  void hold(const Tensor& y) {
+  void hold(const Array& y) {
     ops::launch("hold", {}, {y}, [this, y = y.view()](Backend&, KernelContext&) {
       go_.wait(false);
       std::fill_n(y.as<float>(), y.numel(), 1.0F);
@@ -228,30 +228,30 @@ class LanesTest : public ::testing::Test {
 
 // If both had one lane, the copy in would wait for the result and this test for ever.
 TEST_F(LanesTest, CopiesInDoNotWaitBehindCopiesOut) {
-  const Tensor y = zeros();
+  const Array y = zeros();
   hold(y);
-  const Tensor out = y.to(Device(), {.non_blocking = true});
-  EXPECT_EQ(Tensor::from<float>({1, 2}, {2}).to(device()).to_vector<float>(), (Floats{1, 2}));
+  const Array out = y.to(Device(), {.non_blocking = true});
+  EXPECT_EQ(Array::from<float>({1, 2}, {2}).to(device()).to_vector<float>(), (Floats{1, 2}));
   go();
   EXPECT_EQ(out.to_vector<float>(), Floats(4, 1));
 }
 
 // The lane of shard 0, which the first task holds, is not that of the others.
 TEST_F(LanesTest, IndependentTasksSpread) {
-  const Tensor y = zeros(), x = zeros();
+  const Array y = zeros(), x = zeros();
   const ops::SpreadScope spread;
   hold(y);
   EXPECT_EQ(ops::affine(x, 1, 3).to_vector<float>(), Floats(4, 3));
-  const Tensor z = ops::empty_like(x);
+  const Array z = ops::empty_like(x);
   z.copy_from(x);
   EXPECT_EQ(z.to_vector<float>(), Floats(4, 0));
-  const Tensor after = ops::affine(y, 2, 1);
+  const Array after = ops::affine(y, 2, 1);
   go();
   EXPECT_EQ(after.to_vector<float>(), Floats(4, 3));
 }
 
 TEST_F(LanesTest, WithoutTheScopeALaneIsTheShards) {
-  const Tensor y = zeros(), x = zeros();
+  const Array y = zeros(), x = zeros();
   const auto trace = std::make_shared<Trace>();
   runtime_.engine().set_trace(trace);
   {
@@ -275,13 +275,13 @@ TEST_F(LanesTest, WithoutTheScopeALaneIsTheShards) {
 
 // Memory that another lane still uses is not handed out where it would make independent tasks wait.
 TEST_F(LanesTest, SpreadTasksDoNotWaitForFreedMemory) {
-  Tensor x = zeros();
+  Array x = zeros();
   const ops::SpreadScope spread;
-  Tensor y = ops::empty_like(x);
+  Array y = ops::empty_like(x);
   const void* held = y.view().data;
   hold(y);
   y = {};
-  const Tensor z = ops::affine(x, 1, 3);
+  const Array z = ops::affine(x, 1, 3);
   EXPECT_NE(z.view().data, held);
   EXPECT_EQ(z.to_vector<float>(), Floats(4, 3));
 }

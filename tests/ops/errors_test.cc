@@ -20,20 +20,20 @@ namespace {
 
 class OpsErrors : public ::testing::Test {
  protected:
-  Tensor on(const Shape& shape, std::size_t device = 0, DType dtype = DType::f32) {
-    return Tensor::host(shape, dtype).to(runtime_.devices()[device]);
+  Array on(const Shape& shape, std::size_t device = 0, DType dtype = DType::f32) {
+    return Array::host(shape, dtype).to(runtime_.devices()[device]);
   }
 
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
 };
 
 TEST_F(OpsErrors, HostTensorsComputeNothing) {
-  Tensor host = Tensor::host({2, 2});
+  Array host = Array::host({2, 2});
   EXPECT_ERROR(ops::unary(UnaryOp::relu, host), "relu: the tensor is in host memory, expected it on a device");
   EXPECT_ERROR(ops::binary(BinaryOp::add, host, host), "add: the tensor is in host memory");
   EXPECT_ERROR(ops::matmul(host, host), "matmul: the tensor is in host memory");
-  EXPECT_ERROR(ops::unary(UnaryOp::relu, Tensor()), "relu: an input is undefined");
-  EXPECT_ERROR(ops::binary(BinaryOp::add, on({2, 2}), Tensor()), "add: an input is undefined");
+  EXPECT_ERROR(ops::unary(UnaryOp::relu, Array()), "relu: an input is undefined");
+  EXPECT_ERROR(ops::binary(BinaryOp::add, on({2, 2}), Array()), "add: an input is undefined");
   EXPECT_ERROR(ops::matmul(on({2, 2}), host), "matmul: an input is on host, expected it on cpu:0");
 }
 
@@ -64,7 +64,7 @@ TEST_F(OpsErrors, MatmulAndSums) {
   EXPECT_ERROR(ops::matmul(on({2, 3}), on({3, 5}), on({4})), "matmul: bias is [4], expected [5]");
   EXPECT_ERROR(ops::sum_to(on({2, 3}), {2}), "sum: [2] does not broadcast to [2, 3]");
   EXPECT_ERROR(ops::argmax(on({2, 0})), "argmax: rows are empty");
-  Tensor leaves[] = {on({2}), on({3}, 1)};
+  Array leaves[] = {on({2}), on({3}, 1)};
   EXPECT_ERROR(ops::tree_sum(leaves, runtime_.devices()[0]),
                "tree_sum: [2] f32 on cpu:0 and [3] f32 on cpu:1");
 }
@@ -86,11 +86,11 @@ TEST_F(OpsErrors, ConvolutionsAndPools) {
 }
 
 TEST_F(OpsErrors, NormsAndLosses) {
-  Tensor x = on({1, 3, 2, 2}), c = on({4});
+  Array x = on({1, 3, 2, 2}), c = on({4});
   ops::BatchStats stats = ops::batch_norm_stats(x);
   EXPECT_ERROR(ops::batch_norm(x, stats, c, c, {}, {}), "batch_norm: input has 3 channels, weight expects 4");
   EXPECT_ERROR(ops::merge_batch_stats({}, runtime_.devices()[0], false), "no shard has statistics to merge");
-  Tensor labels = on({2}, 0, DType::i64);
+  Array labels = on({2}, 0, DType::i64);
   EXPECT_ERROR(ops::cross_entropy(on({3, 4}), labels, 0), "cross_entropy: 3 rows of logits, 2 labels");
   EXPECT_ERROR(ops::cross_entropy(on({2, 4}), on({2}), 0), "cross_entropy: labels are f32, expected i64");
   EXPECT_ERROR(ops::cross_entropy(on({2, 4}), labels, 2), "label smoothing 2, expected 0 to 1");
@@ -100,11 +100,11 @@ TEST_F(OpsErrors, NormsAndLosses) {
 
 // Small sums over devices of one memory domain read the others' memory themselves.
 TEST_F(OpsErrors, TreeSumsReadOtherDevices) {
-  Tensor leaves[] = {Tensor::from<float>({1}, {1}).to(runtime_.devices()[0]),
+  Array leaves[] = {Array::from<float>({1}, {1}).to(runtime_.devices()[0]),
                      {},
-                     Tensor::from<float>({2}, {1}).to(runtime_.devices()[1])};
+                     Array::from<float>({2}, {1}).to(runtime_.devices()[1])};
   for (Device device : runtime_.devices()) {
-    Tensor sum = ops::tree_sum(leaves, device);
+    Array sum = ops::tree_sum(leaves, device);
     EXPECT_EQ(sum.device(), device);
     EXPECT_EQ(sum.item<float>(), 3);
   }

@@ -1,4 +1,4 @@
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 #include <cstring>
 #include <type_traits>
@@ -48,7 +48,7 @@ std::string print(const View& v, int axis, std::int64_t first) {
 
 }  // namespace
 
-Tensor Tensor::host(Shape shape, DType dtype) {
+Array Array::host(Shape shape, DType dtype) {
   View view{nullptr, dtype, Layout::plain, shape};
   auto storage = make_host_storage(view.bytes());
   view.data = storage->data;
@@ -56,15 +56,15 @@ Tensor Tensor::host(Shape shape, DType dtype) {
   return {std::move(storage), view};
 }
 
-void Tensor::wait() const {
+void Array::wait() const {
   check(defined(), "wait: undefined tensor");
   if (storage_->engine) storage_->engine->wait_readable(storage_->resource);
 }
 
 template <typename T>
-std::vector<T> Tensor::to_vector() const {
+std::vector<T> Array::to_vector() const {
   check(defined(), "to_vector: undefined tensor");
-  if (!device().host_visible()) return detach().to(Device()).to_vector<T>();
+  if (!device().host_visible()) return to(Device()).to_vector<T>();
   constexpr bool from_half = std::is_same_v<T, float>;
   check(dtype() == dtype_of<T> || (from_half && is_half_dtype(dtype())), "to_vector: the tensor holds {}, asked for {}",
         name(dtype()), name(dtype_of<T>));
@@ -84,22 +84,22 @@ std::vector<T> Tensor::to_vector() const {
   return values;
 }
 
-template std::vector<float> Tensor::to_vector<float>() const;
-template std::vector<double> Tensor::to_vector<double>() const;
-template std::vector<BFloat16> Tensor::to_vector<BFloat16>() const;
-template std::vector<Float16> Tensor::to_vector<Float16>() const;
-template std::vector<std::int64_t> Tensor::to_vector<std::int64_t>() const;
-template std::vector<std::uint8_t> Tensor::to_vector<std::uint8_t>() const;
+template std::vector<float> Array::to_vector<float>() const;
+template std::vector<double> Array::to_vector<double>() const;
+template std::vector<BFloat16> Array::to_vector<BFloat16>() const;
+template std::vector<Float16> Array::to_vector<Float16>() const;
+template std::vector<std::int64_t> Array::to_vector<std::int64_t>() const;
+template std::vector<std::uint8_t> Array::to_vector<std::uint8_t>() const;
 
-std::string Tensor::str() const {
+std::string Array::str() const {
   if (!defined()) return "tensor(undefined)";
-  if (!device().host_visible()) return detach().to(Device()).str();
+  if (!device().host_visible()) return to(Device()).str();
   wait();
   std::string elements = visit_dtype(dtype(), [&](auto zero) { return print<decltype(zero)>(view_, 0, 0); });
   return fmt::format("tensor({}, {}, {})", elements, name(dtype()), device().name());
 }
 
-std::string Tensor::describe() const {
+std::string Array::describe() const {
   if (!defined()) return "undefined";
   return fmt::format("{} {} on {}", shape().str(), name(dtype()), device().name());
 }

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Compares the weights that two builds of lockstep train, over recipes and layouts: a change that shall not move a bit shows here
+# that it has not. The hashes hold for this machine and this minute only, so both builds compute them.
+# same_bits.sh OLD NEW [quick]. Exits 1 if any differ.
+set -euo pipefail
+old=$(realpath "$1") new=$(realpath "$2")
+layouts="1 2 3 8 2x1 4x1 2x2"
+[ "${3:-}" != quick ] || layouts="1 2 2x1"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failed=0
+
+hash_of() {  # PROGRAM LAYOUT OPTIONS...: of the weights after training
+  local program=$1 layout=$2 file=$folder/weights.safetensors command
+  shift 2
+  command=("$program" train --limit-train 900 --limit-test 100 --batch-size 256 --max-steps 5 --epochs 2 --export "$file" "$@")
+  rm -f "$file"
+  case $layout in
+    *x*) "$program" launch --nproc-per-node "${layout%x*}" -- "${command[@]}" --num-devices "${layout#*x}" ;;
+    *) "${command[@]}" --num-devices "$layout" ;;
+  esac > "$folder/output" 2>&1 || { tail -3 "$folder/output" >&2; echo failed; return; }
+  sha256sum "$file" | cut -c1-16
+}
+
+compare() {  # OPTIONS...
+  local expected layout found shards=8
+  expected=$(hash_of "$old" 1 "$@")
+  [[ " $* " =~ " --shards "([0-9]+) ]] && shards=${BASH_REMATCH[1]}
+  for layout in $layouts; do
+    # More devices than shards are refused.
+    [ "$((${layout/x/*}))" -le "$shards" ] || continue
+    found=$(hash_of "$new" "$layout" "$@")
+    [ "$found" = "$expected" ] && [ "$found" != failed ] && continue
+    echo "DIFFERS: $* on $layout: $found, expected $expected"
+    failed=1
+  done
+  echo "$expected  $*"
+}
+
+for model in mlp lenet resnet18; do
+  small=()
+  [ "$model" != resnet18 ] || small=(--batch-size 32 --limit-train 112 --max-steps 3)
+  for shards in 1 4 8; do
+    compare --model "$model" --shards "$shards" "${small[@]}"
+  done
+  compare --model "$model" --shards 8 "${small[@]}" --dtype bf16
+  compare --model "$model" --shards 8 "${small[@]}" --optimizer adamw --lr 0.001 --weight-decay 0.01 --clip 0.5
+  compare --model "$model" --shards 4 "${small[@]}" --accumulate 4 --momentum 0.9 --label-smoothing 0.1
+done
+compare --model resnet18 --shards 8 --batch-size 32 --limit-train 112 --max-steps 3 --sync-bn
+compare --model lenet --shards 8 --gradients bf16
+compare --model lenet --shards 8 --dtype f16
+exit $failed

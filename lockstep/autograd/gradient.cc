@@ -1,0 +1,188 @@
+#include "lockstep/autograd/gradient.h"
+
+#include <algorithm>
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/reduce.h"
+
+namespace lockstep {
+
+Array add_gradients(const Array& a, const Array& b) {
+  if (!a.device().is_host()) return ops::binary(BinaryOp::add, a, b);
+  ops::check_same("backward", a, b);
+  a.wait();
+  b.wait();
+  Array sum = Array::host(a.shape(), a.dtype()).with_shard(a.shard());
+  visit_dtype(a.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto add = [](T x, T y) {
+      if constexpr (is_half<T>) {
+        return T(static_cast<float>(x) + static_cast<float>(y));
+      } else {
+        return static_cast<T>(x + y);
+      }
+    };
+    std::transform(a.view().as<T>(), a.view().as<T>() + a.numel(), b.view().as<T>(), sum.view().as<T>(), add);
+  });
+  return sum;
+}
+
+void GradientSum::add(const Array& g, int shard) {
+  if (!value.defined()) {
+    value = g;
+    return;
+  }
+  ops::ShardScope scope(shard);
+  if (own) {
+    ops::add_(value, g);
+  } else {
+    value = add_gradients(value, g);
+    own = !value.device().is_host();
+  }
+}
+
+Array Gradient::Seed::make(Device device, double weight) const {
+  const double value = factor * weight;
+  const DType dtype = root.dtype();
+  if (!scales.empty()) {
+    const auto scale = std::ranges::find(scales, device, &Array::device);
+    check(scale != scales.end(), "backward: there is no loss scale on {}", device.name());
+    return ops::convert(ops::affine(*scale, value, 0), dtype, Layout::plain).reshape(root.shape());
+  }
+  if (device.is_host()) {
+    Array seed = Array::host(root.shape(), dtype);
+    visit_dtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (is_half<T>) {
+        std::fill_n(seed.view().as<T>(), seed.numel(), T(static_cast<float>(value)));
+      } else {
+        std::fill_n(seed.view().as<T>(), seed.numel(), static_cast<T>(value));
+      }
+    });
+    return seed;
+  }
+  Array seed = ops::empty(root.shape(), dtype, device, root.layout());
+  ops::fill_(seed, value);
+  return seed;
+}
+
+void Gradient::add_addend(int shard, const Array& g, bool counts) {
+  if (!g.defined()) return;
+  const auto at = std::ranges::find(addends, shard, &Addend::shard);
+  if (at == addends.end()) {
+    addends.push_back({shard, {g, false}, counts});
+  } else {
+    at->sum.add(g, shard);
+  }
+}
+
+void Gradient::add_part(const Array& g) {
+  if (!g.defined()) return;
+  const auto at = std::ranges::find_if(parts, [&](const GradientSum& part) { return part.value.device() == g.device(); });
+  if (at == parts.end()) {
+    parts.push_back({g, false});
+  } else {
+    at->add(g, -1);
+  }
+}
+
+void Gradient::add_single(const Array& g) {
+  if (!g.defined()) return;
+  const bool elsewhere = single.defined() && single.value.device() != g.device();
+  single.add(elsewhere ? ops::to_device(g, single.value.device(), {.non_blocking = true}) : g, -1);
+}
+
+void Gradient::add(Gradient other) {
+  if (!defined()) {
+    *this = std::move(other);
+    return;
+  }
+  for (const Addend& a : other.addends) add_addend(a.shard, a.sum.value, a.counts);
+  for (const GradientSum& part : other.parts) add_part(part.value);
+  add_single(other.single.value);
+  if (other.seed) seed = std::move(other.seed);
+}
+
+Array Gradient::addend(int shard) const {
+  const auto at = std::ranges::find(addends, shard, &Addend::shard);
+  return at == addends.end() ? Array() : at->sum.value;
+}
+
+Array Gradient::part(Device device) const {
+  const auto at = std::ranges::find_if(parts, [&](const GradientSum& part) { return part.value.device() == device; });
+  return at == parts.end() ? Array() : at->value;
+}
+
+Array Gradient::once(Device device) const {
+  GradientSum sum;
+  if (const Array p = part(device); p.defined()) {
+    sum.add(p, -1);
+  } else if (!parts.empty()) {
+    sum.add(ops::to_device(parts[0].value, device, {.non_blocking = true}), -1);
+  }
+  if (single.defined()) sum.add(ops::to_device(single.value, device, {.non_blocking = true}), -1);
+  if (seed) sum.add(seed->make(device), -1);
+  return sum.value;
+}
+
+void exchange_leaves(const Placement& at, std::vector<Array>& leaves, std::string_view what) {
+  if (!at.exchange()) {
+    for (std::size_t s = 0; s < leaves.size(); ++s) {
+      if (at.rows()[s] == 0) leaves[s] = {};
+    }
+    return;
+  }
+  std::vector<std::vector<Array>> parts(leaves.size());
+  for (const Slot& slot : at.slots()) {
+    const auto s = static_cast<std::size_t>(slot.shard);
+    parts[s] = {leaves[s]};
+  }
+  parts = at.exchange()->gather(std::move(parts), what);
+  for (std::size_t s = 0; s < leaves.size(); ++s) leaves[s] = parts[s].empty() ? Array() : parts[s][0];
+}
+
+TotalGradient::TotalGradient(const Gradient& gradient, const std::shared_ptr<const Placement>& at) {
+  const bool once = !gradient.parts.empty() || gradient.single.defined();
+  if (gradient.addends.empty() && !once) {
+    if (gradient.seed) seed_ = &*gradient.seed;
+    return;
+  }
+  if (gradient.addends.empty()) {
+    const Device home = gradient.single.defined() ? gradient.single.value.device() : gradient.parts[0].value.device();
+    arrays_.push_back(gradient.once(home));
+    return;
+  }
+  check(at != nullptr, "backward: gradients of shards without a batch");
+  const Device home = at->slots()[0].device;
+  std::vector<Array> leaves(at->rows().size());
+  const Array& like = gradient.addends[0].sum.value;
+  for (const Gradient::Addend& a : gradient.addends) leaves[static_cast<std::size_t>(a.shard)] = a.sum.value;
+  for (const Slot& slot : at->slots()) {
+    Array& leaf = leaves[static_cast<std::size_t>(slot.shard)];
+    if (leaf.defined() || !at->exchange()) continue;
+    // Every process has to contribute.
+    ops::ShardScope scope(slot.shard);
+    leaf = ops::empty(like.shape(), like.dtype(), slot.device);
+    ops::fill_(leaf, 0);
+  }
+  exchange_leaves(*at, leaves, "gradients");
+  ops::ShardScope scope(-1);
+  GradientSum total;
+  total.add(ops::tree_sum(leaves, home), -1);
+  if (const Array rest = gradient.once(home); rest.defined()) total.add(rest, -1);
+  arrays_.push_back(total.value);
+}
+
+Array TotalGradient::on(Device device, double weight) const {
+  if (seed_) return seed_->make(device, weight);
+  auto there = std::ranges::find(arrays_, device, &Array::device);
+  if (there == arrays_.end()) {
+    arrays_.push_back(ops::to_device(arrays_[0], device, {.non_blocking = true}));
+    there = arrays_.end() - 1;
+  }
+  return weight == 1 ? *there : ops::affine(*there, weight, 0);
+}
+
+}  // namespace lockstep

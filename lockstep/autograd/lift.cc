@@ -1,0 +1,248 @@
+#include "lockstep/autograd/lift.h"
+
+#include <algorithm>
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/reduce.h"
+
+namespace lockstep {
+namespace {
+
+bool is_cut(const Tensor& t) { return t.defined() && t.kind() == Kind::cut; }
+
+}  // namespace
+
+void fail_across_batch(std::string_view what, const Tensor& x, std::string_view why) {
+  fail("{}: the samples of {} are on axis {}, {}: gather() puts them together, per_shard() computes each shard alone", what,
+       x.describe(), x.cut().axis, why);
+}
+
+Placed place(std::string_view what, Inputs inputs) {
+  Placed placed;
+  const Tensor* cut = nullptr;
+  const Tensor* whole = nullptr;
+  const Tensor* replica = nullptr;  // of a parameter
+  const Tensor* result = nullptr;   // replicated, of a batch
+  for (const Tensor& x : inputs) {
+    if (!x.defined()) continue;
+    switch (x.kind()) {
+      case Kind::cut:
+        if (cut && !same_placement(cut->placement(), x.placement())) {
+          fail("{}: {} and {} are cut differently, expected tensors of one batch", what, cut->describe(), x.describe());
+        }
+        if (!cut) cut = &x;
+        break;
+      case Kind::whole: whole = whole ? whole : &x; break;
+      case Kind::replicated: {
+        const Tensor*& first = x.placement() ? result : replica;
+        first = first ? first : &x;
+      }
+    }
+  }
+  if (cut) {
+    placed = {Kind::cut, cut->placement(), cut->cut(), {}};
+  } else if (result) {
+    placed = {Kind::replicated, result->placement(), {}, result->placement()->devices()};
+  } else if (whole) {
+    placed = {Kind::whole, nullptr, {}, {whole->device()}};
+  } else if (replica) {
+    placed = {Kind::replicated, nullptr, {}, {}};
+    for (Device device : replica->devices()) {
+      const bool everywhere = std::ranges::all_of(inputs, [&](const Tensor& x) {
+        return !x.defined() || std::ranges::find(x.parts(), device, &Array::device) != x.parts().end();
+      });
+      if (everywhere) placed.devices.push_back(device);
+    }
+    check(!placed.devices.empty(), "{}: no device has all of the tensors", what);
+  } else {
+    fail("{}: an input is undefined", what);
+  }
+  return placed;
+}
+
+Placed place_as(std::string_view what, const Tensor& x) { return place(what, {&x, 1}); }
+
+Placed place_broadcast(std::string_view what, InputList list) {
+  const Inputs inputs(list.begin(), list.size());
+  Placed placed = place(what, inputs);
+  if (placed.kind != Kind::cut) return placed;
+  int rank = 0;
+  const Tensor* first = nullptr;
+  for (const Tensor& x : inputs) {
+    if (!x.defined()) continue;
+    rank = std::max(rank, x.shape().rank());
+    if (!first && is_cut(x)) first = &x;
+  }
+  const int from_right = first->shape().rank() - first->cut().axis;
+  for (const Tensor& x : inputs) {
+    if (!x.defined()) continue;
+    const int axis = x.shape().rank() - from_right;
+    if (is_cut(x)) {
+      const Cut cut = x.cut();
+      if (cut.axis != axis || cut.outer != first->cut().outer || cut.inner != first->cut().inner) {
+        fail("{}: the samples of {} are on axis {}, those of {} on axis {}, expected them on the same one", what,
+             first->describe(), first->cut().axis, x.describe(), cut.axis);
+      }
+    } else if (axis >= 0 && x.size(axis) != 1) {
+      fail("{}: {} is cut over the batch, but {} beside it is not: expected extent 1 on its axis {}, or split_and_load() of "
+           "both", what, first->describe(), x.describe(), axis);
+    }
+  }
+  placed.cut.axis = rank - from_right;
+  return placed;
+}
+
+Placed place_rows(std::string_view what, InputList list) {
+  const Inputs inputs(list.begin(), list.size());
+  Placed placed = place(what, inputs);
+  if (placed.kind != Kind::cut) return placed;
+  const Tensor& x = inputs[0];
+  if (!is_cut(x)) {
+    const auto other = std::ranges::find_if(inputs, is_cut);
+    fail("{}: {} is cut over the batch, but the input {} is not", what, other->describe(), x.describe());
+  }
+  for (const Tensor& t : inputs) {
+    if (is_cut(t) && t.cut().axis != 0) fail_across_batch(what, t, "expected axis 0");
+    if (is_cut(t) && t.cut() != x.cut()) {
+      fail("{}: {} and {} have their samples in different places", what, x.describe(), t.describe());
+    }
+  }
+  return placed;
+}
+
+Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
+  const Tensor inputs[] = {a, b};
+  Placed placed = place(what, inputs);
+  if (placed.kind != Kind::cut) return placed;
+  if (is_cut(a) && a.cut().axis != 0) fail_across_batch(what, a, "over which the product would sum");
+  if (is_cut(b) && b.cut().axis != 1) fail_across_batch(what, b, "over which the product would sum");
+  if (is_cut(a) && is_cut(b)) fail_across_batch(what, b, "and so are the other operand's: each sample would meet all others");
+  return placed;
+}
+
+Placed place_permuted(std::string_view what, const Tensor& x, std::span<const int> axes) {
+  Placed placed = place_as(what, x);
+  if (placed.kind == Kind::cut) {
+    placed.cut.axis = static_cast<int>(std::ranges::find(axes, x.cut().axis) - axes.begin());
+  }
+  return placed;
+}
+
+Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape) {
+  Placed placed = place_as(what, x);
+  if (placed.kind != Kind::cut) return placed;
+  // As [before, samples, after] the new shape has to be cut, too.
+  const Cut cut = x.cut();
+  std::int64_t before = cut.outer, after = cut.inner;
+  for (int i = 0; i < cut.axis; ++i) before *= x.size(i);
+  for (int i = cut.axis + 1; i < x.shape().rank(); ++i) after *= x.size(i);
+  std::int64_t left = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    std::int64_t right = 1;
+    for (int j = i + 1; j < shape.rank(); ++j) right *= shape[j];
+    const bool fits = left > 0 && right > 0 && before % left == 0 && after % right == 0;
+    if (fits && shape[i] == before / left * placed.at->samples() * (after / right)) {
+      placed.cut = {i, before / left, after / right};
+      return placed;
+    }
+    left *= shape[i];
+  }
+  fail_across_batch(what, x, fmt::format("but {} would take samples apart", shape.str()));
+}
+
+Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std::function<Lifted(const Arrays&)>& f) {
+  SmallVector<Tensor, 4> inputs;
+  for (const Tensor& x : given) {
+    const bool spread = x.defined() && x.kind() == Kind::whole && placed.at;
+    inputs.push_back(spread ? replicate(x, placed.at) : x);
+  }
+  const bool records = needs_grad({inputs.data(), inputs.size()});
+  const bool cut = placed.kind == Kind::cut;
+  const std::size_t parts = cut ? placed.at->slots().size() : placed.devices.size();
+  std::vector<Array> ys;
+  std::vector<PartBackward> backward;
+  ys.reserve(parts);
+  if (records) backward.reserve(parts);
+  for (std::size_t p = 0; p < parts; ++p) {
+    const Device device = cut ? placed.at->slots()[p].device : placed.devices[p];
+    Arrays in;
+    for (const Tensor& x : inputs) {
+      in.push_back(!x.defined() ? Array() : x.kind() == Kind::cut ? x.parts()[p] : x.kind() == Kind::whole ? x.array() : x.on(device));
+    }
+    ops::ShardScope scope(cut ? placed.at->slots()[p].shard : placed.kind == Kind::whole ? ops::ShardScope::current() : -1);
+    Lifted result = f(in);
+    ys.push_back(std::move(result.y));
+    if (records) backward.push_back(std::move(result.backward));
+  }
+  Tensor y;
+  switch (placed.kind) {
+    case Kind::cut: y = Tensor::cut(placed.at, placed.cut, std::move(ys)); break;
+    case Kind::replicated: y = Tensor::replicated(std::move(ys), placed.at); break;
+    case Kind::whole: y = Tensor(std::move(ys[0]));
+  }
+  if (!records) return y;
+  auto node = make_node(name, {inputs.data(), inputs.size()}, {&y, 1});
+  node->devices = placed.devices;
+  node->parts = std::move(backward);
+  return y;
+}
+
+Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputList list,
+                  const std::function<Lifted(const Arrays&)>& f) {
+  if (placed.kind != Kind::cut) return lift(name, placed, list, f);
+  const auto& at = placed.at;
+  const auto weight = [how, at](int shard) { return how == Mix::mean ? at->share(shard) : 1.0; };
+  std::vector<PartBackward> backward;
+  // As if the results were cut: one for each slot.
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : list) {
+    inputs.push_back(x.defined() && x.kind() == Kind::whole ? replicate(x, at) : x);
+  }
+  std::vector<Array> leaves(at->rows().size());
+  for (std::size_t s = 0; s < at->slots().size(); ++s) {
+    const auto [shard, device] = at->slots()[s];
+    ops::ShardScope scope(shard);
+    Arrays in;
+    for (const Tensor& x : inputs) {
+      in.push_back(!x.defined() ? Array() : x.kind() == Kind::cut ? x.parts()[s] : x.on(device));
+    }
+    Lifted part = f(in);
+    backward.push_back(std::move(part.backward));
+    const double w = weight(shard);
+    leaves[static_cast<std::size_t>(shard)] = w == 1 ? part.y : ops::affine(part.y, w, 0);
+  }
+  exchange_leaves(*at, leaves, name);
+  const Device home = at->slots()[0].device;
+  ops::ShardScope scope(-1);
+  Tensor y = Tensor::replicated({ops::tree_sum(leaves, home)}, at);
+  return record_mix(name, inputs, {y},
+                    [at, weight, backward = std::move(backward)](const Node& node, const BackwardPass& pass,
+                                                                 std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      const TotalGradient total(dy[0], at);
+                      for (std::size_t s = 0; s < at->slots().size(); ++s) {
+                        const auto [shard, device] = at->slots()[s];
+                        const bool counts = at->rows_of(shard) > 0;
+                        ops::ShardScope scope(shard);
+                        const Arrays found = backward[s]({node, pass, counts ? shard : -1}, total.on(device, weight(shard)));
+                        for (std::size_t i = 0; i < dx.size(); ++i) {
+                          if (node.needs(i)) dx[i].add_addend(shard, found[i], counts);
+                        }
+                      }
+                    })[0];
+}
+
+Tensor replicate(const Tensor& x, std::shared_ptr<const Placement> at) {
+  check(x.kind() == Kind::whole, "replicate: {} is not whole", x.describe());
+  std::vector<Array> parts;
+  for (Device device : at->devices()) parts.push_back(ops::to_device(x.array().with_shard(-1), device, {.non_blocking = true}));
+  return record_mix("replicate", {x}, Tensor::replicated(std::move(parts), at),
+                    [at, home = x.device()](const Node&, const BackwardPass&, std::span<const Gradient> dy,
+                                            std::span<Gradient> dx) {
+                      const TotalGradient total(dy[0], at);
+                      if (total.defined()) dx[0].add_single(total.on(home));
+                    });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// Where a batch lies: which device of this process computes which shard, and how many samples each shard of the job has.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lockstep/autograd/shard_exchange.h"
+#include "lockstep/device/device.h"
+
+namespace lockstep {
+
+class ShardCollector;
+
+// A shard that this process computes.
+struct Slot {
+  int shard = 0;
+  Device device;
+  bool operator==(const Slot&) const = default;
+};
+
+// One for each split of a batch; its tensors share it.
+class Placement {
+ public:
+  // `rows`: the samples of all V shards of the job, 0 for a missing one. `slots`: in the order of shards; a process without
+  // samples has one slot with a missing shard, so that it takes part in what processes do together. `exchange`: the shards
+  // of other processes; null: there are none.
+  Placement(std::vector<std::int64_t> rows, std::vector<Slot> slots, std::shared_ptr<ShardExchange> exchange = nullptr);
+
+  const std::vector<std::int64_t>& rows() const { return rows_; }
+  const std::vector<Slot>& slots() const { return slots_; }
+  const std::shared_ptr<ShardExchange>& exchange() const { return exchange_; }
+  // Distinct, in the order of slots.
+  const std::vector<Device>& devices() const { return devices_; }
+
+  // Of all shards.
+  std::int64_t samples() const { return samples_; }
+  std::int64_t rows_of(int shard) const { return rows_[static_cast<std::size_t>(shard)]; }
+  // A shard's part of the samples: the weight of its mean in the batch's. 0 if there are no samples.
+  double share(int shard) const;
+  // The lowest shard with samples; 0 if there is none. What all shards would add equally, it adds alone.
+  int lowest_shard() const;
+
+  // In per_shard(): the batch that this shard is one of, and what collects for all its shards. Null elsewhere.
+  const std::shared_ptr<const Placement>& batch() const { return batch_; }
+  ShardCollector* collector() const { return collector_; }
+  void set_collector(ShardCollector* collector, std::shared_ptr<const Placement> batch) {
+    collector_ = collector;
+    batch_ = std::move(batch);
+  }
+
+ private:
+  std::vector<std::int64_t> rows_;
+  std::vector<Slot> slots_;
+  std::shared_ptr<ShardExchange> exchange_;
+  std::vector<Device> devices_;
+  std::int64_t samples_ = 0;
+  ShardCollector* collector_ = nullptr;
+  std::shared_ptr<const Placement> batch_;
+};
+
+// Whether tensors on a and b have their samples in the same places.
+bool same_placement(const std::shared_ptr<const Placement>& a, const std::shared_ptr<const Placement>& b);
+
+// The axis of a tensor that the batch is on. Its extent is outer * samples * inner, which lets [B, T, C] become [B * T, C]
+// and back without moving an element.
+struct Cut {
+  int axis = 0;
+  std::int64_t outer = 1;
+  std::int64_t inner = 1;
+  bool operator==(const Cut&) const = default;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,240 @@
+#include "lockstep/autograd/shards.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+
+namespace lockstep {
+namespace {
+
+// Axis `axis` of x and axis 0 exchange their places.
+Array with_axis_first(const Array& x, int axis) {
+  if (axis == 0) return x;
+  std::vector<int> axes(static_cast<std::size_t>(x.shape().rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes[0], axes[static_cast<std::size_t>(axis)]);
+  return ops::permute(x, axes);
+}
+
+// A part as [outer elements before, its samples, elements after].
+Shape as_blocks(const Array& part, const Cut& cut) {
+  std::int64_t before = cut.outer, after = cut.inner;
+  for (int i = 0; i < cut.axis; ++i) before *= part.size(i);
+  for (int i = cut.axis + 1; i < part.shape().rank(); ++i) after *= part.size(i);
+  const std::int64_t samples = part.size(cut.axis) / (cut.outer * cut.inner);
+  return {before, samples, after};
+}
+
+// Parts by sample, [samples, elements]: what can be put one below the other.
+Array samples_first(const Array& part, const Cut& cut) {
+  const Array plain = ops::to_layout(part, Layout::plain);
+  const Shape blocks = as_blocks(plain, cut);
+  if (blocks[0] == 1) return ops::reshape(plain, {blocks[1], blocks[2]});
+  return ops::reshape(with_axis_first(ops::reshape(plain, blocks), 1), {blocks[1], blocks[0] * blocks[2]});
+}
+
+// The reverse: [samples, elements] as a tensor of `shape`.
+Array samples_back(const Array& rows, const Cut& cut, Shape shape) {
+  std::int64_t before = cut.outer;
+  for (int i = 0; i < cut.axis; ++i) before *= shape[i];
+  const std::int64_t samples = rows.size(0);
+  shape[cut.axis] = cut.outer * samples * cut.inner;
+  if (before == 1) return ops::reshape(ops::to_layout(rows, Layout::plain), shape);
+  const std::int64_t after = samples * before == 0 ? 0 : rows.numel() / samples / before;
+  return ops::reshape(with_axis_first(ops::reshape(ops::to_layout(rows, Layout::plain), {samples, before, after}), 1), shape);
+}
+
+// Rows of this process's slots: first row and number.
+std::vector<std::pair<std::int64_t, std::int64_t>> slot_rows(const Placement& at) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> rows;
+  std::int64_t row = 0;
+  for (const Slot& slot : at.slots()) {
+    rows.emplace_back(row, at.rows_of(slot.shard));
+    row += at.rows_of(slot.shard);
+  }
+  return rows;
+}
+
+// Other processes' rows as well: shards are padded to the longest one for the exchange.
+Array join_all(const Tensor& x, Device device) {
+  const Placement& at = *x.placement();
+  if (!at.exchange()) return join_parts(x, device);
+  const std::int64_t most = std::ranges::max(at.rows());
+  std::vector<std::vector<Array>> parts(at.rows().size());
+  for (std::size_t s = 0; s < at.slots().size(); ++s) {
+    ops::ShardScope scope(at.slots()[s].shard);
+    const Array rows = samples_first(x.parts()[s], x.cut());
+    const std::int64_t elements = x.numel() / std::max<std::int64_t>(at.samples(), 1);
+    Array padded = rows;
+    if (rows.size(0) != most) {
+      padded = ops::empty({most, elements}, rows.dtype(), rows.device());
+      ops::fill_(padded, 0);
+      if (rows.numel() > 0) ops::copy_(rows, ops::narrow(padded, 0, rows.size(0)));
+    }
+    parts[static_cast<std::size_t>(at.slots()[s].shard)] = {padded};
+  }
+  parts = at.exchange()->gather(std::move(parts), "gather");
+  std::vector<Array> rows;
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    if (!parts[s].empty()) rows.push_back(ops::narrow(parts[s][0], 0, at.rows()[s]));
+  }
+  // On the device of the exchange, where kernels can put axes in order.
+  const Device there = rows.at(0).device();
+  return ops::to_device(samples_back(ops::concatenate(rows, there), x.cut(), x.shape()), device);
+}
+
+// A tensor of one shard: part s of x.
+Tensor shard_of(const Tensor& x, std::size_t s, const std::shared_ptr<const Placement>& alone) {
+  const int shard = alone->slots()[0].shard;
+  return record_mix("shard", {x}, Tensor::cut(alone, x.cut(), {x.parts()[s]}),
+                    [shard, counts = alone->rows_of(shard) > 0](const Node&, const BackwardPass&,
+                                                                std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      dx[0].add_addend(shard, dy[0].addend(shard), counts);
+                    });
+}
+
+}  // namespace
+
+Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
+  const auto rows = slot_rows(*at);
+  const std::int64_t expected = rows.back().first + rows.back().second;
+  check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1, "scatter: the batch is {}, expected at least one axis",
+        x.describe());
+  check(x.size(0) == expected, "scatter: this process has {} rows, expected {}", x.size(0), expected);
+  std::vector<Array> parts;
+  for (std::size_t s = 0; s < rows.size(); ++s) {
+    const auto [shard, device] = at->slots()[s];
+    const Array piece = ops::narrow(x.array(), rows[s].first, rows[s].second).with_shard(shard);
+    parts.push_back(ops::to_device(piece, device, {.non_blocking = true}));
+  }
+  return record_mix("scatter", {x}, Tensor::cut(at, {}, std::move(parts)),
+                    [home = x.device(), shape = x.shape(), at](const Node&, const BackwardPass&,
+                                                               std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      std::vector<Array> parts;
+                      for (const Slot& slot : at->slots()) {
+                        if (Array part = dy[0].addend(slot.shard); part.defined()) parts.push_back(std::move(part));
+                      }
+                      if (parts.size() != at->slots().size()) return;
+                      dx[0].add_single(ops::concatenate(parts, home).with_shard(-1));
+                    });
+}
+
+Array join_parts(const Tensor& x, Device device) {
+  const Placement& at = *x.placement();
+  const Cut cut = x.cut();
+  if (x.parts().size() == 1) return ops::to_device(x.parts()[0].with_shard(-1), device);
+  std::vector<Array> rows;
+  for (std::size_t s = 0; s < at.slots().size(); ++s) {
+    ops::ShardScope scope(at.slots()[s].shard);
+    rows.push_back(cut.axis == 0 && cut.outer == 1 ? x.parts()[s] : samples_first(x.parts()[s], cut));
+  }
+  if (cut.axis == 0 && cut.outer == 1) return ops::concatenate(rows, device).with_shard(-1);
+  const Array all = samples_back(ops::concatenate(rows, at.slots()[0].device), cut, x.shape());
+  return ops::to_device(all.with_shard(-1), device);
+}
+
+Tensor gather(const Tensor& x) {
+  check(x.defined() && x.kind() == Kind::cut, "gather: {} is not cut over a batch", x.describe());
+  return gather(x, x.device());
+}
+
+Tensor gather(const Tensor& x, Device device) {
+  check(x.defined(), "gather: undefined tensor");
+  if (x.kind() != Kind::cut) return x.to(device);
+  const auto& at = x.placement();
+  check(at->samples() > 0, "gather: the batch is empty");
+  return record_mix("gather", {x}, Tensor(join_all(x, device)),
+                    [at, cut = x.cut(), home = x.device()](const Node&, const BackwardPass&,
+                                                           std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      const Array whole = dy[0].once(home);
+                      std::int64_t row = 0;
+                      const Array rows = samples_first(whole, cut);
+                      std::size_t s = 0;
+                      for (std::size_t shard = 0; shard < at->rows().size(); ++shard) {
+                        const std::int64_t count = at->rows()[shard];
+                        if (s < at->slots().size() && at->slots()[s].shard == static_cast<int>(shard)) {
+                          const Array piece = ops::narrow(rows, row, count).with_shard(static_cast<int>(shard));
+                          const Array there = ops::to_device(piece, at->slots()[s].device, {.non_blocking = true});
+                          ops::ShardScope scope(static_cast<int>(shard));
+                          dx[0].add_addend(static_cast<int>(shard), samples_back(there, cut, whole.shape()), count > 0);
+                          ++s;
+                        }
+                        row += count;
+                      }
+                    });
+}
+
+std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
+                              std::span<const Tensor> inputs) {
+  const auto first = std::ranges::find(inputs, Kind::cut, &Tensor::kind);
+  check(first != inputs.end(), "per_shard: no input is cut over a batch");
+  const std::shared_ptr<const Placement> at = first->placement();
+  ShardCollector collector;
+  std::vector<std::vector<Tensor>> results;  // by slot
+  for (std::size_t s = 0; s < at->slots().size(); ++s) {
+    const Slot& slot = at->slots()[s];
+    std::vector<std::int64_t> rows(at->rows().size());
+    rows[static_cast<std::size_t>(slot.shard)] = at->rows_of(slot.shard);
+    auto alone = std::make_shared<Placement>(std::move(rows), std::vector{slot});
+    alone->set_collector(&collector, at);
+    std::vector<Tensor> in;
+    for (const Tensor& x : inputs) {
+      if (x.kind() != Kind::cut) {
+        in.push_back(x);
+        continue;
+      }
+      check(same_placement(x.placement(), at), "per_shard: {} and {} are cut differently", first->describe(), x.describe());
+      in.push_back(shard_of(x, s, alone));
+    }
+    ops::ShardScope scope(slot.shard);
+    results.push_back(f(in));
+    alone->set_collector(nullptr, nullptr);
+    check(results[s].size() == results[0].size(), "per_shard: {} results for one shard, {} for another", results[s].size(),
+          results[0].size());
+  }
+  collector.finish(*at);
+  std::vector<Tensor> joined;
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    std::vector<Array> parts;
+    std::vector<Tensor> pieces;
+    for (std::size_t s = 0; s < results.size(); ++s) {
+      const Tensor& y = results[s][i];
+      check(y.kind() == Kind::cut && y.cut() == results[0][i].cut(), "per_shard: result {} is {}, expected it cut over the batch",
+            i, y.describe());
+      parts.push_back(y.parts()[0]);
+      pieces.push_back(y);
+    }
+    joined.push_back(record_mix("per shard", pieces, {Tensor::cut(at, results[0][i].cut(), std::move(parts))},
+                                [at](const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
+                                  for (std::size_t s = 0; s < dx.size(); ++s) {
+                                    const int shard = at->slots()[s].shard;
+                                    dx[s].add_addend(shard, dy[0].addend(shard), at->rows_of(shard) > 0);
+                                  }
+                                })[0]);
+  }
+  return joined;
+}
+
+void ShardCollector::add(const void* owner, int shard, std::any value, std::function<void(std::vector<std::any>)> finish) {
+  // The first of this owner's that has no value for this shard yet.
+  auto entry = std::ranges::find_if(entries_, [&](const Entry& e) {
+    return e.owner == owner && std::ranges::find(e.values, shard, &std::pair<int, std::any>::first) == e.values.end();
+  });
+  if (entry == entries_.end()) entry = entries_.insert(entry, {owner, {}, std::move(finish)});
+  entry->values.emplace_back(shard, std::move(value));
+}
+
+void ShardCollector::finish(const Placement& at) {
+  for (Entry& entry : entries_) {
+    std::vector<std::any> values(at.rows().size());
+    for (auto& [shard, value] : entry.values) values[static_cast<std::size_t>(shard)] = std::move(value);
+    entry.finish(std::move(values));
+  }
+  entries_.clear();
+}
+
+}  // namespace lockstep

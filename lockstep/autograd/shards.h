@@ -1,0 +1,61 @@
+// Between whole tensors and batches that are cut into shards.
+#pragma once
+
+#include <any>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace lockstep {
+
+// The rows (axis 0) of this process's shards, one shard's after the other, each copied to its device. Copies do not wait;
+// host memory is held until they are done and must not be changed meanwhile. Differentiable.
+Tensor scatter(const Tensor& rows, std::shared_ptr<const Placement> at);
+
+// All samples in one piece, on `device` (Device(): the host): those of all processes, in each of them, which therefore all
+// have to call it. Differentiable: the loss computed from it has to be the same in all processes.
+Tensor gather(const Tensor& x, Device device);
+// On the batch's first device.
+Tensor gather(const Tensor& x);
+
+// This process's samples in one piece, without a history.
+Array join_parts(const Tensor& x, Device device);
+
+// Runs f once for each shard of this process, on tensors that have that shard alone, and puts the results together, which
+// have to be cut over the batch. Inputs that are not cut are passed on. What mixes shards (a loss, synchronized batch norm)
+// sees one shard in there. The shards of all cut inputs are in the same places.
+std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
+                              std::span<const Tensor> inputs);
+template <typename F, typename... Inputs>
+  requires(sizeof...(Inputs) > 0 && (std::is_convertible_v<const Inputs&, Tensor> && ...))
+Tensor per_shard(const F& f, const Inputs&... inputs) {
+  const Tensor all[] = {inputs...};
+  return per_shard(
+      [&f](std::span<const Tensor> in) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) { return std::vector<Tensor>{f(in[I]...)}; }(
+            std::index_sequence_for<Inputs...>());
+      },
+      std::span<const Tensor>(all))[0];
+}
+
+// What modules do once for all shards of a batch, though per_shard() calls them for each: running statistics, say.
+class ShardCollector {
+ public:
+  // What the module `owner` has found for one shard. Its k-th call for each shard belong together: `finish` gets their values
+  // by shard, empty for the shards of other processes, when all are through.
+  void add(const void* owner, int shard, std::any value, std::function<void(std::vector<std::any>)> finish);
+  void finish(const Placement& at);
+
+ private:
+  struct Entry {
+    const void* owner;
+    std::vector<std::pair<int, std::any>> values;
+    std::function<void(std::vector<std::any>)> finish;
+  };
+  std::vector<Entry> entries_;
+};
+
+}  // namespace lockstep

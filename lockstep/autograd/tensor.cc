@@ -1,0 +1,193 @@
+#include "lockstep/autograd/tensor.h"
+
+#include <algorithm>
+
+#include "lockstep/autograd/gradient.h"
+#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/autograd/shards.h"
+#include "lockstep/ops/copy.h"
+#include "lockstep/runtime/runtime.h"
+
+namespace lockstep {
+namespace {
+
+const std::vector<Array> kNoParts;
+const std::shared_ptr<const Placement> kNowhere;
+const std::shared_ptr<GradMeta> kNoHistory;
+
+// A leaf whose gradient is kept for the user.
+struct PlainLeaf : GradMeta {
+  Kind kind;
+  std::shared_ptr<const Placement> at;
+  Cut cut;
+  std::vector<Array> sum;  // as the leaf's parts
+  std::vector<Device> devices;
+
+  void accumulate(const BackwardPass&, Gradient g) override {
+    std::vector<Array> found;
+    if (kind == Kind::cut) {
+      for (const Slot& slot : at->slots()) {
+        Array part = g.addend(slot.shard);
+        // The loss does not depend on this shard.
+        if (!part.defined()) return;
+        found.push_back(std::move(part));
+      }
+    } else {
+      const TotalGradient total(g, at);
+      for (Device device : devices) found.push_back(total.on(device));
+    }
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (i == sum.size()) {
+        sum.push_back(found[i]);
+      } else {
+        GradientSum both{sum[i]};
+        both.add(found[i], found[i].shard());
+        sum[i] = both.value;
+      }
+    }
+  }
+  Tensor grad() const override {
+    if (sum.empty()) return {};
+    switch (kind) {
+      case Kind::cut: return Tensor::cut(at, cut, sum);
+      case Kind::replicated: return Tensor::replicated(sum, at);
+      default: return sum[0];
+    }
+  }
+  void zero_grad() override { sum.clear(); }
+};
+
+}  // namespace
+
+const Shape Tensor::kNoShape;
+
+Tensor::Tensor(Array array) {
+  if (!array.defined()) return;
+  impl_ = std::make_shared<Impl>();
+  impl_->shape = array.shape();
+  impl_->parts.push_back(std::move(array));
+}
+
+Tensor Tensor::cut(std::shared_ptr<const Placement> at, Cut cut, std::vector<Array> parts) {
+  check(at && parts.size() == at->slots().size(), "tensor: {} parts for {} shards", parts.size(),
+        at ? at->slots().size() : 0);
+  Tensor t;
+  t.impl_ = std::make_shared<Impl>();
+  t.impl_->kind = Kind::cut;
+  t.impl_->shape = parts[0].shape();
+  t.impl_->shape[cut.axis] = cut.outer * at->samples() * cut.inner;
+  t.impl_->cut = cut;
+  t.impl_->at = std::move(at);
+  t.impl_->parts = std::move(parts);
+  return t;
+}
+
+Tensor Tensor::replicated(std::vector<Array> parts, std::shared_ptr<const Placement> at) {
+  check(!parts.empty(), "tensor: replicated on no device");
+  Tensor t;
+  t.impl_ = std::make_shared<Impl>();
+  t.impl_->kind = Kind::replicated;
+  t.impl_->shape = parts[0].shape();
+  t.impl_->at = std::move(at);
+  t.impl_->parts = std::move(parts);
+  return t;
+}
+
+std::vector<Device> Tensor::devices() const {
+  if (kind() == Kind::cut || placement()) return placement()->devices();
+  std::vector<Device> all;
+  for (const Array& part : parts()) all.push_back(part.device());
+  return all;
+}
+
+const std::vector<Array>& Tensor::parts() const { return impl_ ? impl_->parts : kNoParts; }
+const std::shared_ptr<const Placement>& Tensor::placement() const { return impl_ ? impl_->at : kNowhere; }
+const std::shared_ptr<GradMeta>& Tensor::grad_meta() const { return impl_ ? impl_->grad : kNoHistory; }
+void Tensor::set_grad_meta(std::shared_ptr<GradMeta> meta) { impl_->grad = std::move(meta); }
+
+Array Tensor::on(Device device) const {
+  check(defined() && kind() != Kind::cut, "tensor: {} is not the same on all devices", describe());
+  const auto part = std::ranges::find(impl_->parts, device, &Array::device);
+  if (part != impl_->parts.end()) return *part;
+  if (impl_->at) {
+    impl_->parts.push_back(ops::to_device(impl_->parts[0], device, {.non_blocking = true}));
+    return impl_->parts.back();
+  }
+  std::vector<Device> devices;
+  for (const Array& p : impl_->parts) devices.push_back(p.device());
+  fail("{} is not {} {}: it lives on {}", impl_->label.empty() ? describe() : impl_->label,
+       impl_->label.empty() ? "on" : "initialized on", device.name(), lockstep::str(devices));
+}
+
+const Array& Tensor::array() const {
+  static const Array undefined;
+  if (!impl_) return undefined;
+  check(kind() != Kind::cut, "tensor: {} is cut over the batch, expected it in one piece: gather() it", describe());
+  return impl_->parts[0];
+}
+
+void Tensor::wait() const {
+  check(defined(), "wait: undefined tensor");
+  for (const Array& part : impl_->parts) part.wait();
+}
+
+Array Tensor::readable(std::string_view what) const {
+  check(defined(), "{}: undefined tensor", what);
+  if (kind() != Kind::cut) return impl_->parts[0];
+  if (impl_->at->exchange()) {
+    fail("{}: rows of {} are in other processes: gather() it, in all of them", what, describe());
+  }
+  return join_parts(*this, Device());
+}
+
+std::string Tensor::str() const { return defined() ? readable("str").str() : "tensor(undefined)"; }
+
+Tensor& Tensor::set_requires_grad(bool value) {
+  check(defined() && is_floating(dtype()), "requires_grad: {}, expected a floating tensor", describe());
+  check(!impl_->grad || !impl_->grad->node, "requires_grad: {} is not a leaf", describe());
+  if (!value) {
+    impl_->grad = nullptr;
+  } else if (!impl_->grad) {
+    auto leaf = std::make_shared<PlainLeaf>();
+    leaf->kind = kind();
+    leaf->at = impl_->at;
+    leaf->cut = impl_->cut;
+    leaf->devices = devices();
+    impl_->grad = std::move(leaf);
+  }
+  return *this;
+}
+
+Tensor Tensor::grad() const { return impl_ && impl_->grad ? impl_->grad->grad() : Tensor(); }
+void Tensor::zero_grad() {
+  if (impl_ && impl_->grad) impl_->grad->zero_grad();
+}
+void Tensor::backward(const BackwardOptions& options) const {
+  const Tensor seed;
+  lockstep::backward(std::span(this, 1), std::span(&seed, 1), options);
+}
+
+Tensor Tensor::detach() const {
+  Tensor t;
+  if (!impl_) return t;
+  t.impl_ = std::make_shared<Impl>(*impl_);
+  t.impl_->grad = nullptr;
+  return t;
+}
+
+std::string Tensor::describe() const {
+  if (!defined()) return "undefined";
+  return fmt::format("{} {} on {}", shape().str(), name(dtype()), lockstep::str(devices()));
+}
+
+SavedTensor::SavedTensor(const Tensor& t) : tensor_(t.detach()), parts_(t.parts().begin(), t.parts().end()) {}
+
+const Tensor& SavedTensor::get(std::string_view operation) const {
+  for (const SavedArray& part : parts_) part.get(operation);
+  return tensor_;
+}
+
+void GradMeta::accumulate(const BackwardPass&, Gradient) {}
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+// An array: a handle to memory on one device, with a shape, an element type and a layout. Copies are handles to the same
+// memory. Every array is dense. Operations never wait; reading to the host does. Tensors (autograd/tensor.h) are made of
+// arrays.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/tensor/storage.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep {
+
+struct CopyOptions {
+  // Return before the copy is done. What reads the result later waits for it; in host memory that means to_vector(),
+  // item() and wait(). Host memory that is copied from must not be changed until then. Copies between devices never
+  // make the caller wait, who could not tell.
+  bool non_blocking = false;
+};
+
+class Array {
+ public:
+  Array() = default;
+  // `view.data` lies within `storage`.
+  Array(std::shared_ptr<Storage> storage, View view) : storage_(std::move(storage)), view_(view) {}
+
+  // An array in host memory with these elements in plain order.
+  template <typename T>
+  static Array from(std::span<const T> values, Shape shape);
+  template <typename T>
+  static Array from(const std::vector<T>& values, Shape shape) {
+    return from(std::span<const T>(values), shape);
+  }
+  // Zeroed host memory.
+  static Array host(Shape shape, DType dtype = DType::f32);
+
+  bool defined() const { return storage_ != nullptr; }
+  explicit operator bool() const { return defined(); }
+  const Shape& shape() const { return view_.shape; }
+  std::int64_t size(int axis) const { return view_.shape[axis]; }
+  std::int64_t numel() const { return view_.numel(); }
+  DType dtype() const { return view_.dtype; }
+  Layout layout() const { return view_.layout; }
+  // Device() for host memory.
+  Device device() const { return storage_ ? storage_->device : Device(); }
+
+  // The shard of the batch that the array belongs to, -1 for none (parameters, say). What is computed from an array belongs
+  // to its shard, too.
+  int shard() const { return shard_; }
+  Array with_shard(int shard) const {
+    Array t = *this;
+    t.shard_ = shard;
+    return t;
+  }
+
+  // Defined in ops/copy.cc. The same memory under another shape; plain layout. One extent may be -1: inferred.
+  Array reshape(Shape shape) const;
+  // Defined in ops/copy.cc. Elements [start, start + count) of axis 0: the same memory.
+  Array narrow(std::int64_t start, std::int64_t count) const;
+
+  // Waits until the elements are there. Throws TaskError if the task that computes them failed.
+  void wait() const;
+  // The elements in plain order, converted from T's dtype exactly: T must be the tensor's type (f32 also reads
+  // bf16 and f16). Waits.
+  template <typename T>
+  std::vector<T> to_vector() const;
+  // The only element. Waits.
+  template <typename T>
+  T item() const;
+  // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened in the middle if long. Waits.
+  std::string str() const;
+
+  // Defined in ops/copy.cc. A copy on another device (Device(): the host), of another type or in another layout; the same
+  // handle if nothing changes.
+  Array to(Device device, CopyOptions options = {}) const;
+  Array to(DType dtype) const;
+  Array to(Layout layout) const;
+
+  const View& view() const { return view_; }
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  const Resource& resource() const { return storage_->resource; }
+  // "[64, 1, 28, 28] f32 on cpu:0", for messages.
+  std::string describe() const;
+
+ private:
+  std::shared_ptr<Storage> storage_;
+  View view_;
+  int shard_ = -1;
+};
+
+template <typename T>
+Array Array::from(std::span<const T> values, Shape shape) {
+  check(static_cast<std::int64_t>(values.size()) == shape.numel(), "tensor: {} values for shape {}", values.size(),
+        shape.str());
+  Array t = host(shape, dtype_of<T>);
+  std::copy(values.begin(), values.end(), t.view().as<T>());
+  return t;
+}
+
+template <typename T>
+T Array::item() const {
+  check(numel() == 1, "item: the tensor has {} elements, expected 1", numel());
+  return to_vector<T>()[0];
+}
+
+}  // namespace lockstep
