@@ -1,4 +1,4 @@
-// Tensors for tests: random ones, the same in every run, and their distance.
+// Arrays for tests: random ones, the same in every run, and their distance.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "lockstep/base/random.h"
 #include "lockstep/ops/copy.h"
-#include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/array.h"
 
 namespace lockstep::testing {
 
@@ -27,9 +27,9 @@ class Random {
     return values;
   }
   // In host memory.
-  Tensor floats(const Shape& shape, double low = -1, double high = 1) {
+  Array floats(const Shape& shape, double low = -1, double high = 1) {
     std::vector<double> values = uniforms(shape.numel(), low, high);
-    return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
+    return Array::from(std::vector<float>(values.begin(), values.end()), shape);
   }
 
  private:
@@ -38,14 +38,14 @@ class Random {
 };
 
 // On `device`, rounded to `dtype`.
-inline Tensor make_tensor(const std::vector<double>& values, const Shape& shape, Device device,
+inline Array make_tensor(const std::vector<double>& values, const Shape& shape, Device device,
                           DType dtype = DType::f32) {
-  return ops::convert(Tensor::from(values, shape).to(device), dtype, Layout::plain);
+  return ops::convert(Array::from(values, shape).to(device), dtype, Layout::plain);
 }
 
 // In plain order, whatever the type.
-inline std::vector<double> values(const Tensor& t) {
-  return ops::convert(t.detach(), DType::f64, Layout::plain).to_vector<double>();
+inline std::vector<double> values(const Array& t) {
+  return ops::convert(t, DType::f64, Layout::plain).to_vector<double>();
 }
 
 // ‖a − b‖ / ‖b‖; ‖a‖ where b is zero. Infinite if the lengths differ or a has NaN.

@@ -42,7 +42,7 @@ struct Like {
   }
   std::string str() const {
     if (!defined) return "none";
-    return fmt::format("{} {} on {}{}", shape.str(), name(dtype), lockstep::str(devices),
+    return fmt::format("{} {} on {}{}", shape.str(), name(dtype), describe_devices(devices),
                        kind == Kind::cut ? fmt::format(", cut on axis {}", cut.axis) : "");
   }
 };

@@ -155,8 +155,7 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
 Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std::function<Lifted(const Arrays&)>& f) {
   SmallVector<Tensor, 4> inputs;
   for (const Tensor& x : given) {
-    const bool spread = x.defined() && x.kind() == Kind::whole && placed.at;
-    inputs.push_back(spread ? replicate(x, placed.at) : x);
+    inputs.push_back(placed.at ? replicate(x, placed.at) : x);
   }
   const bool records = needs_grad({inputs.data(), inputs.size()});
   const bool cut = placed.kind == Kind::cut;
@@ -197,9 +196,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
   std::vector<PartBackward> backward;
   // As if the results were cut: one for each slot.
   std::vector<Tensor> inputs;
-  for (const Tensor& x : list) {
-    inputs.push_back(x.defined() && x.kind() == Kind::whole ? replicate(x, at) : x);
-  }
+  for (const Tensor& x : list) inputs.push_back(replicate(x, at));
   std::vector<Array> leaves(at->rows().size());
   for (std::size_t s = 0; s < at->slots().size(); ++s) {
     const auto [shard, device] = at->slots()[s];
@@ -213,10 +210,13 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
     const double w = weight(shard);
     leaves[static_cast<std::size_t>(shard)] = w == 1 ? part.y : ops::affine(part.y, w, 0);
   }
+  std::vector<Array> held = leaves;
   exchange_leaves(*at, leaves, name);
+  held.insert(held.end(), leaves.begin(), leaves.end());
   const Device home = at->slots()[0].device;
   ops::ShardScope scope(-1);
-  Tensor y = Tensor::replicated({ops::tree_sum(leaves, home)}, at);
+  Tensor y = Tensor::replicated({ops::tree_sum(leaves, home, true)}, at);
+  y.hold(std::move(held));
   return record_mix(name, inputs, {y},
                     [at, weight, backward = std::move(backward)](const Node& node, const BackwardPass& pass,
                                                                  std::span<const Gradient> dy, std::span<Gradient> dx) {
@@ -233,8 +233,8 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
                     })[0];
 }
 
-Tensor replicate(const Tensor& x, std::shared_ptr<const Placement> at) {
-  check(x.kind() == Kind::whole, "replicate: {} is not whole", x.describe());
+Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at) {
+  if (!x.defined() || x.kind() != Kind::whole) return x;
   std::vector<Array> parts;
   for (Device device : at->devices()) parts.push_back(ops::to_device(x.array().with_shard(-1), device, {.non_blocking = true}));
   return record_mix("replicate", {x}, Tensor::replicated(std::move(parts), at),

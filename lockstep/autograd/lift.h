@@ -75,7 +75,8 @@ enum class Mix { sum, mean };
 Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputList inputs,
                   const std::function<Lifted(const Arrays&)>& f);
 
-// A whole tensor, the same in all processes, on every device of a batch. Its gradient is the sum over all shards.
-Tensor replicate(const Tensor& x, std::shared_ptr<const Placement> at);
+// A whole tensor, the same in all processes, on every device of a batch; its gradient is the sum over all shards. Others, and
+// undefined ones, as they are.
+Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at);
 
 }  // namespace lockstep

@@ -57,17 +57,18 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   });
 }
 
-Tensor batch_norm_synchronized(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
+Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
                                const BatchNormOptions& options, ops::BatchStats* used) {
-  const Placed placed = place_rows("batch_norm", {x, gamma, beta, residual});
+  const Placed placed = place_rows("batch_norm", {x, weight, bias, residual});
   if (placed.kind != Kind::cut) {
     std::vector<ops::BatchStats> stats;
-    Tensor y = batch_norm_train(x, gamma, beta, residual, options, &stats);
+    Tensor y = batch_norm_train(x, weight, bias, residual, options, &stats);
     if (used) *used = stats[0];
     return y;
   }
   const auto& at = placed.at;
   const auto& slots = at->slots();
+  const Tensor gamma = replicate(weight, at), beta = replicate(bias, at);
   std::vector<ops::BatchStats> parts(at->rows().size());
   for (std::size_t s = 0; s < slots.size(); ++s) {
     ops::ShardScope scope(slots[s].shard);
@@ -103,14 +104,7 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& gamma, const Tenso
           const auto& [x, gamma, mask, stats] = saved[s];
           const Array& in = x.get(node.name);
           ops::ShardScope scope(shard);
-          // A shard whose output had no influence has no gradient, but its x moved the statistics.
-          dy[s] = grads[0].addend(shard);
-          if (dy[s].defined()) {
-            dy[s] = ops::to_layout(dy[s], in.layout());
-          } else {
-            dy[s] = ops::empty_like(in);
-            ops::fill_(dy[s], 0);
-          }
+          dy[s] = ops::to_layout(grads[0].addend(shard), in.layout());
           const auto sums = ops::batch_norm_backward_stats(dy[s], in, mask.get(node.name), stats, eps);
           g[static_cast<std::size_t>(shard)] = sums.g;
           g_xhat[static_cast<std::size_t>(shard)] = sums.g_xhat;

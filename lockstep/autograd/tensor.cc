@@ -60,6 +60,10 @@ struct PlainLeaf : GradMeta {
 
 }  // namespace
 
+std::string describe_devices(const std::vector<Device>& devices) {
+  return devices.size() == 1 ? std::string(devices[0].name()) : str(devices);
+}
+
 const Shape Tensor::kNoShape;
 
 Tensor::Tensor(Array array) {
@@ -117,7 +121,7 @@ Array Tensor::on(Device device) const {
   std::vector<Device> devices;
   for (const Array& p : impl_->parts) devices.push_back(p.device());
   fail("{} is not {} {}: it lives on {}", impl_->label.empty() ? describe() : impl_->label,
-       impl_->label.empty() ? "on" : "initialized on", device.name(), lockstep::str(devices));
+       impl_->label.empty() ? "on" : "initialized on", device.name(), describe_devices(devices));
 }
 
 const Array& Tensor::array() const {
@@ -178,7 +182,7 @@ Tensor Tensor::detach() const {
 
 std::string Tensor::describe() const {
   if (!defined()) return "undefined";
-  return fmt::format("{} {} on {}", shape().str(), name(dtype()), lockstep::str(devices()));
+  return fmt::format("{} {} on {}", shape().str(), name(dtype()), describe_devices(devices()));
 }
 
 SavedTensor::SavedTensor(const Tensor& t) : tensor_(t.detach()), parts_(t.parts().begin(), t.parts().end()) {}

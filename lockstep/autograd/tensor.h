@@ -133,6 +133,9 @@ class Tensor {
 
   const std::shared_ptr<GradMeta>& grad_meta() const;
   void set_grad_meta(std::shared_ptr<GradMeta> meta);
+  // Keeps arrays as long as this tensor: a block that an exchange with other processes still reads must not be the next one
+  // that a compute lane gets, which would then wait for those processes.
+  void hold(std::vector<Array> arrays) { impl_->held = std::move(arrays); }
   // Names a parameter in errors.
   void set_label(std::string label) { impl_->label = std::move(label); }
 
@@ -145,6 +148,7 @@ class Tensor {
     std::vector<Array> parts;
     std::shared_ptr<GradMeta> grad;
     std::string label;
+    std::vector<Array> held;
   };
   static const Shape kNoShape;
 
@@ -153,5 +157,8 @@ class Tensor {
 
   std::shared_ptr<Impl> impl_;
 };
+
+// "cpu:0", or "[cpu:0, cpu:1]"
+std::string describe_devices(const std::vector<Device>& devices);
 
 }  // namespace lockstep

@@ -113,10 +113,10 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     ops::copy_(value, replica, {.non_blocking = !value.device().is_host()});
   }
 
-  void check_replicas() const {
+  void check_replicas(const std::vector<Device>& wanted) const {
     check(!devices.empty(), "{} is not initialized: call initialize() with the devices that shall hold it", label);
     check(!replicas.empty(), "{} is not initialized on {} yet: its shape {} is settled by the first forward pass (0: not "
-          "known)", label, str(devices), options.shape.str());
+          "known)", label, describe_devices(wanted), options.shape.str());
   }
 };
 
@@ -141,7 +141,7 @@ bool Parameter::shape_known() const { return state_->shape_known(); }
 const std::vector<Device>& Parameter::devices() const { return state_->devices; }
 
 Tensor Parameter::tensor() const {
-  state_->check_replicas();
+  state_->check_replicas(devices());
   return state_->tensor;
 }
 
@@ -150,7 +150,7 @@ Tensor Parameter::data(Device device) const {
   const auto it = std::ranges::find(s.devices, device);
   check(s.devices.empty() || it != s.devices.end(), "{} is not initialized on {}: it lives on {}", s.label, device.name(),
         str(s.devices));
-  s.check_replicas();
+  s.check_replicas({device});
   return s.replicas[static_cast<std::size_t>(it - s.devices.begin())];
 }
 

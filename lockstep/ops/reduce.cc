@@ -29,7 +29,7 @@ Array argmax(const Array& x) {
   return y;
 }
 
-Array tree_sum(std::span<const Array> leaves, Device device) {
+Array tree_sum(std::span<const Array> leaves, Device device, bool urgent) {
   const Array* first = nullptr;
   std::vector<View> views;
   std::vector<Array> reads;
@@ -46,7 +46,7 @@ Array tree_sum(std::span<const Array> leaves, Device device) {
          [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
            b.reduce().tree_sum(c, views, out);
          },
-         {.foreign_reads = true});
+         {.lane = urgent ? std::optional(state_of(device, "tree sum").urgent_lane) : std::nullopt, .foreign_reads = true});
   return out;
 }
 

@@ -13,7 +13,10 @@ Array sum_to(const Array& x, const Shape& shape);
 Array argmax(const Array& x);
 // The sum of all defined leaves in the shards' tree: leaf i is shard i's. They may lie on other devices of the memory
 // domain of `device`, where the result is. Undefined if no leaf is defined.
-Array tree_sum(std::span<const Array> leaves, Device device);
+//
+// `urgent`: in the device's urgent lane, so that what comes after it in the compute lane does not wait for leaves of other
+// devices and processes.
+Array tree_sum(std::span<const Array> leaves, Device device, bool urgent = false);
 // The sum of squares of all elements of all tensors, f64 [1]. present: none, or for each tensor a u8 [1] of which 0 leaves
 // it out as if it were not there (undefined: 1).
 Array squared_norm(std::span<const Array> xs, std::span<const Array> present = {});

@@ -89,4 +89,16 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   std::int64_t backwards_ = 0;    // how many there have been in that step
 };
 
+// Holds a reducer while it lives.
+class NoSyncGuard {
+ public:
+  explicit NoSyncGuard(std::shared_ptr<BucketReducer> reducer) : reducer_(std::move(reducer)) { reducer_->hold(); }
+  ~NoSyncGuard() { reducer_->release(); }
+  NoSyncGuard(const NoSyncGuard&) = delete;
+  NoSyncGuard& operator=(const NoSyncGuard&) = delete;
+
+ private:
+  std::shared_ptr<BucketReducer> reducer_;
+};
+
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // A model as a function of whole batches: split over devices, run there, gathered on the first.
 #pragma once
 
+#include <concepts>
 #include <vector>
 
 #include "lockstep/nn/module.h"
@@ -27,7 +28,13 @@ class DataParallel : public Module {
 
   // x [n, ...], from the host or any device -> the output for all n samples on the first device. An empty batch is an
   // error. Chunks are of size ceil(n / V), so a short batch may leave devices idle.
-  Tensor forward(const Tensor& x) override { return run(x); }
+  Tensor forward(const Tensor& x) override {
+    if constexpr (requires(M& module) { module.forward(x); }) {
+      return run(x);
+    } else {
+      return Module::forward(x);
+    }
+  }
   // The same for a model of several tensors, which are all split.
   template <typename... More>
   Tensor operator()(const Tensor& x, const More&... more) {
@@ -40,7 +47,7 @@ class DataParallel : public Module {
  private:
   template <typename... Xs>
   Tensor run(const Xs&... xs) {
-    const auto replica = [this](const auto&... shard) { return module_.forward(shard...); };
+    const auto replica = [this](const std::same_as<Tensor> auto&... shard) { return module_.forward(shard...); };
     return gather(per_shard(replica, split_and_load(xs, devices_, {.shards = options_.shards})...), devices_[0]);
   }
 

@@ -78,11 +78,7 @@ class DistributedDataParallel {
   Tensor operator()(const Tensor& x) { return module_(x); }
   // While the returned object lives, backward() adds up gradients shard by shard; the first backward() after it sums them over
   // shards and processes. Accumulation over micro-batches then costs one reduction. All ranks have to do it alike.
-  [[nodiscard]] auto no_sync() {
-    reducer_->hold();
-    const auto release = [](BucketReducer* reducer) { reducer->release(); };
-    return std::unique_ptr<BucketReducer, decltype(release)>(reducer_.get(), release);
-  }
+  [[nodiscard]] std::unique_ptr<NoSyncGuard> no_sync() { return std::make_unique<NoSyncGuard>(reducer_); }
 
   Module& module() { return module_; }
   Communicator& communicator() { return *communicator_; }

@@ -27,7 +27,7 @@ std::size_t shard_device(int shard, int shards, std::size_t devices) {
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options) {
   check(!devices.empty(), "split_and_load: no devices");
   check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1 && x.size(0) > 0,
-        "split_and_load: the batch is {}, expected at least one sample", x.describe());
+        "split_and_load: the batch is {}, expected at least one sample, on axis 0", x.describe());
   check(options.shards >= 0, "split_and_load: {} shards, expected at least 1", options.shards);
   const int shards = options.shards > 0 ? options.shards : static_cast<int>(devices.size());
   std::vector<std::int64_t> rows = split_sizes(x.size(0), shards);

@@ -281,12 +281,16 @@ std::vector<Differentiable> images() {
          });
        }},
       {"BatchNormSynchronized", [](Random& r) {
-         // x and the residual are the two shards.
-         return batch_norm_problem(r, [](In in, const BatchNormOptions& o) {
-           std::vector<Tensor> shards{in[0].with_shard(0), in[3].with_shard(1)};
-           std::vector<Tensor> gammas{in[1], in[1]}, betas{in[2], in[2]}, residuals{shards[1], shards[0]};
-           return concatenate(batch_norm_synchronized(shards, gammas, betas, residuals, o, nullptr));
+         Problem p = batch_norm_problem(r, [](In in, const BatchNormOptions& o) {
+           // The samples of one shard and those of the next one.
+           const Device device = in[0].device();
+           const std::int64_t n = in[0].size(0);
+           const auto at = std::make_shared<Placement>(std::vector{n - 1, std::int64_t{1}},
+                                                       std::vector<Slot>{{0, device}, {1, device}});
+           return gather(batch_norm_synchronized(scatter(in[0], at), in[1], in[2], scatter(in[3], at), o, nullptr));
          });
+         for (std::size_t i : {0, 3}) p.inputs[i].shape[0] = std::max<std::int64_t>(p.inputs[i].shape[0], 2);
+         return p;
        }}};
 }
 

@@ -9,7 +9,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/runtime/runtime.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 

@@ -1,7 +1,6 @@
 // The graph: what is recorded, how backward() walks it, and its errors.
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/batch.h"
 #include "lockstep/autograd/function.h"
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
@@ -67,7 +66,7 @@ TEST_F(GraphTest, LeavesSumOverCallsUntilCleared) {
 TEST_F(GraphTest, LongChainsNeedNoDeepRecursion) {
   constexpr int kLength = 50'000;
   Runtime serial({.serial = true});
-  Tensor x = make_tensor({1}, {1}, serial.devices()[0]).set_requires_grad(true);
+  Tensor x = as_leaf(make_tensor({1}, {1}, serial.devices()[0]));
   for (bool backward : {true, false}) {
     Tensor y = x;
     for (int i = 0; i < kLength; ++i) y = y + 1;
@@ -153,22 +152,20 @@ TEST_F(GraphTest, ConcatenationSendsGradientsBackToTheirDevices) {
 // What a parameter is to the graph.
 struct Recorder : GradMeta {
   std::vector<std::pair<int, double>> came;
-  void accumulate(int shard, const Tensor& gradient) override {
-    came.emplace_back(shard, gradient.item<float>());
+  void accumulate(const BackwardPass&, Gradient gradient) override {
+    for (const auto& addend : gradient.addends) came.emplace_back(addend.shard, addend.sum.value.item<float>());
   }
 };
 
 TEST_F(GraphTest, ALeafGetsOneGradientForEachShard) {
   auto recorder = std::make_shared<Recorder>();
-  Tensor w = constant({2});
+  Tensor w = Tensor::replicated({constant({2}, 0).array(), constant({2}, 1).array()});
   w.set_grad_meta(recorder);
-  std::vector<Tensor> roots;
-  for (int shard : {0, 1, 4}) {
-    Tensor x = constant({1.0 + shard}).with_shard(shard);
-    roots.push_back(w * x + x * w);
-    EXPECT_EQ(roots.back().shard(), shard);
-  }
-  backward(roots, std::vector<Tensor>(3));
+  const auto device = [&](std::size_t i) { return runtime_.devices()[i]; };
+  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{1, 1, 0, 0, 1},
+                                              std::vector<Slot>{{0, device(0)}, {1, device(0)}, {4, device(1)}});
+  const Tensor x = scatter(Tensor::from<float>({1, 2, 5}, {3, 1}), at);
+  sum(w * x + x * w).backward();
   std::ranges::sort(recorder->came);
   EXPECT_EQ(recorder->came, (std::vector<std::pair<int, double>>{{0, 2}, {1, 4}, {4, 10}}));
 }
@@ -176,28 +173,25 @@ TEST_F(GraphTest, ALeafGetsOneGradientForEachShard) {
 // Means over shards of 1, 2 and 3 samples, weighted by their share, are the mean over all six.
 TEST_F(GraphTest, UnevenShardsWeighAsTheirSamples) {
   Tensor w = leaf({0.5});
-  Batch x{{}, {1, 2, 3}}, target = x;
   Numbers all{1, 2, 3, 4, 5, 6};
-  auto from = all.begin();
-  for (int i = 0; i < 3; ++i) {
-    Numbers part(from, from + x.counts[static_cast<std::size_t>(i)]);
-    from += x.counts[static_cast<std::size_t>(i)];
-    x.shards.push_back(constant(part).with_shard(i) * w);
-    target.shards.push_back(constant(Numbers(part.size(), 1)).with_shard(i));
-  }
-  Batch losses = mse_loss(x, target);
+  const auto& devices = runtime_.devices();
+  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{1, 2, 3},
+                                              std::vector<Slot>{{0, devices[0]}, {1, devices[0]}, {2, devices[1]}});
+  const Tensor x = scatter(make_tensor(all, {6, 1}, devices[0]), at);
+  const Tensor target = scatter(make_tensor(Numbers(6, 1), {6, 1}, devices[0]), at);
+  const Tensor mean = mse_loss(x * w, target);
   double loss = 0, gradient = 0;
   for (double v : all) {
     loss += (0.5 * v - 1) * (0.5 * v - 1) / 6;
     gradient += 2 * (0.5 * v - 1) * v / 6;
   }
-  EXPECT_NEAR(mean_loss(losses), loss, 1e-6);
-  backward(losses);
+  EXPECT_NEAR(mean.item<float>(), loss, 1e-6);
+  mean.backward();
   EXPECT_NEAR(w.grad().item<float>(), gradient, 1e-5);
 }
 
 TEST_F(GraphTest, AFailedTaskSurfacesWhereItsGradientIsRead) {
-  Tensor logits = make_tensor({1, 2, 3, 4}, {2, 2}, runtime_.devices()[0]).set_requires_grad(true);
+  Tensor logits = as_leaf(make_tensor({1, 2, 3, 4}, {2, 2}, runtime_.devices()[0]));
   Tensor labels = Tensor::from(std::vector<std::int64_t>{0, 7}, {2}).to(runtime_.devices()[0]);
   Tensor loss = cross_entropy(logits, labels);
   loss.backward();

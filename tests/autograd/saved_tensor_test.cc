@@ -25,7 +25,7 @@ class SavedTensorTest : public ::testing::Test {
 TEST_F(SavedTensorTest, AChangeBetweenForwardAndBackwardIsAnError) {
   Tensor p = leaf();
   // Two writes before forward: copied there, and filled.
-  ops::fill_(p, 3);
+  ops::fill_(p.array(), 3);
   const std::uint64_t before = p.storage()->version;
   Tensor loss = sum(p * p);
   p.copy_from(constant());
@@ -36,10 +36,10 @@ TEST_F(SavedTensorTest, AChangeBetweenForwardAndBackwardIsAnError) {
 // What is changed, and in which way, does not matter.
 TEST_F(SavedTensorTest, EveryFunctionThatKeepsATensorNotices) {
   using Write = std::function<void(const Tensor&)>;
-  const Write fill = [](const Tensor& t) { ops::fill_(t.detach(), 1); };
-  const Write add = [](const Tensor& t) { ops::add_(t.detach(), ops::affine(t.detach(), 2, 0)); };
+  const Write fill = [](const Tensor& t) { ops::fill_(t.array(), 1); };
+  const Write add = [](const Tensor& t) { ops::add_(t.array(), ops::affine(t.array(), 2, 0)); };
   const Write part = [](const Tensor& t) {
-    ops::copy_(Tensor::host({1}).to(t.device()), ops::narrow(ops::reshape(t.detach(), {-1}), 0, 1));
+    ops::copy_(Array::host({1}).to(t.device()), ops::narrow(ops::reshape(t.array(), {-1}), 0, 1));
   };
   const auto expect_noticed = [&](std::string_view what, const Tensor& y, const Tensor& changed) {
     for (const Write& write : {fill, add, part}) {
@@ -84,9 +84,9 @@ TEST_F(SavedTensorTest, WhatIsNotNeededMayBeChanged) {
   const Tensor input = constant({1, 2});
   Tensor loss = sum(x * c) + sum(x + c) + sum(linear(input, w, bias));
   const std::vector<double> expected = values(c);
-  ops::fill_(x.detach(), 0);
-  ops::fill_(w.detach(), 0);
-  ops::fill_(bias.detach(), 0);
+  ops::fill_(x.array(), 0);
+  ops::fill_(w.array(), 0);
+  ops::fill_(bias.array(), 0);
   loss.backward();
   EXPECT_EQ(values(x.grad()), (std::vector<double>{expected[0] + 1, expected[1] + 1}));
   EXPECT_EQ(values(bias.grad()), (std::vector<double>{1, 1}));

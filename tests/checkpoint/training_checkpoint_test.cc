@@ -9,7 +9,7 @@
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 #include "lockstep/nn/linear.h"
 #include "lockstep/train/trainer.h"
 #include "tests/failure/faulty_group.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {

@@ -49,12 +49,12 @@ Outcome train(int devices, double lr, int steps) {
   Sgd sgd(net->parameters(), {.lr = lr});
   Outcome run;
   for (Example& batch : loader) {
-    Batch losses = cross_entropy((*net)(split_and_load(batch[0], runtime.devices())),
-                                 split_and_load(batch[1], runtime.devices()));
+    const Tensor loss = cross_entropy((*net)(split_and_load(batch[0], runtime.devices())),
+                                      split_and_load(batch[1], runtime.devices()));
     if (run.before.empty()) run.before = floating_state(*net);
-    backward(losses);
+    loss.backward();
     sgd.step();
-    run.losses.push_back(mean_loss(losses));
+    run.losses.push_back(loss.item<float>());
   }
   run.after = floating_state(*net);
   return run;

@@ -33,8 +33,8 @@ Sum in_tree(const std::vector<Sum>& leaves) {
 
 class GradientTreeTest : public ::testing::Test {
  protected:
-  Tensor on(std::size_t device, const std::vector<float>& v) {
-    return Tensor::from(v, {static_cast<std::int64_t>(v.size())}).to(runtime_.devices()[device]);
+  Array on(std::size_t device, const std::vector<float>& v) {
+    return Array::from(v, {static_cast<std::int64_t>(v.size())}).to(runtime_.devices()[device]);
   }
   Device device(std::size_t i) { return runtime_.devices()[i]; }
 
@@ -50,7 +50,7 @@ class GradientTreeTest : public ::testing::Test {
     std::ranges::sort(order);
     for (auto& [when, s] : order) {
       leaves[s] = rough(random);
-      tree.add(static_cast<int>(s), on(static_cast<std::size_t>(random.integer(0, devices - 1)), *leaves[s]));
+      tree.add({}, static_cast<int>(s), on(static_cast<std::size_t>(random.integer(0, devices - 1)), *leaves[s]));
     }
     return in_tree(leaves);
   }
@@ -70,7 +70,7 @@ TEST_F(GradientTreeTest, SumsAreThoseOfTheShardsTree) {
     Sum expected = add_round(tree, random, static_cast<std::size_t>(random.integer(1, 13)));
     EXPECT_EQ(tree.present(), expected.has_value());
     Device where = device(static_cast<std::size_t>(random.integer(0, 7)));
-    Tensor sum = tree.sum(where).sum;
+    Array sum = tree.sum(where).sum;
     ASSERT_EQ(sum.defined(), expected.has_value());
     if (!expected) continue;
     EXPECT_EQ(sum.device(), where);
@@ -90,7 +90,7 @@ TEST_F(GradientTreeTest, RoundsAreAddedOneAfterTheOther) {
       for (std::size_t s = 0; s < leaves.size(); ++s) {
         if (s > 0 && random.integer(0, 2) == 0) continue;
         leaves[s] = rough(random);
-        tree.add(static_cast<int>(s), on(static_cast<std::size_t>(random.integer(0, 7)), *leaves[s]));
+        tree.add({}, static_cast<int>(s), on(static_cast<std::size_t>(random.integer(0, 7)), *leaves[s]));
       }
       Sum sum = in_tree(leaves);
       expected = round == 0 ? *sum : plus(expected, *sum);
@@ -107,13 +107,12 @@ TEST_F(GradientTreeTest, WithoutSynchronizationShardsAreAddedFirst) {
     GradientTree tree;
     std::vector<Sum> leaves(5);
     for (int round = 0; round < 3; ++round) {
-      std::optional<NoSyncGuard> guard;
-      if (round < 2) guard.emplace();
+      const BackwardPass pass{.sync = round == 2};
       for (std::size_t s = 0; s < leaves.size(); ++s) {
         if (random.integer(0, 2) == 0) continue;
         std::vector<float> v = rough(random);
         // A shard stays on its device.
-        tree.add(static_cast<int>(s), on(s % 3, v));
+        tree.add(pass, static_cast<int>(s), on(s % 3, v));
         leaves[s] = leaves[s] ? plus(*leaves[s], v) : v;
       }
     }
@@ -126,13 +125,10 @@ TEST_F(GradientTreeTest, WithoutSynchronizationShardsAreAddedFirst) {
 
 TEST_F(GradientTreeTest, ASynchronizedRoundStaysApartFromLaterShards) {
   GradientTree tree;
-  tree.add(0, on(0, {1}));
-  tree.add(1, on(0, {2}));
-  {
-    NoSyncGuard guard;
-    tree.add(0, on(0, {4}));
-    tree.add(1, on(0, {8}));
-  }
+  tree.add({}, 0, on(0, {1}));
+  tree.add({}, 1, on(0, {2}));
+  tree.add({.sync = false}, 0, on(0, {4}));
+  tree.add({.sync = false}, 1, on(0, {8}));
   EXPECT_EQ(tree.sum(device(0)).sum.item<float>(), 15);
   tree.clear();
   EXPECT_FALSE(tree.sum(device(0)).sum.defined());
@@ -140,19 +136,19 @@ TEST_F(GradientTreeTest, ASynchronizedRoundStaysApartFromLaterShards) {
 
 TEST_F(GradientTreeTest, AMissingSiblingChangesNothing) {
   GradientTree tree;
-  tree.add(2, on(1, {-0.0F}));
+  tree.add({}, 2, on(1, {-0.0F}));
   EXPECT_TRUE(std::signbit(tree.sum(device(0)).sum.item<float>()));
 }
 
 TEST_F(GradientTreeTest, TheSumStaysUntilMoreIsAdded) {
   GradientTree tree;
   EXPECT_FALSE(tree.sum(device(0)).sum.defined());
-  tree.add(0, on(0, {1}));
-  tree.add(1, on(1, {2}));
-  Tensor sum = tree.sum(device(0)).sum;
+  tree.add({}, 0, on(0, {1}));
+  tree.add({}, 1, on(1, {2}));
+  Array sum = tree.sum(device(0)).sum;
   EXPECT_EQ(tree.sum(device(0)).sum.storage(), sum.storage());
   EXPECT_EQ(tree.sum(device(1)).sum.device(), device(1));
-  tree.add(0, on(0, {4}));
+  tree.add({}, 0, on(0, {4}));
   EXPECT_EQ(tree.sum(device(0)).sum.item<float>(), 7);
   EXPECT_EQ(sum.item<float>(), 3);
   tree.clear();
@@ -164,7 +160,7 @@ TEST_F(GradientTreeTest, FewTensorsWait) {
   GradientTree tree;
   std::vector<float> v(1024, 1);
   for (int s = 0; s < 64; ++s) {
-    tree.add(s, on(0, v));
+    tree.add({}, s, on(0, v));
     auto waiting = runtime_.memory(device(0)).used_bytes / (1024 * sizeof(float));
     EXPECT_EQ(waiting, static_cast<std::size_t>(std::popcount(static_cast<unsigned>(s) + 1)));
   }

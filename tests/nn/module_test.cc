@@ -119,8 +119,8 @@ TEST(Module, DropoutMasksDoNotDependOnDevices) {
     Sequential net;
     net.append<Dropout>(0.5).append<Dropout>(0.25);
     std::vector<float> ones(400, 1.0F);
-    Batch y = net(make_batch(Tensor::from(ones, {2, 200}), {1, 1}, runtime.devices()));
-    return std::vector{y[0].to_vector<float>(), y[1].to_vector<float>()};
+    const Tensor y = net(make_batch(Tensor::from(ones, {2, 200}), {1, 1}, runtime.devices()));
+    return std::vector{y.parts()[0].to_vector<float>(), y.parts()[1].to_vector<float>()};
   };
   auto expected = mask(1, 3, 7);
   EXPECT_EQ(mask(2, 3, 7), expected);
@@ -141,20 +141,45 @@ TEST(Module, DropoutDoesNothingInEvaluation) {
   EXPECT_EQ(net(x).to_vector<float>(), x.to_vector<float>());
 }
 
-struct Careless : Module {
+// A module of users' own, with a synchronized batch norm inside and two inputs.
+struct Masked : Module {
   BatchNorm2d norm{{.synchronized = true}};
-  Careless() { add("norm", norm); }
-  Tensor forward(const Tensor& x) override { return norm(x); }
+  Masked() { add("norm", norm); }
+  std::tuple<Tensor, Tensor> forward(const Tensor& x, const Tensor& mask) { return {norm(x * mask), norm(x) * 2}; }
 };
 
-TEST(Module, WhatMixesShardsHasToSayHow) {
+TEST(Module, MayTakeAndReturnSeveralTensors) {
+  Runtime runtime(small_devices(2));
+  const auto run = [&](const std::vector<Device>& devices) {
+    Masked net;
+    net.initialize(Normal{}, devices);
+    const auto [a, b] = net.forward(make_batch(Random(1).floats({3, 3, 2, 2}), {1, 2}, devices),
+                                    make_batch(Random(2).floats({3, 1, 2, 2}), {1, 2}, devices));
+    sum(square(a) * b).backward();
+    EXPECT_EQ(net.norm.num_batches_tracked.host_data().item<std::int64_t>(), 2);
+    return std::tuple(a.to_vector<float>(), b.to_vector<float>(), net.norm.weight.gradient().to_vector<float>());
+  };
+  EXPECT_EQ(run({runtime.devices()[0]}), run(runtime.devices()));
+  Masked net;
+  EXPECT_ERROR(static_cast<Module&>(net)(Tensor::host({1})), "call its own forward()");
+}
+
+TEST(Module, SequentialRunsSubclassesOfItsLayersAsTheyAre) {
+  struct Doubled : BatchNorm2d {
+    Tensor forward(const Tensor& x) override { return BatchNorm2d::forward(x) * 2; }
+  };
+  struct Shifted : ReLU {
+    Tensor forward(const Tensor& x) override { return ReLU::forward(x) + 1; }
+  };
   Runtime runtime(small_devices(1));
-  Careless net;
-  net.initialize(Normal{}, runtime.devices());
-  Batch batch = make_batch(Random(1).floats({2, 3, 2, 2}), {1, 1}, runtime.devices());
-  EXPECT_ERROR(net(batch), "has to define forward_shards");
-  net.eval();
-  EXPECT_EQ(net(batch).size(), 2U);
+  Sequential net, plain;
+  net.append<Doubled>().append<Shifted>();
+  plain.append<BatchNorm2d>().append<ReLU>();
+  const Tensor x = Random(1).floats({2, 3, 2, 2}).to(runtime.devices()[0]);
+  for (Sequential* n : {&net, &plain}) n->initialize(Normal{}, runtime.devices());
+  std::vector<float> expected = plain(x).to_vector<float>();
+  for (float& v : expected) v = 2 * v + 1;
+  EXPECT_LT(distance(values(net(x)), {expected.begin(), expected.end()}), 1e-6);
 }
 
 }  // namespace

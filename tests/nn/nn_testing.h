@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lockstep/autograd/batch.h"
+#include "lockstep/autograd/shards.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv2d.h"
 #include "lockstep/nn/layers.h"
@@ -15,21 +15,17 @@
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 
-// Shards of these sizes, in runs on the devices.
-inline Batch make_batch(const Tensor& x, const std::vector<std::int64_t>& counts,
-                        const std::vector<Device>& devices) {
-  Batch batch{{}, counts};
-  std::int64_t first = 0;
+// x cut into shards of these sizes, in runs on the devices.
+inline Tensor make_batch(const Tensor& x, const std::vector<std::int64_t>& counts, const std::vector<Device>& devices) {
+  std::vector<Slot> slots;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    Tensor shard = x.narrow(first, counts[i]).with_shard(static_cast<int>(i));
-    batch.shards.push_back(shard.to(devices[i * devices.size() / counts.size()]));
-    first += counts[i];
+    slots.push_back({static_cast<int>(i), devices[i * devices.size() / counts.size()]});
   }
-  return batch;
+  return scatter(x, std::make_shared<Placement>(counts, slots));
 }
 
 // Many logical devices of one core and one thread.

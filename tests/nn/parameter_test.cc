@@ -80,7 +80,7 @@ TEST(Parameter, InitializersKeepTheirFormulas) {
   EXPECT_LE(*std::ranges::max_element(xavier), bound);
   EXPECT_GE(*std::ranges::min_element(xavier), -bound);
   EXPECT_NEAR(stddev(xavier), bound / std::sqrt(3.0), 0.1 * bound);
-  EXPECT_ERROR(Xavier{}(Tensor::host({3}), {}), "xavier: the parameter is [3], expected at least 2 axes");
+  EXPECT_ERROR(Xavier{}(Array::host({3}), {}), "xavier: the parameter is [3], expected at least 2 axes");
 }
 
 TEST(Parameter, InitializingAgainHasToBeForced) {
@@ -127,9 +127,9 @@ TEST(Parameter, GradientsOfAllReplicasComeToTheParameter) {
   const auto& devices = runtime.devices();
   Linear net({.in_features = 2, .out_features = 1, .bias = false});
   net.initialize(Constant{1}, devices);
-  Batch x = make_batch(Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}), {2, 1}, devices);
-  Batch target = make_batch(Tensor::host({3, 1}), {2, 1}, devices);
-  backward(mse_loss(net(x), target));
+  const Tensor x = make_batch(Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}), {2, 1}, devices);
+  const Tensor target = make_batch(Tensor::host({3, 1}), {2, 1}, devices);
+  mse_loss(net(x), target).backward();
   // d/dw of the mean of (w.x)^2 over three samples: 2 x (w.x) / 3.
   std::vector<float> expected{2.0F * (1 * 3 + 3 * 7 + 5 * 11) / 3, 2.0F * (2 * 3 + 4 * 7 + 6 * 11) / 3};
   for (Device device : devices) {
@@ -149,7 +149,7 @@ TEST(Parameter, GradientsArePlain) {
   for (Layout layout : {Layout::channels_last, Layout::blocked16}) {
     Tensor x = Random(1).floats({1, 16, 2, 3}).to(device).to(layout);
     p.zero_grad();
-    sum(x * x * (x + p.data(device))).backward();
+    sum(x * x * (x + p)).backward();
     EXPECT_EQ(p.gradient().layout(), Layout::plain);
     EXPECT_EQ(values(p.gradient()), values(x * x));
   }

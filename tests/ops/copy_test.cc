@@ -161,18 +161,18 @@ TEST_P(CopyTest, CopyFromOverwritesInPlace) {
   for (const CopyOptions options : {CopyOptions{}, CopyOptions{.non_blocking = true}}) {
     const Array near = Array::host({2, 3}).to(device(0)), far = Array::host({2, 3}).to(device(1)),
                  back = ops::empty_host({2, 3}, DType::f32, device(1));
-    near.copy_from(x, options);
-    far.copy_from(near, options);
-    back.copy_from(far, options);
+    ops::copy_(x, near, options);
+    ops::copy_(near, far, options);
+    ops::copy_(far, back, options);
     for (const Array& t : {near, far, back}) EXPECT_EQ(t.to_vector<float>(), host.to_vector<float>());
     // What follows sees the new elements.
     const Array twice = ops::affine(far, 2, 0);
-    far.copy_from(ops::affine(x, 0, 7), options);
+    ops::copy_(ops::affine(x, 0, 7), far, options);
     EXPECT_EQ(twice.to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));
     EXPECT_EQ(far.to_vector<float>(), Floats(6, 7));
   }
-  EXPECT_ERROR(x.copy_from(counting({3, 2})), fmt::format("copy: from [3, 2] f32 on host to [2, 3] f32 on {}", device(0).name()));
-  EXPECT_ERROR(x.copy_from({}), "copy: undefined tensor");
+  EXPECT_ERROR(ops::copy_(counting({3, 2}), x), fmt::format("copy: from [3, 2] f32 on host to [2, 3] f32 on {}", device(0).name()));
+  EXPECT_ERROR(ops::copy_({}, x), "copy: undefined tensor");
 }
 
 TEST_P(CopyTest, HostMemoryForADevice) {
@@ -186,7 +186,7 @@ TEST_P(CopyTest, EachDirectionHasALaneOfItsOwn) {
   runtime_.engine().set_trace(trace);
   const Array x = counting({4}).to(device(0)), y = x.to(device(1), {.non_blocking = true});
   y.to(Device());
-  y.copy_from(ops::affine(y, 2, 0));
+  ops::copy_(ops::affine(y, 2, 0), y);
   runtime_.synchronize();
   // By order of pushing: a device's clock is not exact enough to sort moments.
   std::vector<TraceRecord> records = trace->records();
@@ -243,7 +243,7 @@ TEST_F(LanesTest, IndependentTasksSpread) {
   hold(y);
   EXPECT_EQ(ops::affine(x, 1, 3).to_vector<float>(), Floats(4, 3));
   const Array z = ops::empty_like(x);
-  z.copy_from(x);
+  ops::copy_(x, z);
   EXPECT_EQ(z.to_vector<float>(), Floats(4, 0));
   const Array after = ops::affine(y, 2, 1);
   go();

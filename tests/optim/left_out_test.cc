@@ -8,7 +8,7 @@
 #include "lockstep/nn/sequential.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {

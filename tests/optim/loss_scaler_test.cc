@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include "lockstep/autograd/batch.h"
+#include "lockstep/autograd/functions.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {
@@ -26,13 +26,11 @@ class LossScalerTest : public ::testing::Test {
   }
   // A loss of which g is the gradient, one half of it from each of two shards.
   void give_gradient(const Parameter& p, const Numbers& g, const LossScaler& scaler) {
-    Batch losses;
-    for (int s : {0, 1}) {
-      Device d = runtime_.devices()[static_cast<std::size_t>(s)];
-      losses.shards.push_back(sum(p.data(d) * make_tensor(g, p.shape(), d)).with_shard(s));
-      losses.counts.push_back(1);
-    }
-    backward(losses, 1, scaler.scales());
+    const Numbers rows{0.5, 0.5};
+    const auto at = std::make_shared<Placement>(
+        std::vector<std::int64_t>{1, 1}, std::vector<Slot>{{0, runtime_.devices()[0]}, {1, runtime_.devices()[1]}});
+    const Tensor half = scatter(make_tensor(rows, {2, 1}, runtime_.devices()[0]), at);
+    sum(half * p * Tensor::from(std::vector<float>(g.begin(), g.end()), p.shape())).backward({.scales = scaler.scales()});
   }
   Numbers weights(const Parameter& p, std::size_t device = 0) {
     return values(p.data(runtime_.devices()[device]));
@@ -40,7 +38,7 @@ class LossScalerTest : public ::testing::Test {
   // Of each device.
   std::vector<float> scales(const LossScaler& scaler) {
     std::vector<float> all;
-    for (const Tensor& scale : scaler.scales()) all.push_back(scale.item<float>());
+    for (const Array& scale : scaler.scales()) all.push_back(scale.item<float>());
     return all;
   }
 
@@ -71,9 +69,8 @@ TEST_F(LossScalerTest, KeepsGradientsThatF16WouldRoundToZero) {
   for (const double scale : {1.0, 1024.0}) {
     Parameter p = parameter({1, 2});
     LossScaler scaler(runtime_.devices(), {.initial_scale = scale});
-    const Tensor x = p.data(runtime_.devices()[0]).to(DType::f16);
-    const Batch losses{{sum((x * 1e-9).to(DType::f32)).with_shard(0)}, {1}};
-    backward(losses, 1, scaler.scales());
+    const Tensor x = Tensor(p).to(DType::f16);
+    sum((x * 1e-9).to(DType::f32)).backward({.scales = scaler.scales()});
     for (const double g : values(p.gradient())) EXPECT_NEAR(g / scale, scale == 1 ? 0 : 1e-9, 5e-11);
   }
 }

@@ -9,7 +9,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {
@@ -46,7 +46,7 @@ class OptimizerTest : public ::testing::Test {
   // As backward() leaves it, from the replica on a device.
   void give_gradient(const Parameter& p, const Numbers& g, std::size_t device = 1) {
     Device d = runtime_.devices()[device];
-    sum(p.data(d) * make_tensor(g, p.shape(), d, p.dtype())).backward();
+    sum(p * make_tensor(g, p.shape(), d, p.dtype())).backward();
   }
   Numbers weights(const Parameter& p, std::size_t device = 0) {
     return values(p.data(runtime_.devices()[device]));
@@ -254,12 +254,12 @@ TEST_F(OptimizerTest, AGraphFromBeforeAnUpdateIsAnError) {
                                                   [&] { adam.step(); },
                                                   [&] { p.data(device).copy_from(Random(3).floats(p.shape())); }};
   for (const auto& write : writes) {
-    sum(p.data(device) * 2).backward();
-    const Tensor loss = sum(p.data(device) * p.data(device));
+    sum(p * 2).backward();
+    const Tensor loss = sum(p * p);
     write();
     EXPECT_ERROR(loss.backward(), "multiply: a tensor needed for its gradient was changed in place after forward");
     p.zero_grad();
-    sum(p.data(device) * p.data(device)).backward();
+    sum(p * p).backward();
     p.zero_grad();
   }
 }

@@ -7,7 +7,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {
@@ -19,7 +19,10 @@ struct RandomJob {
   // 32 elements: a bit for each that was kept.
   std::uint32_t mask(int shard = 0) {
     const std::vector<float> ones(32, 1.0F);
-    const Tensor y = dropout(Tensor::from(ones, {32}).with_shard(shard).to(runtime.devices()[0]), 0.5);
+    std::vector<std::int64_t> rows(4);
+    rows[static_cast<std::size_t>(shard)] = 32;
+    const auto at = std::make_shared<Placement>(rows, std::vector<Slot>{{shard, runtime.devices()[0]}});
+    const Tensor y = dropout(scatter(Tensor::from(ones, {32}), at), 0.5);
     std::uint32_t bits = 0;
     for (const float v : y.to_vector<float>()) bits = bits << 1 | (v != 0);
     return bits;

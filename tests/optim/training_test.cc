@@ -10,7 +10,7 @@
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {
@@ -32,23 +32,26 @@ class Training {
   }
 
   double step() {
-    Batch x, labels;
+    std::vector<std::int64_t> rows, classes;
+    std::vector<Slot> slots;
+    std::vector<float> pixels;
     for (int s = 0; s < kShards; ++s) {
       std::int64_t n = kSamples - (s + 1 == kShards);
-      std::vector<std::int64_t> classes;
       for (std::int64_t i = 0; i < n; ++i) classes.push_back(random_.integer(0, 2));
+      const std::vector<float> more = random_.floats({n, 1, 6, 6}).to_vector<float>();
+      pixels.insert(pixels.end(), more.begin(), more.end());
       auto place = static_cast<std::size_t>(s) * runtime_.devices().size() / kShards;
-      Device device = runtime_.devices()[place];
-      x.shards.push_back(random_.floats({n, 1, 6, 6}).with_shard(s).to(device));
-      labels.shards.push_back(Tensor::from(classes, {n}).with_shard(s).to(device));
-      x.counts.push_back(n);
+      slots.push_back({s, runtime_.devices()[place]});
+      rows.push_back(n);
     }
-    labels.counts = x.counts;
-    Batch losses = cross_entropy(net_(x), labels);
-    backward(losses);
+    const std::int64_t samples = std::ssize(classes);
+    const auto at = std::make_shared<Placement>(rows, slots);
+    const Tensor x = scatter(Tensor::from(pixels, {samples, 1, 6, 6}), at), labels = scatter(Tensor::from(classes, {samples}), at);
+    const Tensor loss = cross_entropy(net_(x), labels);
+    loss.backward();
     optimizer_->clip_grad_norm(1);
     optimizer_->step();
-    return mean_loss(losses);
+    return loss.item<float>();
   }
 
   std::vector<std::vector<double>> state() {

@@ -9,7 +9,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -87,14 +87,33 @@ TEST(DataParallel, TrainsTheModelItWraps) {
   EXPECT_LT(testing::distance(gradient(true), gradient(false)), 1e-6);
 }
 
-TEST(DataParallel, LeavesTheOutputsWhereTheyAreForALoss) {
+// PyTorch's is a Module, too.
+TEST(DataParallel, PassesOnParametersAndMode) {
   Runtime runtime({.cpu_devices = 2});
   Watched net;
   net.initialize(Normal{1}, runtime.devices());
-  const Batch y = DataParallel(net, runtime.devices()).forward(testing::Random(5).floats({5, 5}));
-  EXPECT_EQ(y.counts, Sizes({3, 2}));
-  EXPECT_EQ(y[0].device(), runtime.devices()[0]);
-  EXPECT_EQ(y[1].device(), runtime.devices()[1]);
+  DataParallel parallel(net, runtime.devices());
+  EXPECT_EQ(parallel.parameters(), net.parameters());
+  EXPECT_EQ(parallel.named_parameters()[0].first, net.named_parameters()[0].first);
+  parallel.eval();
+  EXPECT_FALSE(net.training());
+}
+
+struct Weighted : Module {
+  Tensor forward(const Tensor& x, const Tensor& weights) {
+    rows.push_back(x.size(0));
+    return x * weights;
+  }
+  std::vector<std::int64_t> rows;
+};
+
+TEST(DataParallel, SplitsEveryArgument) {
+  Runtime runtime({.cpu_devices = 2});
+  Weighted net;
+  DataParallel parallel(net, runtime.devices());
+  const Tensor x = Tensor::from<float>({1, 2, 3}, {3, 1}), w = Tensor::from<float>({4, 5, 6}, {3, 1});
+  EXPECT_EQ(parallel(x, w).to_vector<float>(), (std::vector<float>{4, 10, 18}));
+  EXPECT_EQ(net.rows, (std::vector<std::int64_t>{2, 1}));
 }
 
 TEST(DataParallel, RefusesNoDevicesAndNoSamples) {

@@ -10,7 +10,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "tests/parallel/ranks.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -23,9 +23,9 @@ std::shared_ptr<const Dataset> numbered_examples(std::int64_t count) {
   return std::make_shared<TensorDataset>(std::vector<Tensor>{x, y});
 }
 
-std::vector<int> numbers_of(const Batch& x) {
+std::vector<int> numbers_of(const Tensor& x) {
   std::vector<int> all;
-  for (const Tensor& shard : x) {
+  for (const Array& shard : x.parts()) {
     const std::vector<float> values = shard.to_vector<float>();
     for (std::size_t i = 0; i < values.size(); i += 4) all.push_back(static_cast<int>(values[i] * 4096));
   }
@@ -38,14 +38,14 @@ struct Learned {
   std::vector<int> seen;
 };
 
-Learned train_two_epochs(Module& net, const std::function<void(const std::function<void(Batch, Batch)>& step)>& epoch) {
+Learned train_two_epochs(Module& net, const std::function<void(const std::function<void(Tensor, Tensor)>& step)>& epoch) {
   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
   Learned learned;
   for (int i = 0; i < 2; ++i) {
-    epoch([&](const Batch& x, const Batch& y) {
+    epoch([&](const Tensor& x, const Tensor& y) {
       const std::vector<int> seen = numbers_of(x);
       learned.seen.insert(learned.seen.end(), seen.begin(), seen.end());
-      backward(mse_loss(net(x), y));
+      mse_loss(net(x), y).backward();
       sgd.step();
     });
   }
@@ -61,7 +61,7 @@ struct LoopSizes {
 
 class DistributedBatchesBits : public ::testing::TestWithParam<LoopSizes> {
  protected:
-  using Step = std::function<void(Batch, Batch)>;
+  using Step = std::function<void(Tensor, Tensor)>;
   using OneProcess = std::function<void(Runtime&, std::int64_t examples, const Step& step)>;
   using OneRank = std::function<void(DistributedDataParallel&, std::int64_t examples, const Step& step)>;
 
@@ -125,20 +125,32 @@ TEST_P(DistributedBatchesBits, OverPartsOfASamplerHasTheBitsOfOneProcess) {
   compare(
       // Makes a shard of each rank's rows.
       [&](Runtime& alone, std::int64_t examples, const Step& step) {
-        std::vector<std::array<Batch, 2>> batches;
+        struct Rows {
+          std::vector<std::int64_t> counts;
+          std::array<std::vector<Tensor>, 2> parts;
+        };
+        std::vector<Rows> batches;
         for (int rank = 0; rank < sizes.world; ++rank) {
           DataLoader loader = loader_of(examples, rank);
           std::size_t number = 0;
           for (Example& rows : loader) {
             batches.resize(std::max(batches.size(), number + 1));
-            auto& batch = batches[number++];
+            Rows& batch = batches[number++];
+            batch.counts.resize(static_cast<std::size_t>(sizes.world));
+            batch.counts[static_cast<std::size_t>(rank)] = rows[0].size(0);
             for (std::size_t part = 0; part < 2 && rows[part].size(0) > 0; ++part) {
-              batch[part].shards.push_back(rows[part].with_shard(rank).to(alone.devices()[0]));
-              batch[part].counts.push_back(rows[part].size(0));
+              batch.parts[part].push_back(rows[part].to(alone.devices()[0]));
             }
           }
         }
-        for (const auto& [x, y] : batches) step(x, y);
+        for (const Rows& batch : batches) {
+          std::vector<Slot> slots;
+          for (int s = 0; s < sizes.world; ++s) {
+            if (batch.counts[static_cast<std::size_t>(s)] > 0) slots.push_back({s, alone.devices()[0]});
+          }
+          const auto at = std::make_shared<Placement>(batch.counts, slots);
+          step(scatter(concatenate(batch.parts[0]), at), scatter(concatenate(batch.parts[1]), at));
+        }
       },
       [&](DistributedDataParallel& ddp, std::int64_t examples, const Step& step) {
         DataLoader loader = loader_of(examples, ddp.communicator().rank());
@@ -163,7 +175,7 @@ TEST(DistributedBatches, ThatDifferAreToldApart) {
            net->initialize(Xavier{}, r.runtime.devices());
            DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
            DataLoader loader(numbered_examples(64), options(r.rank()));
-           for (auto [x, y] : ddp.batches(loader)) FAIL() << "a batch of " << x.total();
+           for (auto [x, y] : ddp.batches(loader)) FAIL() << "a batch of " << x.size(0);
          })) {
       EXPECT_EQ(error.find("batches: rank 1 has other batches than rank 0, expected a loader of the whole data set"), 0u) << error;
     }

@@ -16,7 +16,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/split.h"
 #include "tests/parallel/ranks.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -82,7 +82,7 @@ TEST(DistributedDataParallel, EverySampleCountsTheSame) {
   Runtime alone({.cpu_devices = 1, .threads_per_shard = 1});
   auto net = two_layers();
   net->initialize(Xavier{}, alone.devices());
-  backward(mse_loss((*net)(split_and_load(x, alone.devices())), split_and_load(y, alone.devices())));
+  mse_loss((*net)(split_and_load(x, alone.devices())), split_and_load(y, alone.devices())).backward();
   const std::vector<float> x_values = x.to_vector<float>(), y_values = y.to_vector<float>();
   std::vector<std::vector<float>> expected;
   for (const Parameter& p : net->parameters()) expected.push_back(p.gradient().to_vector<float>());
@@ -99,8 +99,8 @@ TEST(DistributedDataParallel, EverySampleCountsTheSame) {
         // Copies: a host tensor takes part in one runtime's work at a time.
         Tensor own_x = Tensor::from(x_values, {8, 4}), own_y = Tensor::from(y_values, {8, 2});
         auto [mine, targets] = ddp.split<2>({own_x.narrow(first, count), own_y.narrow(first, count)});
-        EXPECT_EQ(mine.total(), 8);
-        backward(mse_loss(ddp(mine), targets));
+        EXPECT_EQ(mine.size(0), 8);
+        mse_loss(ddp(mine), targets).backward();
         std::size_t i = 0;
         for (const Parameter& p : copy->parameters()) {
           std::vector<float> gradient = p.gradient().to_vector<float>();
@@ -137,7 +137,7 @@ TEST(DistributedDataParallel, ParametersWithoutGradientStayAsTheyAre) {
       auto sometimes = net.sometimes.weight.host_data().to_vector<float>();
       auto never = net.never.weight.host_data().to_vector<float>();
       auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-      backward(mse_loss(ddp(x), y));
+      mse_loss(ddp(x), y).backward();
       sgd.step();
       EXPECT_EQ(net.never.weight.host_data().to_vector<float>(), never);
       EXPECT_EQ(net.sometimes.weight.host_data().to_vector<float>() == sometimes, step != 1);
@@ -158,7 +158,7 @@ TEST(DistributedDataParallel, BucketsFollowBackward) {
     testing::Random random(1);
     for (int step = 0; step < 3; ++step) {
       auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-      backward(mse_loss(ddp(x), y));
+      mse_loss(ddp(x), y).backward();
       sgd.step();
     }
     // Backward of a linear layer finds the weight's gradient first.
@@ -175,7 +175,7 @@ TEST(DistributedDataParallel, TwoOptimizersOnOneModel) {
     testing::Random random(3);
     for (int step = 0; step < 4; ++step) {
       Tensor x = random.floats({4, 4}), y = random.floats({4, 2});
-      Batch bx, by;
+      Tensor bx, by;
       if (ddp) {
         auto [first, last] = ddp->rows_of(4);
         auto parts = ddp->split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 4);
@@ -183,7 +183,7 @@ TEST(DistributedDataParallel, TwoOptimizersOnOneModel) {
       } else {
         bx = split_and_load(x, devices, {.shards = 2}), by = split_and_load(y, devices, {.shards = 2});
       }
-      backward(mse_loss(net(bx), by));
+      mse_loss(net(bx), by).backward();
       a.step();
       // The other one goes on adding up in every second step.
       if (step % 2 == 1) b.step();
@@ -210,16 +210,14 @@ struct Tied : Module {
 };
 
 TEST(DistributedDataParallel, AParameterMayBeUsedTwice) {
-  const auto train = [](Module& net, const std::function<std::vector<Batch>(Tensor, Tensor)>& split) {
+  const auto train = [](Module& net, const std::function<std::vector<Tensor>(Tensor, Tensor)>& split) {
     Sgd sgd(net.parameters(), {.lr = 0.1});
     testing::Random random(5);
     for (int step = 0; step < 4; ++step) {
       // A round of two backward() calls, and every other time the first without synchronizing.
       for (int half : {0, 1}) {
-        std::optional<NoSyncGuard> guard;
-        if (half == 0 && step % 2 == 1) guard.emplace();
         auto parts = split(random.floats({6, 4}), random.floats({6, 4}));
-        backward(mse_loss(net(parts[0]), parts[1]));
+        mse_loss(net(parts[0]), parts[1]).backward({.sync = half == 1 || step % 2 == 0});
       }
       sgd.step();
     }
@@ -262,16 +260,16 @@ TEST(DistributedDataParallel, AGradientThatFailsIsNotSummed) {
          testing::Random random(1);
          for (int step = 0; step < 2; ++step) {
            auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-           Batch out = ddp(x);
+           Tensor out = ddp(x);
            // The gradient of b's weight is the only one that needs what b was given.
            if (step == 1 && r.rank() == 1) {
              // A task that fails late, not a change in place, which backward() would refuse.
-             auto& version = net.hidden.storage()->version;
+             auto& version = net.hidden.parts()[0].storage()->version;
              const std::uint64_t before = version;
-             ops::launch("broken", {}, {net.hidden.detach()}, [](Backend&, KernelContext&) { fail("this task is broken"); });
+             ops::launch("broken", {}, {net.hidden.parts()[0]}, [](Backend&, KernelContext&) { fail("this task is broken"); });
              version = before;
            }
-           backward(mse_loss(out, y));
+           mse_loss(out, y).backward();
            sgd.step();
          }
          net.b.weight.host_data();
@@ -291,7 +289,7 @@ TEST(DistributedDataParallel, AGradientIsTheCallersOwn) {
     std::vector<std::vector<float>> values;
     for (int step = 0; step < 3; ++step) {
       auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-      backward(mse_loss(ddp(x), y));
+      mse_loss(ddp(x), y).backward();
       held.push_back(net->parameters()[0].gradient());
       values.push_back(held.back().to_vector<float>());
       sgd.step();
@@ -312,26 +310,105 @@ TEST(DistributedDataParallel, OnlyOneSumsAModelsGradients) {
   }
 }
 
-// Two models, and a collective of the user's own, between what the lanes do.
-// It would be trained by each rank alone, or, behind another one's module, not at all.
+// It would be trained by each rank alone.
 TEST(DistributedDataParallel, AParameterOfAnotherModuleIsToldApart) {
-  for (const bool wrapped : {false, true}) {
-    for (const std::string& error : run_ranks(2, [&](Rank& r) {
-           auto net = two_layers();
-           Linear head({.in_features = 2, .out_features = 2});
-           net->initialize(Xavier{}, r.runtime.devices());
-           head.initialize(Xavier{}, r.runtime.devices());
-           DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-           std::unique_ptr<DistributedDataParallel> other;
-           if (wrapped) other = std::make_unique<DistributedDataParallel>(head, r.runtime.devices(), r.communicator);
-           auto [x, y] = ddp.split<2>({Tensor::from(std::vector<float>(12), {3, 4}), Tensor::from(std::vector<float>(6), {3, 2})});
-           backward(mse_loss(head(ddp(x)), y));
-         })) {
-      EXPECT_NE(error.find("is not summed over processes: it is not part of the module"), std::string::npos) << error;
-    }
+  for (const std::string& error : run_ranks(2, [&](Rank& r) {
+         auto net = two_layers();
+         Linear head({.in_features = 2, .out_features = 2});
+         net->initialize(Xavier{}, r.runtime.devices());
+         head.initialize(Xavier{}, r.runtime.devices());
+         DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+         auto [x, y] = ddp.split<2>({Tensor::from(std::vector<float>(12), {3, 4}), Tensor::from(std::vector<float>(6), {3, 2})});
+         mse_loss(head(ddp(x)), y).backward();
+       })) {
+    EXPECT_NE(error.find("is not summed over processes: it is not part of the module"), std::string::npos) << error;
   }
 }
 
+// Both models' gradients are summed, whichever of the two cut the batch.
+TEST(DistributedDataParallel, TwoModelsMayBeTrainedByOneLoss) {
+  std::array<std::string, 2> weights;
+  expect_fine(run_ranks(2, [&](Rank& r) {
+    auto net = two_layers();
+    Linear head({.in_features = 2, .out_features = 2});
+    net->initialize(Xavier{}, r.runtime.devices());
+    head.initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator), other(head, r.runtime.devices(), r.communicator);
+    Sgd sgd(net->parameters(), {.lr = 0.1}), head_sgd(head.parameters(), {.lr = 0.1});
+    testing::Random random(static_cast<std::uint64_t>(r.rank()));
+    for (int step = 0; step < 3; ++step) {
+      auto [x, y] = ddp.split<2>({random.floats({3, 4}), random.floats({3, 2})});
+      mse_loss(head(ddp(x)), y).backward();
+      sgd.step();
+      head_sgd.step();
+    }
+    weights[static_cast<std::size_t>(r.rank())] = weights_sha256(*net) + weights_sha256(head);
+  }));
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+// It would be added to what other ranks do not have.
+TEST(DistributedDataParallel, ALossOfAnotherBatchIsToldApart) {
+  for (const std::string& error : run_ranks(2, [&](Rank& r) {
+         auto net = two_layers();
+         net->initialize(Xavier{}, r.runtime.devices());
+         DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+         const Tensor x = split_and_load(Tensor::from(std::vector<float>(12), {3, 4}), r.runtime.devices());
+         sum(ddp(x)).backward();
+       })) {
+    EXPECT_NE(error.find("the loss is not made of a batch that its batches() or split() cut"), std::string::npos) << error;
+  }
+}
+
+// As in one process: it counts once, whatever number of ranks there is.
+TEST(DistributedDataParallel, APenaltyOnParametersAloneHasTheBitsOfOneProcess) {
+  const auto train = [](Module& net, const std::function<std::vector<Tensor>(Tensor, Tensor)>& split) {
+    Sgd sgd(net.parameters(), {.lr = 0.1});
+    testing::Random random(5);
+    for (int step = 0; step < 4; ++step) {
+      const auto parts = split(random.floats({6, 4}), random.floats({6, 2}));
+      Tensor penalty;
+      for (const Parameter& p : net.parameters()) {
+        const Tensor squares = sum(square(p));
+        penalty = penalty.defined() ? penalty + squares : squares;
+      }
+      // In the loss, and every other time by itself.
+      const Tensor loss = mse_loss(net(parts[0]), parts[1]);
+      if (step % 2 == 0) {
+        (loss + penalty * 0.01).backward();
+      } else {
+        loss.backward();
+        (penalty * 0.01).backward();
+      }
+      sgd.step();
+    }
+    return weights_sha256(net);
+  };
+  Runtime alone({.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1});
+  std::vector<std::string> found;
+  for (std::size_t devices : {1U, 2U}) {
+    const std::vector<Device> some(alone.devices().begin(), alone.devices().begin() + static_cast<std::ptrdiff_t>(devices));
+    auto net = two_layers();
+    net->initialize(Xavier{}, some);
+    found.push_back(train(*net, [&](const Tensor& x, const Tensor& y) {
+      return std::vector{split_and_load(x, some, {.shards = 4}), split_and_load(y, some, {.shards = 4})};
+    }));
+  }
+  EXPECT_EQ(found[0], found[1]);
+  for (int world : {2, 4}) {
+    expect_fine(run_ranks(world, [&](Rank& r) {
+      auto net = two_layers();
+      net->initialize(Xavier{}, r.runtime.devices());
+      DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 4});
+      EXPECT_EQ(train(*net, [&](const Tensor& x, const Tensor& y) {
+        auto [first, last] = ddp.rows_of(6);
+        return ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 6);
+      }), found[0]);
+    }));
+  }
+}
+
+// Two models, and a collective of the user's own, between what the lanes do.
 TEST(DistributedDataParallel, SharesItsGroupWithOthers) {
   expect_fine(run_ranks(2, [](Rank& r) {
     auto a = two_layers(), b = two_layers(16);
@@ -343,9 +420,9 @@ TEST(DistributedDataParallel, SharesItsGroupWithOthers) {
     testing::Random random(1);
     for (int step = 0; step < 5; ++step) {
       auto [x, y] = ddp_a.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-      backward(mse_loss(ddp_a(x), y));
+      mse_loss(ddp_a(x), y).backward();
       auto [u, v] = ddp_b.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-      backward(mse_loss(ddp_b(u), v));
+      mse_loss(ddp_b(u), v).backward();
       sgd_a.step();
       sgd_b.step();
       float metric = 1;
@@ -365,7 +442,7 @@ TEST(DistributedDataParallel, ANoSyncOnOneRankIsToldApart) {
     for (int i = 0; i < 2; ++i) {
       std::unique_ptr<NoSyncGuard> guard = i == 0 && r.rank() == 0 ? ddp.no_sync() : nullptr;
       auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-      backward(mse_loss(ddp(x), y));
+      mse_loss(ddp(x), y).backward();
     }
     sgd.step();
     weights_sha256(*net);
@@ -383,9 +460,9 @@ TEST(DistributedDataParallel, ARankThatGivesUpIsNamedByTheOthers) {
     testing::Random random(1);
     for (int step = 0; step < 4; ++step) {
       if (step == 2 && r.rank() == 1) fail("no more rows");
-      Batch x = ddp.split(std::vector{random.floats({2, 4})}, 6)[0];
-      Batch y = ddp.split(std::vector{random.floats({2, 2})}, 6)[0];
-      backward(mse_loss(ddp(x), y));
+      Tensor x = ddp.split(std::vector<Tensor>{random.floats({2, 4})}, 6)[0];
+      Tensor y = ddp.split(std::vector<Tensor>{random.floats({2, 2})}, 6)[0];
+      mse_loss(ddp(x), y).backward();
       sgd.step();
       weights_sha256(*net);
     }

@@ -19,7 +19,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -61,7 +61,7 @@ struct Recipe {
   double clip_norm = 0;
   // backward() calls before each step.
   int micro_batches = 1;
-  // All but the last of them under a NoSyncGuard.
+  // All but the last of them without synchronizing.
   bool no_sync = false;
   // Samples of each micro-batch: over 8 shards 40 are even, 21 leave the last one without samples, 3 leave
   // five.
@@ -122,7 +122,7 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
   std::optional<LossScaler> scaler;
   if (recipe.dtype == DType::f16) scaler.emplace(runtime.devices(), recipe.scaling);
   testing::Random random(recipe.seed);
-  std::vector<Batch> losses;
+  std::vector<Tensor> losses;
   Outcome outcome;
   std::vector<Tensor> scales;
   for (std::size_t i = 0; i < recipe.batches.size(); ++i) {
@@ -130,7 +130,7 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
     std::vector<std::int64_t> labels(static_cast<std::size_t>(n));
     for (std::int64_t& label : labels) label = random.integer(0, 9);
     Example batch{random.floats({n, 1, recipe.pixels, recipe.pixels}), Tensor::from(labels, {n})};
-    Batch x, y;
+    Tensor x, y;
     if (ddp) {
       auto [first, last] = ddp->rows_of(n);
       for (Tensor& part : batch) part = part.narrow(first, last - first);
@@ -141,15 +141,11 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
       x = split_and_load(batch[0], runtime.devices(), {.shards = recipe.shards});
       y = split_and_load(batch[1], runtime.devices(), {.shards = recipe.shards});
     }
-    for (Tensor& shard : x.shards) shard = shard.to(recipe.dtype);
+    x = x.to(recipe.dtype);
     bool last = (i + 1) % static_cast<std::size_t>(recipe.micro_batches) == 0;
-    {
-      std::optional<NoSyncGuard> guard;
-      if (recipe.no_sync && !last) guard.emplace();
-      Batch loss = cross_entropy((*net)(x), y);
-      backward(loss, 1, scaler ? scaler->scales() : std::span<const Tensor>());
-      losses.push_back(gather_shards({&loss, 1}, "losses")[0]);
-    }
+    Tensor loss = cross_entropy((*net)(x), y);
+    loss.backward({.scales = scaler ? scaler->scales() : std::span<const Array>(), .sync = last || !recipe.no_sync});
+    losses.push_back(loss.detach());
     if (!last) continue;
     if (scaler) {
       scales.push_back(scaler->current());
@@ -159,7 +155,7 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
     }
     optimizer->step();
   }
-  for (const Batch& loss : losses) outcome.losses.push_back(mean_loss(loss));
+  for (const Tensor& loss : losses) outcome.losses.push_back(loss.item<float>());
   for (const Tensor& scale : scales) outcome.scales.push_back(scale.item<float>());
   outcome.weights = weights_sha256(*net);
   return outcome;

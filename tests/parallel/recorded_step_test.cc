@@ -19,7 +19,7 @@
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {
@@ -62,13 +62,11 @@ class Training {
   double step(std::int64_t samples = 7) {
     std::vector<std::int64_t> classes;
     for (std::int64_t i = 0; i < samples; ++i) classes.push_back(random_.integer(0, 2));
-    Batch x = split_and_load(random_.floats({samples, 1, 6, 6}), runtime_.devices(), {.shards = kShards});
-    Batch labels = split_and_load(Tensor::from(classes, {samples}), runtime_.devices(), {.shards = kShards});
-    std::vector<Tensor> inputs = x.shards;
-    inputs.insert(inputs.end(), labels.shards.begin(), labels.shards.end());
-    counts_ = x;
+    Tensor x = split_and_load(random_.floats({samples, 1, 6, 6}), runtime_.devices(), {.shards = kShards});
+    Tensor labels = split_and_load(Tensor::from(classes, {samples}), runtime_.devices(), {.shards = kShards});
+    const std::vector<Tensor> inputs{x, labels};
     optimizer_->set_learning_rate(0.1 / static_cast<double>(1 + optimizer_->steps()));
-    return mean_loss(x.with(recorded_ ? recording_.run(inputs) : describe(inputs)));
+    return (recorded_ ? recording_.run(inputs) : describe(inputs))[0].item<float>();
   }
 
   std::vector<std::vector<double>> state() {
@@ -91,14 +89,11 @@ class Training {
 
  private:
   std::vector<Tensor> describe(std::span<const Tensor> inputs) {
-    const auto half = inputs.size() / 2;
-    Batch x = counts_.with({inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(half)});
-    Batch labels = counts_.with({inputs.begin() + static_cast<std::ptrdiff_t>(half), inputs.end()});
-    Batch losses = cross_entropy(net_(x), labels);
-    backward(losses);
+    const Tensor loss = cross_entropy(net_(inputs[0]), inputs[1]);
+    loss.backward();
     if (recipe_.clip > 0) optimizer_->clip_grad_norm(recipe_.clip);
     optimizer_->step();
-    return losses.shards;
+    return {loss};
   }
 
   Runtime runtime_;
@@ -106,7 +101,6 @@ class Training {
   const bool recorded_;
   Sequential net_;
   std::unique_ptr<Optimizer> optimizer_;
-  Batch counts_;
   RecordedStep recording_{[this](std::span<const Tensor> inputs) { return describe(inputs); }};
   Random random_{1};
 };
@@ -240,7 +234,7 @@ TEST(RecordedStep, WhatARepetitionChangesIsNoticedByAGraphFromBefore) {
   const std::vector<Tensor> in{Random(1).floats({3, 5}).to(device)};
   for (int i = 0; i < 3; ++i) step.run(in);
   ASSERT_TRUE(step.recorded()) << step.why_not();
-  Tensor x = Random(2).floats({3, 5}).to(device).set_requires_grad(true);
+  Tensor x = as_leaf(Random(2).floats({3, 5}).to(device));
   const Tensor loss = sum(net(x)), other = sum(in[0] * x);
   step.run(in);
   EXPECT_ERROR(loss.backward(), "linear: a tensor needed for its gradient was changed in place after forward");
@@ -269,9 +263,9 @@ TEST_P(RecordedStepTest, AlsoWhereStateIsLoadedBetween) {
 TEST_P(RecordedStepTest, OutputsStayWhatTheyWere) {
   Runtime runtime(devices(GetParam()));
   const Device device = runtime.devices().back();
-  RecordedStep step([](std::span<const Tensor> in) { return std::vector{ops::convert(in[0], DType::f64, Layout::plain)}; });
+  RecordedStep step([](std::span<const Tensor> in) { return std::vector{in[0].to(DType::f64)}; });
   std::vector<Tensor> kept;
-  for (int i = 0; i < 6; ++i) kept.push_back(step.run(std::vector{make_tensor({1.0 * i}, {1}, device)})[0]);
+  for (int i = 0; i < 6; ++i) kept.push_back(step.run(std::vector<Tensor>{make_tensor({1.0 * i}, {1}, device)})[0]);
   EXPECT_TRUE(step.recorded());
   for (int i = 0; i < 6; ++i) EXPECT_EQ(kept[static_cast<std::size_t>(i)].item<double>(), i);
 }
@@ -293,7 +287,7 @@ TEST(RecordedStep, GivesItsMemoryBack) {
   std::size_t reserved = 0;
   for (int round = 0; round < 4; ++round) {
     RecordedStep step([](std::span<const Tensor> in) {
-      return std::vector{ops::convert(ops::convert(in[0], DType::f64, Layout::plain), DType::bf16, Layout::plain)};
+      return std::vector{in[0].to(DType::f64).to(DType::bf16)};
     });
     for (int i = 0; i < 5; ++i) step.run(std::vector{x});
     EXPECT_TRUE(step.recorded());
@@ -312,10 +306,10 @@ void expect_refused(std::string_view why, const std::function<void(const Tensor&
   RecordedStep step([&](std::span<const Tensor> in) {
     ++described;
     act(in[0]);
-    return std::vector{ops::convert(in[0], DType::f64, Layout::plain)};
+    return std::vector{in[0].to(DType::f64)};
   });
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(step.run(std::vector{make_tensor({1.0 * i, 2}, {2}, device)})[0].to_vector<double>()[0], i);
+    EXPECT_EQ(step.run(std::vector<Tensor>{make_tensor({1.0 * i, 2}, {2}, device)})[0].to_vector<double>()[0], i);
   }
   EXPECT_FALSE(step.recorded());
   EXPECT_EQ(step.why_not(), why);
@@ -323,7 +317,7 @@ void expect_refused(std::string_view why, const std::function<void(const Tensor&
 }
 
 TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
-  expect_refused("it waits for data that it has computed", [](const Tensor& x) { ops::convert(x, DType::f64, Layout::plain).wait(); });
+  expect_refused("it waits for data that it has computed", [](const Tensor& x) { x.to(DType::f64).wait(); });
   expect_refused("it copies from or to the host's memory",
                  [](const Tensor& x) { Tensor::from(std::vector<float>{1}, {1}).to(x.device()); });
   Linear net({.out_features = 2});
@@ -333,7 +327,7 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
     sum(net(x.reshape({1, 2}))).backward();
   });
   expect_refused("it asks for random keys of its own", [](const Tensor& x) {
-    ops::uniform_(ops::empty_like(x), state_of(x.device(), "test").random->next(0), 0, 1);
+    ops::uniform_(ops::empty_like(x.array()), state_of(x.device(), "test").random->next(0), 0, 1);
   });
 }
 
@@ -343,7 +337,7 @@ TEST(RecordedStep, ATaskThatFailsIsToldOfAtTheReadAndTheNextStepIsWhole) {
   // What is put together from parts is fresh in each repetition, too, although it is in the same memory.
   RecordedStep step([](std::span<const Tensor> in) {
     const Tensor loss = cross_entropy(in[0], in[1]);
-    return std::vector{ops::concatenate(std::vector{loss.reshape({1}), loss.reshape({1})}, loss.device())};
+    return std::vector{concatenate(std::vector{loss.reshape({1}), loss.reshape({1})})};
   });
   const Tensor logits = make_tensor({0, 0, 0, 0}, {2, 2}, device);
   const auto run = [&](std::int64_t label) {

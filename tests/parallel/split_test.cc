@@ -71,16 +71,16 @@ TEST(ShardDevice, GivesEachDeviceARunOfConsecutiveShards) {
 TEST(SplitAndLoad, PutsEachShardWithItsRowsOnItsDevice) {
   Runtime runtime({.cpu_devices = 3});
   const Tensor x = Tensor::from(counting(20), {10, 2});
-  const Batch batch = split_and_load(x, runtime.devices());
-  ASSERT_EQ(batch.size(), 3u);
-  EXPECT_EQ(batch.counts, Sizes({4, 4, 2}));
-  EXPECT_EQ(batch.total(), 10);
+  const Tensor batch = split_and_load(x, runtime.devices());
+  ASSERT_EQ(batch.parts().size(), 3u);
+  EXPECT_EQ(batch.placement()->rows(), Sizes({4, 4, 2}));
+  EXPECT_EQ(batch.shape(), (Shape{10, 2}));
   float next = 0;
-  for (std::size_t s = 0; s < batch.size(); ++s) {
-    EXPECT_EQ(batch[s].device(), runtime.devices()[s]);
-    EXPECT_EQ(batch[s].shard(), static_cast<int>(s));
-    EXPECT_EQ(batch[s].shape(), (Shape{batch.counts[s], 2}));
-    for (const float value : batch[s].to_vector<float>()) EXPECT_EQ(value, next++);
+  for (std::size_t s = 0; s < batch.parts().size(); ++s) {
+    EXPECT_EQ(batch.parts()[s].device(), runtime.devices()[s]);
+    EXPECT_EQ(batch.parts()[s].shard(), static_cast<int>(s));
+    EXPECT_EQ(batch.parts()[s].shape(), (Shape{batch.placement()->rows()[s], 2}));
+    for (const float value : batch.parts()[s].to_vector<float>()) EXPECT_EQ(value, next++);
   }
   EXPECT_EQ(next, 20);
 }
@@ -90,11 +90,11 @@ TEST(SplitAndLoad, CutsTheSameShardsForAnyNumberOfDevices) {
   const std::vector<Device> all = runtime.devices();
   const Tensor x = Tensor::from(counting(30), {30});
   for (std::size_t d = 1; d <= 3; ++d) {
-    const Batch batch = split_and_load(x, std::span(all).first(d), {.shards = 8});
-    ASSERT_EQ(batch.counts, Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
+    const Tensor batch = split_and_load(x, std::span(all).first(d), {.shards = 8});
+    ASSERT_EQ(batch.placement()->rows(), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
     for (std::size_t s = 0; s < 8; ++s) {
-      EXPECT_EQ(batch[s].device(), all[s * d / 8]);
-      EXPECT_EQ(batch[s].to_vector<float>().front(), static_cast<float>(4 * s));
+      EXPECT_EQ(batch.parts()[s].device(), all[s * d / 8]);
+      EXPECT_EQ(batch.parts()[s].to_vector<float>().front(), static_cast<float>(4 * s));
     }
   }
 }
@@ -102,10 +102,10 @@ TEST(SplitAndLoad, CutsTheSameShardsForAnyNumberOfDevices) {
 TEST(SplitAndLoad, TakesFromDevicesToo) {
   Runtime runtime({.cpu_devices = 2});
   const Tensor x = Tensor::from(counting(6), {6}).to(runtime.devices()[1]);
-  const Batch batch = split_and_load(x, runtime.devices());
-  EXPECT_EQ(batch[0].device(), runtime.devices()[0]);
-  EXPECT_EQ(batch[0].to_vector<float>(), (std::vector<float>{0, 1, 2}));
-  EXPECT_EQ(batch[1].to_vector<float>(), (std::vector<float>{3, 4, 5}));
+  const Tensor batch = split_and_load(x, runtime.devices());
+  EXPECT_EQ(batch.parts()[0].device(), runtime.devices()[0]);
+  EXPECT_EQ(batch.parts()[0].to_vector<float>(), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(batch.parts()[1].to_vector<float>(), (std::vector<float>{3, 4, 5}));
 }
 
 // What comes before it is trained, too.
@@ -113,8 +113,8 @@ TEST(SplitAndLoad, SendsGradientsBackToWhatIsSplit) {
   Runtime runtime({.cpu_devices = 2});
   for (const Device place : {runtime.devices()[0], Device()}) {
     Tensor x = Tensor::from(counting(5), {5}).to(place).set_requires_grad(true);
-    const Batch batch = split_and_load(x, runtime.devices(), {.shards = 3});
-    backward(mse_loss(batch, split_and_load(Tensor::host({5}), runtime.devices(), {.shards = 3})));
+    const Tensor batch = split_and_load(x, runtime.devices(), {.shards = 3});
+    mse_loss(batch, split_and_load(Tensor::host({5}), runtime.devices(), {.shards = 3})).backward();
     EXPECT_EQ(x.grad().device(), place);
     for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(x.grad().to_vector<float>()[i], 2.0 * static_cast<double>(i) / 5, 1e-6);
   }
@@ -123,7 +123,7 @@ TEST(SplitAndLoad, SendsGradientsBackToWhatIsSplit) {
 TEST(SplitAndLoad, RefusesWhatCannotBeSplit) {
   Runtime runtime;
   EXPECT_ERROR(split_and_load(Tensor::host({4}), {}), "no devices");
-  EXPECT_ERROR(split_and_load(Tensor::host({}), runtime.devices()), "at least one axis");
+  EXPECT_ERROR(split_and_load(Tensor::host({}), runtime.devices()), "at least one sample, on axis 0");
   EXPECT_ERROR(split_and_load(Tensor(), runtime.devices()), "split_and_load");
   EXPECT_ERROR(split_and_load(Tensor::host({4}), runtime.devices(), {.shards = -1}), "-1 shards");
 }
@@ -131,31 +131,28 @@ TEST(SplitAndLoad, RefusesWhatCannotBeSplit) {
 TEST(Gather, IsTheInverseOfSplitting) {
   Runtime runtime({.cpu_devices = 3});
   const Tensor x = Tensor::from(counting(20), {10, 2});
-  const Batch batch = split_and_load(x, runtime.devices(), {.shards = 7});
+  const Tensor batch = split_and_load(x, runtime.devices(), {.shards = 7});
   for (const Device device : {Device(), runtime.devices()[0], runtime.devices()[2]}) {
     const Tensor all = gather(batch, device);
     EXPECT_EQ(all.device(), device);
     EXPECT_EQ(all.shape(), x.shape());
     EXPECT_EQ(all.to_vector<float>(), x.to_vector<float>());
   }
-  EXPECT_ERROR(gather(Batch{}, Device()), "gather: the batch is empty");
+  EXPECT_ERROR(gather(Tensor{}, Device()), "gather: undefined tensor");
 }
 
 TEST(Gather, SendsGradientsBackToTheDevicesOfTheShards) {
   Runtime runtime({.cpu_devices = 2});
   const std::vector<Device>& devices = runtime.devices();
   for (const Device target : {devices[0], devices[1], Device()}) {
-    Tensor a = Tensor::from(counting(2), {2}).to(devices[0]);
-    Tensor b = Tensor::from(counting(3), {3}).to(devices[1]);
-    a.set_requires_grad(true);
-    b.set_requires_grad(true);
+    Tensor x = split_and_load(Tensor::from(counting(5), {5}), devices);
+    x.set_requires_grad(true);
     const Device place = target.is_host() ? devices[1] : target;
     const Tensor weights = Tensor::from(std::vector<float>{1, 2, 3, 4, 5}, {5}).to(place);
-    sum(gather(Batch{{a, b}, {2, 3}}, target).to(place) * weights).backward();
-    EXPECT_EQ(a.grad().device(), devices[0]);
-    EXPECT_EQ(b.grad().device(), devices[1]);
-    EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{1, 2}));
-    EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{3, 4, 5}));
+    sum(gather(x, target).to(place) * weights).backward();
+    EXPECT_EQ(x.grad().parts()[0].device(), devices[0]);
+    EXPECT_EQ(x.grad().parts()[1].device(), devices[1]);
+    EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{1, 2, 3, 4, 5}));
   }
 }
 

@@ -8,7 +8,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/parallel/ranks.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -22,7 +22,7 @@ std::vector<std::size_t> in_buckets(const DistributedDataParallel& ddp) {
 
 void learn(DistributedDataParallel& ddp, Optimizer& optimizer, testing::Random& random) {
   auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-  backward(mse_loss(ddp(x), y));
+  mse_loss(ddp(x), y).backward();
   optimizer.step();
 }
 
@@ -67,7 +67,7 @@ TEST(UntrainedParameters, WhatNoOptimizerHasDoesNotTravelNorStay) {
     testing::Random random(static_cast<std::uint64_t>(r.rank()));
     const auto find_gradients = [&] {
       auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-      backward(mse_loss(ddp(x), y));
+      mse_loss(ddp(x), y).backward();
     };
     // Without any optimizer the gradients are the caller's.
     find_gradients();
@@ -110,7 +110,7 @@ TEST(UntrainedParameters, AParameterJoinsBetweenStepsOnly) {
          testing::Random random(1);
          for (int round = 0; round < 2; ++round) {
            auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-           backward(mse_loss(ddp(x), y));
+           mse_loss(ddp(x), y).backward();
            net->unfreeze();
          }
        })) {

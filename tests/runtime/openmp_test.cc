@@ -18,7 +18,7 @@ namespace {
 std::vector<float> weight_gradient(Runtime& runtime) {
   Random random(1);
   const Device device = runtime.devices()[0];
-  const Tensor x = random.floats({8, 16, 14, 14}).to(device), dy = random.floats({8, 32, 14, 14}).to(device);
+  const Array x = random.floats({8, 16, 14, 14}).to(device), dy = random.floats({8, 32, 14, 14}).to(device);
   return ops::conv2d_backward_weights(x, dy, {32, 16, 3, 3}, false, {.padding = {1, 1}}).weight.to_vector<float>();
 }
 

@@ -6,7 +6,7 @@
 #include "lockstep/device/topology.h"
 #include "lockstep/ops/launch.h"
 #include "tests/expect_error.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {
@@ -106,7 +106,7 @@ TEST(Runtime, AnExplicitLimitIsThatOfEachDevice) {
 
 TEST(Runtime, SynchronizeShowsWhatNobodyWaitedFor) {
   Runtime runtime;
-  Tensor x = Tensor::host({2, 2}).to(runtime.devices()[0]);
+  Array x = Array::host({2, 2}).to(runtime.devices()[0]);
   ops::launch("bad kernel", {}, {x}, [](Backend&, KernelContext&) { fail("it broke"); });
   EXPECT_ERROR(runtime.synchronize(), "it broke");
   runtime.synchronize();

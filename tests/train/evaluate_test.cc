@@ -58,7 +58,7 @@ TEST(Evaluate, LeavesTheModelInItsMode) {
 }
 
 TEST(Evaluate, AnswersTheSameOnAnyNumberOfDevices) {
-  // Batch norm and dropout: an evaluation that trained would see it.
+  // Tensor norm and dropout: an evaluation that trained would see it.
   SmallJob one(1, {.epochs = 2}), three(3, {.epochs = 2});
   one.trainer->train();
   three.trainer->train();

@@ -10,7 +10,7 @@
 #include "lockstep/nn/sequential.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep {
 

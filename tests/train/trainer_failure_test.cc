@@ -37,7 +37,7 @@ TEST(TrainerFailure, ALossThatIsNotFiniteEndsTheRunAndKeepsTheLastGoodCheckpoint
   EXPECT_EQ(good.losses, (std::vector<double>{job.losses[2]}));
 }
 
-// A picture of sample 33, in step 4, is so bright that its variance overflows. Batch norm makes zeros of it, and a finite loss.
+// A picture of sample 33, in step 4, is so bright that its variance overflows. Tensor norm makes zeros of it, and a finite loss.
 std::shared_ptr<const Dataset> with_a_bright_picture() {
   Tensor images = testing::Random(3).floats({SmallJob::kTrain, 1, 6, 6});
   for (int i = 0; i < 36; ++i) images.view().as<float>()[33 * 36 + i] *= 1e30f;

@@ -208,7 +208,7 @@ TEST(Trainer, AFrozenParameterStaysAsItIsInRecordedSteps) {
   EXPECT_NE(values.at(3), values.at(2));
 }
 
-// Batch norm of a frozen part keeps its statistics, evaluation or not.
+// Tensor norm of a frozen part keeps its statistics, evaluation or not.
 TEST(Trainer, PartsInEvaluationModeStayThere) {
   SmallJob job(1, {.epochs = 2});
   Module* norm = nullptr;

@@ -20,7 +20,7 @@
 #include "lockstep/runtime/device_list.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {
@@ -236,10 +236,10 @@ Floats train(const std::vector<Device>& devices, const std::function<std::unique
   for (int step = 0; step < 3; ++step) {
     std::vector<std::int64_t> labels(12);
     for (std::int64_t& label : labels) label = random.integer(0, 9);
-    Batch x = split_and_load(random.floats({12, 1, 28, 28}), devices, {.shards = shards});
-    Batch y = split_and_load(Tensor::from(labels, {12}), devices, {.shards = shards});
+    Tensor x = split_and_load(random.floats({12, 1, 28, 28}), devices, {.shards = shards});
+    Tensor y = split_and_load(Tensor::from(labels, {12}), devices, {.shards = shards});
     for (Tensor& shard : x.shards) shard = shard.to(dtype);
-    Batch loss = cross_entropy((*net)(x), y);
+    Tensor loss = cross_entropy((*net)(x), y);
     backward(loss);
     optimizer.step();
     losses.push_back(static_cast<float>(mean_loss(loss)));

@@ -16,7 +16,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/expect_error.h"
 #include "tests/gpu/ranks/hooked_sums.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -71,7 +71,7 @@ std::string train(int rank, const std::string& backend) {
       const Tensor y = Tensor::from(std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {10});
       auto [first, last] = ddp.rows_of(10);
       auto parts = ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 10);
-      backward(cross_entropy(ddp(parts[0]), parts[1]));
+      cross_entropy(ddp(parts[0]), parts[1]).backward();
       sgd.step();
     }
     text = fmt::format("{} {}", communicator->backend_name(), weights_sha256(*net));

@@ -13,7 +13,7 @@
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
 #include "tests/gpu/ranks/hooked_sums.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep {
 namespace {

@@ -14,7 +14,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "tests/expect_error.h"
-#include "tests/tensors.h"
+#include "tests/logical_tensors.h"
 #ifdef LOCKSTEP_CUDA_EMULATED
 #include "tests/cuda_emulator/stream.h"
 #endif
@@ -88,7 +88,7 @@ TEST_F(OneOfSeveralGpus, TrainingMakesNoContextElsewhere) {
     for (int step = 0; step < 2; ++step) {
       const Tensor x = random.floats({4, 1, 28, 28}).pin(gpu);
       const Tensor y = Tensor::from(std::vector<std::int64_t>{1, 2, 3, 4}, {4}).pin(gpu);
-      const Batch loss =
+      const Tensor loss =
           cross_entropy((*net)(split_and_load(x, runtime.devices())), split_and_load(y, runtime.devices()));
       backward(loss);
       sgd.step();
@@ -145,7 +145,7 @@ TEST_F(OneOfSeveralGpus, NorDoRanks) {
       Sgd sgd(net->parameters(), {.lr = 0.1});
       const Tensor y = Tensor::from(std::vector<std::int64_t>{1, 2}, {2});
       auto parts = ddp.split(std::vector{Tensor::host({2, 1, 28, 28}), y}, 4);
-      backward(cross_entropy(ddp(parts[0]), parts[1]));
+      cross_entropy(ddp(parts[0]), parts[1]).backward();
       sgd.step();
       runtime.synchronize();
     });
