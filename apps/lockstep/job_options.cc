@@ -46,10 +46,16 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
   if (shards >= devices) return shards;
   if (o.shards == 0 && o.open_shards == OpenShards::enough) return devices;
   const std::string of = job.world_size() > 1 ? fmt::format(" of {} ranks", job.world_size()) : "";
-  const std::string found = o.shards > 0 ? fmt::format("--shards {}", shards)
-                                         : fmt::format("a batch of {} makes {} shard{}", batch, shards, shards == 1 ? "" : "s");
-  throw UsageError(fmt::format("{} for {} devices{}: expected at least one for each. --shards {} gives each device one, with other "
-                               "bits: the number of shards is part of the recipe", found, devices, of, devices));
+  const char* s = shards == 1 ? "" : "s";
+  const std::string found = o.shards == 0                     ? fmt::format("a batch of {} makes {} shard{}", batch, shards, s)
+                            : o.shards == o.checkpoint_shards ? fmt::format("the checkpoint has {} shard{}", shards, s)
+                                                              : fmt::format("--shards {}", shards);
+  const std::string help =
+      o.checkpoint_shards > 0
+          ? fmt::format("A resumed run keeps its checkpoint's number of shards, {}: use no more devices", o.checkpoint_shards)
+          : fmt::format("--shards {} gives each device one, with other bits: the number of shards is part of the recipe",
+                        devices);
+  throw UsageError(fmt::format("{} for {} devices{}: expected at least one for each. {}", found, devices, of, help));
 }
 
 }  // namespace

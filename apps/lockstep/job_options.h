@@ -30,6 +30,7 @@ struct JobOptions {
   int threads_per_shard = 0;
   int cores_per_device = 0;
   int shards = 0;
+  int checkpoint_shards = 0;  // those of the checkpoint that the run resumes from; 0: none
   std::int64_t batch_size = 256;
   std::int64_t accumulate = 1;    // micro-batches of a batch; only `train` has the option
   OpenShards open_shards = OpenShards::of_batch;

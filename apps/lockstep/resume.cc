@@ -31,15 +31,15 @@ std::string as_option(const std::string& name, const Value& value) {
 
 void take_from_checkpoint(TrainOptions& o) {
   const Recipe recipe = read_recipe(o.resume);
-  auto take = [&](int& option, const char* name) {
+  // 0: the recipe has no such number. The comparison of recipes reports what else is wrong.
+  auto saved = [&](const char* name) {
     const auto found = recipe.find(name);
-    // Anything else is told by the comparison of recipes.
-    if (option == 0 && found != recipe.end() && found->is_number_integer() && *found >= 1 && *found <= 65536) {
-      option = found->get<int>();
-    }
+    const bool usable = found != recipe.end() && found->is_number_integer() && *found >= 1 && *found <= 65536;
+    return usable ? found->get<int>() : 0;
   };
-  take(o.shards, "shards");
-  take(o.threads_per_shard, "threads_per_shard");
+  o.checkpoint_shards = saved("shards");
+  if (o.shards == 0) o.shards = o.checkpoint_shards;
+  if (o.threads_per_shard == 0) o.threads_per_shard = saved("threads_per_shard");
   const auto weights = recipe.find("init_from");
   if (weights != recipe.end() && weights->is_string()) o.start_weights = weights->get<std::string>();
 }

@@ -248,6 +248,20 @@ TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {
   EXPECT_EQ(run_tool(more).status, 0);
 }
 
+// Another number of shards would be refused.
+TEST_F(Train, AResumedRunWithMoreDevicesThanShardsNeedsFewerDevices) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--shards", "2", "--max-steps", "2", "--save", save}).status, 0);
+  Arguments resume{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "32", "--resume", save};
+  resume.insert(resume.end(), {"--num-devices", "3"});
+  const std::string help = "A resumed run keeps its checkpoint's number of shards, 2: use no more devices\n";
+  const ToolResult result = run_tool(resume);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err, "lockstep: the checkpoint has 2 shards for 3 devices: expected at least one for each. " + help);
+  resume.insert(resume.end(), {"--shards", "1"});
+  EXPECT_EQ(run_tool(resume).err, "lockstep: --shards 1 for 3 devices: expected at least one for each. " + help);
+}
+
 TEST_F(Train, SaysWhichCoresAreIdle) {
   if (std::thread::hardware_concurrency() < 2) return;  // one core is never idle
   const std::string out = train({"--shards", "1", "--cores-per-device", "2"}).out;
