@@ -132,10 +132,9 @@ std::string recipe_hash(const Recipe& recipe) {
 
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe) {
-  StateDict weights = state_dict(module);
-  StateDict state = optimizer.state_dict();
   const std::string what = fmt::format("checkpoint: step {}", position.step);
-  check_finite(weights, what);
+  const StateDict weights = sound_state_dict(module, what);
+  const StateDict state = optimizer.state_dict();
   check_finite(state, what + ": optimizer");
   nlohmann::ordered_json json = {{"position", to_json(position)}, {"recipe", recipe}, {"recipe_hash", recipe_hash(recipe)}};
   if (const RandomState* random = random_of(module)) json["random_step"] = random->step();

@@ -45,8 +45,8 @@ using Recipe = nlohmann::ordered_json;
 // SHA-256 of the recipe, 64 hexadecimal digits; the order of the names does not matter. The first eight name a run.
 std::string recipe_hash(const Recipe& recipe);
 
-// Waits for the values. The older checkpoints stay until this one is on the disk. Weights, buffers and optimizer state that
-// are not finite are refused: a run that went on from them would fail again.
+// Waits for the values. The older checkpoints stay until this one is on the disk. Throws if the optimizer's state is not
+// finite, and for weights that sound_state_dict refuses: a run that went on from them would fail again.
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe);
 
