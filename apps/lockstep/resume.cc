@@ -1,5 +1,7 @@
 #include "resume.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -60,6 +62,11 @@ ResumedRun resume(Trainer& trainer, const std::string& folder) {
     }
     fail("{}: the checkpoint was made with {}; this run has {}", error.file.string(), saved, mine);
   }
+}
+
+std::string not_compared(const ResumedRun& run) {
+  if (run.unrecorded.empty()) return "";
+  return fmt::format("; the checkpoint does not record {}: this run's setting is used", fmt::join(run.unrecorded, ", "));
 }
 
 }  // namespace lockstep::app

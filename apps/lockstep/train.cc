@@ -80,7 +80,7 @@ int run(TrainOptions o, Job& job) {
     ResumedRun run = resume(trainer, o.resume);
     start = run.position;
     for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
-    if (first) notice(fmt::format("resumed from {}, step {}", run.path.string(), run.position.step));
+    if (first) notice(fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
   }
 
   std::optional<RunReport> report;

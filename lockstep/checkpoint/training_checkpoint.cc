@@ -1,5 +1,6 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 
+#include <algorithm>
 #include <span>
 
 #include "lockstep/base/file.h"
@@ -14,6 +15,8 @@ constexpr std::string_view kWeights = "weights.safetensors";
 constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
+// Every recipe has these now; older versions did not record them. Other names are absent where a setting has its default.
+constexpr std::string_view kAddedLater[] = {"data", "schedule", "threads_per_shard"};
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
   nlohmann::ordered_json j = {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
@@ -63,9 +66,16 @@ std::vector<Difference> differences(const Recipe& saved, const Recipe& mine) {
   return found;
 }
 
-void compare(const Recipe& saved, const Recipe& mine, const std::filesystem::path& file) {
+// Returns the names that the checkpoint may lack, and does.
+std::vector<std::string> compare(const Recipe& saved, const Recipe& mine, const std::filesystem::path& file) {
   std::vector<Difference> found = differences(saved, mine);
-  if (found.empty()) return;
+  std::vector<std::string> unrecorded;
+  std::erase_if(found, [&](const Difference& d) {
+    const bool older = !d.saved && std::ranges::find(kAddedLater, d.name) != std::end(kAddedLater);
+    if (older) unrecorded.push_back(d.name);
+    return older;
+  });
+  if (found.empty()) return unrecorded;
   auto list = [&](auto side) {
     std::string text;
     for (const Difference& d : found) {
@@ -156,12 +166,12 @@ ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, 
   auto [checkpoint, damaged] = find_checkpoint(folder);
   std::filesystem::path state_file = checkpoint.file(kState);
   TrainingState saved = read_state(state_file);
-  compare(saved.recipe, recipe, state_file);
+  std::vector<std::string> unrecorded = compare(saved.recipe, recipe, state_file);
   StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
   load_weights(checkpoint.file(kWeights), module);
   optimizer.load_state_dict(state, saved.position.step);
   if (RandomState* random = random_of(module)) random->set_step(saved.random_step);
-  return {saved.position, checkpoint.path, damaged};
+  return {saved.position, checkpoint.path, damaged, std::move(unrecorded)};
 }
 
 }  // namespace lockstep

@@ -72,6 +72,9 @@ struct ResumedRun {
   std::filesystem::path path;
   // Newer checkpoints that were damaged, and how.
   std::vector<std::string> damaged;
+  // Names of this run's recipe that the checkpoint, which an older version wrote, does not record: data, schedule, or
+  // threads_per_shard. They were not compared.
+  std::vector<std::string> unrecorded;
 };
 
 // Loads the newest valid checkpoint in `folder` (or the one that `folder` is) into the model, which has to be

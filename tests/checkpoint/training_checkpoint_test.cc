@@ -173,6 +173,25 @@ TEST(TrainingCheckpoint, ARefusedOneChangesNothing) {
   EXPECT_EQ(weights_sha256(other.net), before);
 }
 
+// As an older version wrote it.
+TEST(TrainingCheckpoint, NamesThatItDoesNotRecordAreTold) {
+  TemporaryFolder folder;
+  Job job;
+  job.step();
+  job.save(folder.path(), 1);
+  EXPECT_TRUE(job.load(folder.path()).unrecorded.empty());
+  Recipe recipe = kRecipe;
+  recipe["data"] = "5f";
+  recipe["threads_per_shard"] = 2;
+  EXPECT_EQ(job.load(folder.path(), recipe).unrecorded, (std::vector<std::string>{"data", "threads_per_shard"}));
+  // Each other name counts, and one that is recorded and differs does.
+  recipe["momentum"] = 0.9;
+  EXPECT_ERROR(job.load(folder.path(), recipe), "made with no momentum; this run has momentum 0.9");
+  save_checkpoint(folder.path(), job.net, job.optimizer, {.step = 2}, recipe);
+  recipe["data"] = "60";
+  EXPECT_ERROR(job.load(folder.path(), recipe), "made with data \"5f\"; this run has data \"60\"");
+}
+
 // The folder is sound, what is in it is not what a run writes.
 TEST(TrainingCheckpoint, ContentsThatMakeNoSenseAreErrors) {
   Job job;

@@ -248,6 +248,30 @@ TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {
   EXPECT_EQ(run_tool(more).status, 0);
 }
 
+TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
+  const std::string save = folder_ / "save", old = folder_ / "old", whole = folder_ / "whole.log", log = folder_ / "log";
+  ASSERT_EQ(train({"--log", whole}).status, 0);
+  ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
+  const Checkpoint checkpoint = *find_latest_checkpoint(save).checkpoint;
+  CheckpointWriter writer(old, checkpoint.step);
+  for (const std::string& name : checkpoint.files) {
+    std::string contents = folder_.read("save/step-00000003/" + name);
+    if (name == "state.json") {
+      nlohmann::json state = nlohmann::json::parse(contents);
+      state.at("recipe").erase("data");
+      state.at("recipe").erase("threads_per_shard");
+      state.erase("recipe_hash");
+      contents = state.dump();
+    }
+    writer.add_file(name, contents);
+  }
+  writer.publish();
+  const ToolResult resumed = train({"--resume", old, "--log", log});
+  EXPECT_EQ(resumed.status, 0);
+  EXPECT_THAT(resumed.err, HasSubstr("step 3; the checkpoint does not record threads_per_shard, data: this run's setting is used\n"));
+  EXPECT_EQ(events(log, "end").back(), events(whole, "end").back());
+}
+
 // Another number of shards would be refused.
 TEST_F(Train, AResumedRunWithMoreDevicesThanShardsNeedsFewerDevices) {
   const std::string save = folder_ / "save";
