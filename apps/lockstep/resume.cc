@@ -15,6 +15,9 @@ using Value = std::optional<nlohmann::ordered_json>;
 std::string as_option(const std::string& name, const Value& value) {
   static const std::map<std::string, std::string> kOtherNames = {{"learning_rate", "lr"}, {"clip_norm", "clip"}};
   if (name == "gradients" && !value) return "--gradients f32";
+  if (name == "cuda_algorithms") {
+    return value ? "LOCKSTEP_CUDA_ALGORITHMS=" + value->get<std::string>() : "no LOCKSTEP_CUDA_ALGORITHMS";
+  }
   if (!value) return fmt::format("no {}", name);
   const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
   if (name == "shuffle") return *value == true ? "no --no-shuffle" : "--no-shuffle";

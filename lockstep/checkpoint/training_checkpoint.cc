@@ -15,8 +15,11 @@ constexpr std::string_view kWeights = "weights.safetensors";
 constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
-// Every recipe has these now; older versions did not record them. Other names are absent where a setting has its default.
-constexpr std::string_view kAddedLater[] = {"data", "schedule", "threads_per_shard"};
+// Of state.json. A file without a version may lack the names below, whatever their values were. In a newer file, a name
+// that is absent means the default.
+constexpr int kStateVersion = 2;
+constexpr std::string_view kAddedInVersion2[] = {"data", "schedule", "threads_per_shard", "frozen", "evaluation_mode", "kernels",
+                                                 "cuda_algorithms"};
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
   nlohmann::ordered_json j = {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
@@ -66,14 +69,14 @@ std::vector<Difference> differences(const Recipe& saved, const Recipe& mine) {
   return found;
 }
 
-// Returns the names that the checkpoint may lack, and does.
-std::vector<std::string> compare(const Recipe& saved, const Recipe& mine, const std::filesystem::path& file) {
+// Returns the names that a file of this version may lack, and does.
+std::vector<std::string> compare(const Recipe& saved, int version, const Recipe& mine, const std::filesystem::path& file) {
   std::vector<Difference> found = differences(saved, mine);
   std::vector<std::string> unrecorded;
   std::erase_if(found, [&](const Difference& d) {
-    const bool older = !d.saved && std::ranges::find(kAddedLater, d.name) != std::end(kAddedLater);
-    if (older) unrecorded.push_back(d.name);
-    return older;
+    if (version >= kStateVersion || d.saved || std::ranges::find(kAddedInVersion2, d.name) == std::end(kAddedInVersion2)) return false;
+    unrecorded.push_back(d.name);
+    return true;
   });
   if (found.empty()) return unrecorded;
   auto list = [&](auto side) {
@@ -106,6 +109,7 @@ FoundCheckpoint find_checkpoint(const std::filesystem::path& folder) {
 struct TrainingState {
   TrainingPosition position;
   Recipe recipe;
+  int version;
   // Of random operations: the steps of all optimizers.
   std::uint64_t random_step;
 };
@@ -125,7 +129,9 @@ TrainingState read_state(const std::filesystem::path& file) {
     const TrainingPosition position = position_from(json.at("position"));
     // Checkpoints from before there was one were made where a single optimizer had stepped.
     const auto random_step = json.value("random_step", static_cast<std::uint64_t>(position.step));
-    return {position, json.at("recipe"), random_step};
+    const int version = json.value("version", 1);
+    check(version >= 1 && version <= kStateVersion, "version is {}, expected at most {}", version, kStateVersion);
+    return {position, json.at("recipe"), version, random_step};
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());
   }
@@ -146,7 +152,10 @@ void save_checkpoint(const std::filesystem::path& folder, const Module& module, 
   const StateDict weights = sound_state_dict(module, what);
   const StateDict state = optimizer.state_dict();
   check_finite(state, what + ": optimizer");
-  nlohmann::ordered_json json = {{"position", to_json(position)}, {"recipe", recipe}, {"recipe_hash", recipe_hash(recipe)}};
+  nlohmann::ordered_json json = {{"version", kStateVersion},
+                                 {"position", to_json(position)},
+                                 {"recipe", recipe},
+                                 {"recipe_hash", recipe_hash(recipe)}};
   if (const RandomState* random = random_of(module)) json["random_step"] = random->step();
   CheckpointWriter writer(folder, position.step);
   writer.add_file(kWeights, [&](const ByteSink& sink) {
@@ -166,7 +175,7 @@ ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, 
   auto [checkpoint, damaged] = find_checkpoint(folder);
   std::filesystem::path state_file = checkpoint.file(kState);
   TrainingState saved = read_state(state_file);
-  std::vector<std::string> unrecorded = compare(saved.recipe, recipe, state_file);
+  std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, state_file);
   StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
   load_weights(checkpoint.file(kWeights), module);
   optimizer.load_state_dict(state, saved.position.step);

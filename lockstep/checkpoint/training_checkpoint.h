@@ -72,8 +72,8 @@ struct ResumedRun {
   std::filesystem::path path;
   // Newer checkpoints that were damaged, and how.
   std::vector<std::string> damaged;
-  // Names of this run's recipe that the checkpoint, which an older version wrote, does not record: data, schedule, or
-  // threads_per_shard. They were not compared.
+  // Names of this run's recipe that the checkpoint does not record, since an older version of Lockstep wrote it. They were
+  // not compared.
   std::vector<std::string> unrecorded;
 };
 

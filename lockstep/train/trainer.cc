@@ -84,13 +84,39 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
     recipe["loss_scale_interval"] = o.loss_scaling.growth_interval;
     scaler_.emplace(o.devices, o.loss_scaling);
   }
+  const KernelSettings& kernels = state_of(o.devices[0], "trainer").kernels;
+  if (kernels.reference) recipe["kernels"] = "reference";
+  if (kernels.tf32) recipe["tf32"] = true;
+  // The file grows while algorithms are timed, so its path names the choices: one file gives the same bits in all runs.
+  if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
+    recipe["cuda_algorithms"] = std::filesystem::absolute(file).lexically_normal().string();
+  }
   recipe.update(o.recipe);
   o.recipe = std::move(recipe);
+  record_fixed_parts();
   if (o.communicator) {
     join_ranks();
   } else {
     for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
   }
+}
+
+void Trainer::record_fixed_parts() {
+  std::string frozen, evaluating;
+  const auto add = [](std::string& names, const std::string& name) { names += (names.empty() ? "" : ",") + name; };
+  for (const auto& [name, p] : module_.named_parameters()) {
+    if (!p.trainable() || !p.optimized()) add(frozen, name);
+  }
+  // run() puts all of a model in evaluation mode into training mode.
+  for (const auto& [name, module] : module_.named_modules()) {
+    if (module_.training() && !module->training()) add(evaluating, name);
+  }
+  const auto record = [&](const char* name, const std::string& names) {
+    options_.recipe.erase(name);
+    if (!names.empty()) options_.recipe[name] = names;
+  };
+  record("frozen", frozen);
+  record("evaluation_mode", evaluating);
 }
 
 void Trainer::choose_shards() {
@@ -159,6 +185,7 @@ TrainingResult Trainer::train() {
 }
 
 TrainingResult Trainer::run() {
+  record_fixed_parts();
   // Parts that are in evaluation mode stay so: frozen ones, say.
   if (!module_.training()) module_.train();
   // A run that begins draws the same dropout masks, whatever ran before in this Runtime.

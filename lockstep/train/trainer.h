@@ -106,7 +106,9 @@ class Trainer {
   // that is asked stops all of them, at the same step.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // What decides the bits of this run. recipe_hash() of it names the run.
+  // What decides the bits of this run. recipe_hash() of it names the run. "frozen" names the parameters that are frozen or
+  // that no optimizer has, "evaluation_mode" the parts in that mode: as the constructor, resume(), and train() find them.
+  // What a callback changes later is not in it.
   const Recipe& recipe() const { return options_.recipe; }
   // Empty where steps are recorded, or will be, or are not to be; else the reason: "it waits for data that it has computed".
   std::string why_not_recorded() const;
@@ -144,6 +146,7 @@ class Trainer {
   }
   int rank() const { return options_.communicator ? options_.communicator->rank() : 0; }
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
+  void record_fixed_parts();
   void choose_shards();
   void join_ranks();
   TrainingResult run();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/linear.h"
@@ -173,23 +174,37 @@ TEST(TrainingCheckpoint, ARefusedOneChangesNothing) {
   EXPECT_EQ(weights_sha256(other.net), before);
 }
 
-// As an older version wrote it.
-TEST(TrainingCheckpoint, NamesThatItDoesNotRecordAreTold) {
+// The checkpoint of step 1 in `folder`, with another state.json, in folder/changed.
+void change_state(const TemporaryFolder& folder, const std::string& state) {
+  const Checkpoint good = open_checkpoint(folder / "step-00000001");
+  CheckpointWriter writer(folder / "changed", 1);
+  for (const std::string& name : good.files) {
+    writer.add_file(name, name == "state.json" ? state : folder.read("step-00000001/" + name));
+  }
+  writer.publish();
+}
+
+TEST(TrainingCheckpoint, OfAnOlderVersionMayLackNames) {
   TemporaryFolder folder;
   Job job;
   job.step();
   job.save(folder.path(), 1);
-  EXPECT_TRUE(job.load(folder.path()).unrecorded.empty());
+  nlohmann::json state = nlohmann::json::parse(folder.read("step-00000001/state.json"));
+  state.erase("version");
+  change_state(folder, state.dump());
+  EXPECT_TRUE(job.load(folder / "changed").unrecorded.empty());
   Recipe recipe = kRecipe;
   recipe["data"] = "5f";
   recipe["threads_per_shard"] = 2;
-  EXPECT_EQ(job.load(folder.path(), recipe).unrecorded, (std::vector<std::string>{"data", "threads_per_shard"}));
-  // Each other name counts, and one that is recorded and differs does.
-  recipe["momentum"] = 0.9;
-  EXPECT_ERROR(job.load(folder.path(), recipe), "made with no momentum; this run has momentum 0.9");
-  save_checkpoint(folder.path(), job.net, job.optimizer, {.step = 2}, recipe);
-  recipe["data"] = "60";
-  EXPECT_ERROR(job.load(folder.path(), recipe), "made with data \"5f\"; this run has data \"60\"");
+  EXPECT_EQ(job.load(folder / "changed", recipe).unrecorded, (std::vector<std::string>{"data", "threads_per_shard"}));
+  recipe["momentum"] = 0.9;  // which it had
+  EXPECT_ERROR(job.load(folder / "changed", recipe), "made with no momentum; this run has momentum 0.9");
+  // A file of today has all names.
+  recipe.erase("momentum");
+  EXPECT_ERROR(job.load(folder / "step-00000001", recipe), "made with no data, no threads_per_shard; this run has data \"5f\"");
+  state["version"] = 3;
+  change_state(folder, state.dump());
+  EXPECT_ERROR(job.load(folder / "changed"), "state.json: version is 3, expected at most 2");
 }
 
 // The folder is sound, what is in it is not what a run writes.
@@ -197,14 +212,9 @@ TEST(TrainingCheckpoint, ContentsThatMakeNoSenseAreErrors) {
   Job job;
   auto with_state = [&](const std::string& state) {
     TemporaryFolder folder;
-    job.save(folder / "good", 1);
-    const Checkpoint good = open_checkpoint(folder / "good/step-00000001");
-    CheckpointWriter writer(folder / "bad", 1);
-    for (const std::string& name : good.files) {
-      writer.add_file(name, name == "state.json" ? state : folder.read("good/step-00000001/" + name));
-    }
-    writer.publish();
-    Job().load(folder / "bad");
+    job.save(folder.path(), 1);
+    change_state(folder, state);
+    Job().load(folder / "changed");
   };
   const std::string recipe = R"("recipe": {"seed": 3, "learning_rate": 0.1, "model": "linear"})";
   const std::string rest = R"("epoch": 0, "batch": 0, "loss_sum": 0, "samples": 0, "seconds": 0)";
