@@ -35,10 +35,17 @@ DeviceList wanted_devices(const JobOptions& o) {
   return found;
 }
 
-// V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices. A list names the
-// devices of the job; those in between compute nothing, so the ones in the list count.
+// The devices of all ranks, whose numbers may differ. A list names the devices of the job; those in between compute nothing,
+// so the ones in the list count. Collective.
+int devices_of_all_ranks(const DeviceList& wanted, const Job& job) {
+  std::int64_t devices = wanted.count;
+  if (job.group) job.group->all_reduce({&devices, 1, DType::i64}, ReduceOp::sum, {.label = "number of devices", .wait = true});
+  return static_cast<int>(devices);
+}
+
+// V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices.
 int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
-  const int devices = wanted.count * job.world_size();
+  const int devices = devices_of_all_ranks(wanted, job);
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
   const std::int64_t batch = o.batch_size / o.accumulate;
   if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;

@@ -156,15 +156,16 @@ int train(TrainOptions o) {
     check_writable(o.trace);
   }
   std::shared_ptr<ProcessGroup> group = join_ranks(o.backend);
+  Job job;
   try {
     // A restarted job goes on from its own checkpoint, also where it began with --resume of another folder.
     if (!o.save.empty() && (o.resume.empty() || restarted())) choose_start(o);
     if (!o.resume.empty()) take_from_checkpoint(o);
+    job = make_job(o, group);
   } catch (const std::exception& error) {
     if (group) group->abort(error.what());
     throw;
   }
-  Job job = make_job(o, group);
   try {
     return run(o, job);
   } catch (const std::exception& error) {
