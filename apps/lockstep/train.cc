@@ -73,7 +73,7 @@ int run(TrainOptions o, Job& job) {
   if (o.sync_bn) convert_sync_batchnorm(*net);
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);
-  options.recipe["data"] = images->sha256();
+  options.recipe.set("data", images->sha256());
   Trainer trainer(*net, *optimizer, train_data, test_data, std::move(options));
   TrainingPosition start;
   if (!o.resume.empty()) {

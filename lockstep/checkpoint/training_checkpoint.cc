@@ -1,10 +1,9 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 
 #include <algorithm>
-#include <span>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/runtime/device_state.h"
 
@@ -56,14 +55,15 @@ using Difference = RecipeMismatch::Difference;
 
 std::vector<Difference> differences(const Recipe& saved, const Recipe& mine) {
   std::vector<Difference> found;
-  for (const auto& [name, value] : mine.items()) {
-    if (!saved.contains(name)) {
+  for (const auto& [name, value] : mine) {
+    const Recipe::Value* other = saved.find(name);
+    if (other == nullptr) {
       found.push_back({name, std::nullopt, value});
-    } else if (saved.at(name) != value) {
-      found.push_back({name, saved.at(name), value});
+    } else if (*other != value) {
+      found.push_back({name, *other, value});
     }
   }
-  for (const auto& [name, value] : saved.items()) {
+  for (const auto& [name, value] : saved) {
     if (!mine.contains(name)) found.push_back({name, value, std::nullopt});
   }
   return found;
@@ -83,7 +83,7 @@ std::vector<std::string> compare(const Recipe& saved, int version, const Recipe&
     std::string text;
     for (const Difference& d : found) {
       const auto& value = d.*side;
-      text += (text.empty() ? "" : ", ") + (value ? fmt::format("{} {}", d.name, value->dump()) : "no " + d.name);
+      text += (text.empty() ? "" : ", ") + (value ? fmt::format("{} {}", d.name, value->json()) : "no " + d.name);
     }
     return text;
   };
@@ -125,26 +125,18 @@ RandomState* random_of(const Module& module) {
 TrainingState read_state(const std::filesystem::path& file) {
   try {
     auto json = nlohmann::ordered_json::parse(read_file(file, kMostStateBytes));
-    check(json.at("recipe").is_object(), "the recipe is no object");
     const TrainingPosition position = position_from(json.at("position"));
     // Checkpoints from before there was one were made where a single optimizer had stepped.
     const auto random_step = json.value("random_step", static_cast<std::uint64_t>(position.step));
     const int version = json.value("version", 1);
     check(version >= 1 && version <= kStateVersion, "version is {}, expected at most {}", version, kStateVersion);
-    return {position, json.at("recipe"), version, random_step};
+    return {position, Recipe::from_json(json.at("recipe").dump()), version, random_step};
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());
   }
 }
 
 }  // namespace
-
-std::string recipe_hash(const Recipe& recipe) {
-  Sha256 hash;
-  const std::string sorted = nlohmann::json(recipe).dump();
-  hash.update(std::as_bytes(std::span(sorted)));
-  return hash.hex();
-}
 
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe) {
@@ -154,7 +146,7 @@ void save_checkpoint(const std::filesystem::path& folder, const Module& module, 
   check_finite(state, what + ": optimizer");
   nlohmann::ordered_json json = {{"version", kStateVersion},
                                  {"position", to_json(position)},
-                                 {"recipe", recipe},
+                                 {"recipe", nlohmann::ordered_json::parse(recipe.json())},
                                  {"recipe_hash", recipe_hash(recipe)}};
   if (const RandomState* random = random_of(module)) json["random_step"] = random->step();
   CheckpointWriter writer(folder, position.step);

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/recipe.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
 
@@ -39,12 +39,6 @@ struct TrainingPosition {
   std::vector<EpochRecord> epochs = {};
 };
 
-// Names and values that a resumed run has to agree with: seed, shards, threads per shard, batch size, ...
-using Recipe = nlohmann::ordered_json;
-
-// SHA-256 of the recipe, 64 hexadecimal digits; the order of the names does not matter. The first eight name a run.
-std::string recipe_hash(const Recipe& recipe);
-
 // Waits for the values. The older checkpoints stay until this one is on the disk. Throws if the optimizer's state is not
 // finite, and for weights that sound_state_dict refuses: a run that went on from them would fail again.
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
@@ -55,7 +49,7 @@ class RecipeMismatch : public Error {
  public:
   struct Difference {
     std::string name;
-    std::optional<nlohmann::ordered_json> saved, mine;  // none: the recipe has no such name
+    std::optional<Recipe::Value> saved, mine;  // none: the recipe has no such name
   };
   RecipeMismatch(const std::string& message, std::filesystem::path file, std::vector<Difference> differences)
       : Error(message), file(std::move(file)), differences(std::move(differences)) {}

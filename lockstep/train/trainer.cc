@@ -73,23 +73,23 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
                    {"clip_norm", o.clip_norm},
                    {"label_smoothing", o.label_smoothing}};
   // Where a schedule depends on the length of the run, so do the bits.
-  if (o.schedule.kind != ScheduleKind::constant) recipe["scheduled_steps"] = o.schedule.total_steps;
+  if (o.schedule.kind != ScheduleKind::constant) recipe.set("scheduled_steps", o.schedule.total_steps);
   if (o.schedule.kind == ScheduleKind::step) {
-    recipe["schedule_step_size"] = o.schedule.step_size;
-    recipe["schedule_gamma"] = o.schedule.gamma;
+    recipe.set("schedule_step_size", o.schedule.step_size);
+    recipe.set("schedule_gamma", o.schedule.gamma);
   }
-  if (o.gradients != DType::f32) recipe["gradients"] = name(o.gradients);
+  if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
   if (o.dtype == DType::f16) {
-    recipe["loss_scale"] = o.loss_scaling.initial_scale;
-    recipe["loss_scale_interval"] = o.loss_scaling.growth_interval;
+    recipe.set("loss_scale", o.loss_scaling.initial_scale);
+    recipe.set("loss_scale_interval", o.loss_scaling.growth_interval);
     scaler_.emplace(o.devices, o.loss_scaling);
   }
   const KernelSettings& kernels = state_of(o.devices[0], "trainer").kernels;
-  if (kernels.reference) recipe["kernels"] = "reference";
-  if (kernels.tf32) recipe["tf32"] = true;
+  if (kernels.reference) recipe.set("kernels", "reference");
+  if (kernels.tf32) recipe.set("tf32", true);
   // The file grows while algorithms are timed, so its path names the choices: one file gives the same bits in all runs.
   if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
-    recipe["cuda_algorithms"] = std::filesystem::absolute(file).lexically_normal().string();
+    recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
   }
   recipe.update(o.recipe);
   o.recipe = std::move(recipe);
@@ -113,7 +113,7 @@ void Trainer::record_fixed_parts() {
   }
   const auto record = [&](const char* name, const std::string& names) {
     options_.recipe.erase(name);
-    if (!names.empty()) options_.recipe[name] = names;
+    if (!names.empty()) options_.recipe.set(name, names);
   };
   record("frozen", frozen);
   record("evaluation_mode", evaluating);
@@ -143,7 +143,7 @@ void Trainer::join_ranks() {
     throw;
   }
   std::string recipe;
-  for (const auto& [name, value] : o.recipe.items()) recipe += fmt::format("{} {}\n", name, value.dump());
+  for (const auto& [name, value] : o.recipe) recipe += fmt::format("{} {}\n", name, value.json());
   // What does not decide the bits, but has to be done by all together.
   recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
                         !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);

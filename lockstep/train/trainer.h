@@ -53,7 +53,7 @@ struct TrainerOptions {
   std::filesystem::path save_folder{};
   std::int64_t save_every = 0;
   // What else decides the bits: model, optimizer, data, ... Compared on resume.
-  Recipe recipe = Recipe::object();
+  Recipe recipe{};
 };
 
 struct StepReport {

@@ -247,7 +247,7 @@ TEST(Trainer, TheRecipeHasTheSchedule) {
 TEST(Trainer, TheRecipeHasWhatElseDecidesTheBits) {
   std::vector<std::string> names;
   const SmallJob plain(1);
-  for (const auto& [name, value] : plain.trainer->recipe().items()) names.push_back(name);
+  for (const auto& [name, value] : plain.trainer->recipe()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"seed", "shards", "threads_per_shard", "batch_size", "accumulate", "examples", "shuffle",
                                              "dtype", "learning_rate", "schedule", "warmup", "clip_norm", "label_smoothing"}));
   const auto train = [](RuntimeOptions options, bool all, bool freeze) {
@@ -412,10 +412,10 @@ TEST(TrainerCheckpoints, AnotherRecipeIsAnErrorThatNamesTheDifference) {
   expect_difference([](TrainerOptions& o) { o.shuffle = false; },
                     "was made with shuffle true; this run has shuffle false");
   expect_difference([](TrainerOptions& o) { o.clip_norm = 1; }, "clip_norm 0.0; this run has clip_norm 1.0");
-  expect_difference([](TrainerOptions& o) { o.recipe["model"] = "large"; },
+  expect_difference([](TrainerOptions& o) { o.recipe.set("model", "large"); },
                     "model \"small\"; this run has model \"large\"");
-  expect_difference([](TrainerOptions& o) { o.recipe["more"] = 1; }, "no more; this run has more 1");
-  expect_difference([](TrainerOptions& o) { o.recipe = Recipe::object(); },
+  expect_difference([](TrainerOptions& o) { o.recipe.set("more", 1); }, "no more; this run has more 1");
+  expect_difference([](TrainerOptions& o) { o.recipe = {}; },
                     "model \"small\"; this run has no model");
   // A schedule that ends elsewhere has other rates on the way.
   expect_difference([](TrainerOptions& o) { o.schedule.kind = ScheduleKind::cosine; }, "scheduled_steps");
