@@ -68,7 +68,8 @@ ResumedRun resume(Trainer& trainer, const std::string& folder) {
 
 std::string not_compared(const ResumedRun& run) {
   if (run.unrecorded.empty()) return "";
-  return fmt::format("; the checkpoint does not record {}: this run's setting is used", fmt::join(run.unrecorded, ", "));
+  return fmt::format("; the checkpoint does not record {}: this run's setting is used",
+                     fmt::join(run.unrecorded, ", "));
 }
 
 }  // namespace lockstep::app

@@ -80,7 +80,8 @@ int run(TrainOptions o, Job& job) {
     ResumedRun run = resume(trainer, o.resume);
     start = run.position;
     for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
-    if (first) notice(fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
+    if (first)
+      notice(fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
   }
 
   std::optional<RunReport> report;
@@ -169,7 +170,7 @@ int train(TrainOptions o) {
   try {
     return run(o, job);
   } catch (const std::exception& error) {
-    // Nobody needs what is still to be computed.
+    // The remaining work has no use.
     job.runtime->engine().cancel_pending(error.what());
     // The others wait for this rank: they are told why it does not come.
     if (job.communicator) job.communicator->abort(error.what());

@@ -17,8 +17,8 @@ constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
 // Of state.json. A file without a version may lack the names below, whatever their values were. In a newer file, a name
 // that is absent means the default.
 constexpr int kStateVersion = 2;
-constexpr std::string_view kAddedInVersion2[] = {"data", "schedule", "threads_per_shard", "frozen", "evaluation_mode", "kernels",
-                                                 "cuda_algorithms"};
+constexpr std::string_view kAddedInVersion2[] = {
+    "data", "schedule", "threads_per_shard", "frozen", "evaluation_mode", "kernels", "cuda_algorithms"};
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
   nlohmann::ordered_json j = {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
@@ -70,11 +70,14 @@ std::vector<Difference> differences(const Recipe& saved, const Recipe& mine) {
 }
 
 // Returns the names that a file of this version may lack, and does.
-std::vector<std::string> compare(const Recipe& saved, int version, const Recipe& mine, const std::filesystem::path& file) {
+std::vector<std::string> compare(const Recipe& saved, int version, const Recipe& mine,
+                                 const std::filesystem::path& file) {
   std::vector<Difference> found = differences(saved, mine);
   std::vector<std::string> unrecorded;
   std::erase_if(found, [&](const Difference& d) {
-    if (version >= kStateVersion || d.saved || std::ranges::find(kAddedInVersion2, d.name) == std::end(kAddedInVersion2)) return false;
+    if (version >= kStateVersion || d.saved ||
+        std::ranges::find(kAddedInVersion2, d.name) == std::end(kAddedInVersion2))
+      return false;
     unrecorded.push_back(d.name);
     return true;
   });

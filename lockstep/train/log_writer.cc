@@ -35,8 +35,8 @@ void for_each_line(const std::filesystem::path& path, const Keep& keep, const Us
   check(file.eof(), "log: cannot read {}", path.string());
 }
 
-// Removes the events that `keep` refuses. A device, or a file that does not exist, has none. Only a file that changes needs
-// a folder that can be written to.
+// Removes the events that `keep` refuses. A device, or a file that does not exist, has none. Only a file that changes
+// needs a folder that can be written to.
 void drop_events(const std::filesystem::path& path, const Keep& keep) {
   std::error_code unknown;
   if (!std::filesystem::is_regular_file(path, unknown)) return;

@@ -186,7 +186,7 @@ TrainingResult Trainer::train() {
 
 TrainingResult Trainer::run() {
   record_fixed_parts();
-  // Parts that are in evaluation mode stay so: frozen ones, say.
+  // Parts in evaluation mode stay in it: frozen ones, for example.
   if (!module_.training()) module_.train();
   // A run that begins draws the same dropout masks, whatever ran before in this Runtime.
   if (position_.step == 0) state_of(options_.devices[0], "trainer").random->set_step(0);

@@ -201,7 +201,8 @@ TEST(TrainingCheckpoint, OfAnOlderVersionMayLackNames) {
   EXPECT_ERROR(job.load(folder / "changed", recipe), "made with no momentum; this run has momentum 0.9");
   // A file of today has all names.
   recipe.erase("momentum");
-  EXPECT_ERROR(job.load(folder / "step-00000001", recipe), "made with no data, no threads_per_shard; this run has data \"5f\"");
+  EXPECT_ERROR(job.load(folder / "step-00000001", recipe),
+               "made with no data, no threads_per_shard; this run has data \"5f\"");
   state["version"] = 3;
   change_state(folder, state.dump());
   EXPECT_ERROR(job.load(folder / "changed"), "state.json: version is 3, expected at most 2");

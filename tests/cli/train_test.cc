@@ -249,7 +249,8 @@ TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {
 }
 
 TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
-  const std::string save = folder_ / "save", old = folder_ / "old", whole = folder_ / "whole.log", log = folder_ / "log";
+  const std::string save = folder_ / "save", old = folder_ / "old", whole = folder_ / "whole.log",
+                    log = folder_ / "log";
   ASSERT_EQ(train({"--log", whole}).status, 0);
   ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
   const Checkpoint checkpoint = *find_latest_checkpoint(save).checkpoint;
@@ -269,7 +270,9 @@ TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
   writer.publish();
   const ToolResult resumed = train({"--resume", old, "--log", log});
   EXPECT_EQ(resumed.status, 0);
-  EXPECT_THAT(resumed.err, HasSubstr("step 3; the checkpoint does not record threads_per_shard, data: this run's setting is used\n"));
+  EXPECT_THAT(
+      resumed.err,
+      HasSubstr("step 3; the checkpoint does not record threads_per_shard, data: this run's setting is used\n"));
   EXPECT_EQ(events(log, "end").back(), events(whole, "end").back());
 }
 
@@ -297,11 +300,14 @@ TEST_F(Train, RanksMayHaveDifferentNumbersOfDevices) {
   };
   const ToolResult refused = launch("");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("a batch of 96 makes 2 shards for 3 devices of 2 ranks: expected at least one for each"));
+  EXPECT_THAT(refused.err,
+              HasSubstr("a batch of 96 makes 2 shards for 3 devices of 2 ranks: expected at least one for each"));
   const ToolResult result = launch("--shards 3 --log " + ranks_log);
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(run_tool({"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "96", "--epochs", "1", "--shards", "3",
-                      "--log", log}).status, 0);
+  EXPECT_EQ(run_tool({"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "96", "--epochs", "1",
+                      "--shards", "3", "--log", log})
+                .status,
+            0);
   EXPECT_EQ(events(ranks_log, "end").at(0), events(log, "end").at(0));
 }
 

@@ -112,7 +112,8 @@ TEST(LogWriter, OnlyAFileThatChangesNeedsAWritableFolder) {
   TemporaryFolder folder;
   const fs::path log = folder.write("log.jsonl", "{\"a\":1}\n");
   fs::permissions(log, fs::perms::all);
-  fs::permissions(folder.path(), fs::perms::all & ~(fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write));
+  fs::permissions(folder.path(),
+                  fs::perms::all & ~(fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write));
   const uid_t user = ::geteuid();
   if (user == 0) {  // root may write anywhere
     ASSERT_EQ(::seteuid(65534), 0);

@@ -248,8 +248,9 @@ TEST(Trainer, TheRecipeHasWhatElseDecidesTheBits) {
   std::vector<std::string> names;
   const SmallJob plain(1);
   for (const auto& [name, value] : plain.trainer->recipe()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"seed", "shards", "threads_per_shard", "batch_size", "accumulate", "examples", "shuffle",
-                                             "dtype", "learning_rate", "schedule", "warmup", "clip_norm", "label_smoothing"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"seed", "shards", "threads_per_shard", "batch_size", "accumulate",
+                                             "examples", "shuffle", "dtype", "learning_rate", "schedule", "warmup",
+                                             "clip_norm", "label_smoothing"}));
   const auto train = [](RuntimeOptions options, bool all, bool freeze) {
     Runtime runtime(std::move(options));
     Sequential net;
@@ -259,7 +260,8 @@ TEST(Trainer, TheRecipeHasWhatElseDecidesTheBits) {
     std::vector<Parameter> parameters = net.parameters();
     if (!all) parameters.erase(parameters.begin());
     Sgd sgd(parameters, {.lr = 0.1});
-    Trainer trainer(net, sgd, random_pictures(26, 1), nullptr, {.devices = runtime.devices(), .batch_size = 12, .epochs = 1});
+    Trainer trainer(net, sgd, random_pictures(26, 1), nullptr,
+                    {.devices = runtime.devices(), .batch_size = 12, .epochs = 1});
     // As train() finds it, not as the constructor did.
     if (freeze) net.parameters()[3].set_trainable(false), net.named_modules()[3].second->eval();
     trainer.train();
