@@ -5,7 +5,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 install(TARGETS lockstep_all EXPORT LockstepTargets)
 install(DIRECTORY lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
         PATTERN "backend/cpu" EXCLUDE PATTERN "backend/reference" EXCLUDE PATTERN "cuda" EXCLUDE
-        PATTERN "mpi" EXCLUDE)  # reached through make_*() only
+        PATTERN "mpi" EXCLUDE  # reached through make_*() only
+        PATTERN "train/log_writer.h" EXCLUDE)  # the tool's; no installed header needs JSON
 if(TARGET lockstep)
   install(TARGETS lockstep)
 endif()

@@ -17,7 +17,7 @@ constexpr int kMostDevices = 1024;
 
 bool is_list(const std::string& devices) { return devices != "auto" && devices != "cpu" && devices != "cuda"; }
 
-// What a list names, or what `auto` and --num-devices find.
+// The devices that a list names, or that `auto` and --num-devices find.
 DeviceList wanted_devices(const JobOptions& o) {
   if (is_list(o.devices)) {
     try {
@@ -35,10 +35,18 @@ DeviceList wanted_devices(const JobOptions& o) {
   return found;
 }
 
-// V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices. A list names the
-// devices of the job; those in between compute nothing, so the ones in the list count.
+// The devices of all ranks, whose numbers may differ. A list names the devices of the job; those in between compute
+// nothing, so the ones in the list count. Collective.
+int devices_of_all_ranks(const DeviceList& wanted, const Job& job) {
+  std::int64_t devices = wanted.count;
+  if (job.group)
+    job.group->all_reduce({&devices, 1, DType::i64}, ReduceOp::sum, {.label = "number of devices", .wait = true});
+  return static_cast<int>(devices);
+}
+
+// V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices.
 int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
-  const int devices = wanted.count * job.world_size();
+  const int devices = devices_of_all_ranks(wanted, job);
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
   const std::int64_t batch = o.batch_size / o.accumulate;
   if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
@@ -46,10 +54,18 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
   if (shards >= devices) return shards;
   if (o.shards == 0 && o.open_shards == OpenShards::enough) return devices;
   const std::string of = job.world_size() > 1 ? fmt::format(" of {} ranks", job.world_size()) : "";
-  const std::string found = o.shards > 0 ? fmt::format("--shards {}", shards)
-                                         : fmt::format("a batch of {} makes {} shard{}", batch, shards, shards == 1 ? "" : "s");
-  throw UsageError(fmt::format("{} for {} devices{}: expected at least one for each. --shards {} gives each device one, with other "
-                               "bits: the number of shards is part of the recipe", found, devices, of, devices));
+  const char* s = shards == 1 ? "" : "s";
+  const std::string found = o.shards == 0 ? fmt::format("a batch of {} makes {} shard{}", batch, shards, s)
+                            : o.shards == o.checkpoint_shards ? fmt::format("the checkpoint has {} shard{}", shards, s)
+                                                              : fmt::format("--shards {}", shards);
+  const std::string help =
+      o.checkpoint_shards > 0
+          ? fmt::format("A resumed run keeps its checkpoint's number of shards, {}: use no more devices",
+                        o.checkpoint_shards)
+          : fmt::format(
+                "--shards {} gives each device one, with other bits: the number of shards is part of the recipe",
+                devices);
+  throw UsageError(fmt::format("{} for {} devices{}: expected at least one for each. {}", found, devices, of, help));
 }
 
 }  // namespace
@@ -74,24 +90,26 @@ void JobOptions::add_model(CLI::App& app) {
   app.add_option("--dtype", dtype, "Arithmetic of the heavy operations; master weights stay f32")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
-  app.add_flag("--tf32", tf32, "GPUs multiply f32 in TF32, with 10 bits of mantissa");
+  app.add_flag("--tf32", tf32, "GPUs multiply f32 in TF32, with a mantissa of 10 bits");
 }
 
 void JobOptions::add_devices(CLI::App& app) {
   app.add_option("--devices", devices, "cpu:0,cpu:1, cuda:0, cuda:0/0,cuda:0/1 (logical devices of a GPU), cpu or cuda (all), or "
-                 "auto: GPUs where there are some")
+                 "auto: GPUs if there are any")
       ->capture_default_str();
-  app.add_option("--num-devices", num_devices, "N devices of the kind that auto finds; cores are split evenly")
+  app.add_option("--num-devices", num_devices, "N devices of the kind that auto finds; they split the cores evenly")
       ->check(CLI::Range(1, kMostDevices));
   app.add_option("--threads-per-shard", threads_per_shard,
                  "T: CPU threads that compute one shard; part of the recipe that decides the bits [1]")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--cores-per-device", cores_per_device, "Cores of one CPU device [cores / devices]")
+  app.add_option("--cores-per-device", cores_per_device, "Cores per CPU device [cores / devices]")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--shards", shards, std::string("V: logical shards of a batch; part of the recipe that decides the bits [") +
-                                       (open_shards == OpenShards::of_devices ? "one for each device]"
-                                                         : "CPU: the largest power of two from 1 to 8 that leaves 32 samples a "
-                                                           "shard; GPUs: one for each]"))
+  app.add_option("--shards", shards,
+                 std::string("V: logical shards per batch; part of the recipe that decides the bits [") +
+                     (open_shards == OpenShards::of_devices
+                          ? "one for each device]"
+                          : "CPU: the largest power of two from 1 to 8 that leaves 32 samples a "
+                            "shard; GPUs: one for each]"))
       ->check(CLI::Range(1, 65536));
   app.add_option("--batch-size", batch_size, "The global batch, over all devices")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
@@ -100,14 +118,15 @@ void JobOptions::add_devices(CLI::App& app) {
 
 void JobOptions::add_data(CLI::App& app) {
   app.add_option("--data", data, "Folder with the four IDX files [the Debian package's, or LOCKSTEP_DATA]");
-  app.add_option("--limit-test", limit_test, "Use the first N test images only")
+  app.add_option("--limit-test", limit_test, "Use only the first N test images")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
 }
 
 Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   Job job;
   job.group = std::move(group);
-  if (o.num_devices > 0 && is_list(o.devices)) throw UsageError("--devices with a list and --num-devices exclude each other");
+  if (o.num_devices > 0 && is_list(o.devices))
+    throw UsageError("--devices with a list and --num-devices cannot be combined");
   const DeviceList wanted = wanted_devices(o);
   auto cores = static_cast<int>(available_cpus().size());
   if (std::string binding = binding_notice(); !binding.empty() && job.rank() == 0) notice(binding);
@@ -125,7 +144,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   if (auto limit = environment_integer("LOCKSTEP_SLOW_WAIT", 1, 1 << 20)) {
     runtime.slow_wait = std::chrono::seconds(*limit);
     runtime.on_slow_wait = [](std::chrono::nanoseconds waited, const std::string& report) {
-      notice(fmt::format("waited for {:.0f} s, and still wait:\n{}", std::chrono::duration<double>(waited).count(), report));
+      notice(fmt::format("still waiting after {:.0f} s:\n{}", std::chrono::duration<double>(waited).count(), report));
     };
   }
   try {
@@ -141,7 +160,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
       if (job.rank() == 0) notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
       job.dtype = DType::f32;
     } else if (job.rank() == 0) {
-      notice("CPUs compute f16 in f32, rounded after each operation: as on a GPU, and slower than f32");
+      notice("CPUs compute f16 in f32 and round after each operation, as a GPU does: this is slower than f32");
     }
   }
   if (!job.group) return job;
@@ -150,7 +169,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   }
   job.communicator = std::make_shared<Communicator>(*job.runtime, job.group, job.devices);
   if (const std::string& why = job.communicator->why_not_nccl(); !why.empty() && job.rank() == 0) {
-    notice(fmt::format("gradients travel through the hosts' memory, without NCCL: {}", why));
+    notice(fmt::format("gradients travel through host memory, without NCCL: {}", why));
   }
   return job;
 }

@@ -1,4 +1,4 @@
-// The options that several commands share, and what is made of them: devices, data, a model.
+// The options that several commands share, and the devices, data, and models that they describe.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,11 +15,11 @@
 
 namespace lockstep::app {
 
-// What V becomes if the user leaves it open.
+// The choice of V if the user leaves it open.
 enum class OpenShards {
   of_batch,    // the recipe's: on CPUs a function of the batch, on GPUs their number
-  of_devices,  // one for each device: for pictures of a step
-  enough,      // of_batch, or one for each device if that is more: for evaluation, whose result does not depend on V
+  of_devices,  // one for each device, for pictures of a step
+  enough,      // of_batch, or one for each device if that is more, for evaluation: its result does not depend on V
 };
 
 struct JobOptions {
@@ -30,8 +30,9 @@ struct JobOptions {
   int threads_per_shard = 0;
   int cores_per_device = 0;
   int shards = 0;
+  int checkpoint_shards = 0;  // those of the checkpoint that the run resumes from; 0: none
   std::int64_t batch_size = 256;
-  std::int64_t accumulate = 1;    // micro-batches of a batch; only `train` has the option
+  std::int64_t accumulate = 1;    // micro-batches in a batch; only `train` has the option
   OpenShards open_shards = OpenShards::of_batch;
   std::string dtype = "f32";
   bool tf32 = false;
@@ -45,7 +46,7 @@ struct JobOptions {
   void add_data(CLI::App& app);
 };
 
-// Arguments that cannot be used: exit status 2.
+// The error of unusable arguments: exit status 2.
 class UsageError : public Error {
  public:
   using Error::Error;
@@ -55,7 +56,7 @@ class UsageError : public Error {
 struct Job {
   std::unique_ptr<Runtime> runtime;
   std::vector<Device> devices;
-  // Null where the process is alone.
+  // Null if the process is alone.
   std::shared_ptr<ProcessGroup> group;
   std::shared_ptr<Communicator> communicator;
   int shards = 1;  // of all ranks together
@@ -65,19 +66,19 @@ struct Job {
   int world_size() const { return group ? group->size() : 1; }
 };
 
-// Settles what was left open: devices and shards. Throws UsageError for fewer shards than devices. Notices for the user go to standard error, from rank 0
-// where there are several.
+// Chooses the devices and shards that the user left open. Collective. Throws UsageError for fewer shards than devices
+// of all ranks. Rank 0 writes notices for the user to standard error.
 Job make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = nullptr);
 
-// How many cores no shard computes on, and which option uses them: "8 of 16 cores idle (--threads-per-shard 2 uses them)".
-// Empty if there are none.
+// The number of cores without a shard, and the option that uses them: "8 of 16 cores idle (--threads-per-shard 2 uses
+// them, with other bits)". Empty if all cores have work.
 std::string idle_cores(const JobOptions& options, const Job& job);
 
 std::shared_ptr<const FashionMnist> load_data(const JobOptions& options, MnistPart part);
 // The first `limit` examples, or all if it is 0.
 std::shared_ptr<const Dataset> head(std::shared_ptr<const Dataset> data, std::int64_t limit);
 
-// Sequential or nothing: a model on the job's devices, with start weights from the seed or the file.
+// A model on the job's devices, with start weights from the seed or the file.
 std::unique_ptr<Sequential> make_initialized_model(const JobOptions& options, const Job& job);
 
 void notice(const std::string& text);

@@ -1,5 +1,7 @@
 #include "resume.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -7,14 +9,16 @@
 namespace lockstep::app {
 namespace {
 
-using Value = std::optional<nlohmann::ordered_json>;
+using Value = std::optional<Recipe::Value>;
 
 // What one types for an entry of the recipe.
 std::string as_option(const std::string& name, const Value& value) {
   static const std::map<std::string, std::string> kOtherNames = {{"learning_rate", "lr"}, {"clip_norm", "clip"}};
   if (name == "gradients" && !value) return "--gradients f32";
-  if (!value) return fmt::format("no {}", name);
-  const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
+  if (!value) return fmt::format("no {}", name == "cuda_algorithms" ? "LOCKSTEP_CUDA_ALGORITHMS" : name);
+  const std::string* word = value->as<std::string>();
+  const std::string text = word ? *word : value->json();
+  if (name == "cuda_algorithms") return "LOCKSTEP_CUDA_ALGORITHMS=" + text;
   if (name == "shuffle") return *value == true ? "no --no-shuffle" : "--no-shuffle";
   if (name == "sync_bn") return *value == true ? "--sync-bn" : "no --sync-bn";
   if (name == "data") return fmt::format("training data {:.8}… (--data)", text);
@@ -31,17 +35,17 @@ std::string as_option(const std::string& name, const Value& value) {
 
 void take_from_checkpoint(TrainOptions& o) {
   const Recipe recipe = read_recipe(o.resume);
-  auto take = [&](int& option, const char* name) {
-    const auto found = recipe.find(name);
-    // Anything else is told by the comparison of recipes.
-    if (option == 0 && found != recipe.end() && found->is_number_integer() && *found >= 1 && *found <= 65536) {
-      option = found->get<int>();
-    }
+  // 0: the recipe has no such number. The comparison of recipes reports what else is wrong.
+  auto saved = [&](const char* name) {
+    const Recipe::Value* found = recipe.find(name);
+    const std::uint64_t* number = found ? found->as<std::uint64_t>() : nullptr;
+    return number && *number <= 65536 ? static_cast<int>(*number) : 0;
   };
-  take(o.shards, "shards");
-  take(o.threads_per_shard, "threads_per_shard");
-  const auto weights = recipe.find("init_from");
-  if (weights != recipe.end() && weights->is_string()) o.start_weights = weights->get<std::string>();
+  o.checkpoint_shards = saved("shards");
+  if (o.shards == 0) o.shards = o.checkpoint_shards;
+  if (o.threads_per_shard == 0) o.threads_per_shard = saved("threads_per_shard");
+  const Recipe::Value* weights = recipe.find("init_from");
+  if (const std::string* hash = weights ? weights->as<std::string>() : nullptr) o.start_weights = *hash;
 }
 
 ResumedRun resume(Trainer& trainer, const std::string& folder) {
@@ -60,6 +64,12 @@ ResumedRun resume(Trainer& trainer, const std::string& folder) {
     }
     fail("{}: the checkpoint was made with {}; this run has {}", error.file.string(), saved, mine);
   }
+}
+
+std::string not_compared(const ResumedRun& run) {
+  if (run.unrecorded.empty()) return "";
+  return fmt::format("; the checkpoint does not record {}: this run's setting is used",
+                     fmt::join(run.unrecorded, ", "));
 }
 
 }  // namespace lockstep::app

@@ -12,4 +12,7 @@ void take_from_checkpoint(TrainOptions& options);
 // As Trainer::resume; differences of the recipes are told in options of the command line.
 ResumedRun resume(Trainer& trainer, const std::string& folder);
 
+// "; the checkpoint does not record data: this run's is used", or "" if it records the whole recipe.
+std::string not_compared(const ResumedRun& run);
+
 }  // namespace lockstep::app

@@ -1,6 +1,7 @@
 #include "run_report.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/checkpoint/weights.h"
 
@@ -65,7 +66,7 @@ void RunReport::start() {
                                   {"world_size", job_.world_size()},
                                   {"parameters", net_.parameter_count()}};
   if (job_.communicator) event["backend"] = job_.communicator->backend_name();
-  event.update(trainer_.recipe());
+  event.update(nlohmann::ordered_json::parse(trainer_.recipe().json()));
   log_->write(event);
 }
 

@@ -73,14 +73,15 @@ int run(TrainOptions o, Job& job) {
   if (o.sync_bn) convert_sync_batchnorm(*net);
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);
-  options.recipe["data"] = images->sha256();
+  options.recipe.set("data", images->sha256());
   Trainer trainer(*net, *optimizer, train_data, test_data, std::move(options));
   TrainingPosition start;
   if (!o.resume.empty()) {
     ResumedRun run = resume(trainer, o.resume);
     start = run.position;
     for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
-    if (first) notice(fmt::format("resumed from {}, step {}", run.path.string(), run.position.step));
+    if (first)
+      notice(fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
   }
 
   std::optional<RunReport> report;
@@ -156,19 +157,20 @@ int train(TrainOptions o) {
     check_writable(o.trace);
   }
   std::shared_ptr<ProcessGroup> group = join_ranks(o.backend);
+  Job job;
   try {
     // A restarted job goes on from its own checkpoint, also where it began with --resume of another folder.
     if (!o.save.empty() && (o.resume.empty() || restarted())) choose_start(o);
     if (!o.resume.empty()) take_from_checkpoint(o);
+    job = make_job(o, group);
   } catch (const std::exception& error) {
     if (group) group->abort(error.what());
     throw;
   }
-  Job job = make_job(o, group);
   try {
     return run(o, job);
   } catch (const std::exception& error) {
-    // Nobody needs what is still to be computed.
+    // The remaining work has no use.
     job.runtime->engine().cancel_pending(error.what());
     // The others wait for this rank: they are told why it does not come.
     if (job.communicator) job.communicator->abort(error.what());

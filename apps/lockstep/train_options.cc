@@ -160,8 +160,7 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
               {"momentum", o.momentum},
               {"weight_decay", o.weight_decay},
               {"sync_bn", o.sync_bn}};
-  if (o.tf32) t.recipe["tf32"] = true;
-  if (!o.start_weights.empty()) t.recipe["init_from"] = o.start_weights;
+  if (!o.start_weights.empty()) t.recipe.set("init_from", o.start_weights);
   return t;
 }
 

@@ -1,4 +1,4 @@
-// Where bytes go as they are made: a file, a digest, or both at once.
+// A destination for bytes: a file, a digest, or both at once.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Takes everything it is given, or throws.
+// Accepts all of the bytes, or throws.
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// A folder of checkpoints belongs to one run at a time: those of two would replace each other.
+// A folder of checkpoints belongs to one run at a time: the checkpoints of two runs would replace each other.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,17 @@ namespace lockstep {
 
 class FolderClaim {
  public:
-  // Makes the folder if need be. Throws if another run has it (one that was just killed gets two seconds to be gone), and what
-  // CheckpointWriter would say of a checkpoint of this step: better now than after an hour of training.
+  // Makes the folder if it does not exist. Throws if another run has it (a run that was just killed gets two seconds to
+  // end). Also throws the errors that CheckpointWriter would throw for this step: better now than after an hour of
+  // training.
   FolderClaim(const std::filesystem::path& folder, std::int64_t step);
   ~FolderClaim();
   FolderClaim(const FolderClaim&) = delete;
   FolderClaim& operator=(const FolderClaim&) = delete;
 
  private:
-  // The lock goes with the process. The file stays: a later run could hold one that was removed.
+  // The lock ends with the process. The file stays: if a run removed it, two later runs could each lock a file of that
+  // name.
   FileDescriptor file_;
 };
 

@@ -1,9 +1,9 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 
-#include <span>
+#include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/runtime/device_state.h"
 
@@ -14,6 +14,11 @@ constexpr std::string_view kWeights = "weights.safetensors";
 constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
+// Of state.json. A file without a version may lack the names below, whatever their values were. In a newer file, a name
+// that is absent means the default.
+constexpr int kStateVersion = 2;
+constexpr std::string_view kAddedInVersion2[] = {
+    "data", "schedule", "threads_per_shard", "frozen", "evaluation_mode", "kernels", "cuda_algorithms"};
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
   nlohmann::ordered_json j = {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
@@ -50,27 +55,38 @@ using Difference = RecipeMismatch::Difference;
 
 std::vector<Difference> differences(const Recipe& saved, const Recipe& mine) {
   std::vector<Difference> found;
-  for (const auto& [name, value] : mine.items()) {
-    if (!saved.contains(name)) {
+  for (const auto& [name, value] : mine) {
+    const Recipe::Value* other = saved.find(name);
+    if (other == nullptr) {
       found.push_back({name, std::nullopt, value});
-    } else if (saved.at(name) != value) {
-      found.push_back({name, saved.at(name), value});
+    } else if (*other != value) {
+      found.push_back({name, *other, value});
     }
   }
-  for (const auto& [name, value] : saved.items()) {
+  for (const auto& [name, value] : saved) {
     if (!mine.contains(name)) found.push_back({name, value, std::nullopt});
   }
   return found;
 }
 
-void compare(const Recipe& saved, const Recipe& mine, const std::filesystem::path& file) {
+// Returns the names that a file of this version may lack, and does.
+std::vector<std::string> compare(const Recipe& saved, int version, const Recipe& mine,
+                                 const std::filesystem::path& file) {
   std::vector<Difference> found = differences(saved, mine);
-  if (found.empty()) return;
+  std::vector<std::string> unrecorded;
+  std::erase_if(found, [&](const Difference& d) {
+    if (version >= kStateVersion || d.saved ||
+        std::ranges::find(kAddedInVersion2, d.name) == std::end(kAddedInVersion2))
+      return false;
+    unrecorded.push_back(d.name);
+    return true;
+  });
+  if (found.empty()) return unrecorded;
   auto list = [&](auto side) {
     std::string text;
     for (const Difference& d : found) {
       const auto& value = d.*side;
-      text += (text.empty() ? "" : ", ") + (value ? fmt::format("{} {}", d.name, value->dump()) : "no " + d.name);
+      text += (text.empty() ? "" : ", ") + (value ? fmt::format("{} {}", d.name, value->json()) : "no " + d.name);
     }
     return text;
   };
@@ -96,6 +112,7 @@ FoundCheckpoint find_checkpoint(const std::filesystem::path& folder) {
 struct TrainingState {
   TrainingPosition position;
   Recipe recipe;
+  int version;
   // Of random operations: the steps of all optimizers.
   std::uint64_t random_step;
 };
@@ -111,11 +128,12 @@ RandomState* random_of(const Module& module) {
 TrainingState read_state(const std::filesystem::path& file) {
   try {
     auto json = nlohmann::ordered_json::parse(read_file(file, kMostStateBytes));
-    check(json.at("recipe").is_object(), "the recipe is no object");
     const TrainingPosition position = position_from(json.at("position"));
     // Checkpoints from before there was one were made where a single optimizer had stepped.
     const auto random_step = json.value("random_step", static_cast<std::uint64_t>(position.step));
-    return {position, json.at("recipe"), random_step};
+    const int version = json.value("version", 1);
+    check(version >= 1 && version <= kStateVersion, "version is {}, expected at most {}", version, kStateVersion);
+    return {position, Recipe::from_json(json.at("recipe").dump()), version, random_step};
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());
   }
@@ -123,21 +141,16 @@ TrainingState read_state(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::string recipe_hash(const Recipe& recipe) {
-  Sha256 hash;
-  const std::string sorted = nlohmann::json(recipe).dump();
-  hash.update(std::as_bytes(std::span(sorted)));
-  return hash.hex();
-}
-
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe) {
-  StateDict weights = state_dict(module);
-  StateDict state = optimizer.state_dict();
   const std::string what = fmt::format("checkpoint: step {}", position.step);
-  check_finite(weights, what);
+  const StateDict weights = sound_state_dict(module, what);
+  const StateDict state = optimizer.state_dict();
   check_finite(state, what + ": optimizer");
-  nlohmann::ordered_json json = {{"position", to_json(position)}, {"recipe", recipe}, {"recipe_hash", recipe_hash(recipe)}};
+  nlohmann::ordered_json json = {{"version", kStateVersion},
+                                 {"position", to_json(position)},
+                                 {"recipe", nlohmann::ordered_json::parse(recipe.json())},
+                                 {"recipe_hash", recipe_hash(recipe)}};
   if (const RandomState* random = random_of(module)) json["random_step"] = random->step();
   CheckpointWriter writer(folder, position.step);
   writer.add_file(kWeights, [&](const ByteSink& sink) {
@@ -157,12 +170,12 @@ ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, 
   auto [checkpoint, damaged] = find_checkpoint(folder);
   std::filesystem::path state_file = checkpoint.file(kState);
   TrainingState saved = read_state(state_file);
-  compare(saved.recipe, recipe, state_file);
+  std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, state_file);
   StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
   load_weights(checkpoint.file(kWeights), module);
   optimizer.load_state_dict(state, saved.position.step);
   if (RandomState* random = random_of(module)) random->set_step(saved.random_step);
-  return {saved.position, checkpoint.path, damaged};
+  return {saved.position, checkpoint.path, damaged, std::move(unrecorded)};
 }
 
 }  // namespace lockstep

@@ -1,10 +1,9 @@
-// Everything that a training run needs to go on as if it had never stopped: weights and buffers, the optimizer's state,
-// the position, and the recipe that decides the bits.
+// Everything that a training run needs to continue as if it had never stopped: weights and buffers, the optimizer's
+// state, the position, and the recipe that decides the bits.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,50 +11,45 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/recipe.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace lockstep {
 
-// The report of an epoch that is over.
+// The report of a finished epoch.
 struct EpochRecord {
   std::int64_t epoch = 0;  // from 1
-  double seconds = 0;      // of training, without evaluation
+  double seconds = 0;      // training time, without evaluation
   double train_loss = 0;
   std::int64_t test_correct = 0, test_total = 0;
 };
 
 struct TrainingPosition {
-  std::int64_t step = 0;   // steps done
+  std::int64_t step = 0;   // finished steps
   std::int64_t epoch = 0;  // the epoch in progress, from 0
-  std::int64_t batch = 0;  // its batches done
-  // Of the epoch in progress: the sum of loss * samples, the samples, and the seconds of training.
+  std::int64_t batch = 0;  // its finished batches
+  // The epoch in progress: the sum of loss * samples, the number of samples, and the training time.
   double loss_sum = 0;
   std::int64_t samples = 0;
   double seconds = 0;
-  // Where the loss is scaled.
+  // Present if the loss is scaled.
   std::optional<LossScalerState> loss_scaler = {};
-  // All epochs done, of the runs before this one, too. Checkpoints of older versions have none.
+  // All finished epochs, including those of the runs before this one. Checkpoints of older versions have none.
   std::vector<EpochRecord> epochs = {};
 };
 
-// Names and values that a resumed run has to agree with: seed, shards, threads per shard, batch size, ...
-using Recipe = nlohmann::ordered_json;
-
-// SHA-256 of the recipe, 64 hexadecimal digits; the order of the names does not matter. The first eight name a run.
-std::string recipe_hash(const Recipe& recipe);
-
-// Waits for the values. The older checkpoints stay until this one is on the disk. Weights, buffers and optimizer state that
-// are not finite are refused: a run that went on from them would fail again.
+// Waits for the values. The older checkpoints stay until this one is on the disk. Throws if the optimizer's state is
+// not finite, and for weights that sound_state_dict refuses: a run that continued from them would fail again.
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe);
 
-// A checkpoint that another recipe made. The message names all differences.
+// The error of a checkpoint with another recipe. The message names all differences.
 class RecipeMismatch : public Error {
  public:
   struct Difference {
     std::string name;
-    std::optional<nlohmann::ordered_json> saved, mine;  // none: the recipe has no such name
+    std::optional<Recipe::Value> saved, mine;  // absent: the recipe has no such name
   };
   RecipeMismatch(const std::string& message, std::filesystem::path file, std::vector<Difference> differences)
       : Error(message), file(std::move(file)), differences(std::move(differences)) {}
@@ -70,13 +64,16 @@ Recipe read_recipe(const std::filesystem::path& folder);
 struct ResumedRun {
   TrainingPosition position;
   std::filesystem::path path;
-  // Newer checkpoints that were damaged, and how.
+  // The errors of newer checkpoints, which were damaged.
   std::vector<std::string> damaged;
+  // Names of this run's recipe that the checkpoint does not record, since an older version of Lockstep wrote it. They
+  // were not compared.
+  std::vector<std::string> unrecorded;
 };
 
-// Loads the newest valid checkpoint in `folder` (or the one that `folder` is) into the model, which has to be
-// initialized, and the optimizer. Throws RecipeMismatch for a recipe that differs, Error for a folder without a valid
-// checkpoint. Nothing is changed then.
+// Loads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint, into the model, which has to
+// be initialized, and the optimizer. Throws RecipeMismatch if the recipe differs, and Error if there is no valid
+// checkpoint. Then nothing has changed.
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
                            const Recipe& recipe);
 

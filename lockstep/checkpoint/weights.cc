@@ -3,43 +3,49 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "lockstep/base/sha256.h"
 
 namespace lockstep {
 namespace {
 
-// A number of this type is finite unless all bits of its exponent are set. One pass without a branch, so that it becomes
-// vector instructions.
+enum class Infinity { refused, allowed };
+
+// Without its sign, an infinity is the bits of the exponent alone, a finite number is less, and a NaN is more. One pass
+// without a branch, so that it becomes vector instructions.
 template <typename Word>
-bool all_finite(const Tensor& t, Word exponent) {
+bool all_sound(const Tensor& t, Word infinity, Infinity rule) {
   const auto* words = static_cast<const Word*>(t.view().data);
+  const auto magnitude = static_cast<Word>(static_cast<Word>(~Word{0}) >> 1);
+  const auto largest = static_cast<Word>(rule == Infinity::allowed ? infinity : infinity - 1);
   Word bad = 0;
-  for (std::int64_t i = 0, n = t.numel(); i < n; ++i) bad |= static_cast<Word>((words[i] & exponent) == exponent);
+  for (std::int64_t i = 0, n = t.numel(); i < n; ++i) bad |= static_cast<Word>((words[i] & magnitude) > largest);
   return bad == 0;
 }
 
-bool all_finite(const Tensor& t) {
+bool all_sound(const Tensor& t, Infinity rule) {
   switch (t.dtype()) {
-    case DType::f32: return all_finite<std::uint32_t>(t, 0x7f800000u);
-    case DType::bf16: return all_finite<std::uint16_t>(t, 0x7f80u);
-    case DType::f16: return all_finite<std::uint16_t>(t, 0x7c00u);
-    case DType::f64: return all_finite<std::uint64_t>(t, 0x7ff0000000000000u);
+    case DType::f32: return all_sound<std::uint32_t>(t, 0x7f800000u, rule);
+    case DType::bf16: return all_sound<std::uint16_t>(t, 0x7f80u, rule);
+    case DType::f16: return all_sound<std::uint16_t>(t, 0x7c00u, rule);
+    case DType::f64: return all_sound<std::uint64_t>(t, 0x7ff0000000000000u, rule);
     case DType::i64:
     case DType::u8: return true;
   }
   return true;
 }
 
-// The first value that is not finite.
-[[noreturn]] void fail_not_finite(std::string_view what, const std::string& name, const Tensor& t) {
+// Names the first bad value.
+[[noreturn]] void fail_unsound(std::string_view what, const std::string& name, const Tensor& t, Infinity rule) {
   visit_dtype(t.dtype(), [&](auto type) {
     using T = decltype(type);
     using Wide = std::conditional_t<is_half<T>, float, double>;
     for (std::int64_t i = 0; i < t.numel(); ++i) {
       const auto value = static_cast<Wide>(t.view().as<T>()[i]);
-      // The sign of a NaN says nothing.
-      if (!std::isfinite(value)) fail("{}: {} holds {} at element {}", what, name, std::isnan(value) ? NAN : double{value}, i);
+      if (std::isfinite(value) || (std::isinf(value) && rule == Infinity::allowed)) continue;
+      // The sign of a NaN means nothing.
+      fail("{}: {} holds {} at element {}", what, name, std::isnan(value) ? NAN : double{value}, i);
     }
   });
   fail("{}: {} holds values that are not finite", what, name);
@@ -49,8 +55,21 @@ bool all_finite(const Tensor& t) {
 
 void check_finite(const StateDict& state, std::string_view what) {
   for (const auto& [name, t] : state) {
-    if (!all_finite(t)) fail_not_finite(what, name, t);
+    if (!all_sound(t, Infinity::refused)) fail_unsound(what, name, t, Infinity::refused);
   }
+}
+
+StateDict sound_state_dict(const Module& module, std::string_view what) {
+  StateDict state = state_dict(module);
+  std::set<std::string> free;
+  for (const auto& [name, buffer] : module.named_buffers()) {
+    if (!buffer.computed()) free.insert(name);
+  }
+  for (const auto& [name, t] : state) {
+    const Infinity rule = free.contains(name) ? Infinity::allowed : Infinity::refused;
+    if (!all_sound(t, rule)) fail_unsound(what, name, t, rule);
+  }
+  return state;
 }
 
 std::vector<TensorBytes> as_bytes(const StateDict& state) {
@@ -74,8 +93,7 @@ StateDict as_tensors(const SafetensorsFile& file) {
 }
 
 void save_weights(const std::filesystem::path& path, const Module& module) {
-  StateDict state = state_dict(module);
-  check_finite(state, path.string());
+  const StateDict state = sound_state_dict(module, path.string());
   write_safetensors(path, as_bytes(state), {{"format", "pt"}});
 }
 

@@ -1,4 +1,5 @@
-// A model's weights and buffers as one safetensors file, under PyTorch's names: they travel both ways.
+// A model's weights and buffers as one safetensors file, under PyTorch's names: PyTorch reads what Lockstep writes, and
+// back.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +11,10 @@
 
 namespace lockstep {
 
-// What PyTorch's load_state_dict(strict=True) of the same model takes. Values that are not finite are refused; an older
-// file stays.
+// Writes the file that PyTorch's load_state_dict(strict=True) of the same model takes. Throws for values that
+// sound_state_dict refuses; an older file stays.
 void save_weights(const std::filesystem::path& path, const Module& module);
-// Strict, see load_state_dict. Errors name the file.
+// Strict, as load_state_dict is. Errors name the file.
 void load_weights(const std::filesystem::path& path, Module& module);
 
 // SHA-256 over all parameters and floating-point buffers, sorted by name, as little-endian bytes in plain layout.
@@ -21,8 +22,11 @@ std::string weights_sha256(const Module& module);
 
 // Throws if a tensor, in plain host memory, holds an infinity or a NaN: `what: fc.weight holds nan at element 3`.
 void check_finite(const StateDict& state, std::string_view what);
+// state_dict(module). Throws like check_finite, but a buffer that training does not compute may hold infinities: a mask
+// does.
+StateDict sound_state_dict(const Module& module, std::string_view what);
 
-// Between host tensors and files.
+// Convert between host tensors and files.
 std::vector<TensorBytes> as_bytes(const StateDict& state);
 StateDict as_tensors(const SafetensorsFile& file);
 

@@ -1,4 +1,4 @@
-// In which order examples are visited. All samplers are views of one global order, which depends on (seed, epoch) alone:
+// Samplers choose the order of the examples. All are views of one global order, which depends on (seed, epoch) alone:
 // every process can compute it, and a resumed run finds its place in it.
 #pragma once
 
@@ -16,8 +16,8 @@ class Sampler {
   struct RankSizes {
     std::int64_t least = 0, most = 0;
   };
-  // For a sampler that gives each rank a part: the fewest and the most examples that a rank has. From them a loader has as
-  // many batches on every rank.
+  // For a sampler that gives each rank a part: the fewest and the most examples of a rank. They tell a loader how many
+  // batches to make, the same number on every rank.
   virtual std::optional<RankSizes> rank_sizes() const { return std::nullopt; }
 };
 
@@ -47,10 +47,11 @@ struct DistributedSamplerOptions {
   int world_size = 1;
   bool shuffle = true;
   std::uint64_t seed = 0;
-  // Leaves out the last size % world_size examples, so that all ranks have as many.
+  // Leaves out the last size % world_size examples, so that all ranks have the same number.
   bool drop_last = false;
-  // Repeats the first examples until all ranks have as many, as PyTorch does. Without either every example is visited
-  // exactly once, some ranks have one more than others, and their last batch may be empty.
+  // Repeats the first examples until all ranks have the same number, as PyTorch does. Without `pad` and `drop_last`,
+  // every example is visited exactly once, some ranks have one more than the others, and the others' last batch may be
+  // empty.
   bool pad = false;
 };
 

@@ -9,8 +9,8 @@ BatchNorm2d::BatchNorm2d(BatchNorm2dOptions options) : options_(options) {
   Shape channels{options.channels};
   weight = add_parameter("weight", {.shape = channels, .initializer = Constant{1}});
   bias = add_parameter("bias", {.shape = channels, .initializer = Constant{0}});
-  running_mean = add_buffer("running_mean", {.shape = channels, .initializer = Constant{0}});
-  running_var = add_buffer("running_var", {.shape = channels, .initializer = Constant{1}});
+  running_mean = add_buffer("running_mean", {.shape = channels, .initializer = Constant{0}, .computed = true});
+  running_var = add_buffer("running_var", {.shape = channels, .initializer = Constant{1}, .computed = true});
   num_batches_tracked = add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}});
 }
 

@@ -25,16 +25,16 @@ Fans fans(std::string_view what, const Array& w) {
 
 Normal::Normal(double stddev, double mean) : stddev(stddev), mean(mean) {
   check(std::isfinite(stddev) && stddev >= 0 && std::isfinite(mean),
-        "normal: standard deviation {}, mean {}, expected finite numbers, the first at least 0", stddev, mean);
+        "normal: standard deviation {}, mean {}, expected finite numbers and a deviation of at least 0", stddev, mean);
 }
 
 Uniform::Uniform(double scale) : low(-scale), high(scale) {
-  check(std::isfinite(scale) && scale >= 0, "uniform: scale {}, expected a finite number of at least 0", scale);
+  check(std::isfinite(scale) && scale >= 0, "uniform: scale {}, expected a finite number, at least 0", scale);
 }
 
 Uniform::Uniform(double low, double high) : low(low), high(high) {
   check(std::isfinite(low) && std::isfinite(high) && low <= high,
-        "uniform: from {} to {}, expected finite numbers in this order", low, high);
+        "uniform: from {} to {}, expected finite numbers in ascending order", low, high);
 }
 
 Constant::Constant(double value) : value(value) {

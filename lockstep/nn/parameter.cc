@@ -128,6 +128,7 @@ const std::string& Parameter::name() const { return state_->name; }
 const Shape& Parameter::shape() const { return state_->options.shape; }
 DType Parameter::dtype() const { return state_->options.dtype; }
 bool Parameter::trainable() const { return state_->options.trainable; }
+bool Parameter::computed() const { return state_->options.computed; }
 void Parameter::set_trainable(bool trainable) const {
   State& s = *state_;
   check(!trainable || is_floating(s.options.dtype), "{}: {} elements cannot be trained, expected a floating type", s.label,

@@ -21,6 +21,8 @@ struct ParameterOptions {
   Initializer initializer{};
   // False for buffers: running statistics and the like have no gradient.
   bool trainable = true;
+  // Of a buffer: training computes it, as it does running statistics. An infinity in it is then an error, not a mask's.
+  bool computed = false;
 };
 
 // A handle; copies are the same parameter.
@@ -39,6 +41,8 @@ class Parameter {
   // What is computed from frozen parameters and data alone is not recorded, so backward() ends above it. A gradient that it
   // has already is dropped. Throws for a parameter of integers.
   void set_trainable(bool trainable) const;
+  // As in the options.
+  bool computed() const;
   bool shape_known() const;
   // The devices that hold a replica, or will as soon as the shape is known.
   const std::vector<Device>& devices() const;

@@ -1,6 +1,7 @@
 // Everything that one device consists of. Tensors keep their device's state alive, so that it may outlive its Runtime.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -13,10 +14,19 @@
 
 namespace lockstep {
 
+// What decides a device's bits beside its kind, and is not the default: a recipe names it.
+struct KernelSettings {
+  bool reference = false;
+  // Of GPUs.
+  bool tf32 = false;
+  std::filesystem::path cuda_algorithms;
+};
+
 struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Backend> backend;
   std::shared_ptr<RandomState> random;
+  KernelSettings kernels;
   // One per lane. Declared before the allocator, whose end waits for the lanes' tasks.
   std::vector<std::unique_ptr<KernelContext>> contexts;
   // Independent work of shards runs side by side here: shard s on lane s modulo their number.

@@ -57,6 +57,11 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
   // Those that the user asked for come first.
   std::ranges::stable_partition(states_, [](const auto& state) { return state->kind == DeviceKind::cuda; });
   for (const auto& state : states_) {
+    state->kernels.reference = options.reference_backend;
+    if (state->kind == DeviceKind::cuda) {
+      state->kernels.tf32 = options.tf32;
+      state->kernels.cuda_algorithms = options.cuda_algorithms;
+    }
     all_devices_.push_back(Device(state.get()));
     if (state->kind == states_[0]->kind) devices_.push_back(all_devices_.back());
   }

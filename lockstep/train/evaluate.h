@@ -1,4 +1,4 @@
-// How many images a model gets right: on all devices at once, each image counted exactly once.
+// Counts the images that a model classifies correctly, on all devices at once. Each image counts exactly once.
 #pragma once
 
 #include <vector>
@@ -13,10 +13,10 @@ struct EvaluateOptions {
   std::vector<Device> devices;
   // V of the recipe; 0: one for each device.
   int shards = 0;
-  // Type of the heavy operations.
+  // The type of the heavy operations.
   DType dtype = DType::f32;
-  // The ranks that share the work: the loader loads this rank's rows (rows_of), what is returned counts those of all.
-  // Null: there is but this process.
+  // The ranks that share the work. The loader loads this rank's rows (rows_of); the result counts the rows of all
+  // ranks. Null: this process is alone.
   DistributedDataParallel* distributed = nullptr;
 };
 
@@ -26,8 +26,8 @@ struct Accuracy {
   double value() const { return total == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(total); }
 };
 
-// Examples of the loader are {inputs, labels i64}; the model's outputs are [n, classes]. In evaluation mode; the model's
-// own mode is put back.
+// The loader's examples are {inputs, labels i64}, and the model's outputs are [n, classes]. The model computes in
+// evaluation mode, and has its own mode again afterwards.
 Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options);
 
 }  // namespace lockstep

@@ -21,24 +21,33 @@ bool ends_in_a_line(std::FILE* file) {
   return std::fseek(file, -1, SEEK_END) == 0 && std::fgetc(file) != '\n';
 }
 
-// The file without the events that `keep` refuses. A device, or a file that is not there, has none.
-void drop_events(const std::filesystem::path& path, const std::function<bool(const nlohmann::json&)>& keep) {
-  std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) return;
+using Keep = std::function<bool(const nlohmann::json&)>;
+
+// Calls `use(line, kept)` for each line of the file.
+template <typename Use>
+void for_each_line(const std::filesystem::path& path, const Keep& keep, const Use& use) {
   std::ifstream file(path, std::ios::binary);
-  AtomicFile kept(path);
-  bool dropped = false;
   for (std::string line; std::getline(file, line);) {
     const bool torn = file.eof();
     const auto event = nlohmann::json::parse(line, nullptr, false);
-    if (event.is_discarded() ? torn : !keep(event)) {
-      dropped = true;
-    } else {
-      kept.write(line + "\n");
-    }
+    use(line, event.is_discarded() ? !torn : keep(event));
   }
   check(file.eof(), "log: cannot read {}", path.string());
-  if (dropped) kept.commit();
+}
+
+// Removes the events that `keep` refuses. A device, or a file that does not exist, has none. Only a file that changes
+// needs a folder that can be written to.
+void drop_events(const std::filesystem::path& path, const Keep& keep) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return;
+  bool drops = false;
+  for_each_line(path, keep, [&](const std::string&, bool kept) { drops = drops || !kept; });
+  if (!drops) return;
+  AtomicFile file(path);
+  for_each_line(path, keep, [&](const std::string& line, bool kept) {
+    if (kept) file.write(line + "\n");
+  });
+  file.commit();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The training log: JSON lines, one object a line, which other programs may read while it grows.
+// The training log: one JSON object per line. Other programs may read the file while it grows.
 #pragma once
 
 #include <cstdio>
@@ -10,9 +10,9 @@
 namespace lockstep {
 
 struct LogWriterOptions {
-  bool append = false;  // goes on after what the file holds, as a resumed run does
-  // With append: which events stay. If it refuses some, they go, and a line that a process did not finish; the file is then
-  // replaced as a whole.
+  bool append = false;  // continues the file, as a resumed run does
+  // With append: returns whether an event stays. If some do not, or a process did not finish the last line, the file is
+  // replaced as a whole by one without them.
   std::function<bool(const nlohmann::json& event)> keep{};
 };
 
@@ -20,9 +20,9 @@ class LogWriter {
  public:
   explicit LogWriter(const std::filesystem::path& path, LogWriterOptions options = {});
 
-  // Writes one line and hands it to the system, so that a killed process loses none. Numbers come back
-  // exactly (shortest form that does), NaN and infinities are null, the order of the fields is kept. Throws
-  // with the path and the system's reason if it cannot.
+  // Writes one line and hands it to the system, so that a killed process loses no line. Numbers come back exactly, NaN
+  // and infinities are null, and fields keep their order. Throws, with the path and the system's reason, if it cannot
+  // write.
   void write(const nlohmann::ordered_json& event);
 
  private:

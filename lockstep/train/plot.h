@@ -15,14 +15,14 @@ struct EpochResult {
 };
 
 struct TrainingPlotOptions {
-  std::string title = {};  // UTF-8: the model and its devices, say
-  int epochs = 0;          // how many are planned: the figure leaves room for them
+  std::string title = {};  // UTF-8, for example the model and its devices
+  int epochs = 0;          // the planned number: the figure leaves room for them
 };
 
-// Epochs rise.
+// The results are in ascending order of epochs.
 std::string training_plot_svg(std::span<const EpochResult> results, const TrainingPlotOptions& options = {});
 
-// Replaces the file as a whole, so that a viewer may look at any time.
+// Replaces the file as a whole, so that a viewer always finds a complete one.
 void write_training_plot(const std::filesystem::path& path, std::span<const EpochResult> results,
                          const TrainingPlotOptions& options = {});
 

@@ -6,24 +6,24 @@
 
 namespace lockstep {
 
-// Ticks at multiples of `step`, which is 1, 2 or 5 times a power of ten.
+// Ticks are at multiples of `step`, which is 1, 2, or 5 times a power of ten.
 struct PlotAxis {
   double low = 0;
   double high = 1;
   double step = 1;
 
-  // Within [low, high], rising.
+  // Within [low, high], in ascending order.
   std::vector<double> ticks() const;
   // The number with as many decimals as the ticks need to differ.
   std::string label(double tick) const;
-  // Where a value lies: 0 at `low`, 1 at `high`.
+  // The value's place on the axis: 0 at `low`, 1 at `high`.
   double position(double value) const { return (value - low) / (high - low); }
 };
 
-// An axis whose bounds are ticks, with [low, high] inside and about `intervals` steps. Both bounds are
-// finite.
+// An axis whose bounds are ticks, which contains [low, high] and has about `intervals` steps. `low` and `high` have to
+// be finite.
 PlotAxis round_axis(double low, double high, int intervals);
-// An axis from first to last, with ticks at whole numbers only, at most `most` of them.
+// An axis from `first` to `last` with at most `most` ticks, at whole numbers only.
 PlotAxis count_axis(int first, int last, int most);
 
 }  // namespace lockstep

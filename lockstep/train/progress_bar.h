@@ -1,4 +1,5 @@
-// Shows how far an epoch is: one line that moves on a terminal; elsewhere, in a log say, a line every ten seconds.
+// Shows the progress of an epoch: one line that changes on a terminal, or a line every ten seconds elsewhere, as in a
+// log.
 #pragma once
 
 #include <chrono>
@@ -17,25 +18,25 @@ struct Progress {
 };
 
 // "epoch 3/10 [=====>     ] 25600/60000  1234 images/s  0:28 left" in at most `width` characters; a narrow
-// terminal gets fewer of the numbers.
+// terminal shows fewer numbers.
 std::string progress_line(const Progress& progress, int width);
 
-// "epoch 3/10: 25600/60000  1234 images/s  0:28 left", for a stream that is no terminal.
+// "epoch 3/10: 25600/60000  1234 images/s  0:28 left", for a stream other than a terminal.
 std::string progress_text(const Progress& progress);
 
 class ProgressBar {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Does not own the stream, which nobody else may write to until the bar is cleared.
+  // Does not own the stream. Call clear() before any other output to it.
   ProgressBar(std::FILE* stream, std::string label, std::int64_t total);
   // Clears the line.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Call it as often as you like: it draws ten times a second at most, and writes a line every ten seconds where there is no
-  // terminal. The clock runs from the first call.
+  // May be called often: it draws at most ten times a second on a terminal, and writes a line every ten seconds
+  // elsewhere. The clock runs from the first call.
   void update(std::int64_t done, Clock::time_point now = Clock::now());
   // Leaves an empty line with the cursor at its start, ready for other output. update() draws the bar again.
   void clear();

@@ -1,5 +1,5 @@
-// Samples in a second of training, over the last few steps: the host hears of steps in bursts, so the time between two of them
-// says nothing.
+// Samples per second of training, over the last few steps. Reports of steps reach the host in bursts, so the time
+// between two of them is not the time of a step.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@ namespace lockstep {
 
 class RateMeter {
  public:
-  // The clock runs from start() to stop(): evaluation and checkpoints are between two such times. Times are in seconds.
+  // The clock runs from start() to stop(), and stands during evaluation and checkpoints. Times are in seconds.
   void start(double time);
   void stop(double time);
-  // A step of so many samples is done: the rate of it and those before, back to the start at most.
+  // Adds a step. Returns the rate over this step and those before it, back to the start at most.
   double add(double time, std::int64_t samples);
-  // Of the last step alone: since the one before was heard of, bursts and all.
+  // The time since the call of add() before, or since start().
   double seconds() const { return steps_.back().time - steps_[steps_.size() - 2].time; }
 
  private:
@@ -22,7 +22,7 @@ class RateMeter {
     double time;
     std::int64_t samples;
   };
-  std::deque<Step> steps_;  // the first one is where the time begins: its samples do not count
+  std::deque<Step> steps_;  // the time begins at the first one: its samples do not count
   double stopped_ = 0;
 };
 

@@ -75,24 +75,50 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
                    {"clip_norm", o.clip_norm},
                    {"label_smoothing", o.label_smoothing}};
   // Where a schedule depends on the length of the run, so do the bits.
-  if (o.schedule.kind != ScheduleKind::constant) recipe["scheduled_steps"] = o.schedule.total_steps;
+  if (o.schedule.kind != ScheduleKind::constant) recipe.set("scheduled_steps", o.schedule.total_steps);
   if (o.schedule.kind == ScheduleKind::step) {
-    recipe["schedule_step_size"] = o.schedule.step_size;
-    recipe["schedule_gamma"] = o.schedule.gamma;
+    recipe.set("schedule_step_size", o.schedule.step_size);
+    recipe.set("schedule_gamma", o.schedule.gamma);
   }
-  if (o.gradients != DType::f32) recipe["gradients"] = name(o.gradients);
+  if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
   if (o.dtype == DType::f16) {
-    recipe["loss_scale"] = o.loss_scaling.initial_scale;
-    recipe["loss_scale_interval"] = o.loss_scaling.growth_interval;
+    recipe.set("loss_scale", o.loss_scaling.initial_scale);
+    recipe.set("loss_scale_interval", o.loss_scaling.growth_interval);
     scaler_.emplace(o.devices, o.loss_scaling);
+  }
+  const KernelSettings& kernels = state_of(o.devices[0], "trainer").kernels;
+  if (kernels.reference) recipe.set("kernels", "reference");
+  if (kernels.tf32) recipe.set("tf32", true);
+  // The file grows while algorithms are timed, so its path names the choices: one file gives the same bits in all runs.
+  if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
+    recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
   }
   recipe.update(o.recipe);
   o.recipe = std::move(recipe);
+  record_fixed_parts();
   if (o.communicator) {
     join_ranks();
   } else {
     for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
   }
+}
+
+void Trainer::record_fixed_parts() {
+  std::string frozen, evaluating;
+  const auto add = [](std::string& names, const std::string& name) { names += (names.empty() ? "" : ",") + name; };
+  for (const auto& [name, p] : module_.named_parameters()) {
+    if (!p.trainable() || !p.optimized()) add(frozen, name);
+  }
+  // run() puts all of a model in evaluation mode into training mode.
+  for (const auto& [name, module] : module_.named_modules()) {
+    if (module_.training() && !module->training()) add(evaluating, name);
+  }
+  const auto record = [&](const char* name, const std::string& names) {
+    options_.recipe.erase(name);
+    if (!names.empty()) options_.recipe.set(name, names);
+  };
+  record("frozen", frozen);
+  record("evaluation_mode", evaluating);
 }
 
 void Trainer::choose_shards() {
@@ -119,7 +145,7 @@ void Trainer::join_ranks() {
     throw;
   }
   std::string recipe;
-  for (const auto& [name, value] : o.recipe.items()) recipe += fmt::format("{} {}\n", name, value.dump());
+  for (const auto& [name, value] : o.recipe) recipe += fmt::format("{} {}\n", name, value.json());
   // What does not decide the bits, but has to be done by all together.
   recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
                         !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
@@ -161,7 +187,8 @@ TrainingResult Trainer::train() {
 }
 
 TrainingResult Trainer::run() {
-  // Parts that are in evaluation mode stay so: frozen ones, say.
+  record_fixed_parts();
+  // Parts in evaluation mode stay in it: frozen ones, for example.
   if (!module_.training()) module_.train();
   // A run that begins draws the same dropout masks, whatever ran before in this Runtime.
   if (position_.step == 0) state_of(options_.devices[0], "trainer").random->set_step(0);

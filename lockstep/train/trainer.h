@@ -1,4 +1,4 @@
-// The training loop: shards over devices, one step a batch, evaluation after each epoch, checkpoints, exact resume.
+// The training loop: shards over devices, one step per batch, evaluation after each epoch, checkpoints, exact resume.
 #pragma once
 
 #include <atomic>
@@ -19,44 +19,45 @@
 namespace lockstep {
 
 struct TrainerOptions {
-  // Of this process.
+  // The devices of this process.
   std::vector<Device> devices;
-  // Joins the ranks of a job; null: there is but this process.
+  // Joins the ranks of a job. Null: this process is alone.
   std::shared_ptr<Communicator> communicator{};
-  // V of the recipe: the shards that each micro-batch is cut into, at least one for each device of all ranks. 0: on CPUs
-  // default_shards(batch_size / accumulate), so the bits do not depend on the devices; on GPUs one for each device, since
-  // eight small kernels waste a GPU.
+  // V of the recipe: the number of shards that each micro-batch is cut into, at least one for each device of all ranks.
+  // 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices; on GPUs one for each
+  // device, since eight small kernels waste a GPU.
   int shards = 0;
   // The global batch, over all devices and ranks.
   std::int64_t batch_size = 256;
-  // Micro-batches of a step, of batch_size / accumulate each, which has to come out even: for batches that memory has no
-  // room for.
+  // The number of micro-batches in a step. It has to divide batch_size. Use more than one when a batch does not fit in
+  // memory.
   std::int64_t accumulate = 1;
-  // Steps are described once and then repeated, where that can be: see parallel/recorded_step.h. The bits are the same.
+  // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same.
   bool record_steps = false;
   std::int64_t epochs = 10;
-  // Ends the run early; 0: no limit.
+  // The run ends after so many steps. 0: no limit.
   std::int64_t max_steps = 0;
   bool shuffle = true;
   std::uint64_t seed = 0;
   DType dtype = DType::f32;
-  // Of f16, which is trained with a scaled loss.
+  // For f16, which trains with a scaled loss.
   LossScalerOptions loss_scaling{};
-  // bf16: gradients and their sums are rounded to it, and half as much travels between ranks.
+  // bf16 rounds gradients and their sums to bf16, and halves what travels between ranks.
   DType gradients = DType::f32;
   // The mean loss of the model's outputs and the labels, both cut over the batch; empty: cross entropy with label_smoothing.
   // The recipe has to name another one.
   std::function<Tensor(const Tensor& outputs, const Tensor& labels)> loss{};
   double label_smoothing = 0;
-  // Gradients are scaled to at most this norm; 0: not at all.
+  // Gradients are scaled down to this norm if theirs is larger. 0: no limit.
   double clip_norm = 0;
-  // total_steps is filled in.
+  // The Trainer sets total_steps.
   ScheduleOptions schedule{};
-  // Checkpoints go here, at the end and every `save_every` steps (0: after each epoch). Empty: none. Rank 0 writes them.
+  // Rank 0 writes checkpoints here, at the end and every `save_every` steps (0: after each epoch). Empty: no
+  // checkpoints.
   std::filesystem::path save_folder{};
   std::int64_t save_every = 0;
-  // What else decides the bits: model, optimizer, data, ... Compared on resume.
-  Recipe recipe = Recipe::object();
+  // Everything else that decides the bits: model, optimizer, data, and so on. resume() compares it.
+  Recipe recipe{};
 };
 
 struct StepReport {
@@ -65,15 +66,15 @@ struct StepReport {
   double loss = 0;         // mean over the global batch, before the update
   std::int64_t samples = 0;
   double images_per_second = 0;  // over the last few steps
-  double seconds = 0;            // since the step before was heard of; short steps come in bursts
-  std::optional<double> loss_scale;  // with f16: that of this step
-  std::int64_t batch = 0;    // from 1, of
-  std::int64_t batches = 0;  // the epoch's
+  double seconds = 0;            // since the report before; reports of short steps come in bursts
+  std::optional<double> loss_scale;  // with f16: the scale of this step
+  std::int64_t batch = 0;    // position in the epoch, from 1
+  std::int64_t batches = 0;  // of the epoch
 };
 
 struct EpochReport {
   std::int64_t epoch = 0;  // from 1
-  double seconds = 0;      // of training, without evaluation
+  double seconds = 0;      // training time, without evaluation
   double train_loss = 0;
   Accuracy test;
 };
@@ -86,48 +87,52 @@ struct TrainingResult {
 
 class Trainer {
  public:
-  // The model has to be initialized on the devices; the optimizer has its parameters. `test` may be null.
+  // The model has to be initialized on the devices, and the optimizer has to have its parameters. `test` may be null.
   Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
           std::shared_ptr<const Dataset> test, TrainerOptions options);
 
-  // Called in order; the losses of a step come a little after it was described, since nobody waits for them.
+  // Called in order. A step's report comes a little after the step was described, since the host does not wait for
+  // losses.
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
-  // Called when a step is described, before its weights are there: reading them waits. Steps count from 1.
+  // Called when a step is described. Its weights may still be computed: reading them waits. Steps count from 1.
   std::function<void(std::int64_t step)> on_update;
 
-  // Goes on from the newest checkpoint in the folder, to the bit. Collective: every rank reads it, and where one cannot, or
-  // finds another step, all throw its error, with its rank. The run is of no further use then.
+  // Continues from the newest checkpoint in the folder, to the bit. Collective: every rank reads it. If one rank
+  // cannot, or finds another step, all ranks throw its error, with its rank, and the Trainer cannot be used any more.
   ResumedRun resume(const std::filesystem::path& folder);
 
-  // Throws when a loss is not finite, naming the step, and when weights or the optimizer's state are not where a checkpoint is
-  // due, naming the step and the tensor: no checkpoint holds what came of it. With f16, gradients that are not
-  // finite at one loss scale only cost the step.
+  // Throws, with the step, if a loss is not finite. Throws, with the step and the tensor, if a checkpoint is due and
+  // weights or the optimizer's state are not finite. So no checkpoint holds such values. With f16, a step whose
+  // gradients are not finite is skipped, and the loss scale is halved.
   TrainingResult train();
 
-  // From any thread or a signal handler: ends after the step in progress, with a checkpoint if there is a folder. One rank
-  // that is asked stops all of them, at the same step.
+  // May be called from any thread and from a signal handler. Training ends after the step in progress, with a
+  // checkpoint if there is a folder. A request to one rank stops all ranks at the same step.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // What decides the bits of this run. recipe_hash() of it names the run.
+  // Everything that decides the bits of this run; its recipe_hash() names the run. "frozen" names the parameters that
+  // are frozen or that no optimizer has, "evaluation_mode" the parts in that mode: as the constructor, resume(), and
+  // train() find them. Changes that a callback makes later are not in it.
   const Recipe& recipe() const { return options_.recipe; }
-  // Empty where steps are recorded, or will be, or are not to be; else the reason: "it waits for data that it has computed".
+  // The reason why steps are not recorded, "it waits for data that it has computed". Empty if they are, will be, or
+  // should not be.
   std::string why_not_recorded() const;
-  // Empty where recorded steps are a CUDA graph, or are not recorded on GPUs; else the reason.
+  // The reason why recorded steps on GPUs are not a CUDA graph. Empty if they are, or if none are recorded there.
   std::string why_no_graph() const;
   Accuracy evaluate();
 
  private:
   struct PendingLoss {
     StepReport report;
-    // Of each micro-batch: its share of the step, and its mean loss over all ranks.
+    // One for each micro-batch: its share of the step, and its mean loss over all ranks.
     std::vector<std::pair<double, Tensor>> losses;
     Tensor stopped;     // how many shards' processes are asked to stop
     Tensor loss_scale;  // with f16
   };
 
   void run_micro_batch(Example& batch, std::int64_t batches);
-  // Forward and backward; `share` of the step. Returns the losses.
+  // Forward and backward; the micro-batch has `share` of the step's samples. Returns the mean loss.
   Tensor learn(const Tensor& x, const Tensor& labels, double share, bool sync);
   void update();
   // Both, and repeated where steps are recorded.
@@ -139,14 +144,15 @@ class Trainer {
   void save();
   std::string last_good_checkpoint() const;
   bool finished() const;
-  // Whether the run ends here: the same on all ranks.
+  // Whether the run ends here. All ranks agree.
   bool stopping() const { return options_.communicator ? agreed_stop_ : stop_.load(std::memory_order_relaxed); }
-  // Steps that so many micro-batches make.
+  // The number of steps in so many micro-batches.
   std::int64_t steps_of(std::int64_t batches) const {
     return (batches + options_.accumulate - 1) / options_.accumulate;
   }
   int rank() const { return options_.communicator ? options_.communicator->rank() : 0; }
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
+  void record_fixed_parts();
   void choose_shards();
   void join_ranks();
   TrainingResult run();
@@ -156,12 +162,12 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<const Dataset> test_;
   std::unique_ptr<DistributedDataParallel> distributed_;
-  std::optional<LossScaler> scaler_;  // of f16
+  std::optional<LossScaler> scaler_;  // with f16
   std::unique_ptr<RecordedStep> recorded_;
   std::vector<bool> recorded_trainable_;  // which parameters it trains
   DataLoader loader_;
   TrainingPosition position_;
-  PendingLoss current_;  // of the step that is being described
+  PendingLoss current_;  // the step that is being described
   std::deque<PendingLoss> pending_;
   RateMeter rate_;
   std::int64_t saved_step_ = -1;

@@ -8,6 +8,7 @@ ResumedRun Trainer::resume(const std::filesystem::path& folder) {
   ResumedRun run;
   std::string complaint;
   std::optional<RecipeMismatch> mismatch;
+  record_fixed_parts();
   try {
     run = load_checkpoint(folder, module_, optimizer_, options_.recipe);
     if (scaler_) {

@@ -138,5 +138,27 @@ TEST(Weights, ThatAreNotFiniteAreNotWritten) {
   EXPECT_EQ(folder.read("net"), before);
 }
 
+// A mask of a causal attention does. Training does not compute it.
+TEST(Weights, ABufferMayHoldInfinities) {
+  const float inf = std::numeric_limits<float>::infinity();
+  struct Masked : Linear {
+    Masked() : Linear({.in_features = 3, .out_features = 2}) {}
+    Parameter mask = add_buffer("mask", {.shape = {3}});
+  };
+  Runtime runtime;
+  TemporaryFolder folder;
+  Masked net;
+  net.initialize(Normal{1}, runtime.devices());
+  net.mask.set_data(Tensor::from(std::vector<float>{0, -inf, inf}, {3}));
+  save_weights(folder / "net", net);
+  Masked other;
+  other.initialize(Normal{1}, runtime.devices(), {.seed = 1});
+  load_weights(folder / "net", other);
+  EXPECT_EQ(other.mask.host_data().to_vector<float>(), (std::vector<float>{0, -inf, inf}));
+  // The error names the NaN, not the infinity before it.
+  net.mask.set_data(Tensor::from(std::vector<float>{0, -inf, NAN}, {3}));
+  EXPECT_ERROR(save_weights(folder / "net", net), "mask holds nan at element 2");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -41,7 +41,7 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--devices", "cpu:99999999999"}, "cpu:99999999999"},
       {{"--devices", "cuda:0"}, "cuda:0"},
       {{"--devices", "cpu:0,cpu:0"}, "cpu:0"},
-      {{"--devices", "cpu:0", "--num-devices", "2"}, "exclude each other"},
+      {{"--devices", "cpu:0", "--num-devices", "2"}, "cannot be combined"},
       {{"--num-devices", "0"}, "--num-devices"},
       {{"--num-devices", "-2"}, "--num-devices"},
       {{"--num-devices", "1000000"}, "--num-devices"},

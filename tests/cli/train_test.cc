@@ -248,6 +248,78 @@ TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {
   EXPECT_EQ(run_tool(more).status, 0);
 }
 
+TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
+  const std::string save = folder_ / "save", old = folder_ / "old", whole = folder_ / "whole.log",
+                    log = folder_ / "log";
+  ASSERT_EQ(train({"--log", whole}).status, 0);
+  ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
+  const Checkpoint checkpoint = *find_latest_checkpoint(save).checkpoint;
+  CheckpointWriter writer(old, checkpoint.step);
+  for (const std::string& name : checkpoint.files) {
+    std::string contents = folder_.read("save/step-00000003/" + name);
+    if (name == "state.json") {
+      nlohmann::json state = nlohmann::json::parse(contents);
+      state.at("recipe").erase("data");
+      state.at("recipe").erase("threads_per_shard");
+      state.erase("recipe_hash");
+      state.erase("version");
+      contents = state.dump();
+    }
+    writer.add_file(name, contents);
+  }
+  writer.publish();
+  const ToolResult resumed = train({"--resume", old, "--log", log});
+  EXPECT_EQ(resumed.status, 0);
+  EXPECT_THAT(
+      resumed.err,
+      HasSubstr("step 3; the checkpoint does not record threads_per_shard, data: this run's setting is used\n"));
+  EXPECT_EQ(events(log, "end").back(), events(whole, "end").back());
+}
+
+// Another number of shards would be refused.
+TEST_F(Train, AResumedRunWithMoreDevicesThanShardsNeedsFewerDevices) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--shards", "2", "--max-steps", "2", "--save", save}).status, 0);
+  Arguments resume{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "32", "--resume", save};
+  resume.insert(resume.end(), {"--num-devices", "3"});
+  const std::string help = "A resumed run keeps its checkpoint's number of shards, 2: use no more devices\n";
+  const ToolResult result = run_tool(resume);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err, "lockstep: the checkpoint has 2 shards for 3 devices: expected at least one for each. " + help);
+  resume.insert(resume.end(), {"--shards", "1"});
+  EXPECT_EQ(run_tool(resume).err, "lockstep: --shards 1 for 3 devices: expected at least one for each. " + help);
+}
+
+// One device in rank 0, two in rank 1.
+TEST_F(Train, RanksMayHaveDifferentNumbersOfDevices) {
+  const std::string log = folder_ / "log", ranks_log = folder_ / "ranks.log";
+  const std::string common = "train --data " + data_.path() + " --model mlp --batch-size 96 --epochs 1";
+  const auto launch = [&](const std::string& more) {
+    const std::string rank = LOCKSTEP_TOOL " " + common + " --num-devices $((RANK + 1)) " + more;
+    return run_tool({"launch", "--nproc-per-node", "2", "--", "/bin/sh", "-c", rank});
+  };
+  const ToolResult refused = launch("");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("a batch of 96 makes 2 shards for 3 devices of 2 ranks: expected at least one for each"));
+  const ToolResult result = launch("--shards 3 --log " + ranks_log);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(run_tool({"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "96", "--epochs", "1",
+                      "--shards", "3", "--log", log})
+                .status,
+            0);
+  EXPECT_EQ(events(ranks_log, "end").at(0), events(log, "end").at(0));
+}
+
+// The others do not wait for it.
+TEST_F(Train, ARankThatCannotUseItsDevicesTellsTheOthersWhy) {
+  const std::string rank = LOCKSTEP_TOOL " train --data " + data_.path() +
+                           " --model mlp --cores-per-device $((1 + RANK * 2000))";
+  const ToolResult result = run_tool({"launch", "--nproc-per-node", "2", "--", "/bin/sh", "-c", rank});
+  EXPECT_THAT(result.err, HasSubstr("[rank 1] lockstep: --cores-per-device 2001: this process may use"));
+  EXPECT_THAT(result.err, ::testing::ContainsRegex("\\[rank 0\\] lockstep: .*rank 1.*--cores-per-device 2001"));
+}
+
 TEST_F(Train, SaysWhichCoresAreIdle) {
   if (std::thread::hardware_concurrency() < 2) return;  // one core is never idle
   const std::string out = train({"--shards", "1", "--cores-per-device", "2"}).out;

@@ -40,12 +40,13 @@ TEST(Initializer, UniformOfTwoLiesBetweenThem) {
 
 TEST(Initializer, ArgumentsAreChecked) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
-  EXPECT_ERROR(Uniform(0.2, 0.07), "uniform: from 0.2 to 0.07, expected finite numbers in this order");
+  EXPECT_ERROR(Uniform(0.2, 0.07), "uniform: from 0.2 to 0.07, expected finite numbers in ascending order");
   EXPECT_ERROR(Uniform(0, inf), "uniform: from 0 to inf");
   EXPECT_ERROR(Uniform(nan, 1), "uniform: from nan to 1");
-  EXPECT_ERROR(Uniform(-0.1), "uniform: scale -0.1, expected a finite number of at least 0");
+  EXPECT_ERROR(Uniform(-0.1), "uniform: scale -0.1, expected a finite number, at least 0");
   EXPECT_ERROR(Uniform{inf}, "uniform: scale inf");
-  EXPECT_ERROR(Normal(-1), "normal: standard deviation -1, mean 0, expected finite numbers, the first at least 0");
+  EXPECT_ERROR(Normal(-1),
+               "normal: standard deviation -1, mean 0, expected finite numbers and a deviation of at least 0");
   EXPECT_ERROR(Normal(1, nan), "normal: standard deviation 1, mean nan");
   EXPECT_ERROR(Normal{inf}, "normal: standard deviation inf");
   EXPECT_ERROR(Constant{nan}, "constant: nan, expected a finite number");

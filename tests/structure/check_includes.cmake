@@ -1,6 +1,7 @@
-# cmake -DSOURCE_DIR=… -DTABLE=… -P check_includes.cmake: fails when a file below SOURCE_DIR/lockstep includes a layer that
-# its own may not use (the table says for each layer what it may), when a back end's own headers are included from above
-# (they are not installed), or when a file that is not named onednn_* includes oneDNN's headers (its versions 2 and 3 differ).
+# cmake -DSOURCE_DIR=… -DTABLE=… -P check_includes.cmake: fails when a file below SOURCE_DIR/lockstep includes a layer
+# that its own may not use (the table says for each layer what it may), when a back end's own headers are included from
+# above (they are not installed), when a file that is not named onednn_* includes oneDNN's headers (its versions 2 and 3
+# differ), or when a header includes JSON.
 cmake_minimum_required(VERSION 3.25)
 include(${TABLE})
 set(violations "")
@@ -12,6 +13,10 @@ foreach(layer ${layers})
       string(REGEX REPLACE "^[^\"<]*([\"<][^\">]*).*" "\\1" included "${line}")
       if(included MATCHES "^.(oneapi/)?dnnl" AND NOT file MATCHES "^lockstep/backend/cpu/onednn_[^/]*$")
         string(APPEND violations "${file}: only backend/cpu/onednn_* may include oneDNN's headers\n")
+      endif()
+      # The tool's log is the one header that is not installed.
+      if(included MATCHES "^.nlohmann/" AND file MATCHES "\\.h$" AND NOT file STREQUAL "lockstep/train/log_writer.h")
+        string(APPEND violations "${file}: JSON stays out of headers: it takes the compiler a second\n")
       endif()
       if(included MATCHES "^<")
         continue()

@@ -1,6 +1,7 @@
 #include "lockstep/train/log_writer.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
@@ -103,6 +104,25 @@ TEST(LogWriter, DropsTheEventsThatAreRefused) {
   // Nothing else is left behind, and what is no file is left alone.
   EXPECT_EQ(folder.entries(), 2);
   EXPECT_NO_THROW(LogWriter("/dev/null", {.append = true, .keep = keep}).write({{"c", 3}}));
+}
+
+// A resumed run may go on with a log whose folder belongs to another user.
+TEST(LogWriter, OnlyAFileThatChangesNeedsAWritableFolder) {
+  namespace fs = std::filesystem;
+  TemporaryFolder folder;
+  const fs::path log = folder.write("log.jsonl", "{\"a\":1}\n");
+  fs::permissions(log, fs::perms::all);
+  fs::permissions(folder.path(),
+                  fs::perms::all & ~(fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write));
+  const uid_t user = ::geteuid();
+  if (user == 0) {  // root may write anywhere
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  EXPECT_NO_THROW(LogWriter(log, {.append = true, .keep = [](const json&) { return true; }}).write({{"b", 2}}));
+  EXPECT_ERROR(LogWriter(log, {.append = true, .keep = [](const json&) { return false; }}), "Permission denied");
+  ASSERT_EQ(::seteuid(user), 0);
+  fs::permissions(folder.path(), fs::perms::owner_all);
+  EXPECT_EQ(folder.read("log.jsonl"), "{\"a\":1}\n{\"b\":2}\n");
 }
 
 TEST(LogWriter, NamesTheFileItCannotWrite) {

@@ -243,6 +243,39 @@ TEST(Trainer, TheRecipeHasTheSchedule) {
   EXPECT_NE(recipe({.kind = ScheduleKind::step}), recipe({.kind = ScheduleKind::step, .gamma = 0.5}));
 }
 
+// What a plain run does not have leaves its hash as it was.
+TEST(Trainer, TheRecipeHasWhatElseDecidesTheBits) {
+  std::vector<std::string> names;
+  const SmallJob plain(1);
+  for (const auto& [name, value] : plain.trainer->recipe()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"seed", "shards", "threads_per_shard", "batch_size", "accumulate",
+                                             "examples", "shuffle", "dtype", "learning_rate", "schedule", "warmup",
+                                             "clip_norm", "label_smoothing"}));
+  const auto train = [](RuntimeOptions options, bool all, bool freeze) {
+    Runtime runtime(std::move(options));
+    Sequential net;
+    net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 4}).append<Dropout>(0.5);
+    net.append<Linear>(LinearOptions{.out_features = 5});
+    net.initialize(Xavier{}, runtime.devices());
+    std::vector<Parameter> parameters = net.parameters();
+    if (!all) parameters.erase(parameters.begin());
+    Sgd sgd(parameters, {.lr = 0.1});
+    Trainer trainer(net, sgd, random_pictures(26, 1), nullptr,
+                    {.devices = runtime.devices(), .batch_size = 12, .epochs = 1});
+    // As train() finds it, not as the constructor did.
+    if (freeze) net.parameters()[3].set_trainable(false), net.named_modules()[3].second->eval();
+    trainer.train();
+    return trainer.recipe();
+  };
+  EXPECT_FALSE(train({}, true, false).contains("frozen"));
+  EXPECT_EQ(train({}, false, false).at("frozen"), "1.weight");
+  EXPECT_EQ(train({}, false, true).at("frozen"), "1.weight,3.bias");
+  EXPECT_FALSE(train({}, false, false).contains("evaluation_mode"));
+  EXPECT_EQ(train({}, true, true).at("evaluation_mode"), "2");
+  EXPECT_FALSE(train({.tf32 = true, .cuda_algorithms = "choices"}, true, false).contains("kernels"));
+  EXPECT_EQ(train({.reference_backend = true}, true, false).at("kernels"), "reference");
+}
+
 TEST(Trainer, Learns) {
   SmallJob job(2, {.epochs = 30});
   const TrainingResult result = job.trainer->train();
@@ -381,13 +414,24 @@ TEST(TrainerCheckpoints, AnotherRecipeIsAnErrorThatNamesTheDifference) {
   expect_difference([](TrainerOptions& o) { o.shuffle = false; },
                     "was made with shuffle true; this run has shuffle false");
   expect_difference([](TrainerOptions& o) { o.clip_norm = 1; }, "clip_norm 0.0; this run has clip_norm 1.0");
-  expect_difference([](TrainerOptions& o) { o.recipe["model"] = "large"; },
+  expect_difference([](TrainerOptions& o) { o.recipe.set("model", "large"); },
                     "model \"small\"; this run has model \"large\"");
-  expect_difference([](TrainerOptions& o) { o.recipe["more"] = 1; }, "no more; this run has more 1");
-  expect_difference([](TrainerOptions& o) { o.recipe = Recipe::object(); },
+  expect_difference([](TrainerOptions& o) { o.recipe.set("more", 1); }, "no more; this run has more 1");
+  expect_difference([](TrainerOptions& o) { o.recipe = {}; },
                     "model \"small\"; this run has no model");
   // A schedule that ends elsewhere has other rates on the way.
   expect_difference([](TrainerOptions& o) { o.schedule.kind = ScheduleKind::cosine; }, "scheduled_steps");
+}
+
+TEST(TrainerCheckpoints, OtherFrozenParametersAreAnotherRecipe) {
+  TemporaryFolder folder;
+  SmallJob job(1, {.epochs = 1, .save_folder = folder.path()});
+  job.net.parameters()[0].set_trainable(false);
+  job.trainer->train();
+  SmallJob other(1, {.epochs = 2});
+  EXPECT_ERROR(other.trainer->resume(folder.path()), "was made with frozen \"0.weight\"; this run has no frozen");
+  other.net.parameters()[0].set_trainable(false);
+  EXPECT_EQ(other.trainer->resume(folder.path()).position.step, 5);
 }
 
 TEST(TrainerCheckpoints, AFolderOfAnotherRunIsRefusedBeforeTheFirstStep) {

@@ -1,2 +1,3 @@
 // An include that points upwards, for the check to find.
 #include "lockstep/engine/task.h"
+#include <nlohmann/json.hpp>
