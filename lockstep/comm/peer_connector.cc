@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <list>
+#include <system_error>
 #include <thread>
 
 #include "lockstep/base/hmac.h"
@@ -134,14 +135,15 @@ class PeerConnector {
   static std::string key_of(int rank) { return fmt::format("address of rank {}", rank); }
 
   void publish() {
-    std::string text;
-    if (kind_ == SocketKind::unix_domain) {
-      text = "lockstep-" + hexadecimal(random_bytes(16));
-      listener_ = listen_at(unix_address(text));
-    } else {
-      listener_ = listen_at(resolve_host(group_.address, 0).at(0));
-      text = fmt::format("{} {}", group_.address, local_address(listener_).port());
+    std::string text = "lockstep-" + hexadecimal(random_bytes(16));
+    const bool is_unix = kind_ == SocketKind::unix_domain;
+    try {
+      listener_ = listen_at(is_unix ? unix_address(text) : resolve_host(group_.address, 0).at(0));
+    } catch (const std::system_error& error) {
+      if (!is_out_of_descriptors(error.code().value())) throw;
+      throw_failure(out_of_descriptors(error.code().value()));
     }
+    if (!is_unix) text = fmt::format("{} {}", group_.address, local_address(listener_).port());
     group_.store->set(key_of(group_.rank), text);
   }
 
@@ -167,15 +169,17 @@ class PeerConnector {
     }
   }
 
-  // A process that may not open more sockets says so before the others, who wait for it, take it for lost.
-  bool over() const {
-    const auto early = socket_error_ == 0 ? std::chrono::milliseconds(0) : limit_.length / 4;
-    return steady_clock::now() >= limit_.end - early;
+  // A process that may not open more sockets says so before the others, which wait for it, take it for lost.
+  steady_clock::time_point end() const {
+    return limit_.end - (socket_error_ == 0 ? std::chrono::milliseconds(0) : limit_.length / 4);
   }
+  bool over() const { return steady_clock::now() >= end(); }
   RankFailure reason_of(const RankFailure& failure) const {
-    if (socket_error_ == 0) return failure;
+    return socket_error_ == 0 ? failure : out_of_descriptors(socket_error_);
+  }
+  RankFailure out_of_descriptors(int error) const {
     return {group_.rank, fmt::format("rank {} gave up: {} for connections with {} ranks", group_.rank,
-                                     describe_descriptor_error(socket_error_), group_.size)};
+                                     describe_descriptor_error(error), group_.size)};
   }
 
   FileDescriptor try_call(const SocketAddress& address, int peer, std::uint32_t connection) {
@@ -212,7 +216,7 @@ class PeerConnector {
       const int missing = missing_peer();
       if (missing < 0) return;
       if (over()) throw_failure(reason_of(lost(missing, "did not join within " + limit_.str())));
-      auto end = limit_.end;
+      auto end = this->end();
       const bool backs_off = steady_clock::now() < accept_again;
       if (backs_off) end = std::min(end, accept_again);
       std::vector<pollfd> items{{backs_off ? -1 : listener_.get(), POLLIN, 0}};
