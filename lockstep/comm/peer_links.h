@@ -34,7 +34,7 @@ class PeerLinks {
   bool departed(int rank) const;
   // Whether something was heard of the rank's process lately.
   bool answers(int rank) const;
-  // Those to whom it can be told without waiting.
+  // Nothing else is sent from now on: what waits for a rank that does not read ends with this failure.
   void tell_failure(const RankFailure& failure);
 
   // Unix sockets only: the other process gets a descriptor of its own for the same thing.
@@ -58,10 +58,16 @@ class PeerLinks {
   void handle_frame(int rank);
   void report(const RankFailure& failure);
   void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor, const TimeLimit& limit);
-  // As far as it goes without waiting. False: not at all. What the socket does not take goes before the next frame.
-  bool try_send_frame(int destination, const Frame& frame, const std::byte* data);
-  // The same for what was left of an earlier one; called with the peer's lock. False, with errno: some is left still.
+  // To each rank as far as its socket takes it without waiting; the rest goes before the next frame.
+  void tell_all(const Frame& frame, const std::byte* data);
+  // Unless something else is under way.
+  void try_send_sign_of_life(int destination);
+  // Both are called with the peer's lock. Keeps a frame, and its data, from byte `sent` on.
+  static void keep_rest(Peer& peer, const Frame& frame, const std::byte* data, std::size_t sent);
+  // Sends what was kept, as far as it goes without waiting. False, with errno: some is left still.
   static bool send_rest(Peer& peer);
+  // The same, for the reading thread, which leaves that to whoever is sending already.
+  static bool send_rest_if_free(Peer& peer);
 
   const int rank_;
   const TimeLimit silence_;
