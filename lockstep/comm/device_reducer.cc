@@ -105,7 +105,7 @@ class DeviceReducer final : public MeshTreeReducer {
     }
     if (!in_time) free_stream();
     TimeLimit last = limit;
-    last.end = std::max(limit.end, soon.end) + kGrace;
+    last.extend(std::max(soon.left() - limit.left(), TimeLimit::Clock::duration::zero()) + kGrace);
     Exchanges(mesh_, lane_, header, last).exchange();
     if (!in_time)
       throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});

@@ -36,7 +36,7 @@ using Failure = NodeLink::Failure;
 
 // How often other nodes are asked, and children looked after.
 constexpr milliseconds kTick{250};
-// What ranks get that stand still.
+// Ranks that stand still do not need more.
 constexpr milliseconds kShortGrace{2'000};
 
 void check_options(const LauncherOptions& o) {
@@ -213,7 +213,8 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all(what); });
         fail_with(what);
       }
-      if (failure && !ends.empty()) {
+      // A rank that stands still may be alone on its node: none ends here after it was lost.
+      if (failure && blows.size() > 1 && (link_ || !ends.empty())) {
         reports.read();
         const auto silent = [&](int rank) { return reports.is_silent(rank); };
         if (std::ranges::all_of(children.running_ranks(), silent)) {

@@ -24,6 +24,9 @@ struct Introduction {
 // The members of `whole` that are named, ascending, as a group of their own.
 Introduction part_of(const Introduction& whole, const std::vector<int>& ranks, const std::string& name);
 
+// What the rank has left in the group's store. Throws that it did not come in time.
+std::string read_record(const Introduction& group, int rank, const std::string& key, const TimeLimit& limit);
+
 // Stream sockets, not blocking: [k][r] is the k-th connection with rank r; a rank's own place is empty. `kind`:
 // Unix sockets reach processes of this host and of this user, and pass file descriptors.
 enum class SocketKind { unix_domain, tcp };

@@ -106,7 +106,7 @@ void PeerLinks::beat() {
     try_send_sign_of_life(r);
     std::lock_guard lock(mutex_);
     Peer& peer = *peers_[static_cast<std::size_t>(r)];
-    if (++peer.silent_for == silence_.length / pause_ && !peer.departed && lost_rank < 0) lost_rank = r;
+    if (++peer.silent_for == silence_.length() / pause_ && !peer.departed && lost_rank < 0) lost_rank = r;
   }
   if (lost_rank < 0) return;
   const RankFailure failure = no_answer(lost_rank, silence_);

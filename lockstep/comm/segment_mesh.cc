@@ -152,7 +152,7 @@ class SegmentMesh final : public Mesh {
       if (is_complete(state, number)) return;
       throw_if_hopeless(lane, number, limit);
       shared.sleepers.fetch_add(1);
-      if (shared.state.load() == state) futex_wait(shared.state, state, limit.end);
+      if (shared.state.load() == state) futex_wait(shared.state, state, limit.next_look());
       shared.sleepers.fetch_sub(1);
     }
   }

@@ -46,7 +46,7 @@ Transfers::Outcome SocketTransfers::wait(const TimeLimit& limit) {
     }
     if (waits_for < 0) return {};
     if (limit.over()) return {Result::timed_out, waits_for};
-    if (::poll(items.data(), items.size(), milliseconds_until(limit.end)) < 0) {
+    if (::poll(items.data(), items.size(), milliseconds_until(limit.next_look())) < 0) {
       for (pollfd& item : items) item.revents = POLLIN | POLLOUT;  // a signal: look for oneself
     }
   }

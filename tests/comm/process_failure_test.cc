@@ -181,6 +181,23 @@ TEST_P(Liveness, AJobThatWasSuspendedGoesOn) {
   EXPECT_THAT(errors, ::testing::Each(""));
 }
 
+// Rank 0 waits in its barrier all the while; rank 1 comes when both have gone on for a second.
+TEST_P(Liveness, AJobThatWasSuspendedForLongerThanTheProgressTimeoutGoesOn) {
+  const auto errors = errors_of_two(
+      GetParam(), {.timeout = kSilence, .progress_timeout = 3 * kSilence},
+      [] {
+        for (int i = 0; i < 20; ++i) ::usleep(50'000);
+      },
+      [](std::atomic<int>* pids) {
+        while (pids[0] == 0 || pids[1] == 0) ::usleep(1000);
+        ::usleep(200'000);
+        for (int rank : {0, 1}) ::kill(pids[rank], SIGSTOP);
+        ::usleep(4'000'000);
+        for (int rank : {0, 1}) ::kill(pids[rank], SIGCONT);
+      });
+  EXPECT_THAT(errors, ::testing::Each(""));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Liveness, ::testing::Values("auto", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -123,7 +123,7 @@ void MpiSession::beat() {
     // One that is still on its way says as much as the next one would.
     if (MPI_Test(&peer.sending, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) send_sign(r, kSignTag);
     // By turns and not by the clock: a process that stood still itself blames nobody.
-    if (++peer.silent_for == silence_.length / pause_of_beats(silence_.length) && !peer.departed) {
+    if (++peer.silent_for == silence_.length() / pause_of_beats(silence_.length()) && !peer.departed) {
       return set_failure(no_answer(r, silence_));
     }
   }
@@ -137,7 +137,7 @@ void MpiSession::beat_until(const std::stop_token& stop) {
     std::lock_guard own(mutex_);
     listen();
     if (!failure_) beat();
-  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length), [&] { return stop.stop_requested(); }));
+  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length()), [&] { return stop.stop_requested(); }));
 }
 
 void MpiSession::say_goodbye() {
