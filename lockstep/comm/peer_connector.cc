@@ -124,7 +124,7 @@ class PeerConnector {
   std::vector<std::vector<FileDescriptor>> run() {
     if (group_.size > 1) {
       publish();
-      // The lowest rank takes all calls at once, the next one when it is through to it, and so on: nobody waits for
+      // The lowest rank takes all calls at once, the next one when it is through to it, and so on: no rank waits for
       // one that waits for it.
       for (int r = 0; r < group_.rank; ++r) call(r);
       take_calls();

@@ -202,7 +202,7 @@ void PeerLinks::send(int destination, int tag, const Message& message, const Tim
 
 void PeerLinks::tell_failure(const RankFailure& failure) {
   {
-    // Whoever is in the middle of another frame, to a rank that does not read, leaves it.
+    // A thread in the middle of another frame, to a rank that does not read, then leaves it.
     std::lock_guard lock(mutex_);
     if (!first_failure_) first_failure_ = failure;
   }
@@ -284,7 +284,8 @@ void PeerLinks::keep_rest(Peer& peer, const Frame& frame, const std::byte* data,
 bool PeerLinks::send_rest(Peer& peer) {
   std::size_t sent = 0;
   while (sent < peer.unsent.size()) {
-    const ssize_t n = ::send(peer.socket.get(), &peer.unsent[sent], peer.unsent.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const std::size_t left = peer.unsent.size() - sent;
+    const ssize_t n = ::send(peer.socket.get(), &peer.unsent[sent], left, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n <= 0) break;
     sent += static_cast<std::size_t>(n);
   }

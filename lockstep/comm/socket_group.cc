@@ -38,8 +38,8 @@ bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit&
   return same;
 }
 
-// Of ranks that wait for each other in turn not all see who is missing: whoever gives up first tells the others. A rank
-// whose connection was closed may have been left by one that did.
+// Ranks that wait for each other in turn do not all see which one is missing: the first one to give up tells the
+// others. A rank whose connection was closed may have been left by one that did.
 CommError first_failure(const Introduction& group, const CommError& own) {
   const bool was_left = own.what() == lost(own.lost_rank(), kClosedConnection).reason ||
                         own.what() == lost(own.lost_rank(), kClosedGroup).reason;

@@ -17,10 +17,10 @@ struct GroupTimeouts {
   std::chrono::milliseconds progress{1'800'000};
 };
 
-// A limit counts the time in which this process runs. Ctrl-Z, a batch system or a closed lid suspends all ranks of a job:
-// when they go on, none of them has waited for another one meanwhile. A process does not notice that it was stopped, but
-// one that waits looks at its limit at least every kRound: a longer pause between two looks counts as kMostPerRound.
-// A limit belongs to one thread.
+// A limit counts the time in which this process runs. Ctrl-Z, a batch system or a closed lid suspends all ranks of a
+// job: when they go on, none of them has waited for another one meanwhile. A process does not notice that it was
+// stopped, but one that waits looks at its limit at least every kRound: a longer pause between two looks counts as
+// kMostPerRound. A limit belongs to one thread.
 class TimeLimit {
  public:
   using Clock = std::chrono::steady_clock;
@@ -28,7 +28,8 @@ class TimeLimit {
 
   explicit TimeLimit(std::chrono::milliseconds allowed)
       // Long enough to be for ever, short enough not to overflow.
-      : length_(std::min<std::chrono::milliseconds>(allowed, std::chrono::hours(24 * 365))), end_(last_look_ + length_) {}
+      : length_(std::min<std::chrono::milliseconds>(allowed, std::chrono::hours(24 * 365))),
+        end_(last_look_ + length_) {}
 
   bool over() const { return left() <= Clock::duration::zero(); }
   Clock::duration left() const {
@@ -37,7 +38,7 @@ class TimeLimit {
     last_look_ = now;
     return end_ - now;
   }
-  // Whoever waits looks again by then.
+  // A thread that waits looks again by then.
   Clock::time_point next_look() const {
     const Clock::duration left = this->left();
     return last_look_ + std::clamp<Clock::duration>(left, Clock::duration::zero(), kRound);

@@ -165,7 +165,7 @@ class MpiMesh final : public PairwiseMesh {
     int first_pending() {
       return first_pending([](int) { return true; });
     }
-    // Of ranks that have left.
+    // The same among ranks that have left.
     int first_departed() {
       if (!mesh_.session_->any_departed()) return -1;
       std::vector<int> gone;

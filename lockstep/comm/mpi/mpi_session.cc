@@ -30,7 +30,7 @@ void check_mpi(int status, const char* doing) {
 MpiSession::MpiSession(std::chrono::milliseconds silence) : silence_(silence) {
   int running = 0, ended = 0, threads = MPI_THREAD_SINGLE;
   check_mpi(MPI_Finalized(&ended), "starting");
-  check(ended == 0, "mpi: it was ended with the last group of this process, and cannot be started again");
+  check(ended == 0, "mpi: MPI ended with the last group of this process, and cannot start again");
   check_mpi(MPI_Initialized(&running), "starting");
   if (running != 0) {
     check_mpi(MPI_Query_thread(&threads), "starting");
@@ -39,7 +39,7 @@ MpiSession::MpiSession(std::chrono::milliseconds silence) : silence_(silence) {
     started_ = true;
   }
   check(threads == MPI_THREAD_MULTIPLE,
-        "mpi: started for a single thread, expected MPI_THREAD_MULTIPLE: groups have threads of their own");
+        "mpi: MPI was started without MPI_THREAD_MULTIPLE, expected it: groups have threads of their own");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "starting");
   check_mpi(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "starting");
   int size = 0;

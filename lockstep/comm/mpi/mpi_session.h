@@ -1,4 +1,4 @@
-// What all groups of a process that use MPI have in common. They fail together: MPI cannot go on without a rank. A thread
+// Shared by all groups of a process that use MPI. They fail together: MPI cannot go on without a rank. A thread
 // sends signs of life to all other ranks, whatever this one's other threads do, and counts those that come from them.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace lockstep {
 
 class MpiSession {
  public:
-  // Starts MPI, unless the program has done so. A collective. `silence`: a rank of which nothing is heard for so long is
-  // lost.
+  // Starts MPI, unless the program has done so. A collective. `silence`: a rank is lost when nothing is heard of it
+  // for so long.
   explicit MpiSession(std::chrono::milliseconds silence);
   // Ends MPI where it was started here: a process can do so once. After a failure it does not: mpirun then ends all
   // ranks as soon as this process has ended.
