@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// What all TreeReducers have in common: where segments begin, and who has which position.
+// Common to all TreeReducers: where segments begin, and who has which position.
 class Arrangement {
  public:
   // In place of an owner's rank.
@@ -32,7 +32,7 @@ class Arrangement {
   std::size_t elements() const { return begins_.back(); }
   DType dtype() const { return layout_.dtype; }
   std::size_t item() const { return item_size(layout_.dtype); }
-  // What the layout's type has for a sum.
+  // The sum's type for the layout's type.
   void sum(std::span<const void* const> leaves, DType out_dtype, void* out, std::size_t count) const {
     if (dtype() == DType::bf16) return rounded_tree_sum(leaves, out_dtype, out, count);
     tree_reduce(ReduceOp::sum, DType::f32, leaves, out, count);

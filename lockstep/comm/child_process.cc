@@ -116,7 +116,7 @@ std::vector<ChildExit> ChildProcesses::reap() {
     siginfo_t info{};
     const int result = ::waitid(P_PID, static_cast<id_t>(child.process), &info, WEXITED | WNOHANG | WNOWAIT);
     if (result == 0 && info.si_pid == 0) return false;
-    // As long as it is not waited for, its number belongs to nobody else.
+    // Until waitpid() its number belongs to no other process.
     if (guard_) {
       ::kill(-child.process, SIGKILL);
       guard_->forget(child.process);
@@ -128,7 +128,7 @@ std::vector<ChildExit> ChildProcesses::reap() {
     ended.push_back({child.rank, status});
     return true;
   });
-  // What was killed did not fail by itself: likelier a cause than a consequence.
+  // A killed process did not fail by itself: likelier a cause than a consequence.
   std::stable_sort(ended.begin(), ended.end(),
                    [](const ChildExit& a, const ChildExit& b) { return a.by_signal() && !b.by_signal(); });
   return ended;

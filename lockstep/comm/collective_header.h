@@ -1,4 +1,4 @@
-// What a rank is about to do, as it tells the others: ranks that do different things are named, not waited for.
+// A rank tells the others its next operation by a header: ranks that do different things are named, not waited for.
 #pragma once
 
 #include <cstdint>

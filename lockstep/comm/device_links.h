@@ -13,10 +13,10 @@
 
 namespace lockstep {
 
-// Called again and again by whoever waits; throws when there is nothing to wait for any more.
+// Called again and again by the thread that waits; throws when there is nothing to wait for any more.
 using WaitCheck = std::function<void()>;
 
-// What they throw, perhaps only because another rank has failed.
+// The links throw it, perhaps only because another rank has failed.
 class DeviceLinksError : public Error {
  public:
   using Error::Error;
@@ -32,13 +32,13 @@ class DeviceLinks {
   };
 
   virtual ~DeviceLinks() = default;
-  // Queues the pieces on the stream, all at once. The k-th piece that goes to a rank is the k-th that it gets from here, and
-  // as long.
+  // Queues the pieces on the stream, all at once. The k-th piece that goes to a rank is the k-th that it gets from
+  // here, and as long.
   virtual void exchange(std::span<const Piece> sent, std::span<const Piece> received, Stream& stream,
                         const WaitCheck& wait_check) = 0;
   // Throws what has gone wrong with what was queued.
   virtual void check() = 0;
-  // What was queued and is not over ends, with any result; of no further use. Waits for no other rank.
+  // Ends all that is queued and not over, with any result; the links are of no further use. Waits for no other rank.
   virtual void abort() noexcept = 0;
 };
 

@@ -14,8 +14,8 @@ using std::chrono::milliseconds;
 
 // All parts of arrays begin at such a multiple of elements: whole vectors for kernels, whole packets for NCCL.
 constexpr std::size_t kStep = 128;
-// A rank whose GPU has waited in vain still comes to the last exchange, and so do those whose GPU had nothing to wait for:
-// whoever does not is the one that is lost.
+// A rank whose GPU has waited in vain still comes to the last exchange, and so do those whose GPU had nothing to wait
+// for: the rank that does not is lost.
 constexpr milliseconds kGrace{500};
 // NCCL may notice before the mesh that a rank is gone; the mesh knows who.
 constexpr milliseconds kHearsay{1000};
@@ -105,7 +105,7 @@ class DeviceReducer final : public MeshTreeReducer {
     }
     if (!in_time) free_stream();
     TimeLimit last = limit;
-    last.end = std::max(limit.end, soon.end) + kGrace;
+    last.extend(std::max(soon.left() - limit.left(), TimeLimit::Clock::duration::zero()) + kGrace);
     Exchanges(mesh_, lane_, header, last).exchange();
     if (!in_time)
       throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});
@@ -236,7 +236,7 @@ class DeviceReducer final : public MeshTreeReducer {
   std::vector<std::vector<std::uint8_t>> present_;  // of all positions, likewise
   std::shared_ptr<std::byte> memory_;               // in it:
   std::vector<std::byte*> arrays_;                  // of own positions
-  std::vector<std::byte*> leaves_;  // this rank's part of each position's array; null where nobody has it
+  std::vector<std::byte*> leaves_;  // this rank's part of each position's array; null where no rank has it
   std::byte* totals_ = nullptr;     // sums in the layout's type
   std::byte* result_ = nullptr;
 };

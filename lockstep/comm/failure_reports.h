@@ -1,5 +1,5 @@
-// Reports of ranks to the launcher: whom they have lost. It does not see that by itself, since whoever notices the
-// loss may end first, and a rank that stands still does not end at all.
+// Ranks report to the launcher which rank they have lost. The launcher does not see that by itself: a rank that notices
+// the loss may end first, and a rank that stands still does not end at all.
 #pragma once
 
 #include <chrono>
@@ -14,9 +14,9 @@ namespace lockstep {
 
 using FailureReporter = std::function<void(const RankFailure&)>;
 
-// A rank's part: leaves word in the launcher's store; nothing where there is none, or where
-// the numbers given are not the launcher's. The reporter acts once, never
-// throws, and takes a second or two at most where the store is out of reach. Arguments as read_launch_environment()'s.
+// A rank's part. The reporter writes to the launcher's store; it does nothing where there is none, or where the numbers
+// given are not the launcher's. It acts once, never throws, and takes a second or two at most where the store is out of
+// reach. Arguments as read_launch_environment()'s.
 FailureReporter make_failure_reporter(int rank, int world_size);
 
 // The launcher's part, for one start of all ranks.

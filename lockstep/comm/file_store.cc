@@ -56,7 +56,7 @@ std::string FileStore::get(const std::string& key, milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   for (milliseconds pause{1};; pause = std::min(2 * pause, milliseconds(100))) {
     if (contains(key)) return read_file(file_of(key), kLongestStoreValue);
-    check(Clock::now() < deadline, "store: nobody has set \"{}\" within {} s", key,
+    check(Clock::now() < deadline, "store: no process has set \"{}\" within {} s", key,
           static_cast<double>(timeout.count()) / 1000);
     std::this_thread::sleep_for(pause);
   }
@@ -67,7 +67,7 @@ std::int64_t FileStore::add(const std::string& key, std::int64_t amount) {
   // One at a time, on all hosts; closing lets go of it.
   const FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   check(static_cast<bool>(lock), "store: cannot open {}: {}", path.string(), reason());
-  // Who holds it may have been stopped.
+  // Its holder may have been stopped.
   const auto deadline = Clock::now() + timeout_;
   while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     check(errno == EINTR || errno == EWOULDBLOCK, "store: cannot lock {}: {}", path.string(), reason());

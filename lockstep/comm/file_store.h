@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// A file for each key. Ranks wait by looking again, so it is slower than a TcpStore. Who may write to the folder may join
-// the job; a job begins with an empty one, and leaves its files there.
+// A file for each key. Ranks wait by looking again, so it is slower than a TcpStore. A process that may write to the
+// folder may join the job; a job begins with an empty one, and leaves its files there.
 class FileStore : public Store {
  public:
   // Made if it is missing, for this user alone. `timeout`: of each call, beyond what a get waits.

@@ -115,7 +115,7 @@ std::optional<LaunchedRank> read_launched_rank(int rank, int world_size) {
   check(!given || (world_size >= 1 && world_size <= kMostRanks && rank >= 0 && rank < world_size),
         "rank {} of world size {}, expected a world size from 1 to {} and a rank below it", rank, world_size,
         kMostRanks);
-  // What the launcher says of this host holds for the ranks that it made.
+  // The local numbers of a launcher hold only for the ranks that it made.
   if (given && (!found || found->rank != rank || found->world_size != world_size)) found.emplace();
   if (given) found->rank = rank, found->world_size = world_size, found->source.clear();
   if (!found) return {};

@@ -1,4 +1,4 @@
-// What whoever started this process says about its job: torchrun's variables, or those of an MPI or Slurm.
+// Reads the job of this process from the variables of its launcher: those of torchrun, an MPI or Slurm.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,8 @@ struct LaunchedRank {
   int restart_count = 0;
 
   bool on_one_host() const { return local_world_size == world_size; }
-  // By the caller or WORLD_SIZE. What schedulers set may be meant for a shell, in which another launcher was started.
+  // Whether the caller or WORLD_SIZE gave the numbers. A scheduler may have set its own for a shell in which another
+  // launcher was started.
   bool is_told() const { return source.empty() || source == "WORLD_SIZE"; }
 };
 
@@ -64,7 +65,7 @@ int slurm_tasks_of_node(const std::string& list, int node);
 
 using EnvironmentVariables = std::vector<std::pair<std::string, std::string>>;
 
-// What a launcher sets for a rank: the variables that read_launch_environment() reads, and torchrun's others.
+// A launcher sets these for a rank: the variables that read_launch_environment() reads, and torchrun's others.
 struct RankEnvironment {
   int rank = 0;
   int world_size = 1;

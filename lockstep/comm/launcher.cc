@@ -36,7 +36,7 @@ using Failure = NodeLink::Failure;
 
 // How often other nodes are asked, and children looked after.
 constexpr milliseconds kTick{250};
-// What ranks get that stand still.
+// Grace for ranks that stand still.
 constexpr milliseconds kShortGrace{2'000};
 
 void check_options(const LauncherOptions& o) {
@@ -58,7 +58,7 @@ struct OutputPipe {
   FileDescriptor pipe;
   LinePrefixer lines;
 
-  // What there is for now, but not so much that others have to wait; closes the pipe at its end.
+  // Reads what there is for now, but not so much that others have to wait; closes the pipe at its end.
   void read() {
     std::array<char, 1 << 16> bytes;
     for (int i = 0; i < 16; ++i) {
@@ -131,7 +131,7 @@ class Launcher {
   }
 
  private:
-  // What the launchers of all nodes have to agree on.
+  // The launchers of all nodes have to agree on this text.
   std::string job(int restart) const {
     return fmt::format("{} nodes of {} processes, start {} of {}", options_.nnodes, options_.nproc_per_node,
                        restart + 1, options_.max_restarts + 1);
@@ -171,7 +171,7 @@ class Launcher {
     children.add(rank, start_child(child));
   }
 
-  // Starts them and stays until all have ended. What went wrong first.
+  // Starts them and stays until all have ended. Returns the first failure.
   std::optional<Failure> run_ranks(int restart) {
     ChildProcesses children(true);
     std::vector<OutputPipe> streams;
@@ -182,13 +182,13 @@ class Launcher {
     // Those that failed before anything was done to them.
     std::map<int, ChildExit> own_ends;
     bool finished = false;
-    // What those get that are left, when `next_blow` has come.
+    // Signals for the ranks that are left; the last one is sent when `next_blow` has come.
     std::vector<int> blows{SIGKILL, SIGTERM};
     auto next_blow = Clock::time_point::max();
     const auto fail_with = [&](const Failure& what) {
       if (failure) return;
       failure = what;
-      // Who stops in good order may still have a checkpoint to write.
+      // A rank that stops in good order may still have a checkpoint to write.
       next_blow = Clock::now() + (interrupted_ ? std::max(options_.grace, timeout_) : options_.grace);
     };
     while (children.running() || (link_ && !failure && !finished)) {
@@ -213,7 +213,8 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all(what); });
         fail_with(what);
       }
-      if (failure && !ends.empty()) {
+      // A rank that stands still may be alone on its node: none ends here after it was lost.
+      if (failure && blows.size() > 1 && (link_ || !ends.empty())) {
         reports.read();
         const auto silent = [&](int rank) { return reports.is_silent(rank); };
         if (std::ranges::all_of(children.running_ranks(), silent)) {
@@ -242,7 +243,7 @@ class Launcher {
         next_blow = Clock::now() + options_.grace;
       }
     }
-    // What ranks have started themselves, and hidden from us, may hold their output open.
+    // Processes that ranks have started and hidden from us may hold the output open.
     const auto soon = Clock::now() + std::chrono::seconds(1);
     const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {

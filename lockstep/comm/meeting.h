@@ -19,7 +19,7 @@ struct MeetingOptions {
   // The store goes with this process.
   bool holds_store = false;
   std::chrono::milliseconds timeout{60'000};
-  // What began to count then.
+  // The time counts from here.
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 };
 

@@ -1,4 +1,4 @@
-// What a back end is: it moves blocks of bytes between the ranks of a group. Collectives are written once, over this.
+// A back end moves blocks of bytes between the ranks of a group. Collectives are written once, over this.
 //
 // Everything here throws CommError, whose text is the cause alone ("rank 1 lost (connection closed)"); the group adds
 // what it was doing.

@@ -168,7 +168,7 @@ std::shared_ptr<ProcessGroup> MeshGroup::subgroup(std::vector<int> ranks) {
     if (std::binary_search(ranks.begin(), ranks.end(), rank())) mesh = mesh_->split(ranks, name, timeouts_.silence);
   });
   if (!mesh) return nullptr;
-  // Of a part of the ranks the launcher does not know the numbers.
+  // The launcher does not know the numbers in a part of the ranks.
   const bool same_ranks = mesh->size() == size();
   auto group = std::make_shared<MeshGroup>(std::move(mesh), backend_, timeouts_, same_ranks ? report_ : nullptr);
   if (same_ranks) {
@@ -278,7 +278,7 @@ void MeshGroup::fail_kin(const RankFailure& failure) {
 
 CommError MeshGroup::failed(const RankFailure& own, const CollectiveHeader& header) {
   mesh_->fail(own);
-  // Whoever waited in vain for another one, to make a group with, may have been told meanwhile who is gone.
+  // A rank that waited in vain to make a group with another one may have been told meanwhile which one is gone.
   const RankFailure failure = mesh_->failure().value_or(own);
   fail_kin(failure);
   std::string text = failure.reason;

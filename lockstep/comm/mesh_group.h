@@ -23,7 +23,7 @@ class MeshGroup final : public ProcessGroup {
  public:
   // `report` is told of the first failure, before the operation that it hit ends.
   MeshGroup(std::unique_ptr<Mesh> mesh, std::string backend, const GroupTimeouts& timeouts, FailureReporter report = {});
-  // What is under way ends with an error, on all ranks.
+  // All operations under way end with an error, on all ranks.
   ~MeshGroup() override;
 
   int rank() const override { return mesh_->rank(); }
@@ -57,7 +57,8 @@ class MeshGroup final : public ProcessGroup {
   // wait for it in its turn, for as long as may be waited.
   struct Kin {
     std::mutex mutex;
-    // Not the groups: who held one here for a moment could be the last to do so, and its destructor waits for operations.
+    // Not the groups: who held one here for a moment could be the last to do so, and its destructor waits for
+    // operations.
     std::vector<Mesh*> meshes;
   };
   void fail_kin(const RankFailure& failure);

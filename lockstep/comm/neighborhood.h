@@ -18,8 +18,8 @@ class Neighborhood {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // What to do when a rank is gone without a word. Called from a thread of the neighborhood's own, at most until it is
-  // destroyed.
+  // `on_lost` hears of a rank that is gone without a word. Called from a thread of the neighborhood's own, at most
+  // until it is destroyed.
   virtual void watch(std::function<void(const RankFailure&)> on_lost) = 0;
   // As PeerLinks::answers(). A thread does not stand still alone.
   virtual bool answers(int /*rank*/) const { return true; }

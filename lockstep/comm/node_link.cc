@@ -77,12 +77,11 @@ bool NodeLink::all_finished() {
     all = false;
     const std::string pulse_key = key("pulse", node);
     const std::string count = store_->contains(pulse_key) ? store_->get(pulse_key, milliseconds(0)) : "";
-    const auto now = Clock::now();
-    Pulse& pulse = pulses_.try_emplace(node, Pulse{count, now}).first->second;
-    if (pulse.count != count) pulse = {count, now};
-    const milliseconds silence = timeout_ + kSlack;
-    check(now - pulse.seen < silence, "launch: nothing was heard of node {}'s launcher for {} s", node,
-          static_cast<double>(silence.count()) / 1000);
+    const Pulse latest{count, TimeLimit(timeout_ + kSlack)};
+    Pulse& pulse = pulses_.try_emplace(node, latest).first->second;
+    if (pulse.count != count) pulse = latest;
+    check(!pulse.limit.over(), "launch: nothing was heard of node {}'s launcher for {} s", node,
+          static_cast<double>(pulse.limit.length().count()) / 1000);
   }
   return all && store_->contains(key("finished", node_rank_));
 }

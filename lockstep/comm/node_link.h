@@ -9,6 +9,7 @@
 #include <string>
 
 #include "lockstep/comm/store.h"
+#include "lockstep/comm/time_limit.h"
 
 namespace lockstep {
 
@@ -49,7 +50,7 @@ class NodeLink {
   int start_ = 0;
   struct Pulse {
     std::string count;
-    std::chrono::steady_clock::time_point seen;
+    TimeLimit limit;  // until the next one
   };
   std::map<int, Pulse> pulses_;
 };

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Most operations are run by whoever waits for them. To wake the thread each time would cost more than they do, so
+// The thread that waits for an operation mostly runs it. To wake the thread each time would cost more than they do, so
 // after one it only naps, and looks by itself whether one is left to it.
 constexpr std::chrono::microseconds kNap{100};
 constexpr int kNaps = 10;

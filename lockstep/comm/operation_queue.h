@@ -24,7 +24,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   OperationQueue(const OperationQueue&) = delete;
   OperationQueue& operator=(const OperationQueue&) = delete;
 
-  // What `run` throws comes out of the Work.
+  // The Work throws what `run` throws.
   Work push(std::function<void()> run);
   // The same and Work::wait, but leaves the queue's own thread asleep.
   void run(std::function<void()> run);

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Of an exchange: enough to keep the line busy, and no more scratch than that.
+// The most that one exchange sends: enough to keep the line busy, and no more scratch than that.
 constexpr std::size_t kCapacity[kLanes] = {std::size_t{1} << 20, std::size_t{8} << 20};
 
 int tag_of(int lane, int part) { return lane * 2 + part; }
@@ -50,7 +50,7 @@ void PairwiseMesh::for_each_peer(const Visit& visit) const {
   for (int k = 1; k < size_; ++k) visit(static_cast<std::size_t>((rank_ + k) % size_));
 }
 
-// Headers, and the small blocks. Until ranks agree, nobody knows how long the others' blocks are.
+// Headers, and the small blocks. Until ranks agree, no rank knows how long the others' blocks are.
 void PairwiseMesh::open(int lane, const CollectiveHeader& header, std::span<const ConstBlock> to,
                         std::span<MutableBlock> from, const TimeLimit& limit) {
   Scratch& scratch = scratch_[static_cast<std::size_t>(lane)];

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// What one thread begins, and then waits for. All of it is that thread's. Dropped early, no byte of the memory named is
-// touched any more.
+// Transfers that one thread begins, and then waits for. All of them are that thread's. Dropped early, no byte of the
+// memory named is touched any more.
 class Transfers {
  public:
   enum class Result { done, timed_out, broken };

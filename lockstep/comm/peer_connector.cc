@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <list>
+#include <system_error>
 #include <thread>
 
 #include "lockstep/base/hmac.h"
@@ -23,6 +24,7 @@
 namespace lockstep {
 namespace {
 
+using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
 // A stranger that says nothing is shown the door after this; a peer speaks at once.
@@ -65,21 +67,21 @@ void prepare(int socket, SocketKind kind) {
 }
 
 // False when the time is over or the connection broke.
-bool wait_for(int socket, short events, steady_clock::time_point end) {
+bool wait_for(int socket, short events, const TimeLimit& limit) {
   for (;;) {
     pollfd item{socket, events, 0};
-    const int ready = ::poll(&item, 1, milliseconds_until(end));
+    const int ready = ::poll(&item, 1, milliseconds_until(limit.next_look()));
     if (ready > 0) return true;
-    if (ready == 0 || errno != EINTR) return false;
+    if (limit.over() || (ready < 0 && errno != EINTR)) return false;
   }
 }
 
-bool send_all(int socket, std::string_view bytes, steady_clock::time_point end) {
+bool send_all(int socket, std::string_view bytes, const TimeLimit& limit) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(n));
-    } else if (errno != EINTR && (errno != EAGAIN || !wait_for(socket, POLLOUT, end))) {
+    } else if (errno != EINTR && (errno != EAGAIN || !wait_for(socket, POLLOUT, limit))) {
       return false;
     }
   }
@@ -87,13 +89,13 @@ bool send_all(int socket, std::string_view bytes, steady_clock::time_point end) 
 }
 
 // Empty when the time is over or the connection broke.
-std::string receive_all(int socket, std::size_t count, steady_clock::time_point end) {
+std::string receive_all(int socket, std::size_t count, const TimeLimit& limit) {
   std::string bytes(count, '\0');
   for (std::size_t got = 0; got < count;) {
     const ssize_t n = ::recv(socket, bytes.data() + got, count - got, 0);
     if (n > 0) {
       got += static_cast<std::size_t>(n);
-    } else if (n == 0 || (errno != EINTR && (errno != EAGAIN || !wait_for(socket, POLLIN, end)))) {
+    } else if (n == 0 || (errno != EINTR && (errno != EAGAIN || !wait_for(socket, POLLIN, limit)))) {
       return {};
     }
   }
@@ -122,7 +124,7 @@ class PeerConnector {
   std::vector<std::vector<FileDescriptor>> run() {
     if (group_.size > 1) {
       publish();
-      // The lowest rank takes all calls at once, the next one when it is through to it, and so on: nobody waits for
+      // The lowest rank takes all calls at once, the next one when it is through to it, and so on: no rank waits for
       // one that waits for it.
       for (int r = 0; r < group_.rank; ++r) call(r);
       take_calls();
@@ -134,30 +136,20 @@ class PeerConnector {
   static std::string key_of(int rank) { return fmt::format("address of rank {}", rank); }
 
   void publish() {
-    std::string text;
-    if (kind_ == SocketKind::unix_domain) {
-      text = "lockstep-" + hexadecimal(random_bytes(16));
-      listener_ = listen_at(unix_address(text));
-    } else {
-      listener_ = listen_at(resolve_host(group_.address, 0).at(0));
-      text = fmt::format("{} {}", group_.address, local_address(listener_).port());
+    std::string text = "lockstep-" + hexadecimal(random_bytes(16));
+    const bool is_unix = kind_ == SocketKind::unix_domain;
+    try {
+      listener_ = listen_at(is_unix ? unix_address(text) : resolve_host(group_.address, 0).at(0));
+    } catch (const std::system_error& error) {
+      if (!is_out_of_descriptors(error.code().value())) throw;
+      throw_failure(out_of_descriptors(error.code().value()));
     }
+    if (!is_unix) text = fmt::format("{} {}", group_.address, local_address(listener_).port());
     group_.store->set(key_of(group_.rank), text);
   }
 
-  std::chrono::milliseconds time_left() const { return std::chrono::milliseconds(milliseconds_until(limit_.end)); }
-
   void call(int peer) {
-    std::string text;
-    try {
-      text = group_.store->get(key_of(peer), time_left());
-    } catch (const CommError&) {
-      throw;  // rank 0 is lost, and the store with it
-    } catch (const Error&) {
-      if (!limit_.over()) throw;
-      throw_failure(lost(peer, "did not join within " + limit_.str()));
-    }
-    const SocketAddress address = parse_address(kind_, text);
+    const SocketAddress address = parse_address(kind_, read_record(group_, peer, key_of(peer), limit_));
     for (std::size_t k = 0; k < sockets_.size(); ++k) {
       FileDescriptor& socket = sockets_[k][static_cast<std::size_t>(peer)];
       while (!(socket = try_call(address, peer, static_cast<std::uint32_t>(k)))) {
@@ -167,15 +159,15 @@ class PeerConnector {
     }
   }
 
-  // A process that may not open more sockets says so before the others, who wait for it, take it for lost.
-  bool over() const {
-    const auto early = socket_error_ == 0 ? std::chrono::milliseconds(0) : limit_.length / 4;
-    return steady_clock::now() >= limit_.end - early;
-  }
+  // A process that may not open more sockets says so before the others, which wait for it, take it for lost.
+  bool over() const { return limit_.left() <= early(); }
+  std::chrono::milliseconds early() const { return socket_error_ == 0 ? 0ms : limit_.length() / 4; }
   RankFailure reason_of(const RankFailure& failure) const {
-    if (socket_error_ == 0) return failure;
+    return socket_error_ == 0 ? failure : out_of_descriptors(socket_error_);
+  }
+  RankFailure out_of_descriptors(int error) const {
     return {group_.rank, fmt::format("rank {} gave up: {} for connections with {} ranks", group_.rank,
-                                     describe_descriptor_error(socket_error_), group_.size)};
+                                     describe_descriptor_error(error), group_.size)};
   }
 
   FileDescriptor try_call(const SocketAddress& address, int peer, std::uint32_t connection) {
@@ -191,17 +183,17 @@ class PeerConnector {
     if (::connect(fd, address.get(), address.size()) != 0) {
       int error = 0;
       socklen_t size = sizeof error;
-      if (errno != EINPROGRESS || !wait_for(fd, POLLOUT, limit_.end)) return {};
+      if (errno != EINPROGRESS || !wait_for(fd, POLLOUT, limit_)) return {};
       if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return {};
     }
     if (!same_user(fd, kind_)) return {};
     PeerHandshake handshake(group_.key, static_cast<std::uint32_t>(group_.rank), static_cast<std::uint32_t>(peer),
                             connection);
-    if (!send_all(fd, handshake.hello(), limit_.end)) return {};
-    const std::string answer = receive_all(fd, PeerHandshake::kAnswerBytes, limit_.end);
+    if (!send_all(fd, handshake.hello(), limit_)) return {};
+    const std::string answer = receive_all(fd, PeerHandshake::kAnswerBytes, limit_);
     if (answer.empty() || !handshake.check_answer(answer)) return {};
-    if (!send_all(fd, handshake.proof(), limit_.end)) return {};
-    if (receive_all(fd, PeerHandshake::kWelcomeBytes, limit_.end).empty()) return {};
+    if (!send_all(fd, handshake.proof(), limit_)) return {};
+    if (receive_all(fd, PeerHandshake::kWelcomeBytes, limit_).empty()) return {};
     return socket;
   }
 
@@ -212,7 +204,7 @@ class PeerConnector {
       const int missing = missing_peer();
       if (missing < 0) return;
       if (over()) throw_failure(reason_of(lost(missing, "did not join within " + limit_.str())));
-      auto end = limit_.end;
+      auto end = std::min(limit_.next_look(), steady_clock::now() + (limit_.left() - early()));
       const bool backs_off = steady_clock::now() < accept_again;
       if (backs_off) end = std::min(end, accept_again);
       std::vector<pollfd> items{{backs_off ? -1 : listener_.get(), POLLIN, 0}};
@@ -264,11 +256,11 @@ class PeerConnector {
       p.handshake = std::make_unique<PeerHandshake>(group_.key, p.client, static_cast<std::uint32_t>(group_.rank),
                                                     p.connection);
       // So little fits into an empty socket at once.
-      return send_all(p.socket.get(), p.handshake->answer(input), steady_clock::now());
+      return send_all(p.socket.get(), p.handshake->answer(input), TimeLimit(0ms));
     }
     if (!p.handshake->check_proof(input)) return false;
     // A peer that was cut off meanwhile comes again.
-    if (send_all(p.socket.get(), "!", steady_clock::now())) {
+    if (send_all(p.socket.get(), "!", TimeLimit(0ms))) {
       sockets_[p.connection][p.client] = std::move(p.socket);
     }
     return false;
@@ -291,6 +283,20 @@ Introduction part_of(const Introduction& whole, const std::vector<int>& ranks, c
   part.store = make_prefix_store(fmt::format("{} of {}/", name, fmt::join(ranks, ",")), whole.store);
   part.key = hmac_sha256(whole.key, name);
   return part;
+}
+
+std::string read_record(const Introduction& group, int rank, const std::string& key, const TimeLimit& limit) {
+  for (;;) {
+    const auto next_look = limit.next_look();
+    try {
+      return group.store->get(key, std::chrono::milliseconds(milliseconds_until(next_look)));
+    } catch (const CommError&) {
+      throw;  // rank 0 is lost, and the store with it
+    } catch (const Error&) {
+      if (limit.over()) throw_failure(lost(rank, "did not join within " + limit.str()));
+      if (steady_clock::now() < next_look) throw;
+    }
+  }
 }
 
 std::vector<std::vector<FileDescriptor>> connect_peers(const Introduction& group, SocketKind kind, int connections,

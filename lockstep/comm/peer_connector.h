@@ -1,4 +1,4 @@
-// Connects every rank with every other one, and lets nobody else in: both sides prove by HMAC-SHA256 that they know the
+// Connects every rank with every other one, and refuses all others: both sides prove by HMAC-SHA256 that they know the
 // group's key. Port scanners, garbage and connections that say nothing are closed or outwaited.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// Who is who in a group that is being made.
+// A rank's view of a group that is being made.
 struct Introduction {
   int rank = 0;
   int size = 1;
@@ -23,6 +23,9 @@ struct Introduction {
 
 // The members of `whole` that are named, ascending, as a group of their own.
 Introduction part_of(const Introduction& whole, const std::vector<int>& ranks, const std::string& name);
+
+// Waits for a value that the rank leaves in the group's store. Throws that the rank did not come in time.
+std::string read_record(const Introduction& group, int rank, const std::string& key, const TimeLimit& limit);
 
 // Stream sockets, not blocking: [k][r] is the k-th connection with rank r; a rank's own place is empty. `kind`:
 // Unix sockets reach processes of this host and of this user, and pass file descriptors.

@@ -1,4 +1,4 @@
-// What two ranks say to each other before they trust a connection. Knows no sockets.
+// Two ranks exchange these messages before they trust a connection. Knows no sockets.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ class PeerHandshake {
  public:
   static constexpr std::size_t kHelloBytes = 32, kAnswerBytes = 48, kProofBytes = 32, kWelcomeBytes = 1;
 
-  // Of rank `client` with rank `server`; `connection`: which one of theirs.
+  // Rank `client` calls rank `server`; `connection` numbers their connections.
   PeerHandshake(std::string_view key, std::uint32_t client, std::uint32_t server, std::uint32_t connection);
 
   // The client's part.

@@ -54,11 +54,9 @@ PeerLinks::PeerLinks(int rank, std::vector<FileDescriptor> sockets, std::chrono:
 }
 
 PeerLinks::~PeerLinks() {
-  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
-    if (r != rank_) try_send_frame(r, {.kind = FrameKind::goodbye}, nullptr);
-  }
   const std::uint64_t one = 1;
   if (::write(stop_.get(), &one, sizeof one) == sizeof one && reader_.joinable()) reader_.join();
+  tell_all({.kind = FrameKind::goodbye}, nullptr);
 }
 
 void PeerLinks::watch(std::function<void(const RankFailure&)> on_failure) {
@@ -82,6 +80,9 @@ void PeerLinks::read_all() {
   for (const auto& peer : peers_) items.push_back({peer->socket.get(), POLLIN, 0});  // poll() ignores -1
   auto next_beat = std::chrono::steady_clock::now();  // at once: the others shall know that this one is alive
   for (;;) {
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      if (items[r + 1].fd >= 0) items[r + 1].events = send_rest_if_free(*peers_[r]) ? POLLIN : POLLIN | POLLOUT;
+    }
     if (::poll(items.data(), items.size(), milliseconds_until(next_beat)) < 0) continue;
     if (items[0].revents != 0) return;
     for (std::size_t r = 0; r < peers_.size(); ++r) {
@@ -102,10 +103,10 @@ void PeerLinks::beat() {
   int lost_rank = -1;
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     if (r == rank_) continue;
-    try_send_frame(r, {.kind = FrameKind::sign_of_life}, nullptr);
+    try_send_sign_of_life(r);
     std::lock_guard lock(mutex_);
     Peer& peer = *peers_[static_cast<std::size_t>(r)];
-    if (++peer.silent_for == silence_.length / pause_ && !peer.departed && lost_rank < 0) lost_rank = r;
+    if (++peer.silent_for == silence_.length() / pause_ && !peer.departed && lost_rank < 0) lost_rank = r;
   }
   if (lost_rank < 0) return;
   const RankFailure failure = no_answer(lost_rank, silence_);
@@ -200,9 +201,22 @@ void PeerLinks::send(int destination, int tag, const Message& message, const Tim
 }
 
 void PeerLinks::tell_failure(const RankFailure& failure) {
+  {
+    // A thread in the middle of another frame, to a rank that does not read, then leaves it.
+    std::lock_guard lock(mutex_);
+    if (!first_failure_) first_failure_ = failure;
+  }
   const Frame frame{.kind = FrameKind::failure, .number = failure.culprit, .bytes = failure.reason.size()};
+  tell_all(frame, reinterpret_cast<const std::byte*>(failure.reason.data()));
+}
+
+void PeerLinks::tell_all(const Frame& frame, const std::byte* data) {
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
-    if (r != rank_) try_send_frame(r, frame, reinterpret_cast<const std::byte*>(failure.reason.data()));
+    if (r == rank_) continue;
+    Peer& peer = *peers_[static_cast<std::size_t>(r)];
+    std::lock_guard lock(peer.writing);
+    keep_rest(peer, frame, data, 0);
+    send_rest(peer);
   }
 }
 
@@ -218,7 +232,8 @@ void PeerLinks::send_frame(int destination, const Frame& frame, const std::byte*
     ::poll(&item, 1, 20);
   };
   while (!send_rest(peer)) wait_for_room();
-  for (std::size_t sent = 0; sent < sizeof frame + frame.bytes;) {
+  std::size_t sent = 0;
+  while (sent < sizeof frame + frame.bytes) {
     const bool in_frame = sent < sizeof frame;
     const auto* begin = in_frame ? reinterpret_cast<const std::byte*>(&frame) + sent : data + (sent - sizeof frame);
     iovec piece{const_cast<std::byte*>(begin), (in_frame ? 0 : frame.bytes) + sizeof frame - sent};
@@ -238,40 +253,51 @@ void PeerLinks::send_frame(int destination, const Frame& frame, const std::byte*
     const ssize_t n = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) {
       sent += static_cast<std::size_t>(n);
-    } else {
+      continue;
+    }
+    try {
       wait_for_room();
+    } catch (...) {
+      // Otherwise the next frame would count as the rest of this one.
+      if (sent > 0) keep_rest(peer, frame, data, sent);
+      throw;
     }
   }
 }
 
-bool PeerLinks::try_send_frame(int destination, const Frame& frame, const std::byte* data) {
+void PeerLinks::try_send_sign_of_life(int destination) {
   Peer& peer = *peers_[static_cast<std::size_t>(destination)];
-  // Someone is in the middle of another frame, to a rank that does not read.
+  // A frame that is under way, or was left, says as much as soon as it comes.
   std::unique_lock lock(peer.writing, std::try_to_lock);
-  if (!lock || !send_rest(peer)) return false;
-  iovec pieces[2] = {{const_cast<Frame*>(&frame), sizeof frame}, {const_cast<std::byte*>(data), frame.bytes}};
-  msghdr message{};
-  message.msg_iov = pieces;
-  message.msg_iovlen = 2;
-  const ssize_t sent = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent <= 0) return false;
-  auto skip = static_cast<std::size_t>(sent);
-  for (const iovec& piece : pieces) {
-    const auto* begin = static_cast<const std::byte*>(piece.iov_base);
-    const std::size_t taken = std::min(skip, piece.iov_len);
-    peer.unsent.insert(peer.unsent.end(), begin + taken, begin + piece.iov_len);
-    skip -= taken;
-  }
-  return true;
+  if (!lock || !send_rest(peer)) return;
+  keep_rest(peer, {.kind = FrameKind::sign_of_life}, nullptr, 0);
+  send_rest(peer);
+}
+
+void PeerLinks::keep_rest(Peer& peer, const Frame& frame, const std::byte* data, std::size_t sent) {
+  const auto* begin = reinterpret_cast<const std::byte*>(&frame);
+  const std::size_t of_frame = std::min(sent, sizeof frame);
+  peer.unsent.insert(peer.unsent.end(), begin + of_frame, begin + sizeof frame);
+  peer.unsent.insert(peer.unsent.end(), data + (sent - of_frame), data + frame.bytes);
 }
 
 bool PeerLinks::send_rest(Peer& peer) {
-  while (!peer.unsent.empty()) {
-    const ssize_t n = ::send(peer.socket.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n <= 0) return false;
-    peer.unsent.erase(peer.unsent.begin(), peer.unsent.begin() + n);
+  std::size_t sent = 0;
+  while (sent < peer.unsent.size()) {
+    const std::size_t left = peer.unsent.size() - sent;
+    const ssize_t n = ::send(peer.socket.get(), &peer.unsent[sent], left, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n <= 0) break;
+    sent += static_cast<std::size_t>(n);
   }
-  return true;
+  const int error = errno;
+  peer.unsent.erase(peer.unsent.begin(), peer.unsent.begin() + static_cast<std::ptrdiff_t>(sent));
+  errno = error;
+  return peer.unsent.empty();
+}
+
+bool PeerLinks::send_rest_if_free(Peer& peer) {
+  const std::unique_lock lock(peer.writing, std::try_to_lock);
+  return !lock || send_rest(peer);
 }
 
 void PeerLinks::send_descriptor(int destination, int number, const FileDescriptor& descriptor,

@@ -1,6 +1,7 @@
-// One connection with every other rank, for what is rare: messages between two ranks, who failed, who is gone. A thread
-// reads them all, so that the death of a rank is seen at once. It also sends a sign of life on each, whatever the rank's
-// other threads do, and so finds a process that stands still or cannot be reached, and takes no busy one for it.
+// One connection with every other rank, for rare messages: those between two ranks, failures, goodbyes. One thread
+// reads all of them, so that a rank sees the death of another one at once. The thread also sends a sign of life on each
+// connection, even while the other threads of its rank are busy. So a rank is lost when its process stands still or is
+// out of reach, and not when it works.
 #pragma once
 
 #include <functional>
@@ -18,14 +19,14 @@ namespace lockstep {
 
 class PeerLinks {
  public:
-  // sockets[r]: connected with rank r, not blocking; this rank's own place is empty. `silence`: a rank of which nothing
-  // is heard for so long is lost.
+  // sockets[r]: connected with rank r, not blocking; this rank's own place is empty. `silence`: a rank is
+  // lost when nothing is heard of it for so long.
   PeerLinks(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence);
   // Says goodbye.
   ~PeerLinks();
 
-  // Hears of a rank that is gone without a goodbye or silent, and of failures that others tell; of earlier ones at once.
-  // Called from the reading thread.
+  // Hears of a rank that is gone without a goodbye or silent, and of failures that others tell; of earlier ones at
+  // once. Called from the reading thread.
   void watch(std::function<void(const RankFailure&)> on_failure);
 
   void send(int destination, int tag, const Message& message, const TimeLimit& limit);
@@ -34,13 +35,13 @@ class PeerLinks {
   bool departed(int rank) const;
   // Whether something was heard of the rank's process lately.
   bool answers(int rank) const;
-  // Those to whom it can be told without waiting.
+  // Nothing else is sent from now on: what waits for a rank that does not read ends with this failure.
   void tell_failure(const RankFailure& failure);
 
   // Unix sockets only: the other process gets a descriptor of its own for the same thing.
   void send_descriptor(int destination, int number, const FileDescriptor& descriptor, const TimeLimit& limit);
-  // Throws what became of the source, what `failure` says when it is asked now and then, or that the time is over. Empty
-  // where this process may have no more descriptors.
+  // Throws what became of the source, what `failure` says when it is asked now and then, or that the time is over.
+  // Empty where this process may have no more descriptors.
   FileDescriptor receive_descriptor(int source, int number, const TimeLimit& limit,
                                     const std::function<std::optional<RankFailure>()>& failure);
 
@@ -50,18 +51,24 @@ class PeerLinks {
 
   std::optional<RankFailure> first_failure() const;
   void read_all();
-  // Sends a sign of life to all, and counts those of whom none has come: by its own turns and not by the clock, so that a
-  // process that stood still itself blames nobody.
+  // Sends a sign of life to all ranks, and counts for each how many turns it has been silent. Turns and not the clock:
+  // a process that stood still itself blames no other.
   void beat();
   // False: the connection is closed.
   bool read_some(int rank);
   void handle_frame(int rank);
   void report(const RankFailure& failure);
   void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor, const TimeLimit& limit);
-  // As far as it goes without waiting. False: not at all. What the socket does not take goes before the next frame.
-  bool try_send_frame(int destination, const Frame& frame, const std::byte* data);
-  // The same for what was left of an earlier one; called with the peer's lock. False, with errno: some is left still.
+  // To each rank as far as its socket takes it without waiting; the rest goes before the next frame.
+  void tell_all(const Frame& frame, const std::byte* data);
+  // Unless something else is under way.
+  void try_send_sign_of_life(int destination);
+  // Both are called with the peer's lock. Keeps a frame, and its data, from byte `sent` on.
+  static void keep_rest(Peer& peer, const Frame& frame, const std::byte* data, std::size_t sent);
+  // Sends what was kept, as far as it goes without waiting. False, with errno: some is left still.
   static bool send_rest(Peer& peer);
+  // The same, for the reading thread, which leaves that to a thread that is sending already.
+  static bool send_rest_if_free(Peer& peer);
 
   const int rank_;
   const TimeLimit silence_;

@@ -3,11 +3,11 @@
 // Every rank calls the same collectives of a channel in the same order, with matching arguments. A channel's operations
 // run one after the other: on a thread of the group's own, while the call returns at once, or on the caller's if it is
 // to wait (CollectiveOptions::wait). Ranks that disagree (another operation, size, type or label at the same place) are
-// told so instead of hanging. After a failure the group is of no further use: every later operation fails with the first
-// error. So are groups of all the same ranks that it was made from, or were made from it.
+// told so instead of hanging. After a failure the group is of no further use: every later operation fails with the
+// first error. So are groups of all the same ranks that it was made from, or were made from it.
 //
-// Sums are taken in the tree of base/tree.h over ranks, whatever the back end, so they have the same bits on all of them
-// and from run to run.
+// Sums are taken in the tree of base/tree.h over ranks, whatever the back end, so they have the same bits on all of
+// them and from run to run.
 #pragma once
 
 #include <chrono>
@@ -50,13 +50,13 @@ struct CollectiveOptions {
   // For errors and the check that ranks agree: "bucket 3, step 17".
   std::string label = {};
   CommChannel channel = CommChannel::bulk;
-  // In which all ranks have to come. 0: the group's progress_timeout.
+  // All ranks have to come within this time. 0: the group's progress_timeout.
   std::chrono::milliseconds timeout{0};
   // The call itself waits, and throws what Work::wait would: no other thread has to be told of the operation.
   bool wait = false;
 };
 
-// What a TreeReducer sums: arrays of segments (parameters), one array for each position in a tree of leaves. A rank
+// A TreeReducer sums arrays of segments (parameters), one array for each position in a tree of leaves. A rank
 // holds the arrays of its positions; any segment of an array may be missing, and then lets its sibling pass unchanged.
 struct TreeLayout {
   std::vector<std::size_t> segments;        // elements of each
@@ -90,7 +90,7 @@ class ProcessGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // What was asked for (ProcessGroupOptions::backend), or "local": ranks as threads.
+  // ProcessGroupOptions::backend as given, or "local": ranks as threads.
   virtual std::string_view backend() const = 0;
 
   virtual Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options = {}) = 0;
@@ -110,8 +110,8 @@ class ProcessGroup {
   virtual Work receive(CommBuffer data, int source, int tag, CollectiveOptions options = {}) = 0;
   virtual Work barrier(CollectiveOptions options = {}) = 0;
 
-  // Collective. Reducers of one group are used in one order on all ranks. `device`: all ranks have one, on a GPU that is no
-  // other rank's, and use it with one reducer at a time. NCCL then moves the pieces.
+  // Collective. Reducers of one group are used in one order on all ranks. `device`: all ranks have one, on a GPU that
+  // is no other rank's, and use it with one reducer at a time. NCCL then moves the pieces.
   virtual std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel,
                                                          std::shared_ptr<SummingDevice> device = nullptr) = 0;
   // Collective over all ranks of this group: the new group of `ranks` (ascending), in that order; null for the others.
@@ -124,24 +124,23 @@ class ProcessGroup {
 
 struct ProcessGroupOptions {
   // "gloo", as PyTorch calls what it has for CPUs: shared memory between the ranks of one host, TCP where they are on
-  // several. Jobs that mpirun started are among them: its variables are read as torchrun's are.
-  // "nccl": the same, but gradients stay on the ranks' GPUs, between which NCCL moves them. An error (Communicator) where a
-  // rank has no GPU of its own, or no NCCL.
-  // "auto": as "nccl" where that can be, else as "gloo".
-  // "mpi": MPI's messages, between all processes that mpirun started; a process can make one such group, and others from
-  // it. Without a store, or a secret. A rank that is lost takes the whole job with it: mpirun ends the others.
+  // several. Jobs that mpirun started are among them: its variables are read as torchrun's are. "nccl": the same, but
+  // gradients stay on the ranks' GPUs, between which NCCL moves them. An error (Communicator) where a rank has no GPU
+  // of its own, or no NCCL. "auto": as "nccl" where that can be, else as "gloo". "mpi": MPI's messages, between all
+  // processes that mpirun started; a process can make one such group, and others from it. Without a store, or a secret.
+  // A rank that is lost takes the whole job with it: mpirun ends the others.
   std::string backend = "auto";
   // -1: from the environment (RANK, WORLD_SIZE), as torchrun, `lockstep launch` and the usual schedulers set it.
   int rank = -1;
   int world_size = -1;
-  // None: the one at MASTER_ADDR and MASTER_PORT (or LOCKSTEP_PORT); rank 0 makes it where nobody has yet.
+  // None: the one at MASTER_ADDR and MASTER_PORT (or LOCKSTEP_PORT); rank 0 makes it where there is none yet.
   std::shared_ptr<Store> store = {};
-  // A rank that does not meet the others, or of whose process nothing is heard for so long, is lost. One that is busy is
-  // not, since a thread of its group shows that it is alive. 0: LOCKSTEP_TIMEOUT (seconds), which
-  // `lockstep launch --timeout` sets, or 60 s.
+  // A rank that does not meet the others, or of whose process nothing is heard for so long, is lost. One that is busy
+  // is not, since a thread of its group shows that it is alive. 0: LOCKSTEP_TIMEOUT (seconds), which `lockstep launch
+  // --timeout` sets, or 60 s.
   std::chrono::milliseconds timeout{0};
-  // A rank that is alive may take so long to come to an operation: a checkpoint, say, or a callback of rank 0. After that
-  // it hangs, which ends the group. 0: LOCKSTEP_PROGRESS_TIMEOUT (seconds), or 30 times `timeout`.
+  // A rank that is alive may take so long to come to an operation: a checkpoint, say, or a callback of rank 0. After
+  // that it hangs, which ends the group. 0: LOCKSTEP_PROGRESS_TIMEOUT (seconds), or 30 times `timeout`.
   std::chrono::milliseconds progress_timeout{0};
 };
 

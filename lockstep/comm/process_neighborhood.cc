@@ -16,7 +16,7 @@ class ProcessNeighborhood final : public Neighborhood {
  public:
   ProcessNeighborhood(Introduction group, const TimeLimit& limit)
       : group_(std::move(group)),
-        links_(group_.rank, std::move(connect_peers(group_, SocketKind::unix_domain, 1, limit)[0]), limit.length) {}
+        links_(group_.rank, std::move(connect_peers(group_, SocketKind::unix_domain, 1, limit)[0]), limit.length()) {}
 
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size; }
@@ -25,6 +25,30 @@ class ProcessNeighborhood final : public Neighborhood {
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,
                                       const std::function<std::optional<RankFailure>()>& failure) override {
+    try {
+      return try_allocate(bytes, limit, failure);
+    } catch (const CommError&) {
+      throw;
+    } catch (const std::exception& error) {
+      // The others wait for it, and have no memory in common yet in which it could say why it does not come.
+      links_.tell_failure({rank(), fmt::format("rank {} gave up: {}", rank(), error.what())});
+      throw;
+    }
+  }
+
+  void send(int destination, int tag, Message message, const TimeLimit& limit) override {
+    links_.send(destination, tag, message, limit);
+  }
+  Mailbox& mailbox() override { return links_.mailbox(); }
+
+  std::unique_ptr<Neighborhood> split(const std::vector<int>& ranks, const std::string& name,
+                                      const TimeLimit& limit) override {
+    return make_process_neighborhood(part_of(group_, ranks, name), limit);
+  }
+
+ private:
+  std::shared_ptr<std::byte> try_allocate(std::size_t bytes, const TimeLimit& limit,
+                                          const std::function<std::optional<RankFailure>()>& failure) {
     const int number = allocations_++;
     if (rank() != 0) {
       const FileDescriptor memory = links_.receive_descriptor(0, number, limit, failure);
@@ -40,17 +64,6 @@ class ProcessNeighborhood final : public Neighborhood {
     return map(memory, bytes);
   }
 
-  void send(int destination, int tag, Message message, const TimeLimit& limit) override {
-    links_.send(destination, tag, message, limit);
-  }
-  Mailbox& mailbox() override { return links_.mailbox(); }
-
-  std::unique_ptr<Neighborhood> split(const std::vector<int>& ranks, const std::string& name,
-                                      const TimeLimit& limit) override {
-    return make_process_neighborhood(part_of(group_, ranks, name), limit);
-  }
-
- private:
   static std::shared_ptr<std::byte> map(const FileDescriptor& memory, std::size_t bytes) {
     struct stat status {};
     check(::fstat(memory.get(), &status) == 0 && static_cast<std::size_t>(status.st_size) == bytes,

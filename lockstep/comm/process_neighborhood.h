@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// A collective. A rank of which nothing is heard for the length of `limit` is lost, then and later.
+// A collective. A rank is lost when nothing is heard of it for the length of `limit`, then and later.
 std::unique_ptr<Neighborhood> make_process_neighborhood(Introduction group, const TimeLimit& limit);
 
 }  // namespace lockstep

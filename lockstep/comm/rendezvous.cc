@@ -87,7 +87,7 @@ std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const st
   try {
     return listen(e.master_port);
   } catch (const ListenError& error) {
-    // Who started the job may hold the port himself.
+    // The launcher may hold the port itself.
     if (error.code() != EADDRINUSE) throw;
     return listen(e.next_port);
   }

@@ -33,7 +33,7 @@ struct Rendezvous {
 // not accept the secret, ranks that did not come in time, another world size, or a rank number that is taken.
 Rendezvous resolve_rendezvous(const ProcessGroupOptions& options);
 
-// What the options say, or the environment, or the defaults.
+// From the options, or the environment, or the defaults.
 GroupTimeouts timeouts_of(const ProcessGroupOptions& options);
 
 }  // namespace lockstep

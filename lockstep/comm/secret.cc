@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kShortest = 16, kLongest = 4096;
 
 std::string read_secret_file(const std::string& path) {
-  // What is checked has to be what is read, so the file is opened once. A pipe must not hold us up.
+  // The file is opened once: the check and the read have to see the same one. A pipe must not hold us up.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status;
   const bool known = file && ::fstat(file.get(), &status) == 0;

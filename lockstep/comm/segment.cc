@@ -37,7 +37,7 @@ void Segment::fail(const RankFailure& failure) const {
 
 std::optional<RankFailure> Segment::failure() const {
   if (shared().failed.load() == Shared::kNone) return std::nullopt;
-  // Whoever writes it may have died meanwhile.
+  // Its writer may have died meanwhile.
   for (int i = 0; shared().failed.load() != Shared::kWritten; ++i) {
     if (i == 1000) return RankFailure{-1, kLostInReport};
     std::this_thread::sleep_for(std::chrono::microseconds(100));

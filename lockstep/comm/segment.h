@@ -28,8 +28,8 @@ class Segment {
     std::atomic<std::uint32_t> sleepers;
   };
 
-  // What one rank has to say in one lane. There are two of everything, for odd and even exchanges: a rank is not two
-  // exchanges ahead of another one, so what it writes next nobody still reads.
+  // The words of one rank in one lane. There are two of everything, for odd and even exchanges: a rank is not two
+  // exchanges ahead of another one, so no rank still reads the place that it writes next.
   struct alignas(64) Slot {
     std::atomic<std::uint32_t> exchange;  // the one that it has arrived at
     CollectiveHeader headers[2];
@@ -61,7 +61,7 @@ class Segment {
 
   // The first failure counts.
   void fail(const RankFailure& failure) const;
-  // The reason where nobody will know the real one.
+  // The reason where the real one is lost.
   static constexpr const char* kLostInReport = "a rank was lost while it reported a failure";
   std::optional<RankFailure> failure() const;
   void depart(int r) const;

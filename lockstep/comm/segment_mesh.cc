@@ -27,7 +27,7 @@ class SegmentMesh final : public Mesh {
   }
 
   ~SegmentMesh() override {
-    // First this: whoever sees the line closed then knows that it was on purpose.
+    // First this: a rank that sees the line closed then knows that it was on purpose.
     segment_.depart(rank_);
     neighborhood_.reset();
   }
@@ -86,9 +86,9 @@ class SegmentMesh final : public Mesh {
   }
 
   void fail(const RankFailure& failure) override { segment_.fail(failure); }
-  // What a rank said before it went counts for more than that its line is closed. But one whose own lines are cut takes
-  // all others for lost, and may say so first: whoever is told of a closed connection, or of a loss without a name, has a
-  // line of its own to look at, which shows who is gone.
+  // The reason that a rank gave before it went counts for more than its closed line. But a rank whose own lines are cut
+  // takes all others for lost, and may say so first: a rank that is told of a closed connection, or of a loss without a
+  // name, looks at its own lines, which show the rank that is gone.
   std::optional<RankFailure> failure() const override {
     const std::optional<RankFailure> told = segment_.failure();
     const bool is_sure = told && told->reason != lost(told->culprit, kClosedConnection).reason &&
@@ -152,7 +152,7 @@ class SegmentMesh final : public Mesh {
       if (is_complete(state, number)) return;
       throw_if_hopeless(lane, number, limit);
       shared.sleepers.fetch_add(1);
-      if (shared.state.load() == state) futex_wait(shared.state, state, limit.end);
+      if (shared.state.load() == state) futex_wait(shared.state, state, limit.next_look());
       shared.sleepers.fetch_sub(1);
     }
   }
@@ -176,7 +176,7 @@ class SegmentMesh final : public Mesh {
     }
   }
 
-  // Of the ranks that did not come the first that does not wait for others itself, in the other lane.
+  // The first of the ranks that did not come and do not wait for others themselves, in the other lane.
   int missing_rank(int lane, std::uint32_t number) const {
     int first = -1;
     for (int r = 0; r < size_; ++r) {

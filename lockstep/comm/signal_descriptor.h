@@ -22,7 +22,7 @@ class SignalDescriptor {
   int get() const { return descriptor_.get(); }
   // The next one that came; does not wait.
   std::optional<int> take();
-  // What the thread had before: for children.
+  // The mask that the thread had before: for children.
   const sigset_t& mask_before() const { return before_; }
 
  private:

@@ -32,21 +32,14 @@ bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit&
   group.store->set(key(group.rank), own);
   bool same = true;
   for (int r = 0; r < group.size; ++r) {
-    try {
-      const std::string host = group.store->get(key(r), std::chrono::milliseconds(milliseconds_until(limit.end)));
-      if (r != group.rank) same = same && host == own;
-    } catch (const CommError&) {
-      throw;
-    } catch (const Error&) {
-      if (!limit.over()) throw;
-      throw_failure(lost(r, "did not join within " + limit.str()));
-    }
+    const std::string host = read_record(group, r, key(r), limit);
+    if (r != group.rank) same = same && host == own;
   }
   return same;
 }
 
-// Of ranks that wait for each other in turn not all see who is missing: whoever gives up first tells the others. A rank
-// whose connection was closed may have been left by one that did.
+// Ranks that wait for each other in turn do not all see which one is missing: the first one to give up tells the
+// others. A rank whose connection was closed may have been left by one that did.
 CommError first_failure(const Introduction& group, const CommError& own) {
   const bool was_left = own.what() == lost(own.lost_rank(), kClosedConnection).reason ||
                         own.what() == lost(own.lost_rank(), kClosedGroup).reason;
@@ -85,12 +78,17 @@ TransportChoice transport_from_environment() {
 
 std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
                                                 TransportChoice transport, std::string name, FailureReporter report) {
+  const auto give_up = [&](const CommError& error) {
+    const CommError first = first_failure(group, error);
+    return CommError(fmt::format("{} during rendezvous", first.what()), first.lost_rank());
+  };
   try {
     return std::make_shared<MeshGroup>(make_mesh(group, timeouts.silence, transport), std::move(name), timeouts,
                                        std::move(report));
   } catch (const CommError& error) {
-    const CommError first = first_failure(group, error);
-    throw CommError(fmt::format("{} during rendezvous", first.what()), first.lost_rank());
+    throw give_up(error);
+  } catch (const std::exception& error) {
+    throw give_up(CommError(fmt::format("rank {} gave up: {}", group.rank, error.what()), group.rank));
   }
 }
 

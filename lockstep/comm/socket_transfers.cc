@@ -39,14 +39,14 @@ Transfers::Outcome SocketTransfers::wait(const TimeLimit& limit) {
       items[r].events = static_cast<short>((incoming.empty() ? 0 : POLLIN) | (outgoing.empty() ? 0 : POLLOUT));
       // poll() passes over what is negative: a peer with whom all is done may close.
       items[r].fd = items[r].events == 0 ? -1 : socket;
-      // Who does not send is more likely the one that is missing than who does not read.
+      // A rank that does not send is more likely the missing one than a rank that does not read.
       if (waits_for < 0 || (!incoming.empty() && peers_[static_cast<std::size_t>(waits_for)].incoming.empty())) {
         if (items[r].events != 0) waits_for = rank;
       }
     }
     if (waits_for < 0) return {};
     if (limit.over()) return {Result::timed_out, waits_for};
-    if (::poll(items.data(), items.size(), milliseconds_until(limit.end)) < 0) {
+    if (::poll(items.data(), items.size(), milliseconds_until(limit.next_look())) < 0) {
       for (pollfd& item : items) item.revents = POLLIN | POLLOUT;  // a signal: look for oneself
     }
   }

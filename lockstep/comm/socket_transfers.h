@@ -12,8 +12,8 @@ namespace lockstep {
 class SocketTransfers final : public Transfers {
  public:
   // sockets[r]: connected with rank r, not blocking, and used by one SocketTransfers at a time. They carry messages in
-  // the order of their sending, so tags are not needed. Once one of them broke, or was left before all was done, nobody
-  // can tell where in a message it stands: the sockets are of no further use.
+  // the order of their sending, so tags are not needed. Once one of them broke, or was left before all was done, its
+  // place in a message is unknown: the sockets are of no further use.
   explicit SocketTransfers(std::span<const FileDescriptor> sockets);
 
   void receive(int source, int tag, void* data, std::size_t bytes) override;

@@ -39,7 +39,7 @@ using Clock = std::chrono::steady_clock;
 
 // Set in processes made by running the program anew: the pipe on which a rank says why it failed.
 constexpr const char* kSpawnedVariable = "LOCKSTEP_SPAWNED";
-// An error's message has to fit into a pipe, since nobody reads it before the process has ended.
+// An error's message has to fit into a pipe, since it is read only when the process has ended.
 constexpr std::size_t kLongestMessage = 4096;
 
 struct Pipe {
@@ -53,7 +53,7 @@ struct Pipe {
   }
 };
 
-// What begins the message of a rank that failed by itself, and of one that lost another.
+// The first letter of a message: the rank failed by itself, or lost another one.
 constexpr char kOwn = 'o', kConsequence = 'c';
 
 // Whether it says that another rank failed. A task of the engine wraps what it threw.
@@ -72,7 +72,7 @@ bool is_consequence(const std::exception& error, int rank) {
   }
 }
 
-// What a rank that has ended left there. Processes that it started may hold the other end: nothing more is waited for.
+// The message of a rank that has ended. Processes that it started may hold the other end: no more is waited for.
 std::string read_message(const FileDescriptor& pipe) {
   (void)::fcntl(pipe.get(), F_SETFL, O_NONBLOCK);
   std::array<char, kLongestMessage> bytes;
@@ -143,7 +143,7 @@ class Spawned::Impl {
       }
       wait_for_all();
     } catch (const std::exception&) {
-      // Who wants to know how they ended joins.
+      // join() says how they ended.
     }
   }
 
@@ -215,7 +215,7 @@ Spawned spawn(const std::function<void(int)>& fn, const SpawnOptions& options) {
         threads);
   const std::string secret = secret_to_set();
   auto impl = std::make_unique<Spawned::Impl>(options);
-  // What is buffered would come out of every process.
+  // Buffered output would come out of every process.
   std::fflush(nullptr);
   const pid_t parent = ::getpid();
   std::vector<FileDescriptor> ports;

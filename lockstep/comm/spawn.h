@@ -14,7 +14,8 @@ struct SpawnOptions {
   // Not joined, they are killed with what spawn() returned, instead of being waited for. Either way they do not
   // outlive this process, however it ends.
   bool daemon = false;
-  // What ranks have to say why they fail, once one has; then they are asked to end, and after as much again, made to.
+  // The other ranks get this time after one has failed, to say why they fail. Then they are asked to end, and after the
+  // same time again killed.
   std::chrono::milliseconds grace{5'000};
 };
 
@@ -24,9 +25,8 @@ class Spawned {
   Spawned(Spawned&&) noexcept;
   Spawned& operator=(Spawned&&) noexcept;
 
-  // Until all have ended. Throws how the first of them failed: `rank 1 failed: conv2d: input has …`, `rank 2 was
-  // killed by signal 9 (Killed)`. One that only lost another rank is not taken for the first. Again and again, it is the
-  // same.
+  // Until all have ended. Throws how the first of them failed: `rank 1 failed: conv2d: input has …`, `rank 2 was killed
+  // by signal 9 (Killed)`. One that only lost another rank is not taken for the first. Again and again, it is the same.
   void join();
 
  private:
@@ -45,7 +45,8 @@ class Spawned {
 Spawned spawn(const std::function<void(int rank)>& fn, const SpawnOptions& options = {});
 
 // By running this program anew with the same arguments, whatever it does at the time. In the new processes, main() has
-// to come to this same call: it runs fn(rank) and ends the process. Before it, main() should do what a rank may do, too.
+// to come to this same call: it runs fn(rank) and ends the process. Before it, main() should do what a rank may do,
+// too.
 Spawned spawn(int argc, char** argv, const std::function<void(int rank)>& fn,
               const SpawnOptions& options = {});
 

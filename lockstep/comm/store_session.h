@@ -14,13 +14,13 @@ class StoreSession {
   // Begins with the greeting. `nonce` has kStoreNonceBytes, and never comes twice.
   StoreSession(std::string_view secret, std::string nonce);
 
-  // What the client sent. Throws if that breaks the protocol: it is then of no further use.
+  // Takes bytes of the client. Throws if they break the protocol: the session is then of no further use.
   void receive(std::string_view bytes);
   // The next request, once it is whole; none while a reply is due, so that a client's unread replies do not pile up.
   std::optional<StoreRequest> next_request();
   void reply(const StoreReply& reply);
 
-  // What is to be sent, and how much of it was.
+  // The bytes to send, and how many of them were sent.
   std::string_view output() const { return std::string_view(output_).substr(sent_); }
   void sent(std::size_t bytes);
 

@@ -1,4 +1,4 @@
-// What a TreeReducer needs of a GPU in whose memory it sums.
+// A GPU in whose memory a TreeReducer sums.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ class SummingDevice {
  public:
   virtual ~SummingDevice() = default;
   virtual Stream& stream() = 0;
-  // Uninitialized memory that nobody uses, aligned to 64.
+  // Uninitialized memory that is free, aligned to 64.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
-  // out = the leaves' sum, in the order and with the bits of tree_reduce() (f32) or rounded_tree_sum() (bf16). A null leaf
-  // lets its sibling pass unchanged, one is there; what is in the leaves is lost.
+  // out = the leaves' sum, in the order and with the bits of tree_reduce() (f32) or rounded_tree_sum() (bf16). A null
+  // leaf lets its sibling pass unchanged, one is there; what is in the leaves is lost.
   virtual void sum(DType dtype, std::span<std::byte* const> leaves, std::byte* out, std::size_t count) = 0;
   virtual void fill_with_zeros(DType dtype, std::byte* out, std::size_t count) = 0;
   virtual void widen(const std::byte* bf16, std::byte* f32, std::size_t count) = 0;

@@ -21,7 +21,7 @@ class TcpMesh final : public PairwiseMesh {
       : PairwiseMesh(group.rank, group.size),
         group_(std::move(group)),
         sockets_(connect_peers(group_, SocketKind::tcp, kLanes + 1, limit)),
-        links_(group_.rank, std::move(sockets_[kLanes]), limit.length) {
+        links_(group_.rank, std::move(sockets_[kLanes]), limit.length()) {
     links_.watch([this](const RankFailure& failure) {
       if (note(failure)) break_off();
     });

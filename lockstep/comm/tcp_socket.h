@@ -15,7 +15,7 @@ namespace lockstep {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// What may pass, if one tries again: nobody listens yet, the line was cut, the time is over.
+// An error that may pass with another try: no process listens yet, the line was cut, the time is over.
 class ConnectionError : public Error {
  public:
   using Error::Error;
@@ -76,7 +76,7 @@ class TcpConnection {
   std::string peer_;
 };
 
-// What poll() takes: milliseconds until then, rounded up, none below 0.
+// The argument for poll(): milliseconds until then, rounded up, none below 0.
 int milliseconds_until(Deadline deadline);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kReceiveBytes = 1 << 14;
 
-// What a stranger sent, for an error.
+// A stranger's bytes, for an error.
 std::string printable(std::string_view bytes) {
   std::string text(bytes.substr(0, kStoreMagic.size()));
   std::replace_if(
@@ -163,7 +163,7 @@ std::string TcpStore::get(const std::string& key, milliseconds timeout) {
                                           .timeout_ms = static_cast<std::uint32_t>(timeout.count()),
                                           .key = key},
                                          timeout));
-  check(reply.status == StoreStatus::ok, "store: nobody has set \"{}\" within {} s", key,
+  check(reply.status == StoreStatus::ok, "store: no process has set \"{}\" within {} s", key,
         static_cast<double>(timeout.count()) / 1000);
   return std::move(reply.value);
 }

@@ -15,9 +15,9 @@ struct TcpStoreOptions {
   int port = 0;
   // Without one, nothing but loopback is connected to.
   std::string secret = {};
-  // In which the store has to be there: until then the constructor tries again.
+  // The store has to be there within this time; the constructor tries again until then.
   std::chrono::milliseconds connect_timeout{60'000};
-  // Of each call, beyond what a get waits.
+  // The limit of each call, beyond the wait of a get.
   std::chrono::milliseconds timeout{10'000};
 };
 
@@ -27,7 +27,7 @@ class StoreRefused : public Error {
   using Error::Error;
 };
 
-// For any number of threads: a get that waits holds up nobody else. A call that cannot reach the store throws
+// For any number of threads: a get that waits holds up no other call. A call that cannot reach the store throws
 // ConnectionError (tcp_socket.h) within its time; the next one tries to connect anew.
 class TcpStore : public Store {
  public:

@@ -29,7 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Clients that may be in the handshake at once. One more, and the oldest goes: whoever means well is through within
+// Clients that may be in the handshake at once. One more, and the oldest goes: an honest client is through within
 // milliseconds, and tries again. But each has this long, so that a flood of strangers lets it come through.
 constexpr std::ptrdiff_t kMostHandshakes = 256;
 constexpr std::chrono::milliseconds kShortestHandshake{100};
@@ -80,7 +80,7 @@ class TcpStoreServer::Impl {
     FileDescriptor socket;
     StoreSession session;
     Clock::time_point accepted;
-    // Of the handshake; then of the get that waits.
+    // The end of the handshake; then of the get that waits.
     Clock::time_point deadline;
     std::optional<std::string> awaited = {};
     bool closed = false;

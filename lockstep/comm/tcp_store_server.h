@@ -1,5 +1,6 @@
 // The server of a job's key-value store: one thread, many clients, each admitted only after it has proven that it knows
-// the secret. Who sends garbage, too much, too slowly or nothing at all is closed, and costs the others nothing.
+// the secret. A client that sends garbage, too much, too slowly or nothing at all is closed, and costs the others
+// nothing.
 #pragma once
 
 #include <chrono>
@@ -11,12 +12,12 @@
 namespace lockstep {
 
 struct TcpStoreServerOptions {
-  // A name or a number; "0.0.0.0" and "::" are all of this machine's. What is not loopback needs a secret.
+  // A name or a number; "0.0.0.0" and "::" are all of this machine's. All addresses but loopback need a secret.
   std::string host = "127.0.0.1";
   // 0: a free one.
   int port = 0;
   std::string secret = {};
-  // Until then a client has to be through with the handshake.
+  // A client has to finish the handshake within this time.
   std::chrono::milliseconds handshake_timeout{5'000};
 };
 
@@ -39,8 +40,8 @@ class TcpStoreServer {
   int port() const;
   // "127.0.0.1:29500"
   std::string address() const;
-  // Why clients could not be taken, the last time that happened: EMFILE, for instance. They are, once others have gone. 0:
-  // it has not.
+  // The last error of accept() (EMFILE, for instance), or 0. Clients that could not be taken are taken once others have
+  // gone.
   int accept_error() const;
 
  private:

@@ -16,7 +16,7 @@ std::shared_ptr<std::byte> zeroed_memory(std::size_t bytes) {
   return {static_cast<std::byte*>(memory), [bytes](std::byte* start) { ::munmap(start, bytes); }};
 }
 
-// What the ranks have in common. Whoever comes first makes what all are asking for.
+// Shared by all ranks. The first one to come makes what all are asking for.
 class World {
  public:
   explicit World(int size) : mailboxes_(static_cast<std::size_t>(size)) {}

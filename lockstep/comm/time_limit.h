@@ -1,4 +1,4 @@
-// How long something may take, and until when.
+// How long something may take.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,27 +11,51 @@ namespace lockstep {
 
 // How long a group waits for a rank.
 struct GroupTimeouts {
-  // One of whose process nothing is heard for so long is lost.
+  // A rank is lost when nothing is heard of its process for so long.
   std::chrono::milliseconds silence{60'000};
-  // One whose process answers may take so long to come to an operation.
+  // A rank whose process answers may take so long to come to an operation.
   std::chrono::milliseconds progress{1'800'000};
 };
 
-struct TimeLimit {
+// A limit counts the time in which this process runs. Ctrl-Z, a batch system or a closed lid suspends all ranks of a
+// job: when they go on, none of them has waited for another one meanwhile. A process does not notice that it was
+// stopped, but one that waits looks at its limit at least every kRound: a longer pause between two looks counts as
+// kMostPerRound. A limit belongs to one thread.
+class TimeLimit {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kRound{500}, kMostPerRound{1'000};
+
   explicit TimeLimit(std::chrono::milliseconds allowed)
       // Long enough to be for ever, short enough not to overflow.
-      : length(std::min<std::chrono::milliseconds>(allowed, std::chrono::hours(24 * 365))),
-        end(std::chrono::steady_clock::now() + length) {}
+      : length_(std::min<std::chrono::milliseconds>(allowed, std::chrono::hours(24 * 365))),
+        end_(last_look_ + length_) {}
 
-  bool over() const { return std::chrono::steady_clock::now() >= end; }
-  // "2 s", "500 ms"
-  std::string str() const {
-    return length.count() % 1000 == 0 ? fmt::format("{} s", length.count() / 1000)
-                                      : fmt::format("{} ms", length.count());
+  bool over() const { return left() <= Clock::duration::zero(); }
+  Clock::duration left() const {
+    const Clock::time_point now = Clock::now();
+    end_ += std::max<Clock::duration>(now - last_look_ - kMostPerRound, Clock::duration::zero());
+    last_look_ = now;
+    return end_ - now;
+  }
+  // A thread that waits looks again by then.
+  Clock::time_point next_look() const {
+    const Clock::duration left = this->left();
+    return last_look_ + std::clamp<Clock::duration>(left, Clock::duration::zero(), kRound);
   }
 
-  std::chrono::milliseconds length;
-  std::chrono::steady_clock::time_point end;
+  void extend(Clock::duration by) { end_ += by; }
+  std::chrono::milliseconds length() const { return length_; }
+  // "2 s", "500 ms"
+  std::string str() const {
+    return length_.count() % 1000 == 0 ? fmt::format("{} s", length_.count() / 1000)
+                                       : fmt::format("{} ms", length_.count());
+  }
+
+ private:
+  std::chrono::milliseconds length_;
+  mutable Clock::time_point last_look_ = Clock::now();
+  mutable Clock::time_point end_;
 };
 
 }  // namespace lockstep

@@ -58,7 +58,7 @@ class SharedReducer final : public MeshTreeReducer {
       }
       layout_.sum(leaves, DType::f32, sums() + begin, n);
     });
-    e.exchange();  // all parts of the result are there, and nobody reads contributions any more
+    e.exchange();  // all parts of the result are there, and no rank reads contributions any more
   }
 
  private:
@@ -207,7 +207,7 @@ class SendingReducer final : public MeshTreeReducer {
     own_sums_[j].resize(layout_.elements() * layout_.item());
   }
 
-  // Of all nodes; fills present_.
+  // For all nodes; fills present_.
   std::vector<std::vector<std::uint8_t>> exchange_presence(Exchanges& e, const std::vector<std::uint8_t>& own) {
     e.to_all(reinterpret_cast<const std::byte*>(own.data()), own.size());
     for (std::size_t r = 0; r < e.size; ++r) e.from[r] = {nullptr, nodes_[r].size() * layout_.segments()};

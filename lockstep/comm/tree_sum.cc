@@ -12,7 +12,8 @@ namespace {
 // Elements that are taken through the whole tree at once: what is between lies in the first cache.
 constexpr std::size_t kTile = 1024;
 
-// What elements of T are reduced in: numbers of 16 bits lack f32's precision, and signed integers must not overflow.
+// The type in which elements of T are reduced: numbers of 16 bits lack f32's precision, and signed integers must not
+// overflow.
 template <typename T>
 struct Accumulator {
   using type = T;

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// What every failure of communication is. Names the lost rank where it is known, and what was being waited for:
+// Every failure of communication is one. Names the lost rank where it is known, and what was being waited for:
 // `rank 1 lost (connection closed) during all-reduce of bucket 3, step 17`.
 class CommError : public Error {
  public:

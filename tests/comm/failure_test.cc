@@ -1,14 +1,19 @@
 // What becomes of the others when a rank does something else, is late, gives up or leaves. Ranks are threads here;
 // process_failure_test.cc kills and stops processes.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
 
 #include "groups.h"
+#include "lockstep/comm/file_store.h"
 #include "lockstep/comm/process_neighborhood.h"
 #include "lockstep/comm/segment_mesh.h"
 #include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -371,6 +376,40 @@ TEST(Failures, AMeshThatFailedEndsTheWaitForSharedMemory) {
   });
   EXPECT_ERROR(meshes[1]->shared_memory(4096, TimeLimit(kLong)), "rank 0 gave up: out of luck");
   failing.join();
+}
+
+// Rank 2, a process of its own, may have no more descriptors once it is connected, and so gets no shared memory.
+TEST(Failures, ARankThatFailsWhileMemoryIsMadeEndsTheWaitOfTheOthers) {
+  const TemporaryFolder folder;
+  const auto neighborhood = [&](int rank) {
+    const auto store = std::make_shared<FileStore>(folder / "store");
+    return make_process_neighborhood({.rank = rank, .size = 3, .store = store, .key = "key", .address = "127.0.0.1"},
+                                     TimeLimit(kLong));
+  };
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    auto connected = neighborhood(2);
+    const rlimit few{40, 40};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    while (::dup(2) >= 0) {
+    }
+    try {
+      make_segment_mesh(std::move(connected), kLong);
+    } catch (const std::exception&) {
+      ::_exit(0);
+    }
+    ::_exit(1);
+  }
+  const auto make = [&](int rank) {
+    EXPECT_ERROR(make_segment_mesh(neighborhood(rank), kLong), "rank 2 gave up: process group: no descriptor for ");
+  };
+  std::thread other(make, 1);
+  make(0);
+  other.join();
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST_F(FileStoreTest, GetWaitsForSet) {
   std::this_thread::sleep_for(20ms);
   a_.set("late", "now");
   waiter.join();
-  EXPECT_ERROR(a_.get("nothing", 20ms), "nobody has set \"nothing\" within 0.02 s");
+  EXPECT_ERROR(a_.get("nothing", 20ms), "no process has set \"nothing\" within 0.02 s");
 }
 
 TEST_F(FileStoreTest, AddCountsEachOnce) {

@@ -372,6 +372,43 @@ TEST_F(Nodes, ALauncherThatIsKilledEndsTheOthers) {
   }
 }
 
+// As a batch system suspends a job.
+TEST_F(Nodes, LaunchersThatWereSuspendedGoOn) {
+  const std::string end = (folders_[0] / "end").string();
+  const std::string script = leave_number(folders_[1]) + fmt::format("while [ ! -e {} ]; do sleep 0.02; done", end);
+  const pid_t nodes[] = {start(0, script, {.timeout = 2s}), start(1, script, {.timeout = 2s})};
+  for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
+  // In this order node 0 has seen the other's last sign of life, and then looks for the next one before it can come.
+  for (const int node : {1, 0}) {
+    std::this_thread::sleep_for(600ms);
+    ::kill(nodes[node], SIGSTOP);
+  }
+  std::this_thread::sleep_for(6s);
+  for (const int node : {0, 1}) {
+    ::kill(nodes[node], SIGCONT);
+    std::this_thread::sleep_for(600ms);
+  }
+  folders_[0].write("end", "");
+  for (const int node : {0, 1}) EXPECT_EQ(exit_status(nodes[node]), 0) << log(node);
+}
+
+// Rank 3 stands still, and no other rank of its node ends after it was lost: it is not asked to end first.
+TEST_F(Nodes, ARankThatStandsStillAloneOnItsNodeIsKilled) {
+  const std::string fail = (folders_[0] / "fail").string();
+  const std::string script =
+      leave_number(folders_[1]) + "[ $RANK = 2 ] && exit 0; [ $RANK = 3 ] && trap 'echo was asked' TERM && " +
+      "while :; do sleep 0.02; done; " + fmt::format("while [ ! -e {} ]; do sleep 0.02; done; exit 5", fail);
+  const pid_t zero = start(0, script, {.grace = 10s}), one = start(1, script, {.grace = 10s});
+  for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
+  TcpStore store({.port = port_});
+  store.set("failures/0/rank/0", "3 rank 3 lost (no answer within 2 s)");
+  store.add("failures/0/count", 1);
+  folders_[0].write("fail", "");
+  EXPECT_EQ(exit_status(zero), 5);
+  EXPECT_EQ(exit_status(one), 5);
+  EXPECT_THAT(log(1), ::testing::Not(HasSubstr("was asked")));
+}
+
 TEST_F(Nodes, OneThatDoesNotComeIsNamed) {
   EXPECT_EQ(exit_status(start(0, "true", {.timeout = 300ms})), 99);
   EXPECT_EQ(log(0), "launch: node 1 of 2 did not come within 0.3 s\n");

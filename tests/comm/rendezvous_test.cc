@@ -243,19 +243,27 @@ TEST_F(RendezvousTest, AnotherWorldSizeIsTold) {
 }
 
 TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
-  const TcpStoreServer server;
-  set("MASTER_PORT", std::to_string(server.port()).c_str());
   set("LOCKSTEP_LAUNCHER_STORE", "1");
-  auto first = std::async(std::launch::async,
-                          [] { return join({.rank = 1, .world_size = 2, .timeout = kMeetingTime}); });
-  TcpStore store({.port = server.port()});
-  store.get("rendezvous/0/process of rank/1", kMeetingTime);
-  // Another process; all that it needs is on its stack.
+  // Another process, made before this one has threads: fork() beside one may leave a lock held for ever.
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
   const pid_t child = ::fork();
   if (child == 0) {
+    int port = 0;
+    if (::read(pipe[0], &port, sizeof port) != sizeof port) ::_exit(2);
+    set("MASTER_PORT", std::to_string(port).c_str());
     const Outcome second = join({.rank = 1, .world_size = 2, .timeout = kMeetingTime});
     ::_exit(second.error.find("rank 1 came twice: it is process") != std::string::npos ? 0 : 1);
   }
+  const FileDescriptor read_end(pipe[0]), write_end(pipe[1]);
+  const TcpStoreServer server;
+  const int port = server.port();
+  set("MASTER_PORT", std::to_string(port).c_str());
+  auto first = std::async(std::launch::async,
+                          [] { return join({.rank = 1, .world_size = 2, .timeout = kMeetingTime}); });
+  TcpStore store({.port = port});
+  store.get("rendezvous/0/process of rank/1", kMeetingTime);
+  EXPECT_EQ(::write(write_end.get(), &port, sizeof port), static_cast<ssize_t>(sizeof port));
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);

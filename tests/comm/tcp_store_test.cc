@@ -59,8 +59,8 @@ TEST(TcpStore, GetWaitsForSetAndForAdd) {
 TEST(TcpStore, GetThatWaitsInVainNamesTheKey) {
   const TcpStoreServer server;
   const auto store = connect(server);
-  EXPECT_ERROR(store->get("nothing", 0ms), "nobody has set \"nothing\" within 0 s");
-  EXPECT_ERROR(store->get("nothing", 30ms), "nobody has set \"nothing\" within 0.03 s");
+  EXPECT_ERROR(store->get("nothing", 0ms), "no process has set \"nothing\" within 0 s");
+  EXPECT_ERROR(store->get("nothing", 30ms), "no process has set \"nothing\" within 0.03 s");
   store->set("something", "1");
   EXPECT_EQ(store->get("something", 0ms), "1") << "the connection is still of use";
 }

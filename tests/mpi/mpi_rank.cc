@@ -1,4 +1,4 @@
-// A rank that fails, or one that others wait for: `mpi_rank abort|silent|busy|stopped`. Says what each of them is told.
+// A rank that fails, or one that others wait for: `mpi_rank abort|silent|busy|stopped|leaves|leaves_a_stopped_one`. Says what each of them is told.
 #include <signal.h>
 #include <unistd.h>
 
@@ -36,7 +36,17 @@ int main(int argc, char** argv) {
     if (group->rank() == 1 && what == "silent") std::this_thread::sleep_for(2s);
     if (group->rank() == 1 && what == "busy") std::this_thread::sleep_for(1s);
     if (group->rank() == 1 && what == "stopped") stop_for_a_while();
-    if (group->rank() == 1) std::this_thread::sleep_for(1s);  // mpirun ends the others with it
+    const bool leaves = what == "leaves" || what == "leaves_a_stopped_one";
+    if (group->rank() == 1 && !leaves) std::this_thread::sleep_for(1s);  // mpirun ends the others with it
+    if (group->rank() == 1 && leaves) {
+      group.reset();
+      std::printf("rank 1 has left\n");
+      return 1;
+    }
+    if (what == "leaves_a_stopped_one") {
+      std::this_thread::sleep_for(200ms);  // until rank 1 waits for its goodbye
+      ::kill(::getpid(), SIGSTOP);
+    }
     group->barrier({.label = "all"}).wait();
     destroy_process_group(group);
     if (what == "busy") std::printf("all came\n");

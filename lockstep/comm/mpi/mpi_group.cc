@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// The first line of what MPI says of itself: "Open MPI v4.1.4, package: …".
+// The name and version of the MPI library: "Open MPI v4.1.4, package: …".
 std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
@@ -20,13 +20,14 @@ std::string mpi_library() {
   return std::string(text, static_cast<std::size_t>(length)).substr(0, std::string_view(text).find_first_of("\n,"));
 }
 
-// Whoever started this process may have meant another MPI: to this one each process is a world of its own, then.
+// The launcher may have meant another MPI: to this one each process is then a world of its own.
 void check_world(const LaunchedRank& launched, int rank, int size) {
   const bool means_this_process = launched.world_size > 1 || launched.is_told();
   if (!means_this_process || (launched.rank == rank && launched.world_size == size)) return;
-  const std::string found = fmt::format("init_process_group: this is rank {} of {}{}, but to MPI rank {} of {}", launched.rank,
-                                        launched.world_size,
-                                        launched.source.empty() ? "" : " (" + launched.source + ")", rank, size);
+  const std::string source = launched.source.empty() ? "" : " (" + launched.source + ")";
+  const std::string found =
+      fmt::format("init_process_group: this process is rank {} of {}{}, but MPI says rank {} of {}", launched.rank,
+                  launched.world_size, source, rank, size);
   check(size > 1, "{}: start the ranks with the mpirun of {}, which Lockstep was built with", found, mpi_library());
   fail("{}", found);
 }

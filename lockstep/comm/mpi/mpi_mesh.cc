@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <iterator>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "lockstep/comm/futex.h"
@@ -30,6 +32,19 @@ class Patience {
   static constexpr std::chrono::microseconds kShortest{10}, kLongest{1000};
   const bool may_spin_;
   const Clock::time_point begin_ = Clock::now();
+};
+
+// A rank has sent all that it had to before it says goodbye, but MPI may hand over the goodbye first.
+class Farewell {
+ public:
+  // Asked when the rank has left and something is still expected of it.
+  bool is_over() {
+    if (!limit_) limit_.emplace(std::chrono::seconds(1));
+    return limit_->over();
+  }
+
+ private:
+  std::optional<TimeLimit> limit_;
 };
 
 class MpiMesh final : public PairwiseMesh {
@@ -62,11 +77,13 @@ class MpiMesh final : public PairwiseMesh {
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
     const Patience patience(may_spin_);
+    Farewell farewell;
     const auto at_once = [] { return true; };
     for (;;) {
       session_->call([this] { take_messages(); });
       if (auto message = mailbox_.take(source, tag, limit, at_once)) return std::move(*message);
       if (auto failure = this->failure()) throw_failure(*failure);
+      if (departed(source) && farewell.is_over()) PairwiseMesh::give_up(lost(source, kClosedGroup));
       if (limit.over()) PairwiseMesh::give_up(overdue(source, limit));
       patience.pause();
     }
@@ -107,6 +124,7 @@ class MpiMesh final : public PairwiseMesh {
 
     Outcome wait(const TimeLimit& limit) override {
       const Patience patience(mesh_.may_spin_);
+      Farewell farewell;
       for (;;) {
         int done = 0;
         const bool alive = mesh_.session_->call([&] {
@@ -117,6 +135,7 @@ class MpiMesh final : public PairwiseMesh {
         });
         if (broken_ || !alive) return {Result::broken, first_pending()};
         if (done != 0) return {};
+        if (const int gone = first_departed(); gone >= 0 && farewell.is_over()) return {Result::broken, gone};
         if (limit.over()) return {Result::timed_out, first_pending()};
         patience.pause();
       }
@@ -130,17 +149,29 @@ class MpiMesh final : public PairwiseMesh {
       mesh_.session_->call([&] { broken_ |= begin(&requests_.back()) != MPI_SUCCESS; });
     }
 
-    // The rank that the first of them still waits for.
-    int first_pending() {
+    // The rank that the first of them still waits for, of those that `counts` names.
+    template <typename Counts>
+    int first_pending(const Counts& counts) {
       int rank = -1;
       mesh_.session_->call([&] {
         for (std::size_t i = 0; i < requests_.size() && rank < 0; ++i) {
           int done = 0;
           MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
-          if (done == 0) rank = others_[i];
+          if (done == 0 && counts(others_[i])) rank = others_[i];
         }
       });
       return rank;
+    }
+    int first_pending() {
+      return first_pending([](int) { return true; });
+    }
+    // The same among ranks that have left.
+    int first_departed() {
+      if (!mesh_.session_->any_departed()) return -1;
+      std::vector<int> gone;
+      std::ranges::copy_if(others_, std::back_inserter(gone), [this](int rank) { return mesh_.departed(rank); });
+      if (gone.empty()) return -1;
+      return first_pending([&](int rank) { return std::ranges::find(gone, rank) != gone.end(); });
     }
 
     MpiMesh& mesh_;
@@ -164,9 +195,12 @@ class MpiMesh final : public PairwiseMesh {
 
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);
-    PairwiseMesh::give_up(outcome.result == Transfers::Result::timed_out ? overdue(outcome.rank, limit)
-                                                                        : lost(outcome.rank, kClosedConnection));
+    if (outcome.result == Transfers::Result::timed_out) PairwiseMesh::give_up(overdue(outcome.rank, limit));
+    const bool left = outcome.rank >= 0 && departed(outcome.rank);
+    PairwiseMesh::give_up(lost(outcome.rank, left ? kClosedGroup : kClosedConnection));
   }
+
+  bool departed(int rank) const { return session_->departed(world_ranks_[static_cast<std::size_t>(rank)]); }
 
   RankFailure overdue(int rank, const TimeLimit& limit) const {
     return lockstep::overdue(rank, session_->answers(world_ranks_[static_cast<std::size_t>(rank)]), limit);

@@ -30,7 +30,7 @@ void check_mpi(int status, const char* doing) {
 MpiSession::MpiSession(std::chrono::milliseconds silence) : silence_(silence) {
   int running = 0, ended = 0, threads = MPI_THREAD_SINGLE;
   check_mpi(MPI_Finalized(&ended), "starting");
-  check(ended == 0, "mpi: it was ended with the last group of this process, and cannot be started again");
+  check(ended == 0, "mpi: MPI ended with the last group of this process, and cannot start again");
   check_mpi(MPI_Initialized(&running), "starting");
   if (running != 0) {
     check_mpi(MPI_Query_thread(&threads), "starting");
@@ -39,7 +39,7 @@ MpiSession::MpiSession(std::chrono::milliseconds silence) : silence_(silence) {
     started_ = true;
   }
   check(threads == MPI_THREAD_MULTIPLE,
-        "mpi: started for a single thread, expected MPI_THREAD_MULTIPLE: groups have threads of their own");
+        "mpi: MPI was started without MPI_THREAD_MULTIPLE, expected it: groups have threads of their own");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "starting");
   check_mpi(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "starting");
   int size = 0;
@@ -53,6 +53,7 @@ MpiSession::~MpiSession() {
   beats_ = {};
   if (failure_) return;
   say_goodbye();
+  if (failure_) return;
   MPI_Comm_free(&world_);
   if (started_) MPI_Finalize();
 }
@@ -90,6 +91,11 @@ bool MpiSession::answers(int rank) const {
          peers_[static_cast<std::size_t>(rank)].silent_for < kRecentBeats;
 }
 
+bool MpiSession::departed(int rank) const {
+  std::lock_guard lock(mutex_);
+  return peers_[static_cast<std::size_t>(rank)].departed;
+}
+
 void MpiSession::listen() {
   while (!failure_) {
     int there = 0;
@@ -106,7 +112,9 @@ void MpiSession::listen() {
     Peer& peer = peers_[static_cast<std::size_t>(status.MPI_SOURCE)];
     ++peer.received;
     peer.silent_for = 0;
-    peer.departed |= status.MPI_TAG == kGoodbyeTag;
+    if (status.MPI_TAG != kGoodbyeTag) continue;
+    peer.departed = true;
+    any_departed_ = true;
   }
 }
 
@@ -122,11 +130,16 @@ void MpiSession::beat() {
     int sent = 0;
     // One that is still on its way says as much as the next one would.
     if (MPI_Test(&peer.sending, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) send_sign(r, kSignTag);
-    // By turns and not by the clock: a process that stood still itself blames nobody.
-    if (++peer.silent_for == silence_.length / pause_of_beats(silence_.length) && !peer.departed) {
-      return set_failure(no_answer(r, silence_));
-    }
+    if (!count_silence(r)) return;
   }
+}
+
+bool MpiSession::count_silence(int rank) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  // By turns and not by the clock: a process that stood still itself blames no other.
+  const bool is_lost = ++peer.silent_for == silence_.length() / pause_of_beats(silence_.length()) && !peer.departed;
+  if (is_lost) set_failure(no_answer(rank, silence_));
+  return !is_lost;
 }
 
 void MpiSession::beat_until(const std::stop_token& stop) {
@@ -137,7 +150,7 @@ void MpiSession::beat_until(const std::stop_token& stop) {
     std::lock_guard own(mutex_);
     listen();
     if (!failure_) beat();
-  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length), [&] { return stop.stop_requested(); }));
+  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length()), [&] { return stop.stop_requested(); }));
 }
 
 void MpiSession::say_goodbye() {
@@ -148,7 +161,21 @@ void MpiSession::say_goodbye() {
     if (MPI_Wait(&peer.sending, MPI_STATUS_IGNORE) == MPI_SUCCESS) send_sign(r, kGoodbyeTag);
     sent[static_cast<std::size_t>(r)] = peer.sent;
   }
-  if (MPI_Alltoall(sent.data(), 1, MPI_INT, coming.data(), 1, MPI_INT, world_) != MPI_SUCCESS) return;
+  MPI_Request counts = MPI_REQUEST_NULL;
+  if (MPI_Ialltoall(sent.data(), 1, MPI_INT, coming.data(), 1, MPI_INT, world_, &counts) != MPI_SUCCESS) return;
+  const auto pause = pause_of_beats(silence_.length());
+  auto next_turn = std::chrono::steady_clock::now() + pause;
+  for (int done = 0;;) {
+    listen();
+    if (failure_ || MPI_Test(&counts, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+    if (done != 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (std::chrono::steady_clock::now() < next_turn) continue;
+    next_turn = std::chrono::steady_clock::now() + pause;
+    for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+      if (r != rank_ && !count_silence(r)) return;
+    }
+  }
   for (std::size_t r = 0; r < peers_.size() && !failure_; ++r) {
     while (peers_[r].received < coming[r] && !failure_) listen();
   }

@@ -1,9 +1,10 @@
-// What all groups of a process that use MPI have in common. They fail together: MPI cannot go on without a rank. A thread
+// Shared by all groups of a process that use MPI. They fail together: MPI cannot go on without a rank. A thread
 // sends signs of life to all other ranks, whatever this one's other threads do, and counts those that come from them.
 #pragma once
 
 #include <mpi.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,8 +18,8 @@ namespace lockstep {
 
 class MpiSession {
  public:
-  // Starts MPI, unless the program has done so. A collective. `silence`: a rank of which nothing is heard for so long is
-  // lost.
+  // Starts MPI, unless the program has done so. A collective. `silence`: a rank is lost when nothing is heard of it
+  // for so long.
   explicit MpiSession(std::chrono::milliseconds silence);
   // Ends MPI where it was started here: a process can do so once. After a failure it does not: mpirun then ends all
   // ranks as soon as this process has ended.
@@ -45,6 +46,10 @@ class MpiSession {
   std::optional<RankFailure> failure() const;
   // Whether something was heard of that rank of the world lately.
   bool answers(int rank) const;
+  // The rank has closed its last group.
+  bool departed(int rank) const;
+  // Any has. Costs nothing.
+  bool any_departed() const { return any_departed_.load(std::memory_order_relaxed); }
 
  private:
   struct Peer {
@@ -59,14 +64,17 @@ class MpiSession {
   void listen();
   void send_sign(int rank, int tag);
   void beat();
+  // One more turn in which nothing was heard of it. False where that was one too many.
+  bool count_silence(int rank);
   void set_failure(const RankFailure& failure);
 
   void beat_until(const std::stop_token& stop);
-  // So that nothing is under way when MPI ends.
+  // So that nothing is under way when MPI ends. Waits for all ranks, as MPI does, but for none that stands still.
   void say_goodbye();
 
   mutable std::mutex mutex_;
   std::optional<RankFailure> failure_;
+  std::atomic<bool> any_departed_{false};
   MPI_Comm world_ = MPI_COMM_NULL;
   bool started_ = false;
   int rank_ = 0;
