@@ -96,7 +96,7 @@ int main(int argc, char** argv) try {
   std::vector<Tensor> x;
   for (Device device : devices) {
     x.push_back(Tensor::host({o.size, o.size}).to(device));
-    Uniform{0, 1}(x.back(), random_key(0, {}));
+    Uniform{0, 1}(x.back().array(), random_key(0, {}));
     copy_to_host(run(x.back(), o.count), 1);  // warms up
   }
   runtime.synchronize();

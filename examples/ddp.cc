@@ -51,8 +51,8 @@ class Trainer {
   }
 
  private:
-  void run_batch(const Batch& source, const Batch& targets) {
-    backward(mse_loss(model_(source), targets));
+  void run_batch(const Tensor& source, const Tensor& targets) {
+    mse_loss(model_(source), targets).backward();
     optimizer_.step();
   }
 

@@ -62,7 +62,7 @@ void show_initialization(Module& net, const std::vector<Device>& devices) {
   RandomKey key = random_key(0, {hash_name("images")});
   for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(random_uniform(key, i));
   net.eval();
-  for (const Tensor& y : net(split_and_load(Tensor::from(images, {4, 1, 28, 28}), devices))) {
+  for (const Tensor& y : net(split_and_load(Tensor::from(images, {4, 1, 28, 28}), devices)).shards()) {
     fmt::print("{}: {}\n", y.shape().str(), y.str());
   }
   net.train();
@@ -95,13 +95,11 @@ void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, st
     const auto begin = std::chrono::steady_clock::now();
     double loss_sum = 0;
     for (Example& batch : train_loader) {
-      Batch x = split_and_load(batch[0], devices);
-      Batch labels = split_and_load(batch[1], devices);
-      for (Tensor& shard : x.shards) shard = shard.to(dtype);
-      Batch losses = cross_entropy(net(x), labels);
-      backward(losses);
+      const Tensor x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
+      const Tensor loss = cross_entropy(net(x.to(dtype)), labels);
+      loss.backward();
       sgd.step();
-      loss_sum += mean_loss(losses) * static_cast<double>(losses.total());
+      loss_sum += loss.item<float>() * static_cast<double>(x.size(0));
     }
     runtime.synchronize();
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;

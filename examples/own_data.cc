@@ -34,9 +34,9 @@ int main() {
   DataLoader loader(std::make_shared<Circle>(), {.batch_size = 64, .shuffle = true});
   for (int epoch = 1; epoch <= 10; ++epoch) {
     for (Example& batch : loader) {
-      Batch x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
-      backward(cross_entropy(net(x), labels));  // all shards at once, each on its device
-      sgd.step();                               // sums their gradients, updates every replica
+      Tensor x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
+      cross_entropy(net(x), labels).backward();  // on all devices at once
+      sgd.step();                                // updates every replica
     }
   }
   fmt::print("accuracy {:.3f} on {}\n", evaluate(net, loader, {.devices = devices}).value(), str(devices));

@@ -71,6 +71,8 @@ class Tensor {
 
   // Of a cut tensor, one for each slot; of a replicated one, one for each device that has it by now.
   const std::vector<Array>& parts() const;
+  // Each part as a whole tensor, without a history.
+  std::vector<Tensor> shards() const { return {parts().begin(), parts().end()}; }
   // Of a cut or replicated tensor; null for parameters and whole ones.
   const std::shared_ptr<const Placement>& placement() const;
   Cut cut() const { return impl_ ? impl_->cut : Cut(); }

@@ -27,11 +27,11 @@ std::vector<double> train(int device_count) {
 
   std::vector<double> losses;
   for (int step = 0; step < 20; ++step) {
-    Batch x = split_and_load(images, devices, {.shards = 2});
-    Batch loss = cross_entropy((*net)(x), split_and_load(labels, devices, {.shards = 2}));
-    backward(loss);
+    Tensor x = split_and_load(images, devices, {.shards = 2});
+    Tensor loss = cross_entropy((*net)(x), split_and_load(labels, devices, {.shards = 2}));
+    loss.backward();
     sgd.step();
-    losses.push_back(mean_loss(loss));
+    losses.push_back(loss.item<float>());
   }
   return losses;
 }
