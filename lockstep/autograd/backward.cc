@@ -52,7 +52,7 @@ class Walk {
       }
     }
     if (!pass_.at) pass_.at = root.placement();
-    roots_.push_back({{meta, root.kind()}, std::move(g)});
+    roots_.push_back({{meta}, std::move(g)});
     discover(roots_.back().first);
   }
 
@@ -172,9 +172,17 @@ class Walk {
     }
     if (dy.single.defined()) {
       const Array g = ops::to_device(dy.single.value, node.devices[part_of(dy.single.value)], {.non_blocking = true});
-      Arrays found = run_part(node, part_of(g), g.shard(), -1, g);
+      // In per_shard(): what is not that shard's own has a gradient from each shard.
+      const int shard = node.kind == Kind::whole && node.at ? node.at->slots()[0].shard : -1;
+      const bool counts = shard < 0 || node.at->rows_of(shard) > 0;
+      Arrays found = run_part(node, part_of(g), shard < 0 ? g.shard() : shard, counts ? shard : -1, g);
       for (std::size_t i = 0; i < dx.size(); ++i) {
-        if (node.needs(i)) dx[i].add_single(found[i]);
+        if (!node.needs(i)) continue;
+        if (shard >= 0 && !node.inputs[i].of_shard) {
+          dx[i].add_addend(shard, found[i], counts);
+        } else {
+          dx[i].add_single(found[i]);
+        }
       }
     }
   }

@@ -105,8 +105,9 @@ Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta
 // process has to call it.
 Tensor batch_norm_synchronized(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
                                const BatchNormOptions& options, ops::BatchStats* stats);
-// The statistics of all shards. parts[s] is shard s's, undefined for others'; `pixels` is H * W. Every process has to call it.
-std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts, std::int64_t pixels);
+// The statistics of all shards. parts[s] is shard s's, undefined for others'; `values` is how many each sample adds to a
+// channel's. Every process has to call it.
+std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts, std::int64_t values);
 // With running statistics.
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options);

@@ -23,6 +23,7 @@ Placed place(std::string_view what, Inputs inputs) {
   Placed placed;
   const Tensor* cut = nullptr;
   const Tensor* whole = nullptr;
+  const Tensor* shard = nullptr;  // whole, in per_shard()
   const Tensor* replica = nullptr;  // of a parameter
   const Tensor* result = nullptr;   // replicated, of a batch
   for (const Tensor& x : inputs) {
@@ -34,19 +35,30 @@ Placed place(std::string_view what, Inputs inputs) {
         }
         if (!cut) cut = &x;
         break;
-      case Kind::whole: whole = whole ? whole : &x; break;
+      case Kind::whole:
+        whole = whole ? whole : &x;
+        if (!x.placement()) break;
+        if (shard && shard->placement() != x.placement()) {
+          fail("{}: {} and {} are of different calls of per_shard()", what, shard->describe(), x.describe());
+        }
+        shard = &x;
+        break;
       case Kind::replicated: {
         const Tensor*& first = x.placement() ? result : replica;
         first = first ? first : &x;
       }
     }
   }
+  if (shard && (cut || result)) {
+    fail("{}: {} is of one shard, {} of the whole batch: pass both to per_shard()", what, shard->describe(),
+         (cut ? cut : result)->describe());
+  }
   if (cut) {
     placed = {Kind::cut, cut->placement(), cut->cut(), {}};
   } else if (result) {
     placed = {Kind::replicated, result->placement(), {}, result->placement()->devices()};
   } else if (whole) {
-    placed = {Kind::whole, nullptr, {}, {whole->device()}};
+    placed = {Kind::whole, shard ? shard->placement() : nullptr, {}, {whole->device()}};
   } else if (replica) {
     placed = {Kind::replicated, nullptr, {}, {}};
     for (Device device : replica->devices()) {
@@ -155,7 +167,7 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
 Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std::function<Lifted(const Arrays&)>& f) {
   SmallVector<Tensor, 4> inputs;
   for (const Tensor& x : given) {
-    inputs.push_back(placed.at ? replicate(x, placed.at) : x);
+    inputs.push_back(placed.at && placed.kind != Kind::whole ? replicate(x, placed.at) : x);
   }
   const bool records = needs_grad({inputs.data(), inputs.size()});
   const bool cut = placed.kind == Kind::cut;
@@ -179,7 +191,7 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
   switch (placed.kind) {
     case Kind::cut: y = Tensor::cut(placed.at, placed.cut, std::move(ys)); break;
     case Kind::replicated: y = Tensor::replicated(std::move(ys), placed.at); break;
-    case Kind::whole: y = Tensor(std::move(ys[0]));
+    case Kind::whole: y = placed.at ? Tensor::of_shard(placed.at, std::move(ys[0])) : Tensor(std::move(ys[0]));
   }
   if (!records) return y;
   auto node = make_node(name, {inputs.data(), inputs.size()}, {&y, 1});

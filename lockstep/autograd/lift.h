@@ -28,7 +28,7 @@ namespace lockstep {
 // Where a result lies.
 struct Placed {
   Kind kind = Kind::whole;
-  std::shared_ptr<const Placement> at;  // null for parameters and whole tensors
+  std::shared_ptr<const Placement> at;  // null for parameters, and for whole tensors outside of per_shard()
   Cut cut;
   std::vector<Device> devices;  // of a result that is not cut
 };

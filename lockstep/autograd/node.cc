@@ -52,13 +52,27 @@ bool needs_grad(std::span<const Tensor> tensors) {
   return recording && std::ranges::any_of(tensors, [](const Tensor& t) { return t.requires_grad(); });
 }
 
+namespace {
+
+// What is computed from one shard's tensor is that shard's, too.
+void inherit_shard(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+  const auto shard = std::ranges::find_if(
+      inputs, [](const Tensor& x) { return x.defined() && x.kind() == Kind::whole && x.placement(); });
+  if (shard == inputs.end()) return;
+  for (Tensor& y : outputs) {
+    if (y.kind() == Kind::whole && !y.placement()) y = Tensor::of_shard(shard->placement(), y.array());
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> inputs, std::span<Tensor> outputs) {
   auto node = std::make_shared<Node>();
   node->name = name;
   node->order = next_order();
   node->outputs = static_cast<int>(outputs.size());
   node->inputs.reserve(inputs.size());
-  for (const Tensor& input : inputs) node->inputs.push_back({input.grad_meta(), input.kind()});
+  for (const Tensor& input : inputs) node->inputs.push_back({input.grad_meta(), input.kind() == Kind::whole && input.placement() != nullptr});
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     auto meta = std::make_shared<GradMeta>();
     meta->node = node;
@@ -74,6 +88,7 @@ std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> i
 
 std::vector<Tensor> record_mix(std::string_view name, std::span<const Tensor> inputs, std::vector<Tensor> outputs,
                                MixBackward backward) {
+  inherit_shard(inputs, outputs);
   if (!needs_grad(inputs)) return outputs;
   make_node(name, inputs, outputs)->mix = std::move(backward);
   return outputs;

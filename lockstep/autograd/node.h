@@ -75,7 +75,8 @@ using MixBackward =
 // Where a gradient goes: an output of an earlier node, or a leaf. Without a target: it is not needed.
 struct Edge {
   std::shared_ptr<GradMeta> target;
-  Kind kind = Kind::whole;
+  // One shard's tensor, in per_shard().
+  bool of_shard = false;
 };
 
 struct Node {

@@ -74,7 +74,7 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tens
     ops::ShardScope scope(slots[s].shard);
     parts[static_cast<std::size_t>(slots[s].shard)] = ops::batch_norm_stats(x.parts()[s]);
   }
-  parts = gather_stats(*at, parts, x.size(2) * x.size(3));
+  parts = gather_stats(*at, parts, x.cut().outer * x.cut().inner * x.size(2) * x.size(3));
 
   struct Part {
     SavedArray x, gamma, mask;
@@ -130,7 +130,7 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tens
 }
 
 std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts,
-                                          std::int64_t pixels) {
+                                          std::int64_t values) {
   if (!at.exchange()) return {parts.begin(), parts.end()};
   std::vector<std::vector<Array>> arrays(parts.size());
   for (std::size_t s = 0; s < parts.size(); ++s) {
@@ -139,7 +139,7 @@ std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const o
   arrays = at.exchange()->gather(std::move(arrays), "batch norm statistics");
   std::vector<ops::BatchStats> all(arrays.size());
   for (std::size_t s = 0; s < all.size(); ++s) {
-    if (!arrays[s].empty()) all[s] = {at.rows()[s] * pixels, arrays[s][0], arrays[s][1]};
+    if (!arrays[s].empty()) all[s] = {at.rows()[s] * values, arrays[s][0], arrays[s][1]};
   }
   return all;
 }

@@ -87,13 +87,14 @@ Array join_all(const Tensor& x, Device device) {
   return ops::to_device(samples_back(ops::concatenate(rows, there), x.cut(), x.shape()), device);
 }
 
-// A tensor of one shard: part s of x.
+// Part s of x, as that shard's whole tensor.
 Tensor shard_of(const Tensor& x, std::size_t s, const std::shared_ptr<const Placement>& alone) {
-  const int shard = alone->slots()[0].shard;
-  return record_mix("shard", {x}, Tensor::cut(alone, x.cut(), {x.parts()[s]}),
-                    [shard, counts = alone->rows_of(shard) > 0](const Node&, const BackwardPass&,
-                                                                std::span<const Gradient> dy, std::span<Gradient> dx) {
-                      dx[0].add_addend(shard, dy[0].addend(shard), counts);
+  const auto [shard, device] = alone->slots()[0];
+  return record_mix("shard", {x}, Tensor::of_shard(alone, x.parts()[s]),
+                    [shard = shard, device = device, counts = alone->rows_of(shard) > 0](
+                        const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      ops::ShardScope scope(shard);
+                      dx[0].add_addend(shard, dy[0].once(device).with_shard(shard), counts);
                     });
 }
 
@@ -203,16 +204,17 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
     std::vector<Tensor> pieces;
     for (std::size_t s = 0; s < results.size(); ++s) {
       const Tensor& y = results[s][i];
-      check(y.kind() == Kind::cut && y.cut() == results[0][i].cut(), "per_shard: result {} is {}, expected it cut over the batch",
-            i, y.describe());
-      parts.push_back(y.parts()[0]);
+      const auto [shard, device] = at->slots()[s];
+      const std::int64_t count = at->rows_of(shard);
+      check(y.defined() && y.kind() == Kind::whole && y.shape().rank() > 0 && y.size(0) == count,
+            "per_shard: result {} of shard {} is {}, expected the shard's {} samples on axis 0", i, shard, y.describe(), count);
+      parts.push_back(ops::to_device(y.array(), device, {.non_blocking = true}).with_shard(shard));
       pieces.push_back(y);
     }
-    joined.push_back(record_mix("per shard", pieces, {Tensor::cut(at, results[0][i].cut(), std::move(parts))},
+    joined.push_back(record_mix("per shard", pieces, {Tensor::cut(at, {}, std::move(parts))},
                                 [at](const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
                                   for (std::size_t s = 0; s < dx.size(); ++s) {
-                                    const int shard = at->slots()[s].shard;
-                                    dx[s].add_addend(shard, dy[0].addend(shard), at->rows_of(shard) > 0);
+                                    dx[s].add_single(dy[0].addend(at->slots()[s].shard));
                                   }
                                 })[0]);
   }

@@ -24,9 +24,10 @@ Tensor gather(const Tensor& x);
 // This process's samples in one piece, without a history.
 Array join_parts(const Tensor& x, Device device);
 
-// Runs f once for each shard of this process, on tensors that have that shard alone, and puts the results together, which
-// have to be cut over the batch. Inputs that are not cut are passed on. What mixes shards (a loss, synchronized batch norm)
-// sees one shard in there. The shards of all cut inputs are in the same places.
+// Runs f once for each shard of this process, on whole tensors of that shard alone, and puts the results together: each has the
+// shard's samples on axis 0. The way out for anything that the rules of cut tensors refuse. Inputs that are not cut are passed
+// on; all cut ones have their shards in the same places. A loss in f is one of that shard; parameters' gradients are summed
+// over all shards.
 std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                               std::span<const Tensor> inputs);
 template <typename F, typename... Inputs>

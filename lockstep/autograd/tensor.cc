@@ -21,8 +21,12 @@ struct PlainLeaf : GradMeta {
   Kind kind;
   std::shared_ptr<const Placement> at;
   Cut cut;
-  std::vector<Array> sum;  // as the leaf's parts
+  std::vector<Array> sum;     // as the leaf's parts
+  std::vector<Array> before;  // without the latest pass
   std::vector<Device> devices;
+
+  void reached(BackwardPass&) override { before = sum; }
+  void abandon(const BackwardPass&) override { sum = before; }
 
   void accumulate(const BackwardPass&, Gradient g) override {
     std::vector<Array> found;
@@ -34,7 +38,7 @@ struct PlainLeaf : GradMeta {
         found.push_back(std::move(part));
       }
     } else {
-      const TotalGradient total(g, at);
+      const TotalGradient total(g, kind == Kind::whole ? nullptr : at);
       for (Device device : devices) found.push_back(total.on(device));
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -73,6 +77,13 @@ Tensor::Tensor(Array array) {
   impl_->parts.push_back(std::move(array));
 }
 
+Tensor Tensor::of_shard(std::shared_ptr<const Placement> at, Array array) {
+  const int shard = at->slots()[0].shard;
+  Tensor t(array.with_shard(shard));
+  t.impl_->at = std::move(at);
+  return t;
+}
+
 Tensor Tensor::cut(std::shared_ptr<const Placement> at, Cut cut, std::vector<Array> parts) {
   check(at && parts.size() == at->slots().size(), "tensor: {} parts for {} shards", parts.size(),
         at ? at->slots().size() : 0);
@@ -99,7 +110,7 @@ Tensor Tensor::replicated(std::vector<Array> parts, std::shared_ptr<const Placem
 }
 
 std::vector<Device> Tensor::devices() const {
-  if (kind() == Kind::cut || placement()) return placement()->devices();
+  if (kind() == Kind::cut || (kind() == Kind::replicated && placement())) return placement()->devices();
   std::vector<Device> all;
   for (const Array& part : parts()) all.push_back(part.device());
   return all;
@@ -114,7 +125,7 @@ Array Tensor::on(Device device) const {
   check(defined() && kind() != Kind::cut, "tensor: {} is not the same on all devices", describe());
   const auto part = std::ranges::find(impl_->parts, device, &Array::device);
   if (part != impl_->parts.end()) return *part;
-  if (impl_->at) {
+  if (impl_->at && kind() == Kind::replicated) {
     impl_->parts.push_back(ops::to_device(impl_->parts[0], device, {.non_blocking = true}));
     return impl_->parts.back();
   }

@@ -51,6 +51,8 @@ class Tensor {
   }
   // Zeroed host memory.
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
+  // What per_shard() passes: the whole tensor of one shard, `at` which has that shard alone.
+  static Tensor of_shard(std::shared_ptr<const Placement> at, Array array);
   // parts[i] is slot i's. The cut tells which axis the samples are on.
   static Tensor cut(std::shared_ptr<const Placement> at, Cut cut, std::vector<Array> parts);
   // `at`: the batch that the values come from; null: parameters. Its devices get a copy of the first part on demand.
@@ -73,7 +75,7 @@ class Tensor {
   const std::vector<Array>& parts() const;
   // Each part as a whole tensor, without a history.
   std::vector<Tensor> shards() const { return {parts().begin(), parts().end()}; }
-  // Of a cut or replicated tensor; null for parameters and whole ones.
+  // Of a cut tensor, of what was computed from one, and of one shard's tensor; null for parameters and other whole ones.
   const std::shared_ptr<const Placement>& placement() const;
   Cut cut() const { return impl_ ? impl_->cut : Cut(); }
   // The elements on `device`, of a tensor that is not cut. Throws if they are not there.

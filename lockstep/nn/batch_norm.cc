@@ -24,7 +24,8 @@ Tensor BatchNorm2d::forward_fused(const Tensor& x, const Tensor& residual, bool 
   settle(x);
   const BatchNormOptions options{options_.eps, relu};
   if (!training()) return batch_norm_eval(x, weight, bias, running_mean, running_var, residual, options);
-  const std::int64_t pixels = x.size(2) * x.size(3);
+  // What a sample adds to each channel.
+  const std::int64_t values = x.cut().outer * x.cut().inner * x.size(2) * x.size(3);
   const Placement* at = x.placement().get();
   ShardCollector* const collector = at ? at->collector() : nullptr;
   if (options_.synchronized) {
@@ -32,31 +33,31 @@ Tensor BatchNorm2d::forward_fused(const Tensor& x, const Tensor& residual, bool 
           "whole batch to the model, as split_and_load() cuts it");
     ops::BatchStats stats;
     Tensor y = batch_norm_synchronized(x, weight, bias, residual, options, &stats);
-    commit(nullptr, {stats}, pixels);
+    commit(nullptr, {stats}, values);
     return y;
   }
   std::vector<ops::BatchStats> stats;
   Tensor y = batch_norm_train(x, weight, bias, residual, options, &stats);
   if (!at) {
-    commit(nullptr, std::move(stats), pixels);
+    commit(nullptr, std::move(stats), values);
   } else if (collector) {
-    collector->add(this, at->slots()[0].shard, stats[0], [this, batch = at->batch(), pixels](std::vector<std::any> values) {
-      std::vector<ops::BatchStats> all(values.size());
+    collector->add(this, at->slots()[0].shard, stats[0], [this, batch = at->batch(), values](std::vector<std::any> found) {
+      std::vector<ops::BatchStats> all(found.size());
       for (std::size_t s = 0; s < all.size(); ++s) {
-        if (values[s].has_value()) all[s] = std::any_cast<ops::BatchStats>(values[s]);
+        if (found[s].has_value()) all[s] = std::any_cast<ops::BatchStats>(found[s]);
       }
-      commit(batch.get(), std::move(all), pixels);
+      commit(batch.get(), std::move(all), values);
     });
   } else {
     std::vector<ops::BatchStats> all(at->rows().size());
     for (std::size_t i = 0; i < stats.size(); ++i) all[static_cast<std::size_t>(at->slots()[i].shard)] = stats[i];
-    commit(at, std::move(all), pixels);
+    commit(at, std::move(all), values);
   }
   return y;
 }
 
-void BatchNorm2d::commit(const Placement* at, std::vector<ops::BatchStats> stats, std::int64_t pixels) {
-  if (at) stats = gather_stats(*at, stats, pixels);
+void BatchNorm2d::commit(const Placement* at, std::vector<ops::BatchStats> stats, std::int64_t values) {
+  if (at) stats = gather_stats(*at, stats, values);
   // Each device merges for itself, in memory that it can read: the same few numbers, the same bits.
   for (Device device : running_mean.devices()) {
     ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);

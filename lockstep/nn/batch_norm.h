@@ -33,8 +33,8 @@ class BatchNorm2d : public Module {
 
  private:
   void settle(const Tensor& x);
-  // Moves the running statistics. stats[s] is shard s's, undefined for those of other processes.
-  void commit(const Placement* at, std::vector<ops::BatchStats> stats, std::int64_t pixels);
+  // Moves the running statistics. stats[s] is shard s's, undefined for those of other processes; `values`: see gather_stats.
+  void commit(const Placement* at, std::vector<ops::BatchStats> stats, std::int64_t values);
 
   BatchNorm2dOptions options_;
 };

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -40,13 +41,16 @@ TEST_F(Graph, DrawsAColumnForEachDevice) {
 }
 
 TEST_F(Graph, BringsALargeStepToASizeThatCanBeRead) {
-  const std::string file = path("lenet.dot");
-  const ToolResult result = run_tool({"graph", "--model", "lenet", "--devices", "cpu:0,cpu:1", "--threads-per-shard", "1",
-                                      "--shards", "4", "--batch-size", "4", "--out", file});
-  ASSERT_EQ(result.status, 0) << result.err;
-  const std::string dot = read(file);
-  EXPECT_THAT(dot, HasSubstr("<b>forward</b>"));
-  EXPECT_THAT(dot, HasSubstr("conv2d ×4"));
+  // Shards of one layer are one box; the layers of a deep net are one, too.
+  for (const auto& [model, box] : {std::pair{"lenet", "label=<conv2d ×2>"}, {"resnet18", "<b>forward</b>"}}) {
+    const std::string file = path("step.dot");
+    const ToolResult result = run_tool({"graph", "--model", model, "--devices", "cpu:0,cpu:1", "--threads-per-shard", "1",
+                                        "--shards", "4", "--batch-size", "4", "--out", file});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const std::string dot = read(file);
+    EXPECT_THAT(dot, HasSubstr(box));
+    EXPECT_LT(std::ranges::count(dot, '\n'), 400);
+  }
 }
 
 TEST_F(Graph, AnSvgNeedsGraphviz) {

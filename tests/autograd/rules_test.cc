@@ -1,0 +1,239 @@
+// Cut tensors: an operation on them is the operation on all samples together, or an error, whatever number of devices, shards
+// and samples there is.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+
+#include "lockstep/autograd/functions.h"
+#include "tests/autograd/gradient_testing.h"
+#include "tests/expect_error.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr std::int64_t kSteps = 3, kChannels = 4;
+
+// A batch [n, kSteps, kChannels], cut or whole, and two parameters, replicated or whole.
+struct Operands {
+  Tensor x, matrix, row;
+};
+
+// One operation; n is the number of samples.
+struct Operation {
+  std::string name;
+  std::function<Tensor(const Tensor& x, const Operands& o, std::int64_t n)> run;
+};
+
+const std::vector<Operation>& operations() {
+  using T = const Tensor&;
+  using O = const Operands&;
+  static const std::vector<Operation> all{
+      {"relu", [](T x, O, auto) { return relu(x); }},
+      {"times row", [](T x, O o, auto) { return x * o.row; }},
+      {"row minus", [](T x, O o, auto) { return o.row - x; }},
+      {"plus itself", [](T x, O, auto) { return x + tanh(x) * 0.5; }},
+      {"beside the input", [](T x, O o, auto) { return x + o.x; }},
+      {"over its mean", [](T x, O, auto) { return x / (mean(square(x)) + 1.0); }},
+      {"minus the mean over samples", [](T x, O, auto) {
+         Shape one = x.shape();
+         one[0] = 1;
+         return x - sum_to(x, one) * 0.1;
+       }},
+      {"sum over the last axis", [](T x, O, auto) {
+         Shape one = x.shape();
+         one[-1] = 1;
+         return x + sum_to(x, one);
+       }},
+      {"softmax", [](T x, O, auto) { return softmax(x); }},
+      {"matmul", [](T x, O o, auto) { return matmul(x, o.matrix); }},
+      {"matmul from the left", [](T x, O o, auto) { return matmul(o.matrix, x); }},
+      {"linear", [](T x, O o, auto) { return linear(x, o.matrix); }},
+      {"product with itself", [](T x, O, auto) { return matmul(transpose(x), x); }},
+      {"steps as samples", [](T x, O, std::int64_t n) { return x.reshape({n * kSteps, kChannels}); }},
+      {"back", [](T x, O, std::int64_t n) { return x.reshape({n, kSteps, kChannels}); }},
+      {"flat", [](T x, O, auto) { return flatten(x); }},
+      {"samples taken apart", [](T x, O, auto) { return x.reshape({-1, 5}); }},
+      {"time first", [](T x, O, auto) { return transpose(x, 0, 1); }},
+      {"channels first", [](T x, O, auto) { return transpose(x, 0, x.shape().rank() - 1); }},
+      {"twice", [](T x, O, auto) { return concatenate(std::array{x, relu(x)}); }},
+      {"first row", [](T x, O, auto) { return x.narrow(0, 1); }},
+      {"total", [](T x, O, auto) { return sum(x); }},
+  };
+  return all;
+}
+
+struct Result {
+  std::vector<double> y, dx, dmatrix, drow;
+};
+
+// The values and gradients of a program; empty if it is refused.
+std::optional<Result> run(const std::vector<std::size_t>& program, Operands o, std::int64_t n, std::string* error = nullptr) {
+  for (Tensor* t : {&o.x, &o.matrix, &o.row}) *t = as_leaf(t->detach());
+  try {
+    Tensor y = o.x;
+    for (std::size_t i : program) y = operations()[i].run(y, o, n);
+    const Tensor loss = sum(square(y));
+    loss.backward();
+    const auto grad = [](const Tensor& t) { return t.grad().defined() ? values(t.grad()) : std::vector<double>(); };
+    return Result{values(y), grad(o.x), grad(o.matrix), grad(o.row)};
+  } catch (const Error& e) {
+    if (error) *error = e.what();
+    return {};
+  }
+}
+
+class RulesTest : public ::testing::Test {
+ protected:
+  // Samples of each of V shards; the last ones may be missing.
+  Operands cut(std::int64_t n, std::size_t shards, std::size_t devices) {
+    std::vector<std::int64_t> rows(shards);
+    std::vector<Slot> slots;
+    const std::int64_t chunk = (n + static_cast<std::int64_t>(shards) - 1) / static_cast<std::int64_t>(shards);
+    std::int64_t left = n;
+    for (std::size_t s = 0; s < shards && left > 0; ++s) {
+      rows[s] = std::min(chunk, left);
+      left -= rows[s];
+      slots.push_back({static_cast<int>(s), runtime_.devices()[s * devices / shards]});
+    }
+    const Operands o = whole(n);
+    const std::vector<Device> some(runtime_.devices().begin(), runtime_.devices().begin() + static_cast<std::ptrdiff_t>(devices));
+    const auto replicated = [&](const Tensor& t) {
+      std::vector<Array> parts;
+      for (Device device : some) parts.push_back(t.array().to(device));
+      return Tensor::replicated(std::move(parts));
+    };
+    return {scatter(o.x, std::make_shared<Placement>(rows, slots)), replicated(o.matrix), replicated(o.row)};
+  }
+  Operands whole(std::int64_t n) {
+    Random random(static_cast<std::uint64_t>(n));
+    const auto tensor = [&](const Shape& shape) {
+      return Tensor(make_tensor(random.uniforms(shape.numel(), -1, 1), shape, runtime_.devices()[0], DType::f64));
+    };
+    return {tensor({n, kSteps, kChannels}), tensor({kChannels, kChannels}), tensor({kChannels})};
+  }
+
+  Runtime runtime_{{.cpu_devices = 3, .cores_per_device = 1, .threads_per_shard = 1, .reference_backend = true}};
+};
+
+std::string describe(const std::vector<std::size_t>& program) {
+  std::string text;
+  for (std::size_t i : program) text += (text.empty() ? "" : ", ") + operations()[i].name;
+  return text;
+}
+
+TEST_F(RulesTest, RandomProgramsAreThoseOfAllSamplesTogether) {
+  Random random(7);
+  int allowed = 0, refused = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::size_t> program(static_cast<std::size_t>(random.integer(1, 5)));
+    for (std::size_t& i : program) i = static_cast<std::size_t>(random.integer(0, std::ssize(operations()) - 1));
+    SCOPED_TRACE(describe(program));
+    // 7 samples: no number of steps or channels, so that shapes tell the axes apart.
+    const std::int64_t n = 7;
+    const std::optional<Result> expected = run(program, whole(n), n);
+    std::string error;
+    const std::optional<Result> one = run(program, cut(n, 1, 1), n, &error);
+    const std::optional<Result> several = run(program, cut(n, 4, 3), n), other = run(program, cut(n, 5, 2), n);
+    // What is refused is refused on one device, too.
+    EXPECT_EQ(one.has_value(), several.has_value()) << error;
+    EXPECT_EQ(one.has_value(), other.has_value()) << error;
+    if (!one || !several || !other) {
+      ++refused;
+      continue;
+    }
+    ++allowed;
+    ASSERT_TRUE(expected.has_value());
+    for (const Result* found : {&*one, &*several, &*other}) {
+      EXPECT_LT(distance(found->y, expected->y), 1e-12);
+      EXPECT_LT(distance(found->dx, expected->dx), 1e-12);
+      EXPECT_LT(distance(found->dmatrix, expected->dmatrix), 1e-12);
+      EXPECT_LT(distance(found->drow, expected->drow), 1e-12);
+    }
+  }
+  // Neither is rare.
+  EXPECT_GT(allowed, 60);
+  EXPECT_GT(refused, 60);
+}
+
+// One sample is no exception. (Where a reshape could mean either of two axes, it means the first one.)
+TEST_F(RulesTest, OneSampleIsRefusedWhatSeveralAre) {
+  for (std::size_t i = 0; i < operations().size(); ++i) {
+    SCOPED_TRACE(operations()[i].name);
+    std::string error;
+    const bool several = run({i}, cut(7, 4, 3), 7, &error).has_value();
+    EXPECT_EQ(run({i}, cut(1, 1, 1), 1).has_value(), several) << error;
+    EXPECT_EQ(run({i}, cut(1, 4, 3), 1).has_value(), several) << error;
+  }
+}
+
+TEST_F(RulesTest, ErrorsSayWhatToDo) {
+  const Operands o = cut(4, 2, 2);
+  const Tensor rows = o.x.reshape({4 * kSteps, kChannels});
+  EXPECT_ERROR(o.x.reshape({6, 8}), "gather() puts them together, per_shard() computes each shard alone");
+  EXPECT_ERROR(matmul(transpose(rows), rows), "over which the product would sum");
+  EXPECT_ERROR(o.x.narrow(0, 2), "narrow: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");
+  EXPECT_ERROR(o.x + whole(4).x, "is cut over the batch, but [4, 3, 4] f64 on cpu:0 beside it is not: expected extent 1 on its "
+                                 "axis 0, or split_and_load() of both");
+  EXPECT_ERROR(o.x + cut(4, 4, 2).x, "are cut differently, expected tensors of one batch");
+  EXPECT_ERROR(softmax(transpose(rows)), "softmax: the samples of [4, 12]");
+  EXPECT_ERROR(o.x.to(runtime_.devices()[0]), "is cut over the batch, expected it in one piece: gather() it");
+}
+
+TEST_F(RulesTest, ALeafMayBeCutWholeOrReplicated) {
+  const auto x = [&] { return as_leaf(cut(5, 3, 2).x); };
+  Tensor a = x();
+  Tensor w = as_leaf(make_tensor({1, 2, 3, 4}, {4}, runtime_.devices()[2], DType::f64));
+  sum(a * w).backward();
+  // The whole leaf lies on a device that computes no shard.
+  EXPECT_EQ(w.grad().device(), runtime_.devices()[2]);
+  EXPECT_EQ(a.grad().shape(), (Shape{5, kSteps, kChannels}));
+  const std::vector<double> values_of_x = values(a);
+  std::vector<double> expected(4);
+  for (std::size_t i = 0; i < values_of_x.size(); ++i) expected[i % 4] += values_of_x[i];
+  EXPECT_LT(distance(values(w.grad()), expected), 1e-12);
+  // Twice adds up.
+  sum(a * w).backward();
+  for (double& v : expected) v *= 2;
+  EXPECT_LT(distance(values(w.grad()), expected), 1e-12);
+}
+
+TEST_F(RulesTest, PerShardIsTheWayOut) {
+  const Operands o = cut(7, 3, 2);
+  // Softmax over the samples of each shard.
+  const auto f = [](const Tensor& x) { return transpose(softmax(transpose(flatten(x)))); };
+  EXPECT_ERROR(f(o.x), "softmax");
+  Tensor x = as_leaf(o.x.detach());
+  const Tensor y = per_shard(f, x);
+  EXPECT_EQ(y.shape(), (Shape{7, kSteps * kChannels}));
+  sum(square(y)).backward();
+  std::vector<double> expected, gradient;
+  for (const Tensor& shard : o.x.shards()) {
+    Tensor leaf = as_leaf(shard);
+    const Tensor part = f(leaf);
+    sum(square(part)).backward();
+    for (double v : values(part)) expected.push_back(v);
+    for (double v : values(leaf.grad())) gradient.push_back(v);
+  }
+  EXPECT_LT(distance(values(y), expected), 1e-12);
+  EXPECT_LT(distance(values(x.grad()), gradient), 1e-12);
+}
+
+TEST_F(RulesTest, AFailedBackwardLeavesNothing) {
+  struct Broken : Function {
+    std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * 1}; }
+    std::vector<Tensor> backward(std::span<const Tensor>) override { fail("no gradient today"); }
+  };
+  Tensor w = as_leaf(make_tensor({1, 2, 3, 4}, {4}, runtime_.devices()[0], DType::f64));
+  const Operands o = cut(5, 3, 2);
+  // The later sum's gradient comes first, then the error.
+  const Tensor x = as_leaf(o.x.detach());
+  sum(o.x * w).backward();
+  const std::vector<double> before = values(w.grad());
+  const Tensor broken = sum(apply<Broken>(x)), later = sum(o.x * w);
+  EXPECT_ERROR((broken + later).backward(), "no gradient today");
+  EXPECT_EQ(values(w.grad()), before);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
