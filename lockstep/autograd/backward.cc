@@ -1,6 +1,6 @@
 #include <algorithm>
+#include <functional>
 #include <map>
-#include <queue>
 #include <unordered_map>
 
 #include "lockstep/autograd/node.h"
@@ -12,14 +12,12 @@ namespace {
 
 thread_local std::uint64_t passes = 0;
 
-struct Visit {
-  int missing = 0;  // consumers whose gradient has not come yet
-  std::vector<Gradient> outputs;
-};
-
-struct LeafVisit {
-  int missing = 0;
+struct Leaf {
+  int edges = 0;    // from nodes that the walk runs
+  int missing = 0;  // of them, those whose gradient has not come yet
   Gradient gradient;
+  // Gradients that have come from each shard. A shard's addend is complete when all edges have given theirs.
+  std::map<int, int> arrived;
 };
 
 class Walk {
@@ -58,16 +56,24 @@ class Walk {
 
   // If it throws, no leaf keeps a part of this pass.
   void run() try {
-    for (auto& [edge, gradient] : roots_) deliver(edge, std::move(gradient));
+    for (auto& [edge, gradient] : roots_) gradient_of(edge).add(std::move(gradient));
+    for (const auto& [edge, gradient] : roots_) {
+      if (!edge.target->node) settle(edge.target);
+    }
     roots_.clear();
-    while (!ready_.empty()) {
-      const std::shared_ptr<Node> node = ready_.top().second;
-      ready_.pop();
-      std::vector<Gradient> grads = std::move(visits_.at(node.get()).outputs);
-      std::vector<Gradient> input_grads = run_node(*node, grads);
-      grads.clear();
-      for (std::size_t i = 0; i < node->inputs.size(); ++i) deliver(node->inputs[i], std::move(input_grads[i]));
-      node->clear();
+    // Consumers come before what they consume.
+    std::ranges::sort(nodes_, std::greater(), [](const std::shared_ptr<Node>& node) { return node->order; });
+    for (std::size_t i = 0; i < nodes_.size();) {
+      // Nodes whose shards do not meet run one shard after the other: that shard's memory is still in the cache.
+      std::size_t end = i;
+      while (end < nodes_.size() && is_cut(*nodes_[end]) && nodes_[end]->at == nodes_[i]->at) ++end;
+      if (end > i) {
+        run_cut(std::span(nodes_).subspan(i, end - i));
+      } else {
+        end = i + 1;
+        run_node(*nodes_[i]);
+      }
+      for (; i < end; ++i) finish(*nodes_[i]);
     }
     for (const auto& observer : pass_.observers) observer->end_backward(pass_.sync);
   } catch (...) {
@@ -76,7 +82,9 @@ class Walk {
   }
 
  private:
-  // Counts, for every node and leaf that can be reached, how many gradients it will get.
+  static bool is_cut(const Node& node) { return node.kind == Kind::cut && !node.mix; }
+
+  // Finds the nodes and leaves that can be reached.
   void discover(const Edge& first) {
     std::vector<Edge> pending{first};
     while (!pending.empty()) {
@@ -84,46 +92,53 @@ class Walk {
       pending.pop_back();
       if (!edge.target) continue;
       if (!edge.target->node) {
-        if (leaves_[edge.target].missing++ == 0) edge.target->reached(pass_);
+        Leaf& leaf = leaves_[edge.target];
+        if (leaf.edges++ == 0) edge.target->reached(pass_);
+        ++leaf.missing;
         continue;
       }
-      Node& node = *edge.target->node;
-      auto [it, is_new] = visits_.try_emplace(&node);
-      ++it->second.missing;
+      const std::shared_ptr<Node>& node = edge.target->node;
+      auto [it, is_new] = gradients_.try_emplace(node.get());
       if (!is_new) continue;
-      check(!node.used(), "backward: the history of {} was used by an earlier backward()", node.name);
-      if (node.at && (!pass_.at || (!pass_.at->exchange() && node.at->exchange()))) pass_.at = node.at;
-      it->second.outputs.resize(static_cast<std::size_t>(node.outputs));
-      for (const Edge& input : node.inputs) pending.push_back(input);
+      check(!node->used(), "backward: the history of {} was used by an earlier backward()", node->name);
+      if (node->at && (!pass_.at || (!pass_.at->exchange() && node->at->exchange()))) pass_.at = node->at;
+      it->second.resize(static_cast<std::size_t>(node->outputs));
+      nodes_.push_back(node);
+      for (const Edge& input : node->inputs) pending.push_back(input);
     }
   }
 
-  void deliver(const Edge& edge, Gradient gradient) {
+  Gradient& gradient_of(const Edge& edge) {
+    if (!edge.target->node) return leaves_.at(edge.target).gradient;
+    return gradients_.at(edge.target->node.get())[static_cast<std::size_t>(edge.target->output)];
+  }
+
+  // One shard's gradient of an input. A leaf that has all of the shard's takes their sum at once.
+  void deliver_addend(const Edge& edge, int shard, const Array& g, bool counts) {
     if (!edge.target) return;
-    if (!edge.target->node) {
-      LeafVisit& leaf = leaves_.at(edge.target);
-      leaf.gradient.add(std::move(gradient));
-      if (--leaf.missing == 0 && leaf.gradient.defined()) {
-        edge.target->accumulate(pass_, std::exchange(leaf.gradient, {}));
-      }
-      return;
-    }
-    const std::shared_ptr<Node>& node = edge.target->node;
-    Visit& visit = visits_.at(node.get());
-    visit.outputs[static_cast<std::size_t>(edge.target->output)].add(std::move(gradient));
-    if (--visit.missing == 0) ready_.emplace(node->order, node);
+    gradient_of(edge).add_addend(shard, g, counts);
+    if (edge.target->node || !edge.target->takes_shards()) return;
+    Leaf& leaf = leaves_.at(edge.target);
+    if (++leaf.arrived[shard] < leaf.edges || leaf.gradient.has_once()) return;
+    Gradient complete = leaf.gradient.take_addend(shard);
+    if (complete.defined()) edge.target->accumulate(pass_, std::move(complete));
   }
 
-  std::vector<Gradient> run_node(const Node& node, std::span<Gradient> grads) {
-    std::vector<Gradient> dx(node.inputs.size());
-    // Otherwise no root depends on what went through here.
-    if (std::ranges::any_of(grads, &Gradient::defined)) {
-      node.mix ? node.mix(node, pass_, grads, dx) : run_parts(node, grads[0], dx);
-    }
-    return dx;
+  // One of a leaf's edges has given all that it has.
+  void settle(const std::shared_ptr<GradMeta>& target) {
+    Leaf& leaf = leaves_.at(target);
+    if (--leaf.missing == 0 && leaf.gradient.defined()) target->accumulate(pass_, std::exchange(leaf.gradient, {}));
   }
 
-  Arrays run_part(const Node& node, std::size_t part, int lane, int shard, const Array& dy) {
+  void finish(Node& node) {
+    gradients_.erase(&node);
+    for (const Edge& edge : node.inputs) {
+      if (edge.target && !edge.target->node) settle(edge.target);
+    }
+    node.clear();
+  }
+
+  Arrays run_part(Node& node, std::size_t part, int lane, int shard, const Array& dy) {
     ops::ShardScope scope(lane);
     Arrays found = node.parts[part]({node, pass_, shard}, dy);
     check(found.size() == node.inputs.size(), "backward of {}: {} gradients, expected one for each of {} inputs", node.name,
@@ -131,21 +146,37 @@ class Walk {
     return found;
   }
 
-  void run_parts(const Node& node, Gradient& dy, std::span<Gradient> dx) {
-    if (node.kind == Kind::cut) {
-      const auto& slots = node.at->slots();
-      for (std::size_t s = 0; s < slots.size(); ++s) {
-        const int shard = slots[s].shard;
-        const Array g = dy.addend(shard);
-        if (!g.defined()) continue;
-        const bool counts = node.at->rows_of(shard) > 0;
-        Arrays found = run_part(node, s, shard, counts ? shard : -1, g);
-        for (std::size_t i = 0; i < dx.size(); ++i) {
-          if (node.needs(i)) dx[i].add_addend(shard, found[i], counts);
+  void run_cut(std::span<const std::shared_ptr<Node>> nodes) {
+    const Placement& at = *nodes[0]->at;
+    // In turns: each device gets the tasks of one shard after the other, and none waits until those of others are described.
+    for (const std::vector<std::size_t>& slots : at.turns()) {
+      for (const auto& node : nodes) {
+        Gradient& dy = gradients_.at(node.get())[0];
+        for (std::size_t s : slots) {
+          const int shard = at.slots()[s].shard;
+          const Array g = dy.take_addend(shard).addend(shard);
+          // Otherwise no root depends on what went through here.
+          if (!g.defined()) continue;
+          const bool counts = at.rows_of(shard) > 0;
+          Arrays found = run_part(*node, s, shard, counts ? shard : -1, g);
+          node->parts[s] = nullptr;
+          for (std::size_t i = 0; i < node->inputs.size(); ++i) deliver_addend(node->inputs[i], shard, found[i], counts);
         }
       }
-      return;
     }
+  }
+
+  void run_node(Node& node) {
+    std::vector<Gradient>& grads = gradients_.at(&node);
+    if (std::ranges::none_of(grads, &Gradient::defined)) return;
+    std::vector<Gradient> dx(node.inputs.size());
+    node.mix ? node.mix(node, pass_, grads, dx) : run_parts(node, grads[0], dx);
+    for (std::size_t i = 0; i < dx.size(); ++i) {
+      if (node.inputs[i].target && dx[i].defined()) gradient_of(node.inputs[i]).add(std::move(dx[i]));
+    }
+  }
+
+  void run_parts(Node& node, Gradient& dy, std::span<Gradient> dx) {
     const auto part_of = [&](const Array& g) {
       const auto at = std::ranges::find(node.devices, g.device());
       return static_cast<std::size_t>(at == node.devices.end() ? 0 : at - node.devices.begin());
@@ -190,9 +221,9 @@ class Walk {
   const BackwardOptions& options_;
   BackwardPass pass_;
   std::vector<std::pair<Edge, Gradient>> roots_;
-  std::unordered_map<Node*, Visit> visits_;
-  std::map<std::shared_ptr<GradMeta>, LeafVisit> leaves_;
-  std::priority_queue<std::pair<std::uint64_t, std::shared_ptr<Node>>> ready_;
+  std::vector<std::shared_ptr<Node>> nodes_;
+  std::unordered_map<Node*, std::vector<Gradient>> gradients_;  // of outputs
+  std::map<std::shared_ptr<GradMeta>, Leaf> leaves_;
 };
 
 }  // namespace

@@ -105,6 +105,15 @@ void Gradient::add(Gradient other) {
   if (other.seed) seed = std::move(other.seed);
 }
 
+Gradient Gradient::take_addend(int shard) {
+  Gradient taken;
+  const auto at = std::ranges::find(addends, shard, &Addend::shard);
+  if (at == addends.end()) return taken;
+  taken.addends.push_back(std::move(*at));
+  addends.erase(at);
+  return taken;
+}
+
 Array Gradient::addend(int shard) const {
   const auto at = std::ranges::find(addends, shard, &Addend::shard);
   return at == addends.end() ? Array() : at->sum.value;

@@ -53,6 +53,10 @@ struct Gradient {
   void add_part(const Array& g);
   void add_single(const Array& g);
   void add(Gradient other);
+  // Whether there is anything that counts once.
+  bool has_once() const { return !parts.empty() || single.defined() || seed; }
+  // The addend of shard `shard`, which is then gone from here.
+  Gradient take_addend(int shard);
   // That of shard `shard`, or of one device; undefined if there is none.
   Array addend(int shard) const;
   Array part(Device device) const;

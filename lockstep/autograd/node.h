@@ -42,6 +42,8 @@ struct GradMeta {
   virtual void reached(BackwardPass&) {}
   // Of a leaf: takes the gradient that one pass found. Called on the host thread; arrays may not be computed yet.
   virtual void accumulate(const BackwardPass& pass, Gradient gradient);
+  // Of a leaf: whether accumulate() may get one shard's addend at a time, which keeps few of them in memory.
+  virtual bool takes_shards() const { return false; }
   // Of a leaf: the pass failed after it was reached; what it gave must not count.
   virtual void abandon(const BackwardPass&) {}
   // Of a leaf: memory on `device` for a shard's addend, plain, of the leaf's shape and type, from which it is summed without

@@ -11,9 +11,18 @@ Placement::Placement(std::vector<std::int64_t> rows, std::vector<Slot> slots, st
     : rows_(std::move(rows)), slots_(std::move(slots)), exchange_(std::move(exchange)),
       samples_(std::accumulate(rows_.begin(), rows_.end(), std::int64_t{0})) {
   check(!slots_.empty(), "placement: no shard in this process, expected at least one");
-  for (const Slot& slot : slots_) {
+  std::vector<std::size_t> next;  // turn of each device
+  for (std::size_t s = 0; s < slots_.size(); ++s) {
+    const Slot& slot = slots_[s];
     check(slot.shard >= 0 && slot.shard < std::ssize(rows_), "placement: shard {} of {}", slot.shard, rows_.size());
-    if (std::ranges::find(devices_, slot.device) == devices_.end()) devices_.push_back(slot.device);
+    const auto device = static_cast<std::size_t>(std::ranges::find(devices_, slot.device) - devices_.begin());
+    if (device == devices_.size()) {
+      devices_.push_back(slot.device);
+      next.push_back(0);
+    }
+    const std::size_t turn = next[device]++;
+    if (turn == turns_.size()) turns_.emplace_back();
+    turns_[turn].push_back(s);
   }
 }
 

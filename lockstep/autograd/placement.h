@@ -33,6 +33,9 @@ class Placement {
   // Distinct, in the order of slots.
   const std::vector<Device>& devices() const { return devices_; }
 
+  // Slots by turn: in each turn the next one of every device that still has one.
+  const std::vector<std::vector<std::size_t>>& turns() const { return turns_; }
+
   // Of all shards.
   std::int64_t samples() const { return samples_; }
   std::int64_t rows_of(int shard) const { return rows_[static_cast<std::size_t>(shard)]; }
@@ -54,6 +57,7 @@ class Placement {
   std::vector<Slot> slots_;
   std::shared_ptr<ShardExchange> exchange_;
   std::vector<Device> devices_;
+  std::vector<std::vector<std::size_t>> turns_;
   std::int64_t samples_ = 0;
   ShardCollector* collector_ = nullptr;
   std::shared_ptr<const Placement> batch_;

@@ -38,6 +38,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       const auto state = owner.lock();
       if (state && state->options.trainable) state->accumulate(pass, std::move(g));
     }
+    bool takes_shards() const override { return true; }
     void abandon(const BackwardPass& pass) override {
       if (const auto state = owner.lock()) state->gradient.abandon(pass);
     }
