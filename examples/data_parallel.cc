@@ -14,17 +14,14 @@ namespace {
 
 constexpr std::int64_t kInputs = 5, kOutputs = 2, kBatch = 30, kExamples = 100;
 
-class Model : public Module {
- public:
-  Model() { add("fc", fc_); }
+struct Model : Module {
+  Linear fc{{.in_features = kInputs, .out_features = kOutputs}};
+  Model() { add("fc", fc); }
   Tensor forward(const Tensor& x) override {
-    Tensor y = fc_(x);
+    Tensor y = fc(x);
     fmt::print("In Model: input size {} output size {}\n", x.shape().str(), y.shape().str());
     return y;
   }
-
- private:
-  Linear fc_{{.in_features = kInputs, .out_features = kOutputs}};
 };
 
 }  // namespace
@@ -41,8 +38,8 @@ int main(int argc, char** argv) try {
   model.initialize(Xavier{}, devices);
   DataParallel parallel(model, devices);
 
-  DataLoader loader(std::make_shared<RandomDataset>(kExamples, kInputs),
-                    {.batch_size = kBatch, .shuffle = true});
+  auto data = std::make_shared<RandomDataset>(kExamples, kInputs);
+  DataLoader loader(data, {.batch_size = kBatch, .shuffle = true});
   for (Example& batch : loader) {
     Tensor output = parallel(batch[0]);
     fmt::print("Outside: input size {} output size {}\n", batch[0].shape().str(), output.shape().str());

@@ -13,9 +13,6 @@
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
-
 #include "device_options.h"
 
 using namespace lockstep;
@@ -25,57 +22,47 @@ struct JobOptions : DeviceOptions {
   int save_step = 1;
   std::int64_t batch_size = 32;  // of a rank
   std::string snapshot = "checkpoint.safetensors";
-  std::string device;  // of this rank, as it is printed
 };
 
-// 2,048 random examples of a linear function's inputs and outputs.
+// 2,048 examples of 20 random inputs and a random output.
 std::shared_ptr<Dataset> load_train_set() {
-  std::vector<float> x, y;
-  RandomKey key = random_key(0, {hash_name("train set")});
-  for (std::uint64_t i = 0; i < 2048 * 20; ++i) x.push_back(static_cast<float>(random_uniform(key, i)));
-  for (std::uint64_t i = 0; i < 2048; ++i) y.push_back(static_cast<float>(random_uniform(key, 2048 * 20 + i)));
-  return std::make_shared<TensorDataset>(std::vector{Tensor::from(x, {2048, 20}), Tensor::from(y, {2048, 1})});
+  auto split = [](const Example& row, RandomKey) { return Example{row[0].narrow(0, 20), row[0].narrow(20, 1)}; };
+  return std::make_shared<MapDataset>(std::make_shared<RandomDataset>(2048, 21), split);
 }
 
-class Trainer {
- public:
-  Trainer(DistributedDataParallel& model, Optimizer& optimizer, DataLoader& loader, JobOptions options)
-      : model_(model), optimizer_(optimizer), loader_(loader), options_(std::move(options)),
-        rank_(model.communicator().rank()) {}
+struct Trainer {
+  DistributedDataParallel& model;
+  DataLoader& train_data;
+  Optimizer& optimizer;
+  std::string device;
+  const JobOptions& options;
 
-  void train(int max_epochs) {
-    for (int epoch = 0; epoch < max_epochs; ++epoch) {
-      run_epoch(epoch);
-      if (rank_ == 0 && epoch % options_.save_step == 0) save_checkpoint(epoch);
-    }
-  }
-
- private:
   void run_batch(const Tensor& source, const Tensor& targets) {
-    mse_loss(model_(source), targets).backward();
-    optimizer_.step();
+    mse_loss(model(source), targets).backward();
+    optimizer.step();
   }
 
   void run_epoch(int epoch) {
-    loader_.set_epoch(epoch);  // another order
-    const auto [first, last] = model_.rows_of(loader_.batch_examples(0));
-    fmt::print("[{}] Epoch {} | Batchsize: {} | Steps: {}\n", options_.device, epoch, last - first, loader_.size());
+    const auto [first, last] = model.rows_of(train_data.batch_examples(0));
+    fmt::print("[{}] Epoch {} | Batchsize: {} | Steps: {}\n", device, epoch, last - first, train_data.size());
     std::fflush(stdout);
-    for (auto [source, targets] : model_.batches(loader_)) run_batch(source, targets);
+    train_data.set_epoch(epoch);  // another order
+    for (auto [source, targets] : model.batches(train_data)) run_batch(source, targets);
   }
 
   // The inner model's names: no `module.` before them.
   void save_checkpoint(int epoch) {
-    save_weights(options_.snapshot, model_.module());
-    fmt::print("Epoch {} | Training checkpoint saved at {}\n", epoch, options_.snapshot);
+    save_weights(options.snapshot, model.module());
+    fmt::print("Epoch {} | Training checkpoint saved at {}\n", epoch, options.snapshot);
     std::fflush(stdout);
   }
 
-  DistributedDataParallel& model_;
-  Optimizer& optimizer_;
-  DataLoader& loader_;
-  JobOptions options_;
-  int rank_;
+  void train(int max_epochs) {
+    for (int epoch = 0; epoch < max_epochs; ++epoch) {
+      run_epoch(epoch);
+      if (model.communicator().rank() == 0 && epoch % options.save_step == 0) save_checkpoint(epoch);
+    }
+  }
 };
 
 // Of the listed devices the one of this rank.
@@ -88,28 +75,25 @@ Device listed_device(const Runtime& runtime, const std::string& list) {
 }
 
 // What each rank does.
-void run(JobOptions options) {
+void run(const JobOptions& options) {
   std::shared_ptr<ProcessGroup> group = init_process_group();
-  {
-    Runtime runtime(options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime());
-    const Device device = options.list.empty() ? runtime.devices()[0] : listed_device(runtime, options.list);
-    // Each process has its own cpu:0.
-    options.device = options.list.empty() ? fmt::format("cpu:{}", group->rank()) : device.name();
-    Linear model({.in_features = 20, .out_features = 1});
-    model.initialize(Uniform(0.2), {device});
-    auto communicator = std::make_shared<Communicator>(runtime, group, std::vector{device});
-    DistributedDataParallel ddp(model, {device}, communicator);
-    Sgd optimizer(model.parameters(), {.lr = 1e-3});
-    std::shared_ptr<Dataset> data = load_train_set();
-    // The batches of all ranks together: each rank loads its rows of them.
-    DataLoader loader(data, {.batch_size = options.batch_size * group->size(), .shuffle = true});
-    try {
-      Trainer(ddp, optimizer, loader, options).train(options.total_epochs);
-      runtime.synchronize();
-    } catch (const std::exception& error) {
-      communicator->abort(error.what());  // the others wait for this rank
-      throw;
-    }
+  Runtime runtime(options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime());
+  const Device device = options.list.empty() ? runtime.devices()[0] : listed_device(runtime, options.list);
+  // Each process has its own cpu:0.
+  const std::string name = options.list.empty() ? fmt::format("cpu:{}", group->rank()) : std::string(device.name());
+  Linear model({.in_features = 20, .out_features = 1});
+  model.initialize(Uniform(0.2), {device});
+  auto communicator = std::make_shared<Communicator>(runtime, group, std::vector{device});
+  DistributedDataParallel ddp(model, {device}, communicator);
+  Sgd optimizer(model.parameters(), {.lr = 1e-3});
+  // The batches of all ranks together: each rank loads its rows of them.
+  DataLoader train_data(load_train_set(), {.batch_size = options.batch_size * group->size(), .shuffle = true});
+  try {
+    Trainer{ddp, train_data, optimizer, name, options}.train(options.total_epochs);
+    runtime.synchronize();
+  } catch (const std::exception& error) {
+    communicator->abort(error.what());  // the others wait for this rank
+    throw;
   }
   destroy_process_group(group);
 }

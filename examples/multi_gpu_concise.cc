@@ -43,29 +43,19 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--plot", o.plot, "Draw FILE-<devices>.svg as training goes on")->capture_default_str();
 }
 
-struct Data {
-  std::shared_ptr<const Dataset> train, test;
-};
-
-Data load_data(const Options& o) {
-  auto part = [&](MnistPart p, std::int64_t limit) {
-    return std::make_shared<HeadDataset>(std::make_shared<FashionMnist>(load_fashion_mnist(p, o.data)),
-                                         limit);
-  };
-  return {part(MnistPart::train, o.limit_train), part(MnistPart::test, o.limit_test)};
+std::shared_ptr<Dataset> load_images(const std::string& folder, MnistPart part, std::int64_t limit) {
+  return std::make_shared<HeadDataset>(std::make_shared<FashionMnist>(load_fashion_mnist(part, folder)), limit);
 }
 
 // Parameters come to life on a device when data first passes through; then all replicas are equal.
 void show_initialization(Module& net, const std::vector<Device>& devices) {
   net.initialize(Normal{0.01}, devices);
-  std::vector<float> images(4 * 28 * 28);
-  RandomKey key = random_key(0, {hash_name("images")});
-  for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(random_uniform(key, i));
-  net.eval();
-  for (const Tensor& y : net(split_and_load(Tensor::from(images, {4, 1, 28, 28}), devices)).shards()) {
+  const Tensor images = Tensor::host({4, 1, 28, 28}).to(devices[0]);
+  Uniform{0, 1}(images.array(), random_key(0, {hash_name("images")}));
+  EvalGuard evaluation(net);
+  for (const Tensor& y : net(split_and_load(images, devices)).shards()) {
     fmt::print("{}: {}\n", y.shape().str(), y.str());
   }
-  net.train();
 
   Parameter weight = net.parameters()[0];
   try {
@@ -81,11 +71,11 @@ void show_initialization(Module& net, const std::vector<Device>& devices) {
   }
 }
 
-void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, std::int64_t batch_size,
-           double lr, const Data& data, const Options& o) {
+void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, std::int64_t batch_size, double lr,
+           std::shared_ptr<const Dataset> train_data, std::shared_ptr<const Dataset> test_data, const Options& o) {
   const DType dtype = o.dtype == "bf16" ? DType::bf16 : DType::f32;
-  DataLoader train_loader(data.train, {.batch_size = batch_size, .shuffle = true});
-  DataLoader test_loader(data.test, {.batch_size = batch_size});
+  DataLoader train_loader(train_data, {.batch_size = batch_size, .shuffle = true});
+  DataLoader test_loader(test_data, {.batch_size = batch_size});
   net.initialize(Normal{0.01}, devices, {.force_reinit = true});
   Sgd sgd(net.parameters(), {.lr = lr});
 
@@ -93,20 +83,22 @@ void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, st
   double seconds = 0;
   for (int epoch = 1; epoch <= o.epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
-    double loss_sum = 0;
+    std::vector<Tensor> losses;  // of all samples of each batch: read after the epoch, so that no step waits
     for (Example& batch : train_loader) {
       const Tensor x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
       const Tensor loss = cross_entropy(net(x.to(dtype)), labels);
       loss.backward();
       sgd.step();
-      loss_sum += loss.item<float>() * static_cast<double>(x.size(0));
+      losses.push_back(loss.detach() * static_cast<double>(x.size(0)));
     }
     runtime.synchronize();
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     seconds += time.count();
 
     const double accuracy = evaluate(net, test_loader, {.devices = devices, .dtype = dtype}).value();
-    results.push_back({epoch, loss_sum / static_cast<double>(data.train->size()), accuracy});
+    double loss = 0;
+    for (const Tensor& of_batch : losses) loss += of_batch.item<float>();
+    results.push_back({epoch, loss / static_cast<double>(train_data->size()), accuracy});
     write_training_plot(fmt::format("{}-{}.svg", o.plot, devices.size()), results,
                         {.title = "resnet18 on " + str(devices), .epochs = static_cast<int>(o.epochs)});
     fmt::print("epoch {}, time {:.1f} sec, test acc {:.2f}\n", epoch, time.count(), accuracy);
@@ -124,7 +116,8 @@ int main(int argc, char** argv) try {
   add_options(app, options);
   if (const auto status = parse(app, argc, argv)) return *status;
 
-  const Data data = load_data(options);
+  const auto train_data = load_images(options.data, MnistPart::train, options.limit_train);
+  const auto test_data = load_images(options.data, MnistPart::test, options.limit_test);
   Runtime runtime(options.runtime());
   const std::vector<Device> devices = options.select(runtime);
   auto net = resnet18();
@@ -133,7 +126,7 @@ int main(int argc, char** argv) try {
   auto run = [&](const std::vector<Device>& on) {
     auto n = static_cast<std::int64_t>(on.size());
     train(runtime, *net, on, options.batch_size > 0 ? options.batch_size : 256 * n,
-          options.lr > 0 ? options.lr : 0.1 * static_cast<double>(n), data, options);
+          options.lr > 0 ? options.lr : 0.1 * static_cast<double>(n), train_data, test_data, options);
   };
   const bool given = app.count("--num-devices") + app.count("--devices") > 0;
   if (!given) run({devices[0]});
