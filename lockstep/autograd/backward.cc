@@ -37,7 +37,8 @@ class Walk {
       g.seed = Gradient::Seed{options_.share, options_.scales, root.detach()};
     } else {
       check(seed.kind() == root.kind() && seed.shape() == root.shape() && seed.dtype() == root.dtype(),
-            "backward: the gradient of {} is {}, expected it alike", root.describe(), seed.describe());
+            "backward: the gradient of {} is {}, expected one of the same kind, shape and type", root.describe(),
+            seed.describe());
       if (root.kind() == Kind::cut) {
         check(same_placement(seed.placement(), root.placement()), "backward: the gradient of {} is cut differently",
               root.describe());
@@ -170,19 +171,62 @@ class Walk {
     std::vector<Gradient>& grads = gradients_.at(&node);
     if (std::ranges::none_of(grads, &Gradient::defined)) return;
     std::vector<Gradient> dx(node.inputs.size());
-    node.mix ? node.mix(node, pass_, grads, dx) : run_parts(node, grads[0], dx);
+    node.mix ? run_mix(node, grads, dx) : run_parts(node, grads[0], dx);
     for (std::size_t i = 0; i < dx.size(); ++i) {
       if (node.inputs[i].target && dx[i].defined()) gradient_of(node.inputs[i]).add(std::move(dx[i]));
     }
   }
 
+  // A whole tensor that per_shard() used has a gradient from each shard: the function is linear in it, and runs for each.
+  void run_mix(Node& node, std::span<Gradient> grads, std::span<Gradient> dx) {
+    if (node.kind != Kind::whole) return node.mix(node, pass_, grads, dx);
+    std::map<int, bool> shards;
+    for (const Gradient& g : grads) {
+      for (const Gradient::Addend& a : g.addends) shards[a.shard] = a.counts;
+    }
+    for (const auto& [shard, counts] : shards) {
+      std::vector<Gradient> of_shard(grads.size());
+      for (std::size_t i = 0; i < grads.size(); ++i) of_shard[i].add_single(grads[i].take_addend(shard).addend(shard));
+      ops::ShardScope scope(shard);
+      run_mix_of_shard(node, of_shard, dx, shard, counts);
+    }
+    if (std::ranges::none_of(grads, &Gradient::defined)) return;
+    const int own = node.at ? node.at->slots()[0].shard : -1;
+    run_mix_of_shard(node, grads, dx, own, own < 0 || node.at->rows_of(own) > 0);
+  }
+
+  // With shard < 0: it counts once.
+  void run_mix_of_shard(Node& node, std::span<const Gradient> grads, std::span<Gradient> dx, int shard, bool counts) {
+    std::vector<Gradient> found(dx.size());
+    node.mix(node, pass_, grads, found);
+    for (std::size_t i = 0; i < dx.size(); ++i) {
+      if (shard >= 0 && !node.inputs[i].of_shard && found[i].has_once()) {
+        const Array g = found[i].single.defined() ? found[i].single.value : found[i].parts[0].value;
+        found[i].single = {};
+        found[i].parts.clear();
+        found[i].add_addend(shard, g, counts);
+      }
+      if (found[i].defined()) dx[i].add(std::move(found[i]));
+    }
+  }
+
   void run_parts(Node& node, Gradient& dy, std::span<Gradient> dx) {
+    const auto has_part = [&](const Array& g) { return std::ranges::find(node.devices, g.device()) != node.devices.end(); };
     const auto part_of = [&](const Array& g) {
-      const auto at = std::ranges::find(node.devices, g.device());
-      return static_cast<std::size_t>(at == node.devices.end() ? 0 : at - node.devices.begin());
+      return static_cast<std::size_t>(std::ranges::find(node.devices, g.device()) - node.devices.begin());
     };
+    const auto moved = [&](const Array& g) {
+      return has_part(g) ? g : ops::to_device(g, node.devices[0], {.non_blocking = true});
+    };
+    // Replicas are the same everywhere: one on another device is not needed, unless there is no other.
+    if (std::ranges::none_of(dy.parts, has_part, &GradientSum::value) && !dy.parts.empty()) {
+      dy.add_single(dy.parts[0].value);
+      dy.parts.clear();
+    }
+    std::erase_if(dy.parts, [&](const GradientSum& part) { return !has_part(part.value); });
     for (const Gradient::Addend& a : dy.addends) {
-      Arrays found = run_part(node, part_of(a.sum.value), a.shard, -1, a.sum.value);
+      const Array g = moved(a.sum.value);
+      Arrays found = run_part(node, part_of(g), a.shard, -1, g);
       for (std::size_t i = 0; i < dx.size(); ++i) {
         if (node.needs(i)) dx[i].add_addend(a.shard, found[i], a.counts);
       }
@@ -202,7 +246,7 @@ class Walk {
       }
     }
     if (dy.single.defined()) {
-      const Array g = ops::to_device(dy.single.value, node.devices[part_of(dy.single.value)], {.non_blocking = true});
+      const Array g = moved(dy.single.value);
       // In per_shard(): what is not that shard's own has a gradient from each shard.
       const int shard = node.kind == Kind::whole && node.at ? node.at->slots()[0].shard : -1;
       const bool counts = shard < 0 || node.at->rows_of(shard) > 0;

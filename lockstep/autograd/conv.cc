@@ -10,7 +10,7 @@ namespace lockstep {
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
-  return lift("conv2d", place_rows("conv2d", {x, w, bias}), {x, w, bias}, [&](const Arrays& in) -> Lifted {
+  return lift("conv2d", place_rows("conv2d", {x}, {w, bias}), {x, w, bias}, [&](const Arrays& in) -> Lifted {
     // bf16 and f16 have f32 parameters.
     const DType dtype = in[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
     return {ops::conv2d(in[0], in[1], in[2], options),

@@ -7,6 +7,7 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
 namespace {
@@ -96,12 +97,18 @@ Tensor dropout(const Tensor& x, double p) {
   const Placed placed = place_as("dropout", x);
   // Replicas draw once, and stay equal.
   std::optional<ops::DropoutKey> once;
+  const int caller = ops::ShardScope::current();  // in per_shard(): that shard
   return lift("dropout", placed, {x}, [&](const Arrays& in) -> Lifted {
     ops::DropoutKey key;
     if (placed.kind == Kind::replicated) {
-      if (!once) once = {ops::next_dropout_key(in[0].device()).key};
-      key = *once;
-    } else {
+      if (!once) {
+        ops::ShardScope scope(caller);
+        once = ops::next_dropout_key(in[0].device());
+        if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it draws a mask for a replicated tensor");
+      }
+      key = {once->key};
+    } else if (in[0].numel() > 0) {
+      // A shard without samples draws nothing, in no process.
       key = ops::next_dropout_key(in[0].device());
     }
     // The mask is in memory order: that of x.

@@ -37,7 +37,9 @@ struct Like {
   bool fits(const Tensor& gradient) const {
     const Like other(gradient);
     if (kind == Kind::cut && (other.cut != cut || !same_placement(at, other.at))) return false;
-    return defined && kind == other.kind && shape == other.shape && dtype == other.dtype &&
+    // A whole gradient will do for a replicated input: it is the same everywhere.
+    const bool same_kind = kind == other.kind || (kind == Kind::replicated && other.kind == Kind::whole);
+    return defined && same_kind && shape == other.shape && dtype == other.dtype &&
            (kind != Kind::whole || devices == other.devices);
   }
   std::string str() const {
@@ -48,17 +50,16 @@ struct Like {
 };
 
 // A gradient as the output that it belongs to.
-Tensor as_tensor(const Gradient& g, const Like& output) {
+Tensor as_tensor(const Gradient& g, const Like& output, const BackwardPass& pass) {
   if (!g.defined()) return {};
   if (output.kind != Kind::cut) {
-    const TotalGradient total(g, output.at);
+    const TotalGradient total(g, output.kind == Kind::replicated && output.at ? output.at : pass.at);
     std::vector<Array> parts;
     for (Device device : output.devices) parts.push_back(total.on(device));
-    return output.kind == Kind::whole ? Tensor(parts[0]) : Tensor::replicated(std::move(parts), output.at);
+    if (output.kind == Kind::replicated) return Tensor::replicated(std::move(parts), output.at);
+    return output.at ? Tensor::of_shard(output.at, parts[0]) : Tensor(parts[0]);
   }
-  std::vector<Array> parts;
-  for (const Slot& slot : output.at->slots()) parts.push_back(g.addend(slot.shard));
-  return Tensor::cut(output.at, output.cut, std::move(parts));
+  return Tensor::cut(output.at, output.cut, cut_parts(g, *output.at, output.cut, output.shape, output.dtype));
 }
 
 void add_tensor(Gradient& sum, const Tensor& g) {
@@ -91,10 +92,10 @@ std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span
   const std::vector<Like> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
   const std::string name = class_name(*function);
   return record_mix(name, inputs, std::move(outputs),
-                    [function = std::move(function), in, out](const Node& node, const BackwardPass&,
+                    [function = std::move(function), in, out](const Node& node, const BackwardPass& pass,
                                                               std::span<const Gradient> dy, std::span<Gradient> dx) {
                       std::vector<Tensor> grads;
-                      for (std::size_t i = 0; i < out.size(); ++i) grads.push_back(as_tensor(dy[i], out[i]));
+                      for (std::size_t i = 0; i < out.size(); ++i) grads.push_back(as_tensor(dy[i], out[i], pass));
                       const std::vector<Tensor> found = function->backward(grads);
                       check(found.size() == in.size(), "backward of {}: {} gradients, expected one for each of {} inputs",
                             node.name, found.size(), in.size());

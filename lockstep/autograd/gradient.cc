@@ -73,8 +73,12 @@ void Gradient::add_addend(int shard, const Array& g, bool counts) {
   const auto at = std::ranges::find(addends, shard, &Addend::shard);
   if (at == addends.end()) {
     addends.push_back({shard, {g, false}, counts});
-  } else {
-    at->sum.add(g, shard);
+  } else if (at->counts == counts) {
+    const Device device = at->sum.value.device();
+    at->sum.add(g.device() == device ? g : ops::to_device(g, device, {.non_blocking = true}), shard);
+  } else if (counts) {
+    // In one batch the shard has samples, in another one none.
+    *at = {shard, {g, false}, true};
   }
 }
 
@@ -100,8 +104,15 @@ void Gradient::add(Gradient other) {
     return;
   }
   for (const Addend& a : other.addends) add_addend(a.shard, a.sum.value, a.counts);
-  for (const GradientSum& part : other.parts) add_part(part.value);
+  const auto on = [](const GradientSum& part) { return part.value.device(); };
+  if (parts.empty() || std::ranges::is_permutation(parts, other.parts, {}, on, on)) {
+    for (const GradientSum& part : other.parts) add_part(part.value);
+  } else if (!other.parts.empty()) {
+    // On other devices: parts would no longer be the same everywhere.
+    add_single(other.parts[0].value);
+  }
   add_single(other.single.value);
+  if (other.seed && seed) other.seed->factor += seed->factor;
   if (other.seed) seed = std::move(other.seed);
 }
 
@@ -134,6 +145,32 @@ Array Gradient::once(Device device) const {
   if (single.defined()) sum.add(ops::to_device(single.value, device, {.non_blocking = true}), -1);
   if (seed) sum.add(seed->make(device), -1);
   return sum.value;
+}
+
+Array sum_leaves(std::vector<Array> leaves, Device home) {
+  const auto first = std::ranges::find_if(leaves, &Array::defined);
+  if (first == leaves.end()) return {};
+  const DType dtype = first->dtype();
+  if (!is_half_dtype(dtype)) return ops::tree_sum(leaves, home, true);
+  for (Array& leaf : leaves) {
+    if (leaf.defined()) leaf = ops::convert(leaf, DType::f32, Layout::plain);
+  }
+  return ops::convert(ops::tree_sum(leaves, home, true), dtype, Layout::plain);
+}
+
+std::vector<Array> cut_parts(const Gradient& gradient, const Placement& at, const Cut& cut, Shape shape, DType dtype) {
+  std::vector<Array> parts;
+  for (const auto& [shard, device] : at.slots()) {
+    Array part = gradient.addend(shard);
+    if (!part.defined()) {
+      ops::ShardScope scope(shard);
+      shape[cut.axis] = cut.outer * at.rows_of(shard) * cut.inner;
+      part = ops::empty(shape, dtype, device);
+      ops::fill_(part, 0);
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 void exchange_leaves(const Placement& at, std::vector<Array>& leaves, std::string_view what) {
@@ -179,7 +216,7 @@ TotalGradient::TotalGradient(const Gradient& gradient, const std::shared_ptr<con
   exchange_leaves(*at, leaves, "gradients");
   ops::ShardScope scope(-1);
   GradientSum total;
-  total.add(ops::tree_sum(leaves, home, true), -1);
+  total.add(sum_leaves(std::move(leaves), home), -1);
   if (const Array rest = gradient.once(home); rest.defined()) total.add(rest, -1);
   arrays_.push_back(total.value);
 }

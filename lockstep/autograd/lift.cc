@@ -49,16 +49,21 @@ Placed place(std::string_view what, Inputs inputs) {
       }
     }
   }
-  if (shard && (cut || result)) {
-    fail("{}: {} is of one shard, {} of the whole batch: pass both to per_shard()", what, shard->describe(),
-         (cut ? cut : result)->describe());
+  const Tensor* batch = cut ? cut : result;
+  if (shard && (cut || (result && !same_placement(shard->placement()->batch(), result->placement())))) {
+    fail("{}: {} is of one shard, {} of a batch: pass both to per_shard()", what, shard->describe(), batch->describe());
+  }
+  if (cut && result && !same_placement(cut->placement(), result->placement())) {
+    fail("{}: {} was computed from another batch than {}, expected the same one, or detach() it and make it whole", what,
+         result->describe(), cut->describe());
   }
   if (cut) {
     placed = {Kind::cut, cut->placement(), cut->cut(), {}};
-  } else if (result) {
+  } else if (result && !shard) {
     placed = {Kind::replicated, result->placement(), {}, result->placement()->devices()};
   } else if (whole) {
-    placed = {Kind::whole, shard ? shard->placement() : nullptr, {}, {whole->device()}};
+    const Tensor& first = shard ? *shard : *whole;
+    placed = {Kind::whole, first.placement(), {}, {first.device()}};
   } else if (replica) {
     placed = {Kind::replicated, nullptr, {}, {}};
     for (Device device : replica->devices()) {
@@ -106,20 +111,20 @@ Placed place_broadcast(std::string_view what, InputList list) {
   return placed;
 }
 
-Placed place_rows(std::string_view what, InputList list) {
-  const Inputs inputs(list.begin(), list.size());
+Placed place_rows(std::string_view what, InputList samples, InputList parameters) {
+  std::vector<Tensor> inputs(samples);
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
   Placed placed = place(what, inputs);
   if (placed.kind != Kind::cut) return placed;
   const Tensor& x = inputs[0];
-  if (!is_cut(x)) {
-    const auto other = std::ranges::find_if(inputs, is_cut);
-    fail("{}: {} is cut over the batch, but the input {} is not", what, other->describe(), x.describe());
+  for (const Tensor& t : samples) {
+    if (!t.defined()) continue;
+    if (!is_cut(t)) fail("{}: {} is not cut over the batch, but another input is: split_and_load() both", what, t.describe());
+    if (t.cut().axis != 0) fail_across_batch(what, t, "expected axis 0");
+    if (t.cut() != x.cut()) fail("{}: {} and {} have their samples in different places", what, x.describe(), t.describe());
   }
-  for (const Tensor& t : inputs) {
-    if (is_cut(t) && t.cut().axis != 0) fail_across_batch(what, t, "expected axis 0");
-    if (is_cut(t) && t.cut() != x.cut()) {
-      fail("{}: {} and {} have their samples in different places", what, x.describe(), t.describe());
-    }
+  for (const Tensor& t : parameters) {
+    if (is_cut(t)) fail_across_batch(what, t, "but a parameter is the same for all samples");
   }
   return placed;
 }
@@ -151,23 +156,33 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
   for (int i = 0; i < cut.axis; ++i) before *= x.size(i);
   for (int i = cut.axis + 1; i < x.shape().rank(); ++i) after *= x.size(i);
   std::int64_t left = 1;
+  bool found = false;
   for (int i = 0; i < shape.rank(); ++i) {
     std::int64_t right = 1;
     for (int j = i + 1; j < shape.rank(); ++j) right *= shape[j];
     const bool fits = left > 0 && right > 0 && before % left == 0 && after % right == 0;
     if (fits && shape[i] == before / left * placed.at->samples() * (after / right)) {
-      placed.cut = {i, before / left, after / right};
-      return placed;
+      // One sample may be on any of several axes: it stays where it was if it can.
+      const Cut here{i, before / left, after / right};
+      if (!found || here == cut) placed.cut = here;
+      found = true;
     }
     left *= shape[i];
   }
+  if (found) return placed;
   fail_across_batch(what, x, fmt::format("but {} would take samples apart", shape.str()));
 }
 
 Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std::function<Lifted(const Arrays&)>& f) {
   SmallVector<Tensor, 4> inputs;
   for (const Tensor& x : given) {
-    inputs.push_back(placed.at && placed.kind != Kind::whole ? replicate(x, placed.at) : x);
+    if (placed.kind == Kind::whole) {
+      // In per_shard(): a whole tensor comes to where the shard is.
+      const bool moves = placed.at && x.defined() && x.kind() == Kind::whole && !x.placement();
+      inputs.push_back(moves ? x.to(placed.devices[0], {.non_blocking = true}) : x);
+    } else {
+      inputs.push_back(placed.at ? replicate(x, placed.at) : x);
+    }
   }
   const bool records = needs_grad({inputs.data(), inputs.size()});
   const bool cut = placed.kind == Kind::cut;
@@ -223,11 +238,18 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
     leaves[static_cast<std::size_t>(shard)] = w == 1 ? part.y : ops::affine(part.y, w, 0);
   }
   std::vector<Array> held = leaves;
+  const Array like = held[static_cast<std::size_t>(at->slots()[0].shard)];
   exchange_leaves(*at, leaves, name);
   held.insert(held.end(), leaves.begin(), leaves.end());
   const Device home = at->slots()[0].device;
   ops::ShardScope scope(-1);
-  Tensor y = Tensor::replicated({ops::tree_sum(leaves, home, true)}, at);
+  Array value = sum_leaves(leaves, home);
+  if (!value.defined()) {
+    // A sum of nothing.
+    value = ops::empty(like.shape(), like.dtype(), home);
+    ops::fill_(value, 0);
+  }
+  Tensor y = Tensor::replicated({std::move(value)}, at);
   y.hold(std::move(held));
   return record_mix(name, inputs, {y},
                     [at, weight, backward = std::move(backward)](const Node& node, const BackwardPass& pass,

@@ -29,7 +29,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   check(w.defined() && w.shape().rank() == 2, "linear: weight is {}, expected 2 axes (out, in)", w.shape().str());
   check(x.size(1) == w.size(1), "linear: input has {} features, weight expects {}", x.size(1), w.size(1));
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
-  return lift("linear", place_rows("linear", {x, w, bias}), {x, w, bias}, [=](const Arrays& in) -> Lifted {
+  return lift("linear", place_rows("linear", {x}, {w, bias}), {x, w, bias}, [=](const Arrays& in) -> Lifted {
     return {ops::matmul(in[0], in[1], in[2], {.options = {.transpose_b = true}}),
             [x = SavedArray(saves_x, in[0]), w = SavedArray(saves_w, in[1]), dtype = in[1].dtype()](
                 const PartPass& p, const Array& dy) -> Arrays {

@@ -12,7 +12,7 @@ namespace lockstep {
 
 Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
                         const BatchNormOptions& options, std::vector<ops::BatchStats>* used) {
-  return lift("batch norm", place_rows("batch_norm", {x, gamma, beta, residual}), {x, gamma, beta, residual},
+  return lift("batch norm", place_rows("batch_norm", {x, residual}, {gamma, beta}), {x, gamma, beta, residual},
               [&](const Arrays& in) -> Lifted {
                 ops::BatchStats stats = ops::batch_norm_stats(in[0]);
                 Array y = ops::batch_norm(in[0], stats, in[1], in[2], in[3], {options.eps, options.relu});
@@ -33,8 +33,8 @@ Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta
 
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options) {
-  const InputList inputs = {x, gamma, beta, residual, running_mean, running_var};
-  return lift("batch norm", place_rows("batch_norm", inputs), inputs, [&](const Arrays& in) -> Lifted {
+  const Placed placed = place_rows("batch_norm", {x, residual}, {gamma, beta, running_mean, running_var});
+  return lift("batch norm", placed, {x, gamma, beta, residual, running_mean, running_var}, [&](const Arrays& in) -> Lifted {
     // M2 / n with n = 1: the variance itself.
     Array y = ops::batch_norm(in[0], {1, in[4], in[5]}, in[1], in[2], in[3], {options.eps, options.relu});
     return {y, [x = SavedArray(in[0]), gamma = SavedArray(in[1]), mask = SavedArray(options.relu, y),
@@ -59,7 +59,7 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
 
 Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
                                const BatchNormOptions& options, ops::BatchStats* used) {
-  const Placed placed = place_rows("batch_norm", {x, weight, bias, residual});
+  const Placed placed = place_rows("batch_norm", {x, residual}, {weight, bias});
   if (placed.kind != Kind::cut) {
     std::vector<ops::BatchStats> stats;
     Tensor y = batch_norm_train(x, weight, bias, residual, options, &stats);
@@ -95,16 +95,18 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tens
   if (used) *used = saved[0].stats;
   return record_mix(
       "synchronized batch norm", {x, gamma, beta, residual}, Tensor::cut(at, x.cut(), std::move(ys)),
-      [at, saved = std::move(saved), eps = options.eps](const Node& node, const BackwardPass&,
-                                                        std::span<const Gradient> grads, std::span<Gradient> dx) {
+      [at, saved = std::move(saved), eps = options.eps, cut = x.cut(), shape = x.shape(), dtype = x.dtype()](
+          const Node& node, const BackwardPass&, std::span<const Gradient> grads, std::span<Gradient> dx) {
         const auto& slots = at->slots();
-        std::vector<Array> g(at->rows().size()), g_xhat(g.size()), dy(slots.size());
+        std::vector<Array> g(at->rows().size()), g_xhat(g.size());
+        // A shard that the roots do not depend on has none, but its x moved the statistics.
+        std::vector<Array> dy = cut_parts(grads[0], *at, cut, shape, dtype);
         for (std::size_t s = 0; s < slots.size(); ++s) {
           const auto [shard, device] = slots[s];
           const auto& [x, gamma, mask, stats] = saved[s];
           const Array& in = x.get(node.name);
           ops::ShardScope scope(shard);
-          dy[s] = ops::to_layout(grads[0].addend(shard), in.layout());
+          dy[s] = ops::to_layout(dy[s], in.layout());
           const auto sums = ops::batch_norm_backward_stats(dy[s], in, mask.get(node.name), stats, eps);
           g[static_cast<std::size_t>(shard)] = sums.g;
           g_xhat[static_cast<std::size_t>(shard)] = sums.g_xhat;

@@ -51,6 +51,7 @@ class Placement {
     collector_ = collector;
     batch_ = std::move(batch);
   }
+  void end_collection() { collector_ = nullptr; }
 
  private:
   std::vector<std::int64_t> rows_;

@@ -22,7 +22,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   bool mixes = false;
   if (placed.kind == Kind::cut) {
     const int axis = placed.cut.axis - (x.shape().rank() - shape.rank());
-    mixes = axis < 0 || shape[axis] == 1;
+    // One sample is no sum.
+    mixes = axis < 0 || (shape[axis] == 1 && x.size(placed.cut.axis) != 1);
     if (!mixes && shape[axis] != x.size(placed.cut.axis)) {
       fail("sum: shape {} of {}, expected extents of 1 or as they are", shape.str(), x.describe());
     }

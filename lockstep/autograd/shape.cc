@@ -54,11 +54,12 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 Tensor concatenate(std::span<const Tensor> parts) {
   check(!parts.empty(), "concatenate: no tensors");
+  for (const Tensor& part : parts) check(part.defined(), "concatenate: an input is undefined");
   Placed placed = place("concatenate", parts);
-  if (placed.kind != Kind::cut) return concatenate(parts, placed.devices[0]);
-  placed.cut = parts[0].cut();
-  const bool on_batch = placed.cut.axis == 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
+  if (placed.kind == Kind::whole && !placed.at) return concatenate(parts, placed.devices[0]);
+  if (placed.kind == Kind::cut) placed.cut = parts[0].cut();
+  const bool on_batch = placed.kind == Kind::cut && placed.cut.axis == 0;
+  for (std::size_t i = 0; placed.kind == Kind::cut && i < parts.size(); ++i) {
     const Tensor& part = parts[i];
     check(part.kind() == Kind::cut && part.cut().axis == placed.cut.axis && part.cut().inner == placed.cut.inner &&
               (on_batch || part.cut() == parts[0].cut()),

@@ -106,6 +106,10 @@ Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
   check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1, "scatter: the batch is {}, expected at least one axis",
         x.describe());
   check(x.size(0) == expected, "scatter: this process has {} rows, expected {}", x.size(0), expected);
+  // Its gradient would be that of this process's rows alone, for a history that other processes may share.
+  check(!at->exchange() || !grad_enabled() || !x.grad_meta() || !x.grad_meta()->node,
+        "scatter: {} has a history, but other processes have other rows: expected data, or rows that are computed after they "
+        "are cut", x.describe());
   std::vector<Array> parts;
   for (std::size_t s = 0; s < rows.size(); ++s) {
     const auto [shard, device] = at->slots()[s];
@@ -113,13 +117,10 @@ Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
     parts.push_back(ops::to_device(piece, device, {.non_blocking = true}));
   }
   return record_mix("scatter", {x}, Tensor::cut(at, {}, std::move(parts)),
-                    [home = x.device(), shape = x.shape(), at](const Node&, const BackwardPass&,
-                                                               std::span<const Gradient> dy, std::span<Gradient> dx) {
-                      std::vector<Array> parts;
-                      for (const Slot& slot : at->slots()) {
-                        if (Array part = dy[0].addend(slot.shard); part.defined()) parts.push_back(std::move(part));
-                      }
-                      if (parts.size() != at->slots().size()) return;
+                    [home = x.device(), shape = x.shape(), dtype = x.dtype(), at](
+                        const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      std::vector<Array> parts = cut_parts(dy[0], *at, {}, shape, dtype);
+                      for (Array& part : parts) part = ops::to_layout(part, Layout::plain);
                       dx[0].add_single(ops::concatenate(parts, home).with_shard(-1));
                     });
 }
@@ -139,8 +140,8 @@ Array join_parts(const Tensor& x, Device device) {
 }
 
 Tensor gather(const Tensor& x) {
-  check(x.defined() && x.kind() == Kind::cut, "gather: {} is not cut over a batch", x.describe());
-  return gather(x, x.device());
+  check(x.defined(), "gather: undefined tensor");
+  return x.kind() == Kind::whole ? x : gather(x, x.device());
 }
 
 Tensor gather(const Tensor& x, Device device) {
@@ -172,7 +173,8 @@ Tensor gather(const Tensor& x, Device device) {
 std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                               std::span<const Tensor> inputs) {
   const auto first = std::ranges::find(inputs, Kind::cut, &Tensor::kind);
-  check(first != inputs.end(), "per_shard: no input is cut over a batch");
+  // All samples are here already.
+  if (first == inputs.end()) return f(inputs);
   const std::shared_ptr<const Placement> at = first->placement();
   ShardCollector collector;
   std::vector<std::vector<Tensor>> results;  // by slot
@@ -182,6 +184,8 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
     rows[static_cast<std::size_t>(slot.shard)] = at->rows_of(slot.shard);
     auto alone = std::make_shared<Placement>(std::move(rows), std::vector{slot});
     alone->set_collector(&collector, at);
+    // A tensor that f keeps does not keep this.
+    const std::unique_ptr<Placement, void (*)(Placement*)> end(alone.get(), [](Placement* p) { p->end_collection(); });
     std::vector<Tensor> in;
     for (const Tensor& x : inputs) {
       if (x.kind() != Kind::cut) {
@@ -193,7 +197,6 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
     }
     ops::ShardScope scope(slot.shard);
     results.push_back(f(in));
-    alone->set_collector(nullptr, nullptr);
     check(results[s].size() == results[0].size(), "per_shard: {} results for one shard, {} for another", results[s].size(),
           results[0].size());
   }
@@ -208,6 +211,10 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
       const std::int64_t count = at->rows_of(shard);
       check(y.defined() && y.kind() == Kind::whole && y.shape().rank() > 0 && y.size(0) == count,
             "per_shard: result {} of shard {} is {}, expected the shard's {} samples on axis 0", i, shard, y.describe(), count);
+      Shape shape = y.shape();
+      shape[0] = results[0][i].size(0);
+      check(shape == results[0][i].shape() && y.dtype() == results[0][i].dtype(), "per_shard: result {} is {} for one shard, {} "
+            "for another", i, results[0][i].describe(), y.describe());
       parts.push_back(ops::to_device(y.array(), device, {.non_blocking = true}).with_shard(shard));
       pieces.push_back(y);
     }

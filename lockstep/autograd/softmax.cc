@@ -48,6 +48,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
 }
 
 Tensor mse_loss(const Tensor& x, const Tensor& target) {
+  check(x.defined() && target.defined() && x.shape() == target.shape(), "mse: {} and {}, expected the same shape", x.describe(),
+        target.describe());
+  if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
+    fail("mse: one of {} and {} is cut over the batch, the other is not: split_and_load() both", x.describe(), target.describe());
+  }
   return mix_shards("mse", Mix::mean, place_broadcast("mse_loss", {x, target}), {x, target},
                     [](const Arrays& in) -> Lifted {
                       return {ops::mse(in[0], in[1]),

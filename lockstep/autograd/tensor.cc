@@ -21,6 +21,8 @@ struct PlainLeaf : GradMeta {
   Kind kind;
   std::shared_ptr<const Placement> at;
   Cut cut;
+  Shape shape;
+  DType dtype;
   std::vector<Array> sum;     // as the leaf's parts
   std::vector<Array> before;  // without the latest pass
   std::vector<Device> devices;
@@ -28,17 +30,12 @@ struct PlainLeaf : GradMeta {
   void reached(BackwardPass&) override { before = sum; }
   void abandon(const BackwardPass&) override { sum = before; }
 
-  void accumulate(const BackwardPass&, Gradient g) override {
+  void accumulate(const BackwardPass& pass, Gradient g) override {
     std::vector<Array> found;
     if (kind == Kind::cut) {
-      for (const Slot& slot : at->slots()) {
-        Array part = g.addend(slot.shard);
-        // The loss does not depend on this shard.
-        if (!part.defined()) return;
-        found.push_back(std::move(part));
-      }
+      found = cut_parts(g, *at, cut, shape, dtype);
     } else {
-      const TotalGradient total(g, kind == Kind::whole ? nullptr : at);
+      const TotalGradient total(g, kind == Kind::replicated && at ? at : pass.at);
       for (Device device : devices) found.push_back(total.on(device));
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -160,6 +157,7 @@ std::string Tensor::str() const { return defined() ? readable("str").str() : "te
 
 Tensor& Tensor::set_requires_grad(bool value) {
   check(defined() && is_floating(dtype()), "requires_grad: {}, expected a floating tensor", describe());
+  check(impl_->label.empty(), "requires_grad: {} is a parameter, expected Parameter::set_trainable()", impl_->label);
   check(!impl_->grad || !impl_->grad->node, "requires_grad: {} is not a leaf", describe());
   if (!value) {
     impl_->grad = nullptr;
@@ -168,6 +166,8 @@ Tensor& Tensor::set_requires_grad(bool value) {
     leaf->kind = kind();
     leaf->at = impl_->at;
     leaf->cut = impl_->cut;
+    leaf->shape = impl_->shape;
+    leaf->dtype = dtype();
     leaf->devices = devices();
     impl_->grad = std::move(leaf);
   }
@@ -188,6 +188,8 @@ Tensor Tensor::detach() const {
   if (!impl_) return t;
   t.impl_ = std::make_shared<Impl>(*impl_);
   t.impl_->grad = nullptr;
+  // No longer the parameter, though its memory.
+  t.impl_->label.clear();
   return t;
 }
 

@@ -72,7 +72,15 @@ void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
     check(!grad_meta() || !grad_meta()->node,
           "copy_from: {} has a history, and its gradient would be that of the old elements: detach() it", describe());
   }
-  ops::copy_(x.array(), array(), options);
+  check(defined() && x.defined(), "copy_from: undefined tensor");
+  if (kind() == Kind::cut) {
+    check(x.kind() == Kind::cut && x.cut() == cut() && same_placement(x.placement(), placement()),
+          "copy_from: {} is cut over the batch, and {} is not cut alike", describe(), x.describe());
+    for (std::size_t s = 0; s < parts().size(); ++s) ops::copy_(x.parts()[s], parts()[s], options);
+    return;
+  }
+  // All replicas.
+  for (const Array& part : parts()) ops::copy_(x.array(), part, options);
 }
 
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }

@@ -15,8 +15,8 @@
 
 namespace lockstep {
 bool GradientTree::covers(std::size_t shard) const {
-  auto it = subtrees_.upper_bound(shard);
-  if (it == subtrees_.begin()) return false;
+  auto it = sums_.subtrees.upper_bound(shard);
+  if (it == sums_.subtrees.begin()) return false;
   --it;
   return shard < it->first + it->second.first;
 }
@@ -44,50 +44,54 @@ Array GradientTree::tree_sum(const std::vector<Array>& leaves, Device device) co
 void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradient) {
   auto first = static_cast<std::size_t>(shard < 0 ? 0 : shard);
   if (StepRecorder* recorder = StepRecorder::current()) {
-    recorder->begin_gradient(this, subtrees_.empty() && unsynchronized_.empty() && !total_.defined());
+    recorder->begin_gradient(this, sums_.subtrees.empty() && sums_.unsynchronized.empty() && !sums_.total.defined());
+  }
+  if (latest_pass_ != pass.number) {
+    latest_pass_ = pass.number;
+    before_ = sums_;
   }
   Array sum = gradient;
   if (reducer_) reducer_->added(index_);
-  if (auto before = unsynchronized_.find(first); before != unsynchronized_.end()) {
+  if (auto before = sums_.unsynchronized.find(first); before != sums_.unsynchronized.end()) {
     ops::ShardScope scope(shard);
     sum = ops::binary(BinaryOp::add, before->second, sum);
-    unsynchronized_.erase(before);
+    sums_.unsynchronized.erase(before);
   }
   if (!synchronizes(pass)) {
-    unsynchronized_[first] = sum;
-    unsynchronized_round_ = pass.number;
+    sums_.unsynchronized[first] = sum;
+    sums_.unsynchronized_round = pass.number;
     return;
   }
-  if (covers(first) || round_ != pass.number) finish_round(gradient.device());
-  round_ = pass.number;
+  if (covers(first) || sums_.round != pass.number) finish_round(gradient.device());
+  sums_.round = pass.number;
   {
     ops::ShardScope scope(shard);
     sum = rounded(sum);
   }
   std::size_t size = 1;
   while (true) {
-    auto sibling = subtrees_.find(first ^ size);
-    if (sibling == subtrees_.end() || sibling->second.first != size) break;
+    auto sibling = sums_.subtrees.find(first ^ size);
+    if (sibling == sums_.subtrees.end() || sibling->second.first != size) break;
     const Array& other = sibling->second.second;
     if (other.device() != sum.device()) break;
     ops::ShardScope scope(shard);
     bool left = (first & size) == 0;
     sum = tree_sum({left ? sum : other, left ? other : sum}, sum.device());
-    subtrees_.erase(sibling);
+    sums_.subtrees.erase(sibling);
     first &= ~size;
     size *= 2;
   }
-  subtrees_[first] = {size, sum};
+  sums_.subtrees[first] = {size, sum};
 }
 
 void GradientTree::abandon(const BackwardPass& pass) {
-  if (round_ == pass.number) subtrees_.clear();
-  // It may have been added to what earlier passes left, which is lost, too.
-  if (unsynchronized_round_ == pass.number) unsynchronized_.clear();
+  if (latest_pass_ != pass.number || !before_) return;
+  sums_ = std::move(*before_);
+  before_.reset();
 }
 
 Array GradientTree::destination(const BackwardPass& pass, int shard, Device device) {
-  if (!reducer_ || !synchronizes(pass) || !unsynchronized_.empty()) return {};
+  if (!reducer_ || !synchronizes(pass) || !sums_.unsynchronized.empty()) return {};
   // A parameter that is used twice: the second gradient is added to the first one.
   if (std::exchange(destinations_[shard], pass.number) == pass.number) return {};
   return reducer_->destination(index_, shard, device);
@@ -95,46 +99,45 @@ Array GradientTree::destination(const BackwardPass& pass, int shard, Device devi
 
 // Shards that had no part in the micro-batch after them join its tree. Without one they are a round of their own.
 void GradientTree::merge_unsynchronized(Device device) {
-  if (unsynchronized_.empty()) return;
-  bool own_round = unsynchronized_round_ > round_ ||
-                   std::ranges::any_of(unsynchronized_, [&](const auto& leaf) { return covers(leaf.first); });
+  if (sums_.unsynchronized.empty()) return;
+  bool own_round = sums_.unsynchronized_round > sums_.round ||
+                   std::ranges::any_of(sums_.unsynchronized, [&](const auto& leaf) { return covers(leaf.first); });
   if (own_round) finish_round(device);
-  for (auto& [shard, sum] : unsynchronized_) subtrees_[shard] = {1, rounded(sum)};
-  unsynchronized_.clear();
+  for (auto& [shard, sum] : sums_.unsynchronized) sums_.subtrees[shard] = {1, rounded(sum)};
+  sums_.unsynchronized.clear();
 }
 
 void GradientTree::finish_round(Device device) {
-  if (subtrees_.empty()) return;
+  if (sums_.subtrees.empty()) return;
   // A subtree stands at its first shard's place; the places that it covers are missing leaves, which pass their
   // siblings on unchanged. So the tree over all places adds what is left to add, in the right order.
-  std::vector<Array> leaves(subtrees_.rbegin()->first + 1);
-  for (auto& [first, subtree] : subtrees_) {
+  std::vector<Array> leaves(sums_.subtrees.rbegin()->first + 1);
+  for (auto& [first, subtree] : sums_.subtrees) {
     leaves[first] = ops::readable_from(subtree.second, device);
   }
-  bool single = subtrees_.size() == 1 && subtrees_.begin()->second.second.device() == device;
-  Array round = single ? subtrees_.begin()->second.second : tree_sum(leaves, device);
+  bool single = sums_.subtrees.size() == 1 && sums_.subtrees.begin()->second.second.device() == device;
+  Array round = single ? sums_.subtrees.begin()->second.second : tree_sum(leaves, device);
   if (dtype_ == DType::bf16) round = round.to(DType::f32);
-  if (total_.defined()) {
-    total_ = ops::binary(BinaryOp::add, total_.to(device, {.non_blocking = true}), round);
+  if (sums_.total.defined()) {
+    sums_.total = ops::binary(BinaryOp::add, sums_.total.to(device, {.non_blocking = true}), round);
   } else {
-    total_ = round;
+    sums_.total = round;
   }
-  subtrees_.clear();
+  sums_.subtrees.clear();
 }
 
 ReducedGradient GradientTree::sum(Device device) {
   if (reducer_) return reducer_->sum(index_, device);
   merge_unsynchronized(device);
   finish_round(device);
-  if (total_.defined()) total_ = total_.to(device, {.non_blocking = true});
-  return {total_, {}};
+  if (sums_.total.defined()) sums_.total = sums_.total.to(device, {.non_blocking = true});
+  return {sums_.total, {}};
 }
 
 void GradientTree::clear() {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
-  subtrees_.clear();
-  unsynchronized_.clear();
-  total_ = {};
+  sums_ = {};
+  before_.reset();
   if (reducer_) reducer_->clear(index_);
 }
 
@@ -152,10 +155,10 @@ void GradientTree::remove_reducer(const GradientReducer& reducer) {
 }
 
 std::vector<std::pair<std::size_t, Array>> GradientTree::take_subtrees() {
-  if (!unsynchronized_.empty()) merge_unsynchronized(unsynchronized_.begin()->second.device());
+  if (!sums_.unsynchronized.empty()) merge_unsynchronized(sums_.unsynchronized.begin()->second.device());
   std::vector<std::pair<std::size_t, Array>> taken;
-  for (auto& [first, subtree] : subtrees_) taken.emplace_back(first, std::move(subtree.second));
-  subtrees_.clear();
+  for (auto& [first, subtree] : sums_.subtrees) taken.emplace_back(first, std::move(subtree.second));
+  sums_.subtrees.clear();
   return taken;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,7 @@ class GradientTree {
   ReducedGradient sum(Device device);
 
   // True if any shard of this process had a gradient: tells unused parameters.
-  bool present() const { return total_.defined() || !subtrees_.empty() || !unsynchronized_.empty(); }
+  bool present() const { return sums_.total.defined() || !sums_.subtrees.empty() || !sums_.unsynchronized.empty(); }
   void clear();
 
   // f32; or bf16: every shard's gradient and every sum of two subtrees is then rounded to it, so that what travels between
@@ -59,13 +60,20 @@ class GradientTree {
 
   bool synchronizes(const BackwardPass& pass) const { return pass.sync && (!reducer_ || reducer_->synchronizes()); }
 
-  // Disjoint subtrees of the current round: (first shard, number of shards) and their sum; and which pass it is.
-  std::map<std::size_t, std::pair<std::size_t, Array>> subtrees_;
-  std::uint64_t round_ = 0;
-  // Of passes without `sync`: sums by shard; and the latest of them.
-  std::map<std::size_t, Array> unsynchronized_;
-  std::uint64_t unsynchronized_round_ = 0;
-  Array total_;  // of the rounds before
+  struct Sums {
+    // Disjoint subtrees of the current round: (first shard, number of shards) and their sum; and which pass it is.
+    std::map<std::size_t, std::pair<std::size_t, Array>> subtrees;
+    std::uint64_t round = 0;
+    // Of passes without `sync`: sums by shard; and the latest of them.
+    std::map<std::size_t, Array> unsynchronized;
+    std::uint64_t unsynchronized_round = 0;
+    Array total;  // of the rounds before
+  };
+
+  Sums sums_;
+  // What a failed pass leaves: the sums before it. Of the latest pass.
+  std::optional<Sums> before_;
+  std::uint64_t latest_pass_ = 0;
   std::map<int, std::uint64_t> destinations_;  // by shard: the pass in which there was one
   DType dtype_ = DType::f32;
   std::shared_ptr<GradientReducer> reducer_;

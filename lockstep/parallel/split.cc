@@ -26,7 +26,9 @@ std::size_t shard_device(int shard, int shards, std::size_t devices) {
 
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options) {
   check(!devices.empty(), "split_and_load: no devices");
-  check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1 && x.size(0) > 0,
+  check(!x.defined() || x.kind() == Kind::whole, "split_and_load: {} is cut already, or replicated, expected it whole",
+        x.describe());
+  check(x.defined() && x.shape().rank() >= 1 && x.size(0) > 0,
         "split_and_load: the batch is {}, expected at least one sample, on axis 0", x.describe());
   check(options.shards >= 0, "split_and_load: {} shards, expected at least 1", options.shards);
   const int shards = options.shards > 0 ? options.shards : static_cast<int>(devices.size());

@@ -38,9 +38,11 @@ std::uint64_t RandomState::step() const {
 RandomKey RandomState::next(int shard) {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it asks for random keys of its own");
   std::scoped_lock lock(mutex_);
-  auto s = static_cast<std::size_t>(std::max(shard, 0));
-  if (draws_.size() <= s) draws_.resize(s + 1);
-  return random_key(seed_, {step_, s, draws_[s]++});
+  // The first place is that of draws for all shards.
+  const auto place = static_cast<std::size_t>(std::max(shard, -1) + 1);
+  if (draws_.size() <= place) draws_.resize(place + 1);
+  const std::uint64_t owner = shard < 0 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(shard);
+  return random_key(seed_, {step_, owner, draws_[place]++});
 }
 
 }  // namespace lockstep

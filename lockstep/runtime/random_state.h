@@ -20,13 +20,14 @@ class RandomState {
   // The same, `count` steps on, or back where it is negative, to 0 at most. Called by optimizers.
   void add_steps(std::int64_t count);
   std::uint64_t step() const;
+  // shard -1: of a tensor that is the same for all shards, which has draws of its own.
   RandomKey next(int shard);
 
  private:
   mutable std::mutex mutex_;
   std::uint64_t seed_ = 0;
   std::uint64_t step_ = 0;
-  std::vector<std::uint64_t> draws_;  // by shard
+  std::vector<std::uint64_t> draws_;  // by shard, from -1
 };
 
 }  // namespace lockstep
