@@ -6,14 +6,20 @@
 #include <numeric>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/models/models.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/ops/softmax.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/parallel/split.h"
@@ -265,6 +271,74 @@ TEST_P(GpuTest, CpuAndGpuTrainTogether) {
   auto make = [] { return lenet(); };
   const Floats expected = train({cpu_}, make, 4, DType::f32, 0.05), both = train({a_, cpu_}, make, 4, DType::f32, 0.05);
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(both[i], expected[i], 1e-4 * expected[i]) << i;
+}
+
+// What the graph has besides shards' tensors: a batch norm over all of them, a penalty that counts once, and loss scales.
+struct Penalized {
+  Floats losses;
+  std::string weights;
+  bool operator==(const Penalized&) const = default;
+};
+
+Penalized train_penalized(const std::vector<Device>& devices, bool scaled) {
+  Sequential net;
+  net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 4, .kernel = 3, .padding = 1});
+  net.append<BatchNorm2d>(BatchNorm2dOptions{.synchronized = true}).append<ReLU>();
+  net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 3});
+  net.initialize(Xavier{}, devices, {.seed = 3});
+  Sgd optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  LossScaler scaler(devices, {.initial_scale = 1024});
+  const auto scales = scaled ? scaler.scales() : std::span<const Array>();
+  Random random(7);
+  Penalized found;
+  for (int step = 0; step < 4; ++step) {
+    const Tensor x = split_and_load(random.floats({7, 1, 6, 6}), devices, {.shards = 3});
+    const Tensor y = split_and_load(random.floats({7, 3}), devices, {.shards = 3});
+    const Tensor loss = mse_loss(net(x), y);
+    Tensor penalty;
+    for (const Parameter& p : net.parameters()) {
+      const Tensor squares = sum(square(p)) * 0.01;
+      penalty = penalty.defined() ? penalty + squares : squares;
+    }
+    // In the loss, and every other time by itself.
+    if (step % 2 == 0) {
+      (loss + penalty).backward({.scales = scales});
+    } else {
+      loss.backward({.scales = scales});
+      penalty.backward({.scales = scales});
+    }
+    if (scaled) optimizer.unscale(scaler, 0);
+    optimizer.step();
+    found.losses.push_back((loss + penalty).item<float>());
+  }
+  found.weights = weights_sha256(net);
+  return found;
+}
+
+TEST_P(GpuTest, PenaltiesSynchronizedNormsAndLossScalesDependOnNoNumberOfDevices) {
+  const Penalized one = train_penalized({a_}, false);
+  EXPECT_EQ(train_penalized({a_, b_}, false), one);
+  // By a power of two, there and back.
+  EXPECT_EQ(train_penalized({a_}, true), one);
+  EXPECT_EQ(train_penalized({a_, b_}, true), one);
+  const Floats cpu = train_penalized({cpu_}, false).losses, both = train_penalized({cpu_, b_}, true).losses;
+  for (std::size_t i = 0; i < cpu.size(); ++i) {
+    EXPECT_NEAR(one.losses[i], cpu[i], 1e-4 * cpu[i]) << i;
+    EXPECT_NEAR(both[i], cpu[i], 1e-4 * cpu[i]) << i;
+  }
+}
+
+// Replicas of a parameter are one, though devices of two kinds compute a penalty's gradient.
+TEST_P(GpuTest, ReplicasOnCpuAndGpuStayEqual) {
+  const std::vector<Device> devices{cpu_, a_};
+  Parameter p(ParameterOptions{.shape = {64}});
+  p.initialize("p", devices, Uniform{}, 1);
+  Sgd optimizer({p}, {.lr = 0.1});
+  for (int step = 0; step < 3; ++step) {
+    sum(exp(tanh(Tensor(p)))).backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(values(p.data(cpu_)), values(p.data(a_)));
 }
 
 TEST(DeviceListTest, SaysWhatARuntimeNeeds) {
