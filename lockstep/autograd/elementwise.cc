@@ -97,13 +97,11 @@ Tensor dropout(const Tensor& x, double p) {
   // Replicas draw once, and stay equal.
   std::optional<ops::DropoutKey> once;
   return lift("dropout", placed, {x}, [&](const Arrays& in) -> Lifted {
-    ops::DropoutKey key;
-    if (placed.kind == Kind::replicated) {
-      if (!once) once = {ops::next_dropout_key(in[0].device()).key};
-      key = *once;
-    } else {
-      key = ops::next_dropout_key(in[0].device());
-    }
+    const Device device = in[0].device();
+    ops::DropoutKey key = once && placed.kind == Kind::replicated ? *once : ops::next_dropout_key(device);
+    if (!once) once = key;
+    // Of a recorded step, which draws another one each time.
+    if (key.in_memory.defined()) key.in_memory = ops::to_device(key.in_memory, device, {.non_blocking = true});
     // The mask is in memory order: that of x.
     return {ops::dropout(in[0], p, key), [p, key, layout = in[0].layout()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::dropout(ops::to_layout(dy, layout), p, key)};

@@ -142,6 +142,33 @@ TEST_P(RecordedStepTest, AlsoWithAdamWAndClipping) {
   expect_same_bits(devices(GetParam()), {.adam = true, .clip = 0.1});
 }
 TEST_P(RecordedStepTest, AlsoWithDropout) { expect_same_bits(devices(GetParam()), {.dropout = 0.3}); }
+// Replicas have one mask, and another one in each step.
+TEST_P(RecordedStepTest, AlsoWithDropoutOfParameters) {
+  const auto train = [](bool recorded) {
+    Runtime runtime(devices(GetParam()));
+    Parameter w(ParameterOptions{.shape = {4, 2}});
+    w.initialize("w", runtime.devices(), Uniform{1}, 1);
+    Sgd sgd({w}, {.lr = 0.1});
+    const auto describe = [&](std::span<const Tensor> in) {
+      const Tensor loss = mse_loss(matmul(in[0], dropout(w, 0.5)), in[1]);
+      loss.backward();
+      sgd.step();
+      return std::vector{loss};
+    };
+    RecordedStep step(describe);
+    Random random(3);
+    std::vector<std::vector<double>> found;
+    for (int i = 0; i < 7; ++i) {
+      const std::vector<Tensor> batch{split_and_load(random.floats({6, 4}), runtime.devices(), {.shards = kShards}),
+                                      split_and_load(random.floats({6, 2}), runtime.devices(), {.shards = kShards})};
+      found.push_back(values((recorded ? step.run(batch) : describe(batch))[0]));
+    }
+    EXPECT_EQ(step.recorded(), recorded) << step.why_not();
+    for (Device device : runtime.devices()) found.push_back(values(w.data(device)));
+    return found;
+  };
+  EXPECT_EQ(train(true), train(false));
+}
 TEST_P(RecordedStepTest, AlsoOnTheSerialEngine) { expect_same_bits(devices(GetParam(), true), {.clip = 0.1}); }
 
 // What else the program does between two steps takes none of the memory that the next one will use.
