@@ -1,5 +1,6 @@
 // Those of Tensor's members that have a derivative.
 #include <cstring>
+#include <span>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
@@ -73,6 +74,7 @@ void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
           "copy_from: {} has a history, and its gradient would be that of the old elements: detach() it", describe());
   }
   ops::copy_(x.array(), array(), options);
+  for (const Array& replica : std::span(parts()).subspan(1)) ops::copy_(array(), replica, options);
 }
 
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
