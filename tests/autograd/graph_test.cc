@@ -172,7 +172,8 @@ TEST_F(GraphTest, ALeafGetsOneGradientForEachShard) {
 // A shard of one row is its own sum over the rows, in the layout that it has; the other's is plain.
 TEST_F(GraphTest, SumsOverShardsMeetInOneLayout) {
   const auto& devices = runtime_.devices();
-  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{2, 1}, std::vector<Slot>{{0, devices[0]}, {1, devices[1]}});
+  const std::vector<Slot> slots{{0, devices[0]}, {1, devices[1]}};
+  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{2, 1}, slots);
   const Shape row{1, 16, 2, 3};
   const Array x = Random(1).floats({3, 16, 2, 3});
   Numbers expected(static_cast<std::size_t>(row.numel()));
@@ -189,7 +190,8 @@ TEST_F(GraphTest, SumsOverShardsMeetInOneLayout) {
 // Kernels sum f32 and f64 over shards.
 TEST_F(GraphTest, SumsOverShardsMayBeOfShortFloats) {
   const auto& devices = runtime_.devices();
-  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{2, 1}, std::vector<Slot>{{0, devices[0]}, {1, devices[1]}});
+  const std::vector<Slot> slots{{0, devices[0]}, {1, devices[1]}};
+  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{2, 1}, slots);
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Tensor x = scatter(Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}), at).to(dtype);
     EXPECT_EQ(sum(x).dtype(), dtype);

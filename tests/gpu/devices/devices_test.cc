@@ -273,7 +273,7 @@ TEST_P(GpuTest, CpuAndGpuTrainTogether) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(both[i], expected[i], 1e-4 * expected[i]) << i;
 }
 
-// What the graph has besides shards' tensors: a batch norm over all of them, a penalty that counts once, and loss scales.
+// What the graph has besides shards' tensors: a batch norm over all of them, a penalty that counts once, loss scales.
 struct Penalized {
   Floats losses;
   std::string weights;
