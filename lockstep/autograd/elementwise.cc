@@ -7,7 +7,6 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
-#include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
 namespace {
@@ -99,17 +98,19 @@ Tensor dropout(const Tensor& x, double p) {
   std::optional<ops::DropoutKey> once;
   const int caller = ops::ShardScope::current();  // in per_shard(): that shard
   return lift("dropout", placed, {x}, [&](const Arrays& in) -> Lifted {
+    const Device device = in[0].device();
     ops::DropoutKey key;
     if (placed.kind == Kind::replicated) {
       if (!once) {
         ops::ShardScope scope(caller);
-        once = ops::next_dropout_key(in[0].device());
-        if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it draws a mask for a replicated tensor");
+        once = ops::next_dropout_key(device);
       }
-      key = {once->key};
+      key = *once;
+      // Of a recorded step, which draws another one each time.
+      if (key.in_memory.defined()) key.in_memory = ops::to_device(key.in_memory, device, {.non_blocking = true});
     } else if (in[0].numel() > 0) {
       // A shard without samples draws nothing, in no process.
-      key = ops::next_dropout_key(in[0].device());
+      key = ops::next_dropout_key(device);
     }
     // The mask is in memory order: that of x.
     return {ops::dropout(in[0], p, key), [p, key, layout = in[0].layout()](const PartPass&, const Array& dy) -> Arrays {

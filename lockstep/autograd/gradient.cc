@@ -147,17 +147,6 @@ Array Gradient::once(Device device) const {
   return sum.value;
 }
 
-Array sum_leaves(std::vector<Array> leaves, Device home) {
-  const auto first = std::ranges::find_if(leaves, &Array::defined);
-  if (first == leaves.end()) return {};
-  const DType dtype = first->dtype();
-  if (!is_half_dtype(dtype)) return ops::tree_sum(leaves, home, true);
-  for (Array& leaf : leaves) {
-    if (leaf.defined()) leaf = ops::convert(leaf, DType::f32, Layout::plain);
-  }
-  return ops::convert(ops::tree_sum(leaves, home, true), dtype, Layout::plain);
-}
-
 std::vector<Array> cut_parts(const Gradient& gradient, const Placement& at, const Cut& cut, Shape shape, DType dtype) {
   std::vector<Array> parts;
   for (const auto& [shard, device] : at.slots()) {
@@ -216,7 +205,7 @@ TotalGradient::TotalGradient(const Gradient& gradient, const std::shared_ptr<con
   exchange_leaves(*at, leaves, "gradients");
   ops::ShardScope scope(-1);
   GradientSum total;
-  total.add(sum_leaves(std::move(leaves), home), -1);
+  total.add(ops::tree_sum(leaves, home, true), -1);
   if (const Array rest = gradient.once(home); rest.defined()) total.add(rest, -1);
   arrays_.push_back(total.value);
 }

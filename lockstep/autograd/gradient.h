@@ -68,9 +68,6 @@ struct Gradient {
 // process has to call it.
 void exchange_leaves(const Placement& at, std::vector<Array>& leaves, std::string_view what);
 
-// The sum of leaves in the shards' tree, on `home`: of half types in f32, rounded once. Undefined if no leaf is defined.
-Array sum_leaves(std::vector<Array> leaves, Device home);
-
 // The gradient of a cut tensor of `shape` and `dtype`, by slot: zeros for shards that the roots do not depend on.
 std::vector<Array> cut_parts(const Gradient& gradient, const Placement& at, const Cut& cut, Shape shape, DType dtype);
 

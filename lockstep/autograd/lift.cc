@@ -243,7 +243,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
   held.insert(held.end(), leaves.begin(), leaves.end());
   const Device home = at->slots()[0].device;
   ops::ShardScope scope(-1);
-  Array value = sum_leaves(leaves, home);
+  Array value = ops::tree_sum(leaves, home, true);
   if (!value.defined()) {
     // A sum of nothing.
     value = ops::empty(like.shape(), like.dtype(), home);

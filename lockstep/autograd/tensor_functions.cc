@@ -1,5 +1,6 @@
 // Those of Tensor's members that have a derivative.
 #include <cstring>
+#include <span>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"

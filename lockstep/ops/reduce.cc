@@ -1,5 +1,7 @@
 #include "lockstep/ops/reduce.h"
 
+#include <algorithm>
+
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 
@@ -30,24 +32,26 @@ Array argmax(const Array& x) {
 }
 
 Array tree_sum(std::span<const Array> leaves, Device device, bool urgent) {
-  const Array* first = nullptr;
+  const auto first = std::ranges::find_if(leaves, &Array::defined);
+  if (first == leaves.end()) return {};
+  check(is_floating(first->dtype()), "tree_sum: a leaf is {}, expected a floating type", first->describe());
+  // Kernels go through memory, and sum f32 and f64.
+  const DType dtype = first->dtype() == DType::f64 ? DType::f64 : DType::f32;
   std::vector<View> views;
   std::vector<Array> reads;
   views.reserve(leaves.size());
   for (const Array& leaf : leaves) {
-    views.push_back(reads.emplace_back(readable_from(leaf, device)).view());
-    if (!leaf.defined()) continue;
-    if (!first) first = &leaf;
-    check_same("tree_sum", *first, leaf);
+    if (leaf.defined()) check_same("tree_sum", *first, leaf);
+    const Array addend = leaf.defined() ? convert(leaf, dtype, first->layout()) : leaf;
+    views.push_back(reads.emplace_back(readable_from(addend, device)).view());
   }
-  if (!first) return {};
-  Array out = empty(first->shape(), first->dtype(), device, first->layout());
+  Array out = empty(first->shape(), dtype, device, first->layout());
   launch("tree sum", reads, std::span(&out, 1),
          [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
            b.reduce().tree_sum(c, views, out);
          },
          {.lane = urgent ? std::optional(state_of(device, "tree sum").urgent_lane) : std::nullopt, .foreign_reads = true});
-  return out;
+  return convert(out, first->dtype(), first->layout());
 }
 
 Array squared_norm(std::span<const Array> xs, std::span<const Array> present) {

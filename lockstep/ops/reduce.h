@@ -12,7 +12,8 @@ Array sum_to(const Array& x, const Shape& shape);
 // The index of the largest element of each row: [n, k] -> i64 [n].
 Array argmax(const Array& x);
 // The sum of all defined leaves in the shards' tree: leaf i is shard i's. They may lie on other devices of the memory
-// domain of `device`, where the result is. Undefined if no leaf is defined.
+// domain of `device`, where the result is. Undefined if no leaf is defined. Sums of bf16 and f16 are taken in f32, and
+// rounded once.
 //
 // `urgent`: in the device's urgent lane, so that what comes after it in the compute lane does not wait for leaves of other
 // devices and processes.

@@ -4,7 +4,7 @@
 // a row it doubles.
 //
 //     LossScaler scaler(runtime.devices());
-//     backward(loss, 1, scaler.scales());
+//     loss.backward({.scales = scaler.scales()});
 //     optimizer.unscale(scaler);
 //     optimizer.step();
 //

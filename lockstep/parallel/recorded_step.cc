@@ -15,14 +15,20 @@ bool alike_parts(const Array& a, const Array& b) {
          a.shard() == b.shard();
 }
 
+// What an input brings. A batch's replicated tensor has its first part; the others are copies, made where it is used.
+std::span<const Array> brought(const Tensor& t) {
+  const bool on_demand = t.kind() == Kind::replicated && t.placement();
+  return std::span(t.parts()).first(on_demand ? 1 : t.parts().size());
+}
+
 bool alike(const Tensor& a, const Tensor& b) {
   return a.kind() == b.kind() && a.cut() == b.cut() && same_placement(a.placement(), b.placement()) &&
-         std::ranges::equal(a.parts(), b.parts(), alike_parts);
+         std::ranges::equal(brought(a), brought(b), alike_parts);
 }
 
 Tensor copy_of(const Tensor& t) {
   std::vector<Array> parts;
-  for (const Array& part : t.parts()) {
+  for (const Array& part : brought(t)) {
     ops::ShardScope scope(part.shard());
     parts.push_back(ops::empty(part.shape(), part.dtype(), part.device(), part.layout()));
     ops::copy_(part, parts.back());
@@ -97,7 +103,8 @@ std::vector<Tensor> RecordedStep::record(std::span<const Tensor> inputs) {
 
 std::vector<Tensor> RecordedStep::repeat(std::span<const Tensor> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    for (std::size_t p = 0; p < inputs[i].parts().size(); ++p) ops::copy_(inputs[i].parts()[p], inputs_[i].parts()[p]);
+    const auto from = brought(inputs[i]), to = brought(inputs_[i]);
+    for (std::size_t p = 0; p < from.size(); ++p) ops::copy_(from[p], to[p]);
   }
   tasks_->repeat();
   return copies_of(outputs_);

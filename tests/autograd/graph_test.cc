@@ -121,11 +121,10 @@ TEST_F(GraphTest, ASecondBackwardIsAnError) {
 }
 
 TEST_F(GraphTest, WrongRootsAreErrors) {
-  Tensor x = leaf({1, 2});
-  EXPECT_ERROR((x * 2).backward(), "backward: [2] f32 on cpu:0 is not a scalar");
-  EXPECT_ERROR(constant({1}).backward(),
-               "[1] f32 on cpu:0 was not computed from anything that needs a gradient");
-  EXPECT_ERROR((x * 2).set_requires_grad(true), "requires_grad: [2] f32 on cpu:0 is not a leaf");
+  Tensor x = leaf({1, 2}), y = constant({1});
+  EXPECT_ERROR((x * 2).backward(), "backward: " + x.describe() + " is not a scalar");
+  EXPECT_ERROR(y.backward(), y.describe() + " was not computed from anything that needs a gradient");
+  EXPECT_ERROR((x * 2).set_requires_grad(true), "requires_grad: " + x.describe() + " is not a leaf");
   EXPECT_ERROR(Tensor::host({2}, DType::i64).set_requires_grad(true), "expected a floating tensor");
 }
 
@@ -168,6 +167,41 @@ TEST_F(GraphTest, ALeafGetsOneGradientForEachShard) {
   sum(w * x + x * w).backward();
   std::ranges::sort(recorder->came);
   EXPECT_EQ(recorder->came, (std::vector<std::pair<int, double>>{{0, 2}, {1, 4}, {4, 10}}));
+}
+
+// A shard of one row is its own sum over the rows, in the layout that it has; the other's is plain.
+TEST_F(GraphTest, SumsOverShardsMeetInOneLayout) {
+  const auto& devices = runtime_.devices();
+  const std::vector<Slot> slots{{0, devices[0]}, {1, devices[1]}};
+  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{2, 1}, slots);
+  const Shape row{1, 16, 2, 3};
+  const Array x = Random(1).floats({3, 16, 2, 3});
+  Numbers expected(static_cast<std::size_t>(row.numel()));
+  for (std::size_t i = 0; i < 3 * expected.size(); ++i) expected[i % expected.size()] += x.view().as<float>()[i];
+  for (const Layout layout : {Layout::plain, Layout::channels_last, Layout::blocked16}) {
+    const Tensor parts = scatter(x, at).to(layout);
+    EXPECT_LT(distance(values(sum_to(parts, row)), expected), 1e-6);
+    Tensor w = Tensor(Random(2).floats(row).to(devices[0])).set_requires_grad(true);
+    sum(parts * parts * (parts + w) / parts).backward();
+    EXPECT_LT(distance(values(w.grad()), expected), 1e-5);
+  }
+}
+
+// Kernels sum f32 and f64 over shards.
+TEST_F(GraphTest, SumsOverShardsMayBeOfShortFloats) {
+  const auto& devices = runtime_.devices();
+  const std::vector<Slot> slots{{0, devices[0]}, {1, devices[1]}};
+  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{2, 1}, slots);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Tensor x = scatter(Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}), at).to(dtype);
+    EXPECT_EQ(sum(x).dtype(), dtype);
+    EXPECT_EQ(values(sum(x)), Numbers{21});
+    EXPECT_EQ(values(sum_to(x, {2})), (Numbers{9, 12}));
+    Tensor w = constant({1, 10}).to(dtype).set_requires_grad(true);
+    sum(x * w).backward();
+    EXPECT_EQ(w.grad().dtype(), dtype);
+    EXPECT_EQ(values(w.grad()), (Numbers{9, 12}));
+  }
 }
 
 // Means over shards of 1, 2 and 3 samples, weighted by their share, are the mean over all six.
@@ -269,9 +303,10 @@ TEST_F(GraphTest, AFunctionsGradientsHaveToBeLikeItsInputs) {
     sum(apply_function(scaled, in)[0]).backward();
     return in[1].grad();
   };
-  EXPECT_ERROR(run(constant({1, 2, 3})), "Scaled: the gradient of input 1 is [3] f32 on cpu:0, expected [1] f32 on cpu:0");
-  EXPECT_ERROR(run(constant({1}).to(DType::bf16)), "is [1] bf16 on cpu:0, expected [1] f32 on cpu:0");
-  EXPECT_ERROR(run(constant({1}, 2)), "is [1] f32 on cpu:2, expected [1] f32 on cpu:0");
+  const std::string expected = ", expected " + leaf({4}).describe();
+  for (const Tensor& wrong : {constant({1, 2, 3}), constant({1}).to(DType::bf16), constant({1}, 2)}) {
+    EXPECT_ERROR(run(wrong), "Scaled: the gradient of input 1 is " + wrong.describe() + expected);
+  }
   EXPECT_EQ(values(run(constant({7}))), Numbers{7});
   EXPECT_FALSE(run({}).defined());
 }

@@ -87,10 +87,24 @@ TEST_F(TensorFunctions, WhatHasNoHistoryRecordsNone) {
   }
 }
 
+TEST_F(TensorFunctions, ACopyInPlaceReachesAllReplicas) {
+  const Tensor everywhere = Tensor::replicated({constant({1, 2}, 0).array(), constant({1, 2}, 1).array()});
+  const std::vector<Slot> slots{{0, devices_[0]}, {1, devices_[1]}};
+  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{1, 1}, slots);
+  const Tensor on_demand = Tensor::replicated({constant({1, 2}, 0).array()}, at);
+  EXPECT_EQ(values(on_demand.on(devices_[1])), (Numbers{1, 2}));
+  for (const Tensor& t : {everywhere, on_demand}) {
+    t.copy_from(Tensor::from<float>({3, 4}, {2}));
+    for (Device device : devices_) EXPECT_EQ(values(t.on(device)), (Numbers{3, 4}));
+    t.copy_from(constant({5, 6}, 1));
+    for (Device device : devices_) EXPECT_EQ(values(t.on(device)), (Numbers{5, 6}));
+  }
+}
+
 TEST_F(TensorFunctions, ACopyInPlaceThatWouldLoseAHistoryIsAnError) {
   Tensor x = leaf({1, 2}), y = constant({0, 0}), z = x * 2;
-  EXPECT_ERROR(y.copy_from(x), "copy_from: [2] f32 on cpu:0 needs a gradient, but a copy in place records none");
-  EXPECT_ERROR(z.copy_from(y), "copy_from: [2] f32 on cpu:0 has a history, and its gradient would be that of the old elements");
+  EXPECT_ERROR(y.copy_from(x), "copy_from: " + x.describe() + " needs a gradient, but a copy in place records none");
+  EXPECT_ERROR(z.copy_from(y), "copy_from: " + z.describe() + " has a history, and its gradient would be that of");
   y.copy_from(x.detach());
   EXPECT_EQ(values(y), (Numbers{1, 2}));
   NoGradGuard no_grad;

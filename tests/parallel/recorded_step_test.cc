@@ -35,6 +35,7 @@ struct StepRecipe {
   bool adam = false;
   double clip = 0;
   double dropout = 0;
+  double penalty = 0;  // on the sum of all parameters' squares
 };
 
 // A small net with all that a step has to do. Step k is the same whether it is described or repeated.
@@ -89,7 +90,10 @@ class Training {
 
  private:
   std::vector<Tensor> describe(std::span<const Tensor> inputs) {
-    const Tensor loss = cross_entropy(net_(inputs[0]), inputs[1]);
+    Tensor loss = cross_entropy(net_(inputs[0]), inputs[1]);
+    if (recipe_.penalty > 0) {
+      for (const Parameter& p : net_.parameters()) loss += sum(square(p)) * recipe_.penalty;
+    }
     loss.backward();
     if (recipe_.clip > 0) optimizer_->clip_grad_norm(recipe_.clip);
     optimizer_->step();
@@ -131,10 +135,40 @@ INSTANTIATE_TEST_SUITE_P(Devices, RecordedStepTest, ::testing::Values(1, 2, 3),
 
 TEST_P(RecordedStepTest, HasTheBitsOfADescribedOne) { expect_same_bits(devices(GetParam()), {}); }
 TEST_P(RecordedStepTest, AlsoWithSynchronizedBatchNorm) { expect_same_bits(devices(GetParam()), {.synchronized = true}); }
+TEST_P(RecordedStepTest, AlsoWithAPenaltyOnParameters) {
+  expect_same_bits(devices(GetParam()), {.synchronized = true, .penalty = 0.01});
+}
 TEST_P(RecordedStepTest, AlsoWithAdamWAndClipping) {
   expect_same_bits(devices(GetParam()), {.adam = true, .clip = 0.1});
 }
 TEST_P(RecordedStepTest, AlsoWithDropout) { expect_same_bits(devices(GetParam()), {.dropout = 0.3}); }
+// Replicas have one mask, and another one in each step.
+TEST_P(RecordedStepTest, AlsoWithDropoutOfParameters) {
+  const auto train = [](bool recorded) {
+    Runtime runtime(devices(GetParam()));
+    Parameter w(ParameterOptions{.shape = {4, 2}});
+    w.initialize("w", runtime.devices(), Uniform{1}, 1);
+    Sgd sgd({w}, {.lr = 0.1});
+    const auto describe = [&](std::span<const Tensor> in) {
+      const Tensor loss = mse_loss(matmul(in[0], dropout(w, 0.5)), in[1]);
+      loss.backward();
+      sgd.step();
+      return std::vector{loss};
+    };
+    RecordedStep step(describe);
+    Random random(3);
+    std::vector<std::vector<double>> found;
+    for (int i = 0; i < 7; ++i) {
+      const std::vector<Tensor> batch{split_and_load(random.floats({6, 4}), runtime.devices(), {.shards = kShards}),
+                                      split_and_load(random.floats({6, 2}), runtime.devices(), {.shards = kShards})};
+      found.push_back(values((recorded ? step.run(batch) : describe(batch))[0]));
+    }
+    EXPECT_EQ(step.recorded(), recorded) << step.why_not();
+    for (Device device : runtime.devices()) found.push_back(values(w.data(device)));
+    return found;
+  };
+  EXPECT_EQ(train(true), train(false));
+}
 TEST_P(RecordedStepTest, AlsoOnTheSerialEngine) { expect_same_bits(devices(GetParam(), true), {.clip = 0.1}); }
 
 // What else the program does between two steps takes none of the memory that the next one will use.
@@ -268,6 +302,24 @@ TEST_P(RecordedStepTest, OutputsStayWhatTheyWere) {
   for (int i = 0; i < 6; ++i) kept.push_back(step.run(std::vector<Tensor>{make_tensor({1.0 * i}, {1}, device)})[0]);
   EXPECT_TRUE(step.recorded());
   for (int i = 0; i < 6; ++i) EXPECT_EQ(kept[static_cast<std::size_t>(i)].item<double>(), i);
+}
+
+// A tensor that is replicated over a batch's devices is copied to them where it is used: that makes it no other input.
+TEST(RecordedStep, AReplicatedInputIsCopiedAnewInEachStep) {
+  Runtime runtime(devices(2));
+  int described = 0;
+  RecordedStep step([&](std::span<const Tensor> in) {
+    ++described;
+    return std::vector{in[0] * in[1]};
+  });
+  const Tensor x = split_and_load(Tensor::from<float>({1, 2, 3, 4}, {4, 1}), runtime.devices());
+  for (int i = 0; i < 6; ++i) {
+    const Tensor factor = Tensor::replicated({make_tensor({1.0 * i}, {1}, runtime.devices()[0])}, x.placement());
+    const float f = static_cast<float>(i);
+    EXPECT_EQ(step.run(std::vector{x, factor})[0].to_vector<float>(), (std::vector<float>{f, 2 * f, 3 * f, 4 * f}));
+  }
+  EXPECT_TRUE(step.recorded());
+  EXPECT_EQ(described, 3);
 }
 
 TEST(RecordedStep, ASteadyLoopAllocatesNothing) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "lockstep/autograd/functions.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 

@@ -58,9 +58,14 @@ TEST(RandomState, StepsAreAddedAndTakenBack) {
   EXPECT_EQ(a.step(), 0U);
 }
 
-TEST(RandomState, NoShardDrawsAsShardZero) {
+// What is the same for all shards must not depend on which of them this process has.
+TEST(RandomState, DrawsForAllShardsHaveACounterOfTheirOwn) {
   RandomState a, b;
-  EXPECT_EQ(a.next(-1), b.next(0));
+  a.next(0);
+  a.next(3);
+  const RandomKey key = a.next(-1);
+  EXPECT_EQ(key, b.next(-1));
+  for (int shard : {0, 1}) EXPECT_NE(key, RandomState().next(shard));
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ void measure_images(Bench& b, std::int64_t batch) {
   b.measure("add", {x, y, z}, [&] { elementwise->binary(b.context(), BinaryOp::add, x, y, z); });
   b.measure("relu", {x, z}, [&] { elementwise->unary(b.context(), UnaryOp::relu, x, z); });
   b.measure("gelu", {x, z}, [&] { elementwise->unary(b.context(), UnaryOp::gelu, x, z); });
-  b.measure("dropout", {x, z}, [&] { random->dropout(b.context(), {1, 2}, 0.9, x, z); });
+  b.measure("dropout", {x, z}, [&] { random->dropout(b.context(), {1, 2}, {}, 0.9, x, z); });
   const View plain = b.tensor(shape, DType::bf16, Layout::plain), wide = b.tensor(shape, DType::f32);
   b.measure("f32 to bf16", {wide, x}, [&] { copy->copy(b.context(), wide, x); });
   b.measure("plain to channels-last", {plain, x}, [&] { copy->copy(b.context(), plain, x); });

@@ -6,14 +6,20 @@
 #include <numeric>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/models/models.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/ops/softmax.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/parallel/split.h"
@@ -27,10 +33,10 @@ namespace {
 
 using Floats = std::vector<float>;
 
-Tensor counting(const Shape& shape) {
+Array counting(const Shape& shape) {
   Floats v(static_cast<std::size_t>(shape.numel()));
   std::iota(v.begin(), v.end(), 0.0F);
-  return Tensor::from(v, shape);
+  return Array::from(v, shape);
 }
 
 class GpuTest : public ::testing::TestWithParam<bool> {
@@ -63,8 +69,8 @@ TEST_P(GpuTest, TheRuntimeHasBothKinds) {
 
 TEST_P(GpuTest, CopiesGoEverywhereAndBack) {
   for (const Shape& shape : {Shape{3, 5}, Shape{0, 4}, Shape{1, 1}, Shape{257, 1031}}) {
-    const Tensor x = counting(shape);
-    Tensor t = x;
+    const Array x = counting(shape);
+    Array t = x;
     for (Device device : {a_, Device(), a_, b_, a_, cpu_, b_, cpu_, Device(), b_, Device()}) {
       t = t.to(device);
       EXPECT_EQ(t.device(), device);
@@ -76,13 +82,13 @@ TEST_P(GpuTest, CopiesGoEverywhereAndBack) {
 
 TEST_P(GpuTest, CopiesConvert) {
   const Shape shape{2, 16, 3, 5};
-  const Tensor x = counting(shape);
+  const Array x = counting(shape);
   for (Device device : {a_, cpu_, Device()}) {
-    Tensor from = device.is_host() ? x : x.to(device);
-    Tensor on_gpu = ops::empty(shape, DType::bf16, b_, Layout::channels_last);
-    on_gpu.copy_from(from);
-    Tensor back = device.is_host() ? Tensor::host(shape, DType::f64) : ops::empty(shape, DType::f64, device);
-    back.copy_from(on_gpu);
+    Array from = device.is_host() ? x : x.to(device);
+    Array on_gpu = ops::empty(shape, DType::bf16, b_, Layout::channels_last);
+    ops::copy_(from, on_gpu);
+    Array back = device.is_host() ? Array::host(shape, DType::f64) : ops::empty(shape, DType::f64, device);
+    ops::copy_(on_gpu, back);
     Floats expected = x.to_vector<float>();
     for (float& v : expected) v = static_cast<float>(BFloat16(v));
     EXPECT_EQ(values(device.is_host() ? back.to(cpu_) : back), std::vector<double>(expected.begin(), expected.end()));
@@ -92,8 +98,8 @@ TEST_P(GpuTest, CopiesConvert) {
 // What the host does with its memory after a call must not reach what was copied, however late the GPU is.
 TEST_P(GpuTest, BlockingCopiesAreThroughWithTheirSource) {
   for (int i = 0; i < 10; ++i) {
-    Tensor x = counting({1000});
-    Tensor y = x.to(a_);
+    Array x = counting({1000});
+    Array y = x.to(a_);
     std::fill_n(x.view().as<float>(), 1000, -1.0F);
     EXPECT_EQ(y.to_vector<float>(), counting({1000}).to_vector<float>());
   }
@@ -101,7 +107,7 @@ TEST_P(GpuTest, BlockingCopiesAreThroughWithTheirSource) {
 
 TEST_P(GpuTest, PinnedMemoryIsCopiedWithoutWaiting) {
   for (int i = 0; i < 10; ++i) {
-    Tensor x = counting({1000}).pin(a_);
+    Tensor x = Tensor(counting({1000})).pin(a_);
     EXPECT_TRUE(x.device().is_host());
     EXPECT_EQ(x.to_vector<float>(), counting({1000}).to_vector<float>());
     Tensor y = x.to(a_, {.non_blocking = true});
@@ -117,7 +123,7 @@ TEST_P(GpuTest, PinnedMemoryIsCopiedWithoutWaiting) {
 }
 
 TEST_P(GpuTest, PinnedMemoryOutlivesItsRuntime) {
-  Tensor x = counting({64}).pin(a_);
+  Tensor x = Tensor(counting({64})).pin(a_);
   runtime_ = std::make_unique<Runtime>(RuntimeOptions{.cuda_logical = 1});
   EXPECT_EQ(x.to_vector<float>(), counting({64}).to_vector<float>());
   EXPECT_ERROR(x.to(runtime_->devices()[0]), "pinned for a device of another runtime");
@@ -135,22 +141,22 @@ TEST_P(GpuTest, PartsOfTensorsAreCopied) {
 }
 
 TEST_P(GpuTest, WorkWaitsForCopiesAndCopiesForWork) {
-  Tensor x = counting({64, 64}).to(a_);
+  Array x = counting({64, 64}).to(a_);
   for (int i = 0; i < 8; ++i) {
-    Tensor y = ops::affine(x, 1, 1);
+    Array y = ops::affine(x, 1, 1);
     x = ops::affine(y.to(i % 2 == 0 ? b_ : cpu_, {.non_blocking = true}), 1, -1).to(a_, {.non_blocking = true});
   }
   EXPECT_EQ(x.to_vector<float>(), counting({64, 64}).to_vector<float>());
 }
 
 TEST_P(GpuTest, BadLabelsAreNamed) {
-  Tensor logits = Tensor::host({3, 10}).to(a_);
-  Tensor labels = Tensor::from(std::vector<std::int64_t>{1, 12, 3}, {3}).to(a_);
-  Tensor loss = ops::cross_entropy(logits, labels, 0);
+  Array logits = Array::host({3, 10}).to(a_);
+  Array labels = Array::from(std::vector<std::int64_t>{1, 12, 3}, {3}).to(a_);
+  Array loss = ops::cross_entropy(logits, labels, 0);
   EXPECT_ERROR(loss.to_vector<float>(), "cross entropy");
   EXPECT_ERROR(loss.to_vector<float>(), "label 12 of sample 1 is outside [0, 10)");
   // The device goes on.
-  Tensor good = Tensor::from(std::vector<std::int64_t>{1, 2, 3}, {3}).to(a_);
+  Array good = Array::from(std::vector<std::int64_t>{1, 2, 3}, {3}).to(a_);
   EXPECT_NEAR(ops::cross_entropy(logits, good, 0).to_vector<float>()[0], std::log(10.0), 1e-6);
   try {
     runtime_->synchronize();
@@ -160,7 +166,7 @@ TEST_P(GpuTest, BadLabelsAreNamed) {
 
 TEST_P(GpuTest, OutOfMemorySaysWhoHoldsWhat) {
   Runtime small({.cuda_logical = 2, .cuda_memory_limit = 1 << 20});
-  Tensor held = ops::empty({1 << 16}, DType::f32, small.devices()[1]);
+  Array held = ops::empty({1 << 16}, DType::f32, small.devices()[1]);
   EXPECT_ERROR(ops::empty({1 << 18}, DType::f32, small.devices()[1]),
                "cuda:0/1: out of memory: 1048576 bytes asked for, 262144 of at most 1048576 are taken, 262144 of them held");
 }
@@ -168,8 +174,8 @@ TEST_P(GpuTest, OutOfMemorySaysWhoHoldsWhat) {
 TEST_P(GpuTest, MemoryOfKernelsCounts) {
   Runtime small({.serial = GetParam(), .cuda_logical = 1, .cuda_memory_limit = 1 << 20});
   const Device gpu = small.devices()[0];
-  const Tensor labels = Tensor::from(std::vector<std::int64_t>{1, 2, 3}, {3});
-  ops::cross_entropy(Tensor::host({3, 10}).to(gpu), labels.to(gpu), 0);
+  const Array labels = Array::from(std::vector<std::int64_t>{1, 2, 3}, {3});
+  ops::cross_entropy(Array::host({3, 10}).to(gpu), labels.to(gpu), 0);
   small.synchronize();
   const MemoryCounters memory = small.memory(gpu);
   EXPECT_GT(memory.scratch_bytes, 0U);
@@ -179,8 +185,8 @@ TEST_P(GpuTest, MemoryOfKernelsCounts) {
 TEST_P(GpuTest, TheTimelineHasTheTasksOfAllLanes) {
   auto trace = std::make_shared<Trace>();
   runtime_->engine().set_trace(trace);
-  Tensor x = counting({32, 32}).to(a_);
-  Tensor y = ops::matmul(x, x).to(b_, {.non_blocking = true}).to(Device());
+  Array x = counting({32, 32}).to(a_);
+  Array y = ops::matmul(x, x).to(b_, {.non_blocking = true}).to(Device());
   runtime_->synchronize();
   runtime_->engine().set_trace(nullptr);
   std::vector<std::string> names;
@@ -194,8 +200,8 @@ TEST_P(GpuTest, TheTimelineHasTheTasksOfAllLanes) {
 // A graph is one task, and the timeline has its parts, on their lanes, at each repetition.
 TEST_P(GpuTest, TheTimelineHasThePartsOfARecordedStep) {
   RecordedStep step([&](std::span<const Tensor> in) {
-    Tensor y = ops::matmul(in[0], in[0]);
-    return std::vector{ops::unary(UnaryOp::relu, y.to(b_, {.non_blocking = true}))};
+    const Tensor y = matmul(in[0], in[0]);
+    return std::vector{relu(y.to(b_, {.non_blocking = true}))};
   });
   const Tensor x = counting({8, 8}).to(a_);
   for (int i = 0; i < 4; ++i) step.run(std::vector{x});
@@ -238,11 +244,10 @@ Floats train(const std::vector<Device>& devices, const std::function<std::unique
     for (std::int64_t& label : labels) label = random.integer(0, 9);
     Tensor x = split_and_load(random.floats({12, 1, 28, 28}), devices, {.shards = shards});
     Tensor y = split_and_load(Tensor::from(labels, {12}), devices, {.shards = shards});
-    for (Tensor& shard : x.shards) shard = shard.to(dtype);
-    Tensor loss = cross_entropy((*net)(x), y);
-    backward(loss);
+    Tensor loss = cross_entropy((*net)(x.to(dtype)), y);
+    loss.backward();
     optimizer.step();
-    losses.push_back(static_cast<float>(mean_loss(loss)));
+    losses.push_back(loss.item<float>());
   }
   return losses;
 }
@@ -266,6 +271,74 @@ TEST_P(GpuTest, CpuAndGpuTrainTogether) {
   auto make = [] { return lenet(); };
   const Floats expected = train({cpu_}, make, 4, DType::f32, 0.05), both = train({a_, cpu_}, make, 4, DType::f32, 0.05);
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(both[i], expected[i], 1e-4 * expected[i]) << i;
+}
+
+// What the graph has besides shards' tensors: a batch norm over all of them, a penalty that counts once, loss scales.
+struct Penalized {
+  Floats losses;
+  std::string weights;
+  bool operator==(const Penalized&) const = default;
+};
+
+Penalized train_penalized(const std::vector<Device>& devices, bool scaled) {
+  Sequential net;
+  net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 4, .kernel = 3, .padding = 1});
+  net.append<BatchNorm2d>(BatchNorm2dOptions{.synchronized = true}).append<ReLU>();
+  net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 3});
+  net.initialize(Xavier{}, devices, {.seed = 3});
+  Sgd optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  LossScaler scaler(devices, {.initial_scale = 1024});
+  const auto scales = scaled ? scaler.scales() : std::span<const Array>();
+  Random random(7);
+  Penalized found;
+  for (int step = 0; step < 4; ++step) {
+    const Tensor x = split_and_load(random.floats({7, 1, 6, 6}), devices, {.shards = 3});
+    const Tensor y = split_and_load(random.floats({7, 3}), devices, {.shards = 3});
+    const Tensor loss = mse_loss(net(x), y);
+    Tensor penalty;
+    for (const Parameter& p : net.parameters()) {
+      const Tensor squares = sum(square(p)) * 0.01;
+      penalty = penalty.defined() ? penalty + squares : squares;
+    }
+    // In the loss, and every other time by itself.
+    if (step % 2 == 0) {
+      (loss + penalty).backward({.scales = scales});
+    } else {
+      loss.backward({.scales = scales});
+      penalty.backward({.scales = scales});
+    }
+    if (scaled) optimizer.unscale(scaler, 0);
+    optimizer.step();
+    found.losses.push_back((loss + penalty).item<float>());
+  }
+  found.weights = weights_sha256(net);
+  return found;
+}
+
+TEST_P(GpuTest, PenaltiesSynchronizedNormsAndLossScalesDependOnNoNumberOfDevices) {
+  const Penalized one = train_penalized({a_}, false);
+  EXPECT_EQ(train_penalized({a_, b_}, false), one);
+  // By a power of two, there and back.
+  EXPECT_EQ(train_penalized({a_}, true), one);
+  EXPECT_EQ(train_penalized({a_, b_}, true), one);
+  const Floats cpu = train_penalized({cpu_}, false).losses, both = train_penalized({cpu_, b_}, true).losses;
+  for (std::size_t i = 0; i < cpu.size(); ++i) {
+    EXPECT_NEAR(one.losses[i], cpu[i], 1e-4 * cpu[i]) << i;
+    EXPECT_NEAR(both[i], cpu[i], 1e-4 * cpu[i]) << i;
+  }
+}
+
+// Replicas of a parameter are one, though devices of two kinds compute a penalty's gradient.
+TEST_P(GpuTest, ReplicasOnCpuAndGpuStayEqual) {
+  const std::vector<Device> devices{cpu_, a_};
+  Parameter p(ParameterOptions{.shape = {64}});
+  p.initialize("p", devices, Uniform{}, 1);
+  Sgd optimizer({p}, {.lr = 0.1});
+  for (int step = 0; step < 3; ++step) {
+    sum(exp(tanh(Tensor(p)))).backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(values(p.data(cpu_)), values(p.data(a_)));
 }
 
 TEST(DeviceListTest, SaysWhatARuntimeNeeds) {

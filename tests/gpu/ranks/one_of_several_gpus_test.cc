@@ -86,13 +86,13 @@ TEST_F(OneOfSeveralGpus, TrainingMakesNoContextElsewhere) {
     Sgd sgd(net->parameters(), {.lr = 0.1});
     testing::Random random(1);
     for (int step = 0; step < 2; ++step) {
-      const Tensor x = random.floats({4, 1, 28, 28}).pin(gpu);
+      const Tensor x = Tensor(random.floats({4, 1, 28, 28})).pin(gpu);
       const Tensor y = Tensor::from(std::vector<std::int64_t>{1, 2, 3, 4}, {4}).pin(gpu);
       const Tensor loss =
           cross_entropy((*net)(split_and_load(x, runtime.devices())), split_and_load(y, runtime.devices()));
-      backward(loss);
+      loss.backward();
       sgd.step();
-      mean_loss(loss);
+      loss.wait();
     }
     EXPECT_THROW(ops::empty({std::int64_t{1} << 50}, DType::f32, gpu), Error);
     runtime.synchronize();
@@ -106,23 +106,23 @@ TEST_F(OneOfSeveralGpus, TrainingMakesNoContextElsewhere) {
 TEST_F(OneOfSeveralGpus, NorDoesAnyThreadThatUsesWhatOthersMade) {
   std::unique_ptr<Runtime> runtime;
   Device gpu;
-  Tensor pinned, x, y;
+  Array pinned, x, y;
   on_new_thread([&] {
     runtime = std::make_unique<Runtime>(RuntimeOptions{.threads_per_shard = 1, .cuda = {kFirst}});
     gpu = runtime->devices()[0];
   });
   EXPECT_EQ(others(), std::vector<int>()) << "made";
-  on_new_thread([&] { pinned = testing::Random(1).floats({32, 32}).pin(gpu); });
+  on_new_thread([&] { pinned = ops::pin(testing::Random(1).floats({32, 32}), gpu); });
   EXPECT_EQ(others(), std::vector<int>()) << "pinned";
   on_new_thread([&] { x = pinned.to(gpu, {.non_blocking = true}); });
   on_new_thread([&] { y = ops::matmul(x, x); });
   on_new_thread([&] { y.wait(); });
   EXPECT_EQ(others(), std::vector<int>()) << "waited";
-  on_new_thread([&] { y = Tensor(); });
+  on_new_thread([&] { y = Array(); });
   on_new_thread([&] { EXPECT_THROW(ops::empty({std::int64_t{1} << 50}, DType::f32, gpu), Error); });
   EXPECT_EQ(others(), std::vector<int>()) << "gave memory back";
   on_new_thread([&] {
-    pinned = x = Tensor();
+    pinned = x = Array();
     runtime.reset();
   });
   EXPECT_EQ(others(), std::vector<int>()) << "destroyed";
