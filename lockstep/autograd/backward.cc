@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <unordered_map>
@@ -10,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-thread_local std::uint64_t passes = 0;
+// Of all threads: a pass is told from every other one.
+std::atomic<std::uint64_t> passes{0};
 
 struct Leaf {
   int edges = 0;    // from nodes that the walk runs

@@ -26,7 +26,7 @@ class BackwardObserver {
 
 // One call of backward().
 struct BackwardPass {
-  // From 1, counted by thread: gradients of one pass belong together.
+  // From 1, over all threads: gradients of one pass belong together.
   std::uint64_t number = 0;
   bool sync = true;
   // Of the batch that the roots were computed from; null: from parameters or whole tensors alone.

@@ -57,6 +57,8 @@ Tensor sum(const Tensor& x) {
 
 Tensor mean(const Tensor& x) {
   check(x.numel() > 0, "mean: no elements");
+  // Their sum may be out of a half type's range.
+  if (is_half_dtype(x.dtype())) return cast(mean(cast(x, DType::f32)), x.dtype());
   return sum(x) / static_cast<double>(x.numel());
 }
 

@@ -128,8 +128,9 @@ Array Tensor::on(Device device) const {
   }
   std::vector<Device> devices;
   for (const Array& p : impl_->parts) devices.push_back(p.device());
-  fail("{} is not {} {}: it lives on {}", impl_->label.empty() ? describe() : impl_->label,
-       impl_->label.empty() ? "on" : "initialized on", device.name(), describe_devices(devices));
+  fail("{} is not {} {}: it lives on {}{}", impl_->label.empty() ? describe() : impl_->label,
+       impl_->label.empty() ? "on" : "initialized on", device.name(), describe_devices(devices),
+       device.is_host() ? "; copy the other operand to a device" : "");
 }
 
 const Array& Tensor::array() const {

@@ -2,6 +2,9 @@
 // of a batch (each shard on its device), or replicated (equal on several devices: parameters, losses). Operations treat all
 // alike: net(x), cross_entropy(net(x), y).backward() and loss.item() mean on eight devices what they mean on one.
 //
+// Among several processes a whole tensor that meets a batch has to be the same in all of them: what it adds to a parameter's
+// gradient counts once.
+//
 // Copies are handles to the same tensor. Operations never wait; reading to the host does.
 #pragma once
 

@@ -39,6 +39,13 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       if (state && state->options.trainable) state->accumulate(pass, std::move(g));
     }
     bool takes_shards() const override { return true; }
+    Tensor grad() const override {
+      const auto state = owner.lock();
+      return state ? state->own_gradient(state->devices.at(0)) : Tensor();
+    }
+    void zero_grad() override {
+      if (const auto state = owner.lock()) state->gradient.clear();
+    }
     void abandon(const BackwardPass& pass) override {
       if (const auto state = owner.lock()) state->gradient.abandon(pass);
     }
@@ -47,6 +54,15 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       return state ? state->gradient.destination(pass, shard, device) : Array();
     }
   };
+
+  Tensor own_gradient(Device device) {
+    const Array sum = gradient.sum(device).sum;
+    // What a reducer returns is memory that other processes read, and that the next step overwrites.
+    if (!sum.defined() || gradient.reducer() == nullptr) return sum;
+    const Array copy = ops::empty(sum.shape(), sum.dtype(), device);
+    ops::copy_(sum, copy, {.non_blocking = true});
+    return copy;
+  }
 
   void accumulate(const BackwardPass& pass, Gradient g) {
     const auto& reducer = gradient.reducer();
@@ -208,14 +224,7 @@ void Parameter::initialize(std::string name, const std::vector<Device>& devices,
   if (s.shape_known()) s.make_replicas();
 }
 
-Tensor Parameter::gradient(Device device) const {
-  const Array sum = reduced_gradient(device).sum;
-  // What a reducer returns is memory that other processes read, and that the next step overwrites.
-  if (!sum.defined() || state_->gradient.reducer() == nullptr) return sum;
-  const Array copy = ops::empty(sum.shape(), sum.dtype(), device);
-  ops::copy_(sum, copy, {.non_blocking = true});
-  return copy;
-}
+Tensor Parameter::gradient(Device device) const { return state_->own_gradient(device); }
 ReducedGradient Parameter::reduced_gradient(Device device) const { return state_->gradient.sum(device); }
 std::shared_ptr<void> Parameter::claim() const { return state_->claim; }
 bool Parameter::optimized() const { return state_->claim.use_count() > 1; }
