@@ -17,7 +17,7 @@
 
 using namespace lockstep;
 
-struct JobOptions : DeviceOptions {
+struct Options : DeviceOptions {
   int total_epochs = 2;
   int save_step = 1;
   std::int64_t batch_size = 32;  // of a rank
@@ -35,7 +35,7 @@ struct Trainer {
   DataLoader& train_data;
   Optimizer& optimizer;
   std::string device;
-  const JobOptions& options;
+  const Options& options;
 
   void run_batch(const Tensor& source, const Tensor& targets) {
     mse_loss(model(source), targets).backward();
@@ -65,41 +65,23 @@ struct Trainer {
   }
 };
 
-// Of the listed devices the one of this rank.
-Device listed_device(const Runtime& runtime, const std::string& list) {
-  const std::vector<Device> all = runtime.devices(list);
-  const LaunchEnvironment job = *read_launch_environment();
-  const int rank = job.local_rank.value_or(job.rank);
-  check(rank < std::ssize(all), "--devices {}: rank {} has none", list, rank);
-  return all[static_cast<std::size_t>(rank)];
-}
-
 // What each rank does.
-void run(const JobOptions& options) {
-  std::shared_ptr<ProcessGroup> group = init_process_group();
-  Runtime runtime(options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime());
-  const Device device = options.list.empty() ? runtime.devices()[0] : listed_device(runtime, options.list);
-  // Each process has its own cpu:0.
-  const std::string name = options.list.empty() ? fmt::format("cpu:{}", group->rank()) : std::string(device.name());
+void run(const Options& options) {
+  Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(), .devices = options.list});
   Linear model({.in_features = 20, .out_features = 1});
-  model.initialize(Uniform(0.2), {device});
-  auto communicator = std::make_shared<Communicator>(runtime, group, std::vector{device});
-  DistributedDataParallel ddp(model, {device}, communicator);
+  model.initialize(Uniform(0.2), job.devices());
+  DistributedDataParallel ddp(model, job);
   Sgd optimizer(model.parameters(), {.lr = 1e-3});
   // The batches of all ranks together: each rank loads its rows of them.
-  DataLoader train_data(load_train_set(), {.batch_size = options.batch_size * group->size(), .shuffle = true});
-  try {
-    Trainer{ddp, train_data, optimizer, name, options}.train(options.total_epochs);
-    runtime.synchronize();
-  } catch (const std::exception& error) {
-    communicator->abort(error.what());  // the others wait for this rank
-    throw;
-  }
-  destroy_process_group(group);
+  DataLoader train_data(load_train_set(), {.batch_size = options.batch_size * job.world_size(), .shuffle = true});
+  // Each process has its own cpu:0.
+  const std::string name = options.list.empty() ? fmt::format("cpu:{}", job.rank()) : std::string(job.devices()[0].name());
+  Trainer{ddp, train_data, optimizer, name, options}.train(options.total_epochs);
+  job.close();
 }
 
 int main(int argc, char** argv) {
-  JobOptions options;
+  Options options;
   CLI::App app{"Distributed data parallel: one process per device"};
   app.add_option("--total-epochs", options.total_epochs)->check(CLI::Range(0, 1 << 20))->capture_default_str();
   app.add_option("--save-step", options.save_step, "Epochs between checkpoints")

@@ -2,18 +2,15 @@
 // are summed over all of them while backward runs. With the same shards the result has the bits of one process, for any
 // number of examples and ranks: every sample counts once, and the same.
 //
-//   auto group = init_process_group();
-//   Runtime runtime;
-//   auto communicator = std::make_shared<Communicator>(runtime, group);
-//   DistributedDataParallel ddp(net, runtime.devices(), communicator);
+//   Job job;
+//   net.initialize(Xavier{}, job.devices());
+//   DistributedDataParallel ddp(net, job);
 //   Sgd optimizer(net.parameters(), {.lr = 0.1});
 //   DataLoader loader(data, {.batch_size = 256, .shuffle = true});  // the same on all ranks
 //   for (auto [x, y] : ddp.batches(loader)) {                       // this rank's rows of each batch
 //     mse_loss(ddp(x), y).backward();
 //     optimizer.step();
 //   }
-//
-// A rank that gives up tells the others why with communicator->abort(reason); without it they learn only that it is gone.
 #pragma once
 
 #include <array>
@@ -25,6 +22,7 @@
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/bucket_reducer.h"
+#include "lockstep/parallel/job.h"
 
 namespace lockstep {
 
@@ -50,6 +48,8 @@ class DistributedDataParallel {
   // difference, and copies rank 0's values to all.
   DistributedDataParallel(Module& module, std::vector<Device> devices, std::shared_ptr<Communicator> communicator,
                           DistributedOptions options = {});
+  DistributedDataParallel(Module& module, Job& job, DistributedOptions options = {})
+      : DistributedDataParallel(module, job.devices(), job.communicator(), std::move(options)) {}
   ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;

@@ -1,0 +1,47 @@
+#include "lockstep/parallel/job.h"
+
+#include <exception>
+
+#include "lockstep/comm/launch_environment.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& list, int rank) {
+  if (list.empty()) return runtime.devices();
+  const std::vector<Device> all = runtime.devices(list);
+  const auto launched = read_launch_environment();
+  const int number = launched ? launched->local_rank.value_or(rank) : rank;
+  check(number < std::ssize(all), "job: rank {} is number {} on its host, but the devices are {}", rank, number, list);
+  return {all[static_cast<std::size_t>(number)]};
+}
+
+}  // namespace
+
+Job::Job(JobOptions options)
+    : group_(init_process_group(std::move(options.group))), runtime_(std::move(options.runtime)),
+      devices_(devices_of_rank(runtime_, options.devices, group_->rank())),
+      communicator_(std::make_shared<Communicator>(runtime_, group_, devices_)),
+      exceptions_(std::uncaught_exceptions()) {}
+
+void Job::close() {
+  if (!group_) return;
+  runtime_.synchronize();
+  communicator_.reset();
+  destroy_process_group(group_);
+}
+
+Job::~Job() {
+  if (!group_) return;
+  try {
+    if (std::uncaught_exceptions() > exceptions_) {
+      communicator_->abort("an exception ended it");
+    } else {
+      close();
+    }
+  } catch (const std::exception&) {
+    // The group is gone, whatever happened: the other ranks say why.
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+// One process's part in a job of several: its process group, its devices, and what joins them.
+//
+//   Job job;                                         // rank, world size and store from the environment: lockstep launch
+//   net.initialize(Xavier{}, job.devices());
+//   DistributedDataParallel ddp(net, job);
+//   for (auto [x, y] : ddp.batches(loader)) {        // this rank's rows of each batch
+//     mse_loss(ddp(x), y).backward();
+//     optimizer.step();
+//   }
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/communicator.h"
+#include "lockstep/runtime/runtime.h"
+
+namespace lockstep {
+
+struct JobOptions {
+  ProcessGroupOptions group{};
+  RuntimeOptions runtime{};
+  // A list of devices ("cuda:0,cuda:1"), of which each rank trains on the one with its number on its host. Empty: each rank
+  // trains on all devices of its runtime.
+  std::string devices{};
+};
+
+class Job {
+ public:
+  // Collective: waits until all ranks have come.
+  explicit Job(JobOptions options = {});
+  // If an exception ends the job here, the other ranks are told, instead of waiting for this one. Else as close(), but an
+  // error of other ranks is not heard.
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // Collective: waits for this rank's work and for all ranks, so that one that has finished is not mistaken for a lost one.
+  // Throws if that fails. No use of the job after it.
+  void close();
+
+  int rank() const { return group_->rank(); }
+  int world_size() const { return group_->size(); }
+  // Of this rank.
+  const std::vector<Device>& devices() const { return devices_; }
+  Runtime& runtime() { return runtime_; }
+  const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+  const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+  Runtime runtime_;
+  std::vector<Device> devices_;
+  std::shared_ptr<Communicator> communicator_;
+  int exceptions_;  // in flight when it began
+};
+
+}  // namespace lockstep

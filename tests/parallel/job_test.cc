@@ -1,0 +1,78 @@
+#include "lockstep/parallel/job.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/comm/tcp_store.h"
+#include "lockstep/comm/tcp_store_server.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
+#include "tests/parallel/ranks.h"
+
+namespace lockstep {
+namespace {
+
+// Ranks in threads that meet as processes do; what each of them threw.
+std::vector<std::string> run_jobs(int world, const std::function<void(Job&)>& body, const std::string& devices = "") {
+  const TcpStoreServer server;
+  std::vector<std::string> errors(static_cast<std::size_t>(world));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.emplace_back([&, rank] {
+      try {
+        const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = server.port()});
+        Job job({.group = {.backend = "gloo", .rank = rank, .world_size = world, .store = store, .timeout = std::chrono::seconds(5)},
+                 .devices = devices});
+        body(job);
+        job.close();
+      } catch (const std::exception& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return errors;
+}
+
+TEST(Job, TrainsAModelOnAllRanks) {
+  std::vector<std::string> weights(2);
+  expect_fine(run_jobs(2, [&](Job& job) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, job.devices());
+    DistributedDataParallel ddp(*net, job);
+    Sgd sgd(net->parameters(), {.lr = 0.1});
+    testing::Random random(1);
+    const auto data = std::make_shared<TensorDataset>(std::vector<Tensor>{random.floats({10, 4}), random.floats({10, 2})});
+    DataLoader loader(data, {.batch_size = 4});
+    for (auto [x, y] : ddp.batches(loader)) {
+      mse_loss(ddp(x), y).backward();
+      sgd.step();
+    }
+    weights[static_cast<std::size_t>(job.rank())] = weights_sha256(*net);
+  }));
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+TEST(Job, AnExceptionIsToldToTheOtherRanks) {
+  const std::vector<std::string> errors = run_jobs(3, [](Job& job) {
+    if (job.rank() == 1) fail("no more rows");
+    job.communicator()->sum_on_host(1, "rows");
+  });
+  EXPECT_EQ(errors[1], "no more rows");
+  for (std::size_t r : {0U, 2U}) {
+    EXPECT_NE(errors[r].find("rank 1"), std::string::npos) << errors[r];
+    EXPECT_NE(errors[r].find("an exception ended it"), std::string::npos) << errors[r];
+  }
+}
+
+TEST(Job, ARankWithoutADeviceIsAnError) {
+  const std::vector<std::string> errors = run_jobs(2, [](Job&) {}, "cpu:0");
+  EXPECT_EQ(errors[1], "job: rank 1 is number 1 on its host, but the devices are cpu:0");
+}
+
+}  // namespace
+}  // namespace lockstep
