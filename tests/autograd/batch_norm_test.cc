@@ -22,11 +22,6 @@ struct Data {
                       dy = random.uniforms(kWhole.numel());
 };
 
-std::vector<double> rows(const std::vector<double>& v, std::int64_t first, std::int64_t count) {
-  auto size = static_cast<std::ptrdiff_t>(v.size()) / kWhole[0];
-  return {v.begin() + first * size, v.begin() + (first + count) * size};
-}
-
 Pass whole(const Data& data, Device device, DType dtype) {
   Tensor x = as_leaf(make_tensor(data.x, kWhole, device, dtype));
   Tensor residual = as_leaf(make_tensor(data.residual, kWhole, device, dtype));

@@ -1,5 +1,6 @@
 #include "lockstep/nn/parameter.h"
 
+#include <array>
 #include <cmath>
 
 #include "tests/nn/nn_testing.h"
@@ -153,6 +154,56 @@ TEST(Parameter, GradientsArePlain) {
     EXPECT_EQ(p.gradient().layout(), Layout::plain);
     EXPECT_EQ(values(p.gradient()), values(x * x));
   }
+}
+
+// What users of plain leaves expect of it.
+TEST(Parameter, ItsTensorHasItsGradient) {
+  Runtime runtime(small_devices(2));
+  Parameter p(ParameterOptions{.shape = {2}});
+  p.initialize("w", runtime.devices(), Constant{1}, 0);
+  Tensor w = p.tensor();
+  EXPECT_FALSE(w.grad().defined());
+  sum(square(w)).backward();
+  EXPECT_EQ(values(w.grad()), (std::vector<double>{2, 2}));
+  EXPECT_EQ(values(p.gradient()), values(w.grad()));
+  w.zero_grad();
+  EXPECT_FALSE(w.grad().defined());
+  EXPECT_FALSE(p.gradient().defined());
+}
+
+// It would be a leaf of its own, and the parameter would stop to learn.
+TEST(Parameter, ItsTensorStaysALeaf) {
+  Runtime runtime(small_devices(1));
+  Parameter p(ParameterOptions{.shape = {2}});
+  p.initialize("w", runtime.devices(), Constant{1}, 0);
+  Tensor w = p.tensor();
+  EXPECT_ERROR(w.set_requires_grad(false), "parameter w is a parameter, expected Parameter::set_trainable()");
+  EXPECT_ERROR(w.set_requires_grad(true), "expected Parameter::set_trainable()");
+  sum(square(w)).backward();
+  EXPECT_EQ(values(p.gradient()), (std::vector<double>{2, 2}));
+  // Without a history it is any tensor.
+  EXPECT_TRUE(w.detach().set_requires_grad(true).requires_grad());
+}
+
+TEST(Parameter, AGradientOfItsTensorCountsOnce) {
+  Runtime runtime(small_devices(2));
+  Parameter p(ParameterOptions{.shape = {1}});
+  p.initialize("w", runtime.devices(), Constant{1}, 0);
+  const Tensor y = square(p);
+  backward(std::array{y}, std::array{full_like(y, 3)});
+  EXPECT_EQ(values(p.gradient()), std::vector<double>{6});
+}
+
+TEST(Parameter, ACopyInPlaceIsSeenOnAllDevices) {
+  Runtime runtime(small_devices(2));
+  Linear net({.in_features = 3, .out_features = 1, .bias = false});
+  net.initialize(Constant{1}, runtime.devices());
+  {
+    NoGradGuard no_grad;
+    net.weight.tensor().copy_from(Tensor::from<float>({5, 6, 7}, {1, 3}));
+  }
+  EXPECT_EQ(values(net(make_batch(Tensor::from<float>({1, 1, 1, 1, 1, 1}, {2, 3}), {1, 1}, runtime.devices()))),
+            (std::vector<double>{18, 18}));
 }
 
 TEST(Parameter, AHistoryMayOutliveItsParameter) {

@@ -1,0 +1,147 @@
+// Batches at their edges: one sample, shards without influence on the loss, half types, and what is not cut beside what is.
+#include <gtest/gtest.h>
+
+#include "lockstep/autograd/function.h"
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/shards.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+class BatchRulesTest : public ::testing::Test {
+ protected:
+  // 1, 2, 3, ...
+  Tensor numbers(const Shape& shape, DType dtype = DType::f32) {
+    std::vector<double> all(static_cast<std::size_t>(shape.numel()));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<double>(i + 1);
+    return make_tensor(all, shape, devices_[0], dtype);
+  }
+  Tensor labels(std::int64_t n) {
+    return Tensor::from(std::vector<std::int64_t>(static_cast<std::size_t>(n)), {n}).to(devices_[0]);
+  }
+  // Into shards of these sizes, by turns on the two devices.
+  Tensor cut(const Tensor& x, const std::vector<std::int64_t>& rows) {
+    std::vector<Slot> slots;
+    for (std::size_t s = 0; s < rows.size(); ++s) slots.push_back({static_cast<int>(s), devices_[s % 2]});
+    return scatter(x, std::make_shared<Placement>(rows, slots));
+  }
+  Tensor replicated(const Tensor& x) { return Tensor::replicated({x.array(), x.array().to(devices_[1])}); }
+
+  Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
+  const std::vector<Device>& devices_ = runtime_.devices();
+};
+
+using Numbers = std::vector<double>;
+
+TEST_F(BatchRulesTest, ARootGivenTwiceCountsTwice) {
+  Tensor w = as_leaf(make_tensor({3}, {1}, devices_[0]));
+  const Tensor loss = square(w);
+  backward(std::array{loss, loss}, std::array{Tensor(), Tensor()});
+  EXPECT_EQ(values(w.grad()), Numbers{12});
+}
+
+TEST_F(BatchRulesTest, AWrongGradientOfARootSaysWhatIsExpected) {
+  const Tensor loss = sum(as_leaf(cut(numbers({4, 1}), {2, 2})));
+  EXPECT_ERROR(backward(std::array{loss}, std::array{numbers({1})}), "expected one of the same kind, shape and type");
+}
+
+TEST_F(BatchRulesTest, ShardsWithoutInfluenceHaveAGradientOfZeros) {
+  const auto of_second_shard = [](const Tensor& x) {
+    bool first = true;
+    return sum(per_shard([&](const Tensor& t) { return (std::exchange(first, false) ? t.detach() : t) * 2; }, x));
+  };
+  Tensor x = as_leaf(cut(numbers({4, 1}), {2, 2})), whole = as_leaf(numbers({4, 1}));
+  of_second_shard(x).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{0, 0, 2, 2}));
+  of_second_shard(cut(whole, {2, 2})).backward();
+  EXPECT_EQ(values(whole.grad()), (Numbers{0, 0, 2, 2}));
+}
+
+// One shard is no exception: with two, each would meet all labels.
+TEST_F(BatchRulesTest, WholeTensorsBesideSamplesAreRefusedForOneShard) {
+  for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{4}, {2, 2}}) {
+    const Tensor x = cut(numbers({4, 2}), rows), images = cut(numbers({4, 1, 1, 2}), rows), one = numbers({1});
+    EXPECT_ERROR(cross_entropy(x, labels(4)), "[4] i64 on cpu:0 is not cut over the batch, but another input is");
+    EXPECT_ERROR(mse_loss(x, numbers({4, 2})), "is cut over the batch, the other is not: split_and_load() both");
+    EXPECT_ERROR(mse_loss(x, numbers({1, 2})), "[1, 2] f32 on cpu:0, expected the same shape");
+    const std::string residual = "batch_norm: [4, 1, 1, 2] f32 on cpu:0 is not cut over the batch";
+    EXPECT_ERROR(batch_norm_train(images, one, one, numbers({4, 1, 1, 2}), {}, nullptr), residual);
+    EXPECT_ERROR(batch_norm_eval(images, one, one, one, one, numbers({4, 1, 1, 2}), {}), residual);
+    EXPECT_ERROR(batch_norm_synchronized(images, one, one, numbers({4, 1, 1, 2}), {}, nullptr), residual);
+  }
+}
+
+TEST_F(BatchRulesTest, TheSumOverFeaturesIsCutForOneSample) {
+  for (std::int64_t n : {1, 2}) {
+    const Tensor x = cut(numbers({n, 3}), {n}), y = sum_to(x, {n, 1});
+    ASSERT_EQ(y.kind(), Kind::cut) << n;
+    EXPECT_EQ(values(y)[0], 6);
+    EXPECT_EQ(cross_entropy(x / y, cut(labels(n), {n})).shape(), (Shape{1}));
+    EXPECT_EQ(gather(y.reshape({n})).shape(), (Shape{n}));
+  }
+}
+
+TEST_F(BatchRulesTest, OneSampleStaysOnItsAxis) {
+  for (std::int64_t n : {1, 2}) {
+    const Tensor y = transpose(cut(numbers({n, 3}), {n})).reshape({3, n, 1});
+    EXPECT_EQ(y.cut().axis, 1) << n;
+    EXPECT_EQ(values(y + numbers({3, 1, 1}))[0], 2);
+  }
+}
+
+TEST_F(BatchRulesTest, HalfTypesAreSummedOverShardsAsInOnePiece) {
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    const auto found = [&](const std::function<Tensor(const Tensor&)>& place) {
+      Tensor x = as_leaf(place(numbers({4, 2}, dtype)).detach()), w = as_leaf(numbers({1, 2}, dtype));
+      const Tensor column_sums = sum_to(x, {1, 2});
+      cross_entropy(x * column_sums * w, place(labels(4))).backward();
+      EXPECT_EQ(x.grad().dtype(), dtype);
+      EXPECT_EQ(w.grad().dtype(), dtype);
+      return std::vector{values(sum(x)), values(column_sums), values(x.grad()), values(w.grad())};
+    };
+    const auto expected = found([](const Tensor& t) { return t; });
+    for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{4}, {2, 2}, {3, 1}}) {
+      const auto sums = found([&](const Tensor& t) { return cut(t, rows); });
+      for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_LT(distance(sums[i], expected[i]), 0.02) << name(dtype) << i;
+    }
+  }
+}
+
+// 100000 ones: their sum is out of f16's range.
+TEST_F(BatchRulesTest, AMeanOfHalfTypesKeepsItsRange) {
+  const Tensor ones = full_like(numbers({100, 1000}), 1).to(DType::f16);
+  for (const Tensor& placed : {ones, cut(ones, {100}), cut(ones, {50, 50})}) {
+    Tensor x = as_leaf(placed.detach());
+    const Tensor m = mean(x);
+    EXPECT_EQ(m.dtype(), DType::f16);
+    EXPECT_EQ(values(m), Numbers{1});
+    m.backward();
+    EXPECT_NEAR(values(x.grad())[0], 1e-5, 1e-7);
+  }
+}
+
+TEST_F(BatchRulesTest, AReplicatedLeafHasItsGradientOnAllDevices) {
+  Tensor w = as_leaf(replicated(numbers({1, 3})));
+  sum(cut(numbers({2, 3}), {1, 1}) * w).backward();
+  const Tensor gradient = w.grad();
+  ASSERT_EQ(gradient.parts().size(), 2U);
+  for (const Array& part : gradient.parts()) EXPECT_EQ(values(part), (Numbers{5, 7, 9}));
+}
+
+// Its gradient has a part for every shard.
+TEST_F(BatchRulesTest, AFunctionSeesZerosForShardsWithoutInfluence) {
+  struct Twice : Function {
+    std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * 2}; }
+    std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {dy[0] * 2}; }
+  };
+  Tensor x = as_leaf(cut(numbers({4, 1}), {2, 2}));
+  bool first = true;
+  sum(per_shard([&](const Tensor& t) { return std::exchange(first, false) ? t.detach() : t; }, apply<Twice>(x))).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{0, 0, 2, 2}));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,66 @@
+// A backward pass that fails leaves every gradient as it was.
+#include <thread>
+
+#include "lockstep/autograd/function.h"
+#include "tests/nn/nn_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct NoGradient : Function {
+  std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * 1}; }
+  std::vector<Tensor> backward(std::span<const Tensor>) override { fail("no gradient today"); }
+};
+
+class FailedPass : public ::testing::Test {
+ protected:
+  FailedPass() { net_.initialize(Constant{1}, runtime_.devices()); }
+  // Of [1, 2, 3, 4]: the weight's gradient is 10.
+  Tensor loss() { return sum(net_(x_)); }
+  // The weight's gradient comes first, then the error.
+  void fail_backward() {
+    const Tensor x = as_leaf(x_.detach());
+    const Tensor broken = apply<NoGradient>(x), fine = sum(net_(x));
+    EXPECT_ERROR((fine + sum(broken)).backward(), "no gradient today");
+  }
+  std::vector<double> gradient() { return values(net_.weight.gradient()); }
+
+  Runtime runtime_{small_devices(2)};
+  Linear net_{{.in_features = 1, .out_features = 1, .bias = false}};
+  const Tensor x_ = make_batch(Tensor::from<float>({1, 2, 3, 4}, {4, 1}), {2, 2}, runtime_.devices());
+};
+
+using Numbers = std::vector<double>;
+
+TEST_F(FailedPass, KeepsWhatEarlierPassesLeft) {
+  loss().backward();
+  fail_backward();
+  EXPECT_EQ(gradient(), Numbers{10});
+  loss().backward();
+  EXPECT_EQ(gradient(), Numbers{20});
+}
+
+TEST_F(FailedPass, KeepsWhatEarlierPassesWithoutSyncLeft) {
+  loss().backward({.sync = false});
+  fail_backward();
+  EXPECT_EQ(gradient(), Numbers{10});
+  loss().backward({.sync = false});
+  fail_backward();
+  loss().backward();
+  EXPECT_EQ(gradient(), Numbers{30});
+}
+
+TEST_F(FailedPass, LeavesNothingWhereNothingWas) {
+  fail_backward();
+  EXPECT_FALSE(net_.weight.gradient().defined());
+}
+
+// The first passes of two threads are two passes.
+TEST_F(FailedPass, OfAnotherThreadKeepsWhatOneLeft) {
+  std::thread([&] { loss().backward(); }).join();
+  std::thread([&] { fail_backward(); }).join();
+  EXPECT_EQ(gradient(), Numbers{10});
+}
+
+}  // namespace
+}  // namespace lockstep::testing
