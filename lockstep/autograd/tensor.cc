@@ -158,7 +158,7 @@ std::string Tensor::str() const { return defined() ? readable("str").str() : "te
 
 Tensor& Tensor::set_requires_grad(bool value) {
   check(defined() && is_floating(dtype()), "requires_grad: {}, expected a floating tensor", describe());
-  check(impl_->label.empty(), "requires_grad: {} is a parameter, expected Parameter::set_trainable()", impl_->label);
+  check(impl_->label.empty(), "requires_grad: {} is set by Parameter::set_trainable()", impl_->label);
   check(!impl_->grad || !impl_->grad->node, "requires_grad: {} is not a leaf", describe());
   if (!value) {
     impl_->grad = nullptr;
