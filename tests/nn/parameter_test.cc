@@ -177,8 +177,8 @@ TEST(Parameter, ItsTensorStaysALeaf) {
   Parameter p(ParameterOptions{.shape = {2}});
   p.initialize("w", runtime.devices(), Constant{1}, 0);
   Tensor w = p.tensor();
-  EXPECT_ERROR(w.set_requires_grad(false), "parameter w is set by Parameter::set_trainable()");
-  EXPECT_ERROR(w.set_requires_grad(true), "expected Parameter::set_trainable()");
+  EXPECT_ERROR(w.set_requires_grad(false), "requires_grad: parameter w is set by Parameter::set_trainable()");
+  EXPECT_ERROR(w.set_requires_grad(true), "set by Parameter::set_trainable()");
   sum(square(w)).backward();
   EXPECT_EQ(values(p.gradient()), (std::vector<double>{2, 2}));
   // Without a history it is any tensor.
