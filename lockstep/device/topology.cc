@@ -26,6 +26,10 @@ class Topology {
  public:
   Topology() {
     check(hwloc_topology_init(&topology_) == 0, "topology: hwloc cannot start");
+    // Without /sys (a bare chroot) hwloc would print an error and use what it finds anyway: CPUs without their nodes.
+    if (::access("/sys/devices/system/cpu", R_OK) != 0 && !environment("HWLOC_FSROOT")) {
+      (void)hwloc_topology_set_components(topology_, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux");
+    }
     if (hwloc_topology_load(topology_) != 0) {
       hwloc_topology_destroy(topology_);
       fail("topology: hwloc cannot read this machine");
