@@ -9,7 +9,7 @@ namespace lockstep::testing {
 
 inline Tensor as_leaf(Tensor t) { return t.set_requires_grad(true); }
 
-// Of a tensor in any placement, this process's samples.
+// The elements of a tensor in any placement: this process's samples.
 inline std::vector<double> values(const Tensor& t) {
   return values(t.kind() == Kind::cut ? join_parts(t, t.device()) : t.array());
 }

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// Of all threads: a pass is told from every other one.
+// Counts the passes of all threads, so that no two have one number.
 std::atomic<std::uint64_t> passes{0};
 
 struct Leaf {

@@ -106,7 +106,7 @@ Tensor dropout(const Tensor& x, double p) {
         once = ops::next_dropout_key(device);
       }
       key = *once;
-      // Of a recorded step, which draws another one each time.
+      // A recorded step draws another key each time.
       if (key.in_memory.defined()) key.in_memory = ops::to_device(key.in_memory, device, {.non_blocking = true});
     } else if (in[0].numel() > 0) {
       // A shard without samples draws nothing, in no process.

@@ -21,7 +21,7 @@ std::string class_name(const Function& function) {
   return name ? name.get() : mangled;
 }
 
-// What a gradient has in common with its input, without the memory of that.
+// The properties that a gradient shares with its input, without the input's memory.
 struct Like {
   bool defined;
   Kind kind;

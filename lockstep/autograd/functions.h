@@ -53,7 +53,7 @@ template <typename T>
 Tensor& operator/=(Tensor& a, const T& b) {
   return a = a / b;
 }
-// Of x's shape, type and placement, without a history.
+// Return tensors with x's shape, type and placement, without a history.
 Tensor full_like(const Tensor& x, double value);
 inline Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
 inline Tensor ones_like(const Tensor& x) { return full_like(x, 1); }

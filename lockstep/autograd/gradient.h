@@ -60,7 +60,7 @@ struct Gradient {
   // That of shard `shard`, or of one device; undefined if there is none.
   Array addend(int shard) const;
   Array part(Device device) const;
-  // What counts once, on `device`: undefined if there is nothing.
+  // Returns the sum of everything that counts once, on `device`; undefined if there is nothing.
   Array once(Device device) const;
 };
 

@@ -54,7 +54,7 @@ bool needs_grad(std::span<const Tensor> tensors) {
 
 namespace {
 
-// What is computed from one shard's tensor is that shard's, too.
+// A result of one shard's tensor belongs to that shard, too.
 void inherit_shard(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
   const auto shard = std::ranges::find_if(
       inputs, [](const Tensor& x) { return x.defined() && x.kind() == Kind::whole && x.placement(); });

@@ -29,25 +29,26 @@ struct BackwardPass {
   // From 1, over all threads: gradients of one pass belong together.
   std::uint64_t number = 0;
   bool sync = true;
-  // Of the batch that the roots were computed from; null: from parameters or whole tensors alone.
+  // The batch that the roots were computed from; null for roots made of parameters or whole tensors alone.
   std::shared_ptr<const Placement> at;
   // Leaves' observers that were reached, in no order.
   std::vector<std::shared_ptr<BackwardObserver>> observers;
 };
 
-// What autograd keeps of a tensor: which output of which node it is, or that it is a leaf whose gradient is wanted.
+// Autograd's record of a tensor: it is an output of a node, or a leaf whose gradient is wanted. The virtual functions are
+// called for leaves only.
 struct GradMeta {
   virtual ~GradMeta() = default;
-  // Of a leaf: called before its first gradient is computed.
+  // Called before the leaf's first gradient is computed.
   virtual void reached(BackwardPass&) {}
-  // Of a leaf: takes the gradient that one pass found. Called on the host thread; arrays may not be computed yet.
+  // Takes the gradient that one pass found. Called on the host thread; arrays may not be computed yet.
   virtual void accumulate(const BackwardPass& pass, Gradient gradient);
-  // Of a leaf: whether accumulate() may get one shard's addend at a time, which keeps few of them in memory.
+  // Returns whether accumulate() may get one shard's addend at a time, which keeps few of them in memory.
   virtual bool takes_shards() const { return false; }
-  // Of a leaf: the pass failed after it was reached; what it gave must not count.
+  // The pass failed after it reached the leaf: undoes accumulate().
   virtual void abandon(const BackwardPass&) {}
-  // Of a leaf: memory on `device` for a shard's addend, plain, of the leaf's shape and type, from which it is summed without
-  // being copied. Returns undefined if there is none. Call it just before filling the memory.
+  // Returns memory on `device` for a shard's addend, plain, with the leaf's shape and type, from which it is summed without
+  // being copied; undefined if there is none. Call it just before filling the memory.
   virtual Array destination(const BackwardPass&, int /*shard*/, Device) { return {}; }
   virtual Tensor grad() const { return {}; }
   virtual void zero_grad() {}
@@ -56,7 +57,7 @@ struct GradMeta {
   int output = 0;
 };
 
-// What a part's backward function sees.
+// The view that a part's backward function has of the pass.
 struct PartPass {
   const Node& node;
   const BackwardPass& pass;
@@ -88,10 +89,10 @@ struct Node {
   int outputs = 1;
   std::vector<Edge> inputs;
 
-  // Of its outputs.
+  // The outputs' kind and placement.
   Kind kind = Kind::whole;
   std::shared_ptr<const Placement> at;
-  // Of a replicated or whole output: the devices of `parts`.
+  // The devices of `parts`, for a replicated or whole output.
   std::vector<Device> devices;
   // One for each part of the only output, or `mix`. Empty once it has run: what it saved is freed at once.
   std::vector<PartBackward> parts;

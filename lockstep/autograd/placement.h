@@ -36,12 +36,12 @@ class Placement {
   // Slots by turn: in each turn the next one of every device that still has one.
   const std::vector<std::vector<std::size_t>>& turns() const { return turns_; }
 
-  // Of all shards.
+  // The samples of all shards.
   std::int64_t samples() const { return samples_; }
   std::int64_t rows_of(int shard) const { return rows_[static_cast<std::size_t>(shard)]; }
   // A shard's part of the samples: the weight of its mean in the batch's. 0 if there are no samples.
   double share(int shard) const;
-  // The lowest shard with samples; 0 if there is none. What all shards would add equally, it adds alone.
+  // The lowest shard with samples; 0 if there is none. It alone adds what all shards would add equally.
   int lowest_shard() const;
 
   // In per_shard(): the batch that this shard is one of, and what collects for all its shards. Null elsewhere.

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// Of one part: what operations save.
+// One part of a tensor, as operations save it.
 class SavedArray {
  public:
   SavedArray() = default;

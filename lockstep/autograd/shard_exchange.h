@@ -1,4 +1,4 @@
-// What joins a batch's shards if some of them are in other processes. An operation that makes one thing of all shards (a
+// Joins a batch's shards if some of them are in other processes. An operation that makes one thing of all shards (a
 // loss, synchronized batch norm, running statistics) sees the others' part through it.
 #pragma once
 

@@ -42,11 +42,11 @@ Tensor per_shard(const F& f, const Inputs&... inputs) {
       std::span<const Tensor>(all))[0];
 }
 
-// What modules do once for all shards of a batch, though per_shard() calls them for each: running statistics, say.
+// Lets a module act once for all shards of a batch although per_shard() calls it for each: to move running statistics, say.
 class ShardCollector {
  public:
-  // What the module `owner` has found for one shard. Its k-th call for each shard belong together: `finish` gets their values
-  // by shard, empty for the shards of other processes, when all are through.
+  // Keeps a value that the module `owner` found for one shard. The k-th calls for all shards belong together: `finish` gets
+  // their values by shard, empty for the shards of other processes, when all are through.
   void add(const void* owner, int shard, std::any value, std::function<void(std::vector<std::any>)> finish);
   void finish(const Placement& at);
 

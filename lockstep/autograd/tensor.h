@@ -26,9 +26,9 @@ using Arrays = SmallVector<Array, 4>;
 
 enum class Kind : std::uint8_t { whole, cut, replicated };
 
-// Of a backward pass.
+// Options of a backward pass.
 struct BackwardOptions {
-  // Of this loss in what the optimizer's step is over, if that is several micro-batches.
+  // This loss's share of the samples that the optimizer's step is over, if those are several micro-batches.
   double share = 1;
   // None, or for each device an f32 [1] that the loss is multiplied by (loss scaling).
   std::span<const Array> scales = {};
@@ -54,7 +54,7 @@ class Tensor {
   }
   // Zeroed host memory.
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
-  // What per_shard() passes: the whole tensor of one shard, `at` which has that shard alone.
+  // The whole tensor of one shard, as per_shard() passes it; `at` has that shard alone.
   static Tensor of_shard(std::shared_ptr<const Placement> at, Array array);
   // parts[i] is slot i's. The cut tells which axis the samples are on.
   static Tensor cut(std::shared_ptr<const Placement> at, Cut cut, std::vector<Array> parts);
@@ -64,7 +64,7 @@ class Tensor {
   bool defined() const { return impl_ != nullptr; }
   explicit operator bool() const { return defined(); }
   Kind kind() const { return impl_ ? impl_->kind : Kind::whole; }
-  // Of the whole logical array: axis 0 of a cut batch has the samples of all shards, of all processes.
+  // The shape of the whole logical array: axis 0 of a cut batch has the samples of all shards, of all processes.
   const Shape& shape() const { return impl_ ? impl_->shape : kNoShape; }
   std::int64_t size(int axis) const { return shape()[axis]; }
   std::int64_t numel() const { return shape().numel(); }
@@ -74,11 +74,11 @@ class Tensor {
   Device device() const { return impl_ ? impl_->parts[0].device() : Device(); }
   std::vector<Device> devices() const;
 
-  // Of a cut tensor, one for each slot; of a replicated one, one for each device that has it by now.
+  // A cut tensor has one for each slot, a replicated one for each device that has it by now.
   const std::vector<Array>& parts() const;
   // Each part as a whole tensor, without a history.
   std::vector<Tensor> shards() const { return {parts().begin(), parts().end()}; }
-  // Of a cut tensor, of what was computed from one, and of one shard's tensor; null for parameters and other whole ones.
+  // Null for parameters, and for whole tensors other than one shard's in per_shard().
   const std::shared_ptr<const Placement>& placement() const;
   Cut cut() const { return impl_ ? impl_->cut : Cut(); }
   // The elements on `device`, of a tensor that is not cut. Throws if they are not there.
@@ -130,7 +130,7 @@ class Tensor {
   // Undefined before backward() reached this leaf; summed over calls until zero_grad().
   Tensor grad() const;
   void zero_grad();
-  // Of a scalar: the gradients of everything that it was computed from.
+  // Computes the gradients of everything that this scalar was computed from.
   void backward(const BackwardOptions& options = {}) const;
   // The same elements without a history.
   Tensor detach() const;

@@ -24,7 +24,7 @@ Tensor BatchNorm2d::forward_fused(const Tensor& x, const Tensor& residual, bool 
   settle(x);
   const BatchNormOptions options{options_.eps, relu};
   if (!training()) return batch_norm_eval(x, weight, bias, running_mean, running_var, residual, options);
-  // What a sample adds to each channel.
+  // The number of values that a sample adds to each channel.
   const std::int64_t values = x.cut().outer * x.cut().inner * x.size(2) * x.size(3);
   const Placement* at = x.placement().get();
   ShardCollector* const collector = at ? at->collector() : nullptr;

@@ -64,14 +64,14 @@ class GradientTree {
     // Disjoint subtrees of the current round: (first shard, number of shards) and their sum; and which pass it is.
     std::map<std::size_t, std::pair<std::size_t, Array>> subtrees;
     std::uint64_t round = 0;
-    // Of passes without `sync`: sums by shard; and the latest of them.
+    // Sums by shard of passes without `sync`, and the latest of those passes.
     std::map<std::size_t, Array> unsynchronized;
     std::uint64_t unsynchronized_round = 0;
     Array total;  // of the rounds before
   };
 
   Sums sums_;
-  // What a failed pass leaves: the sums before it. Of the latest pass.
+  // The sums before the latest pass, which are the sums again if it fails.
   std::optional<Sums> before_;
   std::uint64_t latest_pass_ = 0;
   std::map<int, std::uint64_t> destinations_;  // by shard: the pass in which there was one

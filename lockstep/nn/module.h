@@ -35,8 +35,8 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   Tensor operator()(const Tensor& x) { return forward(x); }
-  // What a module of one tensor computes: for any number of devices and processes. One that takes or returns several declares
-  // a forward() of its own, `std::tuple<Tensor, Tensor> forward(const Tensor& x, const Tensor& mask)`, and is called by it.
+  // Computes one tensor from one, for any number of devices and processes. A module of several tensors declares a forward() of
+  // its own, `std::tuple<Tensor, Tensor> forward(const Tensor& x, const Tensor& mask)`, and is called by it.
   virtual Tensor forward(const Tensor& x);
 
   // The same start values on all devices, from (seed, name). Parameters whose shape is not known are made when data

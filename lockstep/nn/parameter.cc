@@ -57,7 +57,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
 
   Tensor own_gradient(Device device) {
     const Array sum = gradient.sum(device).sum;
-    // What a reducer returns is memory that other processes read, and that the next step overwrites.
+    // A reducer returns memory that other processes read, and that the next step overwrites.
     if (!sum.defined() || gradient.reducer() == nullptr) return sum;
     const Array copy = ops::empty(sum.shape(), sum.dtype(), device);
     ops::copy_(sum, copy, {.non_blocking = true});
@@ -72,7 +72,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
            "split() cut: other processes would not have this gradient", label);
     }
     if (!g.parts.empty() || g.single.defined() || g.seed) {
-      // What counts once joins the lowest shard, wherever that is.
+      // A contribution that counts once joins the lowest shard, wherever that is.
       const int shard = pass.at ? pass.at->lowest_shard() : 0;
       const Slot* here = nullptr;
       if (pass.at) {

@@ -33,7 +33,7 @@ struct DistributedOptions {
   // Part of the recipe: with other bits than f32, but the same for every number of ranks and devices.
   DType gradients = DType::f32;
   BucketOptions buckets{};
-  // What else all ranks have to agree on, one item a line: compared before the first step.
+  // Other settings that all ranks have to agree on, one item a line: compared before the first step.
   std::string recipe{};
 };
 

@@ -43,7 +43,7 @@ class Job {
 
   int rank() const { return group_->rank(); }
   int world_size() const { return group_->size(); }
-  // Of this rank.
+  // This rank's devices.
   const std::vector<Device>& devices() const { return devices_; }
   Runtime& runtime() { return runtime_; }
   const std::shared_ptr<ProcessGroup>& group() const { return group_; }

@@ -135,7 +135,7 @@ TEST_F(RulesTest, RandomProgramsAreThoseOfAllSamplesTogether) {
     std::string error;
     const std::optional<Result> one = run(program, cut(n, 1, 1), n, &error);
     const std::optional<Result> several = run(program, cut(n, 4, 3), n), other = run(program, cut(n, 5, 2), n);
-    // What is refused is refused on one device, too.
+    // One device refuses what several refuse.
     EXPECT_EQ(one.has_value(), several.has_value()) << error;
     EXPECT_EQ(one.has_value(), other.has_value()) << error;
     if (!one || !several || !other) {
