@@ -56,7 +56,10 @@ struct PlainLeaf : GradMeta {
       default: return sum[0];
     }
   }
-  void zero_grad() override { sum.clear(); }
+  void zero_grad() override {
+    sum.clear();
+    before.clear();
+  }
 };
 
 }  // namespace

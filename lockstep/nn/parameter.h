@@ -21,7 +21,7 @@ struct ParameterOptions {
   Initializer initializer{};
   // False for buffers: running statistics and the like have no gradient.
   bool trainable = true;
-  // Of a buffer: training computes it, as it does running statistics. An infinity in it is then an error, not a mask's.
+  // True for a buffer that training computes, such as running statistics: an infinity in it is an error. A mask may hold one.
   bool computed = false;
 };
 
@@ -38,7 +38,7 @@ class Parameter {
   DType dtype() const;
   bool trainable() const;
   // PyTorch's requires_grad_(). A frozen parameter (false) has no gradient and stays as it is, whatever optimizer has it.
-  // What is computed from frozen parameters and data alone is not recorded, so backward() ends above it. A gradient that it
+  // Autograd does not record operations on frozen parameters and data alone, so backward() ends above them. A gradient that it
   // has already is dropped. Throws for a parameter of integers.
   void set_trainable(bool trainable) const;
   // As in the options.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <numeric>
+#include <tuple>
 
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/ops/copy.h"
@@ -90,10 +91,7 @@ BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::ve
     auto blocks = complete_subtrees(static_cast<std::size_t>(first), static_cast<std::size_t>(last));
     positions_.emplace_back();
     for (auto& [begin, size] : blocks) positions_.back().push_back(static_cast<int>(begin));
-    if (r != communicator_->rank()) continue;
-    blocks_ = std::move(blocks);
-    first_shard_ = first;
-    last_shard_ = last;
+    if (r == communicator_->rank()) std::tie(blocks_, first_shard_, last_shard_) = std::tuple(std::move(blocks), first, last);
   }
   // Backward finds the last layers' gradients first.
   order_.resize(parameters_.size());

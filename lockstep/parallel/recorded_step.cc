@@ -15,7 +15,7 @@ bool alike_parts(const Array& a, const Array& b) {
          a.shard() == b.shard();
 }
 
-// What an input brings. A batch's replicated tensor has its first part; the others are copies, made where it is used.
+// The parts that an input brings: of a batch's replicated tensor the first one, since the others are copies made on demand.
 std::span<const Array> brought(const Tensor& t) {
   const bool on_demand = t.kind() == Kind::replicated && t.placement();
   return std::span(t.parts()).first(on_demand ? 1 : t.parts().size());

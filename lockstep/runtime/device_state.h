@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// What decides a device's bits beside its kind, and is not the default: a recipe names it.
+// Settings beside a device's kind that decide its bits. A recipe names those that differ from the default.
 struct KernelSettings {
   bool reference = false;
   // Of GPUs.

@@ -129,7 +129,7 @@ class CpuCopy final : public CopyKernels {
     if (x.numel() == 0) return;
     const Walk walk = layout_walk(x, y);
     if (x.dtype == y.dtype) return move(ctx, walk, x, y);
-    // What training in bf16 does all the time, in one pass.
+    // Training in bf16 converts all the time: these take one pass.
     if (x.dtype == DType::f32 && y.dtype == DType::bf16) return run(ctx, walk, x.as<float>(), y.as<BFloat16>());
     if (x.dtype == DType::bf16 && y.dtype == DType::f32) return run(ctx, walk, x.as<BFloat16>(), y.as<float>());
     if (walk.rank <= 1) return convert_elements(ctx, x, y);

@@ -46,7 +46,7 @@ class Operand {
 Operand<Access::read> in(const View& view) { return Operand<Access::read>(view); }
 Operand<Access::write> out(const View& view) { return Operand<Access::write>(view); }
 
-// kernel(views...) with f32 where operands are f16. What is written is rounded when all is read, so it may be an input.
+// kernel(views...) with f32 where operands are f16. It rounds outputs after it has read all inputs, so an output may be an input.
 template <typename Kernel, typename... Operands>
 void in_f32(const KernelContext& ctx, const Kernel& kernel, Operands... operands) {
   (operands.before(ctx), ...);
