@@ -16,11 +16,12 @@ constexpr std::array<std::string_view, 3> kNames{"scalar", "avx2", "avx512"};  /
 Simd widest_simd() {
 #if defined(__x86_64__)
   // __builtin_cpu_supports also asks whether the operating system saves the registers.
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+  const bool fma = __builtin_cpu_supports("fma");
+  if (fma && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq")) {
     return Simd::avx512;
   }
-  if (__builtin_cpu_supports("avx2")) return Simd::avx2;
+  if (fma && __builtin_cpu_supports("avx2")) return Simd::avx2;
 #endif
   return Simd::scalar;
 }

@@ -8,7 +8,7 @@ namespace lockstep {
 
 enum class Simd {
   scalar,  // what the compiler uses for the oldest processor of the architecture
-  avx2,
+  avx2,    // and FMA
   avx512,  // F, BW, VL and DQ
 };
 

@@ -1,11 +1,14 @@
-// The families of the CPU back end that are loops of our own, for every dtype but f16 (f16.h); those on top of oneDNN are in
-// onednn.h.
+// The families of the CPU back end. Convolutions and matrix products take every floating type: f64 goes to the reference
+// kernels, bf16 to oneDNN where the processor multiplies it, all else to the f32 kernels. The others take every dtype but f16
+// (f16.h).
 #pragma once
 
 #include <memory>
 
+#include "lockstep/backend/conv.h"
 #include "lockstep/backend/copy.h"
 #include "lockstep/backend/elementwise.h"
+#include "lockstep/backend/matmul.h"
 #include "lockstep/backend/norm.h"
 #include "lockstep/backend/optimizer.h"
 #include "lockstep/backend/pool.h"
@@ -18,6 +21,8 @@ namespace lockstep {
 std::unique_ptr<ElementwiseKernels> make_cpu_elementwise();
 std::unique_ptr<CopyKernels> make_cpu_copy();
 std::unique_ptr<ReduceKernels> make_cpu_reduce();
+std::unique_ptr<MatmulKernels> make_cpu_matmul();
+std::unique_ptr<ConvKernels> make_cpu_conv();
 std::unique_ptr<NormKernels> make_cpu_norm();
 std::unique_ptr<PoolKernels> make_cpu_pool();
 std::unique_ptr<SoftmaxKernels> make_cpu_softmax();

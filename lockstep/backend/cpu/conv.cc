@@ -1,0 +1,41 @@
+#include "lockstep/backend/cpu/f32_conv.h"
+#include "lockstep/backend/cpu/families.h"
+#include "lockstep/backend/cpu/onednn.h"
+#include "lockstep/backend/reference/families.h"
+
+namespace lockstep {
+namespace {
+
+class CpuConv final : public ConvKernels {
+ public:
+  Layout preferred_layout(DType dtype, std::int64_t channels) const override {
+    return kernels(dtype).preferred_layout(dtype, channels);
+  }
+  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
+               const View& y) override {
+    kernels(x.dtype).forward(context, options, x, w, bias, y);
+  }
+  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+                     const View& dx) override {
+    kernels(dy.dtype).backward_data(context, options, dy, w, dx);
+  }
+  void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy, const View& dw,
+                        const View& db) override {
+    kernels(x.dtype).backward_weights(context, options, x, dy, dw, db);
+  }
+
+ private:
+  ConvKernels& kernels(DType dtype) const {
+    if (dtype == DType::f64) return *f64_;
+    return dtype == DType::bf16 && native_bf16_ ? *bf16_ : *f32_;
+  }
+
+  const bool native_bf16_ = has_native_bf16();
+  std::unique_ptr<ConvKernels> f64_ = reference::make_conv(), f32_ = make_f32_conv(), bf16_ = make_onednn_conv();
+};
+
+}  // namespace
+
+std::unique_ptr<ConvKernels> make_cpu_conv() { return std::make_unique<CpuConv>(); }
+
+}  // namespace lockstep

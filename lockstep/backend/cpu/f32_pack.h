@@ -1,0 +1,31 @@
+// Weights as row_product reads them: by tiles of columns; in a tile by 16 terms of the sum, then by tap, then by term. A tap of
+// 16 terms is 16 rows of the tile's columns. Terms and columns beyond the last are 0.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/backend/cpu/f32_kernels.h"
+#include "lockstep/tensor/dtype.h"
+
+namespace lockstep::cpu {
+
+inline constexpr std::int64_t kTap = kBlock * kTileColumns;
+
+// A matrix of `terms` rows and `columns` columns, with `taps` numbers side by side in place of each.
+struct Weights {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t terms = 0, columns = 0, taps = 1;
+  std::int64_t term_stride = 0, column_stride = 0;
+  // What numbers are rounded to on the way.
+  DType rounded = DType::f32;
+
+  std::int64_t tiles() const { return (columns + kTileColumns - 1) / kTileColumns; }
+  std::int64_t term_blocks() const { return (terms + kBlock - 1) / kBlock; }
+  std::int64_t tile_size() const { return term_blocks() * taps * kTap; }
+};
+
+// Packs 16 terms of a tile, all taps, into taps * kTap elements.
+void pack_terms(const Weights& w, std::int64_t tile, std::int64_t term_block, float* packed);
+
+}  // namespace lockstep::cpu
