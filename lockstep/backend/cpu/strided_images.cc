@@ -26,8 +26,6 @@ template <typename From, typename To>
 void copy_typed(const StridedImages& f, const StridedImages& t, std::int64_t count) {
   const auto* const from = static_cast<const From*>(f.data);
   auto* const to = static_cast<To*>(t.data);
-  // A block that nothing else lies in is filled to its end.
-  const bool fill = t.pixel == kBlock && t.channel == 1 && t.channels % kBlock != 0;
   vectorized([&] {
     for (std::int64_t n = 0; n < count; ++n) {
       for (std::int64_t c = 0; c < f.channels; c += kBlock) {
@@ -41,7 +39,7 @@ void copy_typed(const StridedImages& f, const StridedImages& t, std::int64_t cou
         } else {
           for (std::int64_t p = 0; p < f.pixels; ++p, in += f.pixel, out += t.pixel) {
             for (std::int64_t i = 0; i < width; ++i) out[i * t.channel] = static_cast<To>(static_cast<float>(in[i * f.channel]));
-            if (fill) std::fill(out + width, out + kBlock, To{});
+            if (t.padded) std::fill(out + width, out + kBlock, To{});
           }
         }
       }
@@ -76,7 +74,8 @@ StridedImages StridedImages::blocked(float* data, std::int64_t channels, std::in
           .pixels = pixels,
           .image = blocks * pixels * kBlock,
           .block = pixels * kBlock,
-          .pixel = kBlock};
+          .pixel = kBlock,
+          .padded = true};
 }
 
 StridedImages StridedImages::channels_last(float* data, std::int64_t channels, std::int64_t pixels) {

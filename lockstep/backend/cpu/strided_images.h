@@ -16,6 +16,8 @@ struct StridedImages {
   DType dtype = DType::f32;
   std::int64_t channels = 0, pixels = 0;
   std::int64_t image = 0, block = 0, pixel = 0, channel = 1;
+  // Blocks belong to these images alone: a copy fills the last one with 0 behind the last channel.
+  bool padded = false;
 
   static StridedImages of(const View& v);
   // f32 memory for images in blocks of 16 channels, the last of which may be partly used: what is written by vectors.
@@ -37,7 +39,7 @@ struct StridedImages {
   std::int64_t blocks() const { return (channels + kBlock - 1) / kBlock; }
 };
 
-// Copies `count` images, converting: f32 from any type. Lanes beyond the last channel of `to` become 0 where `to` is blocked.
+// Copies `count` images of f32, bf16 or f16, converting. Both have the same channels and pixels.
 void copy_images(const StridedImages& from, const StridedImages& to, std::int64_t count);
 
 }  // namespace lockstep::cpu
