@@ -49,7 +49,8 @@ struct PixelProduct {
   std::int64_t blocks = 0;  // 1 or 2
   const PixelPair* pixels = nullptr;
   std::int64_t pixel_count = 0;
-  float* d = nullptr;  // 16 for each row
+  float* d = nullptr;
+  std::int64_t d_row = kBlock;  // from a row of d to the next
   std::int64_t d_block = 0;
   bool accumulate = false;
 };

@@ -11,11 +11,10 @@ namespace lockstep {
 namespace cpu {
 namespace {
 
-// Rows that are computed together, and terms that are packed together: a multiple of kTerms. Neither decides bits.
-constexpr std::int64_t kRows = 1024;
-constexpr std::int64_t kPackedTerms = 16 * kTerms;
-// What a copy of rows of a may take, in f32, unless it is fewer rows than this.
-constexpr std::int64_t kCopy = 256 << 10, kLeastCopiedRows = 24;
+// Rows that are computed together: with kPackedTerms of their terms they stay in the second-level cache. Neither decides bits.
+constexpr std::int64_t kRows = 96, kPackedTerms = 8 * kTerms;
+// What packed weights may take, in f32, unless a tile takes more.
+constexpr std::int64_t kPacked = 1 << 20;
 
 // c = a b + bias for a [m, k] and b [k, n], either of which may be transposed in memory.
 class Product {
@@ -28,46 +27,56 @@ class Product {
         c_(c),
         m_(c.shape[0]),
         k_(b_.terms),
-        copies_a_(!a_.readable()),
-        copies_c_(c.dtype != DType::f32) {
-    rows_ = copies_a_ ? std::clamp(kCopy / std::max<std::int64_t>(k_, 1), kLeastCopiedRows, kRows) : kRows;
-    // At least one part for each thread.
-    if (b_.tiles() < context.threads) rows_ = std::min(rows_, std::max<std::int64_t>(1, ceil_div(m_, context.threads)));
-    rows_ = std::min(rows_, m_);
+        n_(b_.columns),
+        in_place_(c.dtype == DType::f32 && n_ % kBlock == 0),
+        // A copy of c's rows holds whole sums.
+        depth_(in_place_ ? std::min(k_, kPackedTerms) : k_),
+        rows_(std::min({m_, kRows, std::max<std::int64_t>(1, ceil_div(m_, context.threads))})) {
+    tiles_ = std::clamp<std::int64_t>(kPacked / (kTileColumns * std::max(round_up(depth_), kBlock)), 1, b_.tiles());
     for (std::int64_t s = 0; s < kTerms / kBlock; ++s) steps_.push_back({s * kBlock, s * kTap});
+    for (std::int64_t i = 0; i < kTerms; ++i) pixels_.push_back({i * rows_, i * kTileColumns});
     for (std::int64_t r = 0; r < rows_; ++r) {
-      a_rows_.push_back(r * (copies_a_ ? k_ : a_.pixel));
-      c_rows_.push_back(r * b_.columns);
-      panel_rows_.push_back(r * kTileColumns);
+      a_rows_.push_back(r * (copies_a() ? copied_row() : a_.pixel));
+      c_rows_.push_back(r * (in_place_ ? n_ : kTileColumns));
     }
     padded_ = parts_.add(b_.tiles() * kTileColumns);
-    thread_size_ = packed_size() + panel_size() + copy_size();
+    packed_ = parts_.add(tiles_ * tile_size());
+    thread_size_ = panel_size() + copy_size();
     threads_ = parts_.add(thread_size_ * context.threads);
   }
 
   void run(KernelContext& context) const {
     float* const scratch = parts_.take(context);
-    float* const bias = scratch + padded_;
+    float *const bias = scratch + padded_, *const packed = scratch + packed_;
     if (bias_) {
       std::fill_n(bias, b_.tiles() * kTileColumns, 0.f);
-      std::copy_n(bias_, b_.columns, bias);
+      std::copy_n(bias_, n_, bias);
     }
-    const std::int64_t tiles = b_.tiles(), panels = ceil_div(m_, rows_);
-    for_each_thread(context, tiles * panels, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
-      float* const packed = scratch + threads_ + thread * thread_size_;
-      float *const panel = packed + packed_size(), *const copy = panel + panel_size();
-      std::int64_t copied = -1;
-      for (std::int64_t unit = begin; unit < end; ++unit) {
-        const std::int64_t first = unit / tiles * rows_, count = std::min(rows_, m_ - first);
-        const float* a = a_.f32() + first * a_.pixel;
-        if (copies_a_) {
-          if (copied != first) copy_rows(first, count, copy);
-          copied = first;
-          a = copy;
-        }
-        run_tile(a, first, count, unit % tiles, bias_ ? bias : nullptr, packed, panel);
+    const std::int64_t panels = ceil_div(m_, rows_);
+    for (std::int64_t tile = 0; tile < b_.tiles(); tile += tiles_) {
+      const std::int64_t tiles = std::min(tiles_, b_.tiles() - tile);
+      for (std::int64_t term = 0; term == 0 || term < k_; term += depth_) {
+        const std::int64_t terms = std::min(depth_, k_ - term), blocks = blocks_of(terms);
+        parallel_for(context, tiles * blocks, 1, [&](std::int64_t unit, std::int64_t) {
+          pack_terms(b_, tile + unit / blocks, term / kBlock + unit % blocks, packed + unit / blocks * tile_size() + unit % blocks * kTap);
+        });
+        for_each_thread(context, panels * tiles, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
+          float *const panel = scratch + threads_ + thread * thread_size_, *const copy = panel + panel_size();
+          std::int64_t copied = -1;
+          for (std::int64_t unit = begin; unit < end; ++unit) {
+            const std::int64_t first = unit / tiles * rows_, count = std::min(rows_, m_ - first);
+            const float* a = a_.f32() + first * a_.pixel + term * a_.channel;
+            if (copies_a()) {
+              if (copied != first) copy_rows(first, count, term, terms, copy);
+              copied = first;
+              a = copy;
+            }
+            run_tile(a, first, count, term, terms, tile + unit % tiles, bias_ ? bias : nullptr, packed + unit % tiles * tile_size(), panel);
+          }
+        });
+        if (k_ == 0) break;
       }
-    });
+    }
   }
 
  private:
@@ -91,68 +100,111 @@ class Product {
     return w;
   }
 
-  std::int64_t packed_size() const { return std::min(b_.term_blocks(), kPackedTerms / kBlock) * kTap; }
-  // Room for a tile of c, where its rows are not written in place.
-  std::int64_t panel_size() const { return rows_ * kTileColumns; }
-  std::int64_t copy_size() const { return copies_a_ ? round_up(rows_ * k_) : 0; }
+  // Columns of a that lie side by side stay so in a copy, and are the rows of pixel_product.
+  bool transposed_a() const { return a_.dtype == DType::f32 && a_.channel > 1; }
+  // Rows that are a multiple of this apart would meet in a few sets of the first-level cache.
+  bool copies_a() const { return !a_.readable() || a_.pixel % 256 == 0; }
+  std::int64_t tile_size() const { return blocks_of(depth_) * kTap; }
+  // Room for a tile of rows of c, where they are not written in place.
+  std::int64_t panel_size() const { return in_place_ ? 0 : rows_ * kTileColumns; }
+  std::int64_t copied_row() const { return round_up(depth_) + kBlock; }
+  std::int64_t copy_size() const { return copies_a() ? round_up(rows_) * copied_row() : 0; }
 
-  // Rows [first, first + count) of a, in f32, one after the other.
-  void copy_rows(std::int64_t first, std::int64_t count, float* to) const {
-    StridedImages from = a_;
-    from.data = static_cast<std::byte*>(a_.data) + static_cast<std::size_t>(first * a_.pixel) * item_size(a_.dtype);
-    from.pixels = count;
-    copy_images(from, StridedImages::channels_last(to, k_, count), 1);
+  static StridedImages moved(StridedImages images, std::int64_t offset) {
+    images.data = static_cast<std::byte*>(images.data) + static_cast<std::size_t>(offset) * item_size(images.dtype);
+    return images;
   }
 
-  void run_tile(const float* a, std::int64_t first, std::int64_t count, std::int64_t tile, const float* bias, float* packed,
-                float* panel) const {
-    const std::int64_t column = tile * kTileColumns, columns = std::min(kTileColumns, b_.columns - column);
-    const bool in_place = !copies_c_ && columns % kBlock == 0;
+  // Terms [term, term + terms) of rows [first, first + count) of a, in f32.
+  void copy_rows(std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms, float* to) const {
+    StridedImages from = moved(a_, first * a_.pixel + term * a_.channel);
+    if (transposed_a()) {
+      for (std::int64_t t = 0; t < terms; ++t) std::copy_n(from.f32() + t * a_.channel, count, to + t * rows_);
+      return;
+    }
+    StridedImages copy = StridedImages::channels_last(to, terms, count);
+    from.channels = terms, from.pixels = count, copy.pixel = copied_row();
+    copy_images(from, copy, 1);
+  }
+
+  void run_tile(const float* a, std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t tile,
+                const float* bias, const float* packed, float* panel) const {
+    const std::int64_t column = tile * kTileColumns, columns = std::min(kTileColumns, n_ - column);
+    float* const sums = in_place_ ? c_.as<float>() + first * n_ + column : panel;
+    if (transposed_a()) {
+      multiply_columns(a, count, term, terms, columns, bias ? bias + column : nullptr, packed, sums);
+    } else {
+      multiply_rows(a, count, term, terms, columns, bias ? bias + column : nullptr, packed, sums);
+    }
+    if (in_place_) return;
+    const StridedImages from{.data = panel, .channels = columns, .pixels = count, .block = kBlock, .pixel = kTileColumns};
+    StridedImages target{.data = c_.data, .dtype = c_.dtype, .channels = columns, .pixels = count, .block = kBlock, .pixel = n_};
+    copy_images(from, moved(target, first * n_ + column), 1);
+  }
+
+  void multiply_rows(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
+                     const float* bias, const float* packed, float* sums) const {
     RowProduct p{.x_rows = a_rows_.data(),
-                 .y = in_place ? static_cast<float*>(c_.data) + first * b_.columns + column : panel,
-                 .y_rows = in_place ? c_rows_.data() : panel_rows_.data(),
+                 .y = sums,
+                 .y_rows = c_rows_.data(),
                  .rows = count,
                  .y_block = kBlock,
                  .steps = steps_.data(),
                  .blocks = blocks_of(columns)};
-    if (k_ == 0) {  // the bias, or zero
-      p.bias = bias ? bias + column : nullptr;
+    std::int64_t t = 0;
+    do {
+      // Terms that do not fill a block are a run of their own. Without any, c is the bias or zero.
+      const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
+      p.terms = whole > 0 ? kBlock : run;
+      p.step_count = ceil_div(run, kBlock);
+      p.x = a + t;
+      p.w = packed + t / kBlock * kTap;
+      p.accumulate = term + t > 0;
+      t += run;
+      p.bias = term + t == k_ ? bias : nullptr;
       f32_kernels().row_product(p);
+    } while (t < terms);
+  }
+
+  // The same sums, of a copy of a whose rows are side by side.
+  void multiply_columns(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
+                        const float* bias, const float* packed, float* sums) const {
+    const std::int64_t row = in_place_ ? n_ : kTileColumns;
+    PixelProduct p{.row_count = count,
+                   .y_block = kBlock,
+                   .blocks = blocks_of(columns),
+                   .pixels = pixels_.data(),
+                   .d = sums,
+                   .d_row = row,
+                   .d_block = kBlock};
+    std::int64_t t = 0;
+    do {
+      const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
+      p.x = a + t * rows_;
+      p.y = packed + t * kTileColumns;
+      p.pixel_count = run;
+      p.accumulate = term + t > 0;
+      t += run;
+      f32_kernels().pixel_product(p);
+    } while (t < terms);
+    if (!bias || term + terms < k_) return;
+    for (std::int64_t r = 0; r < count; ++r) {
+      for (std::int64_t j = 0; j < columns; ++j) sums[r * row + j] += bias[j];
     }
-    for (std::int64_t from = 0; from < k_; from += kPackedTerms) {
-      const std::int64_t to = std::min(from + kPackedTerms, k_);
-      for (std::int64_t t = from; t < to; t += kBlock) pack_terms(b_, tile, t / kBlock, packed + (t - from) / kBlock * kTap);
-      for (std::int64_t t = from; t < to;) {
-        // Terms that do not fill a block are a run of their own.
-        const std::int64_t whole = std::min(kTerms, (to - t) / kBlock * kBlock);
-        p.terms = whole > 0 ? kBlock : to - t;
-        p.step_count = whole > 0 ? whole / kBlock : 1;
-        p.x = a + t;
-        p.w = packed + (t - from) / kBlock * kTap;
-        p.accumulate = t > 0;
-        t += whole > 0 ? whole : to - t;
-        p.bias = bias && t == k_ ? bias + column : nullptr;
-        f32_kernels().row_product(p);
-      }
-    }
-    if (in_place) return;
-    const StridedImages result{.data = panel, .channels = columns, .pixels = count, .block = kBlock, .pixel = kTileColumns};
-    StridedImages target{.data = c_.data, .dtype = c_.dtype, .channels = columns, .pixels = count, .block = kBlock, .pixel = b_.columns};
-    target.data = static_cast<std::byte*>(c_.data) + static_cast<std::size_t>(first * b_.columns + column) * item_size(c_.dtype);
-    copy_images(result, target, 1);
   }
 
   StridedImages a_;
   Weights b_;
   const float* bias_;
   View c_;
-  std::int64_t m_, k_;
-  bool copies_a_, copies_c_;
-  std::int64_t rows_;  // that are computed together
+  std::int64_t m_, k_, n_;
+  bool in_place_;
+  std::int64_t depth_, rows_, tiles_;  // terms, rows, and tiles that are computed together
   std::vector<Step> steps_;
-  std::vector<std::int64_t> a_rows_, c_rows_, panel_rows_;
+  std::vector<PixelPair> pixels_;
+  std::vector<std::int64_t> a_rows_, c_rows_;
   ScratchParts parts_;
-  std::int64_t padded_, threads_, thread_size_;
+  std::int64_t padded_, packed_, threads_, thread_size_;
 };
 
 class F32Matmul final : public MatmulKernels {

@@ -8,6 +8,50 @@
 namespace lockstep::cpu {
 namespace {
 
+typedef float F32x4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+// to[4 rows of `to_row`] = the transpose of from[4 rows of `from_row`], four elements each.
+void transpose4(const float* from, std::int64_t from_row, float* to, std::int64_t to_row) {
+  typedef std::int32_t Index __attribute__((vector_size(16)));
+  const auto row = [&](std::int64_t i) { return *reinterpret_cast<const F32x4*>(from + i * from_row); };
+  const F32x4 a = row(0), b = row(1), c = row(2), d = row(3);
+  const F32x4 ab_low = __builtin_shuffle(a, b, Index{0, 4, 1, 5}), ab_high = __builtin_shuffle(a, b, Index{2, 6, 3, 7});
+  const F32x4 cd_low = __builtin_shuffle(c, d, Index{0, 4, 1, 5}), cd_high = __builtin_shuffle(c, d, Index{2, 6, 3, 7});
+  const auto store = [&](std::int64_t i, F32x4 v) { *reinterpret_cast<F32x4*>(to + i * to_row) = v; };
+  store(0, __builtin_shuffle(ab_low, cd_low, Index{0, 1, 4, 5}));
+  store(1, __builtin_shuffle(ab_low, cd_low, Index{2, 3, 6, 7}));
+  store(2, __builtin_shuffle(ab_high, cd_high, Index{0, 1, 4, 5}));
+  store(3, __builtin_shuffle(ab_high, cd_high, Index{2, 3, 6, 7}));
+}
+
+// What most weights are: f32, whole tiles. Returns false for the others.
+bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
+  if (w.dtype != DType::f32 || w.rounded != DType::f32 || column + kTileColumns > w.columns || term + kBlock > w.terms) return false;
+  const float* const in = static_cast<const float*>(w.data) + term * w.term_stride + column * w.column_stride;
+  if (w.taps == 1 && w.column_stride == 1) {
+    for (std::int64_t i = 0; i < kBlock; ++i) std::copy_n(in + i * w.term_stride, kTileColumns, packed + i * kTileColumns);
+    return true;
+  }
+  // The 16 terms of a column with their taps, side by side.
+  if (w.term_stride == w.taps) {
+    const std::int64_t taps = w.taps;
+    for (std::int64_t j = 0; j < kTileColumns; j += 4) {
+      for (std::int64_t k = 0; k < kBlock * taps; k += 4) {
+        float four[16];
+        float* const to = taps == 1 ? packed + k * kTileColumns + j : four;
+        transpose4(in + j * w.column_stride + k, w.column_stride, to, taps == 1 ? kTileColumns : 4);
+        if (taps == 1) continue;
+        for (std::int64_t i = 0; i < 4; ++i) {
+          const std::int64_t t = (k + i) % taps, term_in_block = (k + i) / taps;
+          std::copy_n(four + 4 * i, 4, packed + (t * kBlock + term_in_block) * kTileColumns + j);
+        }
+      }
+    }
+    return true;
+  }
+  return false;
+}
+
 template <typename From, typename Rounded>
 void pack(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
   const std::int64_t width = std::min(kTileColumns, w.columns - column), height = std::min(kBlock, w.terms - term);
@@ -37,6 +81,7 @@ void pack(const Weights& w, std::int64_t column, std::int64_t term, float* packe
 
 void pack_terms(const Weights& w, std::int64_t tile, std::int64_t term_block, float* packed) {
   const std::int64_t column = tile * kTileColumns, term = term_block * kBlock;
+  if (pack_whole(w, column, term, packed)) return;
   if (w.dtype == DType::bf16) return pack<BFloat16, float>(w, column, term, packed);
   if (w.dtype == DType::f16) return pack<Float16, float>(w, column, term, packed);
   check(w.dtype == DType::f32, "cpu: no f32 kernels for weights of {}", name(w.dtype));
