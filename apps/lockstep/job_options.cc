@@ -68,6 +68,15 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
   throw UsageError(fmt::format("{} for {} devices{}: expected at least one for each. {}", found, devices, of, help));
 }
 
+// T where the user left it open: as many threads as leave no core idle, but 1 where they decide the bits.
+int open_threads(const JobOptions& o, const DeviceList& wanted, const Job& job) {
+  if (o.dtype == "bf16" || o.open_shards == OpenShards::of_devices) return 1;
+  const int cores = o.cores_per_device > 0 ? o.cores_per_device : static_cast<int>(available_cpus().size()) / wanted.count;
+  const int devices = wanted.count * job.world_size();
+  const int shards_of_device = (job.shards + devices - 1) / devices;
+  return std::max(1, cores / std::max(1, shards_of_device));
+}
+
 }  // namespace
 
 std::string idle_cores(const JobOptions& o, const Job& job) {
@@ -78,8 +87,10 @@ std::string idle_cores(const JobOptions& o, const Job& job) {
   const int busy = job.shards * threads / ranks;
   if (busy >= cores) return "";
   const int wider = cores * ranks / job.shards;
-  return fmt::format("{} of {} cores idle (--{} uses them, with other bits)", cores - busy, cores,
-                     wider > threads ? fmt::format("threads-per-shard {}", wider) : fmt::format("shards {}", cores * ranks / threads));
+  const bool same_bits = wider > threads && !state_of(job.devices[0], "cores").backend->threads_decide_bits(job.dtype);
+  return fmt::format("{} of {} cores idle (--{} uses them, with {} bits)", cores - busy, cores,
+                     wider > threads ? fmt::format("threads-per-shard {}", wider) : fmt::format("shards {}", cores * ranks / threads),
+                     same_bits ? "the same" : "other");
 }
 
 void notice(const std::string& text) { std::fprintf(stderr, "lockstep: %s\n", text.c_str()); }
@@ -100,7 +111,8 @@ void JobOptions::add_devices(CLI::App& app) {
   app.add_option("--num-devices", num_devices, "N devices of the kind that auto finds; they split the cores evenly")
       ->check(CLI::Range(1, kMostDevices));
   app.add_option("--threads-per-shard", threads_per_shard,
-                 "T: CPU threads that compute one shard; part of the recipe that decides the bits [1]")
+                 "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same bits; bf16: 1, part of "
+                 "the recipe]")
       ->check(CLI::Range(1, 1024));
   app.add_option("--cores-per-device", cores_per_device, "Cores per CPU device [cores / devices]")
       ->check(CLI::Range(1, 4096));
@@ -137,7 +149,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   }
   RuntimeOptions runtime = wanted.options;
   runtime.cores_per_device = o.cores_per_device;
-  if (o.threads_per_shard > 0) runtime.threads_per_shard = o.threads_per_shard;
+  runtime.threads_per_shard = o.threads_per_shard > 0 ? o.threads_per_shard : open_threads(o, wanted, job);
   runtime.seed = o.seed;
   runtime.tf32 = o.tf32;
   runtime.cuda_algorithms = environment("LOCKSTEP_CUDA_ALGORITHMS").value_or("");

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "golden_hashes.h"
 #include "job_options.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
@@ -81,6 +84,7 @@ class Verification {
       }
     }
     fmt::print("equal: {} layouts, {} steps, {} shards\n", layouts_.size(), options_.steps, shards_);
+    compare_with_golden();
     return 0;
   }
 
@@ -129,6 +133,8 @@ class Verification {
     add(command, "--max-steps", options_.steps);
     add(command, "--epochs", options_.steps);
     add(command, "--weights-log", log.string());
+    const std::filesystem::path events = folder_ / fmt::format("{}.log", index);
+    add(command, "--log", events.string());
     auto given = [&](std::string_view name) {
       return std::ranges::any_of(train_options_, [&](const std::string& o) { return o.starts_with(name); });
     };
@@ -148,10 +154,23 @@ class Verification {
                                   }});
     if (result.status == 2) throw UsageError(fmt::format("verify: layout {}: {}", layout.text, errors));
     check(result.status == 0, "verify: layout {} failed: {}", layout.text, errors.empty() ? result.message : errors);
+    std::string start;
+    std::getline(std::ifstream(events), start);
+    recipe_ = nlohmann::json::parse(start).value("recipe", "");
     std::vector<WeightsRecord> records = read_weights_log(log);
     check(records.size() == static_cast<std::size_t>(options_.steps), "verify: layout {} has {} steps, expected {}",
           layout.text, records.size(), options_.steps);
     return records;
+  }
+
+  // Other processors, compilers, and numbers of threads end with the same f32 weights.
+  void compare_with_golden() const {
+    const auto golden = golden_hash(recipe_, options_.steps);
+    if (!golden) return;
+    const std::string& mine = records_[0].back().weights_sha256;
+    check(mine == *golden, "verify: recipe {:.8} ends with weights {:.12} on this machine, expected {:.12} as on others: a kernel is "
+          "wrong here, or this build changed the arithmetic", recipe_, mine, *golden);
+    fmt::print("golden: {:.12} is the hash on every machine\n", mine);
   }
 
   static std::string first_difference(const std::vector<WeightsRecord>& a, const std::vector<WeightsRecord>& b) {
@@ -170,6 +189,7 @@ class Verification {
   std::filesystem::path folder_;
   std::vector<TrainingLayout> layouts_;
   int shards_ = 0;
+  std::string recipe_;  // its hash
   std::vector<std::vector<WeightsRecord>> records_;
 };
 

@@ -55,6 +55,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   // Whether bf16 or f16 is multiplied in hardware. Elsewhere it works, through f32, and saves nothing.
   virtual bool multiplies(DType half) const = 0;
+  // Whether the bits of results depend on KernelContext::threads, as those of oneDNN's bf16 kernels do.
+  virtual bool threads_decide_bits([[maybe_unused]] DType dtype) const { return false; }
   // y = x, as CopyKernels::copy, where only one of both is in this device's memory (`from_here`: x is), and the other in
   // the host's or another device's.
   virtual void transfer(KernelContext& context, const View& x, const View& y, [[maybe_unused]] bool from_here) {

@@ -25,7 +25,7 @@ struct KernelContext {
   explicit KernelContext(int threads_per_shard = 1) : threads(threads_per_shard) {}
   virtual ~KernelContext() = default;
 
-  // T of the recipe: the number of threads that compute one shard.
+  // T, the number of threads that compute one shard. See Backend::threads_decide_bits.
   int threads;
   Scratch scratch;
 };

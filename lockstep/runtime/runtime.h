@@ -22,8 +22,8 @@ struct RuntimeOptions {
   int cpu_devices = 1;
   // Cores of one CPU device; 0: as many as there are for each.
   int cores_per_device = 0;
-  // T of the recipe: threads that compute one shard. A device of c cores has floor(c / T) compute lanes, at least
-  // one. 0: all cores of a device, so the bits depend on the machine.
+  // T: threads that compute one shard. A device of c cores has floor(c / T) compute lanes, at least one. 0: all cores of a
+  // device. T decides no bits, except those of bf16 on CPUs that multiply it.
   int threads_per_shard = 1;
   // Run each task at once on the calling thread: for debugging. Same results.
   bool serial = false;

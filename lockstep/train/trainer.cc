@@ -63,7 +63,6 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
   Recipe recipe = {{"seed", o.seed},
                    {"shards", o.shards},
-                   {"threads_per_shard", state_of(o.devices[0], "trainer").contexts.front()->threads},
                    {"batch_size", o.batch_size},
                    {"accumulate", o.accumulate},
                    {"examples", loader_.dataset().size()},
@@ -74,6 +73,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
                    {"warmup", o.schedule.warmup},
                    {"clip_norm", o.clip_norm},
                    {"label_smoothing", o.label_smoothing}};
+  const DeviceState& device = state_of(o.devices[0], "trainer");
+  if (device.backend->threads_decide_bits(o.dtype)) recipe.set("threads_per_shard", device.contexts.front()->threads);
   // Where a schedule depends on the length of the run, so do the bits.
   if (o.schedule.kind != ScheduleKind::constant) recipe.set("scheduled_steps", o.schedule.total_steps);
   if (o.schedule.kind == ScheduleKind::step) {

@@ -222,7 +222,6 @@ TEST_F(Failure, AnotherRecipeIsNoResumption) {
   refused({"--batch-size", "16"}, "--batch-size 32; this run has --batch-size 16");
   refused({"--lr", "0.2"}, "--lr 0.1; this run has --lr 0.2");
   refused({"--optimizer", "adam"}, "--optimizer sgd; this run has --optimizer adam");
-  refused({"--threads-per-shard", "2"}, "--threads-per-shard 1; this run has --threads-per-shard 2");
   refused({"--model", "lenet"}, "--model mlp; this run has --model lenet");
   refused({"--no-shuffle"}, "no --no-shuffle; this run has --no-shuffle");
   refused({"--limit-train", "50"}, "100 training images (--limit-train); this run has 50 training images");

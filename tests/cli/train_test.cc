@@ -260,7 +260,7 @@ TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
     if (name == "state.json") {
       nlohmann::json state = nlohmann::json::parse(contents);
       state.at("recipe").erase("data");
-      state.at("recipe").erase("threads_per_shard");
+      state.at("recipe")["threads_per_shard"] = 1;  // decided bits once
       state.erase("recipe_hash");
       state.erase("version");
       contents = state.dump();
@@ -272,7 +272,7 @@ TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
   EXPECT_EQ(resumed.status, 0);
   EXPECT_THAT(
       resumed.err,
-      HasSubstr("step 3; the checkpoint does not record threads_per_shard, data: this run's setting is used\n"));
+      HasSubstr("step 3; the checkpoint does not record data: this run's setting is used\n"));
   EXPECT_EQ(events(log, "end").back(), events(whole, "end").back());
 }
 
@@ -322,8 +322,25 @@ TEST_F(Train, ARankThatCannotUseItsDevicesTellsTheOthersWhy) {
 
 TEST_F(Train, SaysWhichCoresAreIdle) {
   if (std::thread::hardware_concurrency() < 2) return;  // one core is never idle
-  const std::string out = train({"--shards", "1", "--cores-per-device", "2"}).out;
-  EXPECT_THAT(out, HasSubstr("1 shard, batch 32, sgd at 0.1, f32; 1 of 2 cores idle (--threads-per-shard 2 uses them, with other bits)"));
+  Arguments common{"train",        "--data", data_.path(), "--model",          "mlp", "--batch-size", "32", "--epochs", "1",
+                   "--num-devices", "1",     "--shards",   "1", "--cores-per-device", "2"};
+  EXPECT_THAT(run_tool(common).out, ::testing::Not(HasSubstr("idle")));
+  common.insert(common.end(), {"--threads-per-shard", "1"});
+  EXPECT_THAT(run_tool(common).out, HasSubstr("1 shard, batch 32, sgd at 0.1, f32; 1 of 2 cores idle (--threads-per-shard 2 uses them, with the same bits)"));
+}
+
+// With f32 the number of threads is a matter of speed.
+TEST_F(Train, ThreadsOfAShardDecideNoBits) {
+  const std::filesystem::path log = folder_ / "log";
+  std::vector<nlohmann::json> ends;
+  for (const char* threads : {"1", "2", "3"}) {
+    std::filesystem::remove(log);
+    ASSERT_EQ(train({"--threads-per-shard", threads, "--log", log}).status, 0);
+    ends.push_back(events(log, "end").back());
+    ends.back()["recipe"] = events(log, "start").back().at("recipe");
+  }
+  EXPECT_EQ(ends[1], ends[0]);
+  EXPECT_EQ(ends[2], ends[0]);
 }
 
 // What decides the bits, and nothing else.

@@ -7,6 +7,7 @@
 namespace lockstep {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -32,6 +33,21 @@ TEST_F(Verify, LayoutsAgree) {
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_THAT(result.out, MatchesRegex("1 ( +[0-9a-f]{12}){4}\n3 ( +[0-9a-f]{12}){4}\n(2x1|4x1|2x2)(.|\n)*"
                                          "equal: 5 layouts, 4 steps, 4 shards\n"));
+  }
+}
+
+// f32 weights after four steps on the real Fashion-MNIST, whatever the vector instructions.
+TEST(VerifyGolden, EveryMachineHasTheSameWeights) {
+  struct Run {
+    const char *model, *simd;
+  };
+  for (const Run& r : {Run{"mlp", ""}, Run{"mlp", "LOCKSTEP_SIMD=scalar"}, Run{"lenet", ""}, Run{"lenet", "LOCKSTEP_SIMD=scalar"},
+                       Run{"resnet18", ""}}) {
+    ToolOptions options;
+    if (*r.simd) options.environment.push_back(r.simd);
+    const ToolResult result = run_tool({"verify", "--model", r.model, "--layouts", "1,2"}, options);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, ContainsRegex("equal: 2 layouts, 4 steps, 2 shards\ngolden: [0-9a-f]{12} is the hash on every machine\n$"));
   }
 }
 

@@ -61,7 +61,7 @@ TEST(Trainer, CutsABatchIntoShardsByItsSizeAlone) {
   };
   const auto one = train(1, {.batch_size = 128});
   EXPECT_EQ(one.first.at("shards"), 4);
-  EXPECT_EQ(one.first.at("threads_per_shard"), 1);
+  EXPECT_FALSE(one.first.contains("threads_per_shard"));
   EXPECT_EQ(train(2, {.batch_size = 128}), one);
   EXPECT_EQ(train(4, {.batch_size = 128}), one);
   EXPECT_EQ(train(1, {.batch_size = 128, .accumulate = 2}).first.at("shards"), 2);
@@ -248,7 +248,7 @@ TEST(Trainer, TheRecipeHasWhatElseDecidesTheBits) {
   std::vector<std::string> names;
   const SmallJob plain(1);
   for (const auto& [name, value] : plain.trainer->recipe()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"seed", "shards", "threads_per_shard", "batch_size", "accumulate",
+  EXPECT_EQ(names, (std::vector<std::string>{"seed", "shards", "batch_size", "accumulate",
                                              "examples", "shuffle", "dtype", "learning_rate", "schedule", "warmup",
                                              "clip_norm", "label_smoothing"}));
   const auto train = [](RuntimeOptions options, bool all, bool freeze) {

@@ -22,6 +22,7 @@ class CpuBackend final : public Backend {
                  .optimizer = make_cpu_optimizer()}) {}
   std::string_view name() const override { return "cpu"; }
   bool multiplies(DType half) const override { return half == DType::bf16 && has_native_bf16(); }
+  bool threads_decide_bits(DType dtype) const override { return dtype == DType::bf16 && has_native_bf16(); }
 };
 
 }  // namespace

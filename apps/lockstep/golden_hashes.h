@@ -1,0 +1,12 @@
+// Weights that runs of well-known recipes end with, whatever the processor, the number of threads, and the compiler.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace lockstep::app {
+
+// SHA-256 of the weights after `steps` steps of the recipe with this hash. Empty if it was never recorded.
+std::optional<std::string_view> golden_hash(std::string_view recipe_hash, int steps);
+
+}  // namespace lockstep::app
