@@ -18,6 +18,8 @@ struct Conv2dOptions {
   bool operator==(const Conv2dOptions&) const = default;
 };
 
+enum class ConvPass : std::uint8_t { forward, backward_data };
+
 // x is [N, C, H, W], y [N, O, H', W'], both of the same dtype (f32, bf16, f16 or f64), each in any layout that fits
 // it. w is [O, C / groups, KH, KW], plain; w, bias [O] and their gradients are f32 master weights (f64 where x is
 // f64), rounded to x's dtype inside where that is bf16 or f16. H' = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1.
@@ -27,6 +29,24 @@ class ConvKernels {
 
   // The layout in which activations of this dtype and this many channels are computed fastest.
   virtual Layout preferred_layout(DType dtype, std::int64_t channels) const = 0;
+
+  // Kernels may read weights in an order of their own. prepare() writes that order to `prepared`, which the calls of a pass
+  // can share until the weights change: as many f32 as prepared_size() says, 0 where there is nothing to prepare.
+  virtual std::int64_t prepared_size([[maybe_unused]] ConvPass pass, const Conv2dOptions&, [[maybe_unused]] const Shape& x,
+                                     [[maybe_unused]] const Shape& w, [[maybe_unused]] DType dtype) const {
+    return 0;
+  }
+  virtual void prepare(KernelContext&, ConvPass, const Conv2dOptions&, [[maybe_unused]] const Shape& x,
+                       [[maybe_unused]] const View& w, [[maybe_unused]] DType dtype, [[maybe_unused]] const View& prepared) {}
+  // forward() and backward_data() with what prepare() wrote.
+  virtual void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
+                                [[maybe_unused]] const View& prepared, const View& bias, const View& y) {
+    forward(context, options, x, w, bias, y);
+  }
+  virtual void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+                                      [[maybe_unused]] const View& prepared, const View& dx) {
+    backward_data(context, options, dy, w, dx);
+  }
 
   // bias may be absent.
   virtual void forward(KernelContext&, const Conv2dOptions&, const View& x, const View& w, const View& bias,

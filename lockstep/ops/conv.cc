@@ -2,6 +2,7 @@
 
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/ops/prepared.h"
 
 namespace lockstep::ops {
 namespace {
@@ -42,9 +43,11 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
   }
   Array in = preferred(x);
   Array y = empty_preferred(shape, x.dtype(), x.device());
-  launch("conv2d", {in, w, bias}, {y},
-         [options, x = in.view(), w = w.view(), bias = bias.view(), y = y.view()](Backend& b, KernelContext& c) {
-           b.conv().forward(c, options, x, w, bias, y);
+  const Array prepared = prepared_weights(w, ConvPass::forward, options, x.shape(), x.dtype());
+  launch("conv2d", {in, w, prepared, bias}, {y},
+         [options, x = in.view(), w = w.view(), prepared = prepared.view(), bias = bias.view(), y = y.view()](Backend& b,
+                                                                                                        KernelContext& c) {
+           prepared ? b.conv().forward_prepared(c, options, x, w, prepared, bias, y) : b.conv().forward(c, options, x, w, bias, y);
          });
   return y;
 }
@@ -52,9 +55,10 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
 Array conv2d_backward_data(const Array& dy, const Array& w, const Shape& x_shape, const Conv2dOptions& options) {
   Array g = preferred(dy);
   Array dx = empty_preferred(x_shape, dy.dtype(), dy.device());
-  launch("conv2d backward data", {g, w}, {dx},
-         [options, dy = g.view(), w = w.view(), dx = dx.view()](Backend& b, KernelContext& c) {
-           b.conv().backward_data(c, options, dy, w, dx);
+  const Array prepared = prepared_weights(w, ConvPass::backward_data, options, x_shape, dy.dtype());
+  launch("conv2d backward data", {g, w, prepared}, {dx},
+         [options, dy = g.view(), w = w.view(), prepared = prepared.view(), dx = dx.view()](Backend& b, KernelContext& c) {
+           prepared ? b.conv().backward_data_prepared(c, options, dy, w, prepared, dx) : b.conv().backward_data(c, options, dy, w, dx);
          });
   return dx;
 }

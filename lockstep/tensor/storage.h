@@ -1,10 +1,13 @@
 // The memory behind tensors, with the tag that tells who uses it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "lockstep/device/device.h"
 #include "lockstep/engine/engine.h"
@@ -33,6 +36,15 @@ struct Storage {
   // How many writes have been described. A tensor that waits for backward() is compared with what it was then; see
   // autograd/saved_tensor.h. Atomic for threads that read the memory at the same time; those that write it do not.
   std::atomic<std::uint64_t> version{0};
+
+  // What kernels computed from this memory to share it among calls, such as packed weights: see ops/prepared.h.
+  struct Derived {
+    std::array<std::int64_t, 13> key;
+    std::uint64_t version;  // of this memory then
+    std::shared_ptr<Storage> storage;
+  };
+  std::mutex derived_mutex;
+  std::vector<Derived> derived;
 
   void count_write() { version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 };

@@ -11,6 +11,22 @@ class CpuConv final : public ConvKernels {
   Layout preferred_layout(DType dtype, std::int64_t channels) const override {
     return kernels(dtype).preferred_layout(dtype, channels);
   }
+  std::int64_t prepared_size(ConvPass pass, const Conv2dOptions& options, const Shape& x, const Shape& w,
+                             DType dtype) const override {
+    return kernels(dtype).prepared_size(pass, options, x, w, dtype);
+  }
+  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w, DType dtype,
+               const View& prepared) override {
+    kernels(dtype).prepare(context, pass, options, x, w, dtype, prepared);
+  }
+  void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& prepared,
+                        const View& bias, const View& y) override {
+    kernels(x.dtype).forward_prepared(context, options, x, w, prepared, bias, y);
+  }
+  void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+                              const View& prepared, const View& dx) override {
+    kernels(dy.dtype).backward_data_prepared(context, options, dy, w, prepared, dx);
+  }
   void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
                const View& y) override {
     kernels(x.dtype).forward(context, options, x, w, bias, y);

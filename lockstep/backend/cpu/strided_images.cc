@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/backend/cpu/f32_scratch.h"
 #include "lockstep/backend/cpu/vectorize.h"
 
 namespace lockstep::cpu {
@@ -36,11 +37,20 @@ void copy_typed(const StridedImages& f, const StridedImages& t, std::int64_t cou
           for (std::int64_t p = 0; p < f.pixels; ++p, in += f.pixel, out += t.pixel) {
             for (std::int64_t i = 0; i < kBlock; ++i) out[i] = static_cast<To>(static_cast<float>(in[i]));
           }
-        } else {
-          for (std::int64_t p = 0; p < f.pixels; ++p, in += f.pixel, out += t.pixel) {
-            for (std::int64_t i = 0; i < width; ++i) out[i * t.channel] = static_cast<To>(static_cast<float>(in[i * f.channel]));
-            if (t.padded) std::fill(out + width, out + kBlock, To{});
+          continue;
+        }
+        std::int64_t p = 0;
+        if (f.channel == 1 && t.channel == 1 && (f.pixel == width || f.pixel >= kBlock) && (t.pixel == width || t.padded)) {
+          // Whole vectors, which read or write the next pixels, too: the latter are written again. The last pixels have no next.
+          for (; p + ceil_div(kBlock, width) <= f.pixels; ++p, in += f.pixel, out += t.pixel) {
+            for (std::int64_t i = 0; i < kBlock; ++i) {
+              out[i] = i < width ? static_cast<To>(static_cast<float>(in[i])) : To{};
+            }
           }
+        }
+        for (; p < f.pixels; ++p, in += f.pixel, out += t.pixel) {
+          for (std::int64_t i = 0; i < width; ++i) out[i * t.channel] = static_cast<To>(static_cast<float>(in[i * f.channel]));
+          if (t.padded) std::fill(out + width, out + kBlock, To{});
         }
       }
     }
