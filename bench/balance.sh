@@ -26,10 +26,10 @@ tool() {  # NAME STEPS OPTIONS...
   echo taskset -c 0,1 "$lockstep" train --model "$model" --batch-size "$batch" --shards "$shards" --threads-per-shard 1 \
     --cores-per-device 1 --limit-test 1 --epochs 1000 --max-steps "$steps" --log "$logs/$name" "$@"
 }
-# Images per second from step $2 to the end.
+# Images per second of the median step from step $2 to the end.
 speed() {
   sed -n 's/.*"event":"step","step":\([0-9]*\),.*"samples":\([0-9]*\),"seconds":\([0-9.e-]*\)}.*/\1 \2 \3/p' "$logs/$1" |
-    awk -v first="$2" '$1 >= first {n += $2; t += $3} END {printf "%.1f", n / t}'
+    awk -v first="$2" '$1 >= first {print $2 / $3}' | sort -n | awk '{v[NR] = $1} END {printf "%.1f", v[int((NR + 1) / 2)]}'
 }
 hash_of() { sed -n 's/.*"event":"end".*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$logs/$1"; }
 # "step 21: 11,5"
@@ -44,10 +44,10 @@ echo "$model, batch $batch, $shards shards; cpu:1 shares its core with a busy pr
 warm=41 steps=60
 for round in $(seq "$rounds"); do
   start_burner
-  $(tool fast 12 --devices cpu:0) > /dev/null
-  $(tool slow 12 --devices cpu:1) > /dev/null
-  $(tool equal $steps --num-devices 2) > /dev/null
-  $(tool auto $steps --num-devices 2 --balance auto) > /dev/null
+  $(tool fast 12 --devices cpu:0) > /dev/null 2> "$logs/errors"
+  $(tool slow 12 --devices cpu:1) > /dev/null 2> "$logs/errors"
+  $(tool equal $steps --num-devices 2) > /dev/null 2> "$logs/errors"
+  $(tool auto $steps --num-devices 2 --balance auto) > /dev/null 2> "$logs/errors"
   stop_burner
   fast=$(speed fast 3) slow=$(speed slow 3) equal=$(speed equal $warm) auto=$(speed auto $warm)
   awk -v r="$round" -v f="$fast" -v s="$slow" -v e="$equal" -v a="$auto" 'BEGIN {
@@ -58,13 +58,13 @@ for round in $(seq "$rounds"); do
 done
 
 echo "slowed in the middle:"
-$(tool middle 90 --num-devices 2 --balance auto) > /dev/null &
+$(tool middle 90 --num-devices 2 --balance auto) > /dev/null 2> "$logs/errors" &
 train=$!
 until [[ -s $logs/middle ]] && (( $(grep -c '"event":"step"' "$logs/middle") >= 30 )); do sleep 0.05; done
 start_burner
 slowed=$(grep -c '"event":"step"' "$logs/middle")
 wait "$train"
 stop_burner
-$(tool quiet 90 --num-devices 2) > /dev/null
+$(tool quiet 90 --num-devices 2) > /dev/null 2> "$logs/errors"
 echo "  slowed at step $slowed; shares:$(changes middle)"
 [[ $(hash_of quiet) == "$(hash_of middle)" ]] && echo "  equal weights: $(hash_of middle)" || { echo "  DIFFERENT WEIGHTS"; exit 1; }
