@@ -46,7 +46,7 @@ int devices_of_all_ranks(const DeviceList& wanted, const Job& job) {
 
 // V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices.
 int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
-  const int devices = devices_of_all_ranks(wanted, job);
+  const int devices = job.devices_of_ranks;
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
   const std::int64_t batch = o.batch_size / o.accumulate;
   if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
@@ -143,6 +143,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   auto cores = static_cast<int>(available_cpus().size());
   if (std::string binding = binding_notice(); !binding.empty() && job.rank() == 0) notice(binding);
 
+  job.devices_of_ranks = devices_of_all_ranks(wanted, job);
   job.shards = shards_of(o, wanted, job);
   if (o.cores_per_device > cores) {
     throw UsageError(fmt::format("--cores-per-device {}: this process may use {} cores", o.cores_per_device, cores));

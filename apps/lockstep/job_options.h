@@ -60,6 +60,7 @@ struct Job {
   std::shared_ptr<ProcessGroup> group;
   std::shared_ptr<Communicator> communicator;
   int shards = 1;  // of all ranks together
+  int devices_of_ranks = 1;
   DType dtype = DType::f32;
 
   int rank() const { return group ? group->rank() : 0; }

@@ -78,6 +78,7 @@ void RunReport::step(const StepReport& r) {
                                     {"epoch", r.epoch},
                                     {"loss", r.loss},
                                     {"images_per_second", r.images_per_second},
+                                    {"shares", r.shares},
                                     {"samples", r.samples},
                                     {"seconds", r.seconds}};
     if (r.loss_scale) event["loss_scale"] = *r.loss_scale;

@@ -24,6 +24,7 @@ struct TrainOptions : JobOptions {
   double label_smoothing = 0;
   std::optional<double> loss_scale;
   std::string gradients = "f32";
+  std::string balance = "equal";
   bool no_shuffle = false;
   bool sync_bn = false;
   bool record_steps = false;
@@ -40,5 +41,8 @@ struct TrainOptions : JobOptions {
   // --inject-flip STEP:PARAMETER; step 0: none.
   std::pair<std::int64_t, std::string> flip() const;
 };
+
+// --balance, which has to fit so many devices; 0: any number.
+Balance parse_balance(const std::string& text, int devices);
 
 }  // namespace lockstep::app

@@ -1,6 +1,8 @@
 // lockstep verify: the same training on several layouts of devices and processes, compared to the bit after every step.
 #include <stdlib.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -44,7 +46,8 @@ TrainingLayout parse_layout(const std::string& text) {
 struct VerifyOptions {
   std::vector<std::string> layouts{"1", "2", "2x1"};
   int shards = 0;
-  int steps = 4;
+  int steps = 0;  // 0: 4, or with shares by speed, so that they may change twice, 42
+  std::string balance = "equal";
   int threads_per_shard = 1;
   int batch_size = 64;
   std::string inject_flip;
@@ -55,6 +58,8 @@ class Verification {
   Verification(const VerifyOptions& options, std::vector<std::string> train_options)
       : options_(options), train_options_(std::move(train_options)), folder_(make_temporary_folder()) {
     for (const std::string& text : options_.layouts) layouts_.push_back(parse_layout(text));
+    balance_ = parse_balance(options_.balance, 0);
+    if (options_.steps == 0) options_.steps = balance_.automatic ? 42 : 4;
     if (layouts_.size() < 2) throw UsageError("--layouts: one layout, expected at least two to compare");
     shards_ = options_.shards > 0 ? options_.shards : default_shards(options_.batch_size);
     for (const TrainingLayout& layout : layouts_) {
@@ -65,6 +70,7 @@ class Verification {
                                      layout.text));
       }
     }
+    check_balance();
     check_flip();
   }
   ~Verification() { std::filesystem::remove_all(folder_); }
@@ -93,6 +99,17 @@ class Verification {
     std::string name = (std::filesystem::temp_directory_path() / "lockstep-verify-XXXXXX").string();
     check(mkdtemp(name.data()) != nullptr, "{}: cannot be made", name);
     return name;
+  }
+
+  // A list of weights is for the layouts with as many devices; the others have equal shares.
+  bool balances(const TrainingLayout& layout) const {
+    return balance_.weights.empty() || layout.processes * layout.devices == std::ssize(balance_.weights);
+  }
+  void check_balance() const {
+    if (std::ranges::any_of(layouts_, [&](const TrainingLayout& layout) { return balances(layout); })) return;
+    throw UsageError(fmt::format("--balance {}: {} weight{}, expected a layout with as many devices among {}", options_.balance,
+                                 balance_.weights.size(), balance_.weights.size() == 1 ? "" : "s",
+                                 fmt::join(options_.layouts, ",")));
   }
 
   // A bit that is never flipped would leave the layouts equal: an injection that proves nothing.
@@ -144,6 +161,7 @@ class Verification {
     // An epoch of two and a half batches: the last one is uneven, and steps go on over epochs.
     if (!given("--limit-train")) add(command, "--limit-train", options_.batch_size * 5 / 2 + 1);
     if (!given("--limit-test")) add(command, "--limit-test", 1);
+    if (balances(layout)) add(command, "--balance", options_.balance);
     if (!flip.empty()) add(command, "--inject-flip", flip);
     command.insert(command.end(), train_options_.begin(), train_options_.end());
     std::string errors;
@@ -188,6 +206,7 @@ class Verification {
   std::vector<std::string> train_options_;
   std::filesystem::path folder_;
   std::vector<TrainingLayout> layouts_;
+  Balance balance_;
   int shards_ = 0;
   std::string recipe_;  // its hash
   std::vector<std::vector<WeightsRecord>> records_;
@@ -203,10 +222,14 @@ Command add_verify(CLI::App& parent) {
       ->capture_default_str();
   app->add_option("--shards", o->shards, "V: logical shards of a batch [as train; at least the most devices of a layout]")
       ->check(CLI::Range(1, 65536));
-  app->add_option("--steps", o->steps, "Steps to compare")->check(CLI::Range(1, 1000000))->capture_default_str();
+  app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto 42]")->check(CLI::Range(1, 1000000));
   app->add_option("--threads-per-shard", o->threads_per_shard)->check(CLI::Range(1, 1024))->capture_default_str();
   app->add_option("--batch-size", o->batch_size, "The global batch")
       ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  app->add_option("--balance", o->balance,
+                  "How many shards each device computes, as in train; a list of weights is for the layouts with as many "
+                  "devices, the others have equal shares")
       ->capture_default_str();
   app->add_option("--inject-flip", o->inject_flip,
                   "STEP:PARAMETER: flips one bit in the last layout after that step, to see it caught");

@@ -202,6 +202,18 @@ std::vector<LaneCounters> Engine::lane_counters() const {
   return all;
 }
 
+std::chrono::nanoseconds Engine::busy(LaneId lane) const {
+  const Impl::Lock guard = impl_->lock();
+  return impl_->lanes.at(static_cast<std::size_t>(lane.index))->busy.total();
+}
+
+void Engine::time_launches(LaneId lane, bool on) {
+  const Impl::Lock guard = impl_->lock();
+  impl_->lanes.at(static_cast<std::size_t>(lane.index))->times_launches = on;
+}
+
+std::chrono::nanoseconds Engine::take_launched_time(LaneId lane) { return impl_->launched.take_time(lane.index); }
+
 const EngineOptions& Engine::options() const { return impl_->options; }
 
 std::string Engine::lane_name(LaneId lane) const {

@@ -132,6 +132,12 @@ class Engine {
   EngineCounters counters() const;
   // By LaneId::index.
   std::vector<LaneCounters> lane_counters() const;
+  // As in LaneCounters.
+  std::chrono::nanoseconds busy(LaneId lane) const;
+  // For Stopwatch. In a task of a lane with a stream: whether the device's time for the lane's next tasks is taken.
+  void time_launches(LaneId lane, bool on);
+  // The sum of these times, of tasks that have been waited for, since the last call. 0 for a lane without a stream.
+  std::chrono::nanoseconds take_launched_time(LaneId lane);
   const EngineOptions& options() const;
   // "cpu:0 compute 0"
   std::string lane_name(LaneId lane) const;

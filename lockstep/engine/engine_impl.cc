@@ -161,7 +161,8 @@ void Engine::Impl::launch(const ReadyTask& task, Lane& lane, Ending& ending) noe
   TaskNode& node = *task.node;
   const int index = node.task.lane.index;
   Stream& stream = *lane.options.stream;
-  LaunchedTasks::Launch launch{.order = node.order, .trace = task.trace};
+  LaunchedTasks::Launch launch{.order = node.order, .measured = lane.times_launches, .trace = task.trace};
+  const bool timed = launch.measured || task.trace;
   try {
     launch.task = node.task.name;
     for (const DeviceWait& wait : node.device_waits) {
@@ -173,8 +174,8 @@ void Engine::Impl::launch(const ReadyTask& task, Lane& lane, Ending& ending) noe
                        .waited_for = node.waited_for,
                        .queued = task.queued + launched.count(index),
                        .device_bytes = lane.device_bytes()};
-      launch.begin = stream.record(true);
     }
+    if (timed) launch.begin = stream.record(true);
     std::vector<TaskPart> parts;
     node.task.run({.lane = node.task.lane,
                    .lane_data = lane.options.lane_data,
@@ -187,7 +188,7 @@ void Engine::Impl::launch(const ReadyTask& task, Lane& lane, Ending& ending) noe
   // Also of a task that has failed: it may have queued something before.
   std::uint64_t ticket = 0;
   try {
-    ticket = launch.ticket = stream.record(task.trace != nullptr);
+    ticket = launch.ticket = stream.record(timed);
     launched.add(index, std::move(launch));
     ending.ticket = ticket;
     if (options.serial) launched.wait({index, ticket});
@@ -213,7 +214,9 @@ FailurePtr Engine::Impl::await_devices(TaskNode& node, Lane& lane) {
     if (task < 0 || ticket.lane == node.task.lane.index) continue;
     node.waited_for = std::max(node.waited_for, task);
     if (!stream) {
+      lane.busy.end();
       launched.wait(ticket);
+      lane.busy.begin();
     } else if (lane.awaits(ticket)) {
       stream->wait(launched.stream(ticket.lane), ticket.number);
     }

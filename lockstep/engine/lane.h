@@ -56,6 +56,8 @@ struct Lane {
 
   const LaneOptions options;
 
+  // The worker's: whether the device's time for each task is taken.
+  bool times_launches = false;
   // The worker's. By lane: up to which ticket this lane's stream waits for that one's already.
   std::vector<std::uint64_t> awaited;
   // The worker's when it has been woken, until it ends the task; otherwise under the engine's lock.

@@ -79,6 +79,12 @@ void LaunchedTasks::wait_for_room(int index, std::int64_t limit) {
   wait(ticket);
 }
 
+std::chrono::nanoseconds LaunchedTasks::take_time(int index) {
+  const std::lock_guard lock(mutex_);
+  Lane* lane = find(index);
+  return std::chrono::nanoseconds(lane ? std::exchange(lane->time_ns, 0) : 0);
+}
+
 std::vector<std::vector<std::string>> LaunchedTasks::unfinished() {
   const std::lock_guard lock(mutex_);
   std::vector<std::vector<std::string>> names(lanes_.size());
@@ -124,7 +130,7 @@ bool LaunchedTasks::settle(Ticket ticket) {
       }
       if (failure) lane.losses.push_back({first.ticket, first.ticket, failure});
     }
-    if (first.trace) trace(lane, first);
+    if (first.begin > 0) take_times(lane, first);
     lane.settled = first.ticket;
     lane.launches.pop_front();
   }
@@ -187,7 +193,7 @@ FailurePtr LaunchedTasks::loss(const Lane& lane, std::uint64_t ticket) {
   return nullptr;
 }
 
-void LaunchedTasks::trace(Lane& lane, Launch& launch) noexcept try {
+void LaunchedTasks::take_times(Lane& lane, Launch& launch) noexcept try {
   for (const auto& [lane_trace, part] : launch.parts) {
     if (!lane_trace) continue;
     lane_trace->add(part.name, {.begin_ns = lane.stream->time_of(part.begin),
@@ -199,7 +205,8 @@ void LaunchedTasks::trace(Lane& lane, Launch& launch) noexcept try {
   // Asked for in any case: the stream keeps them until then.
   launch.record.begin_ns = lane.stream->time_of(launch.begin);
   launch.record.end_ns = lane.stream->time_of(launch.ticket);
-  if (!launch.parts.empty()) return;
+  if (launch.measured) lane.time_ns += launch.record.end_ns - launch.record.begin_ns;
+  if (!launch.trace || !launch.parts.empty()) return;
   launch.trace->add(launch.task, std::move(launch.record));
 } catch (...) {
   // A device that has failed knows no times.

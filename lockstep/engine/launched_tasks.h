@@ -42,6 +42,8 @@ class LaunchedTasks {
     std::int64_t order = 0;
     // Tickets whose failures are this one's, because it reads what they wrote.
     std::vector<Ticket> reads = {};
+    // Whether its time counts for take_time().
+    bool measured = false;
     // Where the timeline is kept: with the tickets of the task's beginning, and all but the times.
     std::shared_ptr<TraceLane> trace = {};
     std::uint64_t begin = 0;
@@ -64,6 +66,9 @@ class LaunchedTasks {
   bool wait(Ticket ticket, std::optional<std::chrono::nanoseconds> timeout = {});
   // Waits until less than `limit` of the lane's launched tasks are unfinished.
   void wait_for_room(int lane, std::int64_t limit);
+
+  // The device's time for the lane's measured tasks that are over, since the last call.
+  std::chrono::nanoseconds take_time(int lane);
 
   // Names of unfinished tasks by lane, in order.
   std::vector<std::vector<std::string>> unfinished();
@@ -88,6 +93,7 @@ class LaunchedTasks {
     std::uint64_t settled = 0;
     std::uint64_t reached = 0;
     std::vector<Loss> losses;
+    std::int64_t time_ns = 0;  // of measured tasks
     // A failure came while a task was queueing its work.
     bool loses_next = false;
   };
@@ -100,7 +106,7 @@ class LaunchedTasks {
   void lose(Lane& lane, std::uint64_t first, std::exception_ptr cause);
   static void take_failures(Lane& lane, std::uint64_t told, std::uint64_t last);
   static FailurePtr loss(const Lane& lane, std::uint64_t ticket);
-  static void trace(Lane& lane, Launch& launch) noexcept;
+  static void take_times(Lane& lane, Launch& launch) noexcept;
 
   const Blame blame_;
   mutable std::mutex mutex_;

@@ -78,21 +78,16 @@ struct BucketReducer::Bucket {
   }
 };
 
-BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, int shards,
-                             DType dtype, BucketOptions options)
+BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters,
+                             const JobShares& shares, DType dtype, BucketOptions options)
     : communicator_(std::move(communicator)), group_(communicator_->make_group()), parameters_(std::move(parameters)),
       dtype_(dtype), options_(options), rounds_(parameters_.size()) {
   int world = communicator_->world_size();
-  check(shards >= world, "distributed data parallel: {} shards for {} ranks, expected at least one each", shards, world);
+  check(shares.shards() >= world, "distributed data parallel: {} shards for {} ranks, expected at least one each",
+        shares.shards(), world);
   check(options.bytes > 0 && options.first_bytes > 0, "reducer: buckets of {} and {} bytes, expected at least 1",
         options.first_bytes, options.bytes);
-  for (int r = 0; r < world; ++r) {
-    auto [first, last] = Communicator::shards_of_rank(r, world, shards);
-    auto blocks = complete_subtrees(static_cast<std::size_t>(first), static_cast<std::size_t>(last));
-    positions_.emplace_back();
-    for (auto& [begin, size] : blocks) positions_.back().push_back(static_cast<int>(begin));
-    if (r == communicator_->rank()) std::tie(blocks_, first_shard_, last_shard_) = std::tuple(std::move(blocks), first, last);
-  }
+  place_shards(shares);
   // Backward finds the last layers' gradients first.
   order_.resize(parameters_.size());
   std::iota(order_.rbegin(), order_.rend(), 0);
@@ -100,6 +95,39 @@ BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::ve
 }
 
 BucketReducer::~BucketReducer() = default;
+
+void BucketReducer::place_shards(const JobShares& shares) {
+  positions_.clear();
+  for (int r = 0; r < shares.ranks(); ++r) {
+    auto [first, last] = shares.of_rank(r);
+    auto blocks = complete_subtrees(static_cast<std::size_t>(first), static_cast<std::size_t>(last));
+    positions_.emplace_back();
+    for (auto& [begin, size] : blocks) positions_.back().push_back(static_cast<int>(begin));
+    if (r == communicator_->rank()) std::tie(blocks_, first_shard_, last_shard_) = std::tuple(std::move(blocks), first, last);
+  }
+}
+
+void BucketReducer::set_shares(const JobShares& shares) {
+  check(shares.ranks() == communicator_->world_size(), "distributed data parallel: shares of {} ranks, expected {}",
+        shares.ranks(), communicator_->world_size());
+  for (int r = 0; r < shares.ranks(); ++r) {
+    const auto [first, last] = shares.of_rank(r);
+    check(first < last, "distributed data parallel: rank {} has no shard, expected at least one", r);
+  }
+  const auto waiting = std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
+  check(waiting == parameters_.end() && std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; }),
+        "distributed data parallel: other shares while gradients of an earlier backward() wait: expected step() or zero_grad() "
+        "before");
+  wait_for_buckets();
+  place_shards(shares);
+  make_buckets(wanted());
+}
+
+// The tasks of earlier rounds use the group. A failed one throws here: other ranks still wait in its reduction, and would
+// report the next exchange as a mismatch.
+void BucketReducer::wait_for_buckets() const {
+  for (const auto& bucket : buckets_) bucket->present.wait();
+}
 
 // In the order of backward.
 std::vector<std::size_t> BucketReducer::wanted() const {
@@ -227,9 +255,7 @@ void BucketReducer::settle_buckets() {
   std::vector<std::size_t> now;
   for (const auto& bucket : buckets_) now.insert(now.end(), bucket->parameters.begin(), bucket->parameters.end());
   if (now == order) return;
-  // The tasks of earlier rounds use the group. A failed one throws here: other ranks still wait in its reduction, and would
-  // report the next exchange as a mismatch.
-  for (const auto& bucket : buckets_) bucket->present.wait();
+  wait_for_buckets();
   std::ranges::fill(rounds_, 0);
   make_buckets(order);
 }

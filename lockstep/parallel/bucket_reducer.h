@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/nn/parameter.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/communicator.h"
 
 namespace lockstep {
@@ -26,14 +27,17 @@ struct BucketOptions {
 
 class BucketReducer : public GradientReducer, public std::enable_shared_from_this<BucketReducer> {
  public:
-  // Collective. Shapes have to be known, and the same on all ranks; f32. `shards` is V of the whole job. `dtype`: what
-  // gradients are rounded to (GradientTree::set_dtype) and travel as.
-  BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, int shards, DType dtype,
-                BucketOptions options);
+  // Collective. Shapes have to be known, and the same on all ranks; f32. `shares`: which rank has which shards, at least one
+  // each. `dtype`: what gradients are rounded to (GradientTree::set_dtype) and travel as.
+  BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, const JobShares& shares,
+                DType dtype, BucketOptions options);
   ~BucketReducer() override;
   // The parameters' gradients come from here from now on, or no longer.
   void attach();
   void detach();
+
+  // Collective, between steps: ranks have other shards from now on. Waits for what was pushed before.
+  void set_shares(const JobShares& shares);
 
   // Sums what the trees hold over all ranks: a round. Without `sync`, or while held, it goes on waiting.
   void end_backward(bool sync) override;
@@ -56,6 +60,8 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   std::vector<std::size_t> wanted() const;
   bool in_bucket(std::size_t index) const;
   void settle_buckets();
+  void wait_for_buckets() const;
+  void place_shards(const JobShares& shares);
   void make_buckets(const std::vector<std::size_t>& order);
   void learn_order();
   Device place() const;

@@ -68,14 +68,6 @@ Communicator::~Communicator() {
   }
 }
 
-std::pair<int, int> Communicator::shards_of_rank(int rank, int world_size, int shards) {
-  // The shards s with s * world_size / shards == rank, as in shard_device().
-  auto first = [&](std::int64_t r) {
-    return static_cast<int>((r * shards + world_size - 1) / world_size);
-  };
-  return {first(rank), first(rank + 1)};
-}
-
 void Communicator::push(std::string_view name, CommChannel channel, std::span<const Array> reads,
                         std::span<const Array> writes, std::function<void(KernelContext&)> body) {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it exchanges data with other processes");

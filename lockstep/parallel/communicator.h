@@ -37,9 +37,6 @@ class Communicator {
   // Tells the others why this rank gives up; all that is under way fails, here and there.
   void abort(const std::string& reason);
 
-  // Shards [first, last) of V are rank r's: runs of consecutive ones, as with devices.
-  static std::pair<int, int> shards_of_rank(int rank, int world_size, int shards);
-
   // `body` runs on a lane; see ops::launch. reads and writes may be empty.
   void push(std::string_view name, CommChannel channel, std::span<const Array> reads, std::span<const Array> writes,
             std::function<void(KernelContext&)> body);

@@ -12,6 +12,8 @@ namespace lockstep {
 struct DataParallelOptions {
   // V of the recipe; 0: one for each device.
   int shards = 0;
+  // As in SplitOptions.
+  std::vector<double> balance{};
 };
 
 // Wraps a model that was initialized on these devices, and is a module with the parameters, names and mode of that model (no
@@ -48,7 +50,7 @@ class DataParallel : public Module {
   template <typename... Xs>
   Tensor run(const Xs&... xs) {
     const auto replica = [this](const std::same_as<Tensor> auto&... shard) { return module_.forward(shard...); };
-    return gather(per_shard(replica, split_and_load(xs, devices_, {.shards = options_.shards})...), devices_[0]);
+    return gather(per_shard(replica, split_and_load(xs, devices_, {.shards = options_.shards, .balance = options_.balance})...), devices_[0]);
   }
 
   M& module_;

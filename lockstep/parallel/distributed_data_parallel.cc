@@ -1,7 +1,9 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <tuple>
+#include <numeric>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/shards.h"
@@ -45,17 +47,20 @@ std::string first_difference(std::string_view mine, std::string_view first) {
 
 DistributedDataParallel::DistributedDataParallel(Module& module, std::vector<Device> devices,
                                                  std::shared_ptr<Communicator> communicator, DistributedOptions options)
-    : module_(module), devices_(std::move(devices)), communicator_(std::move(communicator)), shards_(options.shards) {
+    : module_(module), devices_(std::move(devices)), communicator_(std::move(communicator)) {
   check(communicator_ != nullptr && !devices_.empty(), "distributed data parallel: no communicator or no devices");
-  int world = communicator_->world_size();
-  if (shards_ == 0) {
-    shards_ = static_cast<int>(
-        communicator_->sum_on_host(static_cast<std::int64_t>(devices_.size()), "number of devices"));
+  std::vector<int> devices_of_rank;
+  for (const std::int64_t count : communicator_->gather_on_host(std::ssize(devices_), "number of devices")) {
+    devices_of_rank.push_back(static_cast<int>(count));
   }
-  compare_ranks(fmt::format("gradients {}\nbuckets of {} and {} bytes\n{}", name(options.gradients),
-                            options.buckets.first_bytes, options.buckets.bytes, options.recipe));
-  std::tie(first_shard_, last_shard_) = Communicator::shards_of_rank(communicator_->rank(), world, shards_);
-  reducer_ = std::make_shared<BucketReducer>(communicator_, module_.parameters(), shards_, options.gradients,
+  check(options.shards >= 0, "distributed data parallel: {} shards, expected at least one for each rank", options.shards);
+  const int shards =
+      options.shards > 0 ? options.shards : std::accumulate(devices_of_rank.begin(), devices_of_rank.end(), 0);
+  compare_ranks(shards, fmt::format("balance {}\ngradients {}\nbuckets of {} and {} bytes\n{}",
+                                    fmt::join(options.balance, ","), name(options.gradients), options.buckets.first_bytes,
+                                    options.buckets.bytes, options.recipe));
+  shares_ = JobShares(shards, devices_of_rank, options.balance);
+  reducer_ = std::make_shared<BucketReducer>(communicator_, module_.parameters(), shares_, options.gradients,
                                              options.buckets);
   broadcast_values();
   reducer_->attach();
@@ -65,8 +70,8 @@ DistributedDataParallel::~DistributedDataParallel() {
   if (reducer_) reducer_->detach();
 }
 
-void DistributedDataParallel::compare_ranks(const std::string& recipe) {
-  std::string mine = description(module_, shards_, recipe);
+void DistributedDataParallel::compare_ranks(int shards, const std::string& recipe) {
+  std::string mine = description(module_, shards, recipe);
   std::string first = communicator_->broadcast_on_host(mine, "description of the model");
   communicator_->agree(first_difference(mine, first), "comparison of models");
 }
@@ -89,8 +94,17 @@ void DistributedDataParallel::broadcast_values() {
 }
 
 std::pair<std::int64_t, std::int64_t> DistributedDataParallel::rows_of(std::int64_t samples) const {
-  std::int64_t chunk = (samples + shards_ - 1) / shards_;
-  return {std::min(first_shard_ * chunk, samples), std::min(last_shard_ * chunk, samples)};
+  const std::int64_t chunk = (samples + shards() - 1) / shards();
+  const auto [first, last] = shares_.of_rank(communicator_->rank());
+  return {std::min(first * chunk, samples), std::min(last * chunk, samples)};
+}
+
+void DistributedDataParallel::set_shares(JobShares shares) {
+  check(shares.shards() == shards() && shares.devices_of_ranks() == shares_.devices_of_ranks(),
+        "distributed data parallel: shares {} of the devices, expected {} shards on as many devices as before",
+        fmt::join(shares.all(), ","), shards());
+  reducer_->set_shares(shares);
+  shares_ = std::move(shares);
 }
 
 DataLoader::Iterator DistributedDataParallel::begin_loop(DataLoader& loader) {
@@ -105,8 +119,8 @@ DataLoader::Iterator DistributedDataParallel::begin_loop(DataLoader& loader) {
 }
 
 std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows, std::int64_t samples) {
-  std::vector<std::int64_t> counts = split_sizes(samples, shards_);
-  counts.resize(static_cast<std::size_t>(shards_));
+  std::vector<std::int64_t> counts = split_sizes(samples, shards());
+  counts.resize(static_cast<std::size_t>(shards()));
   return cut(rows, std::move(counts));
 }
 
@@ -114,9 +128,8 @@ std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows)
   check(!rows.empty() && rows[0].defined() && rows[0].shape().rank() >= 1, "split: no rows, expected at least one tensor");
   std::vector<std::int64_t> by_rank = communicator_->gather_on_host(rows[0].size(0), "sizes of the batch");
   std::vector<std::int64_t> counts;
-  int world = communicator_->world_size();
-  for (int r = 0; r < world; ++r) {
-    auto [first, last] = Communicator::shards_of_rank(r, world, shards_);
+  for (int r = 0; r < shares_.ranks(); ++r) {
+    auto [first, last] = shares_.of_rank(r);
     auto sizes = split_sizes(by_rank[static_cast<std::size_t>(r)], last - first);
     sizes.resize(static_cast<std::size_t>(last - first));
     counts.insert(counts.end(), sizes.begin(), sizes.end());
@@ -126,13 +139,15 @@ std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows)
 
 std::vector<Tensor> DistributedDataParallel::cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts) {
   std::vector<Slot> slots;
-  for (int s = first_shard_; s < last_shard_; ++s) {
+  const auto [first, last] = shares_.of_rank(communicator_->rank());
+  const std::vector<int>& shares = shares_.devices_of(communicator_->rank());
+  for (int s = first; s < last; ++s) {
     // A rank without samples still takes part in what ranks do together: with one empty shard.
-    const bool stand_in = s + 1 == last_shard_ && slots.empty();
+    const bool stand_in = s + 1 == last && slots.empty();
     if (counts[static_cast<std::size_t>(s)] == 0 && !stand_in) continue;
-    slots.push_back({s, devices_[shard_device(s - first_shard_, last_shard_ - first_shard_, devices_.size())]});
+    slots.push_back({s, devices_[device_of_shard(s - first, shares)]});
   }
-  auto exchange = make_shard_exchange(communicator_, counts);
+  auto exchange = make_shard_exchange(communicator_, shares_, counts);
   const auto at = std::make_shared<Placement>(std::move(counts), std::move(slots), std::move(exchange));
   std::vector<Tensor> parts;
   for (const Tensor& part : rows) parts.push_back(scatter(part, at));

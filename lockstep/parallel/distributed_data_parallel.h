@@ -21,6 +21,7 @@
 
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/job.h"
 
@@ -29,6 +30,8 @@ namespace lockstep {
 struct DistributedOptions {
   // V of the whole job; 0: one for each device of each rank. At least one for each rank.
   int shards = 0;
+  // Weights of all devices, rank 0's first, as in SplitOptions; the same on all ranks. Empty: equal shares.
+  std::vector<double> balance{};
   // bf16: every shard's gradient and every sum of two is rounded to it, wherever it is taken, and half as much travels.
   // Part of the recipe: with other bits than f32, but the same for every number of ranks and devices.
   DType gradients = DType::f32;
@@ -80,9 +83,14 @@ class DistributedDataParallel {
   // shards and processes. Accumulation over micro-batches then costs one reduction. All ranks have to do it alike.
   [[nodiscard]] std::unique_ptr<NoSyncGuard> no_sync() { return std::make_unique<NoSyncGuard>(reducer_); }
 
+  // Collective, between steps and loops over batches: each device computes so many shards from now on. The bits stay the
+  // same. Waits for the steps before.
+  void set_shares(JobShares shares);
+  const JobShares& shares() const { return shares_; }
+
   Module& module() { return module_; }
   Communicator& communicator() { return *communicator_; }
-  int shards() const { return shards_; }
+  int shards() const { return shares_.shards(); }
   const BucketReducer& reducer() const { return *reducer_; }
 
  private:
@@ -92,14 +100,13 @@ class DistributedDataParallel {
   static std::array<Tensor, N> parts(std::vector<Tensor> batches);
   DataLoader::Iterator begin_loop(DataLoader& loader);
   std::vector<Tensor> cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts);
-  void compare_ranks(const std::string& recipe);
+  void compare_ranks(int shards, const std::string& recipe);
   void broadcast_values();
 
   Module& module_;
   std::vector<Device> devices_;
   std::shared_ptr<Communicator> communicator_;
-  int shards_ = 0;
-  int first_shard_ = 0, last_shard_ = 0;  // of this rank
+  JobShares shares_;
   std::shared_ptr<BucketReducer> reducer_;
 };
 

@@ -10,19 +10,18 @@ namespace {
 
 class RankExchange final : public ShardExchange {
  public:
-  RankExchange(std::shared_ptr<Communicator> communicator, std::vector<std::int64_t> counts)
-      : communicator_(std::move(communicator)), counts_(std::move(counts)) {}
+  RankExchange(std::shared_ptr<Communicator> communicator, JobShares shares, std::vector<std::int64_t> counts)
+      : communicator_(std::move(communicator)), shares_(std::move(shares)), counts_(std::move(counts)) {}
 
   bool joins_as(const ShardExchange& other) const override {
     const auto* ranks = dynamic_cast<const RankExchange*>(&other);
-    return ranks && ranks->communicator_ == communicator_ && ranks->counts_ == counts_;
+    return ranks && ranks->communicator_ == communicator_ && ranks->shares_ == shares_ && ranks->counts_ == counts_;
   }
 
   // Every rank sends as many slots as the one with most shards has: an all-gather of equal parts.
   std::vector<std::vector<Array>> gather(std::vector<std::vector<Array>> parts, std::string_view what) override {
-    auto shards = static_cast<int>(counts_.size());
     int world = communicator_->world_size();
-    auto [first, last] = Communicator::shards_of_rank(communicator_->rank(), world, shards);
+    auto [first, last] = shares_.of_rank(communicator_->rank());
     const std::vector<Array>* shapes = nullptr;
     for (int s = first; s < last; ++s) {
       if (at(parts, s).empty()) continue;
@@ -47,11 +46,11 @@ class RankExchange final : public ShardExchange {
     std::vector<Copy> out, in;
     std::size_t most = 0;
     for (int r = 0; r < world; ++r) {
-      auto [a, b] = Communicator::shards_of_rank(r, world, shards);
+      auto [a, b] = shares_.of_rank(r);
       most = std::max(most, static_cast<std::size_t>(b - a));
     }
     for (int r = 0; r < world; ++r) {
-      auto [a, b] = Communicator::shards_of_rank(r, world, shards);
+      auto [a, b] = shares_.of_rank(r);
       bool mine = r == communicator_->rank();
       for (int s = a; s < b; ++s) {
         if (counts_[static_cast<std::size_t>(s)] == 0) continue;
@@ -100,14 +99,15 @@ class RankExchange final : public ShardExchange {
   }
 
   std::shared_ptr<Communicator> communicator_;
+  JobShares shares_;
   std::vector<std::int64_t> counts_;
 };
 
 }  // namespace
 
-std::shared_ptr<ShardExchange> make_shard_exchange(std::shared_ptr<Communicator> communicator,
+std::shared_ptr<ShardExchange> make_shard_exchange(std::shared_ptr<Communicator> communicator, JobShares shares,
                                                    std::vector<std::int64_t> counts) {
-  return std::make_shared<RankExchange>(std::move(communicator), std::move(counts));
+  return std::make_shared<RankExchange>(std::move(communicator), std::move(shares), std::move(counts));
 }
 
 }  // namespace lockstep

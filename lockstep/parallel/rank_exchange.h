@@ -4,12 +4,13 @@
 #include <memory>
 
 #include "lockstep/autograd/shard_exchange.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/communicator.h"
 
 namespace lockstep {
 
-// counts: samples of every shard of the whole batch.
-std::shared_ptr<ShardExchange> make_shard_exchange(std::shared_ptr<Communicator> communicator,
+// shares: which rank has which shards. counts: samples of every shard of the whole batch.
+std::shared_ptr<ShardExchange> make_shard_exchange(std::shared_ptr<Communicator> communicator, JobShares shares,
                                                    std::vector<std::int64_t> counts);
 
 }  // namespace lockstep

@@ -20,10 +20,6 @@ std::vector<std::int64_t> split_sizes(std::int64_t n, int shards) {
   return sizes;
 }
 
-std::size_t shard_device(int shard, int shards, std::size_t devices) {
-  return static_cast<std::size_t>(shard) * devices / static_cast<std::size_t>(shards);
-}
-
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options) {
   check(!devices.empty(), "split_and_load: no devices");
   check(!x.defined() || x.kind() == Kind::whole, "split_and_load: {} is cut already, or replicated, expected it whole",
@@ -33,8 +29,10 @@ Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOpt
   check(options.shards >= 0, "split_and_load: {} shards, expected at least 1", options.shards);
   const int shards = options.shards > 0 ? options.shards : static_cast<int>(devices.size());
   std::vector<std::int64_t> rows = split_sizes(x.size(0), shards);
+  const int count = static_cast<int>(devices.size());
+  const JobShares shares(shards, {&count, 1}, options.balance);
   std::vector<Slot> slots;
-  for (int s = 0; s < std::ssize(rows); ++s) slots.push_back({s, devices[shard_device(s, shards, devices.size())]});
+  for (int s = 0; s < std::ssize(rows); ++s) slots.push_back({s, devices[device_of_shard(s, shares.devices_of(0))]});
   rows.resize(static_cast<std::size_t>(shards));
   return scatter(x, std::make_shared<Placement>(std::move(rows), std::move(slots)));
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/autograd/shards.h"
+#include "lockstep/parallel/balance.h"
 
 namespace lockstep {
 
@@ -12,6 +13,9 @@ struct SplitOptions {
   // V of the recipe: the number of logical shards; 0: one for each device. Results depend on it, and on nothing else
   // about devices.
   int shards = 0;
+  // Weights of the devices: {2, 1} gives the first one twice as many shards. Empty: equal shares. For shares by measured
+  // speed see Balancer.
+  std::vector<double> balance{};
 };
 
 // V where nobody chooses it: the largest power of two, from 1 to 8, that leaves at least 32 samples a shard. It depends on
@@ -19,14 +23,12 @@ struct SplitOptions {
 // default_shards(100) is 2.
 int default_shards(std::int64_t batch_size);
 
-// Cuts axis 0 into chunks of ceil(n / V) samples, so the last ones may be short or missing, and copies chunk s to
-// devices[s * D / V]: each device gets a run of consecutive shards. x may be in host memory or on any device. Copies
+// Cuts axis 0 into chunks of ceil(n / V) samples, so the last ones may be short or missing, and copies each to its device,
+// devices[s * D / V] without weights: each device gets a run of consecutive shards. x may be in host memory or on any device. Copies
 // do not wait; host memory is held until they are done and must not be changed meanwhile. Differentiable.
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options = {});
 
 // The sizes of the chunks that n samples are cut into: split_sizes(10, 3) is 4 4 2, split_sizes(10, 8) is 2 2 2 2 2.
 std::vector<std::int64_t> split_sizes(std::int64_t n, int shards);
-// The device, of `devices`, that computes shard s of V.
-std::size_t shard_device(int shard, int shards, std::size_t devices);
 
 }  // namespace lockstep

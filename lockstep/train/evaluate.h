@@ -13,6 +13,8 @@ struct EvaluateOptions {
   std::vector<Device> devices;
   // V of the recipe; 0: one for each device.
   int shards = 0;
+  // As in SplitOptions.
+  std::vector<double> balance{};
   // The type of the heavy operations.
   DType dtype = DType::f32;
   // The ranks that share the work. The loader loads this rank's rows (rows_of); the result counts the rows of all

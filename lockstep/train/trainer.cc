@@ -102,6 +102,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   } else {
     for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
   }
+  share_shards();
 }
 
 void Trainer::record_fixed_parts() {
@@ -128,11 +129,23 @@ void Trainer::choose_shards() {
   if (o.communicator) devices = o.communicator->sum_on_host(devices, "number of devices");
   const std::int64_t batch = micro_batch_size(o);
   if (o.shards == 0) {
-    const bool gpus = std::ranges::any_of(o.devices, [](Device d) { return d.kind() == DeviceKind::cuda; });
-    o.shards = gpus ? static_cast<int>(devices) : default_shards(batch);
+    o.shards = on_gpu() ? static_cast<int>(devices) : default_shards(batch);
   }
   check(o.shards >= devices, "trainer: {} shards of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
         o.shards, batch, devices);
+}
+
+void Trainer::share_shards() {
+  const TrainerOptions& o = options_;
+  if (distributed_) {
+    shares_ = distributed_->shares();
+  } else {
+    const int devices = static_cast<int>(o.devices.size());
+    shares_ = JobShares(o.shards, {&devices, 1}, o.balance.weights);
+  }
+  // With one shard for each device there is nothing to move.
+  const bool movable = o.shards > std::ssize(shares_.all()) && shares_.all().size() > 1;
+  if (o.balance.automatic && movable) balancer_.emplace(o.devices, shares_, o.communicator, o.balancer);
 }
 
 void Trainer::join_ranks() {
@@ -150,8 +163,11 @@ void Trainer::join_ranks() {
   // What does not decide the bits, but has to be done by all together.
   recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
                         !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
+  if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
   distributed_ = std::make_unique<DistributedDataParallel>(module_, o.devices, o.communicator,
-                                                           DistributedOptions{.shards = o.shards, .gradients = o.gradients,
+                                                           DistributedOptions{.shards = o.shards,
+                                                                              .balance = o.balance.weights,
+                                                                              .gradients = o.gradients,
                                                                               .recipe = recipe});
 }
 
@@ -202,9 +218,14 @@ TrainingResult Trainer::run() {
     loader_.skip_batches(position_.batch);
     double begin = now();
     rate_.start(begin);
-    for (Example& batch : loader_) {
-      run_micro_batch(batch, batches);
-      if (position_.batch % options_.accumulate != 0 && position_.batch < batches) continue;
+    if (balancer_) balancer_->resume();
+    std::optional<DataLoader::Iterator> loop(loader_.begin());
+    while (*loop != loader_.end()) {
+      run_micro_batch(**loop, batches);
+      if (position_.batch % options_.accumulate != 0 && position_.batch < batches) {
+        ++*loop;
+        continue;
+      }
       finish_step(batches);
       if (finished() || stopping()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
@@ -217,7 +238,10 @@ TrainingResult Trainer::run() {
         begin = now();
         rate_.start(begin);
       }
+      rebalance(loop);
     }
+    loop.reset();
+    if (balancer_) balancer_->pause();
     read_losses(0);
     const double end = now();
     rate_.stop(end);
@@ -256,8 +280,10 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
     x = std::move(parts[0]);
     labels = std::move(parts[1]);
   } else {
-    x = split_and_load(batch[0], o.devices, {.shards = o.shards});
-    labels = split_and_load(batch[1], o.devices, {.shards = o.shards});
+    const std::vector<int>& shares = shares_.devices_of(0);
+    const SplitOptions split{.shards = o.shards, .balance = {shares.begin(), shares.end()}};
+    x = split_and_load(batch[0], o.devices, split);
+    labels = split_and_load(batch[1], o.devices, split);
   }
   std::int64_t first = position_.batch - position_.batch % o.accumulate;
   std::int64_t last = std::min(first + o.accumulate, batches) - 1;
@@ -275,18 +301,23 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
 
 // What ranks exchange is not the same task each time, and a step of micro-batches is several calls.
 bool Trainer::records() const {
-  return options_.record_steps && !options_.communicator && options_.accumulate == 1;
+  return options_.record_steps && !options_.communicator && options_.accumulate == 1 && !(balancer_ && on_gpu());
+}
+
+bool Trainer::on_gpu() const {
+  return std::ranges::any_of(options_.devices, [](Device d) { return d.kind() == DeviceKind::cuda; });
 }
 
 std::string Trainer::why_not_recorded() const {
   if (!options_.record_steps) return "";
-  if (!records()) return options_.communicator ? "it is one of several processes" : "it has several micro-batches";
+  if (options_.communicator) return "it is one of several processes";
+  if (options_.accumulate > 1) return "it has several micro-batches";
+  if (!records()) return "the speed of each GPU is measured, and a CUDA graph has one time for all";
   return recorded_ ? recorded_->why_not() : "";
 }
 
 std::string Trainer::why_no_graph() const {
-  const bool on_gpu = std::ranges::any_of(options_.devices, [](Device d) { return d.kind() == DeviceKind::cuda; });
-  return on_gpu && recorded_ && recorded_->recorded() ? recorded_->why_no_graph() : "";
+  return on_gpu() && recorded_ && recorded_->recorded() ? recorded_->why_no_graph() : "";
 }
 
 Tensor Trainer::learn(const Tensor& x, const Tensor& labels, double share, bool sync) {
@@ -335,10 +366,31 @@ void Trainer::finish_step(std::int64_t batches) {
   report.epoch = position_.epoch + 1;
   report.batch = steps_of(position_.batch);
   report.batches = steps_of(batches);
+  report.shares = shares_.all();
   pending_.push_back(std::exchange(current_, {}));
   // A few steps stay in flight, so that the devices never wait for the host.
   constexpr std::size_t kInFlight = 2;
   read_losses(kInFlight);
+}
+
+// Between two steps; collective. `loop` stands on the batch that has been used, and goes on.
+void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
+  if (!balancer_ || !balancer_->step()) {
+    ++*loop;
+    return;
+  }
+  shares_ = balancer_->shares();
+  // Its tasks are those of other shares. It is described anew.
+  recorded_ = nullptr;
+  if (!distributed_) {
+    ++*loop;
+    return;
+  }
+  // Batches that were loaded ahead have other rows.
+  loop.reset();
+  distributed_->set_shares(shares_);
+  loader_.skip_batches(position_.batch);
+  loop.emplace(loader_.begin());
 }
 
 void Trainer::read_losses(std::size_t leave) {
@@ -371,9 +423,11 @@ void Trainer::read_losses(std::size_t leave) {
 Accuracy Trainer::evaluate() {
   if (!test_) return {};
   DataLoader loader(test_, rows_of_rank({.batch_size = micro_batch_size(options_)}));
+  const std::vector<int>& shares = shares_.devices_of(rank());
   return lockstep::evaluate(module_, loader,
                             {.devices = options_.devices,
                              .shards = options_.shards,
+                             .balance = {shares.begin(), shares.end()},
                              .dtype = options_.dtype,
                              .distributed = distributed_.get()});
 }

@@ -11,6 +11,7 @@
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/train/evaluate.h"
@@ -27,6 +28,11 @@ struct TrainerOptions {
   // 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices; on GPUs one for each
   // device, since eight small kernels waste a GPU.
   int shards = 0;
+  // How many of the shards each device computes, which does not change the bits: equal shares, weights of all devices (rank
+  // 0's first), or automatic, by measured speed. No part of the recipe. Ranks need the same.
+  Balance balance{};
+  // With Balance::automatic.
+  BalancerOptions balancer{};
   // The global batch, over all devices and ranks.
   std::int64_t batch_size = 256;
   // The number of micro-batches in a step. It has to divide batch_size. Use more than one when a batch does not fit in
@@ -68,6 +74,7 @@ struct StepReport {
   double images_per_second = 0;  // over the last few steps
   double seconds = 0;            // since the report before; reports of short steps come in bursts
   std::optional<double> loss_scale;  // with f16: the scale of this step
+  std::vector<int> shares;  // how many shards each device of the job computed, rank 0's devices first
   std::int64_t batch = 0;    // position in the epoch, from 1
   std::int64_t batches = 0;  // of the epoch
 };
@@ -138,7 +145,9 @@ class Trainer {
   // Both, and repeated where steps are recorded.
   Tensor recorded_step(const Tensor& x, const Tensor& labels);
   bool records() const;
+  bool on_gpu() const;
   void finish_step(std::int64_t batches);
+  void rebalance(std::optional<DataLoader::Iterator>& loop);
   void read_losses(std::size_t leave);
   std::unique_ptr<FolderClaim> claim_save_folder() const;
   void save();
@@ -154,6 +163,7 @@ class Trainer {
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
   void record_fixed_parts();
   void choose_shards();
+  void share_shards();
   void join_ranks();
   TrainingResult run();
 
@@ -162,6 +172,8 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<const Dataset> test_;
   std::unique_ptr<DistributedDataParallel> distributed_;
+  JobShares shares_;
+  std::optional<Balancer> balancer_;  // with Balance::automatic
   std::optional<LossScaler> scaler_;  // with f16
   std::unique_ptr<RecordedStep> recorded_;
   std::vector<bool> recorded_trainable_;  // which parameters it trains

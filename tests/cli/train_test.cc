@@ -383,6 +383,29 @@ TEST_F(Train, AResumedRunsPlotIsThatOfTheWholeRun) {
   EXPECT_EQ(folder_.read("plot.svg"), folder_.read("whole.svg"));
 }
 
+TEST_F(Train, TheLogHasTheSharesOfAllDevices) {
+  const auto shares = [&](const Arguments& more) {
+    const std::string log = folder_ / "log";
+    Arguments all{"--shards", "4", "--log", log};
+    all.insert(all.end(), more.begin(), more.end());
+    EXPECT_EQ(train(all).status, 0);
+    for (const nlohmann::json& step : events(log, "step")) EXPECT_EQ(step.at("shares"), events(log, "step")[0].at("shares"));
+    return std::pair(events(log, "step").at(0).at("shares"), events(log, "end").at(0).at("weights_sha256"));
+  };
+  const auto [one, weights] = shares({"--num-devices", "1"});
+  EXPECT_EQ(one, nlohmann::json({4}));
+  const std::vector<std::pair<Arguments, nlohmann::json>> cases{{{}, {2, 2}},
+                                                                {{"--balance", "equal"}, {2, 2}},
+                                                                {{"--balance", "auto"}, {2, 2}},  // of 8 steps
+                                                                {{"--balance", "3,1"}, {3, 1}},
+                                                                {{"--balance", "0.1,0.3"}, {1, 3}}};
+  for (const auto& [options, expected] : cases) {
+    Arguments all{"--num-devices", "2"};
+    all.insert(all.end(), options.begin(), options.end());
+    EXPECT_EQ(shares(all), std::pair(expected, weights));
+  }
+}
+
 // The run before went on after its checkpoint, which ends neither an epoch nor the run.
 TEST_F(Train, AResumedRunsLogHasEachStepOnce) {
   const std::string whole = folder_ / "whole.log", log = folder_ / "log", save = folder_ / "save";

@@ -51,6 +51,22 @@ TEST(VerifyGolden, EveryMachineHasTheSameWeights) {
   }
 }
 
+// A list of weights is for the layouts with as many devices.
+TEST_F(Verify, SharesDoNotChangeTheBits) {
+  const ToolResult result =
+      verify({"--model", "mlp", "--shards", "4", "--layouts", "1,2,2x1,1x2", "--balance", "1,3"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("equal: 4 layouts, 4 steps, 4 shards"));
+  // So many steps that shares may change.
+  const ToolResult automatic = run_tool({"verify", "--data", data_.path(), "--batch-size", "12", "--model", "mlp", "--shards", "4",
+                                         "--layouts", "1,2", "--balance", "auto"});
+  EXPECT_EQ(automatic.status, 0) << automatic.err;
+  EXPECT_THAT(automatic.out, HasSubstr("equal: 2 layouts, 42 steps, 4 shards"));
+  const ToolResult none = verify({"--model", "mlp", "--layouts", "1,2x1", "--balance", "1,3,1"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("--balance 1,3,1: 3 weights, expected a layout with as many devices among 1,2x1"));
+}
+
 TEST_F(Verify, AFlippedBitIsFound) {
   const ToolResult result =
       verify({"--model", "mlp", "--layouts", "1,2,2x1", "--inject-flip", "3:1.weight"});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -77,6 +78,8 @@ struct Arrangement {
   bool serial = false;
   int cores_per_device = 0;
   int ranks = 1;
+  // Shards go to other devices and ranks before each step.
+  bool moves = false;
 };
 
 struct Outcome {
@@ -122,6 +125,8 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
   std::optional<LossScaler> scaler;
   if (recipe.dtype == DType::f16) scaler.emplace(runtime.devices(), recipe.scaling);
   testing::Random random(recipe.seed);
+  std::mt19937_64 moves(recipe.seed);  // the same on all ranks
+  std::vector<double> weights(static_cast<std::size_t>(layout.moves ? layout.devices * layout.ranks : 0));
   std::vector<Tensor> losses;
   Outcome outcome;
   std::vector<Tensor> scales;
@@ -130,6 +135,10 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
     std::vector<std::int64_t> labels(static_cast<std::size_t>(n));
     for (std::int64_t& label : labels) label = random.integer(0, 9);
     Example batch{random.floats({n, 1, recipe.pixels, recipe.pixels}), Tensor::from(labels, {n})};
+    if (layout.moves && i % static_cast<std::size_t>(recipe.micro_batches) == 0) {
+      for (double& weight : weights) weight = 1 + static_cast<double>(moves() % 8);
+      if (ddp) ddp->set_shares(ddp->shares().with(weighted_shares(recipe.shards, weights)));
+    }
     Tensor x, y;
     if (ddp) {
       auto [first, last] = ddp->rows_of(n);
@@ -138,8 +147,8 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
       x = parts[0];
       y = parts[1];
     } else {
-      x = split_and_load(batch[0], runtime.devices(), {.shards = recipe.shards});
-      y = split_and_load(batch[1], runtime.devices(), {.shards = recipe.shards});
+      x = split_and_load(batch[0], runtime.devices(), {.shards = recipe.shards, .balance = weights});
+      y = split_and_load(batch[1], runtime.devices(), {.shards = recipe.shards, .balance = weights});
     }
     x = x.to(recipe.dtype);
     bool last = (i + 1) % static_cast<std::size_t>(recipe.micro_batches) == 0;
@@ -190,9 +199,11 @@ TEST_P(Lockstep, TheBitsDoNotDependOnDevices) {
         Arrangement{.devices = 3, .serial = true}, Arrangement{.devices = 8},
         Arrangement{.devices = 2, .cores_per_device = 1}, Arrangement{.devices = 1, .cores_per_device = 1},
         Arrangement{.devices = 1, .ranks = 2}, Arrangement{.devices = 1, .ranks = 3}, Arrangement{.devices = 2, .ranks = 2},
-        Arrangement{.devices = 1, .serial = true, .ranks = 2}, Arrangement{.devices = 1, .ranks = 5}}) {
-    SCOPED_TRACE(fmt::format("{} ranks of {} devices, {}", layout.ranks, layout.devices,
-                             layout.serial ? "serial" : "threads"));
+        Arrangement{.devices = 1, .serial = true, .ranks = 2}, Arrangement{.devices = 1, .ranks = 5},
+        Arrangement{.devices = 3, .moves = true}, Arrangement{.devices = 1, .ranks = 3, .moves = true},
+        Arrangement{.devices = 2, .ranks = 2, .moves = true}}) {
+    SCOPED_TRACE(fmt::format("{} ranks of {} devices, {}, {}", layout.ranks, layout.devices,
+                             layout.serial ? "serial" : "threads", layout.moves ? "shards move" : "shards stay"));
     const Outcome other = train(GetParam(), layout);
     EXPECT_EQ(other.losses, one.losses);
     EXPECT_EQ(other.scales, one.scales);

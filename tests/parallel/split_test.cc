@@ -51,24 +51,6 @@ TEST(SplitSizes, HoldEverySampleOnceAndNoEmptyChunk) {
   EXPECT_ERROR(split_sizes(4, 0), "4 samples into 0 shards");
 }
 
-TEST(ShardDevice, GivesEachDeviceARunOfConsecutiveShards) {
-  for (const int shards : {1, 2, 5, 8}) {
-    for (const std::size_t devices : {1u, 2u, 3u, 8u}) {
-      std::vector<int> of_device(devices);
-      std::size_t last = 0;
-      for (int s = 0; s < shards; ++s) {
-        const std::size_t device = shard_device(s, shards, devices);
-        ASSERT_LT(device, devices);
-        ASSERT_GE(device, last);
-        last = device;
-        ++of_device[device];
-      }
-      const auto [fewest, most] = std::ranges::minmax(of_device);
-      EXPECT_LE(most - fewest, 1) << shards << " shards on " << devices << " devices";
-    }
-  }
-}
-
 TEST(SplitAndLoad, PutsEachShardWithItsRowsOnItsDevice) {
   Runtime runtime({.cpu_devices = 3});
   const Tensor x = Tensor::from(counting(20), {10, 2});
@@ -107,6 +89,23 @@ TEST(SplitAndLoad, TakesFromDevicesToo) {
   EXPECT_EQ(batch.parts()[0].device(), runtime.devices()[0]);
   EXPECT_EQ(batch.parts()[0].to_vector<float>(), (std::vector<float>{0, 1, 2}));
   EXPECT_EQ(batch.parts()[1].to_vector<float>(), (std::vector<float>{3, 4, 5}));
+}
+
+TEST(SplitAndLoad, GivesDevicesShardsInProportionToTheirWeights) {
+  Runtime runtime({.cpu_devices = 3});
+  const std::vector<Device>& devices = runtime.devices();
+  const Tensor x = Tensor::from(counting(30), {30});
+  const Tensor batch = split_and_load(x, devices, {.shards = 8, .balance = {1, 5, 2}});
+  EXPECT_EQ(batch.placement()->rows(), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
+  for (std::size_t s = 0; s < 8; ++s) {
+    EXPECT_EQ(batch.parts()[s].device(), devices[s < 1 ? 0 : s < 6 ? 1 : 2]) << s;
+    EXPECT_EQ(batch.parts()[s].to_vector<float>().front(), static_cast<float>(4 * s));
+  }
+  EXPECT_ERROR(split_and_load(x, devices, {.shards = 8, .balance = {2, 1}}),
+               "balance 2,1: 2 weights for 3 devices, expected one for each");
+  EXPECT_ERROR(split_and_load(x, devices, {.shards = 8, .balance = {2, 0, 1}}), "weight 0, expected a number above 0");
+  EXPECT_ERROR(split_and_load(x, devices, {.shards = 2, .balance = {2, 1, 1}}),
+               "2 shards for 3 devices, expected at least one for each");
 }
 
 // What comes before it is trained, too.

@@ -30,8 +30,8 @@ struct SmallJob {
 
   // With a group: as one of its ranks.
   explicit SmallJob(int devices, TrainerOptions options = {}, std::shared_ptr<const Dataset> data = nullptr,
-                    std::shared_ptr<ProcessGroup> group = nullptr)
-      : runtime({.cpu_devices = devices, .threads_per_shard = 1, .seed = options.seed}) {
+                    std::shared_ptr<ProcessGroup> group = nullptr, int cores_per_device = 0)
+      : runtime({.cpu_devices = devices, .cores_per_device = cores_per_device, .threads_per_shard = 1, .seed = options.seed}) {
     net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
     net.append<BatchNorm2d>().append<ReLU>().append<GlobalAvgPool2d>().append<Flatten>();
     net.append<Dropout>(0.2).append<Linear>(LinearOptions{.out_features = 5});
