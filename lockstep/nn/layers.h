@@ -34,7 +34,7 @@ class Softmax : public Module {
 // All axes but the first as one.
 class Flatten : public Module {
  public:
-  Tensor forward(const Tensor& x) override { return flatten(x); }
+  Tensor forward(const Tensor& x) override { return flatten(x, 1); }
 };
 
 class MaxPool2d : public Module {

@@ -6,6 +6,7 @@
 
 #include "lockstep/backend/copy.h"
 #include "lockstep/backend/elementwise.h"
+#include "lockstep/backend/index.h"
 #include "lockstep/backend/norm.h"
 #include "lockstep/backend/optimizer.h"
 #include "lockstep/backend/pool.h"
@@ -17,6 +18,7 @@ namespace lockstep {
 
 std::unique_ptr<ElementwiseKernels> make_cpu_elementwise();
 std::unique_ptr<CopyKernels> make_cpu_copy();
+std::unique_ptr<IndexKernels> make_cpu_index();
 std::unique_ptr<ReduceKernels> make_cpu_reduce();
 std::unique_ptr<NormKernels> make_cpu_norm();
 std::unique_ptr<PoolKernels> make_cpu_pool();
