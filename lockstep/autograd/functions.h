@@ -237,6 +237,16 @@ std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const o
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options);
 
+// normalize.cc. Each sample by itself. weight and bias may be undefined; bf16 and f16 are normalized in f32.
+// (x - mean) / sqrt(var + eps) * weight + bias over the last axes, which have normalized_shape.
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
+// x / sqrt(mean(x^2) + eps) * weight over the same axes.
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, double eps = 0x1p-23);
+// As layer norm over each group of channels: x [N, C, ..], weight and bias [C].
+Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
+
 // softmax.cc
 // Along an axis that is not the batch's.
 Tensor softmax(const Tensor& x, int dim = -1);

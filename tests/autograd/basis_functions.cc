@@ -187,6 +187,22 @@ std::vector<Differentiable> basis_products() {
              {{.shape = {r.integer(1, 3), 2, 4}}, {.shape = {3, 4}, .master = true}, {.shape = {3}, .master = true}},
              [](In in) { return linear(in[0], in[1], in[2]); }};
        }},
+      {"LayerNorm",
+       [](Random& r) {
+         const Shape last{r.integer(2, 3), 4};
+         return Problem{{{.shape = {3, last[0], 4}}, {.shape = last, .master = true}, {.shape = last, .master = true}},
+                        [=](In in) { return layer_norm(in[0] * 2, last, in[1], in[2]); }};
+       }},
+      of_one("RmsNorm",
+             [](const Tensor& x) {
+               return rms_norm(x, {x.size(2)}) * rms_norm(x, {x.size(1), x.size(2)}, {}, 0.1);
+             }),
+      {"GroupNorm",
+       [](Random& r) {
+         return Problem{
+             {{.shape = {2, 4, r.integer(2, 3)}}, {.shape = {4}, .master = true}, {.shape = {4}, .master = true}},
+             [](In in) { return group_norm(in[0] * 2, 2, in[1], in[2]); }};
+       }},
       of_one("SoftmaxAlongAnyAxis", [](const Tensor& x) { return softmax(x, 0) + softmax(x * 2, 1) * softmax(x, -1); }),
       of_one("LogSoftmaxAlongAnyAxis", [](const Tensor& x) { return log_softmax(x, 0) * log_softmax(x, -2); })};
 }

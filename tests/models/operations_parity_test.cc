@@ -81,6 +81,8 @@ const std::map<std::string, Operation>& operations() {
       {"linear", [](const In& x) { return linear(x[0], x[1], x[2]); }},
       {"triu", [](const In& x) { return triu(x[0], 1); }},
       {"tril", [](const In& x) { return tril(x[0]); }},
+      {"layer_norm", [](const In& x) { return layer_norm(x[0], {3, 4}, x[1], x[2]); }},
+      {"group_norm", [](const In& x) { return group_norm(x[0], 3, x[1], x[2]); }},
       {"softmax", [](const In& x) { return softmax(x[0], 1); }},
       {"log_softmax", [](const In& x) { return log_softmax(x[0], 0); }}};
   return all;

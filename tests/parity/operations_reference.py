@@ -73,6 +73,8 @@ CASES = {
     'linear': (F.linear, [X, (5, 4), (5,)]),
     'triu': (lambda x: torch.triu(x, 1), [X]),
     'tril': (torch.tril, [X]),
+    'layer_norm': (lambda x, w, b: F.layer_norm(x, (3, 4), w, b), [X, (3, 4), (3, 4)]),
+    'group_norm': (lambda x, w, b: F.group_norm(x, 3, w, b), [(2, 6, 4), (6,), (6,)]),
     'softmax': (lambda x: torch.softmax(x, 1), [X]),
     'log_softmax': (lambda x: torch.log_softmax(x, 0), [X]),
 }
