@@ -1,5 +1,7 @@
 #include "lockstep/ops/elementwise.h"
 
+#include <limits>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_tensor.h"
@@ -11,39 +13,84 @@
 namespace lockstep {
 namespace {
 
-Tensor unary(UnaryOp op, const Tensor& x) {
-  return lift(ops::name(op), place_as(ops::name(op), x), {x}, [op](const Arrays& in) -> Lifted {
+Tensor unary(const Unary& op, const Tensor& x) {
+  return lift(ops::name(op.op), place_as(ops::name(op.op), x), {x}, [op](const Arrays& in) -> Lifted {
     Array y = ops::unary(op, in[0]);
-    return {y, [op, saved = SavedArray(unary_saves_output(op) ? y : in[0])](const PartPass& p, const Array& dy) -> Arrays {
-              return {ops::unary_backward(op, saved.get(p.name()), dy)};
-            }};
+    return {
+        y,
+        [op, saved = SavedArray(unary_saves_output(op.op) ? y : in[0])](const PartPass& p, const Array& dy) -> Arrays {
+          return {ops::unary_backward(op, saved.get(p.name()), dy)};
+        }};
   });
 }
 
+// The gradient of a in max(a, b), and of b in max(b, a): half of it where they are equal, as in PyTorch.
+Array gradient_of_larger(const Array& dy, const Array& larger, const Array& other) {
+  const Array zero = ops::scalar_like(dy, 0);
+  const Array shared = ops::where(ops::compare(CompareOp::eq, larger, other), ops::affine(dy, 0.5, 0), dy);
+  return ops::where(ops::compare(CompareOp::lt, larger, other), zero, shared);
+}
+
+// That of a in a^b, 0 for b = 0: b a^(b - 1).
+Array gradient_of_base(const Array& dy, const Array& a, const Array& b) {
+  const Array slope = ops::binary(BinaryOp::multiply, b, ops::binary(BinaryOp::pow, a, ops::affine(b, 1, -1)));
+  const Array zero = ops::scalar_like(dy, 0);
+  return ops::where(ops::compare(CompareOp::eq, b, zero), zero, ops::binary(BinaryOp::multiply, dy, slope));
+}
+
+// That of b, 0 for a = 0 and b >= 0: a^b log(a).
+Array gradient_of_exponent(const Array& dy, const Array& a, const Array& b) {
+  const Array slope = ops::binary(BinaryOp::multiply, ops::binary(BinaryOp::pow, a, b), ops::unary(UnaryOp::log, a));
+  const Array zero = ops::scalar_like(dy, 0);
+  const Array flat =
+      ops::binary(BinaryOp::multiply, ops::convert(ops::compare(CompareOp::eq, a, zero), dy.dtype(), Layout::plain),
+                  ops::convert(ops::compare(CompareOp::le, zero, b), dy.dtype(), Layout::plain));
+  return ops::where(ops::compare(CompareOp::ne, flat, zero), zero, ops::binary(BinaryOp::multiply, dy, slope));
+}
+
+// The operands' gradients before they are summed to the operands' shapes.
+Array gradient_of_left(BinaryOp op, const Array& dy, const Array& a, const Array& b) {
+  switch (op) {
+    case BinaryOp::add:
+    case BinaryOp::subtract: return dy;
+    case BinaryOp::multiply:
+    case BinaryOp::divide: return ops::binary(op, dy, b);
+    case BinaryOp::maximum: return gradient_of_larger(dy, a, b);
+    case BinaryOp::minimum:
+      return gradient_of_larger(dy, ops::unary(UnaryOp::negate, a), ops::unary(UnaryOp::negate, b));
+    case BinaryOp::pow: return gradient_of_base(dy, a, b);
+  }
+  return {};
+}
+
+Array gradient_of_right(BinaryOp op, const Array& dy, const Array& a, const Array& b) {
+  switch (op) {
+    case BinaryOp::add: return dy;
+    case BinaryOp::subtract: return ops::unary(UnaryOp::negate, dy);
+    case BinaryOp::multiply: return ops::binary(op, dy, a);
+    case BinaryOp::divide: {
+      const Array ratio = ops::binary(BinaryOp::divide, a, ops::binary(BinaryOp::multiply, b, b));
+      return ops::unary(UnaryOp::negate, ops::binary(BinaryOp::multiply, dy, ratio));
+    }
+    case BinaryOp::maximum:
+    case BinaryOp::minimum: return gradient_of_left(op, dy, b, a);
+    case BinaryOp::pow: return gradient_of_exponent(dy, a, b);
+  }
+  return {};
+}
+
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
-  const bool divides = op == BinaryOp::divide, saves = divides || op == BinaryOp::multiply;
-  const bool saves_a = saves && b.requires_grad(), saves_b = saves && (a.requires_grad() || divides);
+  const bool linear = op == BinaryOp::add || op == BinaryOp::subtract, product = op == BinaryOp::multiply;
+  const bool saves_a = !linear && (b.requires_grad() || (!product && op != BinaryOp::divide));
+  const bool saves_b = !linear && (a.requires_grad() || !product);
   return lift(ops::name(op), place_broadcast(ops::name(op), {a, b}), {a, b}, [=](const Arrays& in) -> Lifted {
     Array y = ops::binary(op, in[0], in[1]);
-    return {y, [op, saves, x = SavedArray(saves_a, in[0]), z = SavedArray(saves_b, in[1]), a_shape = in[0].shape(),
+    return {y, [op, x = SavedArray(saves_a, in[0]), z = SavedArray(saves_b, in[1]), a_shape = in[0].shape(),
                 b_shape = in[1].shape()](const PartPass& p, const Array& dy) -> Arrays {
+              const Array &left = x.get(p.name()), &right = z.get(p.name());
               Array da, db;
-              if (p.needs(0)) da = ops::sum_to(saves ? ops::binary(op, dy, z.get(p.name())) : dy, a_shape);
-              if (p.needs(1)) {
-                switch (op) {
-                  case BinaryOp::add: db = dy; break;
-                  case BinaryOp::subtract: db = ops::unary(UnaryOp::negate, dy); break;
-                  case BinaryOp::multiply: db = ops::binary(op, dy, x.get(p.name())); break;
-                  case BinaryOp::divide: {
-                    const Array& divisor = z.get(p.name());
-                    Array ratio = ops::binary(BinaryOp::divide, x.get(p.name()),
-                                              ops::binary(BinaryOp::multiply, divisor, divisor));
-                    db = ops::unary(UnaryOp::negate, ops::binary(BinaryOp::multiply, dy, ratio));
-                    break;
-                  }
-                }
-                db = ops::sum_to(db, b_shape);
-              }
+              if (p.needs(0)) da = ops::sum_to(gradient_of_left(op, dy, left, right), a_shape);
+              if (p.needs(1)) db = ops::sum_to(gradient_of_right(op, dy, left, right), b_shape);
               return {da, db};
             }};
   });
@@ -64,10 +111,32 @@ Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
 Tensor sqrt(const Tensor& x) { return unary(UnaryOp::sqrt, x); }
 Tensor square(const Tensor& x) { return unary(UnaryOp::square, x); }
 Tensor abs(const Tensor& x) { return unary(UnaryOp::abs, x); }
+Tensor sign(const Tensor& x) { return unary(UnaryOp::sign, x); }
+Tensor reciprocal(const Tensor& x) { return unary(UnaryOp::reciprocal, x); }
+Tensor rsqrt(const Tensor& x) { return unary(UnaryOp::rsqrt, x); }
+Tensor sin(const Tensor& x) { return unary(UnaryOp::sin, x); }
+Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
 Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
+Tensor leaky_relu(const Tensor& x, double negative_slope) { return unary({UnaryOp::leaky_relu, negative_slope}, x); }
+Tensor elu(const Tensor& x, double alpha) { return unary({UnaryOp::elu, alpha}, x); }
 Tensor gelu(const Tensor& x) { return unary(UnaryOp::gelu, x); }
+Tensor silu(const Tensor& x) { return unary(UnaryOp::silu, x); }
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  check(beta > 0, "softplus: beta {}, expected above 0", beta);
+  return unary({UnaryOp::softplus, beta, threshold}, x);
+}
 Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
 Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
+Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max) {
+  check(min || max, "clamp: expected a smallest or a largest value, found none");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return unary({UnaryOp::clamp, min.value_or(-kInfinity), max.value_or(kInfinity)}, x);
+}
+Tensor pow(const Tensor& x, double exponent) { return unary({UnaryOp::pow, exponent}, x); }
+Tensor pow(const Tensor& x, const Tensor& exponent) { return binary(BinaryOp::pow, x, exponent); }
+Tensor pow(double base, const Tensor& exponent) { return pow(full_like(exponent, base), exponent); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::maximum, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::minimum, a, b); }
 Tensor operator+(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
 Tensor operator-(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
 Tensor operator*(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }

@@ -133,9 +133,39 @@ Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
   const Tensor inputs[] = {a, b};
   Placed placed = place(what, inputs);
   if (placed.kind != Kind::cut) return placed;
-  if (is_cut(a) && a.cut().axis != 0) fail_across_batch(what, a, "over which the product would sum");
-  if (is_cut(b) && b.cut().axis != 1) fail_across_batch(what, b, "over which the product would sum");
-  if (is_cut(a) && is_cut(b)) fail_across_batch(what, b, "and so are the other operand's: each sample would meet all others");
+  // Batches of matrices are aligned from the right.
+  const auto from_right = [](const Tensor& x) { return x.shape().rank() - 1 - x.cut().axis; };
+  if (is_cut(a) && from_right(a) == 0) fail_across_batch(what, a, "over which the product would sum");
+  if (is_cut(b) && from_right(b) == 1) fail_across_batch(what, b, "over which the product would sum");
+  const Tensor &cut = is_cut(a) ? a : b, &other = is_cut(a) ? b : a;
+  const int axis = from_right(cut);
+  if (is_cut(other)) {
+    if (axis < 2 || from_right(other) < 2) {
+      fail_across_batch(what, b, "and so are the other operand's: each sample would meet all others");
+    }
+    const Cut x = cut.cut(), z = other.cut();
+    if (axis != from_right(other) || x.outer != z.outer || x.inner != z.inner) {
+      fail("{}: the samples of {} are on axis {}, those of {} on axis {}, expected them on the same one", what,
+           a.describe(), a.cut().axis, b.describe(), b.cut().axis);
+    }
+  } else if (axis >= 2 && other.shape().rank() > axis && other.size(-1 - axis) != 1) {
+    fail(
+        "{}: {} is cut over the batch, but {} beside it is not: expected extent 1 on its axis {}, or split_and_load() "
+        "of both",
+        what, cut.describe(), other.describe(), other.shape().rank() - 1 - axis);
+  }
+  placed.cut = cut.cut();
+  placed.cut.axis = std::max(a.shape().rank(), b.shape().rank()) - 1 - axis;
+  return placed;
+}
+
+Placed place_linear(std::string_view what, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const Tensor inputs[] = {x, w, bias};
+  const Placed placed = place(what, inputs);
+  if (is_cut(x) && x.cut().axis == x.shape().rank() - 1) fail_across_batch(what, x, "over which the product would sum");
+  for (const Tensor* t : {&w, &bias}) {
+    if (is_cut(*t)) fail_across_batch(what, *t, "but a parameter is the same for all samples");
+  }
   return placed;
 }
 
@@ -243,7 +273,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
   held.insert(held.end(), leaves.begin(), leaves.end());
   const Device home = at->slots()[0].device;
   ops::ShardScope scope(-1);
-  Array value = ops::tree_sum(leaves, home, true);
+  Array value = how == Mix::max ? ops::max_of(leaves, home) : ops::tree_sum(leaves, home, true);
   if (!value.defined()) {
     // A sum of nothing.
     value = ops::empty(like.shape(), like.dtype(), home);

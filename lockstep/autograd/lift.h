@@ -45,8 +45,11 @@ Placed place_as(std::string_view what, const Tensor& x);
 Placed place_broadcast(std::string_view what, InputList inputs);
 // Samples are on axis 0 of all of `samples` (the first one, and labels, residuals, ...) and of the result. Parameters have none.
 Placed place_rows(std::string_view what, InputList samples, InputList parameters = {});
-// [m, k] x [k, n]: samples are on m or n.
+// [.., m, k] x [.., k, n]: samples are on m, n or an axis before, where both have them or one operand is the same for
+// all.
 Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b);
+// x [.., k] and parameters: samples are on any axis of x but the last.
+Placed place_linear(std::string_view what, const Tensor& x, const Tensor& w, const Tensor& bias);
 // Axis i of the result is axis axes[i] of x.
 Placed place_permuted(std::string_view what, const Tensor& x, std::span<const int> axes);
 // x's elements as `shape`, without -1.
@@ -68,10 +71,10 @@ inline Tensor lift(std::string_view name, const Placed& placed, InputList inputs
   return lift(name, placed, Inputs(inputs.begin(), inputs.size()), f);
 }
 
-// A result of all shards: f's results for each shard, of equal shapes, are added in the shards' tree, weighted by their samples
-// for a mean. Every process has to call it; the processes' parts are exchanged at once, not when somebody reads the result.
-// Tensors that are not cut count as one shard.
-enum class Mix { sum, mean };
+// A result of all shards: f's results for each shard, of equal shapes, are added in the shards' tree, weighted by their
+// samples for a mean; or the largest of them is taken, without a history. Every process has to call it; the processes'
+// parts are exchanged at once, not when somebody reads the result. Tensors that are not cut count as one shard.
+enum class Mix { sum, mean, max };
 Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputList inputs,
                   const std::function<Lifted(const Arrays&)>& f);
 

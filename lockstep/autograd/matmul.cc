@@ -8,33 +8,75 @@
 
 namespace lockstep {
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
+namespace {
+
+// [.., k] as [rows, k].
+Array as_rows(const Array& x) {
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < x.shape().rank(); ++i) rows *= x.size(i);
+  return ops::reshape(ops::to_layout(x, Layout::plain), {rows, x.size(-1)});
+}
+
+Tensor product(const Tensor& a, const Tensor& b) {
   const bool saves_a = b.requires_grad(), saves_b = a.requires_grad();
   return lift("matmul", place_matmul("matmul", a, b), {a, b}, [=](const Arrays& in) -> Lifted {
     return {ops::matmul(in[0], in[1]),
-            [x = SavedArray(saves_a, in[0]), z = SavedArray(saves_b, in[1]), b_dtype = in[1].dtype()](
-                const PartPass& p, const Array& dy) -> Arrays {
+            [x = SavedArray(saves_a, in[0]), z = SavedArray(saves_b, in[1]), a_shape = in[0].shape(),
+             b_shape = in[1].shape(), b_dtype = in[1].dtype()](const PartPass& p, const Array& dy) -> Arrays {
               Array da, db;
-              if (p.needs(0)) da = ops::matmul(dy, z.get(p.name()), {}, {.options = {.transpose_b = true}});
+              if (p.needs(0)) {
+                da = ops::sum_to(ops::matmul(dy, z.get(p.name()), {}, {.options = {.transpose_b = true}}), a_shape);
+              }
               if (p.needs(1)) {
-                db = ops::matmul(x.get(p.name()), dy, {}, {.options = {.transpose_a = true}, .dtype = b_dtype});
+                // A matrix that all others are multiplied by gets its gradient in one product.
+                const bool shared = b_shape.rank() == 2;
+                const Array& left = x.get(p.name());
+                db = ops::sum_to(ops::matmul(shared ? as_rows(left) : left, shared ? as_rows(dy) : dy, {},
+                                             {.options = {.transpose_a = true}, .dtype = b_dtype}),
+                                 b_shape);
               }
               return {da, db};
             }};
   });
 }
 
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  check(a.defined() && b.defined() && a.shape().rank() > 0 && b.shape().rank() > 0,
+        "matmul: {} and {}, expected at least one axis", a.describe(), b.describe());
+  // A vector is a row on the left and a column on the right.
+  if (a.shape().rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.shape().rank() == 1 ? -1 : -2);
+  if (b.shape().rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
+  return product(a, b);
+}
+
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  for (const Tensor* x : {&a, &b}) {
+    check(x->defined() && x->shape().rank() == 3, "bmm: an operand is {}, expected 3 axes (matrices, rows, columns)",
+          x->shape().str());
+  }
+  check(a.size(0) == b.size(0), "bmm: {} and {} matrices ({} x {})", a.size(0), b.size(0), a.shape().str(),
+        b.shape().str());
+  return product(a, b);
+}
+
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
-  check(x.defined() && x.shape().rank() == 2, "linear: input is {}, expected 2 axes (n, features)", x.shape().str());
+  check(x.defined() && x.shape().rank() >= 1, "linear: input is {}, expected at least one axis (.., features)",
+        x.shape().str());
   check(w.defined() && w.shape().rank() == 2, "linear: weight is {}, expected 2 axes (out, in)", w.shape().str());
-  check(x.size(1) == w.size(1), "linear: input has {} features, weight expects {}", x.size(1), w.size(1));
+  check(x.size(-1) == w.size(1), "linear: input has {} features, weight expects {}", x.size(-1), w.size(1));
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
-  return lift("linear", place_rows("linear", {x}, {w, bias}), {x, w, bias}, [=](const Arrays& in) -> Lifted {
-    return {ops::matmul(in[0], in[1], in[2], {.options = {.transpose_b = true}}),
-            [x = SavedArray(saves_x, in[0]), w = SavedArray(saves_w, in[1]), dtype = in[1].dtype()](
-                const PartPass& p, const Array& dy) -> Arrays {
+  return lift("linear", place_linear("linear", x, w, bias), {x, w, bias}, [=](const Arrays& in) -> Lifted {
+    Shape shape = in[0].shape();
+    shape[-1] = in[1].size(0);
+    const Array rows = as_rows(in[0]);
+    return {ops::reshape(ops::matmul(rows, in[1], in[2], {.options = {.transpose_b = true}}), shape),
+            [x = SavedArray(saves_x, rows), w = SavedArray(saves_w, in[1]), dtype = in[1].dtype(), old = in[0].shape()](
+                const PartPass& p, const Array& g) -> Arrays {
+              const Array dy = as_rows(g);
               Array dx, dw, db;
-              if (p.needs(0)) dx = ops::matmul(dy, w.get(p.name()));
+              if (p.needs(0)) dx = ops::reshape(ops::matmul(dy, w.get(p.name())), old);
               if (p.needs(1)) {
                 dw = ops::matmul(dy, x.get(p.name()), {}, {.options = {.transpose_a = true},
                                                            .dtype = dtype,

@@ -1,18 +1,106 @@
 #include "lockstep/ops/reduce.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/shape.h"
 
 namespace lockstep {
 namespace {
 
-// The gradient of x from that of a sum: it is the same along every axis that was summed.
-Array expand(const Array& dy, const Shape& shape) {
-  Array zeros = ops::empty(shape, dy.dtype(), dy.device());
-  ops::fill_(zeros, 0);
-  return ops::binary(BinaryOp::add, zeros, dy);
+// A bit for every axis that is reduced.
+unsigned resolve(std::string_view what, const Tensor& x, const Dims& dims) {
+  check(x.defined(), "{}: undefined tensor", what);
+  if (dims.empty()) return (1U << x.shape().rank()) - 1;
+  unsigned axes = 0;
+  for (int dim : dims) {
+    const unsigned axis = 1U << ops::resolve_axis(what, x.shape(), dim);
+    check(!(axes & axis), "{}: axis {} is named twice", what, dim);
+    axes |= axis;
+  }
+  return axes;
+}
+
+bool contains(unsigned axes, int axis) { return axes >> axis & 1U; }
+
+// The number of elements that become one.
+std::int64_t count_of(const Tensor& x, unsigned axes) {
+  std::int64_t count = 1;
+  for (int i = 0; i < x.shape().rank(); ++i) count *= contains(axes, i) ? x.size(i) : 1;
+  return count;
+}
+
+// With extents of 1.
+Shape kept(Shape shape, unsigned axes) {
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (contains(axes, i)) shape[i] = 1;
+  }
+  return shape;
+}
+
+// f reduces a part to extents of 1. Shards are mixed if the batch is reduced.
+Tensor reduce(std::string_view name, const Tensor& x, unsigned axes, bool keepdim, Mix mix,
+              const std::function<Lifted(const Array&, const Shape& to)>& f) {
+  Placed placed = place_as(name, x);
+  const auto part = [&](const Arrays& in) -> Lifted {
+    const Shape ones = kept(in[0].shape(), axes);
+    Lifted reduced = f(in[0], ones);
+    if (keepdim) return reduced;
+    return {ops::reshape(reduced.y, ops::without_axes(ones, axes)),
+            [ones, backward = std::move(reduced.backward)](const PartPass& p, const Array& dy) -> Arrays {
+              return backward(p, ops::reshape(ops::to_layout(dy, Layout::plain), ones));
+            }};
+  };
+  if (placed.kind != Kind::cut) return lift(name, placed, {x}, part);
+  if (contains(axes, placed.cut.axis)) return mix_shards(name, mix, placed, {x}, part);
+  for (int i = 0; !keepdim && i < x.cut().axis; ++i) placed.cut.axis -= contains(axes, i) ? 1 : 0;
+  return lift(name, placed, {x}, part);
+}
+
+Lifted sum_part(const Array& in, const Shape& to) {
+  return {ops::sum_to(ops::to_layout(in, Layout::plain), to),
+          [old = in.shape()](const PartPass&, const Array& dy) -> Arrays { return {ops::expand(dy, old)}; }};
+}
+
+Tensor sum_over(const Tensor& x, unsigned axes, bool keepdim) {
+  return reduce("sum", x, axes, keepdim, Mix::sum, sum_part);
+}
+
+// Equal elements share the gradient.
+Lifted max_part(const Array& in, const Shape& to) {
+  const Array plain = ops::to_layout(in, Layout::plain), y = ops::max_to(plain, to);
+  return {y, [x = SavedArray(plain), y = SavedArray(y), to](const PartPass& p, const Array& dy) -> Arrays {
+            const Array largest = ops::compare(CompareOp::eq, x.get(p.name()), y.get(p.name()));
+            const Array ties = ops::sum_to(ops::convert(largest, dy.dtype(), Layout::plain), to);
+            return {ops::where(largest, ops::binary(BinaryOp::divide, dy, ties), ops::scalar_like(dy, 0))};
+          }};
+}
+
+// The largest of all samples, whose gradient equal ones of all shards share: that of a sum to which each adds its part.
+Tensor max_over_batch(const Tensor& x, unsigned axes, bool keepdim) {
+  Tensor largest, share;
+  {
+    NoGradGuard no_grad;
+    largest = reduce("amax", x, axes, keepdim, Mix::max, max_part);
+    if (!x.requires_grad()) return largest;
+    const Tensor ones = keepdim ? largest : largest.reshape(kept(x.shape(), axes));
+    const Tensor ties = cast(eq(x, ones), x.dtype());
+    share = ties / sum_over(ties, axes, true);
+  }
+  const Tensor sum = sum_over(where(gt(share, 0), x, 0.0) * share, axes, keepdim);
+  largest.set_grad_meta(sum.grad_meta());
+  return largest;
+}
+
+// Half types are reduced in f32.
+template <typename F>
+Tensor in_f32(const Tensor& x, const F& f) {
+  return is_half_dtype(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
 }
 
 }  // namespace
@@ -32,34 +120,109 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   const auto part = [&](const Arrays& in) -> Lifted {
     Shape to = shape;
     if (placed.kind == Kind::cut && !mixes) to[placed.cut.axis] = in[0].size(x.cut().axis);
-    return {ops::sum_to(in[0], to), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
-              return {expand(dy, old)};
-            }};
+    return sum_part(in[0], to);
   };
   return mixes ? mix_shards("sum", Mix::sum, placed, {x}, part) : lift("sum", placed, {x}, part);
-}
-
-Tensor argmax(const Tensor& x) {
-  return lift("argmax", place_rows("argmax", {x}), {x.detach()},
-              [](const Arrays& in) -> Lifted { return {ops::argmax(in[0]), nullptr}; });
 }
 
 Tensor sum(const Tensor& x) {
   return mix_shards("sum", Mix::sum, place_as("sum", x), {x}, [](const Arrays& in) -> Lifted {
     const Array flat = ops::reshape(ops::to_layout(in[0], Layout::plain), {in[0].numel()});
     return {ops::sum_to(flat, {1}), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
-              Shape ones;
-              ones = Shape(std::vector<std::int64_t>(static_cast<std::size_t>(old.rank()), 1));
-              return {expand(ops::reshape(dy, ones), old)};
+              return {ops::expand(ops::reshape(dy, kept(old, ~0U)), old)};
             }};
   });
 }
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) { return sum_over(x, resolve("sum", x, dims), keepdim); }
 
 Tensor mean(const Tensor& x) {
   check(x.numel() > 0, "mean: no elements");
   // Their sum may be out of a half type's range.
-  if (is_half_dtype(x.dtype())) return cast(mean(cast(x, DType::f32)), x.dtype());
-  return sum(x) / static_cast<double>(x.numel());
+  return in_f32(x, [](const Tensor& x) { return sum(x) / static_cast<double>(x.numel()); });
+}
+
+Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
+  const unsigned axes = resolve("mean", x, dims);
+  return in_f32(x,
+                [=](const Tensor& x) { return sum_over(x, axes, keepdim) / static_cast<double>(count_of(x, axes)); });
+}
+
+Tensor var(const Tensor& x, const Dims& dims, const VarOptions& options) {
+  const unsigned axes = resolve("var", x, dims);
+  const auto count = static_cast<double>(count_of(x, axes));
+  return in_f32(x, [=](const Tensor& x) {
+    const Tensor difference = x - sum_over(x, axes, true) / count;
+    return sum_over(square(difference), axes, options.keepdim) / std::max(count - options.correction, 0.0);
+  });
+}
+
+Tensor std(const Tensor& x, const Dims& dims, const VarOptions& options) { return sqrt(var(x, dims, options)); }
+
+Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
+  const unsigned axes = resolve("amax", x, dims);
+  check(count_of(x, axes) > 0, "amax: no elements along the axes of {}", x.shape().str());
+  const bool over_batch = x.kind() == Kind::cut && contains(axes, x.cut().axis);
+  return over_batch ? max_over_batch(x, axes, keepdim) : reduce("amax", x, axes, keepdim, Mix::max, max_part);
+}
+
+Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return -amax(-x, dims, keepdim); }
+Tensor max(const Tensor& x) { return amax(x); }
+Tensor min(const Tensor& x) { return amin(x); }
+
+MaxResult max(const Tensor& x, int dim, bool keepdim) {
+  const Tensor indices = argmax(x, dim, true);
+  const Tensor values = take_along_dim(x, indices, dim);
+  if (keepdim) return {values, indices};
+  return {squeeze(values, dim), squeeze(indices, dim)};
+}
+
+MaxResult min(const Tensor& x, int dim, bool keepdim) {
+  MaxResult result = max(-x, dim, keepdim);
+  result.values = -result.values;
+  return result;
+}
+
+Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
+  check(x.defined(), "argmax: undefined tensor");
+  Placed placed = place_as("argmax", x);
+  const int axis = dim ? ops::resolve_axis("argmax", x.shape(), *dim) : 0;
+  if (placed.kind == Kind::cut) {
+    if (!dim || placed.cut.axis == axis) fail_across_batch("argmax", x, "among which it would choose");
+    if (!keepdim && placed.cut.axis > axis) --placed.cut.axis;
+  }
+  NoGradGuard no_grad;
+  return lift("argmax", placed, {x}, [&](const Arrays& in) -> Lifted {
+    const Array plain = ops::to_layout(in[0], Layout::plain);
+    const Array rows = dim ? ops::move_axis(plain, axis, plain.shape().rank() - 1) : plain;
+    const std::int64_t extent = dim ? in[0].size(axis) : in[0].numel();
+    check(extent > 0, "argmax: no elements along axis {} of {}", axis, x.shape().str());
+    const Array y = ops::argmax(ops::reshape(rows, {in[0].numel() / extent, extent}));
+    const unsigned axes = dim ? 1U << axis : ~0U;
+    return {ops::reshape(y, keepdim ? kept(in[0].shape(), axes) : ops::without_axes(in[0].shape(), axes)), nullptr};
+  });
+}
+
+Tensor argmin(const Tensor& x, std::optional<int> dim, bool keepdim) { return argmax(-x.detach(), dim, keepdim); }
+
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+  return in_f32(x, [&](const Tensor& x) {
+    // Infinities stay what they are.
+    Tensor largest = amax(x.detach(), dims, true);
+    largest = masked_fill(largest, eq(abs(largest), std::numeric_limits<double>::infinity()), 0);
+    const Tensor y = log(sum(exp(x - largest), dims, true)) + largest;
+    return keepdim ? y : y.reshape(ops::without_axes(y.shape(), resolve("logsumexp", x, dims)));
+  });
+}
+
+Tensor cumsum(const Tensor& x, int dim) {
+  const int axis = ops::resolve_axis("cumsum", x.shape(), dim);
+  const Placed placed = place_as("cumsum", x);
+  if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch("cumsum", x, "along which it would sum");
+  return lift("cumsum", placed, {x}, [axis](const Arrays& in) -> Lifted {
+    return {ops::cumsum(in[0], axis), [axis](const PartPass&, const Array& dy) -> Arrays {
+              return {ops::cumsum(dy, axis, true)};
+            }};
+  });
 }
 
 }  // namespace lockstep

@@ -1,17 +1,19 @@
+#include "lockstep/ops/shape.h"
+
+#include <algorithm>
 #include <numeric>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/reduce.h"
 
 namespace lockstep {
+namespace {
 
-Tensor reshape(const Tensor& x, Shape shape) {
-  check(x.defined(), "reshape: undefined tensor");
-  shape = ops::resolve_shape("reshape", shape, x.numel());
-  check(shape.numel() == x.numel(), "reshape: {} elements as {}, expected {}", x.numel(), shape.str(), x.shape().str());
-  const Placed placed = place_reshaped("reshape", x, shape);
-  return lift("reshape", placed, {x}, [&](const Arrays& in) -> Lifted {
+// x's elements as `shape`, the result's, the batch being where `placed` says.
+Tensor reshape_as(std::string_view name, const Placed& placed, const Tensor& x, const Shape& shape) {
+  return lift(name, placed, {x}, [&](const Arrays& in) -> Lifted {
     Shape part = shape;
     if (placed.kind == Kind::cut) {
       const std::int64_t rest = shape[placed.cut.axis] == 0 ? 0 : shape.numel() / shape[placed.cut.axis];
@@ -24,22 +26,108 @@ Tensor reshape(const Tensor& x, Shape shape) {
   });
 }
 
-Tensor flatten(const Tensor& x, int first) {
-  check(first >= 0 && first < x.shape().rank(), "flatten: axis {} of {}", first, x.shape().str());
-  Shape shape(x.shape().dims().first(static_cast<std::size_t>(first) + 1));
-  for (int i = first + 1; i < x.shape().rank(); ++i) shape[first] *= x.shape()[i];
-  return reshape(x, shape);
+}  // namespace
+
+Tensor reshape(const Tensor& x, Shape shape) {
+  check(x.defined(), "reshape: undefined tensor");
+  shape = ops::resolve_shape("reshape", shape, x.numel());
+  check(shape.numel() == x.numel(), "reshape: {} elements as {}, expected {}", x.numel(), shape.str(), x.shape().str());
+  return reshape_as("reshape", place_reshaped("reshape", x, shape), x, shape);
 }
 
-Tensor transpose(const Tensor& x, int a, int b) {
-  int rank = x.shape().rank();
-  check(a >= 0 && a < rank && b >= 0 && b < rank, "transpose: axes {} and {} of {}", a, b, x.shape().str());
-  std::vector<int> axes(static_cast<std::size_t>(rank));
+Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
+  Placed placed = place_as("flatten", x);
+  if (x.shape().rank() == 0) return reshape(x, {1});
+  const int first = ops::resolve_axis("flatten", x.shape(), start_dim),
+            last = ops::resolve_axis("flatten", x.shape(), end_dim);
+  check(first <= last, "flatten: axes {} to {}, expected the first one first", start_dim, end_dim);
+  std::vector<std::int64_t> dims(x.shape().begin(), x.shape().begin() + first + 1);
+  for (int i = first + 1; i <= last; ++i) dims.back() *= x.size(i);
+  dims.insert(dims.end(), x.shape().begin() + last + 1, x.shape().end());
+  if (placed.kind == Kind::cut) {
+    const int axis = x.cut().axis;
+    const bool within = axis >= first && axis <= last;
+    for (int i = first; within && i <= last; ++i) {
+      if (i < axis) placed.cut.outer *= x.size(i);
+      if (i > axis) placed.cut.inner *= x.size(i);
+    }
+    placed.cut.axis -= std::clamp(axis - first, 0, last - first);
+  }
+  return reshape_as("flatten", placed, x, Shape(dims));
+}
+
+Tensor squeeze(const Tensor& x, const Dims& dims) {
+  Placed placed = place_as("squeeze", x);
+  unsigned axes = 0;
+  for (int dim : dims) axes |= 1U << ops::resolve_axis("squeeze", x.shape(), dim);
+  if (dims.empty()) axes = ~0U;
+  for (int i = 0; i < x.shape().rank(); ++i) {
+    // A batch of one sample stays a batch.
+    const bool batch = placed.kind == Kind::cut && i == placed.cut.axis;
+    if (x.size(i) != 1 || batch) axes &= ~(1U << i);
+  }
+  for (int i = 0; placed.kind == Kind::cut && i < x.cut().axis; ++i)
+    placed.cut.axis -= static_cast<int>(axes >> i & 1U);
+  return reshape_as("squeeze", placed, x, ops::without_axes(x.shape(), axes));
+}
+
+Tensor unsqueeze(const Tensor& x, int dim) {
+  Placed placed = place_as("unsqueeze", x);
+  const int rank = x.shape().rank();
+  check(dim >= -rank - 1 && dim <= rank, "unsqueeze: axis {} of shape {}, expected {} to {}", dim, x.shape().str(),
+        -rank - 1, rank);
+  const int axis = dim < 0 ? dim + rank + 1 : dim;
+  std::vector<std::int64_t> dims(x.shape().begin(), x.shape().end());
+  dims.insert(dims.begin() + axis, 1);
+  if (placed.kind == Kind::cut && placed.cut.axis >= axis) ++placed.cut.axis;
+  return reshape_as("unsqueeze", placed, x, Shape(dims));
+}
+
+Tensor permute(const Tensor& x, std::span<const int> dims) {
+  std::vector<int> axes;
+  for (int dim : dims) axes.push_back(ops::resolve_axis("permute", x.shape(), dim));
+  std::vector<int> back(axes.size());
+  check(std::ssize(axes) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(), x.shape().str());
+  for (std::size_t i = 0; i < axes.size(); ++i) back[static_cast<std::size_t>(axes[i])] = static_cast<int>(i);
+  return lift("permute", place_permuted("permute", x, axes), {x}, [&](const Arrays& in) -> Lifted {
+    return {ops::permute(in[0], axes),
+            [back](const PartPass&, const Array& dy) -> Arrays { return {ops::permute(dy, back)}; }};
+  });
+}
+
+Tensor permute(const Tensor& x, std::initializer_list<int> dims) {
+  return permute(x, std::span(dims.begin(), dims.size()));
+}
+
+Tensor transpose(const Tensor& x, int dim0, int dim1) {
+  std::vector<int> axes(static_cast<std::size_t>(x.shape().rank()));
   std::iota(axes.begin(), axes.end(), 0);
-  std::swap(axes[static_cast<std::size_t>(a)], axes[static_cast<std::size_t>(b)]);
+  std::swap(axes[static_cast<std::size_t>(ops::resolve_axis("transpose", x.shape(), dim0))],
+            axes[static_cast<std::size_t>(ops::resolve_axis("transpose", x.shape(), dim1))]);
   return lift("transpose", place_permuted("transpose", x, axes), {x}, [&](const Arrays& in) -> Lifted {
     return {ops::permute(in[0], axes),
             [axes](const PartPass&, const Array& dy) -> Arrays { return {ops::permute(dy, axes)}; }};
+  });
+}
+
+Tensor expand(const Tensor& x, Shape shape) {
+  Placed placed = place_as("expand", x);
+  const int more = shape.rank() - x.shape().rank();
+  check(more >= 0, "expand: {} to {}, expected at least as many axes", x.shape().str(), shape.str());
+  for (int i = 0; i < x.shape().rank(); ++i) {
+    if (shape[more + i] == -1) shape[more + i] = x.size(i);
+  }
+  if (placed.kind == Kind::cut) {
+    if (shape[more + placed.cut.axis] != x.size(placed.cut.axis))
+      fail_across_batch("expand", x, "which cannot be repeated");
+    placed.cut.axis += more;
+  }
+  return lift("expand", placed, {x}, [&](const Arrays& in) -> Lifted {
+    Shape part = shape;
+    if (placed.kind == Kind::cut) part[placed.cut.axis] = in[0].size(x.cut().axis);
+    return {ops::expand(in[0], part), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
+              return {ops::sum_to(dy, old)};
+            }};
   });
 }
 
@@ -50,62 +138,6 @@ Tensor cast(const Tensor& x, DType dtype) {
               return {ops::convert(dy, old, dy.layout())};
             }};
   });
-}
-
-Tensor concatenate(std::span<const Tensor> parts) {
-  check(!parts.empty(), "concatenate: no tensors");
-  for (const Tensor& part : parts) check(part.defined(), "concatenate: an input is undefined");
-  Placed placed = place("concatenate", parts);
-  if (placed.kind == Kind::whole && !placed.at) return concatenate(parts, placed.devices[0]);
-  if (placed.kind == Kind::cut) placed.cut = parts[0].cut();
-  const bool on_batch = placed.kind == Kind::cut && placed.cut.axis == 0;
-  for (std::size_t i = 0; placed.kind == Kind::cut && i < parts.size(); ++i) {
-    const Tensor& part = parts[i];
-    check(part.kind() == Kind::cut && part.cut().axis == placed.cut.axis && part.cut().inner == placed.cut.inner &&
-              (on_batch || part.cut() == parts[0].cut()),
-          "concatenate: {} and {} have their samples in different places", parts[0].describe(), part.describe());
-    if (on_batch && i > 0) placed.cut.outer += part.cut().outer;
-  }
-  return lift("concatenate", placed, parts, [](const Arrays& in) -> Lifted {
-    std::vector<std::int64_t> rows;
-    for (const Array& part : in) rows.push_back(part.size(0));
-    return {ops::concatenate({in.data(), in.size()}, in[0].device()),
-            [rows](const PartPass& p, const Array& dy) -> Arrays {
-              Arrays back;
-              std::int64_t row = 0;
-              const Array plain = ops::to_layout(dy, Layout::plain);
-              for (std::size_t i = 0; i < rows.size(); ++i) {
-                back.push_back(p.needs(i) ? ops::narrow(plain, row, rows[i]) : Array());
-                row += rows[i];
-              }
-              return back;
-            }};
-  });
-}
-
-Tensor concatenate(std::span<const Tensor> parts, Device device) {
-  std::vector<Array> arrays;
-  std::vector<std::pair<Device, std::int64_t>> origin;
-  for (const Tensor& part : parts) {
-    check(part.defined() && part.kind() != Kind::cut, "concatenate: {} to {}, expected it in one piece: gather() it",
-          part.describe(), device.name());
-    arrays.push_back(part.array());
-    origin.emplace_back(part.device(), part.size(0));
-  }
-  std::vector<Tensor> all{ops::concatenate(arrays, device).with_shard(-1)};
-  return record_mix("concatenate", parts, std::move(all),
-                    [origin, device](const Node& node, const BackwardPass&, std::span<const Gradient> grads,
-                                     std::span<Gradient> dx) {
-                      std::int64_t row = 0;
-                      const Array dy = ops::to_layout(grads[0].once(device), Layout::plain);
-                      for (std::size_t i = 0; i < origin.size(); ++i) {
-                        if (node.needs(i)) {
-                          dx[i].add_single(ops::to_device(ops::narrow(dy, row, origin[i].second), origin[i].first,
-                                                          {.non_blocking = true}));
-                        }
-                        row += origin[i].second;
-                      }
-                    })[0];
 }
 
 }  // namespace lockstep

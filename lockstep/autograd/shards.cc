@@ -7,6 +7,7 @@
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/ops/shape.h"
 
 namespace lockstep {
 namespace {

@@ -3,35 +3,33 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/ops/shape.h"
 
 namespace lockstep {
 namespace {
 
-// Over the last axis, which must not be the batch.
-Placed place_before_last(std::string_view what, const Tensor& x) {
-  Placed placed = place_as(what, x);
-  if (placed.kind == Kind::cut && placed.cut.axis == x.shape().rank() - 1) fail_across_batch(what, x, "its last one");
-  return placed;
+using RowFunction = Array (*)(const Array&);
+using RowBackward = Array (*)(const Array& y, const Array& dy);
+
+// A function of the rows of the last axis, along any other one.
+Tensor along(std::string_view name, const Tensor& x, int dim, RowFunction forward, RowBackward backward) {
+  check(x.defined() && x.shape().rank() > 0, "{}: input has no axes", name);
+  const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().rank() - 1;
+  const Placed placed = place_as(name, x);
+  if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch(name, x, "along which it would sum");
+  return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {
+    const Array y = forward(ops::move_axis(in[0], axis, last));
+    return {ops::move_axis(y, last, axis), [=, saved = SavedArray(y)](const PartPass& p, const Array& dy) -> Arrays {
+              return {ops::move_axis(backward(saved.get(p.name()), ops::move_axis(dy, axis, last)), last, axis)};
+            }};
+  });
 }
 
 }  // namespace
 
-Tensor softmax(const Tensor& x) {
-  return lift("softmax", place_before_last("softmax", x), {x}, [](const Arrays& in) -> Lifted {
-    Array y = ops::softmax(in[0]);
-    return {y, [saved = SavedArray(y)](const PartPass& p, const Array& dy) -> Arrays {
-              return {ops::softmax_backward(saved.get(p.name()), dy)};
-            }};
-  });
-}
-
-Tensor log_softmax(const Tensor& x) {
-  return lift("log softmax", place_before_last("log_softmax", x), {x}, [](const Arrays& in) -> Lifted {
-    Array y = ops::log_softmax(in[0]);
-    return {y, [saved = SavedArray(y)](const PartPass& p, const Array& dy) -> Arrays {
-              return {ops::log_softmax_backward(saved.get(p.name()), dy)};
-            }};
-  });
+Tensor softmax(const Tensor& x, int dim) { return along("softmax", x, dim, ops::softmax, ops::softmax_backward); }
+Tensor log_softmax(const Tensor& x, int dim) {
+  return along("log_softmax", x, dim, ops::log_softmax, ops::log_softmax_backward);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {

@@ -92,7 +92,11 @@ class Tensor {
   // Differentiable. The same elements under another shape; plain layout. One extent may be -1: inferred. A cut axis stays
   // together with its samples, or that is an error.
   Tensor reshape(Shape shape) const;
-  // Differentiable. Elements [start, start + count) of axis 0, which must not be the batch: the same memory.
+  // Differentiable. Elements [start, start + length) of an axis that is not the batch's, or number `index` of it,
+  // without that axis: see functions.h.
+  Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
+  Tensor select(int dim, std::int64_t index) const;
+  // Of axis 0: the same memory.
   Tensor narrow(std::int64_t start, std::int64_t count) const;
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.

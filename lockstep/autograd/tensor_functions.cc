@@ -1,31 +1,13 @@
 // Those of Tensor's members that have a derivative.
-#include <cstring>
 #include <span>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
-#include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 
 namespace lockstep {
 namespace {
-
-// Zeros of this shape, but for `rows` from row `start` on.
-Array among_zeros(const Array& rows, std::int64_t start, const Shape& shape) {
-  if (rows.device().is_host()) {
-    Array all = Array::host(shape, rows.dtype()).with_shard(rows.shard());
-    rows.wait();
-    if (rows.numel() > 0) {
-      std::memcpy(ops::narrow(all, start, rows.size(0)).view().data, rows.view().data, rows.view().bytes());
-    }
-    return all;
-  }
-  Array all = ops::empty(shape, rows.dtype(), rows.device(), rows.layout());
-  ops::fill_(all, 0);
-  if (rows.numel() > 0) ops::copy_(rows, ops::narrow(all, start, rows.size(0)));
-  return all;
-}
 
 // A whole tensor, moved by `move`; its gradient is moved back.
 Tensor moved(std::string_view name, const Tensor& x, const Array& from, const Array& to) {
@@ -41,16 +23,11 @@ Tensor moved(std::string_view name, const Tensor& x, const Array& from, const Ar
 
 Tensor Tensor::reshape(Shape shape) const { return lockstep::reshape(*this, shape); }
 
-Tensor Tensor::narrow(std::int64_t start, std::int64_t count) const {
-  check(defined(), "narrow: undefined tensor");
-  const Placed placed = place_as("narrow", *this);
-  if (placed.kind == Kind::cut && placed.cut.axis == 0) fail_across_batch("narrow", *this, "of which it would take some");
-  return lift("narrow", placed, {*this}, [=](const Arrays& in) -> Lifted {
-    return {ops::narrow(in[0], start, count), [old = in[0].shape(), start](const PartPass&, const Array& dy) -> Arrays {
-              return {among_zeros(dy, start, old)};
-            }};
-  });
+Tensor Tensor::narrow(std::int64_t start, std::int64_t count) const { return lockstep::narrow(*this, 0, start, count); }
+Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
+  return lockstep::narrow(*this, dim, start, length);
 }
+Tensor Tensor::select(int dim, std::int64_t index) const { return lockstep::select(*this, dim, index); }
 
 Tensor Tensor::to(Device device, CopyOptions options) const {
   check(defined(), "to: undefined tensor");

@@ -10,6 +10,7 @@
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/copy.h"
 #include "lockstep/backend/elementwise.h"
+#include "lockstep/backend/index.h"
 #include "lockstep/backend/matmul.h"
 #include "lockstep/backend/norm.h"
 #include "lockstep/backend/optimizer.h"
@@ -27,6 +28,7 @@ class Stream;        // device/stream.h
 struct KernelFamilies {
   std::unique_ptr<ElementwiseKernels> elementwise;
   std::unique_ptr<CopyKernels> copy;
+  std::unique_ptr<IndexKernels> index;
   std::unique_ptr<ReduceKernels> reduce;
   std::unique_ptr<MatmulKernels> matmul;
   std::unique_ptr<ConvKernels> conv;
@@ -65,6 +67,7 @@ class Backend {
 
   ElementwiseKernels& elementwise() { return *families_.elementwise; }
   CopyKernels& copy() { return *families_.copy; }
+  IndexKernels& index() { return *families_.index; }
   ReduceKernels& reduce() { return *families_.reduce; }
   MatmulKernels& matmul() { return *families_.matmul; }
   ConvKernels& conv() { return *families_.conv; }

@@ -1,12 +1,23 @@
 // Kernels that move elements without computing.
 #pragma once
 
-#include <span>
+#include <array>
+#include <cstdint>
 
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
 namespace lockstep {
+
+// Which elements of a plain tensor become which ones of another: element (i, j, ..) of `extent` lies at from_first + i
+// * from[0] + j * from[1] + .. in the source, and at the same of `to` in the destination. A source stride of 0
+// repeats; no two places of the destination are the same. Permutations, slices, broadcasts and concatenations are such
+// copies.
+struct StridedCopy {
+  Shape extent;
+  std::array<std::int64_t, Shape::kMaxRank> from{}, to{};
+  std::int64_t from_first = 0, to_first = 0;
+};
 
 class CopyKernels {
  public:
@@ -16,12 +27,8 @@ class CopyKernels {
   // truncates. No overlap.
   virtual void copy(KernelContext&, const View& x, const View& y) = 0;
 
-  // y = x with axes permuted: y.shape[i] == x.shape[axes[i]]. Plain layout, one dtype.
-  virtual void permute(KernelContext&, const View& x, std::span<const int> axes, const View& y) = 0;
-
-  // y[i, ...] = x[rows[i], ...]: rows is i64 [n], y [n, ...], x [m, ...]; plain, one dtype. A row outside
-  // [0, m) is an error.
-  virtual void gather_rows(KernelContext&, const View& x, const View& rows, const View& y) = 0;
+  // y[to(i)] = x[from(i)] for every i within the extents: see StridedCopy. One dtype; nothing else of y is written.
+  virtual void strided(KernelContext&, const StridedCopy& copy, const View& x, const View& y) = 0;
 };
 
 }  // namespace lockstep

@@ -6,34 +6,67 @@
 
 namespace lockstep {
 
-enum class UnaryOp { negate, exp, log, sqrt, square, abs, relu, gelu, sigmoid, tanh };
-enum class BinaryOp { add, subtract, multiply, divide };
+enum class UnaryOp {
+  negate, exp, log, sqrt, square, abs, sign, reciprocal, rsqrt, sin, cos, relu, leaky_relu, elu, gelu, silu, softplus,
+  sigmoid, tanh, clamp, pow
+};
+inline constexpr int kUnaryOps = static_cast<int>(UnaryOp::pow) + 1;
+enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum, pow };
+inline constexpr int kBinaryOps = static_cast<int>(BinaryOp::pow) + 1;
+// Greater is less with its operands exchanged.
+enum class CompareOp { eq, ne, lt, le };
+inline constexpr int kCompareOps = static_cast<int>(CompareOp::le) + 1;
+
+// An operation and its constants:
+//   leaky_relu  x > 0 ? x : a x
+//   elu         x > 0 ? x : a (exp(x) - 1)
+//   softplus    a x > b ? x : log(1 + exp(a x)) / a
+//   clamp       x within [a, b]: b where a > b
+//   pow         x^a
+struct Unary {
+  UnaryOp op;
+  double a = 0;
+  double b = 0;
+
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr Unary(UnaryOp op, double a = 0, double b = 0) : op(op), a(a), b(b) {}
+};
 
 class ElementwiseKernels {
  public:
   virtual ~ElementwiseKernels() = default;
 
-  // y = op(x). Same shape, dtype and layout; y may be x. gelu is the exact one, x * Phi(x).
-  virtual void unary(KernelContext&, UnaryOp op, const View& x, const View& y) = 0;
+  // y = op(x). Same shape, dtype and layout; y may be x. gelu is the exact one, x * Phi(x). NaN stays NaN.
+  virtual void unary(KernelContext&, const Unary& op, const View& x, const View& y) = 0;
 
-  // dx = dy * op'(x). `saved` is the output y for exp, sqrt, relu, sigmoid and tanh, and the input x otherwise
-  // (see unary_saves_output). All the same shape, dtype and layout; dx may be dy.
-  virtual void unary_backward(KernelContext&, UnaryOp op, const View& saved, const View& dy, const View& dx) = 0;
+  // dx = dy * op'(x). `saved` is the output y or the input x: see unary_saves_output. All the same shape, dtype and
+  // layout; dx may be dy.
+  virtual void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy, const View& dx) = 0;
 
   // out = op(a, b). Shapes broadcast as in NumPy to out's shape; one dtype. Layouts are equal when the shapes
-  // are; a broadcast is plain. out may be a or b where the shapes are equal.
+  // are; a broadcast is plain. out may be a or b where the shapes are equal. maximum and minimum of NaN are NaN.
   virtual void binary(KernelContext&, BinaryOp op, const View& a, const View& b, const View& out) = 0;
+
+  // out = op(a, b) ? 1 : 0, as u8. Operands as for binary(), of any dtype. NaN differs from everything.
+  virtual void compare(KernelContext&, CompareOp op, const View& a, const View& b, const View& out) = 0;
+
+  // out = condition ? a : b. Condition u8; a, b and out of any one dtype. Shapes broadcast to out's; all plain, or of
+  // one shape and layout.
+  virtual void where(KernelContext&, const View& condition, const View& a, const View& b, const View& out) = 0;
 
   // y = scale * x + shift. Same shape, dtype and layout; y may be x.
   virtual void affine(KernelContext&, double scale, double shift, const View& x, const View& y) = 0;
 
   // Every element of y becomes `value`. Any dtype.
   virtual void fill(KernelContext&, double value, const View& y) = 0;
+
+  // y[i] = start + i * step, computed in f64 and rounded once. Plain layout, any dtype.
+  virtual void arange(KernelContext&, double start, double step, const View& y) = 0;
 };
 
 constexpr bool unary_saves_output(UnaryOp op) {
-  return op == UnaryOp::exp || op == UnaryOp::sqrt || op == UnaryOp::relu || op == UnaryOp::sigmoid ||
-         op == UnaryOp::tanh;
+  return op == UnaryOp::exp || op == UnaryOp::sqrt || op == UnaryOp::reciprocal || op == UnaryOp::rsqrt ||
+         op == UnaryOp::relu || op == UnaryOp::sigmoid || op == UnaryOp::tanh;
 }
 
 }  // namespace lockstep

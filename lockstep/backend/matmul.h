@@ -20,6 +20,11 @@ class MatmulKernels {
   // bf16 or f16 (master weights) and is then rounded first; c may be f32 there, too; bias is f32 (f64 with f64).
   virtual void matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b,
                       const View& bias, const View& c) = 0;
+
+  // c[i] = op(a[i]) op(b[i]) for every i of one more axis in front; otherwise as matmul(), by which this one computes
+  // one product after the other.
+  virtual void batched_matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b,
+                              const View& c);
 };
 
 }  // namespace lockstep

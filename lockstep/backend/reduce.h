@@ -1,4 +1,5 @@
-// Kernels that sum. Sums run in one fixed order that depends on shapes alone, never on the number of threads.
+// Kernels that reduce axes, or sum along them. Sums run in one fixed order that depends on shapes alone, never on the
+// number of threads.
 #pragma once
 
 #include <span>
@@ -15,6 +16,13 @@ class ReduceKernels {
   // y = the sum of x over every axis where y's extent is 1 or missing in front (the inverse of broadcasting).
   // Plain layout, one floating dtype.
   virtual void sum_to(KernelContext&, const View& x, const View& y) = 0;
+
+  // y = the largest of x over the same axes as in sum_to; NaN where there is one, minus infinity of nothing.
+  virtual void max_to(KernelContext&, const View& x, const View& y) = 0;
+
+  // y[a, i, b] = x[a, 0, b] + ... + x[a, i, b], in this order; reverse: x[a, n - 1, b] + ... + x[a, i, b]. Three axes,
+  // plain, one floating dtype; added in f64 and rounded once. y may be x.
+  virtual void cumsum(KernelContext&, bool reverse, const View& x, const View& y) = 0;
 
   // y[i] = the index of the largest element of row i, the first among equals. x floating [n, k], y i64 [n].
   virtual void argmax(KernelContext&, const View& x, const View& y) = 0;

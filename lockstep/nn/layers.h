@@ -5,9 +5,47 @@
 
 namespace lockstep {
 
+// x as it is: for a layer that is left out.
+class Identity : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return x; }
+};
+
 class ReLU : public Module {
  public:
   Tensor forward(const Tensor& x) override { return relu(x); }
+};
+
+class LeakyReLU : public Module {
+ public:
+  explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
+  Tensor forward(const Tensor& x) override { return leaky_relu(x, negative_slope_); }
+
+ private:
+  double negative_slope_;
+};
+
+class ELU : public Module {
+ public:
+  explicit ELU(double alpha = 1) : alpha_(alpha) {}
+  Tensor forward(const Tensor& x) override { return elu(x, alpha_); }
+
+ private:
+  double alpha_;
+};
+
+class SiLU : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return silu(x); }
+};
+
+class Softplus : public Module {
+ public:
+  explicit Softplus(double beta = 1, double threshold = 20) : beta_(beta), threshold_(threshold) {}
+  Tensor forward(const Tensor& x) override { return softplus(x, beta_, threshold_); }
+
+ private:
+  double beta_, threshold_;
 };
 
 class GELU : public Module {
@@ -25,16 +63,29 @@ class Tanh : public Module {
   Tensor forward(const Tensor& x) override { return tanh(x); }
 };
 
-// Over the last axis.
+// Along an axis: the last one by default.
 class Softmax : public Module {
  public:
-  Tensor forward(const Tensor& x) override { return softmax(x); }
+  explicit Softmax(int dim = -1) : dim_(dim) {}
+  Tensor forward(const Tensor& x) override { return softmax(x, dim_); }
+
+ private:
+  int dim_;
+};
+
+class LogSoftmax : public Module {
+ public:
+  explicit LogSoftmax(int dim = -1) : dim_(dim) {}
+  Tensor forward(const Tensor& x) override { return log_softmax(x, dim_); }
+
+ private:
+  int dim_;
 };
 
 // All axes but the first as one.
 class Flatten : public Module {
  public:
-  Tensor forward(const Tensor& x) override { return flatten(x); }
+  Tensor forward(const Tensor& x) override { return flatten(x, 1); }
 };
 
 class MaxPool2d : public Module {

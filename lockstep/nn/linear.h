@@ -10,7 +10,7 @@ struct LinearOptions {
   bool bias = true;
 };
 
-// y = x weight^T + bias: [n, in] -> [n, out].
+// y = x weight^T + bias: [.., in] -> [.., out].
 class Linear : public Module {
  public:
   explicit Linear(LinearOptions options);

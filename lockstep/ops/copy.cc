@@ -173,40 +173,6 @@ Array readable_from(const Array& x, Device device) {
   return near ? x : to_device(x, device, {.non_blocking = true});
 }
 
-Array permute(const Array& x, std::span<const int> axes) {
-  Array plain = to_layout(x, Layout::plain);
-  check(static_cast<int>(axes.size()) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(),
-        x.shape().str());
-  Shape shape = x.shape();
-  unsigned seen = 0;
-  for (int i = 0; i < shape.rank(); ++i) {
-    int axis = axes[static_cast<std::size_t>(i)];
-    check(axis >= 0 && axis < shape.rank() && !(seen >> axis & 1u), "permute: axis {} is repeated or out of range",
-          axis);
-    seen |= 1u << axis;
-    shape[i] = x.shape()[axis];
-  }
-  Array y = empty(shape, x.dtype(), x.device());
-  launch("permute", {plain}, {y},
-         [x = plain.view(), y = y.view(), axes = std::vector<int>(axes.begin(), axes.end())](
-             Backend& b, KernelContext& c) { b.copy().permute(c, x, axes, y); });
-  return y;
-}
-
-Array gather_rows(const Array& x, const Array& rows) {
-  check(x.shape().rank() >= 1, "gather_rows: input has no axes");
-  check_rank("gather_rows", "rows", rows, 1, "(n)");
-  check(rows.dtype() == DType::i64, "gather_rows: row numbers are {}, expected i64", name(rows.dtype()));
-  Array plain = to_layout(x, Layout::plain);
-  Shape shape = x.shape();
-  shape[0] = rows.size(0);
-  Array y = empty(shape, x.dtype(), x.device());
-  launch("gather", {plain, rows}, {y}, [x = plain.view(), r = rows.view(), y = y.view()](Backend& b, KernelContext& c) {
-    b.copy().gather_rows(c, x, r, y);
-  });
-  return y;
-}
-
 Array concatenate(std::span<const Array> parts, Device device) {
   check(!parts.empty(), "concatenate: no tensors");
   Shape shape = parts[0].shape();

@@ -34,10 +34,6 @@ Array pin(const Array& x, Device device);
 // x if kernels of `device` can read it where it is, else a copy there.
 Array readable_from(const Array& x, Device device);
 
-// y[i] = x with axes permuted.
-Array permute(const Array& x, std::span<const int> axes);
-// Rows of x (axis 0) by number: rows i64 [n].
-Array gather_rows(const Array& x, const Array& rows);
 // One below the other (axis 0), on `device`.
 Array concatenate(std::span<const Array> parts, Device device);
 

@@ -4,6 +4,25 @@
 #include "lockstep/ops/launch.h"
 
 namespace lockstep::ops {
+namespace {
+
+// Two operands that broadcast to `shape`: b in a's layout where the shapes are equal, both plain otherwise.
+struct Operands {
+  Array a, b;
+  Shape shape;
+
+  Operands(std::string_view what, const Array& left, const Array& right) {
+    check_on_device(what, left);
+    check_on_device(what, right);
+    check(left.dtype() == right.dtype(), "{}: {} and {}, expected one type", what, left.describe(), right.describe());
+    const bool same = left.shape() == right.shape();
+    a = same ? left : to_layout(left, Layout::plain);
+    b = to_layout(right, a.layout());
+    shape = same ? a.shape() : broadcast_shape(what, a.shape(), b.shape());
+  }
+};
+
+}  // namespace
 
 std::string_view name(UnaryOp op) {
   switch (op) {
@@ -13,10 +32,21 @@ std::string_view name(UnaryOp op) {
     case UnaryOp::sqrt: return "sqrt";
     case UnaryOp::square: return "square";
     case UnaryOp::abs: return "abs";
+    case UnaryOp::sign: return "sign";
+    case UnaryOp::reciprocal: return "reciprocal";
+    case UnaryOp::rsqrt: return "rsqrt";
+    case UnaryOp::sin: return "sin";
+    case UnaryOp::cos: return "cos";
     case UnaryOp::relu: return "relu";
+    case UnaryOp::leaky_relu: return "leaky_relu";
+    case UnaryOp::elu: return "elu";
     case UnaryOp::gelu: return "gelu";
+    case UnaryOp::silu: return "silu";
+    case UnaryOp::softplus: return "softplus";
     case UnaryOp::sigmoid: return "sigmoid";
     case UnaryOp::tanh: return "tanh";
+    case UnaryOp::clamp: return "clamp";
+    case UnaryOp::pow: return "pow";
   }
   return "unary";
 }
@@ -27,8 +57,21 @@ std::string_view name(BinaryOp op) {
     case BinaryOp::subtract: return "subtract";
     case BinaryOp::multiply: return "multiply";
     case BinaryOp::divide: return "divide";
+    case BinaryOp::maximum: return "maximum";
+    case BinaryOp::minimum: return "minimum";
+    case BinaryOp::pow: return "pow";
   }
   return "binary";
+}
+
+std::string_view name(CompareOp op) {
+  switch (op) {
+    case CompareOp::eq: return "eq";
+    case CompareOp::ne: return "ne";
+    case CompareOp::lt: return "lt";
+    case CompareOp::le: return "le";
+  }
+  return "compare";
 }
 
 Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
@@ -43,21 +86,21 @@ Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
   return out;
 }
 
-Array unary(UnaryOp op, const Array& x) {
-  check_on_device(name(op), x);
-  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", name(op), lockstep::name(x.dtype()));
+Array unary(const Unary& op, const Array& x) {
+  check_on_device(name(op.op), x);
+  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", name(op.op), lockstep::name(x.dtype()));
   Array y = empty_like(x);
-  launch(name(op), {x}, {y}, [op, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
+  launch(name(op.op), {x}, {y}, [op, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
     b.elementwise().unary(c, op, x, y);
   });
   return y;
 }
 
-Array unary_backward(UnaryOp op, const Array& saved, const Array& dy) {
-  check_same(name(op), saved, dy);
+Array unary_backward(const Unary& op, const Array& saved, const Array& dy) {
+  check_same(name(op.op), saved, dy);
   Array g = to_layout(dy, saved.layout());
   Array dx = empty_like(saved);
-  launch(name(op), {saved, g}, {dx},
+  launch(name(op.op), {saved, g}, {dx},
          [op, s = saved.view(), dy = g.view(), dx = dx.view()](Backend& b, KernelContext& c) {
            b.elementwise().unary_backward(c, op, s, dy, dx);
          });
@@ -65,16 +108,38 @@ Array unary_backward(UnaryOp op, const Array& saved, const Array& dy) {
 }
 
 Array binary(BinaryOp op, const Array& a, const Array& b) {
-  check_on_device(name(op), a);
-  check_on_device(name(op), b);
-  check(a.dtype() == b.dtype(), "{}: {} and {}, expected one type", name(op), a.describe(), b.describe());
-  bool same = a.shape() == b.shape();
-  Array x = same ? a : to_layout(a, Layout::plain);
-  Array z = to_layout(b, x.layout());
-  Array out = same ? empty_like(x) : empty(broadcast_shape(name(op), a.shape(), b.shape()), a.dtype(), a.device());
-  launch(name(op), {x, z}, {out},
-         [op, x = x.view(), z = z.view(), out = out.view()](Backend& b, KernelContext& c) {
+  const Operands in(name(op), a, b);
+  check(is_floating(a.dtype()), "{}: inputs are {}, expected a floating type", name(op), lockstep::name(a.dtype()));
+  Array out = empty(in.shape, a.dtype(), a.device(), in.a.layout());
+  launch(name(op), {in.a, in.b}, {out},
+         [op, x = in.a.view(), z = in.b.view(), out = out.view()](Backend& b, KernelContext& c) {
            b.elementwise().binary(c, op, x, z, out);
+         });
+  return out;
+}
+
+Array compare(CompareOp op, const Array& a, const Array& b) {
+  const Operands in(name(op), a, b);
+  Array out = empty(in.shape, DType::u8, a.device(), in.a.layout());
+  launch(name(op), {in.a, in.b}, {out},
+         [op, x = in.a.view(), z = in.b.view(), out = out.view()](Backend& b, KernelContext& c) {
+           b.elementwise().compare(c, op, x, z, out);
+         });
+  return out;
+}
+
+Array where(const Array& condition, const Array& a, const Array& b) {
+  check_on_device("where", condition);
+  check(condition.dtype() == DType::u8, "where: the condition is {}, expected u8, as comparisons return",
+        lockstep::name(condition.dtype()));
+  const Operands in("where", a, b);
+  const Shape shape = broadcast_shape("where", condition.shape(), in.shape);
+  const Array plain = to_layout(condition, Layout::plain), x = to_layout(a, Layout::plain),
+              z = to_layout(b, Layout::plain);
+  Array out = empty(shape, a.dtype(), a.device());
+  launch("where", {plain, x, z}, {out},
+         [condition = plain.view(), x = x.view(), z = z.view(), out = out.view()](Backend& b, KernelContext& c) {
+           b.elementwise().where(c, condition, x, z, out);
          });
   return out;
 }
@@ -91,6 +156,21 @@ Array affine(const Array& x, double scale, double shift) {
 
 void fill_(const Array& y, double value) {
   launch("fill", {}, {y}, [value, y = y.view()](Backend& b, KernelContext& c) { b.elementwise().fill(c, value, y); });
+}
+
+Array full(const Shape& shape, double value, DType dtype, Device device) {
+  Array y = empty(shape, dtype, device);
+  fill_(y, value);
+  return y;
+}
+
+Array scalar_like(const Array& x, double value) { return full({}, value, x.dtype(), x.device()); }
+
+Array arange(std::int64_t count, DType dtype, Device device, double start, double step) {
+  Array y = empty({count}, dtype, device);
+  launch("arange", {}, {y},
+         [=, y = y.view()](Backend& b, KernelContext& c) { b.elementwise().arange(c, start, step, y); });
+  return y;
 }
 
 void add_(const Array& y, const Array& x) {

@@ -6,20 +6,31 @@
 
 namespace lockstep::ops {
 
-Array unary(UnaryOp op, const Array& x);
+Array unary(const Unary& op, const Array& x);
 // The gradient of x from that of y = op(x); `saved` is y or x, see unary_saves_output.
-Array unary_backward(UnaryOp op, const Array& saved, const Array& dy);
+Array unary_backward(const Unary& op, const Array& saved, const Array& dy);
 // Shapes broadcast as in NumPy. b is brought to a's layout where the shapes are equal.
 Array binary(BinaryOp op, const Array& a, const Array& b);
+// op(a, b) as u8: 1 or 0. Shapes broadcast as in NumPy; a and b are of one type, any.
+Array compare(CompareOp op, const Array& a, const Array& b);
+// condition ? a : b. Shapes broadcast as in NumPy; the condition is u8, a and b are of one type, any.
+Array where(const Array& condition, const Array& a, const Array& b);
 // scale * x + shift
 Array affine(const Array& x, double scale, double shift);
 void fill_(const Array& y, double value);
+// `value` in every element.
+Array full(const Shape& shape, double value, DType dtype, Device device);
+// One element of x's type, where x is, that broadcasts to any shape.
+Array scalar_like(const Array& x, double value);
+// start, start + step, ...: [count]
+Array arange(std::int64_t count, DType dtype, Device device, double start = 0, double step = 1);
 // y += x, in y's layout.
 void add_(const Array& y, const Array& x);
 
 // "relu", as in messages and timelines.
 std::string_view name(UnaryOp op);
 std::string_view name(BinaryOp op);
+std::string_view name(CompareOp op);
 
 // The shape that a and b broadcast to.
 Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b);

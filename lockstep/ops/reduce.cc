@@ -3,21 +3,41 @@
 #include <algorithm>
 
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/ops/shape.h"
 
 namespace lockstep::ops {
+namespace {
 
-Array sum_to(const Array& x, const Shape& shape) {
+Array reduce_to(std::string_view what, const Array& x, const Shape& shape,
+                void (ReduceKernels::*kernel)(KernelContext&, const View&, const View&)) {
   if (x.shape() == shape) return x;
-  check_on_device("sum", x);
-  check(is_floating(x.dtype()), "sum: input is {}, expected a floating type", name(x.dtype()));
+  check_on_device(what, x);
+  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   bool fits = shape.rank() <= x.shape().rank();
   for (int i = 1; fits && i <= shape.rank(); ++i) fits = shape[-i] == 1 || shape[-i] == x.shape()[-i];
-  check(fits, "sum: {} does not broadcast to {}", shape.str(), x.shape().str());
+  check(fits, "{}: {} does not broadcast to {}", what, shape.str(), x.shape().str());
   Array in = to_layout(x, Layout::plain);
   Array y = empty(shape, x.dtype(), x.device());
-  launch("sum", {in}, {y},
-         [x = in.view(), y = y.view()](Backend& b, KernelContext& c) { b.reduce().sum_to(c, x, y); });
+  launch(what, {in}, {y},
+         [kernel, x = in.view(), y = y.view()](Backend& b, KernelContext& c) { (b.reduce().*kernel)(c, x, y); });
+  return y;
+}
+
+}  // namespace
+
+Array sum_to(const Array& x, const Shape& shape) { return reduce_to("sum", x, shape, &ReduceKernels::sum_to); }
+Array max_to(const Array& x, const Shape& shape) { return reduce_to("max", x, shape, &ReduceKernels::max_to); }
+
+Array cumsum(const Array& x, int axis, bool reverse) {
+  check_on_device("cumsum", x);
+  check(is_floating(x.dtype()), "cumsum: input is {}, expected a floating type", name(x.dtype()));
+  const Array in = around_axis(x, axis);
+  Array y = empty(x.shape(), x.dtype(), x.device());
+  launch("cumsum", {in}, {y}, [reverse, x = in.view(), y = around_axis(y, axis).view()](Backend& b, KernelContext& c) {
+    b.reduce().cumsum(c, reverse, x, y);
+  });
   return y;
 }
 
@@ -52,6 +72,16 @@ Array tree_sum(std::span<const Array> leaves, Device device, bool urgent) {
          },
          {.lane = urgent ? std::optional(state_of(device, "tree sum").urgent_lane) : std::nullopt, .foreign_reads = true});
   return convert(out, first->dtype(), first->layout());
+}
+
+Array max_of(std::span<const Array> leaves, Device device) {
+  Array largest;
+  for (const Array& leaf : leaves) {
+    if (!leaf.defined()) continue;
+    const Array here = to_device(leaf, device, {.non_blocking = true});
+    largest = largest.defined() ? binary(BinaryOp::maximum, largest, here) : here;
+  }
+  return largest;
 }
 
 Array squared_norm(std::span<const Array> xs, std::span<const Array> present) {

@@ -9,6 +9,10 @@ namespace lockstep::ops {
 
 // The sum of x over the axes along which `shape` would have to be broadcast to x's shape.
 Array sum_to(const Array& x, const Shape& shape);
+// The largest element of x over the same axes; NaN where there is one.
+Array max_to(const Array& x, const Shape& shape);
+// Sums of the first 1, 2, ... elements along an axis; with `reverse`, of the last ones.
+Array cumsum(const Array& x, int axis, bool reverse = false);
 // The index of the largest element of each row: [n, k] -> i64 [n].
 Array argmax(const Array& x);
 // The sum of all defined leaves in the shards' tree: leaf i is shard i's. They may lie on other devices of the memory
@@ -18,6 +22,8 @@ Array argmax(const Array& x);
 // `urgent`: in the device's urgent lane, so that what comes after it in the compute lane does not wait for leaves of other
 // devices and processes.
 Array tree_sum(std::span<const Array> leaves, Device device, bool urgent = false);
+// The largest of all defined leaves, element by element, on `device`. Undefined if no leaf is defined.
+Array max_of(std::span<const Array> leaves, Device device);
 // The sum of squares of all elements of all tensors, f64 [1]. present: none, or for each tensor a u8 [1] of which 0 leaves
 // it out as if it were not there (undefined: 1).
 Array squared_norm(std::span<const Array> xs, std::span<const Array> present = {});

@@ -223,7 +223,7 @@ std::vector<Differentiable> matrices_and_shapes() {
        [](Random& r) {
          return Problem{{{.shape = image(r)}}, [](In in) {
                           state_of(in[0].device(), "test").random->set_step(3);
-                          return flatten(dropout(in[0].to(Layout::channels_last), 0.4));
+                          return flatten(dropout(in[0].to(Layout::channels_last), 0.4), 1);
                         }};
        }},
       unary("Sum", sum, -1, 1),
@@ -321,7 +321,7 @@ std::vector<Differentiable> losses() {
 
 std::vector<Differentiable> differentiable_functions() {
   std::vector<Differentiable> all;
-  for (auto part : {elementwise(), matrices_and_shapes(), images(), losses()}) {
+  for (auto part : {elementwise(), matrices_and_shapes(), images(), losses(), basis_functions()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -36,6 +36,8 @@ void PrintTo(const Differentiable& d, std::ostream* os);
 
 // Every function of autograd/functions.h whose gradient exists in f64.
 std::vector<Differentiable> differentiable_functions();
+// Of them, those of basis_functions.cc.
+std::vector<Differentiable> basis_functions();
 
 using Values = std::vector<std::vector<double>>;
 

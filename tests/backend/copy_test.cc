@@ -1,7 +1,7 @@
+#include <array>
 #include <limits>
 
 #include "tests/backend/kernel_testing.h"
-#include "tests/expect_error.h"
 
 namespace lockstep::testing {
 namespace {
@@ -56,6 +56,21 @@ TEST_P(CopyTest, RoundsToF16) {
                                              infinity}));
 }
 
+// Strides of a plain tensor of this shape.
+std::array<std::int64_t, Shape::kMaxRank> strides(const Shape& shape) {
+  std::array<std::int64_t, Shape::kMaxRank> result{};
+  std::int64_t stride = 1;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    result[static_cast<std::size_t>(axis)] = stride;
+    stride *= shape[axis];
+  }
+  return result;
+}
+
+Kernel strided(const StridedCopy& copy) {
+  return [copy](Backend& b, KernelContext& c, Views in, Views out) { b.copy().strided(c, copy, in[0], out[0]); };
+}
+
 TEST_P(CopyTest, Permutes) {
   const std::vector<std::pair<Shape, std::vector<int>>> cases{{{5, 37}, {1, 0}},
                                                               {{2, 3, 4, 5}, {0, 2, 3, 1}},
@@ -65,35 +80,48 @@ TEST_P(CopyTest, Permutes) {
                                                               {{4, 0, 2}, {2, 0, 1}},
                                                               {{7}, {0}}};
   for (const auto& [shape, axes] : cases) {
-    Shape permuted = shape;
-    for (int i = 0; i < shape.rank(); ++i) permuted[i] = shape[axes[i]];
+    SCOPED_TRACE(shape.str());
+    StridedCopy copy{.extent = shape};
+    const auto from = strides(shape);
+    for (int i = 0; i < shape.rank(); ++i) copy.extent[i] = shape[axes[i]];
+    for (int i = 0; i < shape.rank(); ++i) copy.from[i] = from[axes[i]];
+    copy.to = strides(copy.extent);
     for (DType type : {dtype(), DType::i64, DType::u8}) {
       TestTensor x = random_.tensor_between(0, 255, shape).to(type, Layout::plain);
-      expect_same_bits_as_reference({x}, {TestTensor(permuted, type)},
-                                    [&](Backend& b, KernelContext& c, Views in, Views out) {
-                                      b.copy().permute(c, in[0], axes, out[0]);
-                                    });
+      expect_same_bits_as_reference({x}, {TestTensor(copy.extent, type)}, strided(copy));
     }
   }
 }
 
-void gather_rows(Backend& b, KernelContext& c, Views in, Views out) {
-  b.copy().gather_rows(c, in[0], in[1], out[0]);
-}
-
-TEST_P(CopyTest, GathersRows) {
-  for (std::int64_t n : {0, 1, 5, 100}) {
-    expect_same_bits_as_reference({input({9, 3, 5}), random_.integers(0, 8, {n})}, {output({n, 3, 5})},
-                                  gather_rows);
-    expect_same_bits_as_reference({input({4}), random_.integers(0, 3, {n})}, {output({n})}, gather_rows);
+// Slices with steps out of a tensor and into one, and repeated elements. What is not written stays poisoned.
+TEST_P(CopyTest, CopiesBetweenAnyStrides) {
+  for (int round = 0; round < 200; ++round) {
+    const int rank = static_cast<int>(random_.integer(0, 4));
+    Shape x, y;
+    StridedCopy copy;
+    std::vector<std::int64_t> extents, sources, results;
+    std::vector<std::array<std::int64_t, 2>> steps, firsts;
+    for (int i = 0; i < rank; ++i) {
+      const std::int64_t extent = random_.integer(round % 20 == 0 ? 0 : 1, i == 0 ? 40 : 5);
+      extents.push_back(extent);
+      steps.push_back({random_.integer(0, 2), random_.integer(1, 2)});
+      firsts.push_back({random_.integer(0, 2), random_.integer(0, 2)});
+      sources.push_back(firsts[i][0] + steps[i][0] * extent + 1);
+      results.push_back(firsts[i][1] + steps[i][1] * extent + 1);
+    }
+    copy.extent = Shape(extents);
+    x = Shape(sources);
+    y = Shape(results);
+    const auto from = strides(x), to = strides(y);
+    for (int i = 0; i < rank; ++i) {
+      copy.from[i] = from[i] * steps[i][0];
+      copy.to[i] = to[i] * steps[i][1];
+      copy.from_first += from[i] * firsts[i][0];
+      copy.to_first += to[i] * firsts[i][1];
+    }
+    SCOPED_TRACE(x.str() + " to " + y.str());
+    expect_same_bits_as_reference({input(x)}, {output(y)}, strided(copy));
   }
-}
-
-TEST_P(CopyTest, GatherRefusesRowsThatAreNotThere) {
-  EXPECT_ERROR(run({input({4, 3}), TestTensor({2}, DType::i64, {3, 4})}, {output({2, 3})}, gather_rows),
-               "gather_rows: row 4 at place 1 is outside [0, 4)");
-  EXPECT_ERROR(run({input({4, 3}), TestTensor({1}, DType::i64, {-1})}, {output({1, 3})}, gather_rows),
-               "gather_rows: row -1 at place 0");
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, CopyTest, ::testing::ValuesIn(kernel_cases()), kernel_case_name);

@@ -66,15 +66,15 @@ TEST_F(CpuBroadcast, SumsBackToAnyShape) {
 TEST_F(CpuBroadcast, RunsOfChunksAreThoseOfTheWhole) {
   for (int round = 0; round < 100; ++round) {
     Shapes shapes = random_shapes(random_);
-    cpu::BroadcastPlan plan(shapes.a, shapes.b, shapes.out);
+    cpu::BroadcastPlan<2> plan({shapes.a, shapes.b}, shapes.out);
     auto elements = [&](std::int64_t grain) {
       std::vector<std::array<std::int64_t, 3>> elements;
       for (std::int64_t begin = 0; begin < plan.numel(); begin += grain) {
         plan.for_each_run(
-            begin, std::min(plan.numel(), begin + grain), [&](const cpu::BroadcastPlan::Run& run) {
+            begin, std::min(plan.numel(), begin + grain), [&](const cpu::BroadcastPlan<2>::Run& run) {
               for (std::int64_t i = 0; i < run.length; ++i) {
                 elements.push_back(
-                    {run.out + i, run.a + (plan.repeats_a() ? 0 : i), run.b + (plan.repeats_b() ? 0 : i)});
+                    {run.out + i, run.at[0] + (plan.repeats(0) ? 0 : i), run.at[1] + (plan.repeats(1) ? 0 : i)});
               }
             });
       }

@@ -75,6 +75,65 @@ TEST(VectorMath, NormalDistribution) {
             2e-6);
 }
 
+TEST(VectorMath, NearOne) {
+  EXPECT_LT(worst_error(-2, 2, fast_expm1, [](double x) { return std::expm1(x); }), 4e-7);
+  EXPECT_LT(worst_error(-1e-6, 1e-6, fast_expm1, [](double x) { return std::expm1(x); }), 2e-7);
+  EXPECT_LT(worst_error(0, 1, fast_log1p, [](double x) { return std::log1p(x); }), 2e-7);
+  EXPECT_LT(worst_error(0, 1e-6, fast_log1p, [](double x) { return std::log1p(x); }), 2e-7);
+  EXPECT_TRUE(std::isnan(fast_expm1(kNan)));
+}
+
+// The largest error of sine and cosine, relative to the values, which come close to 0.
+TEST(VectorMath, SineAndCosineOfEveryFloat) {
+  const auto sine = [](double x) { return std::sin(x); };
+  const auto cosine = [](double x) { return std::cos(x); };
+  for (double high : {1e-30, 0.01, 1.0, 10.0, 1e4, 1e7, 1e12, 1e20, 3e38}) {
+    EXPECT_LT(worst_error(-high, high, fast_sin, sine), 2e-7) << high;
+    EXPECT_LT(worst_error(-high, high, fast_cos, cosine), 2e-7) << high;
+  }
+  // The floats next to multiples of pi / 2, where most is lost.
+  for (int k = 1; k < 2000; ++k) {
+    const auto x = static_cast<float>(k * std::numbers::pi / 2);
+    EXPECT_NEAR(fast_sin(x) / std::sin(static_cast<double>(x)), 1, 2e-7) << k;
+    EXPECT_NEAR(fast_cos(x) / std::cos(static_cast<double>(x)), 1, 2e-7) << k;
+  }
+  EXPECT_EQ(fast_sin(0.f), 0.f);
+  EXPECT_EQ(fast_cos(0.f), 1.f);
+  for (float x : {kInfinity, -kInfinity, kNan}) {
+    EXPECT_TRUE(std::isnan(fast_sin(x)));
+    EXPECT_TRUE(std::isnan(fast_cos(x)));
+  }
+}
+
+TEST(VectorMath, Powers) {
+  for (float y : {-40.f, -3.f, -0.5f, 0.3f, 1.f, 2.f, 7.5f, 30.f}) {
+    const auto power = [y](float x) { return fast_pow(x, y); };
+    EXPECT_LT(worst_error(0.15, 8, power, [y](double x) { return std::pow(x, y); }), 1e-7) << y;
+  }
+  // Up to the ends of the range, and below it.
+  for (float x : {1e-44f, 1e-20f, 0.99f, 1.01f, 1e20f}) {
+    const auto power = [x](float y) { return fast_pow(x, y); };
+    const double most = 85 / std::abs(std::log(static_cast<double>(x)));
+    EXPECT_LT(worst_error(-most, most, power, [x](double y) { return std::pow(static_cast<double>(x), y); }), 1e-7)
+        << x;
+  }
+  EXPECT_NEAR(fast_pow(2.f, -140.f) / 0x1p-140, 1, 1e-7);
+  EXPECT_EQ(fast_pow(10.f, 39.f), kInfinity);
+  EXPECT_EQ(fast_pow(10.f, -50.f), 0.f);
+  // As C has it.
+  for (float x : {-kInfinity, -3.f, -1.f, -0.5f, -0.f, 0.f, 0.5f, 1.f, 3.f, kInfinity, kNan}) {
+    for (float y : {-kInfinity, -3.f, -2.5f, -2.f, -1.f, -0.f, 0.f, 0.5f, 1.f, 2.f, 3.f, 0x1p24f, kInfinity, kNan}) {
+      const float expected = std::pow(x, y), actual = fast_pow(x, y);
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(actual)) << x << "^" << y;
+      } else {
+        EXPECT_FLOAT_EQ(actual, expected) << x << "^" << y;
+        EXPECT_EQ(std::signbit(actual), std::signbit(expected)) << x << "^" << y;
+      }
+    }
+  }
+}
+
 // What one instruction set computes, another must, to the bit.
 TEST(Vectorized, GivesTheSameBitsWithAnyInstructions) {
   for (std::int64_t n : {1, 10, 15, 16, 100, 1003}) {
@@ -82,7 +141,10 @@ TEST(Vectorized, GivesTheSameBitsWithAnyInstructions) {
     for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(random_normal({5, 6}, i));
     auto compute = [&](std::vector<double>& out) {
       vector_loop(0, n,
-                  [&](std::int64_t i) { out[i] = fast_exp(x[i]) + fast_tanh(x[i]) + normal_cdf(x[i]); });
+                  [&](std::int64_t i) {
+                    out[i] = fast_exp(x[i]) + fast_tanh(x[i]) + normal_cdf(x[i]) + fast_sin(x[i]) + fast_cos(x[i]) +
+                             fast_pow(x[i], 3.f) + fast_expm1(x[i]) + fast_log1p(std::abs(x[i]));
+                  });
       out[n] = lane_sum(n, [&](std::int64_t i) { return fast_exp(x[i]); });
       out[n + 1] = lane_max(n, [&](std::int64_t i) { return x[i]; });
     };

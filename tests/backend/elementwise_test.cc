@@ -1,33 +1,62 @@
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "tests/backend/kernel_testing.h"
 
 namespace lockstep::testing {
 namespace {
 
-constexpr std::array kUnaryOps{UnaryOp::negate,  UnaryOp::exp, UnaryOp::log,  UnaryOp::sqrt,
-                               UnaryOp::square,  UnaryOp::abs, UnaryOp::relu, UnaryOp::gelu,
-                               UnaryOp::sigmoid, UnaryOp::tanh};
-constexpr std::array kBinaryOps{BinaryOp::add, BinaryOp::subtract, BinaryOp::multiply, BinaryOp::divide};
+const std::vector<Unary> kUnary{UnaryOp::negate, UnaryOp::exp,     UnaryOp::log,        UnaryOp::sqrt,
+                                UnaryOp::square, UnaryOp::abs,     UnaryOp::sign,       UnaryOp::reciprocal,
+                                UnaryOp::rsqrt,  UnaryOp::sin,     UnaryOp::cos,        UnaryOp::relu,
+                                UnaryOp::gelu,   UnaryOp::silu,    UnaryOp::sigmoid,    UnaryOp::tanh,
+                                {UnaryOp::elu, 1.5},               {UnaryOp::leaky_relu, 0.2},
+                                {UnaryOp::softplus, 1, 20},        {UnaryOp::softplus, 4, 2},
+                                {UnaryOp::clamp, -0.7, 0.9},       {UnaryOp::clamp, -INFINITY, 0.5},
+                                {UnaryOp::pow, 1.7},               {UnaryOp::pow, -2}};
+constexpr std::array kBinary{BinaryOp::add,    BinaryOp::subtract, BinaryOp::multiply, BinaryOp::divide,
+                             BinaryOp::maximum, BinaryOp::minimum, BinaryOp::pow};
+constexpr std::array kCompare{CompareOp::eq, CompareOp::ne, CompareOp::lt, CompareOp::le};
 
 // Long enough for vector loops, with a rest; images in all layouts; a scalar; nothing.
 const std::vector<Shape> kShapes{{1037}, {7, 3, 5}, {3, 16, 5, 7}, {2, 5, 3, 3}, {}, {0, 16, 2, 2}};
 
+struct Broadcast {
+  Shape a, b, out;
+};
+const std::vector<Broadcast> kBroadcasts{{{5, 37}, {37}, {5, 37}},
+                                         {{37}, {5, 37}, {5, 37}},
+                                         {{5, 1}, {1, 37}, {5, 37}},
+                                         {{}, {4, 3}, {4, 3}},
+                                         {{4, 3}, {1}, {4, 3}},
+                                         {{2, 16, 3, 5}, {16, 1, 1}, {2, 16, 3, 5}},
+                                         {{2, 1, 3, 1}, {1, 4, 1, 5}, {2, 4, 3, 5}},
+                                         {{6, 1, 5}, {6, 7, 5}, {6, 7, 5}},
+                                         {{0, 3}, {3}, {0, 3}},
+                                         {{1}, {1}, {1, 1}}};
+
 class ElementwiseTest : public KernelTest {
  protected:
   // Numbers for which op and its derivative are defined and not small.
-  TestTensor operand(UnaryOp op, const Shape& shape, Layout layout = Layout::plain) {
-    bool positive = op == UnaryOp::log || op == UnaryOp::sqrt;
+  TestTensor operand(const Unary& op, const Shape& shape, Layout layout = Layout::plain) {
+    bool positive = op.op == UnaryOp::log || op.op == UnaryOp::sqrt || op.op == UnaryOp::rsqrt ||
+                    op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow;
     return random_.tensor_between(positive ? 0.3 : -3, 3, shape, dtype(), layout);
+  }
+
+  // Powers of negative numbers are NaN.
+  TestTensor left(BinaryOp op, const Shape& shape, Layout layout = Layout::plain) {
+    return op == BinaryOp::pow ? random_.tensor_between(0.3, 3, shape, dtype(), layout) : input(shape, layout);
   }
 };
 
 TEST_P(ElementwiseTest, Unary) {
-  for (UnaryOp op : kUnaryOps) {
+  for (const Unary& op : kUnary) {
     for (const Shape& shape : kShapes) {
       for (Layout layout : layouts_that_fit(shape)) {
         SCOPED_TRACE(::testing::Message()
-                     << "operation " << static_cast<int>(op) << ", shape " << shape.str());
+                     << "operation " << static_cast<int>(op.op) << ", shape " << shape.str());
         expect_matches_reference({operand(op, shape, layout)}, {output(shape, layout)},
                                  [&](Backend& b, KernelContext& c, Views in, Views out) {
                                    b.elementwise().unary(c, op, in[0], out[0]);
@@ -38,11 +67,11 @@ TEST_P(ElementwiseTest, Unary) {
 }
 
 TEST_P(ElementwiseTest, UnaryBackward) {
-  for (UnaryOp op : kUnaryOps) {
+  for (const Unary& op : kUnary) {
     for (const Shape& shape : kShapes) {
-      SCOPED_TRACE(::testing::Message() << "operation " << static_cast<int>(op) << ", shape " << shape.str());
+      SCOPED_TRACE(::testing::Message() << "operation " << static_cast<int>(op.op) << ", shape " << shape.str());
       TestTensor saved = operand(op, shape);
-      if (unary_saves_output(op)) {
+      if (unary_saves_output(op.op)) {
         saved = run({saved}, {output(shape)}, [&](Backend& b, KernelContext& c, Views in, Views out) {
           b.elementwise().unary(c, op, in[0], out[0]);
         })[0];
@@ -56,7 +85,15 @@ TEST_P(ElementwiseTest, UnaryBackward) {
 }
 
 TEST_P(ElementwiseTest, UnaryFarFromZero) {
-  for (UnaryOp op : {UnaryOp::gelu, UnaryOp::sigmoid, UnaryOp::tanh, UnaryOp::relu}) {
+  for (const Unary& op : std::initializer_list<Unary>{UnaryOp::gelu,
+                                                      UnaryOp::sigmoid,
+                                                      UnaryOp::tanh,
+                                                      UnaryOp::relu,
+                                                      UnaryOp::silu,
+                                                      UnaryOp::sin,
+                                                      UnaryOp::cos,
+                                                      {UnaryOp::elu, 1},
+                                                      {UnaryOp::softplus, 1, 20}}) {
     TestTensor x({6}, dtype(), {-200, -30, -8, 8, 30, 200});
     expect_matches_reference({x}, {output({6})}, [&](Backend& b, KernelContext& c, Views in, Views out) {
       b.elementwise().unary(c, op, in[0], out[0]);
@@ -78,7 +115,7 @@ TEST_P(ElementwiseTest, ReluLetsNanThrough) {
 
 TEST_P(ElementwiseTest, UnaryInPlace) {
   Shape shape{67, 5};
-  for (UnaryOp op : kUnaryOps) {
+  for (const Unary& op : kUnary) {
     expect_in_place({operand(op, shape)}, {output(shape)}, 0, 0,
                     [&](Backend& b, KernelContext& c, Views in, Views out) {
                       b.elementwise().unary(c, op, in[0], out[0]);
@@ -91,13 +128,13 @@ TEST_P(ElementwiseTest, UnaryInPlace) {
 }
 
 TEST_P(ElementwiseTest, BinaryOfOneShape) {
-  for (BinaryOp op : kBinaryOps) {
+  for (BinaryOp op : kBinary) {
     for (const Shape& shape : kShapes) {
       for (Layout layout : layouts_that_fit(shape)) {
         Kernel kernel = [&](Backend& b, KernelContext& c, Views in, Views out) {
           b.elementwise().binary(c, op, in[0], in[1], out[0]);
         };
-        Tensors inputs{input(shape, layout), random_.tensor_between(0.5, 2, shape, dtype(), layout)};
+        Tensors inputs{left(op, shape, layout), random_.tensor_between(0.5, 2, shape, dtype(), layout)};
         expect_matches_reference(inputs, {output(shape, layout)}, kernel);
         expect_in_place(inputs, {output(shape, layout)}, 0, 0, kernel);
         expect_in_place(inputs, {output(shape, layout)}, 1, 0, kernel);
@@ -107,26 +144,95 @@ TEST_P(ElementwiseTest, BinaryOfOneShape) {
 }
 
 TEST_P(ElementwiseTest, BinaryBroadcasts) {
-  struct Case {
-    Shape a, b, out;
-  };
-  const std::vector<Case> cases{{{5, 37}, {37}, {5, 37}},
-                                {{37}, {5, 37}, {5, 37}},
-                                {{5, 1}, {1, 37}, {5, 37}},
-                                {{}, {4, 3}, {4, 3}},
-                                {{4, 3}, {1}, {4, 3}},
-                                {{2, 16, 3, 5}, {16, 1, 1}, {2, 16, 3, 5}},
-                                {{2, 1, 3, 1}, {1, 4, 1, 5}, {2, 4, 3, 5}},
-                                {{6, 1, 5}, {6, 7, 5}, {6, 7, 5}},
-                                {{0, 3}, {3}, {0, 3}},
-                                {{1}, {1}, {1, 1}}};
-  for (BinaryOp op : kBinaryOps) {
-    for (const Case& shapes : cases) {
+  for (BinaryOp op : kBinary) {
+    for (const Broadcast& shapes : kBroadcasts) {
       SCOPED_TRACE(shapes.a.str() + " and " + shapes.b.str());
-      expect_matches_reference({input(shapes.a), random_.tensor_between(0.5, 2, shapes.b, dtype())},
+      expect_matches_reference({left(op, shapes.a), random_.tensor_between(0.5, 2, shapes.b, dtype())},
                                {output(shapes.out)}, [&](Backend& b, KernelContext& c, Views in, Views out) {
                                  b.elementwise().binary(c, op, in[0], in[1], out[0]);
                                });
+    }
+  }
+}
+
+// Few different numbers, so that some are equal.
+TEST_P(ElementwiseTest, Compares) {
+  for (CompareOp op : kCompare) {
+    const Kernel kernel = [&](Backend& b, KernelContext& c, Views in, Views out) {
+      b.elementwise().compare(c, op, in[0], in[1], out[0]);
+    };
+    for (const Broadcast& shapes : kBroadcasts) {
+      SCOPED_TRACE(shapes.a.str() + " and " + shapes.b.str());
+      for (DType type : {dtype(), DType::i64, DType::u8}) {
+        const TestTensor a = random_.integers(0, 3, shapes.a).to(type, Layout::plain);
+        const TestTensor b = random_.integers(0, 3, shapes.b).to(type, Layout::plain);
+        expect_same_bits_as_reference({a, b}, {TestTensor(shapes.out, DType::u8)}, kernel);
+      }
+    }
+    for (const Shape& shape : kShapes) {
+      for (Layout layout : layouts_that_fit(shape)) {
+        expect_same_bits_as_reference({input(shape, layout), input(shape, layout)},
+                                      {TestTensor(shape, DType::u8, layout)}, kernel);
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, NanDiffersFromEverything) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  TestTensor a({3}, dtype(), {nan, 1, nan}), b({3}, dtype(), {nan, nan, 1});
+  const std::vector<double> none{0, 0, 0}, all{1, 1, 1};
+  for (CompareOp op : kCompare) {
+    EXPECT_EQ(run({a, b}, {TestTensor({3}, DType::u8)},
+                  [&](Backend& k, KernelContext& c, Views in, Views out) {
+                    k.elementwise().compare(c, op, in[0], in[1], out[0]);
+                  })[0]
+                  .values(),
+              op == CompareOp::ne ? all : none);
+  }
+  for (BinaryOp op : {BinaryOp::maximum, BinaryOp::minimum}) {
+    for (double y : run({a, b}, {output({3})}, [&](Backend& k, KernelContext& c, Views in, Views out) {
+                      k.elementwise().binary(c, op, in[0], in[1], out[0]);
+                    })[0].values()) {
+      EXPECT_NE(y, y);
+    }
+  }
+}
+
+// f64 does not hold 2^53 + 1.
+TEST_P(ElementwiseTest, ComparesEveryInteger) {
+  TestTensor a({1}, DType::i64), b({1}, DType::i64);
+  *a.view().as<std::int64_t>() = (std::int64_t{1} << 53) + 1;
+  *b.view().as<std::int64_t>() = std::int64_t{1} << 53;
+  EXPECT_EQ(run({a, b}, {TestTensor({1}, DType::u8)}, [](Backend& k, KernelContext& c, Views in, Views out) {
+              k.elementwise().compare(c, CompareOp::eq, in[0], in[1], out[0]);
+            })[0].values()[0], 0);
+}
+
+TEST_P(ElementwiseTest, ChoosesByAMask) {
+  const Kernel kernel = [](Backend& b, KernelContext& c, Views in, Views out) {
+    b.elementwise().where(c, in[0], in[1], in[2], out[0]);
+  };
+  const auto mask = [&](const Shape& shape) { return random_.integers(0, 1, shape).to(DType::u8, Layout::plain); };
+  for (const auto& [a, b, out] : kBroadcasts) {
+    SCOPED_TRACE(a.str() + " and " + b.str());
+    for (DType type : {dtype(), DType::i64, DType::u8}) {
+      const auto numbers = [&](const Shape& shape) { return random_.integers(0, 200, shape).to(type, Layout::plain); };
+      for (const Shape& condition : {a, b, out, Shape{}, Shape{1}}) {
+        expect_same_bits_as_reference({mask(condition), numbers(a), numbers(b)}, {TestTensor(out, type)}, kernel);
+        expect_same_bits_as_reference({mask(out), numbers(condition), numbers(b)}, {TestTensor(out, type)}, kernel);
+        expect_same_bits_as_reference({mask(b), numbers(a), numbers(condition)}, {TestTensor(out, type)}, kernel);
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, CountsUp) {
+  for (DType type : {dtype(), DType::i64, DType::u8}) {
+    for (const Shape& shape : std::vector<Shape>{{100}, {0}, {3, 20}}) {
+      expect_same_bits_as_reference(
+          {}, {TestTensor(shape, type)},
+          [](Backend& b, KernelContext& c, Views, Views out) { b.elementwise().arange(c, 7, 2, out[0]); });
     }
   }
 }

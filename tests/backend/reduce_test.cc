@@ -8,31 +8,62 @@ namespace {
 class ReduceTest : public KernelTest {};
 
 void sum_to(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().sum_to(c, in[0], out[0]); }
+void max_to(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().max_to(c, in[0], out[0]); }
 void tree_sum(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().tree_sum(c, in, out[0]); }
 void squared_norm(Backend& b, KernelContext& c, Views in, Views out) {
   b.reduce().squared_norm(c, in, {}, out[0]);
 }
 
+const std::vector<std::pair<Shape, Shape>> kReductions{{{50, 37}, {37}},
+                                                     {{50, 37}, {50, 1}},
+                                                     {{50, 37}, {1, 1}},
+                                                     {{50, 37}, {}},
+                                                     {{50, 37}, {50, 37}},
+                                                     {{3, 16, 5, 7}, {16, 1, 1}},
+                                                     {{3, 16, 5, 7}, {1, 16, 1, 7}},
+                                                     {{2, 3, 4, 5}, {2, 1, 4, 1}},
+                                                     {{20011}, {1}},
+                                                     {{5000, 37}, {37}},
+                                                     {{6, 20000}, {6, 1}},
+                                                     {{30, 3, 700}, {3, 1}},
+                                                     {{700, 3}, {700, 1}},
+                                                     {{0, 5}, {5}},
+                                                     {{}, {}}};
+
 TEST_P(ReduceTest, SumsBack) {
-  const std::vector<std::pair<Shape, Shape>> cases{{{50, 37}, {37}},
-                                                   {{50, 37}, {50, 1}},
-                                                   {{50, 37}, {1, 1}},
-                                                   {{50, 37}, {}},
-                                                   {{50, 37}, {50, 37}},
-                                                   {{3, 16, 5, 7}, {16, 1, 1}},
-                                                   {{3, 16, 5, 7}, {1, 16, 1, 7}},
-                                                   {{2, 3, 4, 5}, {2, 1, 4, 1}},
-                                                   {{20011}, {1}},
-                                                   {{5000, 37}, {37}},
-                                                   {{6, 20000}, {6, 1}},
-                                                   {{30, 3, 700}, {3, 1}},
-                                                   {{700, 3}, {700, 1}},
-                                                   {{0, 5}, {5}},
-                                                   {{}, {}}};
-  for (const auto& [from, to] : cases) {
+  for (const auto& [from, to] : kReductions) {
     SCOPED_TRACE(from.str() + " to " + to.str());
     // Positive, so that no sum is small beside what was added.
     expect_matches_reference({random_.tensor_between(0, 1, from, dtype())}, {output(to)}, sum_to);
+  }
+}
+
+TEST_P(ReduceTest, FindsTheLargest) {
+  for (const auto& [from, to] : kReductions) {
+    SCOPED_TRACE(from.str() + " to " + to.str());
+    expect_same_bits_as_reference({input(from)}, {output(to)}, max_to);
+  }
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  TestTensor x({4, 3}, dtype(), {-3, -1, -2, 0, nan, inf, -inf, -inf, -inf, nan, 1, 2});
+  const std::vector<double> largest = run({x}, {output({4, 1})}, max_to)[0].values();
+  EXPECT_EQ(largest[0], -1);
+  EXPECT_NE(largest[1], largest[1]);
+  EXPECT_EQ(largest[2], -inf);
+  EXPECT_NE(largest[3], largest[3]);
+}
+
+TEST_P(ReduceTest, SumsUpSoFar) {
+  for (const Shape& shape :
+       std::vector<Shape>{{3, 40, 5}, {1, 1000, 1}, {2, 7, 130}, {4, 1, 3}, {2, 0, 3}, {0, 4, 2}}) {
+    for (bool reverse : {false, true}) {
+      SCOPED_TRACE(shape.str());
+      Kernel kernel = [reverse](Backend& b, KernelContext& c, Views in, Views out) {
+        b.reduce().cumsum(c, reverse, in[0], out[0]);
+      };
+      const TestTensor x = random_.tensor_between(0, 1, shape, dtype());
+      expect_matches_reference({x}, {output(shape)}, kernel);
+      expect_in_place({x}, {output(shape)}, 0, 0, kernel);
+    }
   }
 }
 

@@ -69,10 +69,16 @@ class ReferenceGradient : public ::testing::Test {
 };
 
 TEST_F(ReferenceGradient, Unary) {
-  for (UnaryOp op : {UnaryOp::negate, UnaryOp::exp, UnaryOp::log, UnaryOp::sqrt, UnaryOp::square,
-                     UnaryOp::abs, UnaryOp::relu, UnaryOp::gelu, UnaryOp::sigmoid, UnaryOp::tanh}) {
-    SCOPED_TRACE(static_cast<int>(op));
-    bool positive = op == UnaryOp::log || op == UnaryOp::sqrt;
+  for (const Unary op : std::initializer_list<Unary>{
+           UnaryOp::negate,  UnaryOp::exp,        UnaryOp::log,          UnaryOp::sqrt,
+           UnaryOp::square,  UnaryOp::abs,        UnaryOp::sign,         UnaryOp::reciprocal,
+           UnaryOp::rsqrt,   UnaryOp::sin,        UnaryOp::cos,          UnaryOp::relu,
+           UnaryOp::gelu,    UnaryOp::silu,       UnaryOp::sigmoid,      UnaryOp::tanh,
+           {UnaryOp::elu, 1.5}, {UnaryOp::leaky_relu, 0.2}, {UnaryOp::softplus, 2, 0.1},
+           {UnaryOp::clamp, -0.055, 0.105}, {UnaryOp::pow, 2.5}, {UnaryOp::pow, 0}}) {
+    SCOPED_TRACE(static_cast<int>(op.op));
+    bool positive = op.op == UnaryOp::log || op.op == UnaryOp::sqrt || op.op == UnaryOp::rsqrt ||
+                    op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow;
     TestTensor x = positive ? random_.tensor_between(0.5, 3, {20}) : spread({20});
     expect_gradients(
         {x}, {20},
@@ -81,7 +87,7 @@ TEST_F(ReferenceGradient, Unary) {
         },
         {like(x)},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.elementwise().unary_backward(c, op, unary_saves_output(op) ? in[1] : in[0], in[2], out[0]);
+          b.elementwise().unary_backward(c, op, unary_saves_output(op.op) ? in[1] : in[0], in[2], out[0]);
         });
   }
 }

@@ -72,13 +72,77 @@ TEST_F(Reference, BinaryBroadcasts) {
   expect_values(out, {10, 5, 2.5, 20, 10, 5});
 }
 
-TEST_F(Reference, PermuteAndGather) {
-  TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), transposed = empty({3, 2}), rows = empty({3, 3});
-  b.copy().permute(c, x.view(), std::array{1, 0}, transposed.view());
+TEST_F(Reference, MoreUnaryFunctions) {
+  TestTensor x = tensor({3}, {-1, 0.5, 4}), y = empty({3});
+  auto apply = [&](const Unary& op) {
+    b.elementwise().unary(c, op, x.view(), y.view());
+    return y;
+  };
+  expect_values(apply(UnaryOp::sign), {-1, 1, 1});
+  expect_values(apply(UnaryOp::reciprocal), {-1, 2, 0.25});
+  expect_values(apply(UnaryOp::sin), {-0.84147098481, 0.47942553860, -0.75680249531});
+  expect_values(apply(UnaryOp::cos), {0.54030230587, 0.87758256189, -0.65364362086});
+  expect_values(apply(UnaryOp::silu), {-0.26894142137, 0.31122966560, 3.92805516015});
+  expect_values(apply({UnaryOp::leaky_relu, 0.1}), {-0.1, 0.5, 4});
+  expect_values(apply({UnaryOp::elu, 2}), {-1.26424111766, 0.5, 4});
+  expect_values(apply({UnaryOp::softplus, 1, 20}), {0.31326168752, 0.97407698418, 4.01814992792});
+  expect_values(apply({UnaryOp::softplus, 2, 7}), {0.06346400572, 0.65663084341, 4});
+  expect_values(apply({UnaryOp::clamp, -0.5, 1}), {-0.5, 0.5, 1});
+  expect_values(apply({UnaryOp::clamp, 3, 1}), {1, 1, 1});
+  expect_values(apply({UnaryOp::pow, 3}), {-1, 0.125, 64});
+  x = tensor({3}, {1, 0.25, 4});
+  expect_values(apply(UnaryOp::rsqrt), {1, 2, 0.5});
+}
+
+TEST_F(Reference, Choices) {
+  TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), row = tensor({3}, {2, 2, 5}), y = empty({2, 3});
+  TestTensor mask({2, 3}, DType::u8);
+  auto compare = [&](CompareOp op) {
+    b.elementwise().compare(c, op, x.view(), row.view(), mask.view());
+    return mask;
+  };
+  expect_values(compare(CompareOp::eq), {0, 1, 0, 0, 0, 0});
+  expect_values(compare(CompareOp::ne), {1, 0, 1, 1, 1, 1});
+  expect_values(compare(CompareOp::le), {1, 1, 1, 0, 0, 0});
+  expect_values(compare(CompareOp::lt), {1, 0, 1, 0, 0, 0});
+  b.elementwise().where(c, mask.view(), x.view(), row.view(), y.view());
+  expect_values(y, {1, 2, 3, 2, 2, 5});
+  b.elementwise().binary(c, BinaryOp::maximum, x.view(), row.view(), y.view());
+  expect_values(y, {2, 2, 5, 4, 5, 6});
+  b.elementwise().binary(c, BinaryOp::minimum, x.view(), row.view(), y.view());
+  expect_values(y, {1, 2, 3, 2, 2, 5});
+  b.elementwise().binary(c, BinaryOp::pow, row.view(), x.view(), y.view());
+  expect_values(y, {2, 4, 125, 16, 32, 15625});
+  b.elementwise().arange(c, 3, -0.5, y.view());
+  expect_values(y, {3, 2.5, 2, 1.5, 1, 0.5});
+}
+
+TEST_F(Reference, Moves) {
+  TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), transposed = empty({3, 2}), rows = empty({1, 3, 3}),
+             sums = empty({1, 3, 3});
+  b.copy().strided(c, {.extent = {3, 2}, .from = {1, 3}, .to = {2, 1}}, x.view(), transposed.view());
   expect_values(transposed, {1, 4, 2, 5, 3, 6});
-  TestTensor index({3}, DType::i64, {1, 0, 1});
-  b.copy().gather_rows(c, x.view(), index.view(), rows.view());
+  // The last column into the first one.
+  b.copy().strided(c, {.extent = {2}, .from = {3}, .to = {2}, .from_first = 2}, x.view(), transposed.view());
+  expect_values(transposed, {3, 4, 6, 5, 3, 6});
+  TestTensor index({1, 3, 1}, DType::i64, {1, 0, 1}), matrix = tensor({1, 2, 3}, {1, 2, 3, 4, 5, 6});
+  b.index().take(c, matrix.view(), index.view(), rows.view());
   expect_values(rows, {4, 5, 6, 1, 2, 3, 4, 5, 6});
+  b.index().scatter_sum(c, rows.view(), index.view(), sums.view());
+  expect_values(sums, {1, 2, 3, 8, 10, 12, 0, 0, 0});
+  TestTensor column({1, 1, 3}, DType::i64, {1, 0, 1}), y = empty({1, 1, 3});
+  b.index().take(c, matrix.view(), column.view(), y.view());
+  expect_values(y, {4, 2, 6});
+}
+
+TEST_F(Reference, LargestAndSumsSoFar) {
+  TestTensor x = tensor({1, 2, 3}, {1, 5, 3, 4, 2, 6}), columns = empty({1, 3}), y = empty({1, 2, 3});
+  b.reduce().max_to(c, x.view(), columns.view());
+  expect_values(columns, {4, 5, 6});
+  b.reduce().cumsum(c, false, x.view(), y.view());
+  expect_values(y, {1, 5, 3, 5, 7, 9});
+  b.reduce().cumsum(c, true, x.view(), y.view());
+  expect_values(y, {5, 7, 9, 4, 2, 6});
 }
 
 TEST_F(Reference, Sums) {

@@ -84,10 +84,10 @@ void call(Family& family, void (Family::*kernel)(KernelContext&, Parameters...),
 
 class Elementwise final : public ElementwiseKernels {
  public:
-  void unary(KernelContext&, UnaryOp op, const View& x, const View& y) override {
+  void unary(KernelContext&, const Unary& op, const View& x, const View& y) override {
     call(*own_, &ElementwiseKernels::unary, op, x, y);
   }
-  void unary_backward(KernelContext&, UnaryOp op, const View& saved, const View& dy, const View& dx) override {
+  void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy, const View& dx) override {
     call(*own_, &ElementwiseKernels::unary_backward, op, saved, dy, dx);
   }
   void binary(KernelContext&, BinaryOp op, const View& a, const View& b, const View& out) override {
@@ -96,8 +96,17 @@ class Elementwise final : public ElementwiseKernels {
   void affine(KernelContext&, double scale, double shift, const View& x, const View& y) override {
     call(*own_, &ElementwiseKernels::affine, scale, shift, x, y);
   }
+  void compare(KernelContext&, CompareOp op, const View& a, const View& b, const View& out) override {
+    call(*own_, &ElementwiseKernels::compare, op, a, b, out);
+  }
+  void where(KernelContext&, const View& condition, const View& a, const View& b, const View& out) override {
+    call(*own_, &ElementwiseKernels::where, condition, a, b, out);
+  }
   void fill(KernelContext&, double value, const View& y) override {
     call(*own_, &ElementwiseKernels::fill, value, y);
+  }
+  void arange(KernelContext&, double start, double step, const View& y) override {
+    call(*own_, &ElementwiseKernels::arange, start, step, y);
   }
 
  private:
@@ -107,20 +116,34 @@ class Elementwise final : public ElementwiseKernels {
 class Copy final : public CopyKernels {
  public:
   void copy(KernelContext&, const View& x, const View& y) override { call(*own_, &CopyKernels::copy, x, y); }
-  void permute(KernelContext&, const View& x, std::span<const int> axes, const View& y) override {
-    call(*own_, &CopyKernels::permute, x, axes, y);
-  }
-  void gather_rows(KernelContext&, const View& x, const View& rows, const View& y) override {
-    call(*own_, &CopyKernels::gather_rows, x, rows, y);
+  void strided(KernelContext&, const StridedCopy& copy, const View& x, const View& y) override {
+    call(*own_, &CopyKernels::strided, copy, x, y);
   }
 
  private:
   std::unique_ptr<CopyKernels> own_ = make_cuda_copy();
 };
 
+class Index final : public IndexKernels {
+ public:
+  void take(KernelContext&, const View& x, const View& index, const View& y) override {
+    call(*own_, &IndexKernels::take, x, index, y);
+  }
+  void scatter_sum(KernelContext&, const View& x, const View& index, const View& y) override {
+    call(*own_, &IndexKernels::scatter_sum, x, index, y);
+  }
+
+ private:
+  std::unique_ptr<IndexKernels> own_ = make_cuda_index();
+};
+
 class Reduce final : public ReduceKernels {
  public:
   void sum_to(KernelContext&, const View& x, const View& y) override { call(*own_, &ReduceKernels::sum_to, x, y); }
+  void max_to(KernelContext&, const View& x, const View& y) override { call(*own_, &ReduceKernels::max_to, x, y); }
+  void cumsum(KernelContext&, bool reverse, const View& x, const View& y) override {
+    call(*own_, &ReduceKernels::cumsum, reverse, x, y);
+  }
   void argmax(KernelContext&, const View& x, const View& y) override { call(*own_, &ReduceKernels::argmax, x, y); }
   void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) override {
     call(*own_, &ReduceKernels::tree_sum, leaves, out);
@@ -263,6 +286,10 @@ class Matmul final : public MatmulKernels {
               const View& c) override {
     call(*own_, &MatmulKernels::matmul, options, a, b, bias, c);
   }
+  void batched_matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b,
+                      const View& c) override {
+    call(*own_, &MatmulKernels::batched_matmul, options, a, b, c);
+  }
 
  private:
   AlgorithmChoices choices_;
@@ -299,6 +326,7 @@ class HostedBackend final : public Backend {
   HostedBackend()
       : Backend({.elementwise = std::make_unique<Elementwise>(),
                  .copy = std::make_unique<Copy>(),
+                 .index = std::make_unique<Index>(),
                  .reduce = std::make_unique<Reduce>(),
                  .matmul = std::make_unique<Matmul>(),
                  .conv = std::make_unique<Conv>(),

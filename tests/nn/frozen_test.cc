@@ -95,7 +95,7 @@ TEST_F(Frozen, ABiasAloneHasTheGradientThatItHasBesideAFilter) {
   conv.initialize(Xavier{}, runtime_.devices());
   const auto gradient = [&] {
     conv.bias.zero_grad();
-    sum(square(flatten(conv(x_)))).backward();
+    sum(square(flatten(conv(x_), 1))).backward();
     return values(conv.bias.gradient());
   };
   const std::vector<double> expected = gradient();

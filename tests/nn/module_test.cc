@@ -90,6 +90,16 @@ TEST(Module, CountsParametersOnceTheirShapesAreKnown) {
   EXPECT_EQ(net.parameter_count(), 5 * 3 + 3 + 3 * 2);
 }
 
+// Steps of sequences, for example.
+TEST(Module, LinearTakesAnyAxesInFront) {
+  Runtime runtime(small_devices(1));
+  Linear linear({.out_features = 2});
+  linear.initialize(Constant{1}, runtime.devices());
+  const Tensor y = linear(Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 1, 3}).to(runtime.devices()[0]));
+  EXPECT_EQ(y.shape(), (Shape{2, 1, 2}));
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{6, 6, 15, 15}));
+}
+
 TEST(Module, LayersNameWhatTheyCannotTake) {
   Runtime runtime(small_devices(1));
   Device device = runtime.devices()[0];
@@ -99,7 +109,7 @@ TEST(Module, LayersNameWhatTheyCannotTake) {
   for (Module* m : std::initializer_list<Module*>{&linear, &conv, &norm})
     m->initialize(Normal{}, runtime.devices());
   EXPECT_ERROR(linear(Tensor::host({2, 3}).to(device)), "linear: input has 3 features, weight expects 4");
-  EXPECT_ERROR(linear(Tensor::host({3}).to(device)), "expected 2 axes (n, features)");
+  EXPECT_ERROR(linear(Tensor::host({}).to(device)), "expected at least one axis (.., features)");
   EXPECT_ERROR(conv(Tensor::host({1, 3, 2, 2}).to(device)), "conv2d: input has 3 channels, weight expects 4");
   EXPECT_ERROR(conv(Tensor::host({3, 2, 2}).to(device)), "expected 4 axes (N, C, H, W)");
   EXPECT_ERROR(norm(Tensor::host({1, 3, 2, 2}).to(device)),

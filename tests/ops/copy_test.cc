@@ -9,6 +9,7 @@
 
 #include "lockstep/engine/trace.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/index.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -80,12 +81,12 @@ TEST_P(CopyTest, NonBlockingCopiesHoldTheirMemory) {
 }
 
 TEST_P(CopyTest, AFailureArrivesWithTheCopy) {
-  Array rows = Array::from<std::int64_t>({0, 9}, {2}).to(device(0));
-  Array broken = ops::gather_rows(counting({3, 2}).to(device(0)), rows);
+  Array rows = Array::from<std::int64_t>({0, 9}, {2, 1}).to(device(0));
+  Array broken = ops::take_along_axis(counting({3, 2}).to(device(0)), rows, 0);
   Array far = broken.to(device(1), {.non_blocking = true});
   Array here = far.to(Device(), {.non_blocking = true});
   EXPECT_THROW(here.wait(), TaskError);
-  EXPECT_ERROR(far.to(Device()), "gather");
+  EXPECT_ERROR(far.to(Device()), "take");
 }
 
 TEST_P(CopyTest, LayoutsAndTypesChangeOnTheWay) {
@@ -134,17 +135,6 @@ TEST_P(CopyTest, Concatenate) {
   EXPECT_ERROR(ops::concatenate(parts, device(0)),
                fmt::format("concatenate: [2, 4] f32 on {0} beside [2, 3] f32 on {0}", device(0).name()));
   EXPECT_ERROR(ops::concatenate({}, device(0)), "concatenate: no tensors");
-}
-
-TEST_P(CopyTest, PermuteAndGather) {
-  Array x = counting({2, 3}).to(device(0));
-  int axes[] = {1, 0}, twice[] = {1, 1}, three[] = {0, 1, 2};
-  EXPECT_EQ(ops::permute(x, axes).to_vector<float>(), (Floats{0, 3, 1, 4, 2, 5}));
-  EXPECT_ERROR(ops::permute(x, twice), "permute: axis 1 is repeated or out of range");
-  EXPECT_ERROR(ops::permute(x, three), "permute: 3 axes for shape [2, 3]");
-  Array rows = Array::from<std::int64_t>({1, 0, 1}, {3}).to(device(0));
-  EXPECT_EQ(ops::gather_rows(x, rows).to_vector<float>(), (Floats{3, 4, 5, 0, 1, 2, 3, 4, 5}));
-  EXPECT_ERROR(ops::gather_rows(x, x), "gather_rows: rows is [2, 3], expected 1 axes");
 }
 
 TEST_P(CopyTest, CopiesThatMakeNoSenseAreErrors) {

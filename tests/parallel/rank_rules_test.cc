@@ -103,6 +103,18 @@ TEST(RankRules, BatchNormOfTwoBatchesOneOfWhichLeavesARankIdle) {
   }
 }
 
+// The samples give 3, 7, 11, 15 and 19.
+TEST(RankRules, ReductionsOverTheBatchAreThoseOfAllRanks) {
+  EXPECT_EQ(on_one_and_two_ranks([](Rank& r) {
+    Wrapped<Linear> m(r, features(2));
+    const Tensor y = m.net(m.cut(counted({5, 2}))), largest = amax(y), variance = var(y, {0, 1});
+    (largest * 2 + variance).backward();
+    const Numbers gradient = m.gradient();
+    return Numbers{testing::values(largest)[0], testing::values(variance)[0], testing::values(amin(y, 0))[0], gradient[0],
+                   gradient[1]};
+  }), (Numbers{19, 40, 3, 58, 60}));
+}
+
 TEST(RankRules, AResultOfAnotherBatchIsRefused) {
   expect_fine(run_ranks(2, [&](Rank& r) {
     Wrapped<Linear> m(r, features(1));

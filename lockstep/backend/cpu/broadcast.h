@@ -1,4 +1,4 @@
-// How broadcast operands line up: axes on which both operands do the same are joined, and what is left is
+// How broadcast operands line up: axes on which each operand does the same are joined, and what is left is
 // walked in runs along the innermost axis, where each operand either moves on or repeats one element.
 #pragma once
 
@@ -10,73 +10,76 @@
 
 namespace lockstep::cpu {
 
+template <std::size_t kOperands>
 class BroadcastPlan {
  public:
   // Elements [out, out + length) of the result, and the first elements of the operands that belong to them.
   struct Run {
-    std::int64_t a;
-    std::int64_t b;
+    std::array<std::int64_t, kOperands> at;
     std::int64_t out;
     std::int64_t length;
   };
 
-  // a and b broadcast to `out` as in NumPy: every extent of out is that of a or of b. All plain, or of one
-  // shape.
-  BroadcastPlan(const Shape& a, const Shape& b, const Shape& out) : numel_(out.numel()) {
-    std::int64_t stride_a = 1, stride_b = 1;
+  // The operands broadcast to `out` as in NumPy. All plain, or of one shape.
+  BroadcastPlan(const std::array<Shape, kOperands>& operands, const Shape& out) : numel_(out.numel()) {
+    std::array<std::int64_t, kOperands> strides;
+    strides.fill(1);
     for (int k = 1; k <= out.rank(); ++k) {
-      std::int64_t extent = out[-k];
+      const std::int64_t extent = out[-k];
       if (extent == 1) continue;
-      bool moves_a = k <= a.rank() && a[-k] != 1, moves_b = k <= b.rank() && b[-k] != 1;
-      if (rank_ > 0 && moves_a == (axes_[rank_ - 1].a != 0) && moves_b == (axes_[rank_ - 1].b != 0)) {
+      Axis axis{extent, {}};
+      bool as_before = rank_ > 0;
+      for (std::size_t i = 0; i < kOperands; ++i) {
+        const bool moves = k <= operands[i].rank() && operands[i][-k] != 1;
+        if (moves) axis.step[i] = strides[i];
+        if (moves) strides[i] *= extent;
+        as_before = as_before && moves == (axes_[rank_ - 1].step[i] != 0);
+      }
+      if (as_before) {
         axes_[rank_ - 1].extent *= extent;
       } else {
-        axes_[rank_++] = {extent, moves_a ? stride_a : 0, moves_b ? stride_b : 0};
+        axes_[rank_++] = axis;
       }
-      if (moves_a) stride_a *= extent;
-      if (moves_b) stride_b *= extent;
     }
-    if (rank_ == 0) axes_[rank_++] = {1, 1, 1};
+    if (rank_ > 0) return;
+    axes_[rank_++].extent = 1;
+    axes_[0].step.fill(1);
   }
 
   std::int64_t numel() const { return numel_; }
-  // True if the operand stands still during a run. Never both.
-  bool repeats_a() const { return axes_[0].a == 0; }
-  bool repeats_b() const { return axes_[0].b == 0; }
+  // True if the operand stands still during a run. Never all.
+  bool repeats(std::size_t operand) const { return axes_[0].step[operand] == 0; }
 
   // f(run) for the runs that make up elements [begin, end) of the result, in order.
   template <typename F>
   void for_each_run(std::int64_t begin, std::int64_t end, const F& f) const {
     std::array<std::int64_t, Shape::kMaxRank> index{};
-    std::int64_t a = 0, b = 0;
+    std::array<std::int64_t, kOperands> at{};
+    const auto move = [&](std::int64_t axis, std::int64_t steps) {
+      index[axis] += steps;
+      for (std::size_t i = 0; i < kOperands; ++i) at[i] += steps * axes_[axis].step[i];
+    };
     for (std::int64_t k = 0, rest = begin; k < rank_ && rest > 0; ++k) {
-      index[k] = rest % axes_[k].extent;
+      move(k, rest % axes_[k].extent);
       rest /= axes_[k].extent;
-      a += index[k] * axes_[k].a;
-      b += index[k] * axes_[k].b;
     }
     while (begin < end) {
       std::int64_t length = std::min(axes_[0].extent - index[0], end - begin);
-      f(Run{a, b, begin, length});
+      f(Run{at, begin, length});
       begin += length;
       for (std::int64_t k = 0, step = length; k < rank_; ++k, step = 1) {
-        index[k] += step;
-        a += step * axes_[k].a;
-        b += step * axes_[k].b;
+        move(k, step);
         if (index[k] < axes_[k].extent) break;
-        a -= index[k] * axes_[k].a;
-        b -= index[k] * axes_[k].b;
-        index[k] = 0;
+        move(k, -index[k]);
       }
     }
   }
 
  private:
-  // Strides of 0 repeat.
+  // Steps of 0 repeat.
   struct Axis {
     std::int64_t extent;
-    std::int64_t a;
-    std::int64_t b;
+    std::array<std::int64_t, kOperands> step;
   };
 
   std::int64_t numel_;

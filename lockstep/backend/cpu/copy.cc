@@ -42,17 +42,30 @@ struct Offsets {
 };
 Offsets offsets(const Walk& walk, std::int64_t i, int skip_a, int skip_b) {
   Offsets o;
-  std::int64_t destination_stride = 1;
   for (int axis = walk.rank - 1; axis >= 0; --axis) {
-    if (axis != skip_a && axis != skip_b) {
-      const std::int64_t place = i % walk.extent[axis];
-      i /= walk.extent[axis];
-      o.source += place * walk.stride[axis];
-      o.destination += place * destination_stride;
-    }
-    destination_stride *= walk.extent[axis];
+    if (axis == skip_a || axis == skip_b) continue;
+    const std::int64_t place = i % walk.extent[axis];
+    i /= walk.extent[axis];
+    o.source += place * walk.stride[axis];
+    o.destination += place * walk.to[axis];
   }
   return o;
+}
+
+// row(x, y) for the first elements of every row: of all axes but the last one.
+template <typename To, typename From, typename F>
+void for_each_row(const KernelContext& ctx, const Walk& walk, const From* x, To* y, const F& row) {
+  const int last = walk.rank - 1;
+  const std::int64_t columns = walk.extent[last];
+  parallel_for(ctx, walk.numel / columns, std::max<std::int64_t>(kElementsPerChunk / columns, 1),
+               [&](std::int64_t begin, std::int64_t end) {
+                 cpu::vectorized([&] {
+                   for (std::int64_t i = begin; i < end; ++i) {
+                     const Offsets o = offsets(walk, i, last, last);
+                     row(x + o.source, y + o.destination);
+                   }
+                 });
+               });
 }
 
 template <typename To, typename From>
@@ -63,25 +76,22 @@ void run(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
   }
   const int last = walk.rank - 1, inner = walk.contiguous_axis();
   const std::int64_t columns = walk.extent[last];
-  if (walk.rank == 1) {
-    parallel_for(ctx, columns, kElementsPerChunk, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorized([&] { convert_row(x + begin, y + begin, end - begin); });
+  if (walk.moves_rows()) {
+    if (walk.rank == 1) {
+      parallel_for(ctx, columns, kElementsPerChunk, [&](std::int64_t begin, std::int64_t end) {
+        cpu::vectorized([&] { convert_row(x + begin, y + begin, end - begin); });
+      });
+    } else {
+      for_each_row(ctx, walk, x, y, [columns](const From* u, To* v) { convert_row(u, v, columns); });
+    }
+  } else if (inner < 0) {
+    for_each_row(ctx, walk, x, y, [columns, from = walk.stride[last], to = walk.to[last]](const From* u, To* v) {
+      for (std::int64_t j = 0; j < columns; ++j) v[j * to] = convert<To>(u[j * from]);
     });
-  } else if (inner == last) {
-    const std::int64_t rows = walk.numel / columns;
-    parallel_for(ctx, rows, std::max<std::int64_t>(kElementsPerChunk / columns, 1),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   cpu::vectorized([&] {
-                     for (std::int64_t i = begin; i < end; ++i) {
-                       const Offsets o = offsets(walk, i, last, last);
-                       convert_row(x + o.source, y + o.destination, columns);
-                     }
-                   });
-                 });
   } else {
     // Tiles of two cache lines or so each way: lines of both sides are used up while they are in the cache.
     constexpr std::int64_t kTile = 32;
-    const std::int64_t rows = walk.extent[inner], y_stride = walk.destination_stride(inner);
+    const std::int64_t rows = walk.extent[inner], y_stride = walk.to[inner];
     const std::int64_t x_stride = walk.stride[last], strips = (rows + kTile - 1) / kTile;
     parallel_for(ctx, walk.numel / (rows * columns) * strips,
                  std::max(kElementsPerChunk / (kTile * columns), std::int64_t{1}),
@@ -138,27 +148,12 @@ class CpuCopy final : public CopyKernels {
     move(ctx, walk, converted, y);
   }
 
-  void permute(KernelContext& ctx, const View& x, std::span<const int> axes, const View& y) override {
-    if (x.numel() > 0) move(ctx, permutation_walk(x.shape, axes), x, y);
-  }
-
-  void gather_rows(KernelContext& ctx, const View& x, const View& rows, const View& y) override {
-    const auto* row = rows.as<std::int64_t>();
-    const std::int64_t n = rows.numel(), m = x.shape[0];
-    for (std::int64_t i = 0; i < n; ++i) {
-      check(row[i] >= 0 && row[i] < m, "gather_rows: row {} at place {} is outside [0, {})", row[i], i, m);
-    }
-    if (n == 0) return;
-    const std::size_t size = x.bytes() / static_cast<std::size_t>(m);
-    const auto* in = static_cast<const std::byte*>(x.data);
-    auto* out = static_cast<std::byte*>(y.data);
-    constexpr std::size_t kBytesPerChunk = 65536;
-    const auto rows_per_chunk =
-        static_cast<std::int64_t>(std::max<std::size_t>(kBytesPerChunk / std::max<std::size_t>(size, 1), 1));
-    parallel_for(ctx, n, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        std::memcpy(out + static_cast<std::size_t>(i) * size, in + static_cast<std::size_t>(row[i]) * size,
-                    size);
+  void strided(KernelContext& ctx, const StridedCopy& copy, const View& x, const View& y) override {
+    if (copy.extent.numel() == 0) return;
+    cpu::visit_bits(x.dtype, [&](auto bits) {
+      using Bits = decltype(bits);
+      run(ctx, strided_walk(copy), static_cast<const Bits*>(x.data) + copy.from_first,
+          static_cast<Bits*>(y.data) + copy.to_first);
     });
   }
 

@@ -12,6 +12,7 @@ class CpuBackend final : public Backend {
   CpuBackend()
       : Backend({.elementwise = cpu::with_f16(make_cpu_elementwise()),
                  .copy = cpu::with_f16(make_cpu_copy()),
+                 .index = cpu::with_f16(make_cpu_index()),
                  .reduce = cpu::with_f16(make_cpu_reduce()),
                  .matmul = make_cpu_matmul(),
                  .conv = make_cpu_conv(),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/backend/cpu/broadcast.h"
 #include "lockstep/backend/cpu/element.h"
@@ -19,75 +20,96 @@ template <auto kValue>
 using Constant = std::integral_constant<decltype(kValue), kValue>;
 
 // Calls visitor with `op` as a constant, so that no loop tests it.
+template <typename Op, typename Visitor, int... kOps>
+void visit_one_of(Op op, const Visitor& visitor, std::integer_sequence<int, kOps...>) {
+  static_cast<void>(((op == Op{kOps} ? (visitor(Constant<Op{kOps}>{}), true) : false) || ...));
+}
 template <typename Visitor>
 void visit_op(UnaryOp op, const Visitor& visitor) {
-  switch (op) {
-    case UnaryOp::negate:
-      return visitor(Constant<UnaryOp::negate>{});
-    case UnaryOp::exp:
-      return visitor(Constant<UnaryOp::exp>{});
-    case UnaryOp::log:
-      return visitor(Constant<UnaryOp::log>{});
-    case UnaryOp::sqrt:
-      return visitor(Constant<UnaryOp::sqrt>{});
-    case UnaryOp::square:
-      return visitor(Constant<UnaryOp::square>{});
-    case UnaryOp::abs:
-      return visitor(Constant<UnaryOp::abs>{});
-    case UnaryOp::relu:
-      return visitor(Constant<UnaryOp::relu>{});
-    case UnaryOp::gelu:
-      return visitor(Constant<UnaryOp::gelu>{});
-    case UnaryOp::sigmoid:
-      return visitor(Constant<UnaryOp::sigmoid>{});
-    case UnaryOp::tanh:
-      return visitor(Constant<UnaryOp::tanh>{});
-  }
-  fail("unary: unknown operation {}", static_cast<int>(op));
+  visit_one_of(op, visitor, std::make_integer_sequence<int, kUnaryOps>());
 }
-
 template <typename Visitor>
 void visit_op(BinaryOp op, const Visitor& visitor) {
-  switch (op) {
-    case BinaryOp::add:
-      return visitor(Constant<BinaryOp::add>{});
-    case BinaryOp::subtract:
-      return visitor(Constant<BinaryOp::subtract>{});
-    case BinaryOp::multiply:
-      return visitor(Constant<BinaryOp::multiply>{});
-    case BinaryOp::divide:
-      return visitor(Constant<BinaryOp::divide>{});
-  }
-  fail("binary: unknown operation {}", static_cast<int>(op));
+  visit_one_of(op, visitor, std::make_integer_sequence<int, kBinaryOps>());
+}
+template <typename Visitor>
+void visit_op(CompareOp op, const Visitor& visitor) {
+  visit_one_of(op, visitor, std::make_integer_sequence<int, kCompareOps>());
 }
 
+// The constants a and b: see Unary.
 template <UnaryOp kOp>
-float apply(float x) {
+float apply(float x, [[maybe_unused]] float a, [[maybe_unused]] float b) {
   if constexpr (kOp == UnaryOp::negate) return -x;
   if constexpr (kOp == UnaryOp::exp) return cpu::fast_exp(x);
   if constexpr (kOp == UnaryOp::log) return cpu::fast_log(x);
   if constexpr (kOp == UnaryOp::sqrt) return std::sqrt(x);
   if constexpr (kOp == UnaryOp::square) return x * x;
   if constexpr (kOp == UnaryOp::abs) return std::abs(x);
+  if constexpr (kOp == UnaryOp::sign) return x > 0.f ? 1.f : x < 0.f ? -1.f : x;  // 0 and NaN stay
+  if constexpr (kOp == UnaryOp::reciprocal) return 1.f / x;
+  if constexpr (kOp == UnaryOp::rsqrt) return 1.f / std::sqrt(x);
+  if constexpr (kOp == UnaryOp::sin) return cpu::fast_sin(x);
+  if constexpr (kOp == UnaryOp::cos) return cpu::fast_cos(x);
   if constexpr (kOp == UnaryOp::relu) return x <= 0.f ? 0.f : x;  // NaN stays NaN
+  if constexpr (kOp == UnaryOp::leaky_relu) return x > 0.f ? x : a * x;
+  if constexpr (kOp == UnaryOp::elu) {
+    float below = a * cpu::fast_expm1(x);
+    return x > 0.f ? x : below;
+  }
   if constexpr (kOp == UnaryOp::gelu) return x * cpu::normal_cdf(x);
-  if constexpr (kOp == UnaryOp::sigmoid) return 1.f / (1.f + cpu::fast_exp(-x));
+  if constexpr (kOp == UnaryOp::silu) return x * cpu::fast_sigmoid(x);
+  if constexpr (kOp == UnaryOp::softplus) {
+    // log(1 + exp(z)) without an exp that overflows.
+    float z = a * x;
+    float y = ((z > 0.f ? z : 0.f) + cpu::fast_log1p(cpu::fast_exp(-std::abs(z)))) / a;
+    return z <= b ? y : x;  // NaN stays NaN
+  }
+  if constexpr (kOp == UnaryOp::sigmoid) return cpu::fast_sigmoid(x);
   if constexpr (kOp == UnaryOp::tanh) return cpu::fast_tanh(x);
+  if constexpr (kOp == UnaryOp::clamp) {
+    float raised = x < a ? a : x;
+    return raised > b ? b : raised;
+  }
+  if constexpr (kOp == UnaryOp::pow) return cpu::fast_pow(x, a);
 }
 
 // dy * op', in terms of the output where unary_saves_output(op), of the input otherwise.
 template <UnaryOp kOp>
-float backward(float saved, float dy) {
+float backward(float saved, float dy, [[maybe_unused]] float a, [[maybe_unused]] float b) {
   if constexpr (kOp == UnaryOp::negate) return -dy;
   if constexpr (kOp == UnaryOp::exp) return dy * saved;
   if constexpr (kOp == UnaryOp::log) return dy / saved;
   if constexpr (kOp == UnaryOp::sqrt) return dy * 0.5f / saved;
   if constexpr (kOp == UnaryOp::square) return dy * 2.f * saved;
   if constexpr (kOp == UnaryOp::abs) return dy * (saved > 0.f ? 1.f : saved < 0.f ? -1.f : 0.f);
+  if constexpr (kOp == UnaryOp::sign) return 0.f * dy;
+  if constexpr (kOp == UnaryOp::reciprocal) return -dy * (saved * saved);
+  if constexpr (kOp == UnaryOp::rsqrt) return dy * (-0.5f * (saved * saved * saved));
+  if constexpr (kOp == UnaryOp::sin) return dy * cpu::fast_cos(saved);
+  if constexpr (kOp == UnaryOp::cos) return -dy * cpu::fast_sin(saved);
   if constexpr (kOp == UnaryOp::relu) return saved > 0.f ? dy : 0.f;
+  if constexpr (kOp == UnaryOp::leaky_relu) return saved > 0.f ? dy : dy * a;
+  if constexpr (kOp == UnaryOp::elu) {
+    float below = dy * (a * cpu::fast_exp(saved));
+    return saved > 0.f ? dy : below;
+  }
   if constexpr (kOp == UnaryOp::gelu) return dy * (cpu::normal_cdf(saved) + saved * cpu::normal_pdf(saved));
+  if constexpr (kOp == UnaryOp::silu) {
+    float s = cpu::fast_sigmoid(saved);
+    return dy * (s * (1.f + saved * (1.f - s)));
+  }
+  if constexpr (kOp == UnaryOp::softplus) {
+    float z = a * saved, slope = cpu::fast_sigmoid(z);
+    return z > b ? dy : dy * slope;
+  }
   if constexpr (kOp == UnaryOp::sigmoid) return dy * saved * (1.f - saved);
   if constexpr (kOp == UnaryOp::tanh) return dy * (1.f - saved * saved);
+  if constexpr (kOp == UnaryOp::clamp) return (saved >= a) & (saved <= b) ? dy : 0.f;
+  if constexpr (kOp == UnaryOp::pow) {
+    float slope = a * cpu::fast_pow(saved, a - 1.f);
+    return a == 0.f ? 0.f : dy * slope;
+  }
 }
 
 template <BinaryOp kOp>
@@ -96,41 +118,107 @@ float apply(float a, float b) {
   if constexpr (kOp == BinaryOp::subtract) return a - b;
   if constexpr (kOp == BinaryOp::multiply) return a * b;
   if constexpr (kOp == BinaryOp::divide) return a / b;
+  if constexpr (kOp == BinaryOp::maximum) return (a != a) | (a > b) ? a : b;
+  if constexpr (kOp == BinaryOp::minimum) return (a != a) | (a < b) ? a : b;
+  if constexpr (kOp == BinaryOp::pow) return cpu::fast_pow(a, b);
+}
+
+template <CompareOp kOp, typename C>
+std::uint8_t holds(C a, C b) {
+  if constexpr (kOp == CompareOp::eq) return a == b;
+  if constexpr (kOp == CompareOp::ne) return a != b;
+  if constexpr (kOp == CompareOp::lt) return a < b;
+  if constexpr (kOp == CompareOp::le) return a <= b;
+}
+
+// Calls loop(left, right): functions that give element i of a run's operands, u and v from their first elements on.
+template <typename Plan, typename T, typename Loop>
+void with_operands(const Plan& plan, const T* u, const T* v, const Loop& loop) {
+  auto all_u = [=](std::int64_t i) { return cpu::widened(u[i]); };
+  auto all_v = [=](std::int64_t i) { return cpu::widened(v[i]); };
+  auto first_u = [x = cpu::widened(*u)](std::int64_t) { return x; };
+  auto first_v = [x = cpu::widened(*v)](std::int64_t) { return x; };
+  if (plan.repeats(0)) {
+    loop(first_u, all_v);
+  } else if (plan.repeats(1)) {
+    loop(all_u, first_v);
+  } else {
+    loop(all_u, all_v);
+  }
+}
+
+// f(run) for all runs of the plan, vectorized, on the threads of the lane.
+template <typename Plan, typename F>
+void for_each_run(const KernelContext& ctx, const Plan& plan, const F& f) {
+  constexpr std::int64_t kGrain = 16384;
+  parallel_for(ctx, plan.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    cpu::vectorized([&] { plan.for_each_run(begin, end, f); });
+  });
 }
 
 class Elementwise final : public ElementwiseKernels {
  public:
-  void unary(KernelContext& ctx, UnaryOp op, const View& x, const View& y) override {
+  void unary(KernelContext& ctx, const Unary& op, const View& x, const View& y) override {
     if (!cpu::is_narrow(y.dtype)) return reference_->unary(ctx, op, x, y);
     cpu::visit_narrow(y.dtype, [&](auto zero) {
       using T = decltype(zero);
-      visit_op(op, [&, in = x.as<T>(), out = y.as<T>()](auto op) {
-        cpu::parallel_vector_loop(ctx, y.numel(), [=](std::int64_t i) {
-          out[i] = static_cast<T>(apply<op()>(static_cast<float>(in[i])));
-        });
+      visit_op(op.op, [&, in = x.as<T>(), out = y.as<T>()](auto kind) {
+        cpu::parallel_vector_loop(ctx, y.numel(),
+                                  [=, a = static_cast<float>(op.a), b = static_cast<float>(op.b)](std::int64_t i) {
+                                    out[i] = static_cast<T>(apply<kind()>(static_cast<float>(in[i]), a, b));
+                                  });
       });
     });
   }
 
-  void unary_backward(KernelContext& ctx, UnaryOp op, const View& saved, const View& dy,
+  void unary_backward(KernelContext& ctx, const Unary& op, const View& saved, const View& dy,
                       const View& dx) override {
     if (!cpu::is_narrow(dx.dtype)) return reference_->unary_backward(ctx, op, saved, dy, dx);
     cpu::visit_narrow(dx.dtype, [&](auto zero) {
       using T = decltype(zero);
-      visit_op(op, [&, s = saved.as<T>(), g = dy.as<T>(), out = dx.as<T>()](auto op) {
-        cpu::parallel_vector_loop(ctx, dx.numel(), [=](std::int64_t i) {
-          out[i] = static_cast<T>(backward<op()>(static_cast<float>(s[i]), static_cast<float>(g[i])));
-        });
+      visit_op(op.op, [&, s = saved.as<T>(), g = dy.as<T>(), out = dx.as<T>()](auto kind) {
+        cpu::parallel_vector_loop(
+            ctx, dx.numel(), [=, a = static_cast<float>(op.a), b = static_cast<float>(op.b)](std::int64_t i) {
+              out[i] = static_cast<T>(backward<kind()>(static_cast<float>(s[i]), static_cast<float>(g[i]), a, b));
+            });
       });
     });
   }
 
   void binary(KernelContext& ctx, BinaryOp op, const View& a, const View& b, const View& out) override {
     if (!cpu::is_narrow(out.dtype)) return reference_->binary(ctx, op, a, b, out);
-    const cpu::BroadcastPlan plan(a.shape, b.shape, out.shape);
+    const cpu::BroadcastPlan<2> plan({a.shape, b.shape}, out.shape);
     cpu::visit_narrow(out.dtype, [&](auto zero) {
       using T = decltype(zero);
-      visit_op(op, [&](auto op) { binary_as<op(), T>(ctx, plan, a.as<T>(), b.as<T>(), out.as<T>()); });
+      visit_op(op, [&](auto kind) { binary_as<kind(), T>(ctx, plan, a.as<T>(), b.as<T>(), out.as<T>()); });
+    });
+  }
+
+  void compare(KernelContext& ctx, CompareOp op, const View& a, const View& b, const View& out) override {
+    // Other types are rare.
+    if (!cpu::is_narrow(a.dtype)) return reference_->compare(ctx, op, a, b, out);
+    const cpu::BroadcastPlan<2> plan({a.shape, b.shape}, out.shape);
+    cpu::visit_narrow(a.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      visit_op(op, [&, u = a.as<T>(), v = b.as<T>(), y = out.as<std::uint8_t>()](auto kind) {
+        for_each_run(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {
+          with_operands(plan, u + run.at[0], v + run.at[1], [&, y = y + run.out](auto left, auto right) {
+            cpu::vector_loop(0, run.length, [=](std::int64_t i) { y[i] = holds<kind()>(left(i), right(i)); });
+          });
+        });
+      });
+    });
+  }
+
+  void where(KernelContext& ctx, const View& condition, const View& a, const View& b, const View& out) override {
+    const cpu::BroadcastPlan<3> plan({a.shape, b.shape, condition.shape}, out.shape);
+    cpu::visit_bits(out.dtype, [&, chosen = condition.as<std::uint8_t>()](auto bits) {
+      using Bits = decltype(bits);
+      const auto *u = static_cast<const Bits*>(a.data), *v = static_cast<const Bits*>(b.data);
+      for_each_run(ctx, plan, [&, y = static_cast<Bits*>(out.data)](const cpu::BroadcastPlan<3>::Run& run) {
+        const auto [i, j, k] = run.at;
+        where_run(plan, chosen + k, u + i, v + j, y + run.out, run.length);
+      });
     });
   }
 
@@ -158,34 +246,47 @@ class Elementwise final : public ElementwiseKernels {
     });
   }
 
- private:
-  template <BinaryOp kOp, typename T>
-  static void binary_as(const KernelContext& ctx, const cpu::BroadcastPlan& plan, const T* a, const T* b,
-                        T* out) {
-    constexpr std::int64_t kGrain = 16384;
-    parallel_for(ctx, plan.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorized([&] {
-        plan.for_each_run(begin, end, [&](const cpu::BroadcastPlan::Run& run) {
-          const T *u = a + run.a, *v = b + run.b;
-          T* y = out + run.out;
-          auto loop = [&](auto left, auto right) {
-            cpu::vector_loop(0, run.length,
-                             [=](std::int64_t i) { y[i] = static_cast<T>(apply<kOp>(left(i), right(i))); });
-          };
-          auto all_u = [=](std::int64_t i) { return static_cast<float>(u[i]); };
-          auto all_v = [=](std::int64_t i) { return static_cast<float>(v[i]); };
-          auto first_u = [x = static_cast<float>(*u)](std::int64_t) { return x; };
-          auto first_v = [x = static_cast<float>(*v)](std::int64_t) { return x; };
-          if (plan.repeats_a()) {
-            loop(first_u, all_v);
-          } else if (plan.repeats_b()) {
-            loop(all_u, first_v);
-          } else {
-            loop(all_u, all_v);
-          }
-        });
+  void arange(KernelContext& ctx, double start, double step, const View& y) override {
+    visit_dtype(y.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      parallel_for(ctx, y.numel(), 16384, [&, out = y.as<T>()](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) out[i] = cpu::rounded<T>(start + static_cast<double>(i) * step);
       });
     });
+  }
+
+ private:
+  template <BinaryOp kOp, typename T>
+  static void binary_as(const KernelContext& ctx, const cpu::BroadcastPlan<2>& plan, const T* a, const T* b, T* out) {
+    for_each_run(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {
+      with_operands(plan, a + run.at[0], b + run.at[1], [&, y = out + run.out](auto left, auto right) {
+        cpu::vector_loop(0, run.length, [=](std::int64_t i) { y[i] = static_cast<T>(apply<kOp>(left(i), right(i))); });
+      });
+    });
+  }
+
+  template <typename Bits>
+  static void where_run(const cpu::BroadcastPlan<3>& plan, const std::uint8_t* chosen, const Bits* u, const Bits* v,
+                        Bits* y, std::int64_t length) {
+    const bool repeats_u = plan.repeats(0), repeats_v = plan.repeats(1);
+    if (plan.repeats(2)) {
+      const Bits* from = *chosen ? u : v;
+      if (*chosen ? repeats_u : repeats_v) {
+        std::fill_n(y, length, *from);
+      } else if (from != y) {
+        std::memcpy(y, from, static_cast<std::size_t>(length) * sizeof(Bits));
+      }
+      return;
+    }
+    if (repeats_u && repeats_v) {
+      cpu::vector_loop(0, length, [=, a = *u, b = *v](std::int64_t i) { y[i] = chosen[i] ? a : b; });
+    } else if (repeats_u) {
+      cpu::vector_loop(0, length, [=, a = *u](std::int64_t i) { y[i] = chosen[i] ? a : v[i]; });
+    } else if (repeats_v) {
+      cpu::vector_loop(0, length, [=, b = *v](std::int64_t i) { y[i] = chosen[i] ? u[i] : b; });
+    } else {
+      cpu::vector_loop(0, length, [=](std::int64_t i) { y[i] = chosen[i] ? u[i] : v[i]; });
+    }
   }
 
   std::unique_ptr<ElementwiseKernels> reference_ = reference::make_elementwise();

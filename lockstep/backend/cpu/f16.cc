@@ -70,10 +70,10 @@ class WithF16 : public Family {
 class Elementwise final : public WithF16<ElementwiseKernels> {
  public:
   using WithF16::WithF16;
-  void unary(KernelContext& ctx, UnaryOp op, const View& x, const View& y) override {
+  void unary(KernelContext& ctx, const Unary& op, const View& x, const View& y) override {
     in_f32(ctx, [&](const View& x, const View& y) { f32().unary(ctx, op, x, y); }, in(x), out(y));
   }
-  void unary_backward(KernelContext& ctx, UnaryOp op, const View& saved, const View& dy, const View& dx) override {
+  void unary_backward(KernelContext& ctx, const Unary& op, const View& saved, const View& dy, const View& dx) override {
     in_f32(
         ctx,
         [&](const View& saved, const View& dy, const View& dx) { f32().unary_backward(ctx, op, saved, dy, dx); },
@@ -84,10 +84,19 @@ class Elementwise final : public WithF16<ElementwiseKernels> {
         ctx, [&](const View& a, const View& b, const View& y) { f32().binary(ctx, op, a, b, y); }, in(a), in(b),
         out(y));
   }
+  void compare(KernelContext& ctx, CompareOp op, const View& a, const View& b, const View& y) override {
+    in_f32(ctx, [&](const View& a, const View& b) { f32().compare(ctx, op, a, b, y); }, in(a), in(b));
+  }
+  void where(KernelContext& ctx, const View& condition, const View& a, const View& b, const View& y) override {
+    f32().where(ctx, condition, a, b, y);
+  }
   void affine(KernelContext& ctx, double scale, double shift, const View& x, const View& y) override {
     in_f32(ctx, [&](const View& x, const View& y) { f32().affine(ctx, scale, shift, x, y); }, in(x), out(y));
   }
   void fill(KernelContext& ctx, double value, const View& y) override { f32().fill(ctx, value, y); }
+  void arange(KernelContext& ctx, double start, double step, const View& y) override {
+    f32().arange(ctx, start, step, y);
+  }
 };
 
 class Copy final : public WithF16<CopyKernels> {
@@ -97,11 +106,19 @@ class Copy final : public WithF16<CopyKernels> {
     if (x.dtype == y.dtype) return f32().copy(ctx, x, y);
     in_f32(ctx, [&](const View& x, const View& y) { f32().copy(ctx, x, y); }, in(x), out(y));
   }
-  void permute(KernelContext& ctx, const View& x, std::span<const int> axes, const View& y) override {
-    f32().permute(ctx, x, axes, y);
+  void strided(KernelContext& ctx, const StridedCopy& copy, const View& x, const View& y) override {
+    f32().strided(ctx, copy, x, y);
   }
-  void gather_rows(KernelContext& ctx, const View& x, const View& rows, const View& y) override {
-    f32().gather_rows(ctx, x, rows, y);
+};
+
+class Index final : public WithF16<IndexKernels> {
+ public:
+  using WithF16::WithF16;
+  void take(KernelContext& ctx, const View& x, const View& index, const View& y) override {
+    f32().take(ctx, x, index, y);
+  }
+  void scatter_sum(KernelContext& ctx, const View& x, const View& index, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().scatter_sum(ctx, x, index, y); }, in(x), out(y));
   }
 };
 
@@ -110,6 +127,12 @@ class Reduce final : public WithF16<ReduceKernels> {
   using WithF16::WithF16;
   void sum_to(KernelContext& ctx, const View& x, const View& y) override {
     in_f32(ctx, [&](const View& x, const View& y) { f32().sum_to(ctx, x, y); }, in(x), out(y));
+  }
+  void max_to(KernelContext& ctx, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().max_to(ctx, x, y); }, in(x), out(y));
+  }
+  void cumsum(KernelContext& ctx, bool reverse, const View& x, const View& y) override {
+    in_f32(ctx, [&](const View& x, const View& y) { f32().cumsum(ctx, reverse, x, y); }, in(x), out(y));
   }
   void argmax(KernelContext& ctx, const View& x, const View& y) override {
     in_f32(ctx, [&](const View& x) { f32().argmax(ctx, x, y); }, in(x));
@@ -258,6 +281,9 @@ std::unique_ptr<ElementwiseKernels> with_f16(std::unique_ptr<ElementwiseKernels>
 }
 std::unique_ptr<CopyKernels> with_f16(std::unique_ptr<CopyKernels> kernels) {
   return std::make_unique<Copy>(std::move(kernels));
+}
+std::unique_ptr<IndexKernels> with_f16(std::unique_ptr<IndexKernels> kernels) {
+  return std::make_unique<Index>(std::move(kernels));
 }
 std::unique_ptr<ReduceKernels> with_f16(std::unique_ptr<ReduceKernels> kernels) {
   return std::make_unique<Reduce>(std::move(kernels));

@@ -6,6 +6,7 @@
 
 #include "lockstep/backend/copy.h"
 #include "lockstep/backend/elementwise.h"
+#include "lockstep/backend/index.h"
 #include "lockstep/backend/norm.h"
 #include "lockstep/backend/pool.h"
 #include "lockstep/backend/random.h"
@@ -16,6 +17,7 @@ namespace lockstep::cpu {
 
 std::unique_ptr<ElementwiseKernels> with_f16(std::unique_ptr<ElementwiseKernels> kernels);
 std::unique_ptr<CopyKernels> with_f16(std::unique_ptr<CopyKernels> kernels);
+std::unique_ptr<IndexKernels> with_f16(std::unique_ptr<IndexKernels> kernels);
 std::unique_ptr<ReduceKernels> with_f16(std::unique_ptr<ReduceKernels> kernels);
 std::unique_ptr<NormKernels> with_f16(std::unique_ptr<NormKernels> kernels);
 std::unique_ptr<PoolKernels> with_f16(std::unique_ptr<PoolKernels> kernels);

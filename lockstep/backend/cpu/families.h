@@ -8,6 +8,7 @@
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/copy.h"
 #include "lockstep/backend/elementwise.h"
+#include "lockstep/backend/index.h"
 #include "lockstep/backend/matmul.h"
 #include "lockstep/backend/norm.h"
 #include "lockstep/backend/optimizer.h"
@@ -20,6 +21,7 @@ namespace lockstep {
 
 std::unique_ptr<ElementwiseKernels> make_cpu_elementwise();
 std::unique_ptr<CopyKernels> make_cpu_copy();
+std::unique_ptr<IndexKernels> make_cpu_index();
 std::unique_ptr<ReduceKernels> make_cpu_reduce();
 std::unique_ptr<MatmulKernels> make_cpu_matmul();
 std::unique_ptr<ConvKernels> make_cpu_conv();

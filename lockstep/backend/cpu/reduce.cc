@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "lockstep/backend/cpu/broadcast.h"
@@ -13,34 +14,66 @@
 namespace lockstep {
 namespace {
 
-template <typename T>
-void sum_to_as(KernelContext& ctx, const View& x, const View& y) {
+// How elements are put together, in f64: `kNone` is the result of nothing, fold(n, term) that of term(0) to term(n -
+// 1).
+struct Sum {
+  static constexpr double kNone = 0;
+  static double join(double a, double b) { return a + b; }
+  template <typename F>
+  static double fold(std::int64_t n, const F& term) {
+    return cpu::lane_sum(n, term);
+  }
+};
+
+struct Max {
+  static constexpr double kNone = -std::numeric_limits<double>::infinity();
+  // NaN stays.
+  static double join(double a, double b) { return (a != a) | (a > b) ? a : b; }
+  template <typename F>
+  static double fold(std::int64_t n, const F& term) {
+    constexpr std::int64_t kLanes = 16;
+    double lanes[kLanes];
+    std::fill_n(lanes, kLanes, kNone);
+    std::int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = join(lanes[lane], term(i + lane));
+    }
+    for (std::int64_t lane = 0; i + lane < n; ++lane) lanes[lane] = join(lanes[lane], term(i + lane));
+    double largest = kNone;
+    for (double x : lanes) largest = join(largest, x);
+    return largest;
+  }
+};
+
+template <typename Fold, typename T>
+void reduce_as(KernelContext& ctx, const View& x, const View& y) {
   const T* in = x.as<T>();
   T* out = y.as<T>();
   const std::int64_t width = y.numel();
-  // Every chunk of x has sums of its own, which take at most an eighth of its elements.
+  // Every chunk of x has results of its own, which take at most an eighth of its elements.
   const std::int64_t grain = std::max<std::int64_t>(65536, 8 * width);
   const std::int64_t chunks = (x.numel() + grain - 1) / grain;
-  auto* sums = static_cast<double*>(ctx.scratch.get(chunks * width * sizeof(double)));
-  const cpu::BroadcastPlan plan(y.shape, x.shape, x.shape);
+  auto* results = static_cast<double*>(ctx.scratch.get(chunks * width * sizeof(double)));
+  const cpu::BroadcastPlan<2> plan({y.shape, x.shape}, x.shape);
   parallel_for(ctx, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-    double* chunk_sums = sums + begin / grain * width;
-    std::fill_n(chunk_sums, width, 0.0);
+    double* chunk = results + begin / grain * width;
+    std::fill_n(chunk, width, Fold::kNone);
     cpu::vectorized([&] {
-      plan.for_each_run(begin, end, [&](const cpu::BroadcastPlan::Run& run) {
-        const T* u = in + run.b;
-        double* sum = chunk_sums + run.a;
-        if (plan.repeats_a()) {
-          *sum += cpu::lane_sum(run.length, [=](std::int64_t i) { return cpu::widened(u[i]); });
+      plan.for_each_run(begin, end, [&](const cpu::BroadcastPlan<2>::Run& run) {
+        const T* u = in + run.at[1];
+        double* result = chunk + run.at[0];
+        if (plan.repeats(0)) {
+          *result = Fold::join(*result, Fold::fold(run.length, [=](std::int64_t i) { return cpu::widened(u[i]); }));
         } else {
-          cpu::vector_loop(0, run.length, [=](std::int64_t i) { sum[i] += cpu::widened(u[i]); });
+          cpu::vector_loop(0, run.length,
+                           [=](std::int64_t i) { result[i] = Fold::join(result[i], cpu::widened(u[i])); });
         }
       });
     });
   });
   for (std::int64_t i = 0; i < width; ++i) {
-    double total = 0;
-    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total += sums[chunk * width + i];
+    double total = Fold::kNone;
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total = Fold::join(total, results[chunk * width + i]);
     out[i] = cpu::rounded<T>(total);
   }
 }
@@ -99,7 +132,37 @@ void tree_sum_as(const KernelContext& ctx, std::span<const View> leaves, const V
 class Reduce final : public ReduceKernels {
  public:
   void sum_to(KernelContext& ctx, const View& x, const View& y) override {
-    cpu::visit_floating(x.dtype, "sum_to", [&](auto zero) { sum_to_as<decltype(zero)>(ctx, x, y); });
+    cpu::visit_floating(x.dtype, "sum_to", [&](auto zero) { reduce_as<Sum, decltype(zero)>(ctx, x, y); });
+  }
+
+  void max_to(KernelContext& ctx, const View& x, const View& y) override {
+    cpu::visit_floating(x.dtype, "max_to", [&](auto zero) { reduce_as<Max, decltype(zero)>(ctx, x, y); });
+  }
+
+  void cumsum(KernelContext& ctx, bool reverse, const View& x, const View& y) override {
+    cpu::visit_floating(x.dtype, "cumsum", [&](auto zero) {
+      using T = decltype(zero);
+      const std::int64_t n = x.shape[1], inner = x.shape[2];
+      // Columns side by side.
+      constexpr std::int64_t kColumns = 64;
+      const std::int64_t strips = (inner + kColumns - 1) / kColumns;
+      parallel_for(
+          ctx, x.shape[0] * strips, 1, [&, in = x.as<T>(), out = y.as<T>()](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t strip = begin; strip < end; ++strip) {
+              const std::int64_t column = strip % strips * kColumns, width = std::min(kColumns, inner - column);
+              double sums[kColumns] = {};
+              for (std::int64_t k = 0; k < n; ++k) {
+                const std::int64_t row = strip / strips * n + (reverse ? n - 1 - k : k);
+                const T* u = in + row * inner + column;
+                T* v = out + row * inner + column;
+                for (std::int64_t i = 0; i < width; ++i) {
+                  sums[i] += cpu::widened(u[i]);
+                  v[i] = cpu::rounded<T>(sums[i]);
+                }
+              }
+            }
+          });
+    });
   }
 
   // NaN counts as the largest, as in max pooling.

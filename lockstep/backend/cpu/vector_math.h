@@ -1,6 +1,6 @@
-// exp, log, tanh and the normal distribution in f32, free of branches and calls so that loops over them
-// become vector instructions. Errors are a few units in the last place. The polynomials interpolate at
-// Chebyshev nodes.
+// exp, log, tanh, the normal distribution, sine, cosine and powers in f32, free of branches and calls so that loops
+// over them become vector instructions. Errors are a few units in the last place. The polynomials in f32 interpolate
+// at Chebyshev nodes; those in f64 are Taylor's.
 #pragma once
 
 #include <array>
@@ -13,15 +13,18 @@
 namespace lockstep::cpu {
 
 // c[0] + c[1] x + c[2] x^2 + ...
-template <std::size_t N>
-inline float polynomial(float x, const std::array<float, N>& c) {
-  float y = c[N - 1];
+template <typename T, std::size_t N>
+inline T polynomial(T x, const std::array<T, N>& c) {
+  T y = c[N - 1];
   for (std::size_t i = N - 1; i-- > 0;) y = y * x + c[i];
   return y;
 }
 
 // ln 2 in two parts; products of the first with small integers are exact.
 inline constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+
+// exp(r) = 1 + r + r^2 p(r) for |r| <= ln(2) / 2.
+inline constexpr std::array kExp{0.5f, 0.166665734f, 0.0416665501f, 0.00836377387f, 0.00139269266f};
 
 // exp(x) = 2^n exp(r) with |r| <= ln(2) / 2.
 inline float fast_exp(float x) {
@@ -33,8 +36,7 @@ inline float fast_exp(float x) {
   float shifted = x * 1.44269504f + kRound;
   float n = shifted - kRound;
   float r = (x - n * kLn2High) - n * kLn2Low;
-  constexpr std::array c{0.5f, 0.166665734f, 0.0416665501f, 0.00836377387f, 0.00139269266f};
-  float y = 1.f + (r + r * r * polynomial(r, c));
+  float y = 1.f + (r + r * r * polynomial(r, kExp));
   // In two steps: 2^n itself may be too large or too small for a float.
   auto power =
       static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound));
@@ -43,6 +45,12 @@ inline float fast_exp(float x) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(k + 127) << 23);
   };
   return y * two_to(half) * two_to(power - half);
+}
+
+// exp(x) - 1, which would cancel near 0.
+inline float fast_expm1(float x) {
+  float small = x + x * x * polynomial(x, kExp);
+  return std::abs(x) < 0.34f ? small : fast_exp(x) - 1.f;
 }
 
 // log(x) = e log(2) + log(m) with m in [sqrt(1/2), sqrt(2)) and log(m) = 2 artanh((m - 1) / (m + 1)).
@@ -61,6 +69,15 @@ inline float fast_log(float x) {
   float outside = x < 0.f ? std::numeric_limits<float>::quiet_NaN() : -kInfinity;
   return x <= 0.f ? outside : y;
 }
+
+// log(1 + x) = 2 artanh(x / (2 + x)), for x in [0, 1].
+inline float fast_log1p(float x) {
+  float s = x / (2.f + x), z = s * s;
+  constexpr std::array c{2.f / 3, 2.f / 5, 2.f / 7, 2.f / 9, 2.f / 11, 2.f / 13, 2.f / 15, 2.f / 17};
+  return 2.f * s + s * z * polynomial(z, c);
+}
+
+inline float fast_sigmoid(float x) { return 1.f / (1.f + fast_exp(-x)); }
 
 inline float fast_tanh(float x) {
   float a = std::abs(x), square = x * x;
@@ -82,6 +99,88 @@ inline float normal_cdf(float x) {
                          0.11077085f,  0.0627995661f, -0.1295054f,  0.0389231129f};
   float tail = 0.5f * t * polynomial(t, c) * fast_exp(-0.5f * x * x);
   return x < 0.f ? tail : 1.f - tail;
+}
+
+// An angle as a quarter turn and the rest, |rest| <= pi / 4.
+struct Angle {
+  std::int32_t quarter;
+  double rest;
+};
+
+// Exact enough for every float: 1 / (2 pi) in pieces of 24 bits has exact products with x, and of each product only
+// what is left of whole turns counts. (Payne and Hanek, 1983.)
+inline Angle angle(float x) {
+  constexpr std::array kPieces{0xA2F983p-26, 0x6E4E44p-50,  0x1529FCp-74,  0x2757D1p-98,
+                               0xF534DDp-122, 0xC0DB62p-146, 0x95993Cp-170, 0x439041p-194};
+  double turns = 0;
+  for (double piece : kPieces) {
+    double product = static_cast<double>(x) * piece;
+    turns += product - std::floor(product + 0.5);
+  }
+  turns -= std::floor(turns + 0.5);
+  // Rounds to an integer and leaves it in the lowest bits.
+  constexpr double kRound = 0x1.8p52;
+  double shifted = turns * 4 + kRound;
+  return {static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(shifted)),
+          (turns - (shifted - kRound) * 0.25) * 6.28318530717958648};
+}
+
+// sin(rest + quarter * pi / 2)
+inline float sine(const Angle& angle) {
+  double r = angle.rest, z = r * r;
+  constexpr std::array s{-1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800};
+  constexpr std::array c{-0.5, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600};
+  double y = (angle.quarter & 1) ? 1 + z * polynomial(z, c) : r + r * z * polynomial(z, s);
+  return static_cast<float>((angle.quarter & 2) ? -y : y);
+}
+
+inline float fast_sin(float x) { return sine(angle(x)); }
+inline float fast_cos(float x) {
+  Angle a = angle(x);
+  return sine({a.quarter + 1, a.rest});
+}
+
+// log(x) as fast_log, to a relative error of 1e-12, for x > 0 that is normal.
+inline double wide_log(double x) {
+  auto bits = std::bit_cast<std::uint64_t>(x);
+  // The exponent plus 1024, so that it is a positive integer, which the mantissa of 2^52 takes.
+  std::uint64_t biased = (bits - 0x3fe6a09e667f3bcdu + (std::uint64_t{1024} << 52)) >> 52;
+  double e = std::bit_cast<double>(0x4330000000000000u | biased) - (0x1p52 + 1024);
+  double m = std::bit_cast<double>(bits - ((biased - 1024) << 52));
+  double s = (m - 1) / (m + 1), z = s * s;
+  constexpr std::array c{2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13, 2.0 / 15, 2.0 / 17};
+  return e * 0.693147180559945309 + (2 * s + s * z * polynomial(z, c));
+}
+
+// exp(x) as fast_exp, to a relative error of 1e-13, for |x| <= 200.
+inline double wide_exp(double x) {
+  constexpr double kRound = 0x1.8p52;
+  double shifted = x * 1.44269504088896341 + kRound;
+  double r = x - (shifted - kRound) * 0.693147180559945309;
+  constexpr std::array c{1.0,          1.0,           0.5,           1.0 / 6,       1.0 / 24,       1.0 / 120,
+                         1.0 / 720,    1.0 / 5040,    1.0 / 40320,   1.0 / 362880,  1.0 / 3628800,  1.0 / 39916800};
+  std::uint64_t power = std::bit_cast<std::uint64_t>(shifted) - std::bit_cast<std::uint64_t>(kRound) + 1023;
+  return polynomial(r, c) * std::bit_cast<double>(power << 52);
+}
+
+// x^y with C's special cases. In f64, where y log(x) does not lose the last bits of the result.
+inline float fast_pow(float x, float y) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  float a = std::abs(x);
+  double log_a = wide_log(a == 0.f ? 1.f : a);
+  log_a = a == 0.f ? -1e30 : log_a;
+  log_a = a == kInfinity ? 1e30 : log_a;
+  double t = y * log_a;
+  t = t < -200 ? -200 : t;
+  t = t > 200 ? 200 : t;
+  auto size = static_cast<float>(wide_exp(t));
+  size = (x != x || y != y) ? x + y : size;
+  size = (a == 1.f && y == y) ? 1.f : size;
+  bool whole = std::floor(y) == y, odd = whole && std::floor(y * 0.5f) * 2.f != y;
+  bool negative = std::bit_cast<std::uint32_t>(x) >> 31 != 0;
+  float result = negative && odd ? -size : size;
+  result = (x < 0.f && a < kInfinity && !whole) ? std::numeric_limits<float>::quiet_NaN() : result;
+  return (y == 0.f || x == 1.f) ? 1.f : result;
 }
 
 }  // namespace lockstep::cpu

@@ -2,7 +2,6 @@
 
 #include "lockstep/backend/cuda/element.cuh"
 #include "lockstep/backend/cuda/families.h"
-#include "lockstep/backend/cuda/report.cuh"
 #include "lockstep/backend/walk.h"
 
 namespace lockstep {
@@ -29,17 +28,19 @@ __global__ void convert_kernel(const From* x, To* y, std::int64_t n, bool aligne
   }
 }
 
-// Each thread writes one element: for walks where both sides are contiguous along the last axis.
+// Each thread writes one element: for walks that are no transposition.
 template <typename To, typename From>
 __global__ void gather_kernel(const __grid_constant__ Walk walk, const From* x, To* y) {
   const std::int64_t i = thread_number();
   if (i >= walk.numel) return;
-  std::int64_t rest = i, source = 0;
-  for (int axis = walk.rank - 1; axis > 0; --axis) {
-    source += rest % walk.extent[axis] * walk.stride[axis];
+  std::int64_t rest = i, source = 0, destination = 0;
+  for (int axis = walk.rank - 1; axis >= 0; --axis) {
+    const std::int64_t place = rest % walk.extent[axis];
     rest /= walk.extent[axis];
+    source += place * walk.stride[axis];
+    destination += place * walk.to[axis];
   }
-  y[i] = convert<To>(x[source + rest * walk.stride[0]]);
+  y[destination] = convert<To>(x[source]);
 }
 
 constexpr int kTile = 32, kTileRows = 8;
@@ -56,14 +57,14 @@ struct Transposition {
       : rows(walk.extent[inner]),
         columns(walk.extent[walk.rank - 1]),
         x_stride(walk.stride[walk.rank - 1]),
-        y_stride(walk.destination_stride(inner)),
+        y_stride(walk.to[inner]),
         row_tiles(static_cast<int>(ceil_div(rows, kTile))),
         column_tiles(static_cast<int>(ceil_div(columns, kTile))) {
     for (int axis = walk.rank - 2; axis >= 0; --axis) {
       if (axis == inner) continue;
       extent[others] = walk.extent[axis];
       source[others] = walk.stride[axis];
-      destination[others++] = walk.destination_stride(axis);
+      destination[others++] = walk.to[axis];
     }
   }
 };
@@ -93,43 +94,18 @@ __global__ void transpose_kernel(const __grid_constant__ Transposition t, const 
   }
 }
 
-// Each thread moves one unit of a row.
-template <typename Unit>
-__global__ void gather_rows_kernel(const Unit* x, const std::int64_t* rows, Unit* y, std::int64_t units,
-                                   std::int64_t n, std::int64_t m, ErrorSlot* errors) {
-  const std::int64_t i = thread_number();
-  if (i >= n * units) return;
-  const std::int64_t place = i / units, row = rows[place];
-  if (row >= 0 && row < m) {
-    y[i] = x[row * units + i % units];
-  } else if (i % units == 0) {
-    report(errors, DataError::row_out_of_range, place, row, m);
-  }
-}
-
-// Calls visitor with an unsigned integer as large as an element of `dtype`: to move elements as they are.
-template <typename Visitor>
-void visit_bits(DType dtype, const Visitor& visitor) {
-  switch (item_size(dtype)) {
-    case 1: return visitor(std::uint8_t{});
-    case 2: return visitor(std::uint16_t{});
-    case 4: return visitor(std::uint32_t{});
-    default: return visitor(std::uint64_t{});
-  }
-}
-
 template <typename To, typename From>
 void run(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
   // Integers that change their type and their layout at once are too rare for a kernel of their own.
   constexpr bool kIsCommon = std::is_same_v<To, From> || !(std::is_integral_v<To> || std::is_integral_v<From>);
   const int inner = walk.contiguous_axis();
-  if (walk.rank <= 1) {
+  if (walk.rank <= 1 && walk.moves_rows()) {
     launch(convert_kernel<To, From>, blocks_for(ceil_div(walk.numel, kWidth<To, From>)), dim3(kThreads), 0, ctx.stream(), x,
            y, walk.numel, all_aligned(x, y));
     return;
   }
   if constexpr (kIsCommon) {
-    if (inner < walk.rank - 1) {
+    if (inner >= 0) {
       const Transposition t(walk, inner);
       const std::int64_t blocks = walk.numel / (t.rows * t.columns) * t.row_tiles * t.column_tiles;
       launch(transpose_kernel<To, From>, dim3(static_cast<unsigned>(blocks)), dim3(kTile, kTileRows), 0, ctx.stream(), t,
@@ -140,21 +116,13 @@ void run(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
   launch(gather_kernel<To, From>, blocks_for(walk.numel), dim3(kThreads), 0, ctx.stream(), walk, x, y);
 }
 
-// Elements as they are.
-void move(CudaContext& ctx, const Walk& walk, const View& x, const View& y) {
-  visit_bits(x.dtype, [&](auto bits) {
-    using Bits = decltype(bits);
-    run(ctx, walk, static_cast<const Bits*>(x.data), static_cast<Bits*>(y.data));
-  });
-}
-
 class CudaCopy final : public CopyKernels {
  public:
   void copy(KernelContext& context, const View& x, const View& y) override {
     if (x.numel() == 0) return;
     CudaContext& ctx = cuda_context(context);
     const Walk walk = layout_walk(x, y);
-    if (x.dtype == y.dtype) return move(ctx, walk, x, y);
+    if (x.dtype == y.dtype) return move(ctx, walk, x, 0, y, 0);
     visit_dtype(x.dtype, [&](auto from) {
       visit_dtype(y.dtype, [&](auto to) {
         using From = decltype(from);
@@ -164,24 +132,19 @@ class CudaCopy final : public CopyKernels {
     });
   }
 
-  void permute(KernelContext& ctx, const View& x, std::span<const int> axes, const View& y) override {
-    if (x.numel() > 0) move(cuda_context(ctx), permutation_walk(x.shape, axes), x, y);
+  void strided(KernelContext& ctx, const StridedCopy& copy, const View& x, const View& y) override {
+    if (copy.extent.numel() == 0) return;
+    move(cuda_context(ctx), strided_walk(copy), x, copy.from_first, y, copy.to_first);
   }
 
-  void gather_rows(KernelContext& ctx, const View& x, const View& rows, const View& y) override {
-    const std::int64_t n = rows.numel(), m = x.shape[0];
-    if (y.numel() == 0) return;
-    check(m > 0, "gather_rows: {} rows of a tensor that has none", n);
-    const std::int64_t bytes = static_cast<std::int64_t>(x.bytes()) / m;
-    auto gather = [&](auto unit) {
-      using Unit = decltype(unit);
-      const std::int64_t units = bytes / static_cast<std::int64_t>(sizeof unit);
-      launch(gather_rows_kernel<Unit>, blocks_for(n * units), dim3(kThreads), 0, cuda_context(ctx).stream(),
-             static_cast<const Unit*>(x.data), rows.as<std::int64_t>(), static_cast<Unit*>(y.data), units, n, m,
-             cuda_context(ctx).errors());
-    };
-    if (bytes % kVectorBytes == 0 && all_aligned(x.data, y.data)) return gather(uint4{});
-    visit_bits(x.dtype, gather);
+ private:
+  // Elements as they are.
+  static void move(CudaContext& ctx, const Walk& walk, const View& x, std::int64_t from, const View& y,
+                   std::int64_t to) {
+    visit_bits(x.dtype, [&](auto bits) {
+      using Bits = decltype(bits);
+      run(ctx, walk, static_cast<const Bits*>(x.data) + from, static_cast<Bits*>(y.data) + to);
+    });
   }
 };
 

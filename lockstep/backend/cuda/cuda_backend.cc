@@ -72,6 +72,7 @@ class CudaBackend final : private OwnsChoices, public Backend {
     const LibraryOptions library{.tf32 = options.tf32};
     KernelFamilies f{.elementwise = make_cuda_elementwise(),
                      .copy = make_cuda_copy(),
+                     .index = make_cuda_index(),
                      .reduce = make_cuda_reduce(),
                      .norm = make_cuda_norm(),
                      .pool = make_cuda_pool(),

@@ -148,4 +148,15 @@ void visit_floating(DType dtype, const char* operation, const Visitor& visitor) 
   }
 }
 
+// Calls visitor with an unsigned integer as large as an element of `dtype`: to move elements as they are.
+template <typename Visitor>
+void visit_bits(DType dtype, const Visitor& visitor) {
+  switch (item_size(dtype)) {
+    case 1: return visitor(std::uint8_t{});
+    case 2: return visitor(std::uint16_t{});
+    case 4: return visitor(std::uint32_t{});
+    default: return visitor(std::uint64_t{});
+  }
+}
+
 }  // namespace lockstep::cuda

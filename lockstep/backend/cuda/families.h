@@ -5,6 +5,7 @@
 
 #include "lockstep/backend/copy.h"
 #include "lockstep/backend/elementwise.h"
+#include "lockstep/backend/index.h"
 #include "lockstep/backend/norm.h"
 #include "lockstep/backend/optimizer.h"
 #include "lockstep/backend/pool.h"
@@ -16,6 +17,7 @@ namespace lockstep {
 
 std::unique_ptr<ElementwiseKernels> make_cuda_elementwise();
 std::unique_ptr<CopyKernels> make_cuda_copy();
+std::unique_ptr<IndexKernels> make_cuda_index();
 std::unique_ptr<ReduceKernels> make_cuda_reduce();
 std::unique_ptr<NormKernels> make_cuda_norm();
 std::unique_ptr<PoolKernels> make_cuda_pool();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "lockstep/backend/cuda/columns.cuh"
 #include "lockstep/backend/cuda/families.h"
 #include "lockstep/backend/cuda/tensor_table.h"
 #include "lockstep/backend/cuda/tree.cuh"
@@ -41,8 +42,20 @@ struct Axes {
 
 constexpr int kSumThreads = 256, kMostSumBlocks = 528;
 
-// y[kept] = the sum over `summed`. A block adds a share of the summed elements of some kept ones: `lanes` threads lie
-// side by side along the kept ones, the others along the summed ones. The shares are put together by the last block.
+// How elements are put together, in f64.
+struct Sum {
+  __device__ static double none() { return 0; }
+  __device__ static double join(double a, double b) { return a + b; }
+};
+struct Max {
+  __device__ static double none() { return -HUGE_VAL; }
+  // NaN stays.
+  __device__ static double join(double a, double b) { return a != a || a > b ? a : b; }
+};
+
+// y[kept] = the sum, or the largest, over `summed`. A block adds a share of the summed elements of some kept ones:
+// `lanes` threads lie side by side along the kept ones, the others along the summed ones. The shares are put together
+// by the last block.
 struct SumPlan {
   Axes kept, summed;
   int lanes = 1;
@@ -73,34 +86,35 @@ struct SumPlan {
   }
 };
 
-// The sums over the threads of a block that lie `lanes` apart: in threads [0, lanes).
-__device__ double sum_lanes(double x, int lanes) {
-  __shared__ double sums[kSumThreads];
+// The results over the threads of a block that lie `lanes` apart: in threads [0, lanes).
+template <typename Fold>
+__device__ double fold_lanes(double x, int lanes) {
+  __shared__ double results[kSumThreads];
   const int thread = static_cast<int>(threadIdx.x);
-  sums[thread] = x;
+  results[thread] = x;
   for (int half = kSumThreads / 2; half >= lanes; half /= 2) {
     __syncthreads();
-    if (thread < half) sums[thread] += sums[thread + half];
+    if (thread < half) results[thread] = Fold::join(results[thread], results[thread + half]);
   }
   __syncthreads();
-  return sums[thread];
+  return results[thread];
 }
 
-template <typename T>
+template <typename Fold, typename T>
 __global__ void __launch_bounds__(kSumThreads)
-    sum_to_kernel(const __grid_constant__ SumPlan plan, const T* x, T* y, double* partial, unsigned* counters) {
+    reduce_kernel(const __grid_constant__ SumPlan plan, const T* x, T* y, double* partial, unsigned* counters) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % plan.lanes;
   const std::int64_t kept = std::int64_t{blockIdx.x} * plan.lanes + lane;
   const std::int64_t begin = blockIdx.y * plan.per_block;
   const std::int64_t end = std::min(begin + plan.per_block, plan.summed.count);
-  double sum = 0;
+  double sum = Fold::none();
   if (kept < plan.kept.count) {
     const T* from = x + plan.kept.offset(kept);
     for (std::int64_t i = begin + thread / plan.lanes; i < end; i += kSumThreads / plan.lanes) {
-      sum += widened(from[plan.summed.offset(i)]);
+      sum = Fold::join(sum, widened(from[plan.summed.offset(i)]));
     }
   }
-  sum = sum_lanes(sum, plan.lanes);
+  sum = fold_lanes<Fold>(sum, plan.lanes);
   const bool writes = thread < plan.lanes && kept < plan.kept.count;
   if (plan.blocks == 1) {
     if (writes) y[kept] = convert<T>(sum);
@@ -108,45 +122,15 @@ __global__ void __launch_bounds__(kSumThreads)
   }
   if (writes) partial[blockIdx.y * plan.kept.count + kept] = sum;
   if (!is_last_block(counters + blockIdx.x, gridDim.y)) return;
-  double total = 0;
+  double total = Fold::none();
   if (kept < plan.kept.count) {
     for (unsigned k = static_cast<unsigned>(thread / plan.lanes); k < plan.blocks; k += kSumThreads / plan.lanes) {
-      total += partial[k * plan.kept.count + kept];
+      total = Fold::join(total, partial[k * plan.kept.count + kept]);
     }
   }
   __syncthreads();
-  total = sum_lanes(total, plan.lanes);
+  total = fold_lanes<Fold>(total, plan.lanes);
   if (writes) y[kept] = convert<T>(total);
-}
-
-// NaN counts as the largest; the first among equals.
-template <typename C>
-__device__ bool is_better(C a, std::int64_t i, C b, std::int64_t j) {
-  const bool a_nan = a != a, b_nan = b != b;
-  if (a_nan != b_nan) return a_nan;
-  return a > b || (!(a < b) && i < j);
-}
-
-// A warp for each row.
-template <typename T>
-__global__ void argmax_kernel(const T* x, std::int64_t* y, std::int64_t rows, std::int64_t k) {
-  using C = Compute<T>;
-  const std::int64_t row = thread_number() / 32;
-  if (row >= rows) return;
-  const std::int64_t lane = threadIdx.x % 32;
-  x += row * k;
-  std::int64_t best = std::min(lane, k - 1);
-  C largest = widened(x[best]);
-  for (std::int64_t i = lane + 32; i < k; i += 32) {
-    const C value = widened(x[i]);
-    if (is_better(value, i, largest, best)) largest = value, best = i;
-  }
-  for (int bits = 16; bits > 0; bits /= 2) {
-    const C other = __shfl_xor_sync(0xffffffffu, largest, bits);
-    const std::int64_t at = __shfl_xor_sync(0xffffffffu, best, bits);
-    if (is_better(other, at, largest, best)) largest = other, best = at;
-  }
-  if (lane == 0) y[row] = best;
 }
 
 constexpr int kMostLeaves = 64, kLeavesDepth = 6;
@@ -261,21 +245,19 @@ __global__ void squared_norm_kernel(const __grid_constant__ TensorTable<Squared<
 class CudaReduce final : public ReduceKernels {
  public:
   void sum_to(KernelContext& context, const View& x, const View& y) override {
-    if (y.numel() == 0) return;
-    CudaContext& ctx = cuda_context(context);
-    const SumPlan plan(x.shape, y.shape);
-    double* partial = nullptr;
-    unsigned* counters = nullptr;
-    if (plan.blocks > 1) {
-      check(plan.tiles <= CudaContext::kCounters, "sum_to: {} sums of {} are too many", y.numel(), x.shape.str());
-      partial = static_cast<double*>(
-          ctx.device_scratch(plan.blocks * static_cast<std::size_t>(plan.kept.count) * sizeof(double)));
-      counters = ctx.counters();
-    }
-    visit_floating(x.dtype, "sum_to", [&](auto zero) {
+    reduce<Sum>(cuda_context(context), "sum_to", x, y);
+  }
+
+  void max_to(KernelContext& context, const View& x, const View& y) override {
+    reduce<Max>(cuda_context(context), "max_to", x, y);
+  }
+
+  void cumsum(KernelContext& context, bool reverse, const View& x, const View& y) override {
+    if (x.numel() == 0) return;
+    visit_floating(x.dtype, "cumsum", [&](auto zero) {
       using T = decltype(zero);
-      launch(sum_to_kernel<T>, dim3(plan.tiles, plan.blocks), dim3(kSumThreads), 0, ctx.stream(), plan, x.as<T>(),
-             y.as<T>(), partial, counters);
+      launch(cumsum_kernel<T>, blocks_for(x.shape[0] * x.shape[2]), dim3(kThreads), 0, cuda_context(context).stream(),
+             reverse, x.as<T>(), y.as<T>(), x.shape[0], x.shape[1], x.shape[2]);
     });
   }
 
@@ -305,6 +287,25 @@ class CudaReduce final : public ReduceKernels {
   }
 
  private:
+  template <typename Fold>
+  static void reduce(CudaContext& ctx, const char* what, const View& x, const View& y) {
+    if (y.numel() == 0) return;
+    const SumPlan plan(x.shape, y.shape);
+    double* partial = nullptr;
+    unsigned* counters = nullptr;
+    if (plan.blocks > 1) {
+      check(plan.tiles <= CudaContext::kCounters, "{}: {} results of {} are too many", what, y.numel(), x.shape.str());
+      partial = static_cast<double*>(
+          ctx.device_scratch(plan.blocks * static_cast<std::size_t>(plan.kept.count) * sizeof(double)));
+      counters = ctx.counters();
+    }
+    visit_floating(x.dtype, what, [&](auto zero) {
+      using T = decltype(zero);
+      launch(reduce_kernel<Fold, T>, dim3(plan.tiles, plan.blocks), dim3(kSumThreads), 0, ctx.stream(), plan, x.as<T>(),
+             y.as<T>(), partial, counters);
+    });
+  }
+
   template <typename T>
   static void tree_sum_as(CudaContext& ctx, std::span<const View> leaves, const View& out) {
     const std::int64_t n = out.numel();

@@ -1,5 +1,4 @@
 #include <cstring>
-#include <vector>
 
 #include "lockstep/backend/reference/elements.h"
 #include "lockstep/backend/reference/families.h"
@@ -31,31 +30,19 @@ class Copy final : public CopyKernels {
     });
   }
 
-  void permute(KernelContext&, const View& x, std::span<const int> axes, const View& y) override {
-    int rank = x.shape.rank();
-    std::vector<std::int64_t> strides(rank, 1);
-    for (int axis = rank - 2; axis >= 0; --axis) strides[axis] = strides[axis + 1] * x.shape[axis + 1];
-    std::size_t size = item_size(x.dtype);
+  void strided(KernelContext&, const StridedCopy& copy, const View& x, const View& y) override {
+    const std::size_t size = item_size(x.dtype);
     const auto* in = static_cast<const std::byte*>(x.data);
     auto* out = static_cast<std::byte*>(y.data);
-    for (std::int64_t i = 0; i < y.numel(); ++i) {
-      std::int64_t source = 0, rest = i;
-      for (int axis = rank - 1; axis >= 0; --axis) {
-        source += rest % y.shape[axis] * strides[axes[axis]];
-        rest /= y.shape[axis];
+    for (std::int64_t i = 0; i < copy.extent.numel(); ++i) {
+      std::int64_t from = copy.from_first, to = copy.to_first, rest = i;
+      for (int axis = copy.extent.rank() - 1; axis >= 0; --axis) {
+        const std::int64_t place = rest % copy.extent[axis];
+        from += place * copy.from[axis];
+        to += place * copy.to[axis];
+        rest /= copy.extent[axis];
       }
-      std::memcpy(out + i * size, in + source * size, size);
-    }
-  }
-
-  void gather_rows(KernelContext&, const View& x, const View& rows, const View& y) override {
-    const auto* row = rows.as<std::int64_t>();
-    std::int64_t m = x.shape[0];
-    std::size_t size = m > 0 ? x.bytes() / m : 0;
-    for (std::int64_t i = 0; i < rows.numel(); ++i) {
-      check(row[i] >= 0 && row[i] < m, "gather_rows: row {} at place {} is outside [0, {})", row[i], i, m);
-      std::memcpy(static_cast<std::byte*>(y.data) + i * size,
-                  static_cast<const std::byte*>(x.data) + row[i] * size, size);
+      std::memcpy(out + to * static_cast<std::int64_t>(size), in + from * static_cast<std::int64_t>(size), size);
     }
   }
 };

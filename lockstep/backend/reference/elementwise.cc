@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
 #include "lockstep/backend/reference/broadcast.h"
@@ -12,7 +13,10 @@ namespace {
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 double normal_pdf(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi); }
 
-double apply(UnaryOp op, double x) {
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+double apply(const Unary& unary, double x) {
+  const auto [op, a, b] = unary;
   switch (op) {
     case UnaryOp::negate:
       return -x;
@@ -26,21 +30,46 @@ double apply(UnaryOp op, double x) {
       return x * x;
     case UnaryOp::abs:
       return std::abs(x);
+    case UnaryOp::sign:
+      return x > 0 ? 1 : x < 0 ? -1 : x;  // 0 and NaN stay
+    case UnaryOp::reciprocal:
+      return 1 / x;
+    case UnaryOp::rsqrt:
+      return 1 / std::sqrt(x);
+    case UnaryOp::sin:
+      return std::sin(x);
+    case UnaryOp::cos:
+      return std::cos(x);
     case UnaryOp::relu:
       return x <= 0 ? 0 : x;  // NaN stays NaN
+    case UnaryOp::leaky_relu:
+      return x > 0 ? x : a * x;
+    case UnaryOp::elu:
+      return x > 0 ? x : a * std::expm1(x);
     case UnaryOp::gelu:
       return x * normal_cdf(x);
+    case UnaryOp::silu:
+      return x * sigmoid(x);
+    case UnaryOp::softplus:
+      return a * x > b ? x : std::log1p(std::exp(a * x)) / a;
     case UnaryOp::sigmoid:
-      return 1 / (1 + std::exp(-x));
+      return sigmoid(x);
     case UnaryOp::tanh:
       return std::tanh(x);
+    case UnaryOp::clamp: {
+      const double raised = x < a ? a : x;
+      return raised > b ? b : raised;
+    }
+    case UnaryOp::pow:
+      return std::pow(x, a);
   }
   fail("unary: unknown operation {}", static_cast<int>(op));
 }
 
 // op' in terms of the output y where unary_saves_output(op), of the input x otherwise.
-double derivative(UnaryOp op, double saved) {
-  double x = saved, y = saved;
+double derivative(const Unary& unary, double saved) {
+  const auto [op, a, b] = unary;
+  const double x = saved, y = saved;
   switch (op) {
     case UnaryOp::negate:
       return -1;
@@ -54,14 +83,36 @@ double derivative(UnaryOp op, double saved) {
       return 2 * x;
     case UnaryOp::abs:
       return x > 0 ? 1 : x < 0 ? -1 : 0;
+    case UnaryOp::sign:
+      return 0;
+    case UnaryOp::reciprocal:
+      return -y * y;
+    case UnaryOp::rsqrt:
+      return -0.5 * y * y * y;
+    case UnaryOp::sin:
+      return std::cos(x);
+    case UnaryOp::cos:
+      return -std::sin(x);
     case UnaryOp::relu:
       return y > 0 ? 1 : 0;
+    case UnaryOp::leaky_relu:
+      return x > 0 ? 1 : a;
+    case UnaryOp::elu:
+      return x > 0 ? 1 : a * std::exp(x);
     case UnaryOp::gelu:
       return normal_cdf(x) + x * normal_pdf(x);
+    case UnaryOp::silu:
+      return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+    case UnaryOp::softplus:
+      return a * x > b ? 1 : sigmoid(a * x);
     case UnaryOp::sigmoid:
       return y * (1 - y);
     case UnaryOp::tanh:
       return 1 - y * y;
+    case UnaryOp::clamp:
+      return x >= a && x <= b ? 1 : 0;
+    case UnaryOp::pow:
+      return a == 0 ? 0 : a * std::pow(x, a - 1);
   }
   fail("unary: unknown operation {}", static_cast<int>(op));
 }
@@ -76,18 +127,44 @@ double apply(BinaryOp op, double a, double b) {
       return a * b;
     case BinaryOp::divide:
       return a / b;
+    case BinaryOp::maximum:
+      return std::isnan(a) || a > b ? a : b;
+    case BinaryOp::minimum:
+      return std::isnan(a) || a < b ? a : b;
+    case BinaryOp::pow:
+      return std::pow(a, b);
   }
   fail("binary: unknown operation {}", static_cast<int>(op));
 }
 
+template <typename T>
+bool compare_as(CompareOp op, T a, T b) {
+  switch (op) {
+    case CompareOp::eq:
+      return a == b;
+    case CompareOp::ne:
+      return a != b;
+    case CompareOp::lt:
+      return a < b;
+    case CompareOp::le:
+      return a <= b;
+  }
+  fail("compare: unknown operation {}", static_cast<int>(op));
+}
+
+// Operands of the result's shape have its layout too: their elements meet in memory order.
+std::int64_t source(const View& in, const View& out, std::int64_t i) {
+  return in.shape == out.shape ? i : broadcast_source(in.shape, out.shape, i);
+}
+
 class Elementwise final : public ElementwiseKernels {
  public:
-  void unary(KernelContext&, UnaryOp op, const View& x, const View& y) override {
+  void unary(KernelContext&, const Unary& op, const View& x, const View& y) override {
     Elements in(x), out(y);
     for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, apply(op, in[i]));
   }
 
-  void unary_backward(KernelContext&, UnaryOp op, const View& saved, const View& dy,
+  void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy,
                       const View& dx) override {
     Elements s(saved), g(dy), out(dx);
     for (std::int64_t i = 0; i < dx.numel(); ++i) out.set(i, g[i] * derivative(op, s[i]));
@@ -95,12 +172,29 @@ class Elementwise final : public ElementwiseKernels {
 
   void binary(KernelContext&, BinaryOp op, const View& a, const View& b, const View& out) override {
     Elements u(a), v(b), result(out);
-    // Operands of out's shape have out's layout too: their elements meet in memory order.
-    auto source = [&](const View& in, std::int64_t i) {
-      return in.shape == out.shape ? i : broadcast_source(in.shape, out.shape, i);
-    };
     for (std::int64_t i = 0; i < out.numel(); ++i) {
-      result.set(i, apply(op, u[source(a, i)], v[source(b, i)]));
+      result.set(i, apply(op, u[source(a, out, i)], v[source(b, out, i)]));
+    }
+  }
+
+  void compare(KernelContext&, CompareOp op, const View& a, const View& b, const View& out) override {
+    Elements u(a), v(b);
+    auto* result = out.as<std::uint8_t>();
+    for (std::int64_t i = 0; i < out.numel(); ++i) {
+      const std::int64_t j = source(a, out, i), k = source(b, out, i);
+      // f64 does not hold every i64.
+      result[i] = a.dtype == DType::i64 ? compare_as(op, a.as<std::int64_t>()[j], b.as<std::int64_t>()[k])
+                                        : compare_as(op, u[j], v[k]);
+    }
+  }
+
+  void where(KernelContext&, const View& condition, const View& a, const View& b, const View& out) override {
+    const auto* chosen = condition.as<std::uint8_t>();
+    const std::size_t size = item_size(out.dtype);
+    auto* result = static_cast<std::byte*>(out.data);
+    for (std::int64_t i = 0; i < out.numel(); ++i) {
+      const View& from = chosen[source(condition, out, i)] ? a : b;
+      std::memcpy(result + i * size, static_cast<const std::byte*>(from.data) + source(from, out, i) * size, size);
     }
   }
 
@@ -112,6 +206,11 @@ class Elementwise final : public ElementwiseKernels {
   void fill(KernelContext&, double value, const View& y) override {
     Elements out(y);
     for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, value);
+  }
+
+  void arange(KernelContext&, double start, double step, const View& y) override {
+    Elements out(y);
+    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, start + static_cast<double>(i) * step);
   }
 };
 

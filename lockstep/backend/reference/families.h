@@ -9,6 +9,7 @@ namespace lockstep::reference {
 
 std::unique_ptr<ElementwiseKernels> make_elementwise();
 std::unique_ptr<CopyKernels> make_copy();
+std::unique_ptr<IndexKernels> make_index();
 std::unique_ptr<ReduceKernels> make_reduce();
 std::unique_ptr<MatmulKernels> make_matmul();
 std::unique_ptr<ConvKernels> make_conv();

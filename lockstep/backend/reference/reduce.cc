@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "lockstep/backend/reference/broadcast.h"
@@ -16,6 +17,31 @@ class Reduce final : public ReduceKernels {
     Elements in(x);
     for (std::int64_t i = 0; i < x.numel(); ++i) sums[broadcast_source(y.shape, x.shape, i)] += in[i];
     store(sums, y);
+  }
+
+  void max_to(KernelContext&, const View& x, const View& y) override {
+    std::vector<double> largest(y.numel(), -std::numeric_limits<double>::infinity());
+    Elements in(x);
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      double& best = largest[broadcast_source(y.shape, x.shape, i)];
+      if (!(in[i] <= best) && !std::isnan(best)) best = in[i];
+    }
+    store(largest, y);
+  }
+
+  void cumsum(KernelContext&, bool reverse, const View& x, const View& y) override {
+    Elements in(x), out(y);
+    const std::int64_t n = x.shape[1], inner = x.shape[2];
+    for (std::int64_t a = 0; a < x.shape[0]; ++a) {
+      for (std::int64_t b = 0; b < inner; ++b) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < n; ++k) {
+          const std::int64_t i = (a * n + (reverse ? n - 1 - k : k)) * inner + b;
+          sum += in[i];
+          out.set(i, sum);
+        }
+      }
+    }
   }
 
   // NaN counts as the largest, as in max pooling.

@@ -8,6 +8,7 @@ class ReferenceBackend final : public Backend {
   ReferenceBackend()
       : Backend({.elementwise = reference::make_elementwise(),
                  .copy = reference::make_copy(),
+                 .index = reference::make_index(),
                  .reduce = reference::make_reduce(),
                  .matmul = reference::make_matmul(),
                  .conv = reference::make_conv(),

@@ -22,8 +22,8 @@ std::string describe(const ErrorSlot& slot, DataError error) {
   switch (error) {
     case DataError::label_out_of_range:
       return fmt::format("cross_entropy: label {} of sample {} is outside [0, {})", slot.value, slot.index, slot.end);
-    case DataError::row_out_of_range:
-      return fmt::format("gather_rows: row {} at place {} is outside [0, {})", slot.value, slot.index, slot.end);
+    case DataError::index_out_of_range:
+      return fmt::format("index: {} at place {} is outside [0, {})", slot.value, slot.index, slot.end);
     case DataError::none: break;
   }
   return "";

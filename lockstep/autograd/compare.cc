@@ -1,0 +1,72 @@
+// Comparisons, and what chooses by them.
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/reduce.h"
+
+namespace lockstep {
+namespace {
+
+Tensor compare(std::string_view name, CompareOp op, const Tensor& a, const Tensor& b) {
+  NoGradGuard no_grad;
+  return lift(name, place_broadcast(name, {a, b}), {a, b},
+              [op](const Arrays& in) -> Lifted { return {ops::compare(op, in[0], in[1]), nullptr}; });
+}
+
+// With `exchanged`: op(b, a).
+Tensor compare(std::string_view name, CompareOp op, const Tensor& a, double b, bool exchanged = false) {
+  NoGradGuard no_grad;
+  return lift(name, place_as(name, a), {a}, [=](const Arrays& in) -> Lifted {
+    const Array scalar = ops::scalar_like(in[0], b);
+    return {exchanged ? ops::compare(op, scalar, in[0]) : ops::compare(op, in[0], scalar), nullptr};
+  });
+}
+
+// An undefined a or b stands for `value`.
+Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b, double value) {
+  return lift("where", place_broadcast("where", {condition, a, b}), {condition, a, b}, [=](const Arrays& in) -> Lifted {
+    const Array scalar =
+        in[1].defined() && in[2].defined() ? Array() : ops::scalar_like(in[1].defined() ? in[1] : in[2], value);
+    const Array &x = in[1].defined() ? in[1] : scalar, &z = in[2].defined() ? in[2] : scalar;
+    return {ops::where(in[0], x, z), [condition = SavedArray(in[0]), x_shape = x.shape(), z_shape = z.shape()](
+                                         const PartPass& p, const Array& dy) -> Arrays {
+              const Array zero = ops::scalar_like(dy, 0);
+              Array dx, dz;
+              if (p.needs(1)) dx = ops::sum_to(ops::where(condition.get(p.name()), dy, zero), x_shape);
+              if (p.needs(2)) dz = ops::sum_to(ops::where(condition.get(p.name()), zero, dy), z_shape);
+              return {Array(), dx, dz};
+            }};
+  });
+}
+
+}  // namespace
+
+Tensor eq(const Tensor& a, const Tensor& b) { return compare("eq", CompareOp::eq, a, b); }
+Tensor ne(const Tensor& a, const Tensor& b) { return compare("ne", CompareOp::ne, a, b); }
+Tensor lt(const Tensor& a, const Tensor& b) { return compare("lt", CompareOp::lt, a, b); }
+Tensor le(const Tensor& a, const Tensor& b) { return compare("le", CompareOp::le, a, b); }
+Tensor gt(const Tensor& a, const Tensor& b) { return compare("gt", CompareOp::lt, b, a); }
+Tensor ge(const Tensor& a, const Tensor& b) { return compare("ge", CompareOp::le, b, a); }
+Tensor eq(const Tensor& a, double b) { return compare("eq", CompareOp::eq, a, b); }
+Tensor ne(const Tensor& a, double b) { return compare("ne", CompareOp::ne, a, b); }
+Tensor lt(const Tensor& a, double b) { return compare("lt", CompareOp::lt, a, b); }
+Tensor le(const Tensor& a, double b) { return compare("le", CompareOp::le, a, b); }
+Tensor gt(const Tensor& a, double b) { return compare("gt", CompareOp::lt, a, b, true); }
+Tensor ge(const Tensor& a, double b) { return compare("ge", CompareOp::le, a, b, true); }
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check(a.defined() && b.defined(), "where: an input is undefined");
+  return choose(condition, a, b, 0);
+}
+Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  check(a.defined(), "where: an input is undefined");
+  return choose(condition, a, {}, b);
+}
+Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  check(b.defined(), "where: an input is undefined");
+  return choose(condition, {}, b, a);
+}
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return where(mask, value, x); }
+
+}  // namespace lockstep

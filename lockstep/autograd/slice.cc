@@ -1,0 +1,118 @@
+// Parts of tensors.
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/lift.h"
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/shape.h"
+
+namespace lockstep {
+namespace {
+
+// Zeros of this shape, but for y from place `start` of the axis on: in host memory, where no kernel runs, and where
+// slices lie together.
+Array among_host_zeros(const Array& y, std::int64_t start, int axis, const Shape& shape) {
+  Array all = Array::host(shape, y.dtype()).with_shard(y.shard());
+  y.wait();
+  if (y.numel() > 0) {
+    const Array rows = ops::reshape(all, {shape[axis], -1});
+    std::memcpy(ops::narrow(rows, start, y.size(axis)).view().data, y.view().data, y.view().bytes());
+  }
+  return all;
+}
+
+// `count` elements of an axis, not the batch's, from `start` on.
+Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t start, std::int64_t count,
+                  std::int64_t step, bool keepdim = true) {
+  Placed placed = place_as(name, x);
+  if (placed.kind == Kind::cut) {
+    if (placed.cut.axis == axis) fail_across_batch(name, x, "of which it would take some");
+    if (!keepdim && placed.cut.axis > axis) --placed.cut.axis;
+  }
+  return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {
+    const Array y = ops::slice(in[0], axis, start, count, step);
+    const Shape kept = y.shape();
+    return {keepdim ? y : ops::reshape(ops::to_layout(y, Layout::plain), ops::without_axes(kept, 1U << axis)),
+            [=, old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
+              const Array g = keepdim ? dy : ops::reshape(ops::to_layout(dy, Layout::plain), kept);
+              if (g.device().is_host()) return {among_host_zeros(g, start, axis, old)};
+              return {ops::slice_into_zeros(g, old, axis, start, step)};
+            }};
+  });
+}
+
+}  // namespace
+
+Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
+  check(x.defined(), "narrow: undefined tensor");
+  const int axis = ops::resolve_axis("narrow", x.shape(), dim);
+  return take_slice("narrow", x, axis, start < 0 ? start + x.size(axis) : start, length, 1);
+}
+
+Tensor select(const Tensor& x, int dim, std::int64_t index) {
+  const int axis = ops::resolve_axis("select", x.shape(), dim);
+  const std::int64_t size = x.size(axis), place = index < 0 ? index + size : index;
+  const bool batch = x.kind() == Kind::cut && x.cut().axis == axis;
+  check(batch || (place >= 0 && place < size), "select: index {} of axis {} of {}", index, dim, x.shape().str());
+  return take_slice("select", x, axis, place, 1, 1, false);
+}
+
+Tensor slice(const Tensor& x, int dim, std::optional<std::int64_t> start, std::optional<std::int64_t> end,
+             std::int64_t step) {
+  const int axis = ops::resolve_axis("slice", x.shape(), dim);
+  check(step > 0, "slice: step {}, expected at least 1", step);
+  const std::int64_t size = x.size(axis);
+  const auto place = [size](std::int64_t i) { return std::clamp<std::int64_t>(i < 0 ? i + size : i, 0, size); };
+  const std::int64_t first = place(start.value_or(0)), last = place(end.value_or(size));
+  return take_slice("slice", x, axis, first, last > first ? (last - first + step - 1) / step : 0, step);
+}
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim) {
+  const int axis = ops::resolve_axis("split", x.shape(), dim);
+  std::int64_t start = 0;
+  std::vector<Tensor> parts;
+  for (std::int64_t size : sizes) {
+    parts.push_back(take_slice("split", x, axis, start, size, 1));
+    start += size;
+  }
+  check(start == x.size(axis), "split: sizes that add up to {}, expected {}, axis {} of {}", start, x.size(axis), dim,
+        x.shape().str());
+  return parts;
+}
+
+std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim) {
+  const int axis = ops::resolve_axis("split", x.shape(), dim);
+  check(split_size > 0, "split: parts of size {}, expected at least 1", split_size);
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t left = x.size(axis); left > 0; left -= split_size) sizes.push_back(std::min(left, split_size));
+  if (sizes.empty()) sizes.push_back(0);
+  return split(x, sizes, axis);
+}
+
+std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim) {
+  const int axis = ops::resolve_axis("chunk", x.shape(), dim);
+  check(chunks > 0, "chunk: {} parts, expected at least 1", chunks);
+  if (x.kind() != Kind::cut || x.cut().axis != axis) {
+    const std::int64_t size = x.size(axis);
+    return split(x, std::max<std::int64_t>((size + chunks - 1) / chunks, 1), axis);
+  }
+  // Several batches side by side, as cat() puts them.
+  Placed placed = place_as("chunk", x);
+  if (placed.cut.outer % chunks != 0)
+    fail_across_batch("chunk", x, fmt::format("and do not fall into {} equal parts", chunks));
+  placed.cut.outer /= chunks;
+  std::vector<Tensor> parts;
+  for (int i = 0; i < chunks; ++i) {
+    parts.push_back(lift("chunk", placed, {x}, [=](const Arrays& in) -> Lifted {
+      const std::int64_t count = in[0].size(axis) / chunks;
+      return {ops::slice(in[0], axis, i * count, count),
+              [=, old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
+                return {ops::slice_into_zeros(dy, old, axis, i * count)};
+              }};
+    }));
+  }
+  return parts;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#include <cstring>
+#include <vector>
+
+#include "lockstep/backend/reference/broadcast.h"
+#include "lockstep/backend/reference/elements.h"
+#include "lockstep/backend/reference/families.h"
+
+namespace lockstep::reference {
+namespace {
+
+// Calls visit(place in the indexed tensor, place along it) for every element of `other`, [outer, n, inner], where the
+// indexed tensor has m along that axis.
+template <typename Visit>
+void for_each_indexed(const View& index, const Shape& other, std::int64_t m, const Visit& visit) {
+  const auto* number = index.as<std::int64_t>();
+  for (std::int64_t i = 0; i < other.numel(); ++i) {
+    const std::int64_t place = broadcast_source(index.shape, other, i), j = number[place];
+    check(j >= 0 && j < m, "index: {} at place {} is outside [0, {})", j, place, m);
+    const std::int64_t a = i / (other[1] * other[2]), b = i % other[2];
+    visit((a * m + j) * other[2] + b, i);
+  }
+}
+
+class Index final : public IndexKernels {
+ public:
+  void take(KernelContext&, const View& x, const View& index, const View& y) override {
+    const auto size = static_cast<std::int64_t>(item_size(x.dtype));
+    for_each_indexed(index, y.shape, x.shape[1], [&](std::int64_t from, std::int64_t to) {
+      std::memcpy(static_cast<std::byte*>(y.data) + to * size, static_cast<const std::byte*>(x.data) + from * size,
+                  static_cast<std::size_t>(size));
+    });
+  }
+
+  void scatter_sum(KernelContext&, const View& x, const View& index, const View& y) override {
+    std::vector<double> sums(y.numel());
+    Elements in(x);
+    for_each_indexed(index, x.shape, y.shape[1],
+                     [&](std::int64_t to, std::int64_t from) { sums[to] += in[from]; });
+    store(sums, y);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<IndexKernels> make_index() { return std::make_unique<Index>(); }
+
+}  // namespace lockstep::reference

@@ -1,0 +1,52 @@
+#include "lockstep/nn/normalization.h"
+
+namespace lockstep {
+namespace {
+
+Tensor or_none(bool there, const Parameter& p) { return there ? p.tensor() : Tensor(); }
+
+}  // namespace
+
+LayerNorm::LayerNorm(LayerNormOptions options) : options_(options) {
+  check(options.normalized_shape.rank() > 0 && options.normalized_shape.numel() > 0,
+        "layer_norm: normalized shape {}, expected at least one axis with elements", options.normalized_shape.str());
+  options_.bias = options.bias && options.elementwise_affine;
+  if (options.elementwise_affine) {
+    weight = add_parameter("weight", {.shape = options.normalized_shape, .initializer = Constant{1}});
+  }
+  if (options_.bias) bias = add_parameter("bias", {.shape = options.normalized_shape, .initializer = Constant{0}});
+}
+
+Tensor LayerNorm::forward(const Tensor& x) {
+  return layer_norm(x, options_.normalized_shape, or_none(options_.elementwise_affine, weight),
+                    or_none(options_.bias, bias), options_.eps);
+}
+
+RMSNorm::RMSNorm(RMSNormOptions options) : options_(options) {
+  check(options.normalized_shape.rank() > 0 && options.normalized_shape.numel() > 0,
+        "rms_norm: normalized shape {}, expected at least one axis with elements", options.normalized_shape.str());
+  if (options.elementwise_affine) {
+    weight = add_parameter("weight", {.shape = options.normalized_shape, .initializer = Constant{1}});
+  }
+}
+
+Tensor RMSNorm::forward(const Tensor& x) {
+  return rms_norm(x, options_.normalized_shape, or_none(options_.elementwise_affine, weight), options_.eps);
+}
+
+GroupNorm::GroupNorm(GroupNormOptions options) : options_(options) {
+  check(options.num_groups > 0 && options.num_channels > 0 && options.num_channels % options.num_groups == 0,
+        "group_norm: {} groups do not divide {} channels", options.num_groups, options.num_channels);
+  if (!options.affine) return;
+  weight = add_parameter("weight", {.shape = {options.num_channels}, .initializer = Constant{1}});
+  bias = add_parameter("bias", {.shape = {options.num_channels}, .initializer = Constant{0}});
+}
+
+Tensor GroupNorm::forward(const Tensor& x) {
+  check(x.defined() && x.shape().rank() >= 2 && x.size(1) == options_.num_channels,
+        "group_norm: input is {}, expected {} channels on axis 1", x.describe(), options_.num_channels);
+  return group_norm(x, options_.num_groups, or_none(options_.affine, weight), or_none(options_.affine, bias),
+                    options_.eps);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// Layers that normalize each sample by itself, in training and evaluation alike. Batch norm is in batch_norm.h.
+#pragma once
+
+#include "lockstep/nn/module.h"
+
+namespace lockstep {
+
+struct LayerNormOptions {
+  Shape normalized_shape;  // the extents of the last axes
+  double eps = 1e-5;
+  bool elementwise_affine = true;
+  bool bias = true;
+};
+
+// (x - mean) / sqrt(var + eps) * weight + bias over the last axes (Ba, Kiros, and Hinton 2016).
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(LayerNormOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [normalized_shape]
+  Parameter bias;    // [normalized_shape]
+
+ private:
+  LayerNormOptions options_;
+};
+
+struct RMSNormOptions {
+  Shape normalized_shape;
+  double eps = 0x1p-23;  // what PyTorch takes in f32
+  bool elementwise_affine = true;
+};
+
+// x / sqrt(mean(x^2) + eps) * weight over the last axes (Zhang and Sennrich 2019).
+class RMSNorm : public Module {
+ public:
+  explicit RMSNorm(RMSNormOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [normalized_shape]
+
+ private:
+  RMSNormOptions options_;
+};
+
+struct GroupNormOptions {
+  std::int64_t num_groups = 0;
+  std::int64_t num_channels = 0;
+  double eps = 1e-5;
+  bool affine = true;
+};
+
+// [N, C, ..]: as layer norm, over all pixels of each group of channels (Wu and He 2018).
+class GroupNorm : public Module {
+ public:
+  explicit GroupNorm(GroupNormOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [C]
+  Parameter bias;    // [C]
+
+ private:
+  GroupNormOptions options_;
+};
+
+}  // namespace lockstep

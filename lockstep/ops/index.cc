@@ -1,0 +1,64 @@
+#include "lockstep/ops/index.h"
+
+#include <string_view>
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/shape.h"
+
+namespace lockstep::ops {
+namespace {
+
+Shape with_extent(Shape shape, int axis, std::int64_t extent) {
+  shape[axis] = extent;
+  return shape;
+}
+
+// A tensor and an index, as kernels take them: [outer, along, inner].
+struct Indexed {
+  Array x, index;
+  Shape shape;  // that both broadcast to, with extent 1 on the axis
+
+  Indexed(std::string_view what, const Array& tensor, const Array& numbers, int axis) {
+    check_on_device(what, tensor);
+    check_on_device(what, numbers);
+    check(numbers.dtype() == DType::i64, "{}: the index is {}, expected i64", what, name(numbers.dtype()));
+    check(tensor.shape().rank() == numbers.shape().rank() && axis < tensor.shape().rank(),
+          "{}: the index is {} for {}, expected as many axes", what, numbers.shape().str(), tensor.shape().str());
+    const Shape rest = with_extent(numbers.shape(), axis, 1);
+    shape = broadcast_shape(what, with_extent(tensor.shape(), axis, 1), rest);
+    x = around_axis(expand(tensor, with_extent(shape, axis, tensor.size(axis))), axis);
+    // One index for all places is read as it is.
+    const bool one = rest.numel() == 1;
+    index = around_axis(one ? numbers : expand(numbers, with_extent(shape, axis, numbers.size(axis))), axis);
+  }
+};
+
+}  // namespace
+
+Array take_along_axis(const Array& x, const Array& index, int axis) {
+  const Indexed in("take_along_axis", x, index, axis);
+  Array y = empty(with_extent(in.shape, axis, index.size(axis)), x.dtype(), x.device());
+  launch("take", {in.x, in.index}, {y},
+         [x = in.x.view(), i = in.index.view(), y = around_axis(y, axis).view()](Backend& b, KernelContext& c) {
+           b.index().take(c, x, i, y);
+         });
+  return y;
+}
+
+Array scatter_sum(const Array& x, const Array& index, int axis, std::int64_t extent) {
+  check(is_floating(x.dtype()), "scatter_add: the source is {}, expected a floating type", name(x.dtype()));
+  check(x.shape().rank() == index.shape().rank() && x.size(axis) == index.size(axis),
+        "scatter_add: the index is {} for a source of {}, expected equal extents on axis {}", index.shape().str(),
+        x.shape().str(), axis);
+  const Indexed in("scatter_add", x, index, axis);
+  Array y = empty(with_extent(in.shape, axis, extent), x.dtype(), x.device());
+  launch("scatter add", {in.x, in.index}, {y},
+         [x = in.x.view(), i = in.index.view(), y = around_axis(y, axis).view()](Backend& b, KernelContext& c) {
+           b.index().scatter_sum(c, x, i, y);
+         });
+  return y;
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,31 @@
+// Operations that give elements another order or choose among them. Axes may be negative: from the end.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "lockstep/tensor/array.h"
+
+namespace lockstep::ops {
+
+// The axis that `axis` means, from 0 on. `what` names the operation in the error.
+int resolve_axis(std::string_view what, const Shape& shape, int axis);
+// x as [elements before the axis, along it, after it]: the same memory, or a copy if x is not plain.
+Array around_axis(const Array& x, int axis);
+// The shape without the axes for which the mask has a bit.
+Shape without_axes(const Shape& shape, unsigned axes);
+
+// Axis i of the result is axis axes[i] of x.
+Array permute(const Array& x, std::span<const int> axes);
+// Axis `from` becomes axis `to`; the others keep their order.
+Array move_axis(const Array& x, int from, int to);
+// x broadcast to `shape`, as in NumPy.
+Array expand(const Array& x, const Shape& shape);
+// `count` elements of the axis from `start` on, `step` apart. The same memory where they lie together.
+Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, std::int64_t step = 1);
+// The reverse: zeros of `shape`, but for y in the place of the slice.
+Array slice_into_zeros(const Array& y, const Shape& shape, int axis, std::int64_t start, std::int64_t step = 1);
+// One after the other along the axis. The others' extents are equal.
+Array cat(std::span<const Array> parts, int axis);
+
+}  // namespace lockstep::ops

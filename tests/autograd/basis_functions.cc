@@ -1,0 +1,220 @@
+// The basis of operations, family by family: see autograd/functions.h.
+#include <cmath>
+
+#include "tests/autograd/gradient_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+using In = std::span<const Tensor>;
+
+Shape any_shape(Random& r) { return {r.integer(1, 3), r.integer(2, 4), r.integer(2, 3)}; }
+
+// A function of one tensor of three axes.
+Differentiable of_one(std::string name, std::function<Tensor(const Tensor&)> f, Input input = {}) {
+  return {std::move(name), [=](Random& r) {
+            Input x = input;
+            x.shape = any_shape(r);
+            return Problem{{x}, [f](In in) { return f(in[0]); }};
+          }};
+}
+
+// The second operand is broadcast in a random way, or the first one is.
+Differentiable of_two(std::string name, std::function<Tensor(const Tensor&, const Tensor&)> f, double low,
+                      double high) {
+  return {std::move(name), [=](Random& r) {
+            Shape full = any_shape(r), part = r.integer(0, 1) ? Shape{full[1], full[2]} : full;
+            for (int i = 0; i < part.rank(); ++i) {
+              if (r.integer(0, 2) == 0) part[i] = 1;
+            }
+            const bool swap = r.integer(0, 1) == 1;
+            return Problem{{{.shape = swap ? part : full, .low = low, .high = high},
+                            {.shape = swap ? full : part, .low = low, .high = high}},
+                           [f](In in) { return f(in[0], in[1]); }};
+          }};
+}
+
+Tensor numbers(const std::vector<std::int64_t>& values, const Shape& shape, Device device) {
+  return Tensor::from(values, shape).to(device);
+}
+
+// i64 numbers in [0, end), the same in every call.
+Tensor some_numbers(const Shape& shape, std::int64_t end, Device device) {
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < shape.numel(); ++i) values.push_back((i * i + 3 * i + 1) % end);
+  return numbers(values, shape, device);
+}
+
+std::vector<Differentiable> basis_elementwise() {
+  return {
+      of_one("Sign", [](const Tensor& x) { return sign(x) * x; }, {.away_from_zero = true}),
+      of_one("Reciprocal", reciprocal, {.low = 0.5, .high = 2}),
+      of_one("Rsqrt", rsqrt, {.low = 0.5, .high = 2}),
+      of_one("Sin", sin, {.low = -4, .high = 4}),
+      of_one("Cos", cos, {.low = -4, .high = 4}),
+      of_one("LeakyRelu", [](const Tensor& x) { return leaky_relu(x, 0.3); }, {.away_from_zero = true}),
+      of_one("Elu", [](const Tensor& x) { return elu(x, 1.5); }, {.away_from_zero = true}),
+      of_one("Silu", silu, {.low = -3, .high = 3}),
+      of_one("Softplus", [](const Tensor& x) { return softplus(x); }, {.low = -3, .high = 3}),
+      of_one("SoftplusOfAnotherSteepness", [](const Tensor& x) { return softplus(x, 2, 30); }, {.low = -3, .high = 3}),
+      of_one("Clamp", [](const Tensor& x) { return clamp(x * x, 0.005, {}) + clamp(x, -2, 2); },
+             {.away_from_zero = true}),
+      of_one("PowerOfAScalar", [](const Tensor& x) { return pow(x, 2.5) + pow(x, -1) + pow(x, 0); },
+             {.low = 0.5, .high = 2}),
+      of_two(
+          "Power", [](const Tensor& a, const Tensor& b) { return pow(a, b); }, 0.5, 2),
+      of_one("PowerOfABase", [](const Tensor& x) { return pow(3, x); }),
+      of_two("Maximum", maximum, -1, 1),
+      of_two("Minimum", minimum, -1, 1),
+      of_two(
+          "Where", [](const Tensor& a, const Tensor& b) { return where(gt(a.detach(), b.detach()), square(a), b); }, -1,
+          1),
+      of_one("WhereWithScalars",
+             [](const Tensor& x) { return where(gt(x, 0), square(x), -1.0) + masked_fill(x * 3, le(x, -0.5), 2); },
+             {.away_from_zero = true})};
+}
+
+std::vector<Differentiable> basis_reductions() {
+  const auto any_dims = [](const std::function<Tensor(const Tensor&, const Dims&, bool)>& f) {
+    return [f](Random& r) {
+      const std::vector<Dims> all{{0}, {1}, {-1}, {0, 2}, {1, -1}, {}, {0, 1, 2}};
+      const Dims dims = all[static_cast<std::size_t>(r.integer(0, std::ssize(all) - 1))];
+      const bool keepdim = r.integer(0, 1) == 1;
+      return Problem{{{.shape = {r.integer(2, 3), r.integer(2, 4), r.integer(2, 3)}}},
+                     [=](In in) { return f(in[0], dims, keepdim); }};
+    };
+  };
+  return {{"SumOverAxes", any_dims([](const Tensor& x, const Dims& d, bool k) { return square(sum(x, d, k)); })},
+          {"MeanOverAxes", any_dims([](const Tensor& x, const Dims& d, bool k) { return square(mean(x, d, k)); })},
+          {"Var", any_dims([](const Tensor& x, const Dims& d, bool k) { return var(x, d, {.keepdim = k}); })},
+          {"VarWithoutCorrection",
+           any_dims([](const Tensor& x, const Dims& d, bool k) { return var(x, d, {.correction = 0, .keepdim = k}); })},
+          {"Std", any_dims([](const Tensor& x, const Dims& d, bool k) { return lockstep::std(x, d, {.keepdim = k}); })},
+          {"Amax", any_dims([](const Tensor& x, const Dims& d, bool k) { return square(amax(x, d, k)); })},
+          {"Amin", any_dims([](const Tensor& x, const Dims& d, bool k) { return square(amin(x, d, k)); })},
+          {"Logsumexp", any_dims([](const Tensor& x, const Dims& d, bool k) { return logsumexp(x * 3, d, k); })},
+          of_one("MaxOfAll", [](const Tensor& x) { return max(x) * min(x); }),
+          of_one("MaxAlongAnAxis", [](const Tensor& x) { return square(max(x, 1).values) + min(x, -2, false).values; }),
+          of_one("Cumsum", [](const Tensor& x) { return square(cumsum(x, 1)) + cumsum(x, -1) * cumsum(x, 0); })};
+}
+
+std::vector<Differentiable> basis_shapes() {
+  return {
+      of_one("Permute",
+             [](const Tensor& x) {
+               return square(permute(x, {2, 0, -2}));
+             }),
+      of_one("TransposeFromTheEnd", [](const Tensor& x) { return square(transpose(x, -1, -3)); }),
+      of_one("Expand",
+             [](const Tensor& x) {
+               return square(expand(unsqueeze(x, 1), {2, x.size(0), 3, -1, x.size(2)}));
+             }),
+      of_one("SqueezeAndUnsqueeze",
+             [](const Tensor& x) {
+               return square(squeeze(unsqueeze(unsqueeze(x, -1), 0))) + squeeze(unsqueeze(x, 1), 1);
+             }),
+      of_one("FlattenSomeAxes",
+             [](const Tensor& x) {
+               return square(flatten(x, 1, 2)) + flatten(flatten(x), 0).reshape({x.size(0), -1});
+             }),
+      of_one("Narrow",
+             [](const Tensor& x) { return square(x.narrow(1, 1, 1)) + x.narrow(-2, 0, 1) * x.narrow(1, -1, 1); }),
+      of_one("Select", [](const Tensor& x) { return square(x.select(1, 0)) * x.select(-2, -1) + select(x, 1, 1); }),
+      of_one("Slice", [](const Tensor& x) { return square(slice(x, 1, {}, {}, 2)).narrow(1, 0, 1) + slice(x, 1, -1); }),
+      of_one("SplitAndCat",
+             [](const Tensor& x) {
+               const auto parts = split(x, {1, x.size(1) - 1}, 1);
+               return square(cat({parts[1], x, parts[0]}, 1)) + cat({x, square(x)}, -2);
+             }),
+      of_one("SplitByOneSize",
+             [](const Tensor& x) {
+               Tensor all;
+               for (const Tensor& part : split(x, 1, -1)) all = all.defined() ? all * part : part;
+               return all;
+             }),
+      of_one("ChunkAndStack",
+             [](const Tensor& x) {
+               const auto halves = chunk(cat({x, square(x)}, 0), 2);
+               return stack({halves[1], halves[0], x}, 1) * stack({x, halves[1], halves[1]}, -3);
+             }),
+      of_one("Triangles",
+             [](const Tensor& x) { return square(triu(x, 1)) + tril(x * 3) + tril(x, -1) * triu(x, -1); })};
+}
+
+std::vector<Differentiable> basis_indices() {
+  return {of_one("TakeAlongDim",
+                 [](const Tensor& x) {
+                   const Tensor all = some_numbers({x.size(0), 5, x.size(2)}, x.size(1), x.device());
+                   const Tensor one = some_numbers({1, 4, 1}, x.size(1), x.device());
+                   return cat({square(take_along_dim(x, all, 1)), take_along_dim(x * 2, one, -2)}, 1);
+                 }),
+          of_one("IndexSelect",
+                 [](const Tensor& x) { return square(index_select(x, 1, some_numbers({6}, x.size(1), x.device()))); }),
+          {"Embedding",
+           [](Random&) {
+             return Problem{{{.shape = {5, 3}}},
+                            [](In in) { return square(embedding(some_numbers({2, 4}, 5, in[0].device()), in[0])); }};
+           }},
+          {"ScatterAdd", [](Random& r) {
+             const Shape x = any_shape(r), src{x[0], 6, x[2]}, places = r.integer(0, 1) ? src : Shape{1, 6, 1};
+             return Problem{{{.shape = x}, {.shape = src}}, [=](In in) {
+                              const Tensor index = some_numbers(places, x[1], in[0].device());
+                              return square(scatter_add(in[0], 1, index, in[1]));
+                            }};
+           }}};
+}
+
+std::vector<Differentiable> basis_products() {
+  const auto of_shapes = [](std::string name, std::vector<std::pair<Shape, Shape>> cases) {
+    return Differentiable{std::move(name), [=](Random& r) {
+                            const auto& [a, b] = cases[static_cast<std::size_t>(r.integer(0, std::ssize(cases) - 1))];
+                            return Problem{{{.shape = a}, {.shape = b}}, [](In in) { return matmul(in[0], in[1]); }};
+                          }};
+  };
+  return {
+      of_shapes("BatchesOfMatrices", {{{3, 2, 4}, {3, 4, 5}}, {{2, 3, 2, 4}, {2, 3, 4, 1}}}),
+      of_shapes("BatchesBroadcast",
+                {{{3, 2, 4}, {4, 5}}, {{2, 4}, {3, 4, 5}}, {{2, 1, 3, 4}, {5, 4, 2}}, {{1, 2, 3}, {4, 3, 2}}}),
+      of_shapes("Vectors", {{{4}, {4}}, {{4}, {4, 3}}, {{2, 4}, {4}}, {{3, 2, 4}, {4}}, {{4}, {3, 4, 2}}}),
+      {"Bmm",
+       [](Random& r) {
+         const std::int64_t n = r.integer(1, 3), k = r.integer(1, 4);
+         return Problem{{{.shape = {n, 2, k}}, {.shape = {n, k, 3}}}, [](In in) { return bmm(in[0], in[1]); }};
+       }},
+      {"LinearOfSteps",
+       [](Random& r) {
+         return Problem{
+             {{.shape = {r.integer(1, 3), 2, 4}}, {.shape = {3, 4}, .master = true}, {.shape = {3}, .master = true}},
+             [](In in) { return linear(in[0], in[1], in[2]); }};
+       }},
+      {"LayerNorm",
+       [](Random& r) {
+         const Shape last{r.integer(2, 3), 4};
+         return Problem{{{.shape = {3, last[0], 4}}, {.shape = last, .master = true}, {.shape = last, .master = true}},
+                        [=](In in) { return layer_norm(in[0] * 2, last, in[1], in[2]); }};
+       }},
+      of_one("RmsNorm",
+             [](const Tensor& x) {
+               return rms_norm(x, {x.size(2)}) * rms_norm(x, {x.size(1), x.size(2)}, {}, 0.1);
+             }),
+      {"GroupNorm",
+       [](Random& r) {
+         return Problem{
+             {{.shape = {2, 4, r.integer(2, 3)}}, {.shape = {4}, .master = true}, {.shape = {4}, .master = true}},
+             [](In in) { return group_norm(in[0] * 2, 2, in[1], in[2]); }};
+       }},
+      of_one("SoftmaxAlongAnyAxis", [](const Tensor& x) { return softmax(x, 0) + softmax(x * 2, 1) * softmax(x, -1); }),
+      of_one("LogSoftmaxAlongAnyAxis", [](const Tensor& x) { return log_softmax(x, 0) * log_softmax(x, -2); })};
+}
+
+}  // namespace
+
+std::vector<Differentiable> basis_functions() {
+  std::vector<Differentiable> all;
+  for (auto part : {basis_elementwise(), basis_reductions(), basis_shapes(), basis_indices(), basis_products()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,240 @@
+// What operations of the basis return, and what they refuse, where gradients do not tell.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Doubles = std::vector<double>;
+constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+
+class BasisTest : public ::testing::Test {
+ protected:
+  Tensor tensor(const Doubles& values, const Shape& shape, DType dtype = DType::f32) {
+    return make_tensor(values, shape, device_, dtype);
+  }
+  Tensor ids(const std::vector<std::int64_t>& values, const Shape& shape) {
+    return Tensor::from(values, shape).to(device_);
+  }
+  // 0, 1, 2, ...
+  Tensor counting(const Shape& shape, DType dtype = DType::f32) {
+    Doubles all(static_cast<std::size_t>(shape.numel()));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<double>(i);
+    return tensor(all, shape, dtype);
+  }
+
+  Runtime runtime_{{.cpu_devices = 1, .cores_per_device = 1, .threads_per_shard = 1}};
+  Device device_ = runtime_.devices()[0];
+};
+
+TEST_F(BasisTest, Comparisons) {
+  const Tensor a = tensor({1, 2, 3}, {3}), b = tensor({2}, {1});
+  EXPECT_EQ(eq(a, b).dtype(), DType::u8);
+  EXPECT_EQ(values(eq(a, b)), (Doubles{0, 1, 0}));
+  EXPECT_EQ(values(ne(a, b)), (Doubles{1, 0, 1}));
+  EXPECT_EQ(values(lt(a, b)), (Doubles{1, 0, 0}));
+  EXPECT_EQ(values(le(a, b)), (Doubles{1, 1, 0}));
+  EXPECT_EQ(values(gt(a, b)), (Doubles{0, 0, 1}));
+  EXPECT_EQ(values(ge(a, b)), (Doubles{0, 1, 1}));
+  EXPECT_EQ(values(eq(a, 2)), (Doubles{0, 1, 0}));
+  EXPECT_EQ(values(ne(a, 2)), (Doubles{1, 0, 1}));
+  EXPECT_EQ(values(lt(a, 2)), (Doubles{1, 0, 0}));
+  EXPECT_EQ(values(le(a, 2)), (Doubles{1, 1, 0}));
+  EXPECT_EQ(values(gt(a, 2)), (Doubles{0, 0, 1}));
+  EXPECT_EQ(values(ge(a, 2)), (Doubles{0, 1, 1}));
+  EXPECT_EQ(values(eq(ids({4, 5}, {2}), ids({5, 5}, {2}))), (Doubles{0, 1}));
+  EXPECT_FALSE(gt(as_leaf(a.detach()), 1).requires_grad());
+  EXPECT_ERROR(eq(a, ids({1}, {1})), "eq: [3] f32 on cpu:0 and [1] i64 on cpu:0, expected one type");
+}
+
+TEST_F(BasisTest, WhereNeedsAMask) {
+  const Tensor a = tensor({1, 2}, {2});
+  EXPECT_ERROR(where(a, a, a), "where: the condition is f32, expected u8, as comparisons return");
+  EXPECT_ERROR(where(gt(a, 0), a, tensor({1, 2, 3}, {3})), "where: shapes [2] and [3] do not broadcast");
+  EXPECT_EQ(values(where(gt(a, 1), ids({5, 6}, {2}), ids({7}, {1}))), (Doubles{7, 6}));
+}
+
+// Both get half: the sum counts once, as in PyTorch.
+TEST_F(BasisTest, EqualOperandsShareTheGradient) {
+  for (auto f : {maximum, minimum}) {
+    Tensor a = as_leaf(tensor({1, 2, 3}, {3})), b = as_leaf(tensor({2}, {1}));
+    sum(f(a, b)).backward();
+    Doubles all = values(a.grad());
+    all.push_back(values(b.grad())[0]);
+    EXPECT_EQ(all, f == maximum ? (Doubles{0, 0.5, 1, 1.5}) : (Doubles{1, 0.5, 0, 1.5}));
+  }
+  for (auto f : {amax, amin}) {
+    Tensor x = as_leaf(tensor({2, 2, 2, 2}, {4}));
+    f(x, {}, false).backward();
+    EXPECT_EQ(values(x.grad()), (Doubles{0.25, 0.25, 0.25, 0.25}));
+  }
+  // max() along an axis gives it to the first one.
+  Tensor x = as_leaf(tensor({1, 2, 2}, {1, 3}));
+  sum(max(x, 1).values).backward();
+  EXPECT_EQ(values(x.grad()), (Doubles{0, 1, 0}));
+}
+
+TEST_F(BasisTest, ZeroPowersHaveAGradient) {
+  Tensor x = as_leaf(tensor({0, 2, 0}, {3})), y = as_leaf(tensor({0, 0, 3}, {3}));
+  sum(pow(x, y)).backward();
+  EXPECT_EQ(values(x.grad()), (Doubles{0, 0, 0}));
+  EXPECT_NEAR(values(y.grad())[1], std::log(2.0), 1e-6);
+  EXPECT_EQ(values(y.grad())[0], 0);
+  EXPECT_EQ(values(y.grad())[2], 0);
+  x.zero_grad();
+  sum(pow(x, 0)).backward();
+  EXPECT_EQ(values(x.grad()), (Doubles{0, 0, 0}));
+}
+
+TEST_F(BasisTest, ClampNeedsABound) {
+  const Tensor x = tensor({-1, 0.5, 7}, {3});
+  EXPECT_EQ(values(clamp(x, 0)), (Doubles{0, 0.5, 7}));
+  EXPECT_EQ(values(clamp(x, {}, 1)), (Doubles{-1, 0.5, 1}));
+  EXPECT_EQ(values(clamp(x, 0, 1)), (Doubles{0, 0.5, 1}));
+  EXPECT_ERROR(clamp(x, {}), "clamp: expected a smallest or a largest value, found none");
+  EXPECT_ERROR(softplus(x, 0), "softplus: beta 0, expected above 0");
+}
+
+TEST_F(BasisTest, ReductionsHavePyTorchsShapes) {
+  const Tensor x = counting({2, 3, 4});
+  EXPECT_EQ(sum(x, 1).shape(), (Shape{2, 4}));
+  EXPECT_EQ(sum(x, {0, -1}).shape(), (Shape{3}));
+  EXPECT_EQ(sum(x, {0, -1}, true).shape(), (Shape{1, 3, 1}));
+  EXPECT_EQ(sum(x, {}).shape(), Shape());
+  EXPECT_EQ(values(sum(x, {0, 2})), (Doubles{60, 92, 124}));
+  EXPECT_EQ(values(mean(x, 1))[0], 4);
+  EXPECT_EQ(values(var(x, 1))[0], 16);
+  EXPECT_NEAR(values(lockstep::std(x, 1, {.correction = 0}))[0], std::sqrt(32.0 / 3), 1e-6);
+  EXPECT_EQ(values(amin(x, {1, 2})), (Doubles{0, 12}));
+  EXPECT_EQ(amax(x).item<float>(), 23);
+  EXPECT_EQ(values(cumsum(x, 1)).at(11), 21);
+  const Tensor one = var(counting({1, 2}), 0);
+  EXPECT_NE(values(one)[0], values(one)[0]);
+  EXPECT_ERROR(sum(x, 3), "sum: axis 3 of shape [2, 3, 4], expected -3 to 2");
+  EXPECT_ERROR(sum(x, {1, -2}), "sum: axis -2 is named twice");
+  EXPECT_ERROR(amax(tensor({}, {2, 0}), 1), "amax: no elements along the axes of [2, 0]");
+}
+
+TEST_F(BasisTest, ArgmaxCountsAsPyTorch) {
+  const Tensor x = tensor({1, 5, 3, 4, 9, 2}, {2, 3});
+  EXPECT_EQ(argmax(x).item<std::int64_t>(), 4);
+  EXPECT_EQ(argmax(x).shape(), Shape());
+  EXPECT_EQ(values(argmax(x, 0)), (Doubles{1, 1, 0}));
+  EXPECT_EQ(values(argmax(x, 1)), (Doubles{1, 1}));
+  EXPECT_EQ(values(argmin(x, -1)), (Doubles{0, 2}));
+  EXPECT_EQ(argmax(x, 1, true).shape(), (Shape{2, 1}));
+  EXPECT_EQ(argmax(x, {}, true).shape(), (Shape{1, 1}));
+  const MaxResult largest = max(x, 0), smallest = min(x, 1, true);
+  EXPECT_EQ(values(largest.values), (Doubles{4, 9, 3}));
+  EXPECT_EQ(values(largest.indices), (Doubles{1, 1, 0}));
+  EXPECT_EQ(values(smallest.values), (Doubles{1, 2}));
+  EXPECT_EQ(smallest.values.shape(), (Shape{2, 1}));
+  EXPECT_ERROR(argmax(tensor({}, {2, 0}), 1), "argmax: no elements along axis 1 of [2, 0]");
+}
+
+TEST_F(BasisTest, LogsumexpOfInfinities) {
+  const Tensor x = tensor({-kInfinity, -kInfinity, 0, kInfinity, 1000, 1000, kNan, 0}, {4, 2});
+  const Doubles y = values(logsumexp(x, 1));
+  EXPECT_EQ(y[0], -kInfinity);
+  EXPECT_EQ(y[1], kInfinity);
+  EXPECT_NEAR(y[2], 1000 + std::log(2.0), 1e-4);
+  EXPECT_NE(y[3], y[3]);
+}
+
+TEST_F(BasisTest, ShapesAndPieces) {
+  const Tensor x = counting({2, 3, 4});
+  EXPECT_EQ(permute(x, {2, 0, 1}).shape(), (Shape{4, 2, 3}));
+  EXPECT_EQ(unsqueeze(x, -1).shape(), (Shape{2, 3, 4, 1}));
+  EXPECT_EQ(squeeze(counting({1, 2, 1})).shape(), (Shape{2}));
+  EXPECT_EQ(squeeze(counting({1, 2, 1}), {0, 1}).shape(), (Shape{2, 1}));
+  EXPECT_EQ(expand(counting({3, 1}), {2, -1, 4}).shape(), (Shape{2, 3, 4}));
+  EXPECT_EQ(flatten(x).shape(), (Shape{24}));
+  EXPECT_EQ(flatten(x, 1).shape(), (Shape{2, 12}));
+  EXPECT_EQ(flatten(x, 0, 1).shape(), (Shape{6, 4}));
+  EXPECT_EQ(values(x.select(2, -1)), (Doubles{3, 7, 11, 15, 19, 23}));
+  EXPECT_EQ(values(slice(x, 1, 1, 100)).size(), 16U);
+  EXPECT_EQ(slice(x, 1, -2, -1).shape(), (Shape{2, 1, 4}));
+  EXPECT_EQ(slice(x, 1, 2, 1).shape(), (Shape{2, 0, 4}));
+  std::vector<std::int64_t> sizes;
+  for (const Tensor& part : chunk(x, 3, 2)) sizes.push_back(part.size(2));
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{2, 2}));
+  sizes.clear();
+  for (const Tensor& part : split(x, 2, 1)) sizes.push_back(part.size(1));
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{2, 1}));
+  EXPECT_EQ(stack({x, x}, -1).shape(), (Shape{2, 3, 4, 2}));
+  EXPECT_ERROR(split(x, {1, 1}, 1), "split: sizes that add up to 2, expected 3, axis 1 of [2, 3, 4]");
+  EXPECT_ERROR(x.select(1, 3), "select: index 3 of axis 1 of [2, 3, 4]");
+  EXPECT_ERROR(x.narrow(1, 2, 2), "slice: 2 elements from 2 on, 1 apart, of axis 1 of [2, 3, 4]");
+  EXPECT_ERROR(unsqueeze(x, 4), "unsqueeze: axis 4 of shape [2, 3, 4], expected -4 to 3");
+  EXPECT_ERROR(stack({x, counting({2})}),
+               "stack: [2] f32 on cpu:0 beside [2, 3, 4] f32 on cpu:0, expected equal shapes");
+  EXPECT_ERROR(flatten(x, 2, 1), "flatten: axes 2 to 1, expected the first one first");
+  EXPECT_ERROR(slice(x, 0, 0, 2, 0), "slice: step 0, expected at least 1");
+}
+
+// In host memory, too: data sets take rows apart.
+TEST_F(BasisTest, NarrowWorksOnTheHost) {
+  Tensor x = as_leaf(Tensor::from(Doubles{1, 2, 3, 4, 5, 6}, {1, 3, 2}));
+  const Tensor y = x.narrow(1, 1, 2);
+  EXPECT_EQ(y.to_vector<double>(), (Doubles{3, 4, 5, 6}));
+  sum(y.to(device_) * 2).backward();
+  EXPECT_EQ(values(x.grad().to(device_)), (Doubles{0, 0, 2, 2, 2, 2}));
+}
+
+TEST_F(BasisTest, Triangles) {
+  EXPECT_EQ(values(triu(counting({3, 3}), 0)), (Doubles{0, 1, 2, 0, 4, 5, 0, 0, 8}));
+  EXPECT_EQ(values(tril(counting({3, 3}), -1)), (Doubles{0, 0, 0, 3, 0, 0, 6, 7, 0}));
+  EXPECT_EQ(values(triu(counting({2, 3}), 1)), (Doubles{0, 1, 2, 0, 0, 5}));
+  EXPECT_EQ(values(tril(ids({1, 2, 3, 4}, {2, 2}))), (Doubles{1, 0, 3, 4}));
+  EXPECT_ERROR(tril(counting({3})), "tril: the input is [3], expected at least 2 axes");
+}
+
+TEST_F(BasisTest, Indices) {
+  const Tensor x = counting({2, 3});
+  EXPECT_EQ(values(take_along_dim(x, ids({2, 0}, {2, 1}), 1)), (Doubles{2, 3}));
+  EXPECT_EQ(values(index_select(x, 1, ids({2, 2, 0}, {3}))), (Doubles{2, 2, 0, 5, 5, 3}));
+  EXPECT_EQ(values(scatter_add(x, 1, ids({1, 1, 0, 2, 2, 2}, {2, 3}), counting({2, 3}))), (Doubles{2, 2, 2, 3, 4, 17}));
+  EXPECT_EQ(embedding(ids({0, 1, 1, 0}, {2, 2}), x).shape(), (Shape{2, 2, 3}));
+  const Tensor hot = one_hot(ids({2, 0}, {2}), 3);
+  EXPECT_EQ(hot.dtype(), DType::i64);
+  EXPECT_EQ(values(hot), (Doubles{0, 0, 1, 1, 0, 0}));
+  EXPECT_ERROR(values(one_hot(ids({3}, {1}), 3)), "index: 3 at place 0 is outside [0, 3)");
+  EXPECT_ERROR(values(embedding(ids({2}, {1}), x)), "index: 2 at place 0 is outside [0, 2)");
+  EXPECT_ERROR(embedding(x, x), "embedding: input is [2, 3] f32 on cpu:0, expected i64");
+  EXPECT_ERROR(embedding(ids({0}, {1}), x, 2), "embedding: padding_idx 2 of 2 rows");
+  EXPECT_ERROR(index_select(x, 0, ids({0}, {1, 1})), "index_select: the index is [1, 1], expected one axis");
+  EXPECT_ERROR(take_along_dim(x, ids({0}, {1}), 0), "take_along_dim: [1] beside [2, 3], expected as many axes");
+  EXPECT_ERROR(scatter_add(counting({1, 3}), 1, ids({0, 0}, {2, 1}), counting({2, 1})),
+               "scatter_add: source and index make [2, 3], expected no more than [1, 3]");
+}
+
+TEST_F(BasisTest, PaddingHasNoGradient) {
+  Tensor w = as_leaf(counting({3, 2}));
+  sum(embedding(ids({1, 2, 2, 0}, {4}), w, -1)).backward();
+  EXPECT_EQ(values(w.grad()), (Doubles{1, 1, 1, 1, 0, 0}));
+}
+
+TEST_F(BasisTest, ProductsOfBatches) {
+  const Tensor a = counting({2, 2, 3}), b = counting({2, 3, 1});
+  EXPECT_EQ(values(bmm(a, b)), (Doubles{5, 14, 86, 122}));
+  EXPECT_EQ(matmul(counting({4, 1, 2, 3}), counting({5, 3, 6})).shape(), (Shape{4, 5, 2, 6}));
+  EXPECT_EQ(matmul(counting({3}), counting({3})).shape(), Shape());
+  EXPECT_EQ(matmul(counting({3}), counting({3})).item<float>(), 5);
+  EXPECT_EQ(matmul(counting({2, 3}), counting({3})).shape(), (Shape{2}));
+  EXPECT_EQ(matmul(counting({3}), counting({5, 3, 2})).shape(), (Shape{5, 2}));
+  EXPECT_EQ(linear(counting({2, 2, 3}), counting({4, 3})).shape(), (Shape{2, 2, 4}));
+  EXPECT_EQ(linear(counting({3}), counting({4, 3})).shape(), (Shape{4}));
+  EXPECT_ERROR(bmm(a, counting({3, 3, 1})), "bmm: 2 and 3 matrices ([2, 2, 3] x [3, 3, 1])");
+  EXPECT_ERROR(bmm(a, counting({3, 1})), "bmm: an operand is [3, 1], expected 3 axes");
+  EXPECT_ERROR(matmul(a, counting({3, 3, 1})), "matmul: shapes [2] and [3] do not broadcast");
+  EXPECT_ERROR(matmul(a, counting({2, 2, 3})), "matmul: a has 3 columns, b has 2 rows");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
