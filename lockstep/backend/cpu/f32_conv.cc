@@ -38,10 +38,10 @@ struct Problem {
 
 // The weights [O, I, taps] of a group. Forward, columns are outputs and the sum is over inputs; for the gradient of the data it
 // is the other way round.
-Weights weights_of(const Problem& p, const float* w, bool transposed, DType rounded) {
+Weights weights_of(const Problem& p, const float* w, ConvPass pass, DType rounded) {
   const std::int64_t taps = p.taps();
   Weights weights{.data = w, .taps = taps, .rounded = rounded};
-  if (transposed) {
+  if (pass == ConvPass::backward_data) {
     weights.terms = p.outputs, weights.columns = p.inputs, weights.term_stride = p.inputs * taps, weights.column_stride = taps;
   } else {
     weights.terms = p.inputs, weights.columns = p.outputs, weights.term_stride = taps, weights.column_stride = p.inputs * taps;
@@ -417,17 +417,39 @@ class F32Conv final : public ConvKernels {
     return channels % kBlock == 0 ? Layout::blocked16 : Layout::channels_last;
   }
 
+  std::int64_t prepared_size(ConvPass pass, const Conv2dOptions& options, const Shape& x, const Shape& w,
+                             DType dtype) const override {
+    const Problem p(options, View{.shape = x}, View{.shape = w}, View{.shape = {x[0], w[0], 1, 1}});
+    return p.groups * packed_size(weights_of(p, nullptr, pass, dtype));
+  }
+
+  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w, DType dtype,
+               const View& prepared) override {
+    const Problem p(options, View{.shape = x}, w, View{.shape = {x[0], w.shape[0], 1, 1}});
+    for (std::int64_t g = 0; g < p.groups; ++g) {
+      const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), pass, dtype);
+      pack(context, weights, prepared.as<float>() + g * packed_size(weights));
+    }
+  }
+
   void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
                const View& y) override {
+    forward_prepared(context, options, x, w, View(), bias, y);
+  }
+  void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& prepared,
+                        const View& bias, const View& y) override {
     if (y.numel() == 0) return;
-    const Problem p(options, x, w, y);
-    run_rows(context, p, false, x, w, bias, y);
+    run_rows(context, Problem(options, x, w, y), ConvPass::forward, x, w, prepared, bias, y);
   }
 
   void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
                      const View& dx) override {
+    backward_data_prepared(context, options, dy, w, View(), dx);
+  }
+  void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+                              const View& prepared, const View& dx) override {
     if (dx.numel() == 0) return;
-    run_rows(context, Problem(options, dx, w, dy), true, dy, w, View(), dx);
+    run_rows(context, Problem(options, dx, w, dy), ConvPass::backward_data, dy, w, prepared, View(), dx);
   }
 
   void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy, const View& dw,
@@ -451,29 +473,38 @@ class F32Conv final : public ConvKernels {
   }
 
  private:
-  void run_rows(KernelContext& context, const Problem& p, bool transposed, const View& from, const View& w, const View& bias,
-                const View& to) {
+  static std::int64_t packed_size(const Weights& weights) { return weights.tiles() * weights.tile_size(); }
+
+  static void pack(const KernelContext& context, const Weights& weights, float* packed) {
+    const std::int64_t blocks = weights.term_blocks();
+    parallel_for(context, weights.tiles() * blocks, 1, [&](std::int64_t unit, std::int64_t) {
+      pack_terms(weights, unit / blocks, unit % blocks, packed + unit * weights.taps * kTap);
+    });
+  }
+
+  // `prepared` may be absent.
+  void run_rows(KernelContext& context, const Problem& p, ConvPass direction, const View& from, const View& w, const View& prepared,
+                const View& bias, const View& to) {
+    const bool backward = direction == ConvPass::backward_data;
     const Groups sources(from, p.groups, true), targets(to, p.groups, false);
     for (std::int64_t g = 0; g < p.groups; ++g) {
-      const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), transposed, from.dtype);
+      const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), direction, from.dtype);
       const std::int64_t terms = weights.terms, columns = weights.columns;
-      const RowPass pass(transposed ? backward_classes(p.rows) : forward_classes(p.rows),
-                         transposed ? backward_classes(p.columns) : forward_classes(p.columns), p.columns,
-                         transposed ? p.columns.output : p.columns.input, transposed ? p.columns.input : p.columns.output, p.taps(),
+      const RowPass pass(backward ? backward_classes(p.rows) : forward_classes(p.rows),
+                         backward ? backward_classes(p.columns) : forward_classes(p.columns), p.columns,
+                         backward ? p.columns.output : p.columns.input, backward ? p.columns.input : p.columns.output, p.taps(),
                          p.images, sources.group(g, terms), targets.group(g, columns));
       ScratchParts parts;
-      const std::int64_t packed = parts.add(weights.tiles() * weights.tile_size()), padded = parts.add(round_up(columns));
+      const std::int64_t own = parts.add(prepared ? 0 : packed_size(weights)), padded = parts.add(round_up(columns));
       const std::int64_t panels = parts.add(pass.scratch() * context.threads);
       float* const scratch = parts.take(context);
-      const std::int64_t blocks = weights.term_blocks();
-      parallel_for(context, weights.tiles() * blocks, 1, [&](std::int64_t unit, std::int64_t) {
-        pack_terms(weights, unit / blocks, unit % blocks, scratch + packed + unit * weights.taps * kTap);
-      });
+      if (!prepared) pack(context, weights, scratch + own);
       if (bias) {
         std::fill_n(scratch + padded, round_up(columns), 0.f);
         std::copy_n(bias.as<float>() + g * columns, columns, scratch + padded);
       }
-      pass.run(context, scratch + packed, bias ? scratch + padded : nullptr, scratch + panels);
+      pass.run(context, prepared ? prepared.as<float>() + g * packed_size(weights) : scratch + own, bias ? scratch + padded : nullptr,
+               scratch + panels);
     }
     targets.finish();
   }
