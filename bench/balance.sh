@@ -40,8 +40,8 @@ changes() {
 
 lscpu | sed -n 's/^Model name: *//p'
 echo "$model, batch $batch, $shards shards; cpu:1 shares its core with a busy process"
-# The first 40 steps are those in which shares find their places.
-warm=41 steps=60
+# By step 41 shares have found their places.
+warm=42 steps=60
 for round in $(seq "$rounds"); do
   start_burner
   $(tool fast 12 --devices cpu:0) > /dev/null 2> "$logs/errors"
