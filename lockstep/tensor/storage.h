@@ -39,7 +39,7 @@ struct Storage {
 
   // What kernels computed from this memory to share it among calls, such as packed weights: see ops/prepared.h.
   struct Derived {
-    std::array<std::int64_t, 13> key;
+    std::array<std::int64_t, 14> key;
     std::uint64_t version;  // of this memory then
     std::shared_ptr<Storage> storage;
   };

@@ -9,6 +9,7 @@
 #include "lockstep/backend/cpu/f32_pack.h"
 #include "lockstep/backend/cpu/f32_scratch.h"
 #include "lockstep/backend/cpu/strided_images.h"
+#include "lockstep/backend/cpu/winograd.h"
 
 namespace lockstep {
 namespace cpu {
@@ -209,8 +210,7 @@ class WeightPass {
   // In f32: the gradient as the kernels compute it, by blocks of outputs.
   std::int64_t packed_size() const { return blocks_of(p_.outputs) * kBlock * p_.inputs * p_.taps(); }
 
-  // db may be null.
-  void run(const KernelContext& context, float* packed, float* dw, float* db, float* scratch) const {
+  void run(const KernelContext& context, float* packed, float* dw, float* scratch) const {
     const std::int64_t tiles = ceil_div(p_.outputs, kTileColumns), depth = blocks_ ? p_.inputs / kBlock : 1;
     for_each_thread(context, tiles * depth, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
       float* const x_panel = scratch + thread * this->scratch();
@@ -221,7 +221,36 @@ class WeightPass {
       }
       for (std::int64_t unit = begin; unit < end; ++unit) unpack(packed, unit / depth, unit % depth, dw);
     });
-    if (db) run_bias(context, db, scratch);
+  }
+
+  // The gradient of the bias: sums of dy, in the same chunks.
+  void run_bias(const KernelContext& context, float* db, float* scratch) const {
+    const std::int64_t tiles = ceil_div(p_.outputs, kTileColumns);
+    for_each_thread(context, tiles, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
+      float* const panel = scratch + thread * this->scratch() + x_scratch() + padded_scratch();
+      std::vector<float> sums(static_cast<std::size_t>(tiles * kTileColumns));
+      const float one = 1;
+      for (std::int64_t first = 0; first < p_.images; first += group_) {
+        const std::int64_t count = std::min(group_, p_.images - first);
+        const StridedImages dy = gradient(first, count, panel);
+        for (std::int64_t tile = begin; tile < end; ++tile) {
+          const std::int64_t columns = std::min(kTileColumns, p_.outputs - tile * kTileColumns);
+          PixelProduct p{.x = &one,
+                         .row_count = 1,
+                         .y_block = dy.block,
+                         .blocks = blocks_of(columns),
+                         .d = sums.data() + tile * kTileColumns,
+                         .d_block = kBlock};
+          for_each_chunk(count, [&](std::int64_t n, std::int64_t chunk, std::int64_t images) {
+            p.y = dy.f32() + n * dy.image + tile * 2 * dy.block;
+            p.accumulate = first + n + chunk > 0;
+            add(p, bias_pixels_[static_cast<std::size_t>(chunk)], images);
+          });
+        }
+      }
+      const std::int64_t from = begin * kTileColumns, to = std::min(end * kTileColumns, p_.outputs);
+      if (from < to) std::copy(sums.begin() + from, sums.begin() + to, db + from);
+    });
   }
 
  private:
@@ -348,35 +377,6 @@ class WeightPass {
     }
   }
 
-  void run_bias(const KernelContext& context, float* db, float* scratch) const {
-    const std::int64_t tiles = ceil_div(p_.outputs, kTileColumns);
-    for_each_thread(context, tiles, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
-      float* const panel = scratch + thread * this->scratch() + x_scratch() + padded_scratch();
-      std::vector<float> sums(static_cast<std::size_t>(tiles * kTileColumns));
-      const float one = 1;
-      for (std::int64_t first = 0; first < p_.images; first += group_) {
-        const std::int64_t count = std::min(group_, p_.images - first);
-        const StridedImages dy = gradient(first, count, panel);
-        for (std::int64_t tile = begin; tile < end; ++tile) {
-          const std::int64_t columns = std::min(kTileColumns, p_.outputs - tile * kTileColumns);
-          PixelProduct p{.x = &one,
-                         .row_count = 1,
-                         .y_block = dy.block,
-                         .blocks = blocks_of(columns),
-                         .d = sums.data() + tile * kTileColumns,
-                         .d_block = kBlock};
-          for_each_chunk(count, [&](std::int64_t n, std::int64_t chunk, std::int64_t images) {
-            p.y = dy.f32() + n * dy.image + tile * 2 * dy.block;
-            p.accumulate = first + n + chunk > 0;
-            add(p, bias_pixels_[static_cast<std::size_t>(chunk)], images);
-          });
-        }
-      }
-      const std::int64_t from = begin * kTileColumns, to = std::min(end * kTileColumns, p_.outputs);
-      if (from < to) std::copy(sums.begin() + from, sums.begin() + to, db + from);
-    });
-  }
-
   Problem p_;
   StridedImages x_, dy_;
   bool blocks_;
@@ -413,19 +413,26 @@ class Groups {
 
 class F32Conv final : public ConvKernels {
  public:
+  explicit F32Conv(const F32ConvOptions& options) : options_(options) {}
+
   Layout preferred_layout(DType, std::int64_t channels) const override {
     return channels % kBlock == 0 ? Layout::blocked16 : Layout::channels_last;
   }
 
   std::int64_t prepared_size(ConvPass pass, const Conv2dOptions& options, const Shape& x, const Shape& w,
                              DType dtype) const override {
-    const Problem p(options, View{.shape = x}, View{.shape = w}, View{.shape = {x[0], w[0], 1, 1}});
+    const Problem p(options, View{.shape = x}, View{.shape = w}, View{.shape = output_shape(options, x, w)});
+    if (uses_winograd(p)) return winograd_weights(p, pass).weights_size();
     return p.groups * packed_size(weights_of(p, nullptr, pass, dtype));
   }
 
   void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w, DType dtype,
                const View& prepared) override {
-    const Problem p(options, View{.shape = x}, w, View{.shape = {x[0], w.shape[0], 1, 1}});
+    const Problem p(options, View{.shape = x}, w, View{.shape = output_shape(options, x, w.shape)});
+    if (uses_winograd(p)) {
+      return winograd_weights(p, pass).transform(context, weights_of(p, w.as<float>(), pass, dtype), pass == ConvPass::backward_data,
+                                                 prepared.as<float>());
+    }
     for (std::int64_t g = 0; g < p.groups; ++g) {
       const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), pass, dtype);
       pack(context, weights, prepared.as<float>() + g * packed_size(weights));
@@ -461,14 +468,22 @@ class F32Conv final : public ConvKernels {
       return;
     }
     const Problem p(options, x, dw, dy);
+    const bool winograd = uses_winograd(p);
+    if (winograd) {
+      const WinogradWeightPass pass({p.rows, p.columns}, p.images, StridedImages::of(x), StridedImages::of(dy));
+      ScratchParts parts;
+      parts.add(pass.scratch());
+      pass.run(context, dw.as<float>(), parts.take(context));
+      if (!db) return;
+    }
     const Groups inputs(x, p.groups, true), gradients(dy, p.groups, true);
     for (std::int64_t g = 0; g < p.groups; ++g) {
       const WeightPass pass(p, inputs.group(g, p.inputs), gradients.group(g, p.outputs));
       ScratchParts parts;
-      const std::int64_t packed = parts.add(pass.packed_size()), panels = parts.add(pass.scratch() * context.threads);
+      const std::int64_t packed = parts.add(winograd ? 0 : pass.packed_size()), panels = parts.add(pass.scratch() * context.threads);
       float* const scratch = parts.take(context);
-      pass.run(context, scratch + packed, dw.as<float>() + g * p.weights(), db ? db.as<float>() + g * p.outputs : nullptr,
-               scratch + panels);
+      if (!winograd) pass.run(context, scratch + packed, dw.as<float>() + g * p.weights(), scratch + panels);
+      if (db) pass.run_bias(context, db.as<float>() + g * p.outputs, scratch + panels);
     }
   }
 
@@ -486,6 +501,7 @@ class F32Conv final : public ConvKernels {
   void run_rows(KernelContext& context, const Problem& p, ConvPass direction, const View& from, const View& w, const View& prepared,
                 const View& bias, const View& to) {
     const bool backward = direction == ConvPass::backward_data;
+    if (uses_winograd(p)) return run_winograd(context, p, direction, from, w, prepared, bias, to);
     const Groups sources(from, p.groups, true), targets(to, p.groups, false);
     for (std::int64_t g = 0; g < p.groups; ++g) {
       const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), direction, from.dtype);
@@ -508,11 +524,49 @@ class F32Conv final : public ConvKernels {
     }
     targets.finish();
   }
+
+  static Shape output_shape(const Conv2dOptions& o, const Shape& x, const Shape& w) {
+    const auto extent = [&](int axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      return (x[2 + axis] + 2 * o.padding[i] - o.dilation[i] * (w[2 + axis] - 1) - 1) / o.stride[i] + 1;
+    };
+    return {x[0], w[0], extent(0), extent(1)};
+  }
+
+  static WinogradTiles winograd_tiles(const Problem& p, ConvPass direction) {
+    return direction == ConvPass::backward_data ? WinogradTiles{turned(p.rows), turned(p.columns)} : WinogradTiles{p.rows, p.columns};
+  }
+
+  // Only for its weights.
+  static WinogradPass winograd_weights(const Problem& p, ConvPass direction) {
+    const bool backward = direction == ConvPass::backward_data;
+    const StridedImages from = StridedImages::blocked(nullptr, backward ? p.outputs : p.inputs, 1);
+    const StridedImages to = StridedImages::blocked(nullptr, backward ? p.inputs : p.outputs, 1);
+    return {winograd_tiles(p, direction), p.images, from, to};
+  }
+
+  void run_winograd(KernelContext& context, const Problem& p, ConvPass direction, const View& from, const View& w,
+                    const View& prepared, const View& bias, const View& to) {
+    const WinogradPass pass(winograd_tiles(p, direction), p.images, StridedImages::of(from), StridedImages::of(to));
+    ScratchParts parts;
+    const std::int64_t own = parts.add(prepared ? 0 : pass.weights_size()), panels = parts.add(pass.scratch() * context.threads);
+    float* const scratch = parts.take(context);
+    if (!prepared) {
+      pass.transform(context, weights_of(p, w.as<float>(), direction, from.dtype), direction == ConvPass::backward_data, scratch + own);
+    }
+    pass.run(context, prepared ? prepared.as<float>() : scratch + own, bias ? bias.as<float>() : nullptr, scratch + panels);
+  }
+
+  bool uses_winograd(const Problem& p) const {
+    return !options_.direct && p.groups == 1 && winograd_pays(p.rows, p.columns, p.images, p.inputs, p.outputs);
+  }
+
+  F32ConvOptions options_;
 };
 
 }  // namespace
 }  // namespace cpu
 
-std::unique_ptr<ConvKernels> make_f32_conv() { return std::make_unique<cpu::F32Conv>(); }
+std::unique_ptr<ConvKernels> make_f32_conv(const F32ConvOptions& options) { return std::make_unique<cpu::F32Conv>(options); }
 
 }  // namespace lockstep

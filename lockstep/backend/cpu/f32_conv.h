@@ -8,7 +8,11 @@
 
 namespace lockstep {
 
+struct F32ConvOptions {
+  bool direct = false;  // never Winograd's algorithm
+};
+
 // For f32, and for bf16 and f16 with f32 inside.
-std::unique_ptr<ConvKernels> make_f32_conv();
+std::unique_ptr<ConvKernels> make_f32_conv(const F32ConvOptions& options = {});
 
 }  // namespace lockstep

@@ -1,10 +1,9 @@
 #include "lockstep/backend/cpu/f32_kernels.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
-
-#include "lockstep/backend/cpu/cpu_features.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -23,6 +22,8 @@ namespace lockstep::cpu {
 namespace avx512 {
 #include "lockstep/backend/cpu/f32x16.inc"
 
+#include "lockstep/backend/cpu/winograd.inc"
+
 #include "lockstep/backend/cpu/f32_kernels.inc"
 }  // namespace avx512
 #undef LOCKSTEP_TARGET_AVX512
@@ -33,6 +34,8 @@ namespace avx512 {
 #define LOCKSTEP_TARGET_AVX2
 namespace avx2 {
 #include "lockstep/backend/cpu/f32x16.inc"
+
+#include "lockstep/backend/cpu/winograd.inc"
 
 #include "lockstep/backend/cpu/f32_kernels.inc"
 }  // namespace avx2
@@ -45,6 +48,8 @@ namespace avx2 {
 namespace neon {
 #include "lockstep/backend/cpu/f32x16.inc"
 
+#include "lockstep/backend/cpu/winograd.inc"
+
 #include "lockstep/backend/cpu/f32_kernels.inc"
 }  // namespace neon
 #undef LOCKSTEP_TARGET_NEON
@@ -56,12 +61,16 @@ namespace neon {
 namespace scalar {
 #include "lockstep/backend/cpu/f32x16.inc"
 
+#include "lockstep/backend/cpu/winograd.inc"
+
 #include "lockstep/backend/cpu/f32_kernels.inc"
 }  // namespace scalar
 #undef LOCKSTEP_TARGET_SCALAR
 
-const F32Kernels& f32_kernels() {
-  switch (simd()) {
+const F32Kernels& f32_kernels() { return f32_kernels(simd()); }
+
+const F32Kernels& f32_kernels(Simd simd) {
+  switch (simd) {
 #if defined(__x86_64__)
     case Simd::avx512:
       return avx512::kKernels;

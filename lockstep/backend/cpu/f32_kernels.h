@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "lockstep/backend/cpu/cpu_features.h"
+
 namespace lockstep::cpu {
 
 // Offsets and distances are in elements. A block is 16 columns, the width of F32x16; a tile is two blocks.
@@ -55,12 +57,47 @@ struct PixelProduct {
   bool accumulate = false;
 };
 
+// Winograd's algorithm, F(4 x 4, 3 x 3), computes tiles of 4 x 4 outputs from 6 x 6 inputs. Transformed, a tile or a kernel of
+// 3 x 3 taps is 6 x 6 numbers, its frequencies.
+inline constexpr std::int64_t kWinogradTile = 4, kWinogradFrequencies = 36;
+
+// Tiles of images: tile (r, c) of an image is the square of pixels that begins at row 4 r - row_padding and column
+// 4 c - column_padding. 16 channels of frequency f of tile t are at f * frequency + block * transformed_block + 16 t.
+struct WinogradPatches {
+  float* images = nullptr;  // 16 channels of a pixel side by side
+  std::int64_t image = 0, block = 0, row = 0, pixel = 0;
+  std::int64_t rows = 0, columns = 0;  // of an image
+  std::int64_t row_padding = 0, column_padding = 0;
+  std::int64_t tile_rows = 0, tile_columns = 0;  // of an image
+  std::int64_t first = 0, count = 0;             // tiles, counted over the images
+  std::int64_t blocks = 0;
+  float* transformed = nullptr;
+  std::int64_t frequency = 0, transformed_block = 0;
+  const float* bias = nullptr;  // added to outputs: one for each channel, or null
+};
+
+// `count` kernels of 3 x 3 taps side by side, a multiple of 16. Turned: tap 8 - t in place of t.
+struct WinogradWeights {
+  float* taps = nullptr;
+  std::int64_t tap = 0;
+  float* transformed = nullptr;
+  std::int64_t frequency = 0;
+  std::int64_t count = 0;
+  bool turned = false;
+};
+
 struct F32Kernels {
   void (*row_product)(const RowProduct&);
   void (*pixel_product)(const PixelProduct&);
+  void (*winograd_input)(const WinogradPatches&);            // 6 x 6 pixels of each tile -> transformed
+  void (*winograd_output)(const WinogradPatches&);           // transformed -> 4 x 4 pixels of each tile, as far as images go
+  void (*winograd_output_gradient)(const WinogradPatches&);  // 4 x 4 pixels of each tile -> transformed: its transpose
+  void (*winograd_weights)(const WinogradWeights&);          // taps -> transformed
+  void (*winograd_weight_gradient)(const WinogradWeights&);  // transformed -> taps: its transpose
 };
 
-// For the instructions that simd() names.
+// For a set of instructions, which the processor must have; without one, for those that simd() names.
+const F32Kernels& f32_kernels(Simd simd);
 const F32Kernels& f32_kernels();
 
 }  // namespace lockstep::cpu

@@ -1,0 +1,229 @@
+// Winograd's algorithm next to the reference in f64, for tiles of both sizes whether or not they pay, and what changes no bit
+// of it: threads, instructions, layouts, and the other images of a batch.
+#include "lockstep/backend/cpu/winograd.h"
+
+#include <optional>
+
+#include "lockstep/backend/cpu/f32_conv.h"
+#include "tests/backend/kernel_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+using cpu::ConvAxis;
+
+struct WinogradCase {
+  std::int64_t tile = 2, images = 1, inputs = 16, outputs = 16;
+  std::array<std::int64_t, 2> size{4, 4}, padding{1, 1};
+
+  ConvAxis axis(int i) const { return {size[i], size[i] + 2 * padding[i] - 2, 3, 1, padding[i], 1}; }
+  Shape x() const { return {images, inputs, size[0], size[1]}; }
+  Shape w() const { return {outputs, inputs, 3, 3}; }
+  Shape y() const { return {images, outputs, axis(0).output, axis(1).output}; }
+  std::string str() const {
+    return fmt::format("tiles of {}, x {}, w {}, padding {} {}", tile, x().str(), w().str(), padding[0], padding[1]);
+  }
+};
+
+struct Values {
+  TestTensor x, w, bias, dy;
+};
+
+Values random_values(const WinogradCase& c, Random& random) {
+  return {random.tensor(c.x(), DType::f32), random.tensor(c.w(), DType::f32), random.tensor({c.outputs}, DType::f32),
+          random.tensor(c.y(), DType::f32)};
+}
+
+// How to compute what must have the same bits.
+struct Way {
+  int threads = 1;
+  Simd simd = lockstep::simd();
+  Layout layout = Layout::plain;
+  DType dtype = DType::f32;  // of x and dy
+};
+
+struct Results {
+  TestTensor y, dx, dw;
+};
+
+cpu::Weights weights_of(const WinogradCase& c, const TestTensor& w, bool transposed) {
+  cpu::Weights weights{.data = w.view().data, .terms = c.inputs, .columns = c.outputs, .taps = 9, .term_stride = 9,
+                       .column_stride = 9 * c.inputs};
+  if (transposed) {
+    std::swap(weights.terms, weights.columns);
+    std::swap(weights.term_stride, weights.column_stride);
+  }
+  return weights;
+}
+
+// The forward pass, or the gradient of the data.
+void run_pass(const WinogradCase& c, const Way& way, const TestTensor& from, const TestTensor& w, const TestTensor& bias,
+              const TestTensor& to, bool transposed) {
+  const cpu::F32Kernels& kernels = cpu::f32_kernels(way.simd);
+  KernelContext context(way.threads);
+  cpu::WinogradTiles tiles{c.tile, c.axis(0), c.axis(1)};
+  if (transposed) tiles = {c.tile, turned(c.axis(0)), turned(c.axis(1))};
+  const cpu::WinogradPass pass(tiles, c.images, cpu::StridedImages::of(from.view()), cpu::StridedImages::of(to.view()));
+  std::vector<float> transformed(static_cast<std::size_t>(pass.weights_size())),
+      scratch(static_cast<std::size_t>(pass.scratch() * way.threads));
+  pass.transform(context, weights_of(c, w, transposed), transposed, transformed.data(), kernels);
+  pass.run(context, transformed.data(), bias ? bias.view().as<float>() : nullptr, scratch.data(), kernels);
+}
+
+// In plain order.
+Results compute(const WinogradCase& c, const Values& values, const Way& way = {}) {
+  const TestTensor x = values.x.to(way.dtype, way.layout), dy = values.dy.to(way.dtype, way.layout);
+  TestTensor y(c.y(), DType::f32, way.layout), dx(c.x(), DType::f32, way.layout), dw(c.w(), DType::f32);
+  run_pass(c, way, x, values.w, values.bias, y, false);
+  run_pass(c, way, dy, values.w, {}, dx, true);
+  KernelContext context(way.threads);
+  const cpu::WinogradWeightPass pass({c.tile, c.axis(0), c.axis(1)}, c.images, cpu::StridedImages::of(x.view()),
+                                     cpu::StridedImages::of(dy.view()));
+  std::vector<float> scratch(static_cast<std::size_t>(pass.scratch()));
+  pass.run(context, dw.view().as<float>(), scratch.data(), cpu::f32_kernels(way.simd));
+  return {y.to(DType::f32, Layout::plain), dx.to(DType::f32, Layout::plain), dw};
+}
+
+Results reference(const WinogradCase& c, const Values& values) {
+  KernelContext context;
+  const Conv2dOptions options{.padding = c.padding};
+  const TestTensor x = values.x.oracle(), w = values.w.oracle(), bias = values.bias.oracle(), dy = values.dy.oracle();
+  Results r{TestTensor(c.y(), DType::f64), TestTensor(c.x(), DType::f64), TestTensor(c.w(), DType::f64)};
+  ConvKernels& conv = reference_backend().conv();
+  conv.forward(context, options, x.view(), w.view(), bias.view(), r.y.view());
+  conv.backward_data(context, options, dy.view(), w.view(), r.dx.view());
+  conv.backward_weights(context, options, x.view(), dy.view(), r.dw.view(), View());
+  return r;
+}
+
+void expect_same_bits(const Results& a, const Results& b) {
+  EXPECT_TRUE(a.y.same_bits(b.y)) << "forward";
+  EXPECT_TRUE(a.dx.same_bits(b.dx)) << "gradient of the data";
+  EXPECT_TRUE(a.dw.same_bits(b.dw)) << "gradient of the weights";
+}
+
+std::vector<Simd> targets() {
+  std::vector<Simd> all;
+  for (int i = 0; i <= static_cast<int>(widest_simd()); ++i) all.push_back(static_cast<Simd>(i));
+  return all;
+}
+
+// More images and tiles than are computed together, and than are summed in one go; more channels than that as well.
+const std::vector<WinogradCase>& large_cases() {
+  static const std::vector<WinogradCase> cases = [] {
+    std::vector<WinogradCase> all;
+    for (std::int64_t tile : {2, 4}) {
+      all.push_back({.tile = tile, .images = 2, .inputs = 16, .outputs = 16, .size = {33, 35}});
+      all.push_back({.tile = tile, .images = 40, .inputs = 32, .outputs = 16, .size = {7, 7}});
+      all.push_back({.tile = tile, .images = 2, .inputs = 272, .outputs = 48, .size = {6, 5}});
+      all.push_back({.tile = tile, .images = 70, .inputs = 16, .outputs = 80, .size = {4, 4}});
+    }
+    return all;
+  }();
+  return cases;
+}
+
+WinogradCase random_case(Random& random) {
+  for (;;) {
+    WinogradCase c{.tile = random.pick({2, 4}),
+                   .images = random.integer(1, 5),
+                   .inputs = 16 * random.integer(1, 4),
+                   .outputs = 16 * random.integer(1, 4),
+                   .size = {random.integer(1, 20), random.integer(1, 20)},
+                   .padding = {random.integer(0, 2), random.integer(0, 2)}};
+    if (c.axis(0).output > 0 && c.axis(1).output > 0 && c.y().numel() * c.inputs < 300'000) return c;
+  }
+}
+
+void expect_accurate(const WinogradCase& c, Random& random) {
+  SCOPED_TRACE(c.str());
+  const Values values = random_values(c, random);
+  const Results actual = compute(c, values), expected = reference(c, values);
+  // A tenth of what is promised, 1e-4.
+  expect_close(actual.y, expected.y, 1e-5);
+  expect_close(actual.dx, expected.dx, 1e-5);
+  expect_close(actual.dw, expected.dw, 1e-5);
+}
+
+TEST(Winograd, MatchesTheReference) {
+  Random random{5};
+  for (int i = 0; i < 60 && !::testing::Test::HasFailure(); ++i) expect_accurate(random_case(random), random);
+}
+
+TEST(Winograd, MatchesTheReferenceOverManyTilesAndChannels) {
+  Random random{6};
+  for (const WinogradCase& c : large_cases()) expect_accurate(c, random);
+}
+
+TEST(Winograd, ImagesSmallerThanATile) {
+  Random random{7};
+  for (std::int64_t tile : {2, 4}) {
+    for (std::int64_t size : {1, 2, 3}) expect_accurate({.tile = tile, .images = 3, .size = {size, 1}}, random);
+  }
+}
+
+TEST(Winograd, ThreadsChangeNoBit) {
+  Random random{8};
+  for (const WinogradCase& c : large_cases()) {
+    SCOPED_TRACE(c.str());
+    const Values values = random_values(c, random);
+    const Results alone = compute(c, values);
+    for (int threads : {2, 3}) expect_same_bits(compute(c, values, {.threads = threads}), alone);
+  }
+}
+
+TEST(Winograd, InstructionsChangeNoBit) {
+  Random random{9};
+  for (int i = 0; i < 6; ++i) {
+    const WinogradCase c = random_case(random);
+    SCOPED_TRACE(c.str());
+    const Values values = random_values(c, random);
+    const Results scalar = compute(c, values, {.simd = Simd::scalar});
+    for (Simd simd : targets()) expect_same_bits(compute(c, values, {.simd = simd}), scalar);
+  }
+}
+
+TEST(Winograd, LayoutsAndStorageChangeNoBit) {
+  Random random{10};
+  std::vector<WinogradCase> cases = large_cases();
+  for (int i = 0; i < 6; ++i) cases.push_back(random_case(random));
+  for (const WinogradCase& c : cases) {
+    SCOPED_TRACE(c.str());
+    Values values = random_values(c, random);
+    // Numbers that bf16 has.
+    values.x = values.x.to(DType::bf16, Layout::plain).to(DType::f32, Layout::plain);
+    values.dy = values.dy.to(DType::bf16, Layout::plain).to(DType::f32, Layout::plain);
+    const Results plain = compute(c, values);
+    for (Layout layout : layouts_that_fit(c.x())) {
+      for (DType dtype : {DType::f32, DType::bf16}) {
+        SCOPED_TRACE(fmt::format("{} {}", name(layout), name(dtype)));
+        expect_same_bits(compute(c, values, {.threads = 2, .layout = layout, .dtype = dtype}), plain);
+      }
+    }
+  }
+}
+
+// An image has the same bits in any batch.
+TEST(Winograd, OtherImagesChangeNoBit) {
+  Random random{11};
+  WinogradCase c{.images = 9, .inputs = 32, .outputs = 16, .size = {7, 9}};
+  for (std::int64_t tile : {2, 4}) {
+    c.tile = tile;
+    const Values values = random_values(c, random);
+    const std::vector<double> together = compute(c, values).y.values();
+    WinogradCase one = c;
+    one.images = 1;
+    const std::vector<double> x = values.x.values();
+    const std::size_t in = static_cast<std::size_t>(one.x().numel()), out = static_cast<std::size_t>(one.y().numel());
+    for (std::size_t n = 0; n < 9; ++n) {
+      Values alone = random_values(one, random);
+      alone.w = values.w;
+      alone.bias = values.bias;
+      alone.x = TestTensor(one.x(), DType::f32, Layout::plain, std::span(x).subspan(n * in, in));
+      EXPECT_TRUE(std::ranges::equal(compute(one, alone).y.values(), std::span(together).subspan(n * out, out))) << n;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing
