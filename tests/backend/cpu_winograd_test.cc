@@ -1,8 +1,8 @@
-// Winograd's algorithm next to the reference in f64, for tiles of both sizes whether or not they pay, and what changes no bit
-// of it: threads, instructions, layouts, and the other images of a batch.
+// Winograd's algorithm next to the reference in f64, whether or not it pays, and what changes no bit of it: threads,
+// instructions, layouts, and the other images of a batch.
 #include "lockstep/backend/cpu/winograd.h"
 
-#include <optional>
+#include <algorithm>
 
 #include "lockstep/backend/cpu/f32_conv.h"
 #include "tests/backend/kernel_testing.h"
@@ -13,7 +13,7 @@ namespace {
 using cpu::ConvAxis;
 
 struct WinogradCase {
-  std::int64_t tile = 2, images = 1, inputs = 16, outputs = 16;
+  std::int64_t images = 1, inputs = 16, outputs = 16;
   std::array<std::int64_t, 2> size{4, 4}, padding{1, 1};
 
   ConvAxis axis(int i) const { return {size[i], size[i] + 2 * padding[i] - 2, 3, 1, padding[i], 1}; }
@@ -21,7 +21,7 @@ struct WinogradCase {
   Shape w() const { return {outputs, inputs, 3, 3}; }
   Shape y() const { return {images, outputs, axis(0).output, axis(1).output}; }
   std::string str() const {
-    return fmt::format("tiles of {}, x {}, w {}, padding {} {}", tile, x().str(), w().str(), padding[0], padding[1]);
+    return fmt::format("x {}, w {}, padding {} {}", x().str(), w().str(), padding[0], padding[1]);
   }
 };
 
@@ -61,8 +61,8 @@ void run_pass(const WinogradCase& c, const Way& way, const TestTensor& from, con
               const TestTensor& to, bool transposed) {
   const cpu::F32Kernels& kernels = cpu::f32_kernels(way.simd);
   KernelContext context(way.threads);
-  cpu::WinogradTiles tiles{c.tile, c.axis(0), c.axis(1)};
-  if (transposed) tiles = {c.tile, turned(c.axis(0)), turned(c.axis(1))};
+  cpu::WinogradTiles tiles{c.axis(0), c.axis(1)};
+  if (transposed) tiles = {turned(c.axis(0)), turned(c.axis(1))};
   const cpu::WinogradPass pass(tiles, c.images, cpu::StridedImages::of(from.view()), cpu::StridedImages::of(to.view()));
   std::vector<float> transformed(static_cast<std::size_t>(pass.weights_size())),
       scratch(static_cast<std::size_t>(pass.scratch() * way.threads));
@@ -77,7 +77,7 @@ Results compute(const WinogradCase& c, const Values& values, const Way& way = {}
   run_pass(c, way, x, values.w, values.bias, y, false);
   run_pass(c, way, dy, values.w, {}, dx, true);
   KernelContext context(way.threads);
-  const cpu::WinogradWeightPass pass({c.tile, c.axis(0), c.axis(1)}, c.images, cpu::StridedImages::of(x.view()),
+  const cpu::WinogradWeightPass pass({c.axis(0), c.axis(1)}, c.images, cpu::StridedImages::of(x.view()),
                                      cpu::StridedImages::of(dy.view()));
   std::vector<float> scratch(static_cast<std::size_t>(pass.scratch()));
   pass.run(context, dw.view().as<float>(), scratch.data(), cpu::f32_kernels(way.simd));
@@ -108,25 +108,15 @@ std::vector<Simd> targets() {
   return all;
 }
 
-// More images and tiles than are computed together, and than are summed in one go; more channels than that as well.
-const std::vector<WinogradCase>& large_cases() {
-  static const std::vector<WinogradCase> cases = [] {
-    std::vector<WinogradCase> all;
-    for (std::int64_t tile : {2, 4}) {
-      all.push_back({.tile = tile, .images = 2, .inputs = 16, .outputs = 16, .size = {33, 35}});
-      all.push_back({.tile = tile, .images = 40, .inputs = 32, .outputs = 16, .size = {7, 7}});
-      all.push_back({.tile = tile, .images = 2, .inputs = 272, .outputs = 48, .size = {6, 5}});
-      all.push_back({.tile = tile, .images = 70, .inputs = 16, .outputs = 80, .size = {4, 4}});
-    }
-    return all;
-  }();
-  return cases;
-}
+// More images and tiles than are computed together, or summed in one go, or more channels.
+const std::vector<WinogradCase> kLargeCases{{.images = 2, .inputs = 16, .outputs = 16, .size = {33, 35}},
+                                            {.images = 40, .inputs = 32, .outputs = 16, .size = {7, 7}},
+                                            {.images = 2, .inputs = 272, .outputs = 48, .size = {6, 5}},
+                                            {.images = 70, .inputs = 16, .outputs = 80, .size = {4, 4}}};
 
 WinogradCase random_case(Random& random) {
   for (;;) {
-    WinogradCase c{.tile = random.pick({2, 4}),
-                   .images = random.integer(1, 5),
+    WinogradCase c{.images = random.integer(1, 5),
                    .inputs = 16 * random.integer(1, 4),
                    .outputs = 16 * random.integer(1, 4),
                    .size = {random.integer(1, 20), random.integer(1, 20)},
@@ -152,19 +142,17 @@ TEST(Winograd, MatchesTheReference) {
 
 TEST(Winograd, MatchesTheReferenceOverManyTilesAndChannels) {
   Random random{6};
-  for (const WinogradCase& c : large_cases()) expect_accurate(c, random);
+  for (const WinogradCase& c : kLargeCases) expect_accurate(c, random);
 }
 
 TEST(Winograd, ImagesSmallerThanATile) {
   Random random{7};
-  for (std::int64_t tile : {2, 4}) {
-    for (std::int64_t size : {1, 2, 3}) expect_accurate({.tile = tile, .images = 3, .size = {size, 1}}, random);
-  }
+  for (std::int64_t size : {1, 2, 3}) expect_accurate({.images = 3, .size = {size, 1}}, random);
 }
 
 TEST(Winograd, ThreadsChangeNoBit) {
   Random random{8};
-  for (const WinogradCase& c : large_cases()) {
+  for (const WinogradCase& c : kLargeCases) {
     SCOPED_TRACE(c.str());
     const Values values = random_values(c, random);
     const Results alone = compute(c, values);
@@ -185,7 +173,7 @@ TEST(Winograd, InstructionsChangeNoBit) {
 
 TEST(Winograd, LayoutsAndStorageChangeNoBit) {
   Random random{10};
-  std::vector<WinogradCase> cases = large_cases();
+  std::vector<WinogradCase> cases = kLargeCases;
   for (int i = 0; i < 6; ++i) cases.push_back(random_case(random));
   for (const WinogradCase& c : cases) {
     SCOPED_TRACE(c.str());
@@ -206,23 +194,89 @@ TEST(Winograd, LayoutsAndStorageChangeNoBit) {
 // An image has the same bits in any batch.
 TEST(Winograd, OtherImagesChangeNoBit) {
   Random random{11};
-  WinogradCase c{.images = 9, .inputs = 32, .outputs = 16, .size = {7, 9}};
-  for (std::int64_t tile : {2, 4}) {
-    c.tile = tile;
-    const Values values = random_values(c, random);
-    const std::vector<double> together = compute(c, values).y.values();
-    WinogradCase one = c;
-    one.images = 1;
-    const std::vector<double> x = values.x.values();
-    const std::size_t in = static_cast<std::size_t>(one.x().numel()), out = static_cast<std::size_t>(one.y().numel());
-    for (std::size_t n = 0; n < 9; ++n) {
-      Values alone = random_values(one, random);
-      alone.w = values.w;
-      alone.bias = values.bias;
-      alone.x = TestTensor(one.x(), DType::f32, Layout::plain, std::span(x).subspan(n * in, in));
-      EXPECT_TRUE(std::ranges::equal(compute(one, alone).y.values(), std::span(together).subspan(n * out, out))) << n;
-    }
+  const WinogradCase c{.images = 9, .inputs = 32, .outputs = 16, .size = {7, 9}};
+  WinogradCase one = c;
+  one.images = 1;
+  const Values values = random_values(c, random);
+  const std::vector<double> together = compute(c, values).y.values(), x = values.x.values();
+  const std::size_t in = static_cast<std::size_t>(one.x().numel()), out = static_cast<std::size_t>(one.y().numel());
+  for (std::size_t n = 0; n < 9; ++n) {
+    Values alone = random_values(one, random);
+    alone.w = values.w;
+    alone.bias = values.bias;
+    alone.x = TestTensor(one.x(), DType::f32, Layout::plain, std::span(x).subspan(n * in, in));
+    EXPECT_TRUE(std::ranges::equal(compute(one, alone).y.values(), std::span(together).subspan(n * out, out))) << n;
   }
+}
+
+bool pays(const WinogradCase& c) { return cpu::winograd_pays(c.axis(0), c.axis(1), c.images, c.inputs, c.outputs); }
+
+TEST(Winograd, PaysWhereTilesAreManyAndChannelsToo) {
+  for (auto [channels, size] : {std::pair<std::int64_t, std::int64_t>{64, 28}, {128, 14}, {256, 7}, {512, 4}}) {
+    const WinogradCase layer{.images = 64, .inputs = channels, .outputs = channels, .size = {size, size}};
+    EXPECT_TRUE(pays(layer)) << layer.str();
+  }
+  EXPECT_FALSE(pays({.images = 64, .inputs = 512, .outputs = 512, .size = {1, 1}}));  // of nine taps, one meets a pixel
+  EXPECT_FALSE(pays({.images = 1, .inputs = 512, .outputs = 512}));                   // transforming the weights costs more
+  EXPECT_FALSE(pays({.images = 64, .size = {28, 28}}));                               // transforming images costs more
+}
+
+TEST(Winograd, IsForThreeByThreeAtStrideOneOfWholeBlocks) {
+  const WinogradCase c{.images = 64, .inputs = 64, .outputs = 64, .size = {28, 28}};
+  const ConvAxis axis = c.axis(0);
+  EXPECT_TRUE(cpu::winograd_pays(axis, axis, 64, 64, 64));
+  EXPECT_FALSE(cpu::winograd_pays(axis, axis, 64, 63, 64));
+  EXPECT_FALSE(cpu::winograd_pays(axis, axis, 64, 64, 65));
+  for (const ConvAxis& other : {ConvAxis{28, 28, 5, 1, 2, 1}, ConvAxis{28, 14, 3, 2, 1, 1}, ConvAxis{28, 28, 3, 1, 2, 2},
+                                ConvAxis{28, 32, 3, 1, 3, 1}}) {
+    EXPECT_FALSE(cpu::winograd_pays(axis, other, 64, 64, 64));
+    EXPECT_FALSE(cpu::winograd_pays(other, axis, 64, 64, 64));
+  }
+}
+
+// The convolutions of a back end, which use it where it pays.
+Results convolve(ConvKernels& conv, const WinogradCase& c, const Values& values, TestTensor* dbias = nullptr) {
+  KernelContext context;
+  const Conv2dOptions options{.padding = c.padding};
+  Results r{TestTensor(c.y()), TestTensor(c.x()), TestTensor(c.w())};
+  conv.forward(context, options, values.x.view(), values.w.view(), values.bias.view(), r.y.view());
+  conv.backward_data(context, options, values.dy.view(), values.w.view(), r.dx.view());
+  conv.backward_weights(context, options, values.x.view(), values.dy.view(), r.dw.view(), dbias ? dbias->view() : View());
+  return r;
+}
+
+TEST(Winograd, ConvolutionsUseItUnlessDirect) {
+  Random random{12};
+  const WinogradCase c{.images = 4, .inputs = 64, .outputs = 80, .size = {14, 13}, .padding = {1, 2}};
+  ASSERT_TRUE(pays(c));
+  const Values values = random_values(c, random);
+  TestTensor dbias({c.outputs}), direct_dbias({c.outputs});
+  const Results winograd = convolve(*make_f32_conv(), c, values, &dbias);
+  const Results direct = convolve(*make_f32_conv({.direct = true}), c, values, &direct_dbias);
+  expect_same_bits(winograd, compute(c, values));
+  EXPECT_FALSE(winograd.y.same_bits(direct.y));
+  EXPECT_FALSE(winograd.dx.same_bits(direct.dx));
+  EXPECT_FALSE(winograd.dw.same_bits(direct.dw));
+  expect_close(winograd.y, direct.y, 1e-5);
+  expect_close(winograd.dx, direct.dx, 1e-5);
+  expect_close(winograd.dw, direct.dw, 1e-5);
+  EXPECT_TRUE(dbias.same_bits(direct_dbias));
+}
+
+// As with direct sums: weights are rounded to what images are stored as.
+TEST(Winograd, RoundsWeightsToTheImagesType) {
+  Random random{13};
+  const WinogradCase c{.images = 8, .inputs = 64, .outputs = 64, .size = {14, 14}};
+  ASSERT_TRUE(pays(c));
+  const Values values = random_values(c, random);
+  KernelContext context;
+  const auto forward = [&](const TestTensor& w) {
+    TestTensor y(c.y(), DType::bf16);
+    make_f32_conv()->forward(context, {.padding = c.padding}, values.x.to(DType::bf16, Layout::plain).view(), w.view(),
+                             values.bias.view(), y.view());
+    return y;
+  };
+  EXPECT_TRUE(forward(values.w).same_bits(forward(values.w.to(DType::bf16, Layout::plain).to(DType::f32, Layout::plain))));
 }
 
 }  // namespace

@@ -11,26 +11,25 @@ namespace {
 
 constexpr std::int64_t kTaps = 9;
 // What the tiles that a forward pass transforms together may take, in f32: about half of a second-level cache. Decides no bits.
-constexpr std::int64_t kPanel = 128 << 10;
+constexpr std::int64_t kTransformed = 128 << 10;
 // Tiles of a weight gradient that are added in one go, at most. Part of what decides bits.
 constexpr std::int64_t kTiles = 64;
 // One cache line between two frequencies keeps them out of the same set of a cache.
 constexpr std::int64_t kApart = kBlock;
 
-WinogradPatches patches(const WinogradTiles& t, const StridedImages& images, const ConvAxis& rows, const ConvAxis& columns,
-                        std::int64_t count) {
+// All tiles of `count` images of `rows` by `columns` pixels.
+WinogradPatches patches(const WinogradTiles& tiles, const StridedImages& images, std::int64_t count, std::int64_t rows,
+                        std::int64_t columns) {
   return {.images = images.f32(),
           .image = images.image,
           .block = images.block,
-          .row = columns.output * images.pixel,
+          .row = columns * images.pixel,
           .pixel = images.pixel,
-          .rows = rows.output,
-          .columns = columns.output,
-          .row_padding = rows.padding,
-          .column_padding = columns.padding,
-          .tile_rows = t.tile_rows(),
-          .tile_columns = t.tile_columns(),
-          .count = count * t.count(),
+          .rows = rows,
+          .columns = columns,
+          .tile_rows = tiles.tile_rows(),
+          .tile_columns = tiles.tile_columns(),
+          .count = count * tiles.count(),
           .blocks = images.blocks()};
 }
 
@@ -59,8 +58,8 @@ std::int64_t balance(std::int64_t inputs, std::int64_t outputs) { return inputs 
 
 }  // namespace
 
-// The costs are those of a Cascade Lake Xeon, in direct products of one pair of channels: where the algorithm pays on one
-// processor, it is seldom far from paying on another.
+// The costs are in products of one pair of channels, as measured on a Cascade Lake Xeon with AVX-512. With AVX2 products cost
+// more, and transforms about as much more.
 bool winograd_pays(const ConvAxis& rows, const ConvAxis& columns, std::int64_t images, std::int64_t inputs, std::int64_t outputs) {
   for (const ConvAxis& axis : {rows, columns}) {
     if (axis.taps != 3 || axis.stride != 1 || axis.dilation != 1 || axis.padding > 2) return false;
@@ -86,16 +85,14 @@ ConvAxis turned(const ConvAxis& axis) {
 }
 
 WinogradPatches WinogradTiles::inputs(const StridedImages& images, std::int64_t count) const {
-  ConvAxis r = rows, c = columns;
-  r.output = rows.input;
-  c.output = columns.input;
-  return patches(*this, images, r, c, count);
+  WinogradPatches p = patches(*this, images, count, rows.input, columns.input);
+  p.row_padding = rows.padding;
+  p.column_padding = columns.padding;
+  return p;
 }
 
 WinogradPatches WinogradTiles::outputs(const StridedImages& images, std::int64_t count) const {
-  ConvAxis r = rows, c = columns;
-  r.padding = c.padding = 0;
-  return patches(*this, images, r, c, count);
+  return patches(*this, images, count, rows.output, columns.output);
 }
 
 WinogradPass::WinogradPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& from, const StridedImages& to)
@@ -107,7 +104,7 @@ WinogradPass::WinogradPass(const WinogradTiles& tiles, std::int64_t images, cons
       chunk_(std::min(kTerms / kBlock, from.blocks())) {
   // With fewer tiles, the time to read the transformed weights would exceed that of the products.
   const std::int64_t least = balance(from.channels, to.channels) / 4;
-  const std::int64_t panel = std::max(kPanel / (kWinogradFrequencies * (from.channels + to.channels)), std::max<std::int64_t>(least, 1));
+  const std::int64_t panel = std::max(kTransformed / (kWinogradFrequencies * (from.channels + to.channels)), std::max<std::int64_t>(least, 1));
   group_ = std::clamp<std::int64_t>(panel / tiles.count(), 1, images);
   panel_ = ceil_div(group_ * tiles.count(), ceil_div(group_ * tiles.count(), panel));
   for (std::int64_t t = 0; t < panel_; ++t) offsets_.push_back(t * kBlock);
