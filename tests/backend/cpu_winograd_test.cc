@@ -247,7 +247,7 @@ Results convolve(ConvKernels& conv, const WinogradCase& c, const Values& values,
 
 TEST(Winograd, ConvolutionsUseItUnlessDirect) {
   Random random{12};
-  const WinogradCase c{.images = 4, .inputs = 64, .outputs = 80, .size = {14, 13}, .padding = {1, 2}};
+  const WinogradCase c{.images = 16, .inputs = 64, .outputs = 80, .size = {14, 13}, .padding = {1, 2}};
   ASSERT_TRUE(pays(c));
   const Values values = random_values(c, random);
   TestTensor dbias({c.outputs}), direct_dbias({c.outputs});
