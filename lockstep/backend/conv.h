@@ -18,7 +18,7 @@ struct Conv2dOptions {
   bool operator==(const Conv2dOptions&) const = default;
 };
 
-enum class ConvPass : std::uint8_t { forward, backward_data };
+enum class ConvPass : std::uint8_t { forward, backward_data, backward_weights };
 
 // x is [N, C, H, W], y [N, O, H', W'], both of the same dtype (f32, bf16, f16 or f64), each in any layout that fits
 // it. w is [O, C / groups, KH, KW], plain; w, bias [O] and their gradients are f32 master weights (f64 where x is

@@ -13,8 +13,6 @@
 
 namespace lockstep {
 
-enum class ConvPass { forward, backward_data, backward_weights };
-
 // Shapes as in ConvKernels, all of one dtype and one layout; not blocked16.
 struct ConvProblem {
   ConvPass pass = ConvPass::forward;
