@@ -36,7 +36,7 @@ void PrintTo(const Differentiable& d, std::ostream* os);
 
 // Every function of autograd/functions.h whose gradient exists in f64.
 std::vector<Differentiable> differentiable_functions();
-// Of them, those of basis_functions.cc.
+// The ones among them that basis_functions.cc describes.
 std::vector<Differentiable> basis_functions();
 
 using Values = std::vector<std::vector<double>>;
