@@ -15,8 +15,9 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/split.h"
-#include "tests/parallel/ranks.h"
+#include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
+#include "tests/parallel/ranks.h"
 
 namespace lockstep {
 namespace {
