@@ -1,6 +1,6 @@
 # lockstep_layer(NAME [COLD] [USES layer...] [LIBRARIES target...]): one object library per folder of lockstep/, made of
 # every .cc file below it; what is in a folder `cuda`, and .cu files, only where the CUDA back end is (LockstepCuda.cmake),
-# no_cuda.cc only where it is not. USES names the layers right below it; it may include those and what they use in turn.
+# no_cuda.cc only where it is not. The same holds for oneDNN (onednn_*) and MPI (folder `mpi`). USES names the layers right below it; it may include those and what they use in turn.
 # COLD: nothing in it takes time, and what it includes takes the compiler long to optimize.
 # What a layer may use is kept in its property LOCKSTEP_USES, itself included: a test holds the includes to it.
 add_library(lockstep_flags INTERFACE)
@@ -44,6 +44,11 @@ function(lockstep_layer NAME)
     endif()
   endif()
   list(APPEND sources ${cuda_sources})
+  if(LOCKSTEP_ONEDNN)
+    list(FILTER sources EXCLUDE REGEX "/no_onednn.cc$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/onednn_[^/]*$")
+  endif()
   if(LOCKSTEP_MPI_KIND)
     list(FILTER sources EXCLUDE REGEX "/no_mpi.cc$")
   else()

@@ -87,7 +87,8 @@ class Backend {
 // Plain loops in f64, every dtype and layout: the oracle of every test. Deliberately simple and slow.
 std::unique_ptr<Backend> make_reference_backend();
 
-// oneDNN and vectorized loops, f16 by way of f32; f64 goes to the reference kernels. Throws for a wrong LOCKSTEP_SIMD.
+// Vectorized loops, f16 by way of f32, and oneDNN for bf16 in hardware; f64 goes to the reference kernels. Throws for a wrong
+// LOCKSTEP_SIMD.
 std::unique_ptr<Backend> make_cpu_backend();
 
 struct CudaBackendOptions {

@@ -263,20 +263,21 @@ TEST(Winograd, ConvolutionsUseItUnlessDirect) {
   EXPECT_TRUE(dbias.same_bits(direct_dbias));
 }
 
-// As with direct sums: weights are rounded to what images are stored as.
+// Winograd's algorithm and direct sums alike.
 TEST(Winograd, RoundsWeightsToTheImagesType) {
   Random random{13};
   const WinogradCase c{.images = 8, .inputs = 64, .outputs = 64, .size = {14, 14}};
   ASSERT_TRUE(pays(c));
   const Values values = random_values(c, random);
   KernelContext context;
-  const auto forward = [&](const TestTensor& w) {
+  const auto forward = [&](bool direct, const TestTensor& w) {
     TestTensor y(c.y(), DType::bf16);
-    make_f32_conv()->forward(context, {.padding = c.padding}, values.x.to(DType::bf16, Layout::plain).view(), w.view(),
+    make_f32_conv({.direct = direct})->forward(context, {.padding = c.padding}, values.x.to(DType::bf16, Layout::plain).view(), w.view(),
                              values.bias.view(), y.view());
     return y;
   };
-  EXPECT_TRUE(forward(values.w).same_bits(forward(values.w.to(DType::bf16, Layout::plain).to(DType::f32, Layout::plain))));
+  const TestTensor rounded = values.w.to(DType::bf16, Layout::plain).to(DType::f32, Layout::plain);
+  for (bool direct : {false, true}) EXPECT_TRUE(forward(direct, values.w).same_bits(forward(direct, rounded))) << direct;
 }
 
 }  // namespace

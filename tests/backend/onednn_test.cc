@@ -4,14 +4,30 @@
 
 #include <barrier>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
 
+#include "lockstep/backend/cpu/cpu_features.h"
 #include "lockstep/backend/cpu/onednn_executor.h"
+#include "lockstep/backend/cpu/onednn_plan.h"
+#include "tests/environment_variable.h"
 
 namespace lockstep {
 namespace {
+
+// oneDNN computes bf16 with AVX-512, in hardware or with f32 instructions.
+class Onednn : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (simd() != Simd::avx512) GTEST_SKIP() << "needs AVX-512";
+  }
+};
+using OnednnConv = Onednn;
+using OnednnExecutor = Onednn;
+using OnednnMatmul = Onednn;
 
 // A tensor that owns its elements; reading and writing go through double.
 class Array {
@@ -162,15 +178,12 @@ std::vector<Case> resnet_cases() {
                   {256, 4, 256, 3, 1, 1},
                   {512, 1, 512, 3, 1, 1}}) {
     Conv2dOptions options{.stride = {s.stride, s.stride}, .padding = {s.padding, s.padding}};
-    cases.push_back(
-        {2, s.c, s.h, s.h, s.o, s.k, options, DType::f32, s.c == 1 ? kPlain : kBlocked, kBlocked});
-    cases.push_back({1, s.c, s.h, s.h, s.o, s.k, options, DType::f32, kLast, kLast});
     cases.push_back({1, s.c, s.h, s.h, s.o, s.k, options, DType::bf16, kLast, kLast});
   }
   return cases;
 }
 
-TEST(OnednnConv, ComputesTheConvolutionsOfResNet) {
+TEST_F(OnednnConv, ComputesTheConvolutionsOfResNet) {
   auto kernels = make_onednn_conv();
   KernelContext context;
   for (const Case& p : resnet_cases()) {
@@ -184,11 +197,10 @@ TEST(OnednnConv, ComputesTheConvolutionsOfResNet) {
 
 // Enough pixels for what only pays in the large: a weight gradient that is one product of matrices, beside one that
 // is not.
-TEST(OnednnConv, ComputesLargeBatches) {
+TEST_F(OnednnConv, ComputesLargeBatches) {
   auto kernels = make_onednn_conv();
   KernelContext context;
-  for (const Case& p : {Case{16, 16, 8, 6, 32, 3, {.padding = {1, 1}}, DType::f32, kBlocked, kBlocked},
-                        Case{16, 16, 8, 6, 32, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast},
+  for (const Case& p : {Case{16, 16, 8, 6, 32, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast},
                         Case{4, 16, 3, 20, 32, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast}}) {
     SCOPED_TRACE(::testing::Message() << name(p.dtype) << " " << p.n << "x" << p.c << "x" << p.h << "x" << p.w);
     Conv conv(p);
@@ -197,52 +209,35 @@ TEST(OnednnConv, ComputesLargeBatches) {
   }
 }
 
-TEST(OnednnConv, TakesAnyPairOfLayouts) {
+TEST_F(OnednnConv, TakesAnyPairOfLayouts) {
   auto kernels = make_onednn_conv();
   KernelContext context;
-  for (DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (Layout x : {kPlain, kLast, kBlocked})
-      for (Layout y : {kPlain, kLast, kBlocked}) {
-        SCOPED_TRACE(::testing::Message() << name(dtype) << " " << name(x) << " to " << name(y));
-        Conv conv({2, 16, 6, 5, 32, 3, {.stride = {2, 1}, .padding = {0, 1}}, dtype, x, y});
-        conv.run(*kernels, context);
-        expect_correct(conv);
-      }
-}
-
-TEST(OnednnConv, TakesGroupsDilationAndOddChannels) {
-  auto kernels = make_onednn_conv();
-  KernelContext context;
-  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    SCOPED_TRACE(name(dtype));
-    for (const Case& p :
-         {Case{2, 6, 7, 7, 4, 3, {.padding = {2, 2}, .groups = 2}, dtype, kPlain, kLast},
-          Case{2, 32, 7, 7, 32, 3, {.padding = {1, 1}, .groups = 32}, dtype, kLast, kLast},
-          Case{3, 3, 9, 8, 5, 3, {.padding = {2, 2}, .dilation = {2, 2}}, dtype, kPlain, kPlain}}) {
-      Conv conv(p);
+  for (Layout x : {kPlain, kLast, kBlocked})
+    for (Layout y : {kPlain, kLast, kBlocked}) {
+      SCOPED_TRACE(::testing::Message() << name(x) << " to " << name(y));
+      Conv conv({2, 16, 6, 5, 32, 3, {.stride = {2, 1}, .padding = {0, 1}}, DType::bf16, x, y});
       conv.run(*kernels, context);
       expect_correct(conv);
     }
-  }
 }
 
-TEST(OnednnConv, ComputesBf16WithoutHardwareForIt) {
-  auto kernels = make_onednn_conv(false);
-  KernelContext context;
-  Conv conv({2, 16, 6, 6, 32, 3, {.padding = {1, 1}}, DType::bf16, kLast, kBlocked});
-  // Weights that bf16 has to round: the widened product must see them rounded.
-  for (std::int64_t i = 0; i < conv.w.view().numel(); ++i) conv.w.set(i, conv.w.get(i) + 0x1p-12);
-  conv.run(*kernels, context);
-  for (std::int64_t i = 0; i < conv.w.view().numel(); ++i) {
-    conv.w.set(i, static_cast<float>(BFloat16(static_cast<float>(conv.w.get(i)))));
-  }
-  expect_correct(conv);
-}
-
-TEST(OnednnConv, EmptyBatchHasZeroGradients) {
+TEST_F(OnednnConv, TakesGroupsDilationAndOddChannels) {
   auto kernels = make_onednn_conv();
   KernelContext context;
-  Conv conv({0, 16, 6, 6, 32, 3, {}, DType::f32, kBlocked, kBlocked});
+  for (const Case& p :
+       {Case{2, 6, 7, 7, 4, 3, {.padding = {2, 2}, .groups = 2}, DType::bf16, kPlain, kLast},
+        Case{2, 32, 7, 7, 32, 3, {.padding = {1, 1}, .groups = 32}, DType::bf16, kLast, kLast},
+        Case{3, 3, 9, 8, 5, 3, {.padding = {2, 2}, .dilation = {2, 2}}, DType::bf16, kPlain, kPlain}}) {
+    Conv conv(p);
+    conv.run(*kernels, context);
+    expect_correct(conv);
+  }
+}
+
+TEST_F(OnednnConv, EmptyBatchHasZeroGradients) {
+  auto kernels = make_onednn_conv();
+  KernelContext context;
+  Conv conv({0, 16, 6, 6, 32, 3, {}, DType::bf16, kLast, kLast});
   conv.dw.fill(1);
   conv.db.fill(1);
   conv.run(*kernels, context);
@@ -252,12 +247,11 @@ TEST(OnednnConv, EmptyBatchHasZeroGradients) {
 
 // Small enough to run often, large enough that threads overlap.
 std::vector<Case> repeated_cases() {
-  return {{4, 64, 14, 14, 64, 3, {.padding = {1, 1}}, DType::f32, kBlocked, kBlocked},
-          {4, 64, 14, 14, 64, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast},
+  return {{4, 64, 14, 14, 64, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast},
           {4, 64, 7, 7, 128, 3, {.stride = {2, 2}, .padding = {1, 1}}, DType::bf16, kLast, kLast}};
 }
 
-TEST(OnednnConv, GivesTheSameBitsFromRunToRun) {
+TEST_F(OnednnConv, GivesTheSameBitsFromRunToRun) {
   auto kernels = make_onednn_conv();
   for (int threads : {1, 2}) {
     KernelContext context{threads};
@@ -273,7 +267,7 @@ TEST(OnednnConv, GivesTheSameBitsFromRunToRun) {
   }
 }
 
-TEST(OnednnConv, GivesTheSameBitsOnThreadsSideBySide) {
+TEST_F(OnednnConv, GivesTheSameBitsOnThreadsSideBySide) {
   auto kernels = make_onednn_conv();
   for (const Case& p : repeated_cases()) {
     KernelContext context;
@@ -298,9 +292,9 @@ TEST(OnednnConv, GivesTheSameBitsOnThreadsSideBySide) {
   }
 }
 
-TEST(OnednnExecutor, PlansOnceForEachProblem) {
-  onednn::Executor executor(has_native_bf16());
-  Conv conv({2, 16, 6, 6, 16, 3, {.padding = {1, 1}}, DType::f32, kBlocked, kBlocked});
+TEST_F(OnednnExecutor, PlansOnceForEachProblem) {
+  onednn::Executor executor;
+  Conv conv({2, 16, 6, 6, 16, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast});
   auto run = [&](KernelContext& context) {
     executor.run(context, {.kind = onednn::Kind::conv_forward, .conv = conv.options},
                  {conv.x.view(), conv.w.view(), View{}, conv.y.view()});
@@ -316,7 +310,7 @@ TEST(OnednnExecutor, PlansOnceForEachProblem) {
 // A forward convolution of images `width` wide, which is a problem of its own for each width.
 struct WideConv {
   explicit WideConv(std::int64_t width)
-      : conv({2, 16, 6, width, 16, 3, {.padding = {1, 1}}, DType::f32, kBlocked, kBlocked}) {}
+      : conv({2, 16, 6, width, 16, 3, {.padding = {1, 1}}, DType::bf16, kLast, kLast}) {}
 
   onednn::Problem problem() const {
     return {.kind = onednn::Kind::conv_forward,
@@ -333,8 +327,8 @@ struct WideConv {
   Conv conv;
 };
 
-TEST(OnednnExecutor, ForgetsThePlanThatWasUsedLongestAgo) {
-  onednn::Executor executor(false, 2);
+TEST_F(OnednnExecutor, ForgetsThePlanThatWasUsedLongestAgo) {
+  onednn::Executor executor(2);
   KernelContext context;
   onednn::Problem a = WideConv(5).problem(), b = WideConv(6).problem(), c = WideConv(7).problem();
   const auto plan_a = executor.plan(context, a);
@@ -347,8 +341,8 @@ TEST(OnednnExecutor, ForgetsThePlanThatWasUsedLongestAgo) {
   EXPECT_EQ(executor.plan(context, a), plan_a);
 }
 
-TEST(OnednnExecutor, ForgottenPlansRunToTheirEnd) {
-  onednn::Executor executor(false, 1);
+TEST_F(OnednnExecutor, ForgottenPlansRunToTheirEnd) {
+  onednn::Executor executor(1);
   auto work = [&](std::int64_t first) {
     KernelContext context;
     for (int i = 0; i < 10; ++i) {
@@ -386,30 +380,34 @@ void check_matmul(MatmulKernels& kernels, std::int64_t m, std::int64_t n, std::i
   expect_near(c, expected, "c");
 }
 
-TEST(OnednnMatmul, MultipliesInEveryOrientationAndType) {
-  for (bool native : {has_native_bf16(), false}) {
-    auto kernels = make_onednn_matmul(native);
-    for (bool ta : {false, true})
-      for (bool tb : {false, true})
-        for (bool bias : {false, true})
-          for (auto [m, n, k] : {std::array<std::int64_t, 3>{30, 2, 5}, {33, 65, 70}, {1, 7, 1}, {5, 1, 3}}) {
-            check_matmul(*kernels, m, n, k, ta, tb, bias, DType::f32, DType::f32, DType::f32);
-            for (DType half : {DType::bf16, DType::f16}) {
-              check_matmul(*kernels, m, n, k, ta, tb, bias, half, half, half);
-              check_matmul(*kernels, m, n, k, ta, tb, bias, half, DType::f32, half);
-              check_matmul(*kernels, m, n, k, ta, tb, bias, half, half, DType::f32);
-            }
-          }
-  }
+TEST_F(OnednnMatmul, MultipliesInEveryOrientationAndType) {
+  auto kernels = make_onednn_matmul();
+  const DType half = DType::bf16;
+  for (bool ta : {false, true})
+    for (bool tb : {false, true})
+      for (bool bias : {false, true})
+        for (auto [m, n, k] : {std::array<std::int64_t, 3>{30, 2, 5}, {33, 65, 70}, {9, 9, 63}, {1, 7, 1}, {5, 1, 3}}) {
+          check_matmul(*kernels, m, n, k, ta, tb, bias, half, half, half);
+          check_matmul(*kernels, m, n, k, ta, tb, bias, half, DType::f32, half);
+          check_matmul(*kernels, m, n, k, ta, tb, bias, half, half, DType::f32);
+        }
 }
 
-TEST(OnednnMatmul, TakesEmptyMatrices) {
-  auto kernels = make_onednn_matmul();
-  for (bool bias : {false, true}) {
-    check_matmul(*kernels, 3, 4, 0, false, true, bias, DType::f32, DType::f32, DType::f32);
-    check_matmul(*kernels, 0, 4, 3, false, true, bias, DType::f32, DType::f32, DType::f32);
-    check_matmul(*kernels, 3, 0, 4, false, true, bias, DType::f32, DType::f32, DType::f32);
-  }
+// The environment is read once: this is a process of its own.
+TEST(OnednnIsa, IsLimitedAsOurLoopsAre) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EnvironmentVariable simd_limit("LOCKSTEP_SIMD", "scalar"), onednn_limit("ONEDNN_MAX_CPU_ISA", nullptr),
+      old_onednn_limit("DNNL_MAX_CPU_ISA", nullptr);
+  auto uses = [] {
+    using namespace onednn;
+    const bool native_bf16 = has_native_bf16();
+    const Plan plan({.kind = Kind::conv_forward,
+                     .operands = {Operand{.shape = {1, 16, 8, 8}}, Operand{.shape = {16, 16, 3, 3}}, Operand{},
+                                  Operand{.shape = {1, 16, 6, 6}}}});
+    std::fprintf(stderr, "simd %d, bf16 %d, %s\n", static_cast<int>(simd()), native_bf16, plan.implementation().c_str());
+    std::exit(simd() == Simd::scalar && !native_bf16 && plan.implementation().find("avx") == std::string::npos ? 0 : 1);
+  };
+  EXPECT_EXIT(uses(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -9,7 +9,11 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames{"scalar", "avx2", "avx512"};  // in the order of Simd
+constexpr std::array<std::string_view, 4> kNames{"scalar", "avx2", "avx512", "neon"};  // in the order of Simd
+
+bool includes(Simd widest, Simd simd) {
+  return simd == widest || simd == Simd::scalar || (simd == Simd::avx2 && widest == Simd::avx512);
+}
 
 }  // namespace
 
@@ -22,19 +26,23 @@ Simd widest_simd() {
     return Simd::avx512;
   }
   if (fma && __builtin_cpu_supports("avx2")) return Simd::avx2;
-#endif
   return Simd::scalar;
+#elif defined(__aarch64__)
+  return Simd::neon;
+#else
+  return Simd::scalar;
+#endif
 }
 
 Simd choose_simd(const std::optional<std::string>& setting, Simd widest) {
   if (!setting) return widest;
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (*setting != kNames[i]) continue;
-    check(static_cast<Simd>(i) <= widest, "LOCKSTEP_SIMD is {}, but this processor has {} at most", *setting,
+    check(includes(widest, static_cast<Simd>(i)), "LOCKSTEP_SIMD is {}, but this processor has {} at most", *setting,
           kNames[static_cast<std::size_t>(widest)]);
     return static_cast<Simd>(i);
   }
-  fail("LOCKSTEP_SIMD is \"{}\", expected scalar, avx2 or avx512", *setting);
+  fail("LOCKSTEP_SIMD is \"{}\", expected scalar, avx2, avx512, or neon", *setting);
 }
 
 Simd simd() {

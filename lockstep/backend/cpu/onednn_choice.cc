@@ -71,26 +71,9 @@ struct Formats {
   std::array<Desc, kRoles> wanted;
 };
 
-// One way to compute a convolution: in these layouts (nullopt: in whichever oneDNN prefers). Directly: Winograd,
-// which oneDNN 2 offers for f32, moves the first update of a batch norm's scale in ResNet-18 by 1 % of its norm.
-struct Candidate {
-  std::optional<Layout> x, y;
-};
-
-std::vector<Candidate> candidates(const Problem& p) {
-  const Operand& x = p.operands[kX];
-  const Operand& y = p.operands[kY];
-  std::vector<Candidate> list;
-  // bf16 in other layouts than channels-last costs 3 to 12 times as much; reordering is cheap beside that.
-  if (x.dtype == DType::f32) {
-    // With few channels (the first layer of a net) oneDNN goes from plain images to blocked ones.
-    bool plain = y.layout == Layout::blocked16 && same_order(x.layout, Layout::plain, x.shape);
-    list.push_back({plain ? Layout::plain : x.layout, y.layout});
-  }
-  list.push_back({Layout::channels_last, Layout::channels_last});
-  list.push_back({std::nullopt, std::nullopt});
-  return list;
-}
+// The layouts of images to try, best first. Other layouts than channels-last cost 3 to 12 times as much; reordering is cheap
+// beside that. Without a layout, oneDNN chooses.
+constexpr std::array<std::optional<Layout>, 2> kImageLayouts{Layout::channels_last, std::nullopt};
 
 memory::dims weight_dims(const Problem& p) {
   auto dims = onednn_dims(p.operands[kW].shape);
@@ -101,17 +84,17 @@ memory::dims weight_dims(const Problem& p) {
   return dims;
 }
 
-Formats conv_formats(const Problem& p, const Candidate& candidate) {
+Formats conv_formats(const Problem& p, std::optional<Layout> layout) {
   Formats f;
-  auto image = [&](int role, std::optional<Layout> layout) {
+  auto image = [&](int role) {
     const Operand& o = p.operands[role];
     auto dims = onednn_dims(o.shape);
     bool same = layout && same_order(o.layout, *layout, o.shape);
     f.given[role] = Desc(dims, onednn_type(o.dtype), onednn_tag(same ? *layout : o.layout));
     f.wanted[role] = Desc(dims, onednn_type(o.dtype), onednn_tag(layout));
   };
-  image(kX, candidate.x);
-  image(kY, candidate.y);
+  image(kX);
+  image(kY);
 
   // Gradients of weights are summed in f32 and stay so.
   const Operand& w = p.operands[kW];
@@ -126,25 +109,20 @@ Formats conv_formats(const Problem& p, const Candidate& candidate) {
   return f;
 }
 
-// As found by convolutions of random shapes.
+// Found by convolutions of random shapes.
 Wrong wrong_convs(const Problem& p) {
   const Shape &x = p.operands[kX].shape, &y = p.operands[kY].shape;
   Wrong wrong;
   // oneDNN 2.6.3 and 3.7: with fewer channels than a vector has lanes, the copy of every other pixel is written beyond its
-  // place in the scratchpad, on any number of threads. It meets another thread's copy (wrong sums), the barrier of all (an
-  // endless loop), or what lies behind the scratchpad.
+  // place in the scratchpad, on any number of threads. It overwrites another thread's copy (wrong sums), the barrier of all
+  // threads (an endless loop), or memory behind the scratchpad.
   const std::int64_t channels = x[1] / p.conv.groups;
-  if (p.kind == Kind::conv_backward_weights && (p.conv.stride[0] > 1 || p.conv.stride[1] > 1)) {
-    if (channels < 8) wrong.push_back("jit_1x1:avx2");
-    if (channels < 16) wrong.push_back("jit_1x1:avx512");
+  if (p.kind == Kind::conv_backward_weights && (p.conv.stride[0] > 1 || p.conv.stride[1] > 1) && channels < 16) {
+    wrong.push_back("jit_1x1:avx512");
   }
-  if (DNNL_VERSION_MAJOR < 3) return wrong;
-  // oneDNN 3.7: generated code reads what it should not where images one pixel wide come out of a stride wider than that, and
-  // plain images of one channel are not written to the end.
-  if (y[3] == 1 && p.conv.stride[1] > 1) {
+  // oneDNN 3.7: generated code reads out of bounds where a horizontal stride makes images one pixel wide.
+  if (DNNL_VERSION_MAJOR >= 3 && y[3] == 1 && p.conv.stride[1] > 1) {
     wrong.insert(wrong.end(), {"brg", "jit:", "jit_"});
-  } else if (x[1] == 1 || y[1] == 1) {
-    wrong.push_back("ncsp");
   }
   return wrong;
 }
@@ -236,8 +214,8 @@ Choice choose(const dnnl::engine& engine, const Problem& problem) {
     const Formats f = matmul_formats(problem);
     offer(f, describe_matmul(engine, problem, f));
   } else {
-    for (const Candidate& candidate : candidates(problem)) {
-      const Formats f = conv_formats(problem, candidate);
+    for (std::optional<Layout> layout : kImageLayouts) {
+      const Formats f = conv_formats(problem, layout);
       offer(f, describe_conv(engine, problem, f));
       if (best.primitive && rank(best.primitive) == 0) break;
     }

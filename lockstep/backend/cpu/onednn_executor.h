@@ -15,11 +15,10 @@ namespace lockstep::onednn {
 // May be called from many threads at once, each with a context of its own.
 class Executor {
  public:
-  // f16 operands, and bf16 ones without native bf16, are widened to f32 in scratch and the weights rounded: the
-  // same results up to the order of the sums.
-  // Keeps at most `most_plans` plans, those used last; one that runs lives on until it is done. A training run needs a few
-  // hundred: three passes of each layer, for each size of a shard. A service that sees images of every size has no bound.
-  explicit Executor(bool native_bf16, std::size_t most_plans = 1024);
+  // Keeps the `most_plans` plans that were used last; a forgotten plan that runs lives until it is done. A training run needs
+  // a few hundred: three passes of each layer, for each size of a shard. A service that sees images of every size has no
+  // bound.
+  explicit Executor(std::size_t most_plans = 1024);
 
   // `kind`, options and transposes of `problem` are the caller's; operands are filled in here.
   void run(KernelContext& context, Problem problem, const std::array<View, kRoles>& views);
@@ -37,9 +36,6 @@ class Executor {
     std::atomic<std::uint64_t> used = 0;
   };
 
-  void run_widened(KernelContext& context, Problem& problem, const std::array<View, kRoles>& views);
-
-  const bool native_bf16_;
   const std::size_t most_plans_;
   std::atomic<std::uint64_t> clock_ = 0;  // counts calls of plan()
   mutable std::shared_mutex mutex_;

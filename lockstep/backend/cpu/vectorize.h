@@ -30,7 +30,7 @@ void vectorized(const F& f) {
       return run_avx512(f);
     case Simd::avx2:
       return run_avx2(f);
-    case Simd::scalar:
+    default:
       return f();
   }
 }
