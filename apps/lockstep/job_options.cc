@@ -101,6 +101,8 @@ void JobOptions::add_model(CLI::App& app) {
   app.add_option("--dtype", dtype, "Arithmetic of the heavy operations; master weights stay f32")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
+  app.add_flag("--direct-conv", direct_conv,
+               "CPUs sum f32 convolutions directly, never with Winograd's algorithm; part of the recipe");
   app.add_flag("--tf32", tf32, "GPUs multiply f32 in TF32, with a mantissa of 10 bits");
 }
 
@@ -152,6 +154,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   runtime.cores_per_device = o.cores_per_device;
   runtime.threads_per_shard = o.threads_per_shard > 0 ? o.threads_per_shard : open_threads(o, wanted, job);
   runtime.seed = o.seed;
+  runtime.direct_conv = o.direct_conv;
   runtime.tf32 = o.tf32;
   runtime.cuda_algorithms = environment("LOCKSTEP_CUDA_ALGORITHMS").value_or("");
   if (auto limit = environment_integer("LOCKSTEP_SLOW_WAIT", 1, 1 << 20)) {

@@ -36,6 +36,7 @@ struct JobOptions {
   OpenShards open_shards = OpenShards::of_batch;
   std::string dtype = "f32";
   bool tf32 = false;
+  bool direct_conv = false;
   std::uint64_t seed = 0;
   std::string init_from;
   std::int64_t limit_train = 0;

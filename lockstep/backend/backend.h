@@ -87,9 +87,13 @@ class Backend {
 // Plain loops in f64, every dtype and layout: the oracle of every test. Deliberately simple and slow.
 std::unique_ptr<Backend> make_reference_backend();
 
+struct CpuBackendOptions {
+  // Sum convolutions directly, never with Winograd's algorithm: slower, and closer to exact sums. Not for bf16 in hardware.
+  bool direct_conv = false;
+};
 // Vectorized loops, f16 by way of f32, and oneDNN for bf16 in hardware; f64 goes to the reference kernels. Throws for a wrong
 // LOCKSTEP_SIMD.
-std::unique_ptr<Backend> make_cpu_backend();
+std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options = {});
 
 struct CudaBackendOptions {
   // Multiply f32 in TF32, with 10 bits of mantissa: faster.

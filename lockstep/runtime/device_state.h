@@ -17,7 +17,8 @@ namespace lockstep {
 // Settings beside a device's kind that decide its bits. A recipe names those that differ from the default.
 struct KernelSettings {
   bool reference = false;
-  // Of GPUs.
+  bool direct_conv = false;  // CPUs only
+  // GPUs only:
   bool tf32 = false;
   std::filesystem::path cuda_algorithms;
 };

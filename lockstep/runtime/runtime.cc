@@ -44,7 +44,8 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
   threads_per_shard_ =
       options.threads_per_shard > 0 ? options.threads_per_shard : static_cast<int>(cpus.front().size());
   check_openmp_threads(threads_per_shard_);
-  std::shared_ptr<Backend> backend = options.reference_backend ? make_reference_backend() : make_cpu_backend();
+  std::shared_ptr<Backend> backend = options.reference_backend ? make_reference_backend()
+                                                               : make_cpu_backend({.direct_conv = options.direct_conv});
 
   // An explicit limit of one device may be above what the machine seems to have.
   const std::size_t host_bytes = std::max(total_memory(), options.memory_limit);
@@ -58,6 +59,7 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
   std::ranges::stable_partition(states_, [](const auto& state) { return state->kind == DeviceKind::cuda; });
   for (const auto& state : states_) {
     state->kernels.reference = options.reference_backend;
+    if (state->kind == DeviceKind::cpu) state->kernels.direct_conv = options.direct_conv;
     if (state->kind == DeviceKind::cuda) {
       state->kernels.tf32 = options.tf32;
       state->kernels.cuda_algorithms = options.cuda_algorithms;

@@ -34,6 +34,9 @@ struct RuntimeOptions {
   int cuda_logical = 0;
   // Bytes that one device on a GPU may take; 0: its share of the GPU's memory.
   std::size_t cuda_memory_limit = 0;
+  // CPUs sum convolutions directly, never with Winograd's algorithm: slower, and closer to exact sums. It is part of the recipe
+  // that decides the bits.
+  bool direct_conv = false;
   // GPUs multiply f32 in TF32, with 10 bits of mantissa.
   bool tf32 = false;
   // A file that keeps, for GPUs, which of the libraries' algorithms are the fastest: they are timed where it has none yet.

@@ -89,6 +89,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   }
   const KernelSettings& kernels = state_of(o.devices[0], "trainer").kernels;
   if (kernels.reference) recipe.set("kernels", "reference");
+  if (kernels.direct_conv) recipe.set("direct_conv", true);
   if (kernels.tf32) recipe.set("tf32", true);
   // The file grows while algorithms are timed, so its path names the choices: one file gives the same bits in all runs.
   if (const auto& file = kernels.cuda_algorithms; !file.empty()) {

@@ -8,6 +8,8 @@ namespace {
 
 class CpuConv final : public ConvKernels {
  public:
+  explicit CpuConv(const CpuBackendOptions& options) : f32_(make_f32_conv({.direct = options.direct_conv})) {}
+
   Layout preferred_layout(DType dtype, std::int64_t channels) const override {
     return kernels(dtype).preferred_layout(dtype, channels);
   }
@@ -47,11 +49,11 @@ class CpuConv final : public ConvKernels {
   }
 
   const bool native_bf16_ = has_native_bf16();
-  std::unique_ptr<ConvKernels> f64_ = reference::make_conv(), f32_ = make_f32_conv(), bf16_ = make_onednn_conv();
+  std::unique_ptr<ConvKernels> f64_ = reference::make_conv(), f32_, bf16_ = make_onednn_conv();
 };
 
 }  // namespace
 
-std::unique_ptr<ConvKernels> make_cpu_conv() { return std::make_unique<CpuConv>(); }
+std::unique_ptr<ConvKernels> make_cpu_conv(const CpuBackendOptions& options) { return std::make_unique<CpuConv>(options); }
 
 }  // namespace lockstep

@@ -9,13 +9,13 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend()
+  explicit CpuBackend(const CpuBackendOptions& options)
       : Backend({.elementwise = cpu::with_f16(make_cpu_elementwise()),
                  .copy = cpu::with_f16(make_cpu_copy()),
                  .index = cpu::with_f16(make_cpu_index()),
                  .reduce = cpu::with_f16(make_cpu_reduce()),
                  .matmul = make_cpu_matmul(),
-                 .conv = make_cpu_conv(),
+                 .conv = make_cpu_conv(options),
                  .norm = cpu::with_f16(make_cpu_norm()),
                  .pool = cpu::with_f16(make_cpu_pool()),
                  .softmax = cpu::with_f16(make_cpu_softmax()),
@@ -28,9 +28,9 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() {
+std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
   static_cast<void>(simd());  // a wrong LOCKSTEP_SIMD is an error here, not in the first kernel
-  return std::make_unique<CpuBackend>();
+  return std::make_unique<CpuBackend>(options);
 }
 
 }  // namespace lockstep

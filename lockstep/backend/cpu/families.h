@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "lockstep/backend/backend.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/copy.h"
 #include "lockstep/backend/elementwise.h"
@@ -24,7 +25,7 @@ std::unique_ptr<CopyKernels> make_cpu_copy();
 std::unique_ptr<IndexKernels> make_cpu_index();
 std::unique_ptr<ReduceKernels> make_cpu_reduce();
 std::unique_ptr<MatmulKernels> make_cpu_matmul();
-std::unique_ptr<ConvKernels> make_cpu_conv();
+std::unique_ptr<ConvKernels> make_cpu_conv(const CpuBackendOptions& options);
 std::unique_ptr<NormKernels> make_cpu_norm();
 std::unique_ptr<PoolKernels> make_cpu_pool();
 std::unique_ptr<SoftmaxKernels> make_cpu_softmax();
