@@ -99,23 +99,21 @@ class RowPass {
   }
 
  private:
+  struct Steps {
+    std::vector<Step> steps;
+    std::int64_t terms = 0;  // of each step
+  };
   // Pixels of all images of a group that meet the same taps, by image.
   struct PixelClass {
-    std::vector<Step> steps;  // of a whole chunk
+    Steps whole, part;  // of a chunk of whole blocks, and of the channels that fill no block
     std::vector<std::int64_t> from, to;
   };
 
   PixelClass make_class(const AxisClass& row, const AxisClass& column, std::int64_t kernel_width, std::int64_t from_width,
                         std::int64_t to_width, const StridedImages& from, const StridedImages& to) const {
     PixelClass c;
-    for (std::int64_t b = 0; b < chunk_; ++b) {
-      for (const auto& [tap_row, row_offset] : row.taps) {
-        for (const auto& [tap_column, column_offset] : column.taps) {
-          c.steps.push_back({b * from.block + (row_offset * from_width + column_offset) * from.pixel,
-                             (b * taps_ + tap_row * kernel_width + tap_column) * kTap});
-        }
-      }
-    }
+    c.whole = make_steps(row, column, kernel_width, from_width, from, chunk_, kBlock);
+    c.part = make_steps(row, column, kernel_width, from_width, from, 1, from.channels % kBlock);
     const std::size_t pixels = static_cast<std::size_t>(group_) * row.positions.size() * column.positions.size();
     c.from.reserve(pixels);
     c.to.reserve(pixels);
@@ -130,6 +128,26 @@ class RowPass {
     return c;
   }
 
+  // Steps over all taps of `blocks` blocks of `channels` channels. Taps that read pixels side by side are one step where the
+  // channels are all that a pixel has there.
+  Steps make_steps(const AxisClass& row, const AxisClass& column, std::int64_t kernel_width, std::int64_t from_width,
+                   const StridedImages& from, std::int64_t blocks, std::int64_t channels) const {
+    const auto apart = [](const AxisClass::Tap& a, const AxisClass::Tap& b) { return b.tap != a.tap + 1 || b.offset != a.offset + 1; };
+    const bool joined = from.pixel == channels && std::ranges::adjacent_find(column.taps, apart) == column.taps.end();
+    const std::size_t taps = joined ? column.taps.size() : 1;
+    Steps s{.terms = channels * static_cast<std::int64_t>(taps)};
+    if (taps == 0) return s;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      for (const auto& [tap_row, row_offset] : row.taps) {
+        for (std::size_t i = 0; i < column.taps.size(); i += taps) {
+          s.steps.push_back({b * from.block + (row_offset * from_width + column.taps[i].offset) * from.pixel,
+                             (b * taps_ * kBlock + (tap_row * kernel_width + column.taps[i].tap) * channels) * kTileColumns});
+        }
+      }
+    }
+    return s;
+  }
+
   // Columns [column, column + kTileColumns) of `count` images.
   void run_tile(const StridedImages& in, std::int64_t first, std::int64_t count, std::int64_t column, const float* packed,
                 const float* bias, float* to_panel) const {
@@ -141,15 +159,16 @@ class RowPass {
     for (std::int64_t b = 0; b < blocks;) {
       // A block that is partly used is a chunk of its own.
       const std::int64_t height = b < full ? std::min(chunk_, full - b) : 1;
-      p.terms = b < full ? kBlock : in.channels % kBlock;
       p.x = in.f32() + b * in.block;
       p.w = packed + (column / kTileColumns * blocks + b) * taps_ * kTap;
       p.accumulate = b > 0;
       p.bias = bias && b + height == blocks ? bias + column : nullptr;
       for (const PixelClass& c : classes_) {
-        p.step_count = static_cast<std::int64_t>(c.steps.size()) / chunk_ * height;
+        const Steps& s = b < full ? c.whole : c.part;
+        p.step_count = static_cast<std::int64_t>(s.steps.size()) / (b < full ? chunk_ : 1) * height;
         if (p.step_count == 0 && p.accumulate && !p.bias) continue;
-        p.steps = c.steps.data();
+        p.steps = s.steps.data();
+        p.terms = s.terms;
         p.x_rows = c.from.data();
         p.y_rows = c.to.data();
         p.rows = static_cast<std::int64_t>(c.to.size()) / group_ * count;

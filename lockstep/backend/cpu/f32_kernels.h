@@ -12,7 +12,7 @@ namespace lockstep::cpu {
 // Offsets and distances are in elements. A block is 16 columns, the width of F32x16; a tile is two blocks.
 inline constexpr std::int64_t kBlock = 16, kTileColumns = 2 * kBlock;
 
-// Where a run of up to 16 terms of a sum begins: in a row of x, and in the packed weights of a tile.
+// Where a run of terms of a sum begins: in a row of x, and in the packed weights of a tile.
 struct Step {
   std::int64_t x, w;
 };
@@ -28,7 +28,7 @@ struct RowProduct {
   std::int64_t y_block = 0;  // from the first block of y to the second
   const Step* steps = nullptr;
   std::int64_t step_count = 0;
-  std::int64_t terms = 0;  // of each step, at most 16
+  std::int64_t terms = 0;  // of each step
   const float* w = nullptr;
   std::int64_t blocks = 0;  // 1 or 2
   bool accumulate = false;

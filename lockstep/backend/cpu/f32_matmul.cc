@@ -1,7 +1,7 @@
 #include "lockstep/backend/cpu/f32_matmul.h"
 
 #include <algorithm>
-#include <vector>
+#include <array>
 
 #include "lockstep/backend/cpu/f32_pack.h"
 #include "lockstep/backend/cpu/f32_scratch.h"
@@ -13,6 +13,14 @@ namespace {
 
 // Rows that are computed together: with kPackedTerms of their terms they stay in the second-level cache. Neither decides bits.
 constexpr std::int64_t kRows = 96, kPackedTerms = 8 * kTerms;
+// Rows of a transposed a that lie side by side in a copy, term after term: what a register tile reads comes from one place.
+constexpr std::int64_t kSideRows = 12;
+// Where they are in such a copy of a, and in a packed tile of b.
+constexpr auto kTermsOfTile = [] {
+  std::array<PixelPair, kTerms> terms{};
+  for (std::int64_t t = 0; t < kTerms; ++t) terms[static_cast<std::size_t>(t)] = {t * kSideRows, t * kTileColumns};
+  return terms;
+}();
 // What packed weights may take, in f32, unless a tile takes more.
 constexpr std::int64_t kPacked = 1 << 20;
 
@@ -33,11 +41,9 @@ class Product {
         depth_(in_place_ ? std::min(k_, kPackedTerms) : k_),
         rows_(std::min({m_, kRows, std::max<std::int64_t>(1, ceil_div(m_, context.threads))})) {
     tiles_ = std::clamp<std::int64_t>(kPacked / (kTileColumns * std::max(round_up(depth_), kBlock)), 1, b_.tiles());
-    for (std::int64_t s = 0; s < kTerms / kBlock; ++s) steps_.push_back({s * kBlock, s * kTap});
-    for (std::int64_t i = 0; i < kTerms; ++i) pixels_.push_back({i * rows_, i * kTileColumns});
     for (std::int64_t r = 0; r < rows_; ++r) {
-      a_rows_.push_back(r * (copies_a() ? copied_row() : a_.pixel));
-      c_rows_.push_back(r * (in_place_ ? n_ : kTileColumns));
+      a_rows_[static_cast<std::size_t>(r)] = r * (copies_a() ? copied_row() : a_.pixel);
+      c_rows_[static_cast<std::size_t>(r)] = r * (in_place_ ? n_ : kTileColumns);
     }
     padded_ = parts_.add(b_.tiles() * kTileColumns);
     packed_ = parts_.add(tiles_ * tile_size());
@@ -102,13 +108,18 @@ class Product {
 
   // Columns of a that lie side by side stay so in a copy, and are the rows of pixel_product.
   bool transposed_a() const { return a_.dtype == DType::f32 && a_.channel > 1; }
-  // Rows that are a multiple of this apart would meet in a few sets of the first-level cache.
-  bool copies_a() const { return !a_.readable() || a_.pixel % 256 == 0; }
+  // Rows that are a multiple of 256 apart would meet in a few sets of the first-level cache before the next tile reads them.
+  bool copies_a() const { return !a_.readable() || (a_.pixel % 256 == 0 && b_.tiles() > 2); }
   std::int64_t tile_size() const { return blocks_of(depth_) * kTap; }
   // Room for a tile of rows of c, where they are not written in place.
   std::int64_t panel_size() const { return in_place_ ? 0 : rows_ * kTileColumns; }
   std::int64_t copied_row() const { return round_up(depth_) + kBlock; }
-  std::int64_t copy_size() const { return copies_a() ? round_up(rows_) * copied_row() : 0; }
+  std::int64_t copy_size() const {
+    if (transposed_a()) return ceil_div(rows_, kSideRows) * side_size();
+    return copies_a() ? rows_ * copied_row() : 0;
+  }
+  // Of kSideRows rows.
+  std::int64_t side_size() const { return depth_ * kSideRows; }
 
   static StridedImages moved(StridedImages images, std::int64_t offset) {
     images.data = static_cast<std::byte*>(images.data) + static_cast<std::size_t>(offset) * item_size(images.dtype);
@@ -119,7 +130,10 @@ class Product {
   void copy_rows(std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms, float* to) const {
     StridedImages from = moved(a_, first * a_.pixel + term * a_.channel);
     if (transposed_a()) {
-      for (std::int64_t t = 0; t < terms; ++t) std::copy_n(from.f32() + t * a_.channel, count, to + t * rows_);
+      for (std::int64_t r = 0; r < count; r += kSideRows, to += side_size()) {
+        const std::int64_t width = std::min(kSideRows, count - r);
+        for (std::int64_t t = 0; t < terms; ++t) std::copy_n(from.f32() + t * a_.channel + r, width, to + t * kSideRows);
+      }
       return;
     }
     StridedImages copy = StridedImages::channels_last(to, terms, count);
@@ -144,19 +158,20 @@ class Product {
 
   void multiply_rows(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
                      const float* bias, const float* packed, float* sums) const {
+    static constexpr Step step{0, 0};
     RowProduct p{.x_rows = a_rows_.data(),
                  .y = sums,
                  .y_rows = c_rows_.data(),
                  .rows = count,
                  .y_block = kBlock,
-                 .steps = steps_.data(),
+                 .steps = &step,
+                 .step_count = 1,
                  .blocks = blocks_of(columns)};
     std::int64_t t = 0;
     do {
       // Terms that do not fill a block are a run of their own. Without any, c is the bias or zero.
       const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
-      p.terms = whole > 0 ? kBlock : run;
-      p.step_count = ceil_div(run, kBlock);
+      p.terms = run;
       p.x = a + t;
       p.w = packed + t / kBlock * kTap;
       p.accumulate = term + t > 0;
@@ -170,22 +185,24 @@ class Product {
   void multiply_columns(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
                         const float* bias, const float* packed, float* sums) const {
     const std::int64_t row = in_place_ ? n_ : kTileColumns;
-    PixelProduct p{.row_count = count,
-                   .y_block = kBlock,
+    PixelProduct p{.y_block = kBlock,
                    .blocks = blocks_of(columns),
-                   .pixels = pixels_.data(),
-                   .d = sums,
+                   .pixels = kTermsOfTile.data(),
                    .d_row = row,
                    .d_block = kBlock};
     std::int64_t t = 0;
     do {
       const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
-      p.x = a + t * rows_;
       p.y = packed + t * kTileColumns;
       p.pixel_count = run;
       p.accumulate = term + t > 0;
+      for (std::int64_t r = 0; r < count; r += kSideRows) {
+        p.x = a + r / kSideRows * side_size() + t * kSideRows;
+        p.row_count = std::min(kSideRows, count - r);
+        p.d = sums + r * row;
+        f32_kernels().pixel_product(p);
+      }
       t += run;
-      f32_kernels().pixel_product(p);
     } while (t < terms);
     if (!bias || term + terms < k_) return;
     for (std::int64_t r = 0; r < count; ++r) {
@@ -200,9 +217,7 @@ class Product {
   std::int64_t m_, k_, n_;
   bool in_place_;
   std::int64_t depth_, rows_, tiles_;  // terms, rows, and tiles that are computed together
-  std::vector<Step> steps_;
-  std::vector<PixelPair> pixels_;
-  std::vector<std::int64_t> a_rows_, c_rows_;
+  std::array<std::int64_t, kRows> a_rows_, c_rows_;
   ScratchParts parts_;
   std::int64_t padded_, packed_, threads_, thread_size_;
 };

@@ -36,6 +36,8 @@ bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float*
   if (w.term_stride == w.taps) {
     const std::int64_t taps = w.taps;
     for (std::int64_t j = 0; j < kTileColumns; j += 4) {
+      // The next terms: columns are streams of their own, more than the processor follows by itself.
+      for (std::int64_t i = j; i < j + 4; ++i) __builtin_prefetch(in + i * w.column_stride + 2 * kBlock * taps);
       for (std::int64_t k = 0; k < kBlock * taps; k += 4) {
         float four[16];
         float* const to = taps == 1 ? packed + k * kTileColumns + j : four;
@@ -55,10 +57,10 @@ bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float*
 template <typename From, typename Rounded>
 void pack(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
   const std::int64_t width = std::min(kTileColumns, w.columns - column), height = std::min(kBlock, w.terms - term);
-  if (width < kTileColumns || height < kBlock) std::fill_n(packed, w.taps * kTap, 0.f);
+  if (width < kTileColumns) std::fill_n(packed, w.taps * height * kTileColumns, 0.f);
   const From* const in = static_cast<const From*>(w.data) + term * w.term_stride + column * w.column_stride;
   const auto element = [&](std::int64_t i, std::int64_t j, std::int64_t t) {
-    packed[(t * kBlock + i) * kTileColumns + j] =
+    packed[(t * height + i) * kTileColumns + j] =
         static_cast<float>(Rounded(static_cast<float>(in[i * w.term_stride + j * w.column_stride + t])));
   };
   // In the order of the source's memory: it may lie in main memory, and a packed tap in the first-level cache.

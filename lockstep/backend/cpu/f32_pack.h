@@ -1,5 +1,6 @@
 // Weights as row_product reads them: by tiles of columns; in a tile by 16 terms of the sum, then by tap, then by term. A tap of
-// 16 terms is 16 rows of the tile's columns. Terms and columns beyond the last are 0.
+// 16 terms is 16 rows of the tile's columns; where the last terms are fewer, a tap has as many rows. Columns beyond the last
+// are 0.
 #pragma once
 
 #include <cstdint>
