@@ -84,6 +84,8 @@ struct WinogradWeights {
   std::int64_t frequency = 0;
   std::int64_t count = 0;
   bool turned = false;
+  // Writes past the caches, where all transformed weights would not fit. What is written is aligned to 64 bytes then.
+  bool past_caches = false;
 };
 
 struct F32Kernels {

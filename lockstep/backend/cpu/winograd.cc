@@ -16,6 +16,8 @@ constexpr std::int64_t kTransformed = 128 << 10;
 constexpr std::int64_t kTiles = 64;
 // One cache line between two frequencies keeps them out of the same set of a cache.
 constexpr std::int64_t kApart = kBlock;
+// Transformed weights of more elements leave the caches before they are read. Decides no bits.
+constexpr std::int64_t kCached = 1 << 20;
 
 // All tiles of `count` images of `rows` by `columns` pixels.
 WinogradPatches patches(const WinogradTiles& tiles, const StridedImages& images, std::int64_t count, std::int64_t rows,
@@ -114,6 +116,7 @@ WinogradPass::WinogradPass(const WinogradTiles& tiles, std::int64_t images, cons
 void WinogradPass::transform(const KernelContext& context, const Weights& weights, bool turned, float* transformed,
                              const F32Kernels& kernels) const {
   const std::int64_t blocks = weights.term_blocks();
+  const bool past_caches = weights_size() > kCached && reinterpret_cast<std::uintptr_t>(transformed) % 64 == 0;
   parallel_for(context, weights.tiles() * blocks, 1, [&](std::int64_t unit, std::int64_t) {
     alignas(64) std::array<float, kTaps * kTap> taps;
     pack_terms(weights, unit / blocks, unit % blocks, taps.data());
@@ -122,7 +125,8 @@ void WinogradPass::transform(const KernelContext& context, const Weights& weight
                                      .transformed = transformed + unit * kTap,
                                      .frequency = frequency_,
                                      .count = kTap,
-                                     .turned = turned});
+                                     .turned = turned,
+                                     .past_caches = past_caches});
   });
 }
 
