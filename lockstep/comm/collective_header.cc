@@ -15,10 +15,6 @@ constexpr std::string_view name(CollectiveKind kind) {
     case CollectiveKind::all_reduce: return "all-reduce";
     case CollectiveKind::broadcast: return "broadcast";
     case CollectiveKind::all_gather: return "all-gather";
-    case CollectiveKind::reduce_scatter: return "reduce-scatter";
-    case CollectiveKind::all_to_all: return "all-to-all";
-    case CollectiveKind::gather: return "gather";
-    case CollectiveKind::scatter: return "scatter";
     case CollectiveKind::send: return "send";
     case CollectiveKind::receive: return "receive";
     case CollectiveKind::barrier: return "barrier";
@@ -64,19 +60,13 @@ std::string describe(const CollectiveHeader& header) {
 
 std::string describe_fully(const CollectiveHeader& header) {
   std::string text(name(header.kind));
-  if (header.kind == CollectiveKind::all_reduce || header.kind == CollectiveKind::reduce_scatter) {
-    text += fmt::format(" ({})", name(header.op));
-  }
+  if (header.kind == CollectiveKind::all_reduce) text += fmt::format(" ({})", name(header.op));
   if (header.kind == CollectiveKind::tree_reduce) text += " (tree)";
   if (moves_data(header.kind) || header.kind == CollectiveKind::make_tree_reducer) {
     text += fmt::format(" of {} {}", header.count, lockstep::name(header.dtype));
   }
   if (header.kind == CollectiveKind::subgroup) text += fmt::format(" of {} ranks", header.count);
-  if (header.kind == CollectiveKind::broadcast || header.kind == CollectiveKind::scatter) {
-    text += fmt::format(" from rank {}", header.root);
-  } else if (header.kind == CollectiveKind::gather) {
-    text += fmt::format(" at rank {}", header.root);
-  }
+  if (header.kind == CollectiveKind::broadcast) text += fmt::format(" from rank {}", header.root);
   if (header.label[0] != '\0') text += fmt::format(" \"{}\"", label_of(header));
   return text;
 }

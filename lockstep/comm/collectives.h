@@ -11,14 +11,6 @@ void all_reduce(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer
 void broadcast(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit);
 void all_gather(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
                 const TimeLimit& limit);
-void reduce_scatter(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-                    const TimeLimit& limit);
-void all_to_all(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-                const TimeLimit& limit);
-void gather(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-            const TimeLimit& limit);
-void scatter(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-             const TimeLimit& limit);
 void barrier(Mesh& mesh, int lane, const CollectiveHeader& header, const TimeLimit& limit);
 
 }  // namespace lockstep

@@ -31,11 +31,11 @@ class Exchanges {
 
   void to_all(const std::byte* data, std::size_t bytes) { std::fill(to.begin(), to.end(), ConstBlock{data, bytes}); }
 
-  // Calls step(begin, length) for runs of `count` elements such that `parts` blocks of such a length can be sent at
-  // once; once with length 0 where there are none.
+  // Calls step(begin, length) for runs of `count` elements, each short enough for one exchange. Calls step(0, 0) once
+  // if there are no elements.
   template <typename Step>
-  void in_steps(std::size_t count, std::size_t item, std::size_t parts, const Step& step) {
-    const std::size_t longest = std::max<std::size_t>(1, mesh_.capacity(lane_) / (item * parts));
+  void in_steps(std::size_t count, std::size_t item, const Step& step) {
+    const std::size_t longest = std::max<std::size_t>(1, mesh_.capacity(lane_) / item);
     std::size_t begin = 0;
     do {
       const std::size_t length = std::min(longest, count - begin);

@@ -75,46 +75,6 @@ Work MeshGroup::all_gather(CommBuffer in, CommBuffer out, CollectiveOptions opti
                 });
 }
 
-Work MeshGroup::reduce_scatter(CommBuffer in, CommBuffer out, ReduceOp op, CollectiveOptions options) {
-  check_parts("reduce-scatter", "in", in, "out", out, size());
-  auto header = header_of(CollectiveKind::reduce_scatter, out, options);
-  header.op = op;
-  return submit(header, options, [this, in, out](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
-    lockstep::reduce_scatter(*mesh_, lane, h, in, out, limit);
-  });
-}
-
-Work MeshGroup::all_to_all(CommBuffer in, CommBuffer out, CollectiveOptions options) {
-  check(in.dtype == out.dtype && in.count == out.count, "all-to-all: in is {} {}, out is {} {}, expected the same",
-        in.count, name(in.dtype), out.count, name(out.dtype));
-  check(in.count % static_cast<std::size_t>(size()) == 0, "all-to-all: {} elements, expected a multiple of {} ranks",
-        in.count, size());
-  return submit(header_of(CollectiveKind::all_to_all, in, options), options,
-                [this, in, out](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
-                  lockstep::all_to_all(*mesh_, lane, h, in, out, limit);
-                });
-}
-
-Work MeshGroup::gather(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) {
-  check_root("gather", root);
-  if (root == rank()) check_parts("gather", "out", out, "in", in, size());
-  auto header = header_of(CollectiveKind::gather, in, options);
-  header.root = root;
-  return submit(header, options, [this, in, out](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
-    lockstep::gather(*mesh_, lane, h, in, out, limit);
-  });
-}
-
-Work MeshGroup::scatter(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) {
-  check_root("scatter", root);
-  if (root == rank()) check_parts("scatter", "in", in, "out", out, size());
-  auto header = header_of(CollectiveKind::scatter, out, options);
-  header.root = root;
-  return submit(header, options, [this, in, out](int lane, const CollectiveHeader& h, const TimeLimit& limit) {
-    lockstep::scatter(*mesh_, lane, h, in, out, limit);
-  });
-}
-
 Work MeshGroup::barrier(CollectiveOptions options) {
   return submit(header_of(CollectiveKind::barrier, {}, options), options,
                 [this](int lane, const CollectiveHeader& h, const TimeLimit& limit) {

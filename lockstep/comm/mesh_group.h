@@ -33,10 +33,6 @@ class MeshGroup final : public ProcessGroup {
   Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options) override;
   Work broadcast(CommBuffer data, int root, CollectiveOptions options) override;
   Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options) override;
-  Work reduce_scatter(CommBuffer in, CommBuffer out, ReduceOp op, CollectiveOptions options) override;
-  Work all_to_all(CommBuffer in, CommBuffer out, CollectiveOptions options) override;
-  Work gather(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) override;
-  Work scatter(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) override;
   Work send(CommBuffer data, int destination, int tag, CollectiveOptions options) override;
   Work receive(CommBuffer data, int source, int tag, CollectiveOptions options) override;
   Work barrier(CollectiveOptions options) override;

@@ -97,14 +97,6 @@ class ProcessGroup {
   virtual Work broadcast(CommBuffer data, int root, CollectiveOptions options = {}) = 0;
   // out: size() times in, in the order of ranks.
   virtual Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options = {}) = 0;
-  // in: size() times out; rank r gets the sum of all r-th parts.
-  virtual Work reduce_scatter(CommBuffer in, CommBuffer out, ReduceOp op, CollectiveOptions options = {}) = 0;
-  // Rank r gets every rank's r-th part.
-  virtual Work all_to_all(CommBuffer in, CommBuffer out, CollectiveOptions options = {}) = 0;
-  // out counts at the root alone.
-  virtual Work gather(CommBuffer in, CommBuffer out, int root, CollectiveOptions options = {}) = 0;
-  // in counts at the root alone.
-  virtual Work scatter(CommBuffer in, CommBuffer out, int root, CollectiveOptions options = {}) = 0;
   // Between two ranks, in order for each pair and tag (0 or more), not in order with anything else.
   virtual Work send(CommBuffer data, int destination, int tag, CollectiveOptions options = {}) = 0;
   virtual Work receive(CommBuffer data, int source, int tag, CollectiveOptions options = {}) = 0;

@@ -107,7 +107,7 @@ class SendingReducer final : public MeshTreeReducer {
     const auto presence = exchange_presence(e, own_presence);
     const std::size_t item = layout_.item();
     std::fill(e.from.begin(), e.from.end(), MutableBlock{});
-    e.in_steps(layout_.elements(), item, 1, [&](std::size_t begin, std::size_t length) {
+    e.in_steps(layout_.elements(), item, [&](std::size_t begin, std::size_t length) {
       const auto bound = [&](std::size_t r) { return begin + length * r / e.size; };
       const std::size_t own = bound(e.rank), own_length = bound(e.rank + 1) - own;
       const std::vector<const std::byte*> parts = exchange_parts(e, bound);
