@@ -6,8 +6,8 @@
 //   lockstep launch --nproc-per-node 4 -- ddp          or something else has started them
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
-#include <lockstep/comm/launch_environment.h>
-#include <lockstep/comm/spawn.h>
+#include <lockstep/launch/launch_environment.h>
+#include <lockstep/launch/spawn.h>
 #include <lockstep/data/data_loader.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/optim/optimizer.h>

@@ -10,8 +10,8 @@
 #include "bench.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/process_group.h"
-#include "lockstep/comm/spawn.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/launch/spawn.h"
 
 namespace lockstep::app {
 namespace {

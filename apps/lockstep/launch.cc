@@ -6,7 +6,7 @@
 
 #include "commands.h"
 #include "job_options.h"
-#include "lockstep/comm/launcher.h"
+#include "lockstep/launch/launcher.h"
 #include "lockstep/runtime/device_list.h"
 
 namespace lockstep::app {

@@ -1,6 +1,6 @@
 #include "ranks.h"
 
-#include "lockstep/comm/launch_environment.h"
+#include "lockstep/launch/launch_environment.h"
 
 namespace lockstep::app {
 

@@ -13,7 +13,7 @@
 #include "job_options.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
-#include "lockstep/comm/launcher.h"
+#include "lockstep/launch/launcher.h"
 #include "lockstep/models/models.h"
 #include "lockstep/parallel/split.h"
 #include "train_options.h"

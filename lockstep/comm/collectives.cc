@@ -24,8 +24,8 @@ constexpr std::size_t kSmall = 4096;
 
 }  // namespace
 
-void all_reduce(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
+void all_reduce(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit) {
+  Exchanges e(transport, channel, header, limit);
   const std::size_t item = item_size(data.dtype);
   if (data.count * item <= kSmall) {
     e.to_all(bytes_of(data), data.count * item);
@@ -51,8 +51,8 @@ void all_reduce(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer
   });
 }
 
-void broadcast(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
+void broadcast(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit) {
+  Exchanges e(transport, channel, header, limit);
   const auto root = static_cast<std::size_t>(header.root);
   const std::size_t item = item_size(data.dtype);
   e.in_steps(data.count, item, [&](std::size_t begin, std::size_t length) {
@@ -66,9 +66,9 @@ void broadcast(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer 
   });
 }
 
-void all_gather(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
+void all_gather(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
                 const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
+  Exchanges e(transport, channel, header, limit);
   const std::size_t item = item_size(in.dtype);
   // First: the blocks of others may lie where `in` does, if that is where its own place in `out` is.
   if (in.count > 0) std::memmove(bytes_of(out) + e.rank * in.count * item, in.data, in.count * item);
@@ -80,8 +80,8 @@ void all_gather(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer
   });
 }
 
-void barrier(Mesh& mesh, int lane, const CollectiveHeader& header, const TimeLimit& limit) {
-  Exchanges(mesh, lane, header, limit).exchange();
+void barrier(Transport& transport, int channel, const CollectiveHeader& header, const TimeLimit& limit) {
+  Exchanges(transport, channel, header, limit).exchange();
 }
 
 }  // namespace lockstep

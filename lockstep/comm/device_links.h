@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 #include "lockstep/device/stream.h"
 
 namespace lockstep {
@@ -51,7 +51,7 @@ struct NcclInfo {
 NcclInfo find_nccl();
 
 // A collective: between the GPUs that the ranks' streams belong to, none of which may belong to two ranks.
-std::unique_ptr<DeviceLinks> make_nccl_links(Mesh& mesh, int lane, Stream& stream, const WaitCheck& wait_check,
+std::unique_ptr<DeviceLinks> make_nccl_links(Transport& transport, int channel, Stream& stream, const WaitCheck& wait_check,
                                              const TimeLimit& limit);
 
 }  // namespace lockstep

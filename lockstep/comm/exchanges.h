@@ -5,26 +5,26 @@
 #include <cstddef>
 #include <vector>
 
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 
 namespace lockstep {
 
 // The first exchange carries the header.
 class Exchanges {
  public:
-  Exchanges(Mesh& mesh, int lane, const CollectiveHeader& header, const TimeLimit& limit)
-      : rank(static_cast<std::size_t>(mesh.rank())),
-        size(static_cast<std::size_t>(mesh.size())),
+  Exchanges(Transport& transport, int channel, const CollectiveHeader& header, const TimeLimit& limit)
+      : rank(static_cast<std::size_t>(transport.rank())),
+        size(static_cast<std::size_t>(transport.size())),
         to(size),
         from(size),
-        mesh_(mesh),
-        lane_(lane),
+        transport_(transport),
+        channel_(channel),
         header_(&header),
         limit_(limit) {}
 
   // Sends what is in `to`, receives what is in `from`, and empties `to`.
   void exchange() {
-    mesh_.exchange(lane_, header_, to, from, limit_);
+    transport_.exchange(channel_, header_, to, from, limit_);
     header_ = nullptr;
     std::fill(to.begin(), to.end(), ConstBlock{});
   }
@@ -35,7 +35,7 @@ class Exchanges {
   // if there are no elements.
   template <typename Step>
   void in_steps(std::size_t count, std::size_t item, const Step& step) {
-    const std::size_t longest = std::max<std::size_t>(1, mesh_.capacity(lane_) / item);
+    const std::size_t longest = std::max<std::size_t>(1, transport_.capacity(channel_) / item);
     std::size_t begin = 0;
     do {
       const std::size_t length = std::min(longest, count - begin);
@@ -49,8 +49,8 @@ class Exchanges {
   std::vector<MutableBlock> from;
 
  private:
-  Mesh& mesh_;
-  int lane_;
+  Transport& transport_;
+  int channel_;
   const CollectiveHeader* header_;
   const TimeLimit& limit_;
 };

@@ -15,7 +15,7 @@ void futex_wake_all(std::atomic<std::uint32_t>& word);
 
 constexpr std::chrono::microseconds kSpinTime{50};
 
-// Waiting for another rank, a lane's worker leaves the core to those of its own engine that have something to do.
+// Waiting for another rank, a channel's worker leaves the core to those of its own engine that have something to do.
 template <typename Condition>
 bool spin_until(const Condition& condition) {
   const SpinPolicy* policy = SpinPolicy::of_thread();

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/comm/collective_header.h"
-#include "lockstep/comm/time_limit.h"
+#include "lockstep/net/time_limit.h"
 
 namespace lockstep {
 

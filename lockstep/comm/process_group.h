@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/comm/store.h"
 #include "lockstep/comm/work.h"
+#include "lockstep/net/store.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace lockstep {

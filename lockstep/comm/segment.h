@@ -11,16 +11,16 @@
 #include <memory>
 
 #include "lockstep/comm/collective_header.h"
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 
 namespace lockstep {
 
 // Zeroed memory is its first state.
 class Segment {
  public:
-  static constexpr std::size_t kStaging[kLanes] = {std::size_t{64} << 10, std::size_t{512} << 10};
+  static constexpr std::size_t kStaging[kChannels] = {std::size_t{64} << 10, std::size_t{512} << 10};
 
-  struct alignas(64) Lane {
+  struct alignas(64) Channel {
     // How many exchanges are complete, times kExchange; the bits below count alarms: a rank failed or left.
     alignas(64) std::atomic<std::uint32_t> state;
     static constexpr std::uint32_t kExchange = 256;
@@ -28,7 +28,7 @@ class Segment {
     std::atomic<std::uint32_t> sleepers;
   };
 
-  // The words of one rank in one lane. There are two of everything, for odd and even exchanges: a rank is not two
+  // The words of one rank in one channel. There are two of everything, for odd and even exchanges: a rank is not two
   // exchanges ahead of another one, so no rank still reads the place that it writes next.
   struct alignas(64) Slot {
     std::atomic<std::uint32_t> exchange;  // the one that it has arrived at
@@ -36,14 +36,14 @@ class Segment {
   };
 
   struct alignas(64) Rank {
-    Slot slots[kLanes];
+    Slot slots[kChannels];
     std::atomic<std::uint32_t> departed;
     cpu_set_t cpus;
   };
 
   struct alignas(64) Shared {
     static constexpr std::uint32_t kNone = 0, kBeingWritten = 1, kWritten = 2;
-    Lane lanes[kLanes];
+    Channel channels[kChannels];
     std::atomic<std::uint32_t> failed;
     std::int32_t culprit;
     char reason[1012];
@@ -52,12 +52,12 @@ class Segment {
   Segment(std::shared_ptr<std::byte> memory, int ranks) : memory_(std::move(memory)), ranks_(ranks) {}
   static std::size_t bytes(int ranks);
 
-  Lane& lane(int lane) const { return shared().lanes[lane]; }
+  Channel& channel(int channel) const { return shared().channels[channel]; }
   Rank& rank(int r) const { return reinterpret_cast<Rank*>(memory_.get() + sizeof(Shared))[r]; }
-  Slot& slot(int lane, int r) const { return rank(r).slots[lane]; }
-  // kStaging[lane] bytes, behind a table that says where in there each rank's block begins.
-  std::byte* staging(int lane, int r, unsigned parity) const;
-  std::uint32_t* offsets(int lane, int r, unsigned parity) const;
+  Slot& slot(int channel, int r) const { return rank(r).slots[channel]; }
+  // kStaging[channel] bytes, behind a table that says where in there each rank's block begins.
+  std::byte* staging(int channel, int r, unsigned parity) const;
+  std::uint32_t* offsets(int channel, int r, unsigned parity) const;
 
   // The first failure counts.
   void fail(const RankFailure& failure) const;

@@ -9,11 +9,11 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/hmac.h"
-#include "lockstep/comm/mesh_group.h"
-#include "lockstep/comm/process_neighborhood.h"
-#include "lockstep/comm/segment_mesh.h"
-#include "lockstep/comm/tcp_mesh.h"
-#include "lockstep/comm/tcp_socket.h"
+#include "lockstep/comm/process_peers.h"
+#include "lockstep/comm/shared_memory_transport.h"
+#include "lockstep/comm/tcp_transport.h"
+#include "lockstep/comm/transport_group.h"
+#include "lockstep/net/tcp_socket.h"
 
 namespace lockstep {
 namespace {
@@ -61,11 +61,11 @@ CommError first_failure(const Introduction& group, const CommError& own) {
   }
 }
 
-std::unique_ptr<Mesh> make_mesh(const Introduction& group, std::chrono::milliseconds timeout,
+std::unique_ptr<Transport> make_transport(const Introduction& group, std::chrono::milliseconds timeout,
                                 TransportChoice transport) {
   const TimeLimit limit(timeout);
-  if (!all_on_one_host(group, transport == TransportChoice::tcp, limit)) return make_tcp_mesh(group, timeout);
-  return make_segment_mesh(make_process_neighborhood(group, limit), timeout);
+  if (!all_on_one_host(group, transport == TransportChoice::tcp, limit)) return make_tcp_transport(group, timeout);
+  return make_shared_memory_transport(make_process_peers(group, limit), timeout);
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupT
     return CommError(fmt::format("{} during rendezvous", first.what()), first.lost_rank());
   };
   try {
-    return std::make_shared<MeshGroup>(make_mesh(group, timeouts.silence, transport), std::move(name), timeouts,
+    return std::make_shared<TransportGroup>(make_transport(group, timeouts.silence, transport), std::move(name), timeouts,
                                        std::move(report));
   } catch (const CommError& error) {
     throw give_up(error);

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "lockstep/comm/failure_reports.h"
-#include "lockstep/comm/peer_connector.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/launch/failure_reports.h"
+#include "lockstep/net/peer_connector.h"
 
 namespace lockstep {
 
@@ -18,7 +18,7 @@ enum class TransportChoice {
 // LOCKSTEP_TRANSPORT: "auto" (or not set), "tcp".
 TransportChoice transport_from_environment();
 
-// A collective. `name`: ProcessGroup::backend(). `report`: as MeshGroup's.
+// A collective. `name`: ProcessGroup::backend(). `report`: as TransportGroup's.
 std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
                                                 TransportChoice transport = TransportChoice::automatic,
                                                 std::string name = "gloo", FailureReporter report = {});

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "lockstep/comm/tcp_socket.h"
+#include "lockstep/net/tcp_socket.h"
 
 namespace lockstep {
 namespace {

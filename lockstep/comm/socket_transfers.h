@@ -5,7 +5,7 @@
 #include <span>
 
 #include "lockstep/base/file_descriptor.h"
-#include "lockstep/comm/pairwise_mesh.h"
+#include "lockstep/comm/pairwise_transport.h"
 
 namespace lockstep {
 

@@ -14,10 +14,10 @@ namespace {
 
 // Contributions, result and what is present lie in memory that all ranks see. Each rank sums its part of the elements
 // from where they are to where they are wanted.
-class SharedReducer final : public MeshTreeReducer {
+class SharedReducer final : public TransportTreeReducer {
  public:
-  SharedReducer(Mesh& mesh, int lane, Arrangement layout, std::shared_ptr<std::byte> memory)
-      : mesh_(mesh), lane_(lane), layout_(std::move(layout)), memory_(std::move(memory)) {
+  SharedReducer(Transport& transport, int channel, Arrangement layout, std::shared_ptr<std::byte> memory)
+      : transport_(transport), channel_(channel), layout_(std::move(layout)), memory_(std::move(memory)) {
     present_.resize(layout_.segments());
   }
 
@@ -37,7 +37,7 @@ class SharedReducer final : public MeshTreeReducer {
   bool result_present(std::size_t segment) const override { return present_[segment]; }
 
   void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
-    Exchanges e(mesh_, lane_, header, limit);
+    Exchanges e(transport_, channel_, header, limit);
     e.exchange();  // all contributions are there
     for (std::size_t s = 0; s < layout_.segments(); ++s) {
       present_[s] = false;
@@ -65,7 +65,7 @@ class SharedReducer final : public MeshTreeReducer {
   static std::size_t whole_pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
   static std::size_t array_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * layout.item()); }
   static std::size_t result_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * sizeof(float)); }
-  std::size_t position(std::size_t k) const { return static_cast<std::size_t>(layout_.positions(mesh_.rank())[k]); }
+  std::size_t position(std::size_t k) const { return static_cast<std::size_t>(layout_.positions(transport_.rank())[k]); }
   std::byte* array(std::size_t index) const { return memory_.get() + index * array_bytes(layout_); }
   float* sums() const { return reinterpret_cast<float*>(array(layout_.leaves())); }
   // One byte for each segment. Nobody has positions without an owner: theirs stay zero.
@@ -74,8 +74,8 @@ class SharedReducer final : public MeshTreeReducer {
     return flags + p * layout_.segments();
   }
 
-  Mesh& mesh_;
-  int lane_;
+  Transport& transport_;
+  int channel_;
   Arrangement layout_;
   std::shared_ptr<std::byte> memory_;
   std::vector<bool> present_;
@@ -83,15 +83,15 @@ class SharedReducer final : public MeshTreeReducer {
 
 // Each rank sums what it can alone (the largest subtrees that are all its own), sends every other rank its part of
 // these sums, adds up its own part, and sends that to all.
-class SendingReducer final : public MeshTreeReducer {
+class SendingReducer final : public TransportTreeReducer {
  public:
-  SendingReducer(Mesh& mesh, int lane, Arrangement layout)
-      : mesh_(mesh), lane_(lane), layout_(std::move(layout)), nodes_(static_cast<std::size_t>(mesh.size())) {
+  SendingReducer(Transport& transport, int channel, Arrangement layout)
+      : transport_(transport), channel_(channel), layout_(std::move(layout)), nodes_(static_cast<std::size_t>(transport.size())) {
     find_nodes(0, layout_.leaves());
-    const std::size_t own = layout_.positions(mesh.rank()).size();
+    const std::size_t own = layout_.positions(transport.rank()).size();
     arrays_.assign(own, std::vector<std::byte>(layout_.elements() * layout_.item()));
     flags_.assign(own, std::vector<std::uint8_t>(layout_.segments()));
-    sums_.resize(nodes_[static_cast<std::size_t>(mesh.rank())].size());
+    sums_.resize(nodes_[static_cast<std::size_t>(transport.rank())].size());
     result_.resize(layout_.elements());
     present_.resize(layout_.segments());
   }
@@ -103,7 +103,7 @@ class SendingReducer final : public MeshTreeReducer {
 
   void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
     const auto own_presence = sum_own_nodes();
-    Exchanges e(mesh_, lane_, header, limit);
+    Exchanges e(transport_, channel_, header, limit);
     const auto presence = exchange_presence(e, own_presence);
     const std::size_t item = layout_.item();
     std::fill(e.from.begin(), e.from.end(), MutableBlock{});
@@ -172,8 +172,8 @@ class SendingReducer final : public MeshTreeReducer {
 
   // Fills sums_ and returns which of their segments are present: for each node a byte for each segment.
   std::vector<std::uint8_t> sum_own_nodes() {
-    const auto& positions = layout_.positions(mesh_.rank());
-    const auto& nodes = nodes_[static_cast<std::size_t>(mesh_.rank())];
+    const auto& positions = layout_.positions(transport_.rank());
+    const auto& nodes = nodes_[static_cast<std::size_t>(transport_.rank())];
     std::vector<std::uint8_t> presence(nodes.size() * layout_.segments());
     for (std::size_t j = 0; j < nodes.size(); ++j) {
       const auto begin = std::lower_bound(positions.begin(), positions.end(), static_cast<int>(nodes[j].first));
@@ -257,8 +257,8 @@ class SendingReducer final : public MeshTreeReducer {
     return parts;
   }
 
-  Mesh& mesh_;
-  int lane_;
+  Transport& transport_;
+  int channel_;
   Arrangement layout_;
   std::vector<std::vector<Node>> nodes_;          // of each rank
   std::vector<std::vector<std::byte>> arrays_;    // of each own position
@@ -305,13 +305,13 @@ std::size_t elements_of(const TreeLayout& layout) {
   return std::accumulate(layout.segments.begin(), layout.segments.end(), std::size_t{0});
 }
 
-std::unique_ptr<MeshTreeReducer> make_mesh_tree_reducer(Mesh& mesh, int lane, TreeLayout layout,
+std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel, TreeLayout layout,
                                                         const TimeLimit& limit) {
   Arrangement prepared(std::move(layout));
-  if (auto memory = mesh.shared_memory(SharedReducer::bytes(prepared), limit)) {
-    return std::make_unique<SharedReducer>(mesh, lane, std::move(prepared), std::move(memory));
+  if (auto memory = transport.shared_memory(SharedReducer::bytes(prepared), limit)) {
+    return std::make_unique<SharedReducer>(transport, channel, std::move(prepared), std::move(memory));
   }
-  return std::make_unique<SendingReducer>(mesh, lane, std::move(prepared));
+  return std::make_unique<SendingReducer>(transport, channel, std::move(prepared));
 }
 
 }  // namespace lockstep

@@ -1,16 +1,16 @@
-// The sum of all ranks' gradients in the tree over shards, on top of a mesh.
+// The sum of all ranks' gradients in the tree over shards, on top of a transport.
 #pragma once
 
 #include <memory>
 
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 
 namespace lockstep {
 
-// A TreeReducer without the group around it: no lane, no timeout, no names for errors.
-class MeshTreeReducer {
+// A TreeReducer without the group around it: no channel, no timeout, no names for errors.
+class TransportTreeReducer {
  public:
-  virtual ~MeshTreeReducer() = default;
+  virtual ~TransportTreeReducer() = default;
   virtual CommBuffer contribution(std::size_t k) = 0;
   virtual void set_present(std::size_t k, std::size_t segment, bool present) = 0;
   virtual void reduce(const CollectiveHeader& header, const TimeLimit& limit) = 0;
@@ -23,8 +23,8 @@ void check_layout(const TreeLayout& layout, int ranks);
 std::uint64_t hash_of(const TreeLayout& layout);
 std::size_t elements_of(const TreeLayout& layout);
 
-// A collective of the mesh. In memory of all ranks where the mesh has any; else pieces travel.
-std::unique_ptr<MeshTreeReducer> make_mesh_tree_reducer(Mesh& mesh, int lane, TreeLayout layout,
+// A collective of the transport. In memory of all ranks where the transport has any; else pieces travel.
+std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel, TreeLayout layout,
                                                         const TimeLimit& limit);
 
 }  // namespace lockstep

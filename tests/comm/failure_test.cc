@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "groups.h"
-#include "lockstep/comm/process_neighborhood.h"
-#include "lockstep/comm/segment_mesh.h"
-#include "lockstep/comm/tcp_store.h"
-#include "lockstep/comm/tcp_store_server.h"
+#include "lockstep/comm/process_peers.h"
+#include "lockstep/comm/shared_memory_transport.h"
+#include "lockstep/net/tcp_store.h"
+#include "lockstep/net/tcp_store_server.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {
@@ -359,49 +359,49 @@ TEST(Failures, AGroupMayBeDroppedWhileItIsTold) {
 }
 
 // Rank 0, whose part it is to make the memory, lives on and does not.
-TEST(Failures, AMeshThatFailedEndsTheWaitForSharedMemory) {
+TEST(Failures, ATransportThatFailedEndsTheWaitForSharedMemory) {
   const auto store = testing::make_memory_store();
-  std::unique_ptr<Mesh> meshes[2];
+  std::unique_ptr<Transport> transports[2];
   const auto make = [&](int rank) {
     const Introduction who{.rank = rank, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"};
-    meshes[rank] = make_segment_mesh(make_process_neighborhood(who, TimeLimit(kLong)), kLong);
+    transports[rank] = make_shared_memory_transport(make_process_peers(who, TimeLimit(kLong)), kLong);
   };
   std::thread other(make, 1);
   make(0);
   other.join();
   std::thread failing([&] {
     std::this_thread::sleep_for(milliseconds(200));
-    meshes[0]->fail({0, "rank 0 gave up: out of luck"});
+    transports[0]->fail({0, "rank 0 gave up: out of luck"});
   });
-  EXPECT_ERROR(meshes[1]->shared_memory(4096, TimeLimit(kLong)), "rank 0 gave up: out of luck");
+  EXPECT_ERROR(transports[1]->shared_memory(4096, TimeLimit(kLong)), "rank 0 gave up: out of luck");
   failing.join();
 }
 
 // Rank 2, a process of its own, may have no more descriptors once it is connected, and so gets no shared memory.
 TEST(Failures, ARankThatFailsWhileMemoryIsMadeEndsTheWaitOfTheOthers) {
   const TcpStoreServer server;
-  const auto neighborhood = [&](int rank) {
+  const auto peers = [&](int rank) {
     const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = server.port()});
-    return make_process_neighborhood({.rank = rank, .size = 3, .store = store, .key = "key", .address = "127.0.0.1"},
+    return make_process_peers({.rank = rank, .size = 3, .store = store, .key = "key", .address = "127.0.0.1"},
                                      TimeLimit(kLong));
   };
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);
-    auto connected = neighborhood(2);
+    auto connected = peers(2);
     const rlimit few{40, 40};
     ::setrlimit(RLIMIT_NOFILE, &few);
     while (::dup(2) >= 0) {
     }
     try {
-      make_segment_mesh(std::move(connected), kLong);
+      make_shared_memory_transport(std::move(connected), kLong);
     } catch (const std::exception&) {
       ::_exit(0);
     }
     ::_exit(1);
   }
   const auto make = [&](int rank) {
-    EXPECT_ERROR(make_segment_mesh(neighborhood(rank), kLong), "rank 2 gave up: process group: no descriptor for ");
+    EXPECT_ERROR(make_shared_memory_transport(peers(rank), kLong), "rank 2 gave up: process group: no descriptor for ");
   };
   std::thread other(make, 1);
   make(0);

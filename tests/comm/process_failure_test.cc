@@ -11,7 +11,7 @@
 #include <set>
 
 #include "groups.h"
-#include "lockstep/comm/spawn.h"
+#include "lockstep/launch/spawn.h"
 
 namespace lockstep {
 namespace {

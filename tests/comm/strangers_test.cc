@@ -10,8 +10,8 @@
 
 #include "groups.h"
 #include "lockstep/comm/socket_group.h"
-#include "lockstep/comm/peer_handshake.h"
-#include "raw_client.h"
+#include "lockstep/net/peer_handshake.h"
+#include "tests/net/raw_client.h"
 
 namespace lockstep {
 namespace {

@@ -108,23 +108,23 @@ NcclInfo find_nccl() {
   }
 }
 
-std::unique_ptr<DeviceLinks> make_nccl_links(Mesh& mesh, int lane, Stream& stream,
+std::unique_ptr<DeviceLinks> make_nccl_links(Transport& transport, int channel, Stream& stream,
                                              const WaitCheck& wait_check, const TimeLimit& limit) {
   ncclUniqueId id{};
-  if (mesh.rank() == 0) {
+  if (transport.rank() == 0) {
     const ncclResult_t status = nccl_library().get_unique_id(&id);
     check(status == ncclSuccess, "NCCL: ncclGetUniqueId: {}", nccl_library().error_string(status));
   }
-  const auto size = static_cast<std::size_t>(mesh.size());
+  const auto size = static_cast<std::size_t>(transport.size());
   std::vector<ConstBlock> to(size);
   std::vector<MutableBlock> from(size);
-  if (mesh.rank() == 0) {
+  if (transport.rank() == 0) {
     std::fill(to.begin(), to.end(), ConstBlock{reinterpret_cast<const std::byte*>(&id), sizeof id});
   } else {
     from[0] = {reinterpret_cast<std::byte*>(&id), sizeof id};
   }
-  mesh.exchange(lane, nullptr, to, from, limit);
-  return std::make_unique<NcclLinks>(mesh.rank(), mesh.size(), id, cuda_stream(stream).gpu(), wait_check);
+  transport.exchange(channel, nullptr, to, from, limit);
+  return std::make_unique<NcclLinks>(transport.rank(), transport.size(), id, cuda_stream(stream).gpu(), wait_check);
 }
 
 }  // namespace lockstep
@@ -134,7 +134,7 @@ std::unique_ptr<DeviceLinks> make_nccl_links(Mesh& mesh, int lane, Stream& strea
 namespace lockstep {
 
 NcclInfo find_nccl() { return {.version = 0, .why_none = "Lockstep was built without NCCL"}; }
-std::unique_ptr<DeviceLinks> make_nccl_links(Mesh&, int, Stream&, const WaitCheck&, const TimeLimit&) {
+std::unique_ptr<DeviceLinks> make_nccl_links(Transport&, int, Stream&, const WaitCheck&, const TimeLimit&) {
   fail("NCCL: Lockstep was built without it");
 }
 

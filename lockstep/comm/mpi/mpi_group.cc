@@ -4,10 +4,10 @@
 
 #include <climits>
 
-#include "lockstep/comm/launch_environment.h"
-#include "lockstep/comm/mesh_group.h"
-#include "lockstep/comm/mpi/mpi_mesh.h"
-#include "lockstep/comm/rendezvous.h"
+#include "lockstep/comm/mpi/mpi_transport.h"
+#include "lockstep/comm/transport_group.h"
+#include "lockstep/launch/launch_environment.h"
+#include "lockstep/launch/rendezvous.h"
 
 namespace lockstep {
 namespace {
@@ -34,20 +34,20 @@ void check_world(const LaunchedRank& launched, int rank, int size) {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options) {
+std::shared_ptr<ProcessGroup> make_mpi_group(const RendezvousOptions& options) {
   const GroupTimeouts timeouts = timeouts_of(options);
   const auto launched = read_launched_rank(options.rank, options.world_size);
   auto session = std::make_shared<MpiSession>(timeouts.silence);
   const int neighbors = launched && launched->local_world_size ? *launched->local_world_size : INT_MAX;
-  auto mesh = make_mpi_mesh(std::move(session), ::get_nprocs() >= neighbors);
-  check(mesh->size() <= kMaxRanks, "process group: {} ranks, expected at most {}", mesh->size(), kMaxRanks);
+  auto transport = make_mpi_transport(std::move(session), ::get_nprocs() >= neighbors);
+  check(transport->size() <= kMaxRanks, "process group: {} ranks, expected at most {}", transport->size(), kMaxRanks);
   try {
-    if (launched) check_world(*launched, mesh->rank(), mesh->size());
+    if (launched) check_world(*launched, transport->rank(), transport->size());
   } catch (const Error& error) {
-    mesh->fail({mesh->rank(), fmt::format("rank {} gave up: {}", mesh->rank(), error.what())});
+    transport->fail({transport->rank(), fmt::format("rank {} gave up: {}", transport->rank(), error.what())});
     throw;
   }
-  return std::make_shared<MeshGroup>(std::move(mesh), "mpi", timeouts);
+  return std::make_shared<TransportGroup>(std::move(transport), "mpi", timeouts);
 }
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 
 namespace lockstep {
 

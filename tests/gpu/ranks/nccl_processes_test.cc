@@ -9,8 +9,8 @@
 #include <cstdlib>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/comm/spawn.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/launch/spawn.h"
 #include "lockstep/models/models.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
