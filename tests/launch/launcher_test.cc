@@ -10,6 +10,7 @@
 #include <future>
 #include <thread>
 
+#include "launching.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/net/tcp_store_server.h"
@@ -17,7 +18,6 @@
 #include "tests/expect_error.h"
 #include "tests/free_port.h"
 #include "tests/processes.h"
-#include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -25,33 +25,8 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-
-// A launch of a shell script, and all that came of it.
-struct Outcome {
-  LaunchResult result;
-  std::vector<std::string> out, err;
-};
-Outcome launch_script(const std::string& script, LauncherOptions options = {}) {
-  Outcome outcome;
-  options.command = {"/bin/sh", "-c", script};
-  options.output = [&](bool is_error, std::string_view line) {
-    (is_error ? outcome.err : outcome.out).emplace_back(line);
-  };
-  outcome.result = launch(options);
-  return outcome;
-}
-
-std::string read_line(const TemporaryFolder& folder, std::string_view name) {
-  for (int i = 0; i < 2000; ++i) {
-    const std::string text = folder.read(name);
-    if (text.ends_with("\n")) return text.substr(0, text.size() - 1);
-    std::this_thread::sleep_for(10ms);
-  }
-  return "nothing";
-}
 
 TEST(Launcher, MarksEveryLineWithItsRank) {
   const Outcome o =
@@ -122,7 +97,7 @@ TEST(Launcher, OthersHaveTimeToSayWhyTheyFail) {
 }
 
 TEST(Launcher, WhoDoesNotEndIsEnded) {
-  // The one is asked, the other does not listen.
+  // One of them obeys SIGTERM, the other ignores it.
   const Outcome o = launch_script(
       "case $RANK in 0) exit 3;; 1) trap 'echo asked; exit' TERM;; 2) trap '' TERM;; esac; "
       "while :; do sleep 0.05; done",
@@ -165,7 +140,7 @@ TEST(Launcher, UnusableArgumentsAreNotTriedAgain) {
   EXPECT_TRUE(o.err.empty());
 }
 
-// The guard kills what ranks have started when the launcher cannot; without it the launcher still does its own work.
+// The guard kills the children of ranks if the launcher cannot. Without the guard, the launcher still works.
 TEST(Launcher, TheLossOfTheGuardIsNotItsEnd) {
   const Outcome o = launch_script(
       "[ $RANK = 1 ] || exit 0; for child in $(cat /proc/$PPID/task/*/children); do "
@@ -177,7 +152,7 @@ TEST(Launcher, TheLossOfTheGuardIsNotItsEnd) {
 
 TEST(Launcher, WhatCannotWorkIsSaid) {
   const auto silent = [](bool, std::string_view) {};
-  EXPECT_ERROR(launch({.output = silent}), "there is no command");
+  EXPECT_ERROR(launch({.output = silent}), "launch: no command");
   EXPECT_ERROR(launch({.command = {"no-such-program"}, .output = silent}),
                "cannot start no-such-program: No such file or directory");
   EXPECT_ERROR(launch({.command = {"/etc/passwd"}, .output = silent}),
@@ -186,49 +161,12 @@ TEST(Launcher, WhatCannotWorkIsSaid) {
   EXPECT_ERROR(launch_script("", {.nnodes = 0}), "0 nodes, expected at least 1");
   EXPECT_ERROR(launch_script("", {.nnodes = 2, .node_rank = 2, .master_port = 1}),
                "node rank 2, expected from 0 to 1");
-  EXPECT_ERROR(launch_script("", {.nnodes = 2}), "2 nodes need a master port");
+  EXPECT_ERROR(launch_script("", {.nnodes = 2}), "2 nodes need the same master port, found none");
   EXPECT_ERROR(launch_script("", {.max_restarts = -1}), "-1 restarts, expected at least 0");
   const TcpStoreServer taken;
   EXPECT_ERROR(launch_script("", {.master_port = taken.port()}), "cannot listen at 127.0.0.1");
   EXPECT_ERROR(launch_script("", {.nnodes = 2, .master_addr = "192.0.2.1", .master_port = 29500}),
                "set LOCKSTEP_SECRET");
-}
-
-// A launcher in a process of its own, which ends with its status.
-pid_t start_launcher(const std::string& script, LauncherOptions options, const TemporaryFolder& folder) {
-  const pid_t launcher = ::fork();
-  if (launcher != 0) return launcher;
-  for (int number : {SIGINT, SIGTERM}) ::signal(number, SIG_DFL);  // who starts a job with & has it ignore SIGINT
-  options.command = {"/bin/sh", "-c", script};
-  std::ofstream log(folder / "log");
-  options.output = [&](bool, std::string_view line) { log << line << std::flush; };
-  int status = 99;
-  try {
-    const LaunchResult result = launch(options);
-    status = result.status;
-    log << result.message << std::endl;
-  } catch (const std::exception& error) {
-    log << error.what() << std::endl;
-  }
-  ::_exit(status);
-}
-
-int exit_status(pid_t process) {
-  int status = 0;
-  for (int i = 0; i < 3000; ++i) {
-    if (::waitpid(process, &status, WNOHANG) == process) {
-      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
-    std::this_thread::sleep_for(10ms);
-  }
-  ::kill(process, SIGKILL);
-  ::waitpid(process, nullptr, 0);
-  return -1;
-}
-
-// A script that leaves its number in a file.
-std::string leave_number(const TemporaryFolder& folder) {
-  return fmt::format("echo $$ > {0}/new$RANK; mv {0}/new$RANK {0}/$RANK; ", folder.path().string());
 }
 
 class Signals : public ::testing::TestWithParam<int> {};
@@ -268,7 +206,7 @@ TEST(Signals, TheThirdOneIsFinal) {
   read_line(folder, "0");
   for (int i = 0; i < 3; ++i) {
     ::kill(launcher, SIGINT);
-    std::this_thread::sleep_for(200ms);  // those that wait to be taken count once
+    std::this_thread::sleep_for(200ms);  // pending signals count once
   }
   EXPECT_EQ(exit_status(launcher), 128 + SIGKILL);
 }
@@ -285,141 +223,6 @@ TEST(Orphans, AreNotLeftByALauncherThatIsKilled) {
   ::kill(launcher, SIGKILL);
   EXPECT_EQ(exit_status(launcher), 128 + SIGKILL);
   for (const pid_t process : all) EXPECT_TRUE(ends(process));
-}
-
-// Two hosts, as far as launchers can tell.
-class Nodes : public ::testing::Test {
- protected:
-  int port_ = free_port();
-  TemporaryFolder folders_[2];
-  pid_t start(int node, const std::string& script, LauncherOptions options = {}) {
-    options.nproc_per_node = 2;
-    options.nnodes = 2;
-    options.node_rank = node;
-    options.master_port = port_;
-    if (options.timeout == 0ms) options.timeout = 20s;
-    return start_launcher(script, options, folders_[node]);
-  }
-  std::string log(int node) const { return folders_[node].read("log"); }
-};
-
-TEST_F(Nodes, MakeOneWorld) {
-  const std::string script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_PORT";
-  const pid_t one = start(1, script), zero = start(0, script + "; sleep 0.5");
-  EXPECT_EQ(exit_status(zero), 0);
-  EXPECT_EQ(exit_status(one), 0);
-  EXPECT_THAT(log(0), HasSubstr(fmt::format("[rank 1] 1 4 1 2 0 {}\n", port_)));
-  EXPECT_THAT(log(1), HasSubstr(fmt::format("[rank 2] 2 4 0 2 1 {}\n", port_)));
-}
-
-TEST_F(Nodes, ARankThatFailsEndsAllNodes) {
-  const std::string script = "[ $RANK = 3 ] && exit 5; sleep 1000";
-  const pid_t zero = start(0, script, {.grace = 50ms}), one = start(1, script, {.grace = 50ms});
-  EXPECT_EQ(exit_status(zero), 5);
-  EXPECT_EQ(exit_status(one), 5);
-  for (const int node : {0, 1}) EXPECT_THAT(log(node), EndsWith("rank 3 exited with status 5\n"));
-}
-
-TEST_F(Nodes, StartAgainTogether) {
-  const std::string script =
-      "echo start $LOCKSTEP_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; "
-      "[ $RANK = 0 ] && exit 5; sleep 1000";
-  const pid_t zero = start(0, script, {.max_restarts = 1, .grace = 50ms}),
-              one = start(1, script, {.max_restarts = 1, .grace = 50ms});
-  EXPECT_EQ(exit_status(zero), 0);
-  EXPECT_EQ(exit_status(one), 0);
-  for (const int node : {0, 1}) {
-    EXPECT_THAT(log(node), HasSubstr("rank 0 exited with status 5; restart 1 of 1\n"));
-    EXPECT_THAT(log(node), HasSubstr("start 1\n"));
-  }
-}
-
-TEST_F(Nodes, UnusableArgumentsAreTriedAgainNowhere) {
-  const std::string script = "[ $RANK = 0 ] && exit 2; sleep 1000";
-  const pid_t zero = start(0, script, {.max_restarts = 1, .grace = 50ms}),
-              one = start(1, script, {.max_restarts = 1, .grace = 50ms});
-  EXPECT_EQ(exit_status(zero), 2);
-  EXPECT_EQ(exit_status(one), 2);
-  for (const int node : {0, 1}) EXPECT_THAT(log(node), ::testing::Not(HasSubstr("restart")));
-}
-
-// As `lockstep train` does: ranks agree to stop, also on the node that nobody has interrupted.
-TEST_F(Nodes, AnInterruptedJobStartsAgainNowhere) {
-  const std::string stop = (folders_[0] / "stop").string();
-  const std::string script =
-      leave_number(folders_[1]) +
-      fmt::format("trap ': > {0}' INT; while [ ! -e {0} ]; do sleep 0.02; done; exit 130", stop);
-  const pid_t zero = start(0, script, {.max_restarts = 3}), one = start(1, script, {.max_restarts = 3});
-  for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
-  ::kill(zero, SIGINT);
-  EXPECT_EQ(exit_status(zero), 130);
-  EXPECT_EQ(exit_status(one), 130);
-  for (const int node : {0, 1}) EXPECT_THAT(log(node), ::testing::Not(HasSubstr("restart")));
-}
-
-TEST_F(Nodes, ALauncherThatIsKilledEndsTheOthers) {
-  for (const int killed : {0, 1}) {
-    port_ = free_port();
-    const std::string script = leave_number(folders_[killed]) + "sleep 1000";
-    const pid_t nodes[] = {start(0, script, {.timeout = 2s, .grace = 50ms}),
-                           start(1, script, {.timeout = 2s, .grace = 50ms})};
-    for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[killed], rank);
-    ::kill(nodes[killed], SIGKILL);
-    EXPECT_EQ(exit_status(nodes[killed]), 128 + SIGKILL);
-    EXPECT_EQ(exit_status(nodes[1 - killed]), 1);
-    EXPECT_THAT(log(1 - killed),
-                HasSubstr(killed == 0 ? "lost the store" : "nothing was heard of node 1's launcher"));
-  }
-}
-
-// As a batch system suspends a job.
-TEST_F(Nodes, LaunchersThatWereSuspendedGoOn) {
-  const std::string end = (folders_[0] / "end").string();
-  const std::string script = leave_number(folders_[1]) + fmt::format("while [ ! -e {} ]; do sleep 0.02; done", end);
-  const pid_t nodes[] = {start(0, script, {.timeout = 2s}), start(1, script, {.timeout = 2s})};
-  for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
-  // In this order node 0 has seen the other's last sign of life, and then looks for the next one before it can come.
-  for (const int node : {1, 0}) {
-    std::this_thread::sleep_for(600ms);
-    ::kill(nodes[node], SIGSTOP);
-  }
-  std::this_thread::sleep_for(6s);
-  for (const int node : {0, 1}) {
-    ::kill(nodes[node], SIGCONT);
-    std::this_thread::sleep_for(600ms);
-  }
-  folders_[0].write("end", "");
-  for (const int node : {0, 1}) EXPECT_EQ(exit_status(nodes[node]), 0) << log(node);
-}
-
-// Rank 3 stands still, and no other rank of its node ends after it was lost: it is not asked to end first.
-TEST_F(Nodes, ARankThatStandsStillAloneOnItsNodeIsKilled) {
-  const std::string fail = (folders_[0] / "fail").string();
-  const std::string script =
-      leave_number(folders_[1]) + "[ $RANK = 2 ] && exit 0; [ $RANK = 3 ] && trap 'echo was asked' TERM && " +
-      "while :; do sleep 0.02; done; " + fmt::format("while [ ! -e {} ]; do sleep 0.02; done; exit 5", fail);
-  const pid_t zero = start(0, script, {.grace = 10s}), one = start(1, script, {.grace = 10s});
-  for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
-  TcpStore store({.port = port_});
-  store.set("failures/0/rank/0", "3 rank 3 lost (no answer within 2 s)");
-  store.add("failures/0/count", 1);
-  folders_[0].write("fail", "");
-  EXPECT_EQ(exit_status(zero), 5);
-  EXPECT_EQ(exit_status(one), 5);
-  EXPECT_THAT(log(1), ::testing::Not(HasSubstr("was asked")));
-}
-
-TEST_F(Nodes, OneThatDoesNotComeIsNamed) {
-  EXPECT_EQ(exit_status(start(0, "true", {.timeout = 300ms})), 99);
-  EXPECT_EQ(log(0), "launch: node 1 of 2 did not come within 0.3 s\n");
-}
-
-TEST_F(Nodes, ThatDisagreeAreTold) {
-  const pid_t zero = start(0, "true", {.max_restarts = 1}), one = start(1, "true");
-  EXPECT_EQ(exit_status(zero), 99);
-  EXPECT_EQ(exit_status(one), 99);
-  EXPECT_THAT(log(0), HasSubstr("node 0 has 2 nodes of 2 processes, start 1 of 2, node 1 has 2 nodes of 2 "
-                                "processes, start 1 of 1"));
 }
 
 }  // namespace
