@@ -12,19 +12,20 @@ namespace {
 
 std::byte* bytes_of(const CommBuffer& buffer) { return static_cast<std::byte*>(buffer.data); }
 
-// The received blocks as leaves of a tree, with this rank's own in its place.
+// The received blocks as leaves of a tree, with this rank's block in its place.
 std::vector<const void*> leaves_of(const Exchanges& e, const void* own) {
   std::vector<const void*> leaves(e.size);
   for (std::size_t r = 0; r < e.size; ++r) leaves[r] = r == e.rank ? own : e.from[r].data;
   return leaves;
 }
 
-// Below this, every rank gets everything and sums all of it: one exchange instead of two.
+// Up to this size, every rank receives everything and computes the whole sum: one exchange instead of two.
 constexpr std::size_t kSmall = 4096;
 
 }  // namespace
 
-void all_reduce(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit) {
+void all_reduce(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data,
+                const TimeLimit& limit) {
   Exchanges e(transport, channel, header, limit);
   const std::size_t item = item_size(data.dtype);
   if (data.count * item <= kSmall) {
@@ -51,7 +52,8 @@ void all_reduce(Transport& transport, int channel, const CollectiveHeader& heade
   });
 }
 
-void broadcast(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit) {
+void broadcast(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data,
+               const TimeLimit& limit) {
   Exchanges e(transport, channel, header, limit);
   const auto root = static_cast<std::size_t>(header.root);
   const std::size_t item = item_size(data.dtype);
@@ -66,11 +68,11 @@ void broadcast(Transport& transport, int channel, const CollectiveHeader& header
   });
 }
 
-void all_gather(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-                const TimeLimit& limit) {
+void all_gather(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer in,
+                CommBuffer out, const TimeLimit& limit) {
   Exchanges e(transport, channel, header, limit);
   const std::size_t item = item_size(in.dtype);
-  // First: the blocks of others may lie where `in` does, if that is where its own place in `out` is.
+  // Comes first: received blocks may overwrite `in` if it lies in another rank's place in `out`.
   if (in.count > 0) std::memmove(bytes_of(out) + e.rank * in.count * item, in.data, in.count * item);
   e.in_steps(in.count, item, [&](std::size_t begin, std::size_t length) {
     const auto at = [&](std::size_t r) { return bytes_of(out) + (r * in.count + begin) * item; };

@@ -16,7 +16,7 @@ namespace {
 
 enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor, sign_of_life };
 
-// A peer that knows the group's key is trusted not to send nonsense, but a length is checked all the same.
+// A peer that knows the group's key is trusted, but its lengths are checked all the same.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
 
 }  // namespace
@@ -24,27 +24,31 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
 struct ControlChannel::Frame {
   FrameKind kind = FrameKind::message;
   std::int32_t number = 0;  // a tag, or the culprit
-  std::uint64_t bytes = 0;  // that follow
+  std::uint64_t bytes = 0;  // that follow the frame
   CollectiveHeader header{};
 };
 
 struct ControlChannel::Peer {
   FileDescriptor socket;
   std::mutex writing;
-  std::vector<std::byte> unsent;  // of a frame that the socket took in part; guarded by `writing`
-  // The reading thread's alone.
+  std::vector<std::byte> unsent;  // of a frame that was sent in part; guarded by `writing`
+  // Used by the reading thread alone.
   Frame frame;
   std::vector<std::byte> data;
-  std::size_t got = 0;  // of frame and data
+  std::size_t got = 0;  // bytes of the frame and its data so far
   FileDescriptor descriptor;
   // Guarded by ControlChannel::mutex_.
   bool departed = false;
-  // Beats since it was last heard of. Below 0: not at all yet, since it may still connect with others.
+  // Heartbeats since it was last heard from. Negative before the first one, since it may still be connecting to others.
   int silent_for = -2;
 };
 
-ControlChannel::ControlChannel(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence)
-    : rank_(rank), silence_(silence), pause_(pause_of_beats(silence)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+ControlChannel::ControlChannel(int rank, std::vector<FileDescriptor> sockets,
+                               std::chrono::milliseconds silence)
+    : rank_(rank),
+      silence_(silence),
+      pause_(pause_of_beats(silence)),
+      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check(static_cast<bool>(stop_), "process group: cannot make an event: {}", std::strerror(errno));
   for (FileDescriptor& socket : sockets) {
     peers_.push_back(std::make_unique<Peer>());
@@ -78,10 +82,11 @@ bool ControlChannel::departed(int rank) const {
 void ControlChannel::read_all() {
   std::vector<pollfd> items{{stop_.get(), POLLIN, 0}};
   for (const auto& peer : peers_) items.push_back({peer->socket.get(), POLLIN, 0});  // poll() ignores -1
-  auto next_beat = std::chrono::steady_clock::now();  // at once: the others shall know that this one is alive
+  auto next_beat = std::chrono::steady_clock::now();  // at once, so that others know that this rank is alive
   for (;;) {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
-      if (items[r + 1].fd >= 0) items[r + 1].events = send_rest_if_free(*peers_[r]) ? POLLIN : POLLIN | POLLOUT;
+      if (items[r + 1].fd >= 0)
+        items[r + 1].events = send_rest_if_free(*peers_[r]) ? POLLIN : POLLIN | POLLOUT;
     }
     if (::poll(items.data(), items.size(), milliseconds_until(next_beat)) < 0) continue;
     if (items[0].revents != 0) return;
@@ -92,7 +97,7 @@ void ControlChannel::read_all() {
       if (!departed(rank)) report(lost(rank, kClosedConnection));
       mailbox_.close(rank);
     }
-    // Only now: what came while this process stood still was read before it counts.
+    // Comes last, so that everything that arrived while this process was stopped is read before silence counts.
     if (std::chrono::steady_clock::now() < next_beat) continue;
     beat();
     next_beat = std::chrono::steady_clock::now() + pause_;
@@ -122,7 +127,7 @@ bool ControlChannel::answers(int rank) const {
 
 bool ControlChannel::read_some(int rank) {
   Peer& peer = *peers_[static_cast<std::size_t>(rank)];
-  // Up to the end of the frame, then of its data.
+  // Reads to the end of the frame, then to the end of its data.
   const bool in_frame = peer.got < sizeof(Frame);
   iovec piece;
   if (in_frame) {
@@ -144,7 +149,8 @@ bool ControlChannel::read_some(int rank) {
     std::lock_guard lock(mutex_);
     peer.silent_for = 0;
   }
-  if (const cmsghdr* c = CMSG_FIRSTHDR(&message); c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+  if (const cmsghdr* c = CMSG_FIRSTHDR(&message);
+      c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
     int fd;
     std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
     peer.descriptor = FileDescriptor(fd);
@@ -202,7 +208,7 @@ void ControlChannel::send(int destination, int tag, const Message& message, cons
 
 void ControlChannel::tell_failure(const RankFailure& failure) {
   {
-    // A thread in the middle of another frame, to a rank that does not read, then leaves it.
+    // A thread that is sending another frame to a rank that does not read then gives up.
     std::lock_guard lock(mutex_);
     if (!first_failure_) first_failure_ = failure;
   }
@@ -221,7 +227,7 @@ void ControlChannel::tell_all(const Frame& frame, const std::byte* data) {
 }
 
 void ControlChannel::send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor,
-                           const TimeLimit& limit) {
+                                const TimeLimit& limit) {
   Peer& peer = *peers_[static_cast<std::size_t>(destination)];
   std::lock_guard lock(peer.writing);
   const auto wait_for_room = [&] {
@@ -235,7 +241,8 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
   std::size_t sent = 0;
   while (sent < sizeof frame + frame.bytes) {
     const bool in_frame = sent < sizeof frame;
-    const auto* begin = in_frame ? reinterpret_cast<const std::byte*>(&frame) + sent : data + (sent - sizeof frame);
+    const auto* begin =
+        in_frame ? reinterpret_cast<const std::byte*>(&frame) + sent : data + (sent - sizeof frame);
     iovec piece{const_cast<std::byte*>(begin), (in_frame ? 0 : frame.bytes) + sizeof frame - sent};
     msghdr message{};
     message.msg_iov = &piece;
@@ -258,7 +265,7 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
     try {
       wait_for_room();
     } catch (...) {
-      // Otherwise the next frame would count as the rest of this one.
+      // Otherwise the next frame would be taken for the rest of this one.
       if (sent > 0) keep_rest(peer, frame, data, sent);
       throw;
     }
@@ -267,7 +274,7 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
 
 void ControlChannel::try_send_sign_of_life(int destination) {
   Peer& peer = *peers_[static_cast<std::size_t>(destination)];
-  // A frame that is under way, or was left, says as much as soon as it comes.
+  // A frame that is under way serves as a heartbeat when it arrives.
   std::unique_lock lock(peer.writing, std::try_to_lock);
   if (!lock || !send_rest(peer)) return;
   keep_rest(peer, {.kind = FrameKind::sign_of_life}, nullptr, 0);
@@ -301,12 +308,14 @@ bool ControlChannel::send_rest_if_free(Peer& peer) {
 }
 
 void ControlChannel::send_descriptor(int destination, int number, const FileDescriptor& descriptor,
-                                const TimeLimit& limit) {
-  send_frame(destination, {.kind = FrameKind::descriptor, .number = number}, nullptr, descriptor.get(), limit);
+                                     const TimeLimit& limit) {
+  send_frame(destination, {.kind = FrameKind::descriptor, .number = number}, nullptr, descriptor.get(),
+             limit);
 }
 
-FileDescriptor ControlChannel::receive_descriptor(int source, int number, const TimeLimit& limit,
-                                             const std::function<std::optional<RankFailure>()>& failure) {
+FileDescriptor ControlChannel::receive_descriptor(
+    int source, int number, const TimeLimit& limit,
+    const std::function<std::optional<RankFailure>()>& failure) {
   for (;;) {
     {
       std::lock_guard lock(mutex_);
@@ -316,7 +325,7 @@ FileDescriptor ControlChannel::receive_descriptor(int source, int number, const 
         return descriptor;
       }
     }
-    // Asked without the lock: it may wait for what the reading thread is about to hear.
+    // Called without the lock, since it may wait for something that the reading thread is about to read.
     if (const auto failed = failure()) throw_failure(*failed);
     if (const auto failed = first_failure()) throw_failure(*failed);
     if (limit.over()) throw_failure(overdue(source, answers(source), limit));

@@ -1,7 +1,7 @@
-// One connection with every other rank, for rare messages: those between two ranks, failures, goodbyes. One thread
-// reads all of them, so that a rank sees the death of another one at once. The thread also sends a sign of life on each
-// connection, even while the other threads of its rank are busy. So a rank is lost when its process stands still or is
-// out of reach, and not when it works.
+// One connection with every other rank for rare messages: point-to-point messages, failures, and goodbyes. One thread
+// reads all connections, so a rank sees at once that another one died. The thread also sends heartbeats, even while the
+// other threads of its rank are busy. A rank is therefore lost when its process is stopped or unreachable, and not when
+// it is slow.
 #pragma once
 
 #include <functional>
@@ -19,29 +19,29 @@ namespace lockstep {
 
 class ControlChannel {
  public:
-  // sockets[r]: connected with rank r, not blocking; this rank's own place is empty. `silence`: a rank is
-  // lost when nothing is heard of it for so long.
+  // sockets[r] is a non-blocking connection with rank r; this rank's own place is empty. A rank is lost when nothing is
+  // heard from it for `silence`.
   ControlChannel(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence);
   // Says goodbye.
   ~ControlChannel();
 
-  // Hears of a rank that is gone without a goodbye or silent, and of failures that others tell; of earlier ones at
-  // once. Called from the reading thread.
+  // Sets the callback for a rank that is silent or left without a goodbye, and for failures that others report. Earlier
+  // failures are reported at once. Runs on the reading thread.
   void watch(std::function<void(const RankFailure&)> on_failure);
 
   void send(int destination, int tag, const Message& message, const TimeLimit& limit);
   Mailbox& mailbox() { return mailbox_; }
-  // The rank said goodbye.
+  // Whether the rank said goodbye.
   bool departed(int rank) const;
-  // Whether something was heard of the rank's process lately.
+  // Whether the rank's process was heard from recently.
   bool answers(int rank) const;
-  // Nothing else is sent from now on: what waits for a rank that does not read ends with this failure.
+  // Sends nothing else from now on. Senders that wait for a rank that does not read fail with this failure.
   void tell_failure(const RankFailure& failure);
 
-  // Unix sockets only: the other process gets a descriptor of its own for the same thing.
+  // Unix sockets only. The other process gets its own descriptor of the same file.
   void send_descriptor(int destination, int number, const FileDescriptor& descriptor, const TimeLimit& limit);
-  // Throws what became of the source, what `failure` says when it is asked now and then, or that the time is over.
-  // Empty where this process may have no more descriptors.
+  // Throws if the source fails, if `failure`, which is polled, reports one, or if the time is over. Returns an empty
+  // descriptor if this process may open no more.
   FileDescriptor receive_descriptor(int source, int number, const TimeLimit& limit,
                                     const std::function<std::optional<RankFailure>()>& failure);
 
@@ -51,28 +51,29 @@ class ControlChannel {
 
   std::optional<RankFailure> first_failure() const;
   void read_all();
-  // Sends a sign of life to all ranks, and counts for each how many turns it has been silent. Turns and not the clock:
-  // a process that stood still itself blames no other.
+  // Sends a heartbeat to all ranks, and counts how many turns each has been silent. It counts turns instead of reading
+  // the clock, so a process that was stopped itself does not blame others.
   void beat();
-  // False: the connection is closed.
+  // Returns false if the connection is closed.
   bool read_some(int rank);
   void handle_frame(int rank);
   void report(const RankFailure& failure);
-  void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor, const TimeLimit& limit);
-  // To each rank as far as its socket takes it without waiting; the rest goes before the next frame.
+  void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor,
+                  const TimeLimit& limit);
+  // Sends to each rank what its socket takes without waiting; the rest goes before the next frame.
   void tell_all(const Frame& frame, const std::byte* data);
-  // Unless something else is under way.
+  // Does nothing if a send is under way.
   void try_send_sign_of_life(int destination);
-  // Both are called with the peer's lock. Keeps a frame, and its data, from byte `sent` on.
+  // Both are called with the peer's lock held. Keeps a frame and its data from byte `sent` on.
   static void keep_rest(Peer& peer, const Frame& frame, const std::byte* data, std::size_t sent);
-  // Sends what was kept, as far as it goes without waiting. False, with errno: some is left still.
+  // Sends what was kept, as far as it goes without waiting. Returns false and sets errno if some is left.
   static bool send_rest(Peer& peer);
-  // The same, for the reading thread, which leaves that to a thread that is sending already.
+  // The reading thread's version: leaves the work to a thread that is already sending.
   static bool send_rest_if_free(Peer& peer);
 
   const int rank_;
   const TimeLimit silence_;
-  const std::chrono::milliseconds pause_;  // between two signs of life
+  const std::chrono::milliseconds pause_;  // between two heartbeats
   std::vector<std::unique_ptr<Peer>> peers_;
   FileDescriptor stop_;
   Mailbox mailbox_;

@@ -22,14 +22,16 @@ class Exchanges {
         header_(&header),
         limit_(limit) {}
 
-  // Sends what is in `to`, receives what is in `from`, and empties `to`.
+  // Sends the blocks in `to`, receives those in `from`, and clears `to`.
   void exchange() {
     transport_.exchange(channel_, header_, to, from, limit_);
     header_ = nullptr;
     std::fill(to.begin(), to.end(), ConstBlock{});
   }
 
-  void to_all(const std::byte* data, std::size_t bytes) { std::fill(to.begin(), to.end(), ConstBlock{data, bytes}); }
+  void to_all(const std::byte* data, std::size_t bytes) {
+    std::fill(to.begin(), to.end(), ConstBlock{data, bytes});
+  }
 
   // Calls step(begin, length) for runs of `count` elements, each short enough for one exchange. Calls step(0, 0) once
   // if there are no elements.

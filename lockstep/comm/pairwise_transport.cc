@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// The most that one exchange sends: enough to keep the line busy, and no more scratch than that.
+// The most that one exchange sends: enough to keep the network busy with a bounded buffer.
 constexpr std::size_t kCapacity[kChannels] = {std::size_t{1} << 20, std::size_t{8} << 20};
 
 int tag_of(int channel, int part) { return channel * 2 + part; }
@@ -23,7 +23,7 @@ PairwiseTransport::PairwiseTransport(int rank, int size) : rank_(rank), size_(si
 std::size_t PairwiseTransport::capacity(int channel) const { return kCapacity[channel]; }
 
 void PairwiseTransport::exchange(int channel, const CollectiveHeader* header, std::span<const ConstBlock> to,
-                            std::span<MutableBlock> from, const TimeLimit& limit) {
+                                 std::span<MutableBlock> from, const TimeLimit& limit) {
   Scratch& scratch = scratch_[static_cast<std::size_t>(channel)];
   if (header != nullptr) open(channel, *header, to, from, limit);
   const auto travels = [&](std::size_t bytes) { return header == nullptr ? bytes > 0 : bytes > kInline; };
@@ -46,18 +46,19 @@ void PairwiseTransport::exchange(int channel, const CollectiveHeader* header, st
 
 template <typename Visit>
 void PairwiseTransport::for_each_peer(const Visit& visit) const {
-  // Beginning behind this rank: not all of them turn to rank 0 first.
+  // Starts with the next rank, so that not all ranks turn to rank 0 first.
   for (int k = 1; k < size_; ++k) visit(static_cast<std::size_t>((rank_ + k) % size_));
 }
 
-// Headers, and the small blocks. Until ranks agree, no rank knows how long the others' blocks are.
+// Exchanges headers and small blocks. Until ranks agree, no rank knows the lengths of the others' blocks.
 void PairwiseTransport::open(int channel, const CollectiveHeader& header, std::span<const ConstBlock> to,
-                        std::span<MutableBlock> from, const TimeLimit& limit) {
+                             std::span<MutableBlock> from, const TimeLimit& limit) {
   Scratch& scratch = scratch_[static_cast<std::size_t>(channel)];
   const auto transfers = begin_transfers(channel);
   const int tag = tag_of(channel, 0);
-  for_each_peer(
-      [&](std::size_t r) { transfers->receive(static_cast<int>(r), tag, &scratch.received[r], sizeof(Opening)); });
+  for_each_peer([&](std::size_t r) {
+    transfers->receive(static_cast<int>(r), tag, &scratch.received[r], sizeof(Opening));
+  });
   for_each_peer([&](std::size_t r) {
     Opening& opening = scratch.sent[r];
     opening.header = header;

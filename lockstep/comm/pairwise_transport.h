@@ -1,4 +1,4 @@
-// The exchange of back ends that send bytes from rank to rank, by tag.
+// The exchange of transports that send bytes from rank to rank, by tag.
 #pragma once
 
 #include <array>
@@ -9,20 +9,19 @@
 
 namespace lockstep {
 
-// Transfers that one thread begins, and then waits for. All of them are that thread's. Dropped early, no byte of the
-// memory named is touched any more.
+// Transfers that one thread starts and waits for. After the destructor, no named memory is touched again.
 class Transfers {
  public:
   enum class Result { done, timed_out, broken };
   struct Outcome {
     Result result = Result::done;
-    int rank = -1;  // which one it was waiting for
+    int rank = -1;  // the rank that it was waiting for
   };
 
   virtual ~Transfers() = default;
-  virtual void receive(int source, int tag, void* data, std::size_t bytes) = 0;  // at most
+  virtual void receive(int source, int tag, void* data, std::size_t bytes) = 0;  // `bytes` at most
   virtual void send(int destination, int tag, const void* data, std::size_t bytes) = 0;
-  // For all of them.
+  // Waits for all transfers.
   virtual Outcome wait(const TimeLimit& limit) = 0;
 };
 
@@ -32,17 +31,17 @@ class PairwiseTransport : public Transport {
 
   int rank() const final { return rank_; }
   int size() const final { return size_; }
-  void exchange(int channel, const CollectiveHeader* header, std::span<const ConstBlock> to, std::span<MutableBlock> from,
-                const TimeLimit& limit) final;
+  void exchange(int channel, const CollectiveHeader* header, std::span<const ConstBlock> to,
+                std::span<MutableBlock> from, const TimeLimit& limit) final;
   std::size_t capacity(int channel) const final;
   std::shared_ptr<std::byte> shared_memory(std::size_t, const TimeLimit&) final { return nullptr; }
 
  protected:
-  // Tags of exchanges are below this.
+  // Tags of exchanges are smaller than this.
   static constexpr int kTags = 2 * kChannels;
 
   virtual std::unique_ptr<Transfers> begin_transfers(int channel) = 0;
-  // Throws why they were not done.
+  // Throws the reason why the transfers failed.
   [[noreturn]] virtual void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) = 0;
   [[noreturn]] void give_up(const RankFailure& failure);
 
@@ -53,7 +52,7 @@ class PairwiseTransport : public Transport {
     CollectiveHeader header;
     std::byte block[kInline];
   };
-  // Memory that exchanges of one channel use again and again.
+  // Memory that a channel's exchanges reuse.
   struct Scratch {
     std::vector<Opening> sent, received;
     std::vector<std::vector<std::byte>> blocks;
@@ -61,8 +60,8 @@ class PairwiseTransport : public Transport {
 
   template <typename Visit>
   void for_each_peer(const Visit& visit) const;
-  void open(int channel, const CollectiveHeader& header, std::span<const ConstBlock> to, std::span<MutableBlock> from,
-            const TimeLimit& limit);
+  void open(int channel, const CollectiveHeader& header, std::span<const ConstBlock> to,
+            std::span<MutableBlock> from, const TimeLimit& limit);
   void finish(Transfers& transfers, const TimeLimit& limit);
 
   const int rank_, size_;

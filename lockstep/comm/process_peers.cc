@@ -16,7 +16,8 @@ class ProcessPeers final : public Peers {
  public:
   ProcessPeers(Introduction group, const TimeLimit& limit)
       : group_(std::move(group)),
-        links_(group_.rank, std::move(connect_peers(group_, SocketKind::unix_domain, 1, limit)[0]), limit.length()) {}
+        links_(group_.rank, std::move(connect_peers(group_, SocketKind::unix_domain, 1, limit)[0]),
+               limit.length()) {}
 
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size; }
@@ -30,7 +31,7 @@ class ProcessPeers final : public Peers {
     } catch (const CommError&) {
       throw;
     } catch (const std::exception& error) {
-      // The others wait for it, and have no memory in common yet in which it could say why it does not come.
+      // The others wait for this rank, and there is no shared memory yet in which it could report its failure.
       links_.tell_failure({rank(), fmt::format("rank {} gave up: {}", rank(), error.what())});
       throw;
     }
@@ -42,7 +43,7 @@ class ProcessPeers final : public Peers {
   Mailbox& mailbox() override { return links_.mailbox(); }
 
   std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name,
-                                      const TimeLimit& limit) override {
+                               const TimeLimit& limit) override {
     return make_process_peers(part_of(group_, ranks, name), limit);
   }
 
@@ -52,8 +53,8 @@ class ProcessPeers final : public Peers {
     const int number = allocations_++;
     if (rank() != 0) {
       const FileDescriptor memory = links_.receive_descriptor(0, number, limit, failure);
-      check(static_cast<bool>(memory), "process group: no descriptor for {} bytes of shared memory: too many open files",
-            bytes);
+      check(static_cast<bool>(memory),
+            "process group: no descriptor for {} bytes of shared memory: too many open files", bytes);
       return map(memory, bytes);
     }
     const FileDescriptor memory(::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));

@@ -1,4 +1,4 @@
-// Ranks that are processes of one host: memory without a name, passed on over Unix sockets. Nothing outlives them.
+// Ranks that are processes of one host. They pass anonymous memory over Unix sockets, so nothing outlives them.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// A collective. A rank is lost when nothing is heard of it for the length of `limit`, then and later.
+// A collective. A rank is lost when nothing is heard from it for the length of `limit`, during this call and later.
 std::unique_ptr<Peers> make_process_peers(Introduction group, const TimeLimit& limit);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// The memory through which the ranks of one host work together: flags, what each is about to do, and staging buffers.
-// Lies in one block that every rank sees, at an address of its own: no pointers in here.
+// The shared memory of the ranks of one host: flags, headers, and staging buffers. Each rank sees the block at its own
+// address, so it holds no pointers.
 #pragma once
 
 #include <sched.h>
@@ -15,23 +15,23 @@
 
 namespace lockstep {
 
-// Zeroed memory is its first state.
+// Zeroed memory is the initial state.
 class Segment {
  public:
   static constexpr std::size_t kStaging[kChannels] = {std::size_t{64} << 10, std::size_t{512} << 10};
 
   struct alignas(64) Channel {
-    // How many exchanges are complete, times kExchange; the bits below count alarms: a rank failed or left.
+    // The number of complete exchanges times kExchange. The bits below count alarms: a rank failed or left.
     alignas(64) std::atomic<std::uint32_t> state;
     static constexpr std::uint32_t kExchange = 256;
-    alignas(64) std::atomic<std::uint32_t> arrived;  // ranks that are at the current exchange
+    alignas(64) std::atomic<std::uint32_t> arrived;  // ranks that have reached the current exchange
     std::atomic<std::uint32_t> sleepers;
   };
 
-  // The words of one rank in one channel. There are two of everything, for odd and even exchanges: a rank is not two
-  // exchanges ahead of another one, so no rank still reads the place that it writes next.
+  // The words of one rank in one channel. There are two of everything, for odd and even exchanges. A rank is never two
+  // exchanges ahead of another one, so the place that it writes next is no longer read.
   struct alignas(64) Slot {
-    std::atomic<std::uint32_t> exchange;  // the one that it has arrived at
+    std::atomic<std::uint32_t> exchange;  // the one that the rank has reached
     CollectiveHeader headers[2];
   };
 
@@ -55,13 +55,13 @@ class Segment {
   Channel& channel(int channel) const { return shared().channels[channel]; }
   Rank& rank(int r) const { return reinterpret_cast<Rank*>(memory_.get() + sizeof(Shared))[r]; }
   Slot& slot(int channel, int r) const { return rank(r).slots[channel]; }
-  // kStaging[channel] bytes, behind a table that says where in there each rank's block begins.
+  // kStaging[channel] bytes, after a table of where each rank's block begins.
   std::byte* staging(int channel, int r, unsigned parity) const;
   std::uint32_t* offsets(int channel, int r, unsigned parity) const;
 
   // The first failure counts.
   void fail(const RankFailure& failure) const;
-  // The reason where the real one is lost.
+  // The reason that is given if the real one is lost.
   static constexpr const char* kLostInReport = "a rank was lost while it reported a failure";
   std::optional<RankFailure> failure() const;
   void depart(int r) const;

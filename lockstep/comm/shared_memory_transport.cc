@@ -21,13 +21,13 @@ class SharedMemoryTransport final : public Transport {
     try {
       count_cores(limit);
     } catch (...) {
-      peers_->watch(nullptr);  // which outlives what it would report to
+      peers_->watch(nullptr);  // the peers outlive this object
       throw;
     }
   }
 
   ~SharedMemoryTransport() override {
-    // First this: a rank that sees the line closed then knows that it was on purpose.
+    // Comes first, so that a rank that sees the connection closed knows that it was on purpose.
     segment_.depart(rank_);
     peers_.reset();
   }
@@ -68,8 +68,7 @@ class SharedMemoryTransport final : public Transport {
   }
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
-    auto message =
-        peers_->mailbox().take(source, tag, limit, [this] { return failure().has_value(); });
+    auto message = peers_->mailbox().take(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
     if (auto failure = this->failure()) throw_failure(*failure);
     if (peers_->mailbox().closed(source)) throw_failure(lost(source, kClosedGroup));
@@ -81,14 +80,14 @@ class SharedMemoryTransport final : public Transport {
   }
 
   std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string& name,
-                              std::chrono::milliseconds timeout) override {
+                                   std::chrono::milliseconds timeout) override {
     return make_shared_memory_transport(peers_->split(ranks, name, TimeLimit(timeout)), timeout);
   }
 
   void fail(const RankFailure& failure) override { segment_.fail(failure); }
-  // The reason that a rank gave before it went counts for more than its closed line. But a rank whose own lines are cut
-  // takes all others for lost, and may say so first: a rank that is told of a closed connection, or of a loss without a
-  // name, looks at its own lines, which show the rank that is gone.
+  // A rank's stated reason counts for more than its closed connection. But a rank that was cut off takes all others for
+  // lost, and may report that first. So a rank that is told of a closed connection, or of a loss without a name, checks
+  // its own connections, which show the rank that is gone.
   std::optional<RankFailure> failure() const override {
     const std::optional<RankFailure> told = segment_.failure();
     const bool is_sure = told && told->reason != lost(told->culprit, kClosedConnection).reason &&
@@ -96,13 +95,14 @@ class SharedMemoryTransport final : public Transport {
     if (is_sure) return told;
     if (line_closed_.load()) return lost_;
     if (!told) return std::nullopt;
-    for (int i = 0; i < 1000 && !line_closed_.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 1000 && !line_closed_.load(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return line_closed_.load() ? lost_ : told;
   }
   bool may_spin() const override { return may_spin_; }
 
  private:
-  // The cores that the ranks of this host may use, taken together.
+  // Counts the cores that the ranks of this host may use together.
   void count_cores(const TimeLimit& limit) {
     ::sched_getaffinity(0, sizeof(cpu_set_t), &segment_.rank(rank_).cpus);
     const std::vector<ConstBlock> to(static_cast<std::size_t>(size_));
@@ -114,7 +114,7 @@ class SharedMemoryTransport final : public Transport {
     may_spin_ = CPU_COUNT(&all) >= size_;
   }
 
-  // Blocks that are one and the same are written once.
+  // Identical blocks are written once.
   void write_blocks(int channel, unsigned parity, std::span<const ConstBlock> to) const {
     std::byte* staging = segment_.staging(channel, rank_, parity);
     std::uint32_t* offsets = segment_.offsets(channel, rank_, parity);
@@ -144,7 +144,7 @@ class SharedMemoryTransport final : public Transport {
 
   void wait_for_all(int channel, std::uint32_t number, const TimeLimit& limit) {
     Segment::Channel& shared = segment_.channel(channel);
-    // The counter wraps around, but is never more than one ahead or behind.
+    // The counter wraps around, but ranks differ by one at most.
     const auto complete = [&] { return is_complete(shared.state.load(), number); };
     if (complete() || (may_spin_ && spin_until(complete))) return;
     for (;;) {
@@ -162,11 +162,11 @@ class SharedMemoryTransport final : public Transport {
     return static_cast<std::int32_t>(ahead) >= 0;
   }
 
-  // Called while an exchange is not complete.
+  // Called while an exchange is incomplete.
   void throw_if_hopeless(int channel, std::uint32_t number, const TimeLimit& limit) {
     if (auto failure = this->failure()) throw_failure(*failure);
     for (int r = 0; r < size_; ++r) {
-      // In this order: it may have arrived and then left.
+      // In this order, since the rank may have arrived and then left.
       const bool departed = segment_.rank(r).departed.load() != 0;
       if (departed && segment_.slot(channel, r).exchange.load() != number) give_up(lost(r, kClosedGroup));
     }
@@ -176,7 +176,7 @@ class SharedMemoryTransport final : public Transport {
     }
   }
 
-  // The first of the ranks that did not come and do not wait for others themselves, in the other channel.
+  // The first rank that did not join and is not itself waiting in the other channel.
   int missing_rank(int channel, std::uint32_t number) const {
     int first = -1;
     for (int r = 0; r < size_; ++r) {
@@ -203,7 +203,7 @@ class SharedMemoryTransport final : public Transport {
   }
 
   void lose(const RankFailure& failure) {
-    // A rank that is through closes its lines; one whose lines were cut took us for lost, and has left since.
+    // A rank that has finished closes its connections. A rank that was cut off takes us for lost, and has left since.
     const bool knows_whom = failure.culprit >= 0 && failure.culprit < size_;
     if (knows_whom && segment_.rank(failure.culprit).departed.load() != 0 && !segment_.failure()) return;
     if (!line_closed_.load()) {
@@ -218,7 +218,7 @@ class SharedMemoryTransport final : public Transport {
   Segment segment_;
   std::array<std::uint32_t, kChannels> exchanges_{};
   bool may_spin_ = false;
-  // The first line that closed without a word, written by the thread that watches them.
+  // The first connection that closed without a goodbye. Written by the watching thread.
   RankFailure lost_;
   std::atomic<bool> line_closed_{false};
 };
@@ -226,10 +226,10 @@ class SharedMemoryTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_shared_memory_transport(std::unique_ptr<Peers> peers,
-                                        std::chrono::milliseconds timeout) {
+                                                        std::chrono::milliseconds timeout) {
   check(peers->size() <= kMaxRanks, "process group: {} ranks on this host, expected at most {}",
         peers->size(), kMaxRanks);
-  // A process that stands still is lost sooner.
+  // A stopped process is lost sooner.
   return std::make_unique<SharedMemoryTransport>(std::move(peers), TimeLimit(2 * timeout));
 }
 

@@ -1,4 +1,4 @@
-// Ranks of one host, threads or processes, exchange blocks through shared memory.
+// Exchanges blocks through shared memory, between ranks of one host that are threads or processes.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,6 @@ namespace lockstep {
 
 // A collective.
 std::unique_ptr<Transport> make_shared_memory_transport(std::unique_ptr<Peers> peers,
-                                        std::chrono::milliseconds timeout);
+                                                        std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

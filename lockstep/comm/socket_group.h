@@ -1,4 +1,5 @@
-// Processes that talk by sockets and shared memory, once it is known who they are: the groups "gloo", "nccl" and "auto".
+// The groups "gloo", "nccl", and "auto": processes that have found each other and communicate by sockets and shared
+// memory.
 #pragma once
 
 #include <memory>
@@ -11,14 +12,14 @@
 namespace lockstep {
 
 enum class TransportChoice {
-  automatic,  // shared memory where all ranks are on one host, else TCP
+  automatic,  // shared memory if all ranks are on one host, else TCP
   tcp,
 };
 
-// LOCKSTEP_TRANSPORT: "auto" (or not set), "tcp".
+// Reads LOCKSTEP_TRANSPORT: "auto" (the default) or "tcp".
 TransportChoice transport_from_environment();
 
-// A collective. `name`: ProcessGroup::backend(). `report`: as TransportGroup's.
+// A collective. `name` is ProcessGroup::backend(). `report` is that of TransportGroup.
 std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
                                                 TransportChoice transport = TransportChoice::automatic,
                                                 std::string name = "gloo", FailureReporter report = {});

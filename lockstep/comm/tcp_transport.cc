@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// A connection of each channel with every peer, and one for the links.
+// One connection with every peer for each channel, and one for the control channel.
 using Sockets = std::vector<std::vector<FileDescriptor>>;
 
 class TcpTransport final : public PairwiseTransport {
@@ -29,7 +29,7 @@ class TcpTransport final : public PairwiseTransport {
 
   ~TcpTransport() override {
     links_.watch(nullptr);
-    // Before the goodbye: who hears that, and has not seen yet who is lost, must not take this rank for it.
+    // Comes before the goodbye: a rank that hears the goodbye before it knows of the failure must not blame this rank.
     if (failure_) links_.tell_failure(*failure_);
   }
 
@@ -47,13 +47,13 @@ class TcpTransport final : public PairwiseTransport {
   }
 
   std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string& name,
-                              std::chrono::milliseconds timeout) override {
+                                   std::chrono::milliseconds timeout) override {
     return make_tcp_transport(part_of(group_, ranks, name), timeout);
   }
 
   void fail(const RankFailure& failure) override {
     if (!note(failure)) return;
-    links_.tell_failure(failure);  // first: to others the channels look as if this rank were lost
+    links_.tell_failure(failure);  // first, since closed channels would look as if this rank were lost
     break_off();
   }
 
@@ -62,7 +62,7 @@ class TcpTransport final : public PairwiseTransport {
     return failure_;
   }
 
-  // Ranks may be anywhere; waiting for the network takes long anyway.
+  // Ranks may be on any hosts, and waiting for the network takes long anyway.
   bool may_spin() const override { return false; }
 
  private:
@@ -73,7 +73,8 @@ class TcpTransport final : public PairwiseTransport {
   using PairwiseTransport::give_up;
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
     if (outcome.result == Transfers::Result::broken) {
-      // Someone failed, and is about to be named by the links; a little later, where this one has left because of it.
+      // A rank failed, and the control channel is about to name it. If this rank left because of that, the name comes
+      // later.
       for (int left = 500; left > 0 && !failure(); --left) {
         if (links_.departed(outcome.rank)) left = std::min(left, 100);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -86,7 +87,7 @@ class TcpTransport final : public PairwiseTransport {
     give_up(lost(outcome.rank, links_.departed(outcome.rank) ? kClosedGroup : kClosedConnection));
   }
 
-  // True for the first failure.
+  // Returns true for the first failure.
   bool note(const RankFailure& failure) {
     std::lock_guard lock(mutex_);
     if (failure_) return false;
@@ -94,10 +95,11 @@ class TcpTransport final : public PairwiseTransport {
     return true;
   }
 
-  // Ends all that is under way, and all that comes.
+  // Ends everything under way, and everything that follows.
   void break_off() const {
     for (int channel = 0; channel < kChannels; ++channel) {
-      for (const FileDescriptor& socket : sockets_[static_cast<std::size_t>(channel)]) ::shutdown(socket.get(), SHUT_RDWR);
+      for (const FileDescriptor& socket : sockets_[static_cast<std::size_t>(channel)])
+        ::shutdown(socket.get(), SHUT_RDWR);
     }
   }
 

@@ -1,4 +1,4 @@
-// Ranks on any hosts exchange blocks over TCP.
+// Exchanges blocks over TCP, between ranks on any hosts.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Ranks that are threads of one process: memory is memory, and a message is put where it is wanted.
+// Peers that are threads of one process: they share memory as it is, and put messages directly into mailboxes.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -16,7 +16,7 @@ std::shared_ptr<std::byte> zeroed_memory(std::size_t bytes) {
   return {static_cast<std::byte*>(memory), [bytes](std::byte* start) { ::munmap(start, bytes); }};
 }
 
-// Shared by all ranks. The first one to come makes what all are asking for.
+// Shared by all ranks. The first rank that asks for memory allocates it for all.
 class World {
  public:
   explicit World(int size) : mailboxes_(static_cast<std::size_t>(size)) {}
@@ -24,13 +24,13 @@ class World {
   int size() const { return static_cast<int>(mailboxes_.size()); }
   Mailbox& mailbox(int rank) { return mailboxes_[static_cast<std::size_t>(rank)]; }
 
-  // The k-th that a rank asks for is the same for all ranks.
+  // The k-th allocation is the same for all ranks.
   std::shared_ptr<std::byte> memory(std::size_t k, std::size_t bytes) {
     std::lock_guard lock(mutex_);
     Shared& shared = memories_[k];
     if (!shared.memory) shared.memory = zeroed_memory(bytes);
     std::shared_ptr<std::byte> memory = shared.memory;
-    if (++shared.taken == size()) memories_.erase(k);  // kept by the ranks from now on
+    if (++shared.taken == size()) memories_.erase(k);  // from now on, the ranks own it
     return memory;
   }
 
@@ -64,7 +64,7 @@ class ThreadPeers final : public Peers {
   int rank() const override { return rank_; }
   int size() const override { return world_->size(); }
 
-  void watch(std::function<void(const RankFailure&)>) override {}  // a thread does not die alone
+  void watch(std::function<void(const RankFailure&)>) override {}  // no thread dies alone
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit&,
                                       const std::function<std::optional<RankFailure>()>&) override {
@@ -77,7 +77,7 @@ class ThreadPeers final : public Peers {
   Mailbox& mailbox() override { return world_->mailbox(rank_); }
 
   std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name,
-                                      const TimeLimit&) override {
+                               const TimeLimit&) override {
     const auto place = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
     return std::make_unique<ThreadPeers>(world_->part(name, ranks), static_cast<int>(place));
   }

@@ -1,7 +1,7 @@
-// A back end moves blocks of bytes between the ranks of a group. Collectives are written once, over this.
+// A transport moves blocks of bytes between the ranks of a group. All collectives are written once, on top of it.
 //
-// Everything here throws CommError, whose text is the cause alone ("rank 1 lost (connection closed)"); the group adds
-// what it was doing.
+// Everything here throws CommError. Its text is only the cause ("rank 1 lost (connection closed)"); the group adds the
+// operation.
 #pragma once
 
 #include <cstddef>
@@ -37,29 +37,29 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Every rank sends to[r] to each rank r, and receives from[r]; a rank's own entries do not count. Where from[r].data
-  // is null it is set to where the block lies: memory of the transport's own, valid until the next exchange of this channel.
-  // With a header, waits for all ranks, also where blocks are empty, and throws where ranks differ in theirs. One
-  // thread at a time for each channel; all ranks in one order.
+  // Every rank sends to[r] to each rank r and receives from[r]; a rank's own entries are ignored. A null from[r].data
+  // is set to the block's address in the transport's own memory, valid until this channel's next exchange. With a
+  // header, waits for all ranks, even if blocks are empty, and throws if their headers differ. One thread at a time may
+  // use a channel, and all ranks use it in the same order.
   virtual void exchange(int channel, const CollectiveHeader* header, std::span<const ConstBlock> to,
                         std::span<MutableBlock> from, const TimeLimit& limit) = 0;
-  // At most so many bytes in all (counting equal blocks once) that one exchange can send.
+  // The most bytes that one exchange can send, counting equal blocks once.
   virtual std::size_t capacity(int channel) const = 0;
 
-  // Done when the message is on its way: the receiver keeps what it does not want yet. From any thread.
+  // Returns when the message is on its way; the receiver stores it until it is received. Safe from any thread.
   virtual void send(int destination, int tag, Message message, const TimeLimit& limit) = 0;
   virtual Message receive(int source, int tag, const TimeLimit& limit) = 0;
 
-  // A collective. Memory that all ranks see, zero at first; null where the back end has none.
+  // A collective. Returns zeroed memory that all ranks see, or null if the transport has none.
   virtual std::shared_ptr<std::byte> shared_memory(std::size_t bytes, const TimeLimit& limit) = 0;
-  // A collective of the ranks named (ascending, this one among them). `name` is new to this transport.
+  // A collective of the named ranks (ascending, this one included). `name` is new to this transport.
   virtual std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string& name,
-                                      std::chrono::milliseconds timeout) = 0;
+                                           std::chrono::milliseconds timeout) = 0;
 
-  // The first failure counts, on whatever rank; all that is under way ends with it, on all ranks. From any thread.
+  // The first failure on any rank counts, and ends everything under way on all ranks. Safe from any thread.
   virtual void fail(const RankFailure& failure) = 0;
   virtual std::optional<RankFailure> failure() const = 0;
-  // Whether there is a core for each rank, so that a thread that waits may spin.
+  // Whether there is a core for each rank, so that waiting threads may spin.
   virtual bool may_spin() const = 0;
 };
 

@@ -16,11 +16,11 @@ CollectiveHeader header_of(CollectiveKind kind, const CommBuffer& data, const Co
   return header;
 }
 
-// `whole` is made of one `part` for each rank.
+// Checks that `whole` consists of one `part` for each rank.
 void check_parts(std::string_view operation, std::string_view whole_name, const CommBuffer& whole,
                  std::string_view part_name, const CommBuffer& part, int ranks) {
-  check(whole.dtype == part.dtype, "{}: {} is {}, {} is {}", operation, part_name, name(part.dtype), whole_name,
-        name(whole.dtype));
+  check(whole.dtype == part.dtype, "{}: {} is {}, {} is {}", operation, part_name, name(part.dtype),
+        whole_name, name(whole.dtype));
   check(whole.count == part.count * static_cast<std::size_t>(ranks),
         "{}: {} has {} elements, expected {} ({} for each of {} ranks)", operation, whole_name, whole.count,
         part.count * static_cast<std::size_t>(ranks), part.count, ranks);
@@ -28,9 +28,12 @@ void check_parts(std::string_view operation, std::string_view whole_name, const 
 
 }  // namespace
 
-TransportGroup::TransportGroup(std::unique_ptr<Transport> transport, std::string backend, const GroupTimeouts& timeouts,
-                     FailureReporter report)
-    : transport_(std::move(transport)), backend_(std::move(backend)), timeouts_(timeouts), report_(std::move(report)) {
+TransportGroup::TransportGroup(std::unique_ptr<Transport> transport, std::string backend,
+                               const GroupTimeouts& timeouts, FailureReporter report)
+    : transport_(std::move(transport)),
+      backend_(std::move(backend)),
+      timeouts_(timeouts),
+      report_(std::move(report)) {
   for (auto& channel : channels_) channel = std::make_shared<OperationQueue>(transport_->may_spin());
   kin_->transports.push_back(transport_.get());
 }
@@ -42,7 +45,8 @@ TransportGroup::~TransportGroup() {
       std::any_of(streams_.begin(), streams_.end(), [&](const auto& s) { return !idle(s.second); });
   if (unfinished) {
     transport_->fail(
-        {rank(), fmt::format("rank {} gave up: it closed its group while operations were under way", rank())});
+        {rank(),
+         fmt::format("rank {} gave up: it closed its group while operations were under way", rank())});
   }
   for (auto& [key, stream] : streams_) stream->close();
   for (auto& channel : channels_) channel->close();
@@ -53,18 +57,20 @@ TransportGroup::~TransportGroup() {
 Work TransportGroup::all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options) {
   auto header = header_of(CollectiveKind::all_reduce, data, options);
   header.op = op;
-  return submit(header, options, [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
-    lockstep::all_reduce(*transport_, channel, h, data, limit);
-  });
+  return submit(header, options,
+                [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+                  lockstep::all_reduce(*transport_, channel, h, data, limit);
+                });
 }
 
 Work TransportGroup::broadcast(CommBuffer data, int root, CollectiveOptions options) {
   check_root("broadcast", root);
   auto header = header_of(CollectiveKind::broadcast, data, options);
   header.root = root;
-  return submit(header, options, [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
-    lockstep::broadcast(*transport_, channel, h, data, limit);
-  });
+  return submit(header, options,
+                [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+                  lockstep::broadcast(*transport_, channel, h, data, limit);
+                });
 }
 
 Work TransportGroup::all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options) {
@@ -111,13 +117,14 @@ Work TransportGroup::receive(CommBuffer data, int source, int tag, CollectiveOpt
                        throw_failure({-1, fmt::format("rank {} sent {} bytes, expected {}", h.root,
                                                       message.bytes.size(), expected)});
                      }
-                     if (!message.bytes.empty()) std::memcpy(data.data, message.bytes.data(), message.bytes.size());
+                     if (!message.bytes.empty())
+                       std::memcpy(data.data, message.bytes.data(), message.bytes.size());
                    });
 }
 
 std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
-  check(!ranks.empty() && std::is_sorted(ranks.begin(), ranks.end(), std::less_equal()) && ranks.front() >= 0 &&
-            ranks.back() < size(),
+  check(!ranks.empty() && std::is_sorted(ranks.begin(), ranks.end(), std::less_equal()) &&
+            ranks.front() >= 0 && ranks.back() < size(),
         "subgroup: expected at least one rank, ascending, from 0 to {}", size() - 1);
   CollectiveHeader header{.kind = CollectiveKind::subgroup, .count = ranks.size()};
   header.detail = hash_of({.segments = {}, .positions = {ranks}});
@@ -125,12 +132,14 @@ std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
   std::unique_ptr<Transport> transport;
   submit(header, {.wait = true}, [&](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
     lockstep::barrier(*transport_, channel, h, limit);
-    if (std::binary_search(ranks.begin(), ranks.end(), rank())) transport = transport_->split(ranks, name, timeouts_.silence);
+    if (std::binary_search(ranks.begin(), ranks.end(), rank()))
+      transport = transport_->split(ranks, name, timeouts_.silence);
   });
   if (!transport) return nullptr;
-  // The launcher does not know the numbers in a part of the ranks.
+  // The launcher does not know the numbering of a smaller group.
   const bool same_ranks = transport->size() == size();
-  auto group = std::make_shared<TransportGroup>(std::move(transport), backend_, timeouts_, same_ranks ? report_ : nullptr);
+  auto group = std::make_shared<TransportGroup>(std::move(transport), backend_, timeouts_,
+                                                same_ranks ? report_ : nullptr);
   if (same_ranks) {
     group->kin_ = kin_;
     std::lock_guard lock(kin_->mutex);
@@ -141,7 +150,7 @@ std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
   return group;
 }
 
-// Gives a TransportTreeReducer its place in the group's order, and errors their names.
+// Gives a TransportTreeReducer its place in the group's order, and adds operation names to its errors.
 class TransportGroup::GroupTreeReducer final : public TreeReducer {
  public:
   GroupTreeReducer(TransportGroup& group, CommChannel channel, const CollectiveHeader& header,
@@ -160,8 +169,9 @@ class TransportGroup::GroupTreeReducer final : public TreeReducer {
     CollectiveOptions here = options;
     here.channel = channel_;
     here.wait = true;
-    group_.submit(header_, here,
-                  [&](int, const CollectiveHeader& h, const TimeLimit& limit) { reducer_->reduce(h, limit); });
+    group_.submit(header_, here, [&](int, const CollectiveHeader& h, const TimeLimit& limit) {
+      reducer_->reduce(h, limit);
+    });
   }
 
  private:
@@ -172,21 +182,24 @@ class TransportGroup::GroupTreeReducer final : public TreeReducer {
 };
 
 std::unique_ptr<TreeReducer> TransportGroup::make_tree_reducer(TreeLayout layout, CommChannel channel,
-                                                          std::shared_ptr<SummingDevice> device) {
+                                                               std::shared_ptr<SummingDevice> device) {
   check_layout(layout, size());
   CollectiveHeader header{
       .kind = CollectiveKind::make_tree_reducer, .dtype = layout.dtype, .count = elements_of(layout)};
   header.detail = hash_of(layout) + (device ? 1 : 0);
   std::unique_ptr<TransportTreeReducer> reducer;
-  submit(header, {.channel = channel, .wait = true}, [&](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
-    lockstep::barrier(*transport_, channel, h, limit);
-    if (!device) {
-      reducer = make_transport_tree_reducer(*transport_, channel, layout, limit);
-      return;
-    }
-    if (!device_links_) device_links_ = link_gpus(*transport_, channel, device->stream(), TimeLimit(timeouts_.silence));
-    reducer = make_device_reducer(*transport_, channel, layout, device, device_links_, timeouts_.silence);
-  });
+  submit(header, {.channel = channel, .wait = true},
+         [&](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+           lockstep::barrier(*transport_, channel, h, limit);
+           if (!device) {
+             reducer = make_transport_tree_reducer(*transport_, channel, layout, limit);
+             return;
+           }
+           if (!device_links_)
+             device_links_ = link_gpus(*transport_, channel, device->stream(), TimeLimit(timeouts_.silence));
+           reducer =
+               make_device_reducer(*transport_, channel, layout, device, device_links_, timeouts_.silence);
+         });
   header.kind = CollectiveKind::tree_reduce;
   return std::make_unique<GroupTreeReducer>(*this, channel, header, std::move(reducer));
 }
@@ -205,16 +218,19 @@ Work TransportGroup::submit(const CollectiveHeader& header, const CollectiveOpti
 }
 
 Work TransportGroup::submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header,
-                          const CollectiveOptions& options, Run run) {
-  const std::chrono::milliseconds timeout = options.timeout.count() == 0 ? timeouts_.progress : options.timeout;
-  auto guarded = [this, channel, header, timeout, run = std::move(run)] { run_guarded(channel, header, timeout, run); };
+                               const CollectiveOptions& options, Run run) {
+  const std::chrono::milliseconds timeout =
+      options.timeout.count() == 0 ? timeouts_.progress : options.timeout;
+  auto guarded = [this, channel, header, timeout, run = std::move(run)] {
+    run_guarded(channel, header, timeout, run);
+  };
   if (!options.wait) return queue.push(std::move(guarded));
   queue.run(std::move(guarded));
   return {};
 }
 
-void TransportGroup::run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout,
-                            const Run& run) {
+void TransportGroup::run_guarded(int channel, const CollectiveHeader& header,
+                                 std::chrono::milliseconds timeout, const Run& run) {
   {
     std::lock_guard lock(mutex_);
     if (first_error_) throw CommError(*first_error_);
@@ -238,7 +254,7 @@ void TransportGroup::fail_kin(const RankFailure& failure) {
 
 CommError TransportGroup::failed(const RankFailure& own, const CollectiveHeader& header) {
   transport_->fail(own);
-  // A rank that waited in vain to make a group with another one may have been told meanwhile which one is gone.
+  // A rank whose wait to form a group failed may have been told meanwhile which rank is gone.
   const RankFailure failure = transport_->failure().value_or(own);
   fail_kin(failure);
   std::string text = failure.reason;
@@ -266,8 +282,8 @@ void TransportGroup::check_root(std::string_view operation, int root) const {
 
 void TransportGroup::check_peer(std::string_view operation, int peer, int tag) const {
   check(tag >= 0, "{}: tag {}, expected none below 0", operation, tag);
-  check(peer >= 0 && peer < size() && peer != rank(), "{}: rank {}, expected another one than {}, from 0 to {}",
-        operation, peer, rank(), size() - 1);
+  check(peer >= 0 && peer < size() && peer != rank(),
+        "{}: rank {}, expected another one than {}, from 0 to {}", operation, peer, rank(), size() - 1);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The process group of every back end: checks arguments, queues operations, and says of each failure what it hit.
+// The process group of every transport: checks arguments, queues operations, and adds the operation to each failure.
 #pragma once
 
 #include <array>
@@ -21,9 +21,10 @@ namespace lockstep {
 
 class TransportGroup final : public ProcessGroup {
  public:
-  // `report` is told of the first failure, before the operation that it hit ends.
-  TransportGroup(std::unique_ptr<Transport> transport, std::string backend, const GroupTimeouts& timeouts, FailureReporter report = {});
-  // All operations under way end with an error, on all ranks.
+  // `report` is called on the first failure, before the operation that it hit ends.
+  TransportGroup(std::unique_ptr<Transport> transport, std::string backend, const GroupTimeouts& timeouts,
+                 FailureReporter report = {});
+  // Ends all operations under way with an error, on all ranks.
   ~TransportGroup() override;
 
   int rank() const override { return transport_->rank(); }
@@ -39,39 +40,40 @@ class TransportGroup final : public ProcessGroup {
   std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel,
                                                  std::shared_ptr<SummingDevice> device) override;
   std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override;
-  void abort(const std::string& reason) override;  // of its subgroups as well
+  void abort(const std::string& reason) override;  // also aborts subgroups
 
  private:
   class GroupTreeReducer;
   using Run = std::function<void(int channel, const CollectiveHeader& header, const TimeLimit& limit)>;
 
   Work submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run);
-  Work submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header, const CollectiveOptions& options,
-                 Run run);
-  void run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout, const Run& run);
-  // Groups of the same ranks, made one from the other: a rank that one of them has lost is lost to all. Else each would
-  // wait for it in its turn, for as long as may be waited.
+  Work submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header,
+                 const CollectiveOptions& options, Run run);
+  void run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout,
+                   const Run& run);
+  // Groups of the same ranks, made one from the other. If one of them loses a rank, all of them have lost it; otherwise
+  // each would wait for that rank until its own timeout.
   struct Kin {
     std::mutex mutex;
-    // Not the groups: who held one here for a moment could be the last to do so, and its destructor waits for
-    // operations.
+    // Transports instead of groups: whoever held a group here for a moment could be the last owner, and the group's
+    // destructor waits for operations.
     std::vector<Transport*> transports;
   };
   void fail_kin(const RankFailure& failure);
-  // Remembers the first error, and makes one of this operation.
+  // Remembers the first error, and adds this operation to it.
   CommError failed(const RankFailure& own, const CollectiveHeader& header);
   OperationQueue& stream(int peer, int tag, bool sending);
   void check_root(std::string_view operation, int root) const;
   void check_peer(std::string_view operation, int peer, int tag) const;
 
   std::unique_ptr<Transport> transport_;
-  std::shared_ptr<DeviceLinks> device_links_;  // made for the first reducer on GPUs
+  std::shared_ptr<DeviceLinks> device_links_;  // made with the first reducer on GPUs
   std::string backend_;
   const GroupTimeouts timeouts_;
   const FailureReporter report_;
   std::array<std::shared_ptr<OperationQueue>, kChannels> channels_;
   mutable std::mutex mutex_;
-  // Between two ranks operations are in order for each (other rank, tag, direction), and wait for no others.
+  // Operations between two ranks are in order for each (other rank, tag, direction), and wait for no others.
   std::map<std::tuple<int, int, bool>, std::shared_ptr<OperationQueue>> streams_;
   std::optional<CommError> first_error_;
   std::vector<std::weak_ptr<TransportGroup>> subgroups_;

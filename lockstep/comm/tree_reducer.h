@@ -1,4 +1,4 @@
-// The sum of all ranks' gradients in the tree over shards, on top of a transport.
+// Sums all ranks' gradients in the tree over shards, on top of a transport.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// A TreeReducer without the group around it: no channel, no timeout, no names for errors.
+// A TreeReducer without the group around it: no channel, no timeout, and no operation names in errors.
 class TransportTreeReducer {
  public:
   virtual ~TransportTreeReducer() = default;
@@ -18,13 +18,13 @@ class TransportTreeReducer {
   virtual bool result_present(std::size_t segment) const = 0;
 };
 
-// Throws where the layout makes no sense for so many ranks.
+// Throws if the layout is invalid for this number of ranks.
 void check_layout(const TreeLayout& layout, int ranks);
 std::uint64_t hash_of(const TreeLayout& layout);
 std::size_t elements_of(const TreeLayout& layout);
 
-// A collective of the transport. In memory of all ranks where the transport has any; else pieces travel.
-std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel, TreeLayout layout,
-                                                        const TimeLimit& limit);
+// A collective of the transport. Uses memory that all ranks share if the transport has it; otherwise pieces travel.
+std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel,
+                                                                  TreeLayout layout, const TimeLimit& limit);
 
 }  // namespace lockstep

@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-// A handle; copies are the same operation. Dropping it does not cancel anything.
+// A handle. Copies refer to the same operation. Dropping it cancels nothing.
 class Work {
  public:
   Work() = default;
-  // Until the operation is complete on this rank. Throws its CommError, each time.
+  // Waits until the operation is complete on this rank. Throws its CommError, also when called again.
   void wait() const;
   bool done() const;
 

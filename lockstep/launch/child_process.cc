@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// This process's environment with some variables set.
+// This process's environment with some variables changed.
 std::vector<std::string> merged_environment(const EnvironmentVariables& added) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -37,7 +37,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// Between fork() and exec() in a process that had threads: only what a signal handler may do.
+// Runs between fork() and exec() in a process that had threads, so it may do only what a signal handler may do.
 [[noreturn]] void become(const ChildOptions& o, char** argv, char** envp, pid_t parent, int report) {
   bool ok = die_with_parent(parent);
   if (o.own_group) {
@@ -56,12 +56,12 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 }  // namespace
 
 bool die_with_parent(pid_t parent) {
-  // The parent may have ended before the request was made.
+  // The parent may have ended before the request took effect.
   return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent;
 }
 
 pid_t start_child(const ChildOptions& options) {
-  check(!options.command.empty() && !options.command[0].empty(), "start: there is no command");
+  check(!options.command.empty() && !options.command[0].empty(), "start: no command");
   std::vector<std::string> command = options.command, environment = merged_environment(options.environment);
   std::vector<char*> argv = pointers(command), envp = pointers(environment);
   int ends[2];
@@ -74,7 +74,7 @@ pid_t start_child(const ChildOptions& options) {
   check(child >= 0, "cannot start {}: {}", command[0], std::generic_category().message(errno));
   if (child == 0) become(options, argv.data(), envp.data(), parent, write_end.get());
   write_end.reset();
-  // Closed by exec(), or has its error.
+  // exec() closes the pipe; a failure writes its error there.
   int error = 0;
   ssize_t n;
   while ((n = ::read(read_end.get(), &error, sizeof error)) < 0 && errno == EINTR) {
@@ -116,7 +116,7 @@ std::vector<ChildExit> ChildProcesses::reap() {
     siginfo_t info{};
     const int result = ::waitid(P_PID, static_cast<id_t>(child.process), &info, WEXITED | WNOHANG | WNOWAIT);
     if (result == 0 && info.si_pid == 0) return false;
-    // Until waitpid() its number belongs to no other process.
+    // The number belongs to no other process until waitpid().
     if (guard_) {
       ::kill(-child.process, SIGKILL);
       guard_->forget(child.process);
@@ -128,7 +128,7 @@ std::vector<ChildExit> ChildProcesses::reap() {
     ended.push_back({child.rank, status});
     return true;
   });
-  // A killed process did not fail by itself: likelier a cause than a consequence.
+  // A killed process did not fail by itself: it is more likely a cause than a consequence.
   std::stable_sort(ended.begin(), ended.end(),
                    [](const ChildExit& a, const ChildExit& b) { return a.by_signal() && !b.by_signal(); });
   return ended;

@@ -1,4 +1,4 @@
-// Processes that a launcher starts: one for each rank, which never outlive it.
+// The processes that a launcher starts, one for each rank. They never outlive the launcher.
 #pragma once
 
 #include <signal.h>
@@ -14,46 +14,46 @@
 namespace lockstep {
 
 struct ChildOptions {
-  // The program, looked for in PATH, and its arguments.
+  // The program, searched in PATH, and its arguments.
   std::vector<std::string> command;
-  // Set above this process's own.
+  // Variables to set in addition to this process's environment.
   EnvironmentVariables environment = {};
-  // Descriptors for its standard output and error; -1: this process's.
+  // Descriptors for standard output and error; -1 keeps this process's.
   int out = -1, err = -1;
-  // Stays open under its number.
+  // A descriptor that stays open in the child, under the same number.
   int inherited = -1;
-  // In a process group of its own, away from the terminal: without its input, and without its Ctrl-C.
+  // Starts a process group of its own, without terminal input and without the terminal's Ctrl-C.
   bool own_group = false;
-  // Its signal mask; null: the caller's.
+  // The child's signal mask; null keeps the caller's.
   const sigset_t* mask = nullptr;
 };
 
-// Returns when the program runs; throws if it cannot be started: `cannot start foo: No such file or directory`.
-// Killed by the system if the calling thread ends before it.
+// Returns when the program runs. Throws if it cannot start: `cannot start foo: No such file or directory`. The system
+// kills the child when the calling thread ends.
 pid_t start_child(const ChildOptions& options);
 
-// Called in a child, right after fork(): it dies with the thread that made it. False if that is gone already.
-// Safe in a signal handler.
+// Called in a child right after fork(): makes it die with the thread that made it. Returns false if that thread is
+// already gone. Safe in a signal handler.
 bool die_with_parent(pid_t parent);
 
 // How a process ended.
 struct ChildExit {
   int rank = 0;
-  int status = 0;  // as waitpid() has it
+  int status = 0;  // as from waitpid()
 
   bool ok() const { return status == 0; }
   bool by_signal() const;
-  // As a shell has it: 128 + the signal that ended it.
+  // As in a shell: 128 + the signal that ended it.
   int exit_status() const;
   // `rank 1 was killed by signal 9 (Killed)`, `rank 2 exited with status 3`
   std::string describe() const;
 };
 
-// The processes of a job's ranks. Those that are left when it goes out of scope are killed.
+// The processes of a job's ranks. The destructor kills those that still run.
 class ChildProcesses {
  public:
-  // own_groups: as they were started. Signals then go to all that a rank has started itself, and nothing of that stays
-  // when the rank ends, or this process.
+  // own_groups: each process leads its own process group. Signals then reach everything that a rank started, and
+  // nothing of that survives the rank or this process.
   explicit ChildProcesses(bool own_groups = false);
   ~ChildProcesses();
   ChildProcesses(const ChildProcesses&) = delete;
@@ -62,7 +62,7 @@ class ChildProcesses {
   void add(int rank, pid_t process);
   bool running() const { return !running_.empty(); }
   std::vector<int> running_ranks() const;
-  // Those that have ended since the last call. Does not wait.
+  // Returns the processes that ended since the last call. Does not wait.
   std::vector<ChildExit> reap();
   void send(int signal) const;
 
@@ -72,7 +72,7 @@ class ChildProcesses {
     pid_t process;
   };
   std::vector<Child> running_;
-  std::unique_ptr<GroupGuard> guard_;  // of own groups
+  std::unique_ptr<GroupGuard> guard_;  // for own groups
 };
 
 }  // namespace lockstep

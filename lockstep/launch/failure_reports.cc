@@ -23,11 +23,12 @@ std::string key_of(int restart, int rank) { return key(restart, fmt::format("ran
 
 FailureReporter make_failure_reporter(int rank, int world_size) {
   const std::optional<LaunchEnvironment> e = read_launch_environment(rank, world_size);
-  // The launcher knows its ranks by the numbers that it gave them.
+  // The launcher knows its ranks by the numbers that it assigned.
   const std::optional<LaunchedRank> launched = read_launched_rank();
   const bool is_known = launched && e && launched->rank == e->rank && launched->world_size == e->world_size;
   if (!is_known || !e->launcher_has_store) return [](const RankFailure&) {};
-  return [e = *e, secret = read_secret(), done = std::make_shared<std::atomic<bool>>(false)](const RankFailure& failure) {
+  return [e = *e, secret = read_secret(),
+          done = std::make_shared<std::atomic<bool>>(false)](const RankFailure& failure) {
     if (failure.culprit < 0 || done->exchange(true)) return;
     try {
       TcpStore store({.host = e.master_addr,
@@ -38,7 +39,7 @@ FailureReporter make_failure_reporter(int rank, int world_size) {
       store.set(key_of(e.restart_count, e.rank), fmt::format("{} {}", failure.culprit, failure.reason));
       store.add(key(e.restart_count, "count"), 1);
     } catch (const std::exception&) {
-      // Without it the launcher names the rank that ended first.
+      // Without a report, the launcher names the rank that ended first.
     }
   };
 }
@@ -61,7 +62,7 @@ void FailureReports::read() noexcept {
       reports_[r] = {static_cast<int>(culprit), text.substr(space + 1)};
     }
   } catch (const std::exception&) {
-    // As above.
+    // As above: the launcher does without.
   }
 }
 
@@ -77,9 +78,8 @@ std::optional<RankFailure> FailureReports::culprit() const {
 }
 
 bool FailureReports::is_silent(int rank) const {
-  return !reports_.contains(rank) && std::ranges::any_of(reports_, [rank](const auto& report) {
-    return report.second.culprit == rank;
-  });
+  return !reports_.contains(rank) &&
+         std::ranges::any_of(reports_, [rank](const auto& report) { return report.second.culprit == rank; });
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Ranks report to the launcher which rank they have lost. The launcher does not see that by itself: a rank that notices
-// the loss may end first, and a rank that stands still does not end at all.
+// Ranks report to the launcher which rank they lost. The launcher cannot see that by itself: a rank that notices the
+// loss may end first, and a rank that hangs does not end at all.
 #pragma once
 
 #include <chrono>
@@ -14,28 +14,28 @@ namespace lockstep {
 
 using FailureReporter = std::function<void(const RankFailure&)>;
 
-// A rank's part. The reporter writes to the launcher's store; it does nothing where there is none, or where the numbers
-// given are not the launcher's. It acts once, never throws, and takes a second or two at most where the store is out of
-// reach. Arguments as read_launch_environment()'s.
+// A rank's side. The reporter writes to the launcher's store. It does nothing if there is no such store or if the given
+// numbers are not the launcher's. It reports once, never throws, and takes at most a second or two if the store is
+// unreachable. The arguments are those of read_launch_environment().
 FailureReporter make_failure_reporter(int rank, int world_size);
 
-// The launcher's part, for one start of all ranks.
+// The launcher's side, for one start of all ranks.
 class FailureReports {
  public:
   FailureReports(TcpStoreOptions store, int restart, int world_size);
 
-  // Looks for new ones. Never throws: a store that is out of reach has none.
+  // Fetches new reports. Never throws: an unreachable store has no reports.
   void read() noexcept;
-  // The rank that most others have lost, and how.
+  // The rank that most other ranks have lost, and the reason.
   std::optional<RankFailure> culprit() const;
-  // Others have lost it and it has reported nothing: it stands still.
+  // Whether others have lost the rank while it reported nothing itself, so it hangs.
   bool is_silent(int rank) const;
 
  private:
   TcpStoreOptions options_;
   int restart_, world_size_;
   std::optional<TcpStore> store_;
-  std::map<int, RankFailure> reports_;  // by who says so
+  std::map<int, RankFailure> reports_;  // by the reporting rank
 };
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// In a child of a process that may have threads: only what a signal handler may do.
+// Runs in a child of a process that may have threads, so it may do only what a signal handler may do.
 [[noreturn]] void guard(int socket) {
   ::setsid();
   if (::dup2(socket, 0) != 0) ::_exit(1);
@@ -42,7 +42,7 @@ GroupGuard::GroupGuard() {
   check(failed == 0, "guard: {}", std::generic_category().message(errno));
   const FileDescriptor read_end(ends[0]);
   socket_ = FileDescriptor(ends[1]);
-  // No signal but SIGKILL ends it before its time.
+  // Only SIGKILL may end the guard early.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -60,7 +60,7 @@ GroupGuard::~GroupGuard() {
 }
 
 void GroupGuard::tell(pid_t message) {
-  // Without the guard, which somebody may have killed, nothing but its purpose is lost: no SIGPIPE.
+  // If someone killed the guard, only the protection is lost, so a SIGPIPE must not end this process.
   while (::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
 }

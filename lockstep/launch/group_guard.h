@@ -1,4 +1,4 @@
-// Ends process groups whose launcher was killed before it could.
+// Kills process groups if their launcher is killed before it can end them.
 #pragma once
 
 #include <sys/types.h>
@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-// A small process that waits for this one's end, and then kills the groups that it was told of: the system itself
-// would end our children, but not theirs (a rank that is a shell script).
+// A small process that waits until this process ends and then kills the registered groups. The system kills our
+// children by itself, but not their children, which exist if a rank is a shell script.
 class GroupGuard {
  public:
-  // In all, over its life.
+  // The total number of groups over the guard's life.
   static constexpr int kMostGroups = 4096;
 
   GroupGuard();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostRanks = 1 << 20;
 
-// The names under which a launcher hands on the same four numbers.
+// The names that one launcher uses for the four numbers.
 struct Dialect {
   const char* rank;
   const char* world_size;
@@ -25,7 +25,8 @@ constexpr Dialect kTorchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZ
 constexpr Dialect kOpenMpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                            "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Dialect kPmi{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-// Those of a step. In a batch script and in the shell of an allocation SLURM_NTASKS is set, too, which are no ranks.
+// A Slurm step's variables. SLURM_NTASKS is also set in a batch script and in the shell of an allocation, where there
+// are no ranks.
 constexpr Dialect kSlurm{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr};
 constexpr Dialect kOldSlurm{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
 
@@ -56,7 +57,7 @@ std::optional<std::chrono::milliseconds> read_seconds(const char* name) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-// srun's, and not the one that stands for a batch script or an interactive shell: those have the highest numbers.
+// Whether srun started this process. Batch scripts and interactive shells have the highest step numbers.
 bool in_slurm_step() {
   const std::string step = environment("SLURM_STEP_ID").value_or("");
   return !step.empty() && step.size() < 10;
@@ -66,11 +67,12 @@ std::optional<LaunchedRank> read_numbers(const Dialect& names) {
   const auto size = read_int(names.world_size, 1, kMostRanks);
   const bool has_rank = environment(names.rank).has_value();
   const bool told_alone = &names == &kTorchrun && size == 1;
-  // A batch script has a SLURM_PROCID, and that is all.
+  // A batch script has SLURM_PROCID and nothing else.
   const bool may_lack_size = names.rank == std::string_view("SLURM_PROCID");
   check(has_rank == size.has_value() || told_alone || (has_rank && may_lack_size),
         "{} is set but {} is not, expected both or neither{}", has_rank ? names.rank : names.world_size,
-        has_rank ? names.world_size : names.rank, has_rank ? "" : " (or WORLD_SIZE=1, for a process that is alone)");
+        has_rank ? names.world_size : names.rank,
+        has_rank ? "" : " (or WORLD_SIZE=1, for a process that is alone)");
   if (!size) return {};
   LaunchedRank e{.source = names.world_size};
   e.world_size = *size;
@@ -90,17 +92,19 @@ std::optional<LaunchedRank> read_numbers() {
   auto pmi = read_numbers(kPmi), slurm = read_numbers(kSlurm);
   if (!slurm && in_slurm_step()) slurm = read_numbers(kOldSlurm);
   // srun --mpi=pmi2 repeats Slurm's numbers as PMI's, but without the local ones.
-  if (pmi && slurm && !pmi->local_world_size && pmi->rank == slurm->rank && pmi->world_size == slurm->world_size) {
+  if (pmi && slurm && !pmi->local_world_size && pmi->rank == slurm->rank &&
+      pmi->world_size == slurm->world_size) {
     pmi.reset();
   }
-  // Under Slurm, PMI's may be those of the daemon that mpirun has started on each host.
+  // Under Slurm, PMI's numbers may belong to the daemon that mpirun starts on each host.
   if (open_mpi && pmi && open_mpi->world_size > 1 && pmi->world_size > 1 && !environment("SLURM_PROCID")) {
     check(open_mpi->rank == pmi->rank && open_mpi->world_size == pmi->world_size,
-          "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE say rank {} of {}, PMI_RANK and PMI_SIZE rank {} of {}: expected "
+          "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE say rank {} of {}, PMI_RANK and PMI_SIZE rank {} of "
+          "{}: expected "
           "the same, or RANK and WORLD_SIZE to say which",
           open_mpi->rank, open_mpi->world_size, pmi->rank, pmi->world_size);
   }
-  // A size of 1 may be the shell's, in which another launcher was called.
+  // A size of 1 may belong to the shell in which another launcher was called.
   for (const auto* e : {&open_mpi, &std::as_const(pmi), &std::as_const(slurm)}) {
     if (*e && (*e)->world_size > 1) return *e;
   }
@@ -115,7 +119,7 @@ std::optional<LaunchedRank> read_launched_rank(int rank, int world_size) {
   check(!given || (world_size >= 1 && world_size <= kMostRanks && rank >= 0 && rank < world_size),
         "rank {} of world size {}, expected a world size from 1 to {} and a rank below it", rank, world_size,
         kMostRanks);
-  // The local numbers of a launcher hold only for the ranks that it made.
+  // A launcher's local numbers hold only for the ranks that it started.
   if (given && (!found || found->rank != rank || found->world_size != world_size)) found.emplace();
   if (given) found->rank = rank, found->world_size = world_size, found->source.clear();
   if (!found) return {};
@@ -128,7 +132,8 @@ std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_siz
   const std::optional<LaunchedRank> launched = read_launched_rank(rank, world_size);
   const bool given = rank != -1 || world_size != -1;
   check(launched.has_value() || !environment("PMIX_RANK"),
-        "PMIX_RANK is set but nothing says how many ranks there are: expected RANK and WORLD_SIZE (or WORLD_SIZE=1, for a "
+        "PMIX_RANK is set but nothing says how many ranks there are: expected RANK and WORLD_SIZE (or "
+        "WORLD_SIZE=1, for a "
         "process that is alone)");
   if (!launched) return {};
   LaunchEnvironment e{*launched};
@@ -148,13 +153,13 @@ std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_siz
   if (const auto port = read_int("MASTER_PORT", 1, 65535)) {
     e.master_port = *port;
   } else if (const auto job = slurm ? environment_integer("SLURM_JOB_ID", 0, INT64_MAX) : std::nullopt) {
-    // Below the ports that systems hand out by themselves; two jobs on one host are unlikely to share it.
+    // Stays below the ports that systems assign automatically. Two jobs on one host are unlikely to share a port.
     e.master_port = 15000 + static_cast<int>(*job % 15000);
   }
   e.next_port = e.master_port < 65535 ? e.master_port + 1 : e.master_port - 1;
   e.launcher_has_store = read_flag("LOCKSTEP_LAUNCHER_STORE");
   e.store_port = read_int("LOCKSTEP_PORT", 1, 65535);
-  // torchrun's agent listens at MASTER_PORT itself.
+  // torchrun's agent itself listens at MASTER_PORT.
   if (!e.store_port && read_flag("TORCHELASTIC_USE_AGENT_STORE")) e.store_port = e.next_port;
   return e;
 }
@@ -172,11 +177,11 @@ std::string first_slurm_host(const std::string& list) {
   std::string host = list.substr(0, end);
   if (end != std::string::npos && list[end] == '[') {
     const std::size_t close = list.find(']', end);
-    check(close != std::string::npos, "a list of hosts \"{}\" has no ] to its [", list);
+    check(close != std::string::npos, "list of hosts \"{}\": expected a ] after the [", list);
     host += list.substr(end + 1, list.find_first_of(",-]", end) - end - 1);
     host += list.substr(close + 1, list.find(',', close) - close - 1);
   }
-  check(!host.empty(), "a list of hosts \"{}\" begins with none", list);
+  check(!host.empty(), "list of hosts \"{}\": expected a host at its start", list);
   return host;
 }
 

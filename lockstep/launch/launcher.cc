@@ -33,13 +33,13 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// How often other nodes are asked, and children looked after.
+// How often to ask other nodes and to check on children.
 constexpr milliseconds kTick{250};
-// Grace for ranks that stand still.
+// The grace period of ranks that hang.
 constexpr milliseconds kShortGrace{2'000};
 
 void check_options(const LauncherOptions& o) {
-  check(!o.command.empty() && !o.command[0].empty(), "launch: there is no command");
+  check(!o.command.empty() && !o.command[0].empty(), "launch: no command");
   check(o.nproc_per_node >= 1 && o.nproc_per_node <= GroupGuard::kMostGroups,
         "launch: {} processes per node, expected from 1 to {}", o.nproc_per_node, GroupGuard::kMostGroups);
   check(o.nnodes >= 1, "launch: {} nodes, expected at least 1", o.nnodes);
@@ -47,17 +47,17 @@ void check_options(const LauncherOptions& o) {
         o.node_rank, o.nnodes - 1);
   check(o.master_port >= 0 && o.master_port <= 65535, "launch: master port {}, expected from 0 to 65535",
         o.master_port);
-  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port that all of them know",
+  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need the same master port, found none",
         o.nnodes);
   check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
 }
 
-// A rank's output or error output, on its way to ours.
+// The output or error output of a rank, on its way to ours.
 struct OutputPipe {
   FileDescriptor pipe;
   LinePrefixer lines;
 
-  // Reads what there is for now, but not so much that others have to wait; closes the pipe at its end.
+  // Reads the available output, but only so much that other streams get their turn. Closes the pipe at its end.
   void read() {
     std::array<char, 1 << 16> bytes;
     for (int i = 0; i < 16; ++i) {
@@ -104,20 +104,20 @@ class Launcher {
   LaunchResult run() {
     for (int restart = 0;; ++restart) {
       if (link_ && !link_->meet(job(restart), [this] { return take_signals(), interrupted_; })) {
-        return {128 + interrupted_, "interrupted before all nodes had come"};
+        return {128 + interrupted_, "interrupted before all nodes had joined"};
       }
       std::optional<JobFailure> failure;
       try {
         failure = run_ranks(restart);
       } catch (const Error& error) {
-        // Ranks that cannot be started here keep the other nodes from nothing but waiting.
+        // If ranks cannot start here, the other nodes must stop waiting.
         attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.part(); });
         throw;
       }
       int status = failure ? failure->status : 0;
       bool over = !failure || interrupted_ || restart == options_.max_restarts;
       attempt([&](NodeLink& link) {
-        // Nodes have to decide alike: by the first failure of all.
+        // All nodes have to decide alike, so the first failure of the whole job counts.
         if (const std::optional<JobFailure> first = link.failure()) status = first->status;
         over |= link.interrupted() || status == kUnusable;
         if (over) link.part();
@@ -130,7 +130,7 @@ class Launcher {
   }
 
  private:
-  // The launchers of all nodes have to agree on this text.
+  // The launchers of all nodes must agree on this text.
   std::string job(int restart) const {
     return fmt::format("{} nodes of {} processes, start {} of {}", options_.nnodes, options_.nproc_per_node,
                        restart + 1, options_.max_restarts + 1);
@@ -170,7 +170,7 @@ class Launcher {
     children.add(rank, start_child(child));
   }
 
-  // Starts them and stays until all have ended. Returns the first failure.
+  // Starts the ranks and waits until all have ended. Returns the first failure.
   std::optional<JobFailure> run_ranks(int restart) {
     ChildProcesses children(true);
     std::vector<OutputPipe> streams;
@@ -178,10 +178,10 @@ class Launcher {
     FailureReports reports({.host = options_.master_addr, .port = port_, .secret = secret_}, restart,
                            options_.nnodes * options_.nproc_per_node);
     std::optional<JobFailure> failure;
-    // Those that failed before anything was done to them.
+    // The ranks that failed before this launcher sent them a signal.
     std::map<int, ChildExit> own_ends;
     bool finished = false;
-    // Signals for the ranks that are left; the last one is sent when `next_blow` has come.
+    // The signals for the remaining ranks, last one first; `next_blow` is when to send the next.
     std::vector<int> blows{SIGKILL, SIGTERM};
     auto next_blow = Clock::time_point::max();
     const auto fail_with = [&](const JobFailure& what) {
@@ -191,13 +191,15 @@ class Launcher {
       next_blow = Clock::now() + (interrupted_ ? std::max(options_.grace, timeout_) : options_.grace);
     };
     while (children.running() || (link_ && !failure && !finished)) {
-      // The kernel drops SIGCHLD where the process's main thread, if that is not this one, does not block it.
+      // Wakes at every tick, because the kernel drops SIGCHLD if it is unblocked in the main thread and this is another
+      // thread.
       wait(streams, std::min(next_blow, Clock::now() + kTick));
-      if (const int error = server_ ? server_->accept_error() : 0; error != std::exchange(accept_error_, error)) {
-        say(fmt::format("the store cannot take all ranks: {}", describe_descriptor_error(error)));
+      if (const int error = server_ ? server_->accept_error() : 0;
+          error != std::exchange(accept_error_, error)) {
+        say(fmt::format("the store cannot accept all ranks: {}", describe_descriptor_error(error)));
       }
       for (const int signal : take_signals()) {
-        // Before ranks of other nodes stop because those of this one do.
+        // Comes first, so that other nodes do not see ranks stop without knowing why.
         attempt([](NodeLink& link) { link.interrupt(); });
         children.send(signals_taken_ > 2 ? SIGKILL : signal);
       }
@@ -212,7 +214,7 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all(what); });
         fail_with(what);
       }
-      // A rank that stands still may be alone on its node: none ends here after it was lost.
+      // A hanging rank may be alone on its node, where no other rank ends after losing it.
       if (failure && blows.size() > 1 && (link_ || !ends.empty())) {
         reports.read();
         const auto silent = [&](int rank) { return reports.is_silent(rank); };
@@ -230,7 +232,7 @@ class Launcher {
           link_.reset();
           fail_with({1, error.what()});
         } catch (const Error& error) {
-          // Without one of the nodes there is no job.
+          // The job cannot continue without one of its nodes.
           const JobFailure what{1, error.what()};
           attempt([&](NodeLink& link) { link.fail_all(what); });
           fail_with(what);
@@ -242,7 +244,7 @@ class Launcher {
         next_blow = Clock::now() + options_.grace;
       }
     }
-    // Processes that ranks have started and hidden from us may hold the output open.
+    // Processes that ranks started and detached may hold the output open.
     const auto soon = Clock::now() + std::chrono::seconds(1);
     const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
@@ -252,13 +254,14 @@ class Launcher {
     for (OutputPipe& stream : streams) {
       if (is_open(stream)) stream.finish();
     }
-    // The launchers of several nodes have told each other already.
+    // The launchers of several nodes have already told each other.
     if (failure && options_.nnodes == 1) failure = blame(reports, own_ends, *failure);
     return failure;
   }
 
-  // Whom the ranks have lost says more than which one ended first.
-  static JobFailure blame(const FailureReports& reports, const std::map<int, ChildExit>& own_ends, const JobFailure& first) {
+  // Reports of a lost rank say more than which rank ended first.
+  static JobFailure blame(const FailureReports& reports, const std::map<int, ChildExit>& own_ends,
+                          const JobFailure& first) {
     const std::optional<RankFailure> culprit = reports.culprit();
     if (!culprit) return first;
     const auto end = own_ends.find(culprit->culprit);
@@ -266,7 +269,7 @@ class Launcher {
     return {end->second.exit_status(), end->second.describe()};
   }
 
-  // Where the store is out of reach, this node is alone from now on; others will notice by themselves.
+  // If the store is unreachable, this node continues alone. The other nodes notice by themselves.
   template <typename Action>
   void attempt(const Action& action) {
     try {
@@ -276,7 +279,7 @@ class Launcher {
     }
   }
 
-  // For output, which it passes on, and for signals.
+  // Waits for output, which it passes on, and for signals.
   void wait(std::vector<OutputPipe>& streams, Clock::time_point until) {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
     for (const OutputPipe& stream : streams) polled.push_back({stream.pipe.get(), POLLIN, 0});
@@ -286,7 +289,7 @@ class Launcher {
     }
   }
 
-  // Those to hand on. The end of a child only wakes us.
+  // Returns the signals to pass on. SIGCHLD only wakes the launcher.
   std::vector<int> take_signals() {
     std::vector<int> taken;
     while (const std::optional<int> signal = signals_.take()) {
@@ -300,7 +303,7 @@ class Launcher {
 
   const LauncherOptions& options_;
   const milliseconds timeout_;
-  // Before the server's thread starts, which is to have them blocked as well.
+  // Comes before the server's thread starts, so that it blocks them as well.
   SignalDescriptor signals_{SIGINT, SIGTERM, SIGCHLD};
   int interrupted_ = 0;  // the signal
   int signals_taken_ = 0;
@@ -308,7 +311,7 @@ class Launcher {
   bool made_secret_ = false;
   std::unique_ptr<TcpStoreServer> server_;
   int port_ = 0;
-  int accept_error_ = 0;  // that was spoken of
+  int accept_error_ = 0;  // the last one reported
   std::unique_ptr<NodeLink> link_;
 };
 

@@ -1,4 +1,4 @@
-// Starts the ranks of a job on this host, holds the store through which they meet, and ends all when one fails.
+// Starts the ranks of a job on this host, hosts the store through which they meet, and ends all of them when one fails.
 #pragma once
 
 #include <chrono>
@@ -10,45 +10,43 @@
 
 namespace lockstep {
 
-// The exit status of programs whose arguments cannot be used.
+// The exit status of a program that rejects its arguments.
 constexpr int kUnusable = 2;
 
 struct LauncherOptions {
-  // The program, looked for in PATH, and its arguments.
+  // The program, searched in PATH, and its arguments.
   std::vector<std::string> command;
   int nproc_per_node = 1;
-  // Hosts of the job; each runs a launcher of its own with the same numbers. That of node 0 holds the store.
+  // The number of hosts. Each runs its own launcher with the same numbers; the launcher of node 0 hosts the store.
   int nnodes = 1;
   int node_rank = 0;
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;  // 0: a free one; on one node alone
-  // How often all ranks are started again after one failed. Not after kUnusable, which would come again.
+  int master_port = 0;  // 0 chooses a free one, which works with one node only
+  // How often all ranks are restarted after one failed. kUnusable ends the job, since it would recur.
   int max_restarts = 0;
-  // For nodes to meet and, as LOCKSTEP_TIMEOUT, for what ranks wait for. 0: LOCKSTEP_TIMEOUT, or 60 s.
+  // How long nodes wait for each other and, as LOCKSTEP_TIMEOUT, how long ranks wait. 0: LOCKSTEP_TIMEOUT, or 60 s.
   std::chrono::milliseconds timeout{0};
-  // The other ranks get this time after one has failed, to say why they fail. Then they are asked to end, and after the
-  // same time again killed. Ranks that the others have lost, and that say nothing themselves, get 2 s once only such
-  // ranks are left on this node.
+  // After one rank fails, the others have this long to report why they fail. Then they are asked to end, and after the
+  // same time again they are killed. If only silent ranks that others have lost are left on this node, they have 2 s.
   std::chrono::milliseconds grace{5'000};
-  // Gets the ranks' output by whole lines, and the launcher's own words as error output.
+  // Receives the ranks' output in complete lines, and the launcher's own messages as error output.
   std::function<void(bool is_error, std::string_view line)> output;
-  // Marks ranks in colours, in their output and error output.
+  // Colors the rank prefixes in output and error output.
   bool colour_output = false, colour_errors = false;
 };
 
 struct LaunchResult {
-  // 0, or that of the rank that failed: the one that the others have lost, where it ended by itself, else the first one
-  // that ended; 128 + the signal that killed it.
+  // 0, or the status of the rank that failed: the rank that others have lost if it ended by itself, else the first rank
+  // that ended. 128 + the signal if a signal killed it.
   int status = 0;
-  // Names the rank that failed: `rank 1 was killed by signal 9 (Killed)`, or, where it stands still, says what the
-  // others say: `rank 0 lost (no answer within 60 s)`. Empty if all ended well.
+  // Names the rank that failed: `rank 1 was killed by signal 9 (Killed)`. If that rank hangs, quotes the others: `rank
+  // 0 lost (no answer within 60 s)`. Empty if all ended well.
   std::string message;
 };
 
-// Returns when all ranks have ended. The process's soft limit of open files is raised to its hard one. SIGINT and SIGTERM that
-// this process gets meanwhile are handed on to them; they are blocked in the calling thread, and should be in all
-// others. Throws what keeps the job from starting: a command that is not found, a port in use, nodes that do not come
-// or disagree.
+// Returns when all ranks have ended. Raises this process's soft limit of open files to its hard limit. Passes SIGINT
+// and SIGTERM on to the ranks; these signals are blocked in the calling thread and should be blocked in all others.
+// Throws if the job cannot start: a command is not found, a port is in use, or nodes are missing or disagree.
 LaunchResult launch(const LauncherOptions& options);
 
 }  // namespace lockstep

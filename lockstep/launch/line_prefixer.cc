@@ -18,7 +18,7 @@ void LinePrefixer::feed(std::string_view bytes) {
     if (!bytes.empty() && bytes.front() == '\n') {
       bytes.remove_prefix(1);
     } else if (count < room) {
-      return;  // more of it will come
+      return;  // the line continues
     }
     line_ += '\n';
     write_(line_);

@@ -1,4 +1,4 @@
-// Marks every line of a stream, however it comes in pieces.
+// Prefixes every line of a stream, however the stream is split into pieces.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@ namespace lockstep {
 
 class LinePrefixer {
  public:
-  // `write` gets whole lines: the prefix, the line, its end.
+  // `write` gets complete lines: the prefix, the line, and its end.
   LinePrefixer(std::string prefix, std::function<void(std::string_view)> write);
 
   void feed(std::string_view bytes);
-  // The stream is over: what is left of it is a line, too.
+  // Ends the stream. A remaining partial line counts as a line.
   void finish();
 
  private:
-  // A line that is longer is cut into several, so that memory is bounded.
+  // Longer lines are split, which bounds the memory.
   static constexpr std::size_t kLongestLine = std::size_t{1} << 16;
 
   std::string prefix_;
   std::function<void(std::string_view)> write_;
-  std::string line_;  // begins with the prefix
+  std::string line_;  // starts with the prefix
 };
 
 }  // namespace lockstep

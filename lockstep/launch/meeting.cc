@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kVerdictKey = "verdict";
 
 std::string record_key(int rank) { return fmt::format("rank/{}", rank); }
-// Whether it has read the verdict.
+// Set when the rank has read the verdict.
 std::string told_key(int rank) { return fmt::format("told/{}", rank); }
 
 std::string other_world_size(int rank, int says, int expected) {
@@ -33,11 +33,11 @@ std::string other_world_size(int rank, int says, int expected) {
                      expected);
 }
 
-// Tells processes apart, also of different containers.
+// Identifies a process, even across containers.
 std::string this_process() {
   char host[HOST_NAME_MAX + 1] = {};
   (void)::gethostname(host, sizeof host - 1);
-  // Field 22, the time at which it started; the name before may hold anything, up to the last parenthesis.
+  // Field 22 is the start time. The name before it may hold anything, up to the last parenthesis.
   const std::string stat = read_file("/proc/self/stat", 1 << 16);
   std::istringstream fields(stat.substr(stat.rfind(')') + 1));
   std::string started;
@@ -77,7 +77,7 @@ std::string Meeting::meet() {
   std::istringstream words(verdict.text);
   std::string number, hosts;
   words >> number >> hosts;
-  // The way to a store on one's own host says nothing about how others come here.
+  // A loopback route to the store says nothing about how other hosts reach this one.
   if (hosts == "several" && is_loopback(options_.address)) options_.address = outward_host();
   return number;
 }
@@ -91,11 +91,10 @@ std::int64_t Meeting::number_of_group() {
   }
   const std::string first = store_->get(process_key, milliseconds(5000));
   if (first == self) return group;
-  // Those who still wait for their first group are told; a job that is under way goes on.
+  // Tells the ranks that still wait for their first group. A running job goes on.
   group_ = make_prefix_store("1/", store_);
-  const Verdict verdict{.text =
-                            fmt::format("rendezvous: rank {} came twice: it is {}, and now {} says the same",
-                                        options_.rank, first, self)};
+  const Verdict verdict{.text = fmt::format("rendezvous: rank {} joined twice: first as {}, now as {}",
+                                            options_.rank, first, self)};
   if (!group_->contains(kVerdictKey)) announce(verdict);
   throw CommError(verdict.text, -1);
 }
@@ -120,7 +119,7 @@ Meeting::Verdict Meeting::decide() {
   }
   if (verdict.go) verdict.text = hexadecimal(random_bytes(32)) + (several_hosts ? " several" : " one");
   announce(verdict);
-  // Those who came are to read why not, as long as there is a store.
+  // Keeps the store alive until the ranks that joined have read the reason.
   const auto soon = Clock::now() + std::chrono::seconds(2);
   for (int rank = 1; rank < options_.world_size && !verdict.go && options_.holds_store; ++rank) {
     while (group_->contains(record_key(rank)) && !group_->contains(told_key(rank)) && Clock::now() < soon) {
@@ -131,7 +130,7 @@ Meeting::Verdict Meeting::decide() {
 }
 
 Meeting::Verdict Meeting::await_verdict() {
-  // Rank 0 may have come later, and waits for as long.
+  // Rank 0 may have joined later, and waits equally long.
   const std::optional<std::string> text = await(kVerdictKey);
   return text ? parse_verdict(*text) : verdict_on_missing();
 }
@@ -149,7 +148,7 @@ Meeting::Verdict Meeting::verdict_on_missing() {
                                 options_.world_size, seconds)};
   }
   return {.of = missing.front(),
-          .text = fmt::format("rendezvous: rank{} {} of {} did not come within {} s",
+          .text = fmt::format("rendezvous: rank{} {} of {} did not join within {} s",
                               missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), options_.world_size,
                               seconds)};
 }
@@ -165,7 +164,7 @@ std::optional<std::string> Meeting::await(const std::string& key) {
     } catch (const ConnectionError&) {
       throw;
     } catch (const Error&) {
-      // Not there yet.
+      // Not set yet.
     }
   }
 }

@@ -1,5 +1,5 @@
-// The ranks of one group come together in a store. Every rank leaves a record there; rank 0 reads them all and says
-// whether they are a job.
+// The ranks of a group meet in a store. Every rank leaves a record; rank 0 reads them all and decides whether they form
+// a job.
 #pragma once
 
 #include <chrono>
@@ -14,12 +14,12 @@ namespace lockstep {
 struct MeetingOptions {
   int rank = 0;
   int world_size = 1;
-  // This host's, numeric: by which it reaches the store.
+  // This host's numeric address on the route to the store.
   std::string address = "127.0.0.1";
-  // The store goes with this process.
+  // This process hosts the store.
   bool holds_store = false;
   std::chrono::milliseconds timeout{60'000};
-  // The time counts from here.
+  // The start of the timeout.
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 };
 
@@ -27,18 +27,19 @@ class Meeting {
  public:
   Meeting(std::shared_ptr<Store> store, MeetingOptions options);
 
-  // Returns when all ranks have come: rank 0's random number. Throws CommError: which ranks did not come in time, that
-  // one says another world size, or that two processes say the same rank.
+  // Returns rank 0's random number when all ranks have joined. Throws CommError if ranks do not join in time, if a rank
+  // has another world size, or if two processes claim the same rank.
   std::string meet();
 
-  // After it: this group's part of the store. Groups of one store are told apart by how often a rank has come: its n-th
-  // group is everyone's n-th.
+  // This group's part of the store, valid after meet(). Groups that share a store are numbered: a rank's n-th group is
+  // everyone's n-th group.
   std::shared_ptr<Store> group_store() const { return make_prefix_store("group/", group_); }
-  // The address at which the others reach this host.
+  // The address at which other ranks reach this host.
   const std::string& address() const { return options_.address; }
 
  private:
-  // Rank 0's word, or that of one who cannot be right: a number, of a world size or a lost rank; and what it is about.
+  // The decision of rank 0, or of a rank that detects an error: whether to go on, a number (the world size or a lost
+  // rank), and an explanation.
   struct Verdict {
     bool go = false;
     int of = -1;
@@ -50,11 +51,11 @@ class Meeting {
   std::int64_t number_of_group();
   Verdict decide();
   Verdict await_verdict();
-  // Which ranks did not come, unless there is a verdict by now.
+  // Lists the ranks that did not join, unless a verdict has arrived by now.
   Verdict verdict_on_missing();
-  // Leaves it in the store.
+  // Writes the verdict to the store.
   void announce(const Verdict& verdict);
-  // Nothing when the time is over, or when there is a verdict.
+  // Returns nothing if the time is over or a verdict has arrived.
   std::optional<std::string> await(const std::string& key);
 
   std::shared_ptr<Store> store_, group_;

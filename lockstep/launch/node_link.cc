@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Where a host is lost, ranks should say so first: they know what they were waiting for.
+// If a host is lost, ranks should report it first: they know what they were waiting for.
 constexpr milliseconds kSlack{3'000};
 
 }  // namespace
@@ -39,7 +39,7 @@ bool NodeLink::meet(const std::string& job, const std::function<bool()>& stop) {
   for (int node = 0; node < nnodes_; ++node) {
     while (!store_->contains(key("job", node))) {
       if (stop()) return false;
-      check(Clock::now() < deadline, "launch: node {} of {} did not come within {} s", node, nnodes_,
+      check(Clock::now() < deadline, "launch: node {} of {} did not join within {} s", node, nnodes_,
             static_cast<double>(timeout_.count()) / 1000);
       std::this_thread::sleep_for(milliseconds(50));
     }
@@ -60,7 +60,7 @@ std::optional<JobFailure> NodeLink::failure() {
   const std::string text = store_->get(key("failure"), milliseconds(0));
   const std::size_t space = text.find(' ');
   return JobFailure{static_cast<int>(parse_integer("a failed rank's status", text.substr(0, space), 0, 255)),
-                 text.substr(space + 1)};
+                    text.substr(space + 1)};
 }
 
 void NodeLink::interrupt() { store_->set("interrupted", ""); }
@@ -80,7 +80,7 @@ bool NodeLink::all_finished() {
     const Pulse latest{count, TimeLimit(timeout_ + kSlack)};
     Pulse& pulse = pulses_.try_emplace(node, latest).first->second;
     if (pulse.count != count) pulse = latest;
-    check(!pulse.limit.over(), "launch: nothing was heard of node {}'s launcher for {} s", node,
+    check(!pulse.limit.over(), "launch: no answer from node {}'s launcher within {} s", node,
           static_cast<double>(pulse.limit.length().count()) / 1000);
   }
   return all && store_->contains(key("finished", node_rank_));

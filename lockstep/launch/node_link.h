@@ -1,4 +1,4 @@
-// How the launchers of several hosts act as one: through the store that node 0's holds.
+// Lets the launchers of several hosts act as one, through the store of node 0.
 #pragma once
 
 #include <chrono>
@@ -22,22 +22,22 @@ class NodeLink {
  public:
   NodeLink(std::shared_ptr<Store> store, int nnodes, int node_rank, std::chrono::milliseconds timeout);
 
-  // Until the launchers of all nodes are there; they have to say the same of the job. Each start of all ranks is a
-  // meeting of its own. `stop` is asked now and then, and ends it early: false. Throws which nodes did not come, or
-  // that one says something else.
+  // Waits until the launchers of all nodes have joined. They must agree on the job's description. Each start of all
+  // ranks is a meeting of its own. `stop` is polled and ends the wait early; meet() then returns false. Throws if nodes
+  // are missing or disagree.
   bool meet(const std::string& job, const std::function<bool()>& stop);
-  // The first one of all nodes is everyone's.
+  // The first failure on any node counts for all.
   void fail_all(const JobFailure& failure);
   std::optional<JobFailure> failure();
-  // Someone wants the whole job to end: it does not start again on any node.
+  // The user wants the whole job to end. No node restarts it.
   void interrupt();
   bool interrupted();
   // This node's ranks have ended well.
   void finish();
-  // Whether all nodes' have; to be asked again and again: it also shows the others that this launcher is alive, and
-  // throws when another is not.
+  // Whether all nodes have finished. Call it repeatedly: it also shows the others that this launcher is alive, and
+  // throws if another one is not.
   bool all_finished();
-  // Node 0 waits until the others know that all is over, since it takes the store with it.
+  // Node 0 waits until the others know that the job is over, since its store goes with it.
   void part();
 
  private:
@@ -50,7 +50,7 @@ class NodeLink {
   int start_ = 0;
   struct Pulse {
     std::string count;
-    TimeLimit limit;  // until the next one
+    TimeLimit limit;  // for the next pulse
   };
   std::map<int, Pulse> pulses_;
 };

@@ -30,10 +30,10 @@ milliseconds left_until(Deadline deadline) { return milliseconds(milliseconds_un
 struct Connected {
   std::shared_ptr<Store> store;
   std::string address = std::string(kLoopback);
-  const TcpStoreServer* hosted = nullptr;  // by this process
+  const TcpStoreServer* hosted = nullptr;  // set if this process hosts the store
 };
 
-// The store that rank 0 holds: for whom it is out of reach, rank 0 is. It does not come back, so it is tried once.
+// The store that rank 0 hosts. Whoever cannot reach it has lost rank 0. It never comes back, so there is no retry.
 class StoreOfRankZero final : public Store {
  public:
   explicit StoreOfRankZero(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -62,7 +62,7 @@ class StoreOfRankZero final : public Store {
       return call();
     } catch (const ConnectionError& error) {
       std::lock_guard lock(mutex_);
-      lost_ = lost(0, fmt::format("its store is out of reach: {}", error.what()));
+      lost_ = lost(0, fmt::format("its store is unreachable: {}", error.what()));
       throw_failure(*lost_);
     }
   }
@@ -72,7 +72,7 @@ class StoreOfRankZero final : public Store {
   std::optional<RankFailure> lost_;
 };
 
-// A store that stands still takes from those who ask no more than what they wait for anyway.
+// A hanging store must not delay a call beyond the timeout that the caller accepts anyway.
 milliseconds call_timeout(milliseconds timeout) {
   return std::min<milliseconds>(timeout, TcpStoreOptions{}.timeout);
 }
@@ -93,7 +93,7 @@ std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const st
   }
 }
 
-// Rank 0 makes the store and talks to it like everyone else.
+// Rank 0 hosts the store and uses it as a client, as every other rank does.
 Connected host_store(const LaunchEnvironment& e, const std::string& secret, milliseconds timeout) {
   struct Hosted {
     std::unique_ptr<TcpStoreServer> server;
@@ -145,7 +145,7 @@ std::string meet(Meeting& meeting, const TcpStoreServer* server) {
   } catch (const CommError& error) {
     const int accept_error = server ? server->accept_error() : 0;
     if (accept_error == 0) throw;
-    throw CommError(fmt::format("{}; the store could not take all of them: {}", error.what(),
+    throw CommError(fmt::format("{}; the store could not accept all of them: {}", error.what(),
                                 describe_descriptor_error(accept_error)),
                     error.lost_rank());
   }
@@ -155,7 +155,8 @@ std::string meet(Meeting& meeting, const TcpStoreServer* server) {
 
 GroupTimeouts timeouts_of(const RendezvousOptions& options) {
   for (const milliseconds timeout : {options.timeout, options.progress_timeout}) {
-    check(timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0", timeout.count());
+    check(timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0",
+          timeout.count());
   }
   const milliseconds silence = options.timeout > milliseconds(0) ? options.timeout : default_timeout();
   return {.silence = silence,
@@ -200,9 +201,9 @@ Rendezvous resolve_rendezvous(const RendezvousOptions& options) {
               .address = meeting.address()};
     } catch (const ConnectionError& error) {
       if (options.store || hosts || e->launcher_has_store) throw;
-      // It may have been the store of the group before, which rank 0 was about to close.
+      // This may have been the store of the previous group, which rank 0 was about to close.
       if (Clock::now() < deadline) continue;
-      throw CommError(fmt::format("rendezvous: rank 0 of {} did not come within {} s, or is out of reach: {}",
+      throw CommError(fmt::format("rendezvous: rank 0 of {} did not join within {} s, or is unreachable: {}",
                                   e->world_size, static_cast<double>(timeout.count()) / 1000, error.what()),
                       0);
     }

@@ -1,4 +1,4 @@
-// How the ranks of a job find each other: who am I, where is the store, have all come?
+// How the ranks of a job find each other: this process's rank, the store, and the meeting of all ranks.
 #pragma once
 
 #include <chrono>
@@ -22,26 +22,26 @@ struct RendezvousOptions {
 struct Rendezvous {
   int rank = 0;
   int world_size = 1;
-  // Among the ranks of this host, as far as the launcher says; 0 of 1 where it does not.
+  // Among the ranks of this host, if the launcher says so; otherwise 0 of 1.
   int local_rank = 0;
   int local_world_size = 1;
-  // This group's alone: keys of other groups and of earlier lives of the job cannot collide with its own.
+  // For this group alone: its keys cannot collide with those of other groups or of earlier starts of the job.
   std::shared_ptr<Store> store;
   GroupTimeouts timeouts;
-  // 32 bytes, the same on all ranks and new for each group: what a peer proves itself with (HMAC-SHA256). Derived
-  // from the job's secret; without one, from a random number that only those know who can read the store.
+  // 32 bytes, equal on all ranks and new for each group. Peers prove themselves with it (HMAC-SHA256). It is derived
+  // from the job's secret, or without one, from a random number that only readers of the store know.
   std::string key;
-  // The numeric address of this host that its peers can reach: the one by which it reaches the store. Loopback where
-  // all ranks are on this host, or the caller brought a store of its own.
+  // The numeric address at which peers reach this host: its address on the route to the store. Loopback if all ranks
+  // are on this host, or if the caller supplied the store.
   std::string address = "127.0.0.1";
 };
 
-// Returns on every rank when all have come. `options` decide what they set, the environment (LaunchEnvironment) the
-// rest. Throws what it is that stands in the way: a variable that makes no sense, a store that is not reached or does
-// not accept the secret, ranks that did not come in time, another world size, or a rank number that is taken.
+// Returns on every rank when all have joined. `options` override the environment (LaunchEnvironment). Throws if a
+// variable has a bad value, the store is unreachable or refuses the secret, ranks do not join in time, a rank has
+// another world size, or a rank number is taken.
 Rendezvous resolve_rendezvous(const RendezvousOptions& options);
 
-// From the options, or the environment, or the defaults.
+// From the options, else from the environment, else the defaults.
 GroupTimeouts timeouts_of(const RendezvousOptions& options);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// As long as it lives, these signals are blocked in the thread that made it, and can be read here.
+// While it lives, these signals are blocked in the constructing thread and can be read here.
 class SignalDescriptor {
  public:
   explicit SignalDescriptor(std::initializer_list<int> signals);
@@ -18,11 +18,11 @@ class SignalDescriptor {
   SignalDescriptor(const SignalDescriptor&) = delete;
   SignalDescriptor& operator=(const SignalDescriptor&) = delete;
 
-  // For poll().
+  // The descriptor for poll().
   int get() const { return descriptor_.get(); }
-  // The next one that came; does not wait.
+  // The next signal, if one has arrived. Does not wait.
   std::optional<int> take();
-  // The mask that the thread had before: for children.
+  // The thread's earlier mask, for child processes.
   const sigset_t& mask_before() const { return before_; }
 
  private:

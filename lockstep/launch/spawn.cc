@@ -37,9 +37,9 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Set in processes made by running the program anew: the pipe on which a rank says why it failed.
+// Set in processes that run the program again: the pipe on which a rank reports why it failed.
 constexpr const char* kSpawnedVariable = "LOCKSTEP_SPAWNED";
-// An error's message has to fit into a pipe, since it is read only when the process has ended.
+// A message has to fit into a pipe, since it is read only after the process has ended.
 constexpr std::size_t kLongestMessage = 4096;
 
 struct Pipe {
@@ -53,10 +53,10 @@ struct Pipe {
   }
 };
 
-// The first letter of a message: the rank failed by itself, or lost another one.
+// The first letter of a message: the rank failed by itself, or it lost another rank.
 constexpr char kOwn = 'o', kConsequence = 'c';
 
-// Whether it says that another rank failed. A task of the engine wraps what it threw.
+// Whether the error says that another rank failed. The engine wraps what a task threw.
 bool is_consequence(const std::exception& error, int rank) {
   if (const auto* lost = dynamic_cast<const CommError*>(&error)) {
     return lost->lost_rank() >= 0 && lost->lost_rank() != rank;
@@ -72,7 +72,8 @@ bool is_consequence(const std::exception& error, int rank) {
   }
 }
 
-// The message of a rank that has ended. Processes that it started may hold the other end: no more is waited for.
+// Reads the message of a rank that has ended. Does not wait for more, since processes that the rank started may hold
+// the other end of the pipe.
 std::string read_message(const FileDescriptor& pipe) {
   (void)::fcntl(pipe.get(), F_SETFL, O_NONBLOCK);
   std::array<char, kLongestMessage> bytes;
@@ -80,7 +81,7 @@ std::string read_message(const FileDescriptor& pipe) {
   return n > 0 ? std::string(bytes.data(), static_cast<std::size_t>(n)) : std::string();
 }
 
-// In a rank's process: nothing of what its parent was doing goes on here.
+// Runs in a rank's process and discards whatever its parent was doing.
 [[noreturn]] void run_rank(const std::function<void(int)>& fn, int rank, int errors) {
   int status = 0;
   std::string message;
@@ -91,7 +92,7 @@ std::string read_message(const FileDescriptor& pipe) {
     message = (is_consequence(error, rank) ? kConsequence : kOwn) + std::string(error.what());
   } catch (...) {
     status = 1;
-    message = kOwn + std::string("an exception that is no std::exception");
+    message = kOwn + std::string("an exception that is not a std::exception");
   }
   message.resize(std::min(message.size(), kLongestMessage));
   (void)!::write(errors, message.data(), message.size());
@@ -103,7 +104,7 @@ std::string read_message(const FileDescriptor& pipe) {
 std::ptrdiff_t thread_count() {
   using Tasks = std::filesystem::directory_iterator;
   std::ptrdiff_t count = 0;
-  // One that was joined a moment ago may still be listed.
+  // A thread that was joined a moment ago may still be listed.
   for (int attempt = 0; attempt < 50 && (count = std::distance(Tasks("/proc/self/task"), Tasks())) > 1;
        ++attempt) {
     std::this_thread::sleep_for(milliseconds(1));
@@ -115,7 +116,7 @@ void check_options(const SpawnOptions& options) {
   check(options.nprocs >= 1, "spawn: {} processes, expected at least 1", options.nprocs);
 }
 
-// The secret, where this process has none.
+// Makes a secret if this process has none.
 std::string secret_to_set() { return read_secret().empty() ? make_secret() : std::string(); }
 
 EnvironmentVariables rank_variables(int rank, int nprocs, int port, const std::string& secret) {
@@ -134,7 +135,7 @@ class Spawned::Impl {
  public:
   explicit Impl(const SpawnOptions& options) : options_(options) {}
 
-  // Asks daemons to end before they are made to, and waits for the others.
+  // Asks daemons to end before killing them, and waits for the others.
   ~Impl() {
     try {
       if (options_.daemon && children_.running()) {
@@ -143,7 +144,7 @@ class Spawned::Impl {
       }
       wait_for_all();
     } catch (const std::exception&) {
-      // join() says how they ended.
+      // join() reports how they ended.
     }
   }
 
@@ -152,7 +153,7 @@ class Spawned::Impl {
     errors_[rank] = std::move(errors);
   }
 
-  // Made once no more fork() is to come: it has a thread.
+  // Made after the last fork(), since it has a thread.
   int serve(const std::string& secret) {
     server_.emplace(TcpStoreServerOptions{.secret = secret});
     return server_->port();
@@ -178,14 +179,15 @@ class Spawned::Impl {
     server_.reset();
   }
 
-  // The first failure counts, but for those that another one has brought about: they often end sooner.
+  // The first failure counts, except for consequences of another one, which often end sooner.
   void note(const ChildExit& end) {
     const std::string message = read_message(errors_.at(end.rank));
     const bool own = message.empty() ? blow_ == SIGTERM || !end.by_signal() : message.front() == kOwn;
     next_blow_ = std::min(next_blow_, Clock::now() + options_.grace);
     if (own_failure_ || (!failure_.empty() && !own)) return;
     own_failure_ = own;
-    failure_ = message.empty() ? end.describe() : fmt::format("rank {} failed: {}", end.rank, message.substr(1));
+    failure_ =
+        message.empty() ? end.describe() : fmt::format("rank {} failed: {}", end.rank, message.substr(1));
   }
 
   const SpawnOptions options_;
@@ -193,7 +195,7 @@ class Spawned::Impl {
   std::map<int, FileDescriptor> errors_;
   ChildProcesses children_;
   std::string failure_;
-  bool own_failure_ = false;  // not the consequence of another rank's
+  bool own_failure_ = false;  // not a consequence of another rank's failure
   Clock::time_point next_blow_ = Clock::time_point::max();
   int blow_ = SIGTERM;
 };
@@ -209,18 +211,18 @@ Spawned spawn(const std::function<void(int)>& fn, const SpawnOptions& options) {
   raise_descriptor_limit();
   const std::ptrdiff_t threads = thread_count();
   check(threads == 1,
-        "spawn: this process has {} threads, which a fork() would lose in the middle of their work; call it "
-        "before any "
-        "Runtime is made, or use spawn(argc, argv, …), which runs the program anew",
+        "spawn: this process has {} threads, expected one, since fork() would lose the others; call spawn "
+        "before "
+        "making a Runtime, or use spawn(argc, argv, …), which runs the program again",
         threads);
   const std::string secret = secret_to_set();
   auto impl = std::make_unique<Spawned::Impl>(options);
-  // Buffered output would come out of every process.
+  // Buffered output would otherwise appear in every process.
   std::fflush(nullptr);
   const pid_t parent = ::getpid();
   std::vector<FileDescriptor> ports;
   for (int rank = 0; rank < options.nprocs; ++rank) {
-    // The store's port is known only when no more fork() is to come.
+    // The store, and with it its port, may exist only after the last fork().
     Pipe errors, port_pipe;
     const pid_t child = ::fork();
     check(child >= 0, "spawn: {}", std::generic_category().message(errno));
@@ -248,7 +250,7 @@ Spawned spawn(const std::function<void(int)>& fn, const SpawnOptions& options) {
 
 Spawned spawn(int argc, char** argv, const std::function<void(int)>& fn, const SpawnOptions& options) {
   if (const auto errors = environment_integer(kSpawnedVariable, 0, INT_MAX)) {
-    // Processes that fn starts are none of ours.
+    // Processes that fn starts are not ours.
     ::unsetenv(kSpawnedVariable);
     ::fcntl(static_cast<int>(*errors), F_SETFD, FD_CLOEXEC);
     run_rank(fn, static_cast<int>(environment_integer("RANK", 0, INT_MAX).value()),

@@ -1,4 +1,4 @@
-// Processes that run a function of this program, one for each rank, and can form a process group.
+// Runs a function of this program in new processes, one for each rank. They can form a process group.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,13 @@ namespace lockstep {
 
 struct SpawnOptions {
   int nprocs = 1;
-  // Wait for them; otherwise Spawned::join() does.
+  // Wait for the processes. Otherwise call Spawned::join().
   bool join = true;
-  // Not joined, they are killed with what spawn() returned, instead of being waited for. Either way they do not
+  // If they are not joined, destroying the result of spawn() kills them instead of waiting. In either case they do not
   // outlive this process, however it ends.
   bool daemon = false;
-  // The other ranks get this time after one has failed, to say why they fail. Then they are asked to end, and after the
-  // same time again killed.
+  // After one rank fails, the others have this long to report why they fail. Then they are asked to end, and after the
+  // same time again they are killed.
   std::chrono::milliseconds grace{5'000};
 };
 
@@ -25,8 +25,9 @@ class Spawned {
   Spawned(Spawned&&) noexcept;
   Spawned& operator=(Spawned&&) noexcept;
 
-  // Until all have ended. Throws how the first of them failed: `rank 1 failed: conv2d: input has …`, `rank 2 was killed
-  // by signal 9 (Killed)`. One that only lost another rank is not taken for the first. Again and again, it is the same.
+  // Waits until all have ended. Throws how the first rank failed: `rank 1 failed: conv2d: input has …`, `rank 2 was
+  // killed by signal 9 (Killed)`. A rank that only lost another rank does not count as the first. Later calls throw the
+  // same.
   void join();
 
  private:
@@ -37,16 +38,15 @@ class Spawned {
   std::unique_ptr<Impl> impl_;
 };
 
-// Calls fn(rank) in nprocs new processes. Each has RANK, WORLD_SIZE and what else init_process_group() looks for; the
-// store is this process's. An exception ends its process with status 1, and its message comes back.
+// Calls fn(rank) in nprocs new processes. Each has RANK, WORLD_SIZE, and the other variables that init_process_group()
+// reads; this process hosts the store. An exception ends its process with status 1, and its message comes back.
 //
-// By fork(): the processes begin with all that this one has. That is safe only while it has a single thread, so before
-// any Runtime, and where an earlier spawn() still runs it is not; an error otherwise.
+// This overload uses fork(), so the processes start with a copy of this process's memory. That is safe only while this
+// process has a single thread: before any Runtime is made, and not while an earlier spawn() runs. Otherwise it throws.
 Spawned spawn(const std::function<void(int rank)>& fn, const SpawnOptions& options = {});
 
-// By running this program anew with the same arguments, whatever it does at the time. In the new processes, main() has
-// to come to this same call: it runs fn(rank) and ends the process. Before it, main() should do what a rank may do,
-// too.
+// This overload runs the program again with the same arguments. In each new process, main() must reach this same call,
+// which runs fn(rank) and ends the process. Code in main() before the call runs in every rank.
 Spawned spawn(int argc, char** argv, const std::function<void(int rank)>& fn,
               const SpawnOptions& options = {});
 

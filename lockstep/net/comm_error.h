@@ -41,7 +41,7 @@ inline RankFailure no_answer(int rank, const TimeLimit& limit) {
 // For a limit that has expired. `answers`: whether the rank's process is known to be alive.
 inline RankFailure overdue(int rank, bool answers, const TimeLimit& limit) {
   if (!answers) return no_answer(rank, limit);
-  return {rank, fmt::format("rank {} hangs (alive, but has not come within {})", rank, limit.str())};
+  return {rank, fmt::format("rank {} hangs (alive, but did not join within {})", rank, limit.str())};
 }
 inline constexpr const char* kClosedConnection = "connection closed";
 inline constexpr const char* kClosedGroup = "it closed its group";

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// -1 for what is no number: "." and "..".
+// Returns -1 for a name that is not a number: "." and "..".
 int parse_descriptor(const char* name) {
   int number = 0;
   for (; *name != '\0'; ++name) {
@@ -27,7 +27,7 @@ int parse_descriptor(const char* name) {
   return number;
 }
 
-// Those that /proc lists. Without opendir(), which allocates memory. False where there is no /proc.
+// Closes the descriptors that /proc lists. Avoids opendir(), which allocates memory. Returns false without /proc.
 bool close_listed_from(int first) {
   const int folder = ::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return false;
@@ -55,7 +55,7 @@ void raise_descriptor_limit(std::uint64_t most) {
   const rlim_t wanted = std::min<rlim_t>(limit.rlim_max, most);
   if (limit.rlim_cur >= wanted) return;
   limit.rlim_cur = wanted;
-  // Where that is not allowed, the old limit may be enough.
+  // If raising fails, the old limit may still be enough.
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -71,11 +71,11 @@ std::string describe_descriptor_error(int error) {
 }
 
 void close_descriptors_from(int first) {
-  // Kernels before 5.9 do not have it, and some sandboxes do not let it through.
+  // Kernels before 5.9 lack this call, and some sandboxes forbid it.
   if (::close_range(static_cast<unsigned>(first), ~0U, 0) == 0 || close_listed_from(first)) return;
   rlimit limit{};
   (void)::getrlimit(RLIMIT_NOFILE, &limit);
-  // Where the limit is in the billions, the lowest numbers are still given out first.
+  // With a limit in the billions, the system still hands out the lowest numbers first.
   const auto end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
   for (int descriptor = first; descriptor < end; ++descriptor) ::close(descriptor);
 }

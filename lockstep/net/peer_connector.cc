@@ -27,13 +27,13 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
-// A stranger that says nothing is shown the door after this; a peer speaks at once.
+// A peer speaks at once. A connection that stays silent for this long is closed.
 constexpr std::chrono::seconds kPatience{5};
 constexpr std::size_t kMostPending = 100;
-// Until something else of this process is closed.
+// How long to wait for a free descriptor.
 constexpr std::chrono::milliseconds kBackOff{100};
 
-// In the abstract name space: gone with its socket, whatever happens.
+// An abstract name disappears with its socket, even after a crash.
 SocketAddress unix_address(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -51,7 +51,7 @@ SocketAddress parse_address(SocketKind kind, const std::string& text) {
   return resolve_host(text.substr(0, space), std::stoi(text.substr(space + 1))).at(0);
 }
 
-// Abstract Unix sockets are open to every user: only this one's processes count.
+// Every user may open an abstract Unix socket, so check that the process belongs to this user.
 bool same_user(int socket, SocketKind kind) {
   if (kind == SocketKind::tcp) return true;
   ucred peer{};
@@ -66,7 +66,7 @@ void prepare(int socket, SocketKind kind) {
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-// False when the time is over or the connection broke.
+// Returns false if the time is over or the connection broke.
 bool wait_for(int socket, short events, const TimeLimit& limit) {
   for (;;) {
     pollfd item{socket, events, 0};
@@ -88,7 +88,7 @@ bool send_all(int socket, std::string_view bytes, const TimeLimit& limit) {
   return true;
 }
 
-// Empty when the time is over or the connection broke.
+// Returns an empty string if the time is over or the connection broke.
 std::string receive_all(int socket, std::size_t count, const TimeLimit& limit) {
   std::string bytes(count, '\0');
   for (std::size_t got = 0; got < count;) {
@@ -102,13 +102,13 @@ std::string receive_all(int socket, std::size_t count, const TimeLimit& limit) {
   return bytes;
 }
 
-// A connection that is not trusted yet.
+// A connection that has not proven itself yet.
 struct Pending {
   FileDescriptor socket;
   steady_clock::time_point end = steady_clock::now() + kPatience;
   std::string input;
   std::uint32_t client = 0, connection = 0;
-  std::unique_ptr<PeerHandshake> handshake;  // once there was a hello
+  std::unique_ptr<PeerHandshake> handshake;  // set after the hello
 };
 
 class PeerConnector {
@@ -124,8 +124,8 @@ class PeerConnector {
   std::vector<std::vector<FileDescriptor>> run() {
     if (group_.size > 1) {
       publish();
-      // The lowest rank takes all calls at once, the next one when it is through to it, and so on: no rank waits for
-      // one that waits for it.
+      // Rank 0 accepts all calls at once; each next rank accepts after its own calls are through. No two ranks wait for
+      // each other.
       for (int r = 0; r < group_.rank; ++r) call(r);
       take_calls();
     }
@@ -159,7 +159,7 @@ class PeerConnector {
     }
   }
 
-  // A process that may not open more sockets says so before the others, which wait for it, take it for lost.
+  // A process that cannot open more sockets reports it before the ranks that wait for it call it lost.
   bool over() const { return limit_.left() <= early(); }
   std::chrono::milliseconds early() const { return socket_error_ == 0 ? 0ms : limit_.length() / 4; }
   RankFailure reason_of(const RankFailure& failure) const {
@@ -187,8 +187,8 @@ class PeerConnector {
       if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return {};
     }
     if (!same_user(fd, kind_)) return {};
-    PeerHandshake handshake(group_.key, static_cast<std::uint32_t>(group_.rank), static_cast<std::uint32_t>(peer),
-                            connection);
+    PeerHandshake handshake(group_.key, static_cast<std::uint32_t>(group_.rank),
+                            static_cast<std::uint32_t>(peer), connection);
     if (!send_all(fd, handshake.hello(), limit_)) return {};
     const std::string answer = receive_all(fd, PeerHandshake::kAnswerBytes, limit_);
     if (answer.empty() || !handshake.check_answer(answer)) return {};
@@ -241,7 +241,7 @@ class PeerConnector {
     return -1;
   }
 
-  // False: to be closed, or taken over.
+  // Returns false if the connection should be closed or was taken over.
   bool hear(Pending& p) {
     const std::size_t expected = p.handshake ? PeerHandshake::kProofBytes : PeerHandshake::kHelloBytes;
     char bytes[64];
@@ -252,14 +252,15 @@ class PeerConnector {
     const std::string input = std::exchange(p.input, {});
     if (!p.handshake) {
       if (!PeerHandshake::parse_hello(input, p.client, p.connection)) return false;
-      if (p.client >= static_cast<std::uint32_t>(group_.size) || p.connection >= sockets_.size()) return false;
-      p.handshake = std::make_unique<PeerHandshake>(group_.key, p.client, static_cast<std::uint32_t>(group_.rank),
-                                                    p.connection);
-      // So little fits into an empty socket at once.
+      if (p.client >= static_cast<std::uint32_t>(group_.size) || p.connection >= sockets_.size())
+        return false;
+      p.handshake = std::make_unique<PeerHandshake>(group_.key, p.client,
+                                                    static_cast<std::uint32_t>(group_.rank), p.connection);
+      // So few bytes always fit into an empty socket.
       return send_all(p.socket.get(), p.handshake->answer(input), TimeLimit(0ms));
     }
     if (!p.handshake->check_proof(input)) return false;
-    // A peer that was cut off meanwhile comes again.
+    // A peer that was cut off connects again.
     if (send_all(p.socket.get(), "!", TimeLimit(0ms))) {
       sockets_[p.connection][p.client] = std::move(p.socket);
     }
@@ -270,7 +271,7 @@ class PeerConnector {
   SocketKind kind_;
   const TimeLimit& limit_;
   FileDescriptor listener_;
-  int socket_error_ = 0;  // that keeps this process from another socket
+  int socket_error_ = 0;  // why this process cannot open another socket
   std::vector<std::vector<FileDescriptor>> sockets_;
 };
 
@@ -291,7 +292,7 @@ std::string read_record(const Introduction& group, int rank, const std::string& 
     try {
       return group.store->get(key, std::chrono::milliseconds(milliseconds_until(next_look)));
     } catch (const CommError&) {
-      throw;  // rank 0 is lost, and the store with it
+      throw;  // rank 0 is lost, and its store with it
     } catch (const Error&) {
       if (limit.over()) throw_failure(lost(rank, "did not join within " + limit.str()));
       if (steady_clock::now() < next_look) throw;
@@ -299,8 +300,8 @@ std::string read_record(const Introduction& group, int rank, const std::string& 
   }
 }
 
-std::vector<std::vector<FileDescriptor>> connect_peers(const Introduction& group, SocketKind kind, int connections,
-                                                       const TimeLimit& limit) {
+std::vector<std::vector<FileDescriptor>> connect_peers(const Introduction& group, SocketKind kind,
+                                                       int connections, const TimeLimit& limit) {
   return PeerConnector(group, kind, connections, limit).run();
 }
 

@@ -54,7 +54,9 @@ bool PeerHandshake::check_answer(std::string_view answer) {
   return answer.size() == kAnswerBytes && equal_in_constant_time(answer.substr(kNonceBytes), mac("server"));
 }
 
-bool PeerHandshake::check_proof(std::string_view proof) const { return equal_in_constant_time(proof, mac("client")); }
+bool PeerHandshake::check_proof(std::string_view proof) const {
+  return equal_in_constant_time(proof, mac("client"));
+}
 
 std::string PeerHandshake::mac(std::string_view side) const {
   return hmac_sha256(key_, std::string(kMagic) + packed(client_) + packed(server_) + packed(connection_) +

@@ -1,4 +1,4 @@
-// Two ranks exchange these messages before they trust a connection. Knows no sockets.
+// The messages by which two ranks prove themselves on a new connection. This class does no I/O.
 #pragma once
 
 #include <array>
@@ -9,21 +9,21 @@
 
 namespace lockstep {
 
-// client: hello, with a random number. server: another one, and HMAC(key, both, "server"). client: HMAC(key, both,
-// "client"). server: one byte. A recorded answer fits no other numbers.
+// client: hello, with a nonce. server: a nonce and HMAC(key, both nonces, "server"). client: HMAC(key, both nonces,
+// "client"). server: one byte. Fresh nonces make recorded messages useless.
 class PeerHandshake {
  public:
   static constexpr std::size_t kHelloBytes = 32, kAnswerBytes = 48, kProofBytes = 32, kWelcomeBytes = 1;
 
-  // Rank `client` calls rank `server`; `connection` numbers their connections.
+  // Rank `client` connects to rank `server`; `connection` numbers the connections between them.
   PeerHandshake(std::string_view key, std::uint32_t client, std::uint32_t server, std::uint32_t connection);
 
-  // The client's part.
+  // The client's side.
   std::string hello() const;
   bool check_answer(std::string_view answer);
   std::string proof() const { return mac("client"); }
 
-  // The server's.
+  // The server's side.
   static bool parse_hello(std::string_view hello, std::uint32_t& client, std::uint32_t& connection);
   std::string answer(std::string_view hello);
   bool check_proof(std::string_view proof) const;

@@ -18,14 +18,14 @@ namespace {
 constexpr std::size_t kShortest = 16, kLongest = 4096;
 
 std::string read_secret_file(const std::string& path) {
-  // The file is opened once: the check and the read have to see the same one. A pipe must not hold us up.
+  // The file is opened once, so that the check and the read see the same file. O_NONBLOCK: a pipe must not block us.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status;
   const bool known = file && ::fstat(file.get(), &status) == 0;
   check(known, "LOCKSTEP_SECRET_FILE: cannot read {}: {}", path, std::generic_category().message(errno));
   check(S_ISREG(status.st_mode), "LOCKSTEP_SECRET_FILE: {} is not a regular file", path);
   check((status.st_mode & (S_IRWXO | S_IWGRP)) == 0,
-        "LOCKSTEP_SECRET_FILE: {} has mode {:03o}: others may read or change it; chmod 600 it", path,
+        "LOCKSTEP_SECRET_FILE: {} has mode {:03o}: other users may read or change it; run chmod 600", path,
         status.st_mode & 0777);
   std::array<char, kLongest + 1> text;
   const ssize_t size = ::read(file.get(), text.data(), text.size());

@@ -1,9 +1,9 @@
-// The bytes between a TcpStore and its server. Pure functions: no sockets, no clock, no state.
+// The messages between a TcpStore and its server. These functions are pure: no sockets, no clock, no state.
 //
-// The server begins: a greeting with a number that it never used before. The client proves that it knows the secret by
-// an HMAC of that number and one of its own, and the server's answer proves the same to the client; labels keep one
-// side's proof from passing for the other's. Then the client sends one request at a time and reads one reply. What
-// follows the handshake is neither encrypted nor signed.
+// The server begins with a greeting that holds a fresh nonce. The client proves that it knows the secret by an HMAC of
+// that nonce and its own, and the server's answer proves the same to the client. Labels keep the two proofs distinct.
+// Then the client sends one request at a time and reads one reply. Messages after the handshake are neither encrypted
+// nor signed.
 //
 // Numbers are little-endian.
 #pragma once
@@ -36,13 +36,13 @@ enum class StoreOperation : std::uint8_t { set = 1, get = 2, add = 3, contains =
 
 struct StoreRequest {
   StoreOperation operation = StoreOperation::get;
-  std::uint32_t timeout_ms = 0;  // of get
+  std::uint32_t timeout_ms = 0;  // for get
   std::string key = {};
-  std::string value = {};  // of set; of add: the amount, decimal
+  std::string value = {};  // for set; for add, the decimal amount
   bool operator==(const StoreRequest&) const = default;
 };
 
-// missing: of get and contains. failed: the value says why.
+// `missing` answers get and contains. With `failed`, the value holds the reason.
 enum class StoreStatus : std::uint8_t { ok = 1, missing = 2, failed = 3 };
 
 struct StoreReply {
@@ -54,9 +54,9 @@ struct StoreReply {
 std::string encode(const StoreRequest& request);
 std::string encode(const StoreReply& reply);
 
-// Removes the message at the front of `bytes` and returns it; nothing while it is not whole. Throws what was found
-// and expected if it cannot become one, and does so as soon as its first 12 (a reply's 8) bytes are there: no length
-// that it claims is ever waited for or allocated beyond the limits above.
+// Removes the message at the front of `bytes` and returns it; returns nothing while it is incomplete. Throws as soon as
+// the header (12 bytes of a request, 8 of a reply) cannot be valid, so a claimed length beyond the limits above is
+// never awaited or allocated.
 std::optional<StoreRequest> take_request(std::string& bytes);
 std::optional<StoreReply> take_reply(std::string& bytes);
 

@@ -22,7 +22,7 @@ void StoreSession::receive(std::string_view bytes) {
   const bool known = equal_in_constant_time(proof.substr(kStoreNonceBytes),
                                             store_client_hmac(secret_, nonce_, client_nonce));
   state_ = known ? State::admitted : State::refused;
-  // A refused client learns nothing: the answer is as long, and does not depend on the secret.
+  // A refused client learns nothing: its answer has the same length and does not depend on the secret.
   output_ += known ? kStoreAccepts : kStoreRefuses;
   output_ +=
       known ? store_server_hmac(secret_, nonce_, client_nonce) : std::string(kStoreAnswerBytes - 1, '\0');

@@ -1,4 +1,5 @@
-// One client as the server of a store sees it: bytes in, bytes out, requests. Knows no sockets and no clock.
+// The server's side of one client: takes bytes, yields requests and bytes to send. This class does no I/O and has no
+// clock.
 #pragma once
 
 #include <optional>
@@ -11,23 +12,23 @@ namespace lockstep {
 
 class StoreSession {
  public:
-  // Begins with the greeting. `nonce` has kStoreNonceBytes, and never comes twice.
+  // Starts with the greeting. `nonce` has kStoreNonceBytes bytes and is never reused.
   StoreSession(std::string_view secret, std::string nonce);
 
-  // Takes bytes of the client. Throws if they break the protocol: the session is then of no further use.
+  // Takes bytes from the client. Throws if they break the protocol; the session is then unusable.
   void receive(std::string_view bytes);
-  // The next request, once it is whole; none while a reply is due, so that a client's unread replies do not pile up.
+  // Returns the next complete request. Returns none while a reply is due, so unread replies cannot pile up.
   std::optional<StoreRequest> next_request();
   void reply(const StoreReply& reply);
 
-  // The bytes to send, and how many of them were sent.
+  // The bytes to send. sent() removes those that were sent.
   std::string_view output() const { return std::string_view(output_).substr(sent_); }
   void sent(std::size_t bytes);
 
   bool admitted() const { return state_ == State::admitted; }
-  // The client does not know the secret: to be closed once it was told.
+  // The client does not know the secret. Close the connection after sending the answer.
   bool refused() const { return state_ == State::refused; }
-  // Whether more input is of use now.
+  // Whether the session can use more input now.
   bool wants_input() const { return !refused() && !reply_due_ && output().empty(); }
 
  private:

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// About what an entry takes beside its bytes.
+// The approximate cost of an entry besides its bytes.
 constexpr std::size_t kEntryBytes = 128;
 
 std::int64_t parse(std::string_view what, std::string_view text) {
@@ -27,7 +27,7 @@ void StoreTable::set(const std::string& key, std::string_view value) {
   const std::string* old = find(key);
   const std::size_t before = old ? old->size() : 0,
                     after = value.size() + (old ? 0 : key.size() + kEntryBytes);
-  check(bytes_ - before + after <= most_bytes_, "store: full, {} bytes more do not fit into {}", after,
+  check(bytes_ - before + after <= most_bytes_, "store: full: {} more bytes exceed the limit of {}", after,
         most_bytes_);
   values_[key] = value;
   bytes_ += after - before;

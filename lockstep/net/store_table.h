@@ -1,4 +1,4 @@
-// The keys and values of a store's server, within bounds.
+// The keys and values of a store's server, with a limit on their size.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace lockstep {
 
 class StoreTable {
  public:
-  // A client that loses its mind must not take the launcher's memory.
+  // The limit protects the launcher's memory from a faulty client.
   explicit StoreTable(std::size_t most_bytes = std::size_t{256} << 20) : most_bytes_(most_bytes) {}
 
-  // Null if there is none. Valid until the next change.
+  // Returns null if the key is missing. The pointer is valid until the next change.
   const std::string* find(const std::string& key) const;
-  // Throws if there is no room.
+  // Throws if the limit would be exceeded.
   void set(const std::string& key, std::string_view value);
-  // The sum. Throws if the old value or the amount is no decimal integer, or the sum does not fit into 64 bits.
+  // Returns the sum. Throws if the old value or the amount is not a decimal integer, or if the sum overflows 64 bits.
   std::int64_t add(const std::string& key, std::string_view amount);
 
  private:

@@ -22,7 +22,7 @@ std::string reason(int error) { return std::generic_category().message(error); }
 bool interrupted_or_early(int error) { return error == EINTR || error == EAGAIN || error == EWOULDBLOCK; }
 
 void set_option(const FileDescriptor& socket, int level, int option, int value) {
-  // None of the options that we set decides whether something works.
+  // Every option that is set here is an optimization, so failures are ignored.
   (void)::setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
@@ -87,7 +87,7 @@ FileDescriptor listen_at(const SocketAddress& address) {
   const auto fail_system = [&] { throw std::system_error(errno, std::generic_category(), address.str()); };
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) fail_system();
-  // Connections of a job that ended a moment ago do not keep the next one from the port.
+  // Lets a job reuse the port of a job that ended a moment ago.
   set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
   if (::bind(socket.get(), address.get(), address.size()) != 0) fail_system();
   if (::listen(socket.get(), SOMAXCONN) != 0) fail_system();
@@ -108,7 +108,7 @@ std::string outward_host() {
   const int failed = ::getifaddrs(&found);
   check(failed == 0, "socket: cannot read this machine's addresses: {}", reason(errno));
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(found, &::freeifaddrs);
-  // Addresses of version 6 that hold for one link only are of no use without its name.
+  // A link-local IPv6 address is useless without the name of its link.
   for (const ifaddrs* i = found; i != nullptr; i = i->ifa_next) {
     const bool up = (i->ifa_flags & IFF_UP) && !(i->ifa_flags & IFF_LOOPBACK);
     if (up && i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
@@ -132,7 +132,7 @@ TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
     check(failed == 0, "{}: {}", peer_, reason(errno));
   }
   if (error != 0) throw ConnectionError(fmt::format("{}: {}", peer_, reason(error)));
-  // With no listener there, the system may give this end the very port that it connects to.
+  // With no listener there, the system may give this socket the very port that it connects to.
   if (local_address().str() == peer_) throw ConnectionError(fmt::format("{}: connected to itself", peer_));
 }
 

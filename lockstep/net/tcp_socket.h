@@ -1,4 +1,4 @@
-// TCP with deadlines: every call ends by its own, with an error that names the other side.
+// TCP with deadlines. Every call ends by its deadline, and every error names the peer.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ namespace lockstep {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// An error that may pass with another try: no process listens yet, the line was cut, the time is over.
+// An error that another attempt may avoid: nobody listens yet, the connection broke, or the time ran out.
 class ConnectionError : public Error {
  public:
   using Error::Error;
@@ -41,19 +41,20 @@ class SocketAddress {
   socklen_t size_ = 0;
 };
 
-// The addresses of a name or number, best first, without repetitions. ConnectionError where the name is not known
-// (yet: it may take a while until a new machine has its name).
+// Resolves a name or a number to its addresses, best first, without duplicates. Throws ConnectionError for an unknown
+// name, since a new machine's name may take a while to appear.
 std::vector<SocketAddress> resolve_host(const std::string& host, int port);
 
-// Whether all its addresses are of this machine alone.
+// Whether all addresses of `host` are loopback.
 bool is_loopback(const std::string& host);
 
-// Bound and listening, not blocking. Throws std::system_error, so that a port in use can be told from the rest.
+// Returns a bound, listening, non-blocking socket. Throws std::system_error, so that callers can tell a port in use
+// from other errors.
 FileDescriptor listen_at(const SocketAddress& address);
 
 SocketAddress local_address(const FileDescriptor& socket);
 
-// The first of this machine's addresses that is not loopback, numeric; empty if there is none.
+// The first address of this machine that is not loopback, numeric; empty if there is none.
 std::string outward_host();
 
 class TcpConnection {
@@ -61,11 +62,11 @@ class TcpConnection {
   TcpConnection(const SocketAddress& address, Deadline deadline);
 
   void send(std::string_view bytes, Deadline deadline);
-  // At least one byte and at most `most`.
+  // Returns between one and `most` bytes.
   std::string receive(std::size_t most, Deadline deadline);
   std::string receive_exactly(std::size_t count, Deadline deadline);
 
-  // How errors call the other side: its address.
+  // The address that errors name.
   const std::string& peer() const { return peer_; }
   SocketAddress local_address() const { return lockstep::local_address(socket_); }
 
@@ -76,7 +77,7 @@ class TcpConnection {
   std::string peer_;
 };
 
-// The argument for poll(): milliseconds until then, rounded up, none below 0.
+// The timeout for poll(): milliseconds until the deadline, rounded up, at least 0.
 int milliseconds_until(Deadline deadline);
 
 }  // namespace lockstep

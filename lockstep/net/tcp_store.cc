@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kReceiveBytes = 1 << 14;
 
-// A stranger's bytes, for an error.
+// Makes bytes from an unknown server printable for an error.
 std::string printable(std::string_view bytes) {
   std::string text(bytes.substr(0, kStoreMagic.size()));
   std::replace_if(
@@ -29,10 +29,10 @@ std::string printable(std::string_view bytes) {
   return text;
 }
 
-// Both sides show that they know the secret. Throws ConnectionError where another attempt may help.
+// Both sides prove that they know the secret. Throws ConnectionError if a retry may help.
 void shake_hands(TcpConnection& connection, const std::string& secret, Deadline deadline) {
   std::string greeting = connection.receive(kStoreGreetingBytes, deadline);
-  // A stranger may send less than a greeting, and then nothing.
+  // An unknown server may send less than a greeting and then stay silent.
   while (greeting.size() < kStoreGreetingBytes &&
          kStoreMagic.starts_with(greeting.substr(0, kStoreMagic.size()))) {
     greeting += connection.receive(kStoreGreetingBytes - greeting.size(), deadline);
@@ -69,7 +69,7 @@ class TcpStore::Impl {
 
   const std::string& local_host() const { return local_host_; }
 
-  // Each call has a connection of its own while it lasts.
+  // Each call has a connection to itself while it lasts.
   StoreReply call(const StoreRequest& request, milliseconds wait = milliseconds(0)) {
     const std::string bytes = encode(request);
     const Deadline deadline = Clock::now() + wait + options_.timeout;
@@ -85,7 +85,7 @@ class TcpStore::Impl {
       idle_.push_back(std::move(*connection));
       return std::move(*reply);
     } catch (const ConnectionError& error) {
-      // The connections that are left were made to the same server.
+      // The remaining connections lead to the same server, so they are closed too.
       const std::lock_guard lock(mutex_);
       idle_.clear();
       throw ConnectionError(fmt::format("store: \"{}\": lost the store at {}:{} ({})", request.key,
@@ -102,7 +102,7 @@ class TcpStore::Impl {
     return connection;
   }
 
-  // Tries all addresses of the host again and again.
+  // Tries all addresses of the host until the time runs out.
   TcpConnection connect(Deadline deadline) const {
     for (milliseconds pause{10};; pause = std::min(2 * pause, milliseconds(500))) {
       std::string failure;
@@ -111,7 +111,7 @@ class TcpStore::Impl {
           check(address.is_loopback() || !options_.secret.empty(),
                 "store: {} is not loopback and there is no secret; {}", address.str(), kHowToSetSecret);
           try {
-            // An attempt that hangs must not take all of the time.
+            // An attempt that hangs must not use up all of the time.
             const Deadline soon = std::min(deadline, Clock::now() + std::chrono::seconds(5));
             TcpConnection connection(address, soon);
             shake_hands(connection, options_.secret, soon);
@@ -139,7 +139,7 @@ class TcpStore::Impl {
 
 namespace {
 
-// A store that could not do what it was asked says why.
+// The value of a failed reply is the reason.
 StoreReply checked(StoreReply reply) {
   check(reply.status != StoreStatus::failed, "{}", reply.value);
   return reply;
@@ -163,7 +163,7 @@ std::string TcpStore::get(const std::string& key, milliseconds timeout) {
                                           .timeout_ms = static_cast<std::uint32_t>(timeout.count()),
                                           .key = key},
                                          timeout));
-  check(reply.status == StoreStatus::ok, "store: no process has set \"{}\" within {} s", key,
+  check(reply.status == StoreStatus::ok, "store: no process set \"{}\" within {} s", key,
         static_cast<double>(timeout.count()) / 1000);
   return std::move(reply.value);
 }

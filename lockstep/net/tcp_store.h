@@ -13,22 +13,22 @@ namespace lockstep {
 struct TcpStoreOptions {
   std::string host = "127.0.0.1";
   int port = 0;
-  // Without one, nothing but loopback is connected to.
+  // Without a secret, the client connects to loopback only.
   std::string secret = {};
-  // The store has to be there within this time; the constructor tries again until then.
+  // How long the constructor keeps retrying.
   std::chrono::milliseconds connect_timeout{60'000};
-  // The limit of each call, beyond the wait of a get.
+  // The limit of each call, in addition to the timeout of a get.
   std::chrono::milliseconds timeout{10'000};
 };
 
-// The store answers, and there is nothing to be gained by trying again: another secret, or no Lockstep store at all.
+// The store answered, and a retry cannot help: it has another secret, or it is not a Lockstep store.
 class StoreRefused : public Error {
  public:
   using Error::Error;
 };
 
-// For any number of threads: a get that waits holds up no other call. A call that cannot reach the store throws
-// ConnectionError (tcp_socket.h) within its time; the next one tries to connect anew.
+// Any number of threads may use one client; a waiting get does not block other calls. A call that cannot reach the
+// store throws ConnectionError (tcp_socket.h) within its time. The next call connects again.
 class TcpStore : public Store {
  public:
   explicit TcpStore(const TcpStoreOptions& options);
@@ -39,7 +39,7 @@ class TcpStore : public Store {
   std::int64_t add(const std::string& key, std::int64_t amount) override;
   bool contains(const std::string& key) override;
 
-  // This host's address on the way to the store, numeric.
+  // This host's numeric address on the route to the store.
   std::string local_host() const;
 
  private:

@@ -29,11 +29,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Clients that may be in the handshake at once. One more, and the oldest goes: an honest client is through within
-// milliseconds, and tries again. But each has this long, so that a flood of strangers lets it come through.
+// The number of clients that may be in the handshake at once. One more closes the oldest. An honest client finishes
+// within milliseconds and retries if it was closed. Each client is sure of the time below, so honest clients get
+// through a flood of strangers.
 constexpr std::ptrdiff_t kMostHandshakes = 256;
 constexpr std::chrono::milliseconds kShortestHandshake{100};
-// New clients in a row, before the others have their turn.
+// How many new clients to accept before serving the others.
 constexpr int kMostAccepted = 16;
 constexpr std::size_t kLongestError = 1024;
 
@@ -80,7 +81,7 @@ class TcpStoreServer::Impl {
     FileDescriptor socket;
     StoreSession session;
     Clock::time_point accepted;
-    // The end of the handshake; then of the get that waits.
+    // The deadline of the handshake, and later that of the waiting get.
     Clock::time_point deadline;
     std::optional<std::string> awaited = {};
     bool closed = false;
@@ -103,7 +104,7 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // Whether the server is to end.
+  // Set when the server should end.
   bool wait_for_events() {
     const auto now = Clock::now();
     auto wake_at = now + std::chrono::hours(1);
@@ -121,13 +122,13 @@ class TcpStoreServer::Impl {
     }
     if (::poll(polled_.data(), polled_.size(), milliseconds_until(wake_at)) < 0) {
       for (pollfd& item : polled_) item.revents = 0;
-      // Out of memory: it may pass.
+      // Out of memory, which may pass.
       if (errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return polled_[0].revents != 0;
   }
 
-  // A client that breaks the protocol, or the memory, is closed, and no one else.
+  // Closes only the client that breaks the protocol or exceeds the memory limit.
   template <typename Action>
   void guarded(Client& client, Action&& action) {
     try {
@@ -141,17 +142,17 @@ class TcpStoreServer::Impl {
     for (int i = 0; i < kMostAccepted && make_room(); ++i) {
       FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
-        // Someone has to go before the next can come; until then, the listener would keep us busy.
+        // A client has to go before the next one can come. Until then, polling the listener would spin.
         if (is_out_of_descriptors(errno)) {
           accept_error_ = errno;
           drop_oldest_handshake();
           accept_again_ = Clock::now() + kShortestHandshake;
         }
-        // Errors of that one connection; the next may be in order.
+        // An error of that one connection. The next may succeed.
         if (errno == EINTR || errno == ECONNABORTED) continue;
         return;
       }
-      // A host that vanished is noticed within a minute.
+      // Notices within a minute that a host has vanished.
       for (const auto& [level, option, value] : {std::array{SOL_SOCKET, SO_KEEPALIVE, 1},
                                                  {IPPROTO_TCP, TCP_NODELAY, 1},
                                                  {IPPROTO_TCP, TCP_KEEPIDLE, 30},
@@ -166,7 +167,7 @@ class TcpStoreServer::Impl {
                             .accepted = now,
                             .deadline = now + options_.handshake_timeout});
       } catch (const std::exception&) {
-        return;  // it goes as it came
+        return;  // the connection closed again
       }
       Client& client = clients_.back();
       guarded(client, [&] { flush(client); });
@@ -185,7 +186,7 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // For another handshake. If there is none yet, says when there will be.
+  // Makes room for another handshake. Otherwise, says when there will be room.
   bool make_room() {
     if (std::ranges::count_if(clients_, &Client::in_handshake) < kMostHandshakes) return true;
     accept_again_ = oldest_handshake()->accepted + kShortestHandshake;
@@ -261,7 +262,7 @@ class TcpStoreServer::Impl {
     tell_waiting(key, value);
   }
 
-  // Only puts the replies where poll() finds them: serving on from here could recurse.
+  // Only queues the replies for poll(): serving the clients from here could recurse.
   void tell_waiting(const std::string& key, const std::string& value) {
     for (Client& client : clients_) {
       if (client.closed || client.awaited != key) continue;
@@ -286,7 +287,7 @@ class TcpStoreServer::Impl {
   const FileDescriptor listener_;
   const FileDescriptor wake_;
   std::atomic<int> accept_error_{0};
-  // The thread's alone, from here on.
+  // Used by the server's thread alone from here on.
   StoreTable table_;
   std::list<Client> clients_;  // oldest first
   std::vector<pollfd> polled_;

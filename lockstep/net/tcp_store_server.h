@@ -1,6 +1,6 @@
-// The server of a job's key-value store: one thread, many clients, each admitted only after it has proven that it knows
-// the secret. A client that sends garbage, too much, too slowly or nothing at all is closed, and costs the others
-// nothing.
+// The server of a job's key-value store: one thread that serves many clients. A client is admitted after it proves that
+// it knows the secret. The server closes clients that send garbage, too much, too slowly, or nothing; other clients do
+// not notice.
 #pragma once
 
 #include <chrono>
@@ -12,16 +12,17 @@
 namespace lockstep {
 
 struct TcpStoreServerOptions {
-  // A name or a number; "0.0.0.0" and "::" are all of this machine's. All addresses but loopback need a secret.
+  // A name or a number; "0.0.0.0" and "::" stand for all addresses of this machine. Any address besides loopback needs
+  // a secret.
   std::string host = "127.0.0.1";
-  // 0: a free one.
+  // 0 chooses a free port.
   int port = 0;
   std::string secret = {};
-  // A client has to finish the handshake within this time.
+  // How long a client may take for the handshake.
   std::chrono::milliseconds handshake_timeout{5'000};
 };
 
-// The address cannot be listened at; code: the system's (EADDRINUSE, EADDRNOTAVAIL …).
+// The server cannot listen at the address. code() is the system's error: EADDRINUSE, EADDRNOTAVAIL, and so on.
 class ListenError : public Error {
  public:
   ListenError(const std::string& message, int code) : Error(message), code_(code) {}
@@ -34,14 +35,13 @@ class ListenError : public Error {
 class TcpStoreServer {
  public:
   explicit TcpStoreServer(const TcpStoreServerOptions& options = {});
-  // Closes all connections: what clients wait for fails.
+  // Closes all connections, so waiting clients fail.
   ~TcpStoreServer();
 
   int port() const;
   // "127.0.0.1:29500"
   std::string address() const;
-  // The last error of accept() (EMFILE, for instance), or 0. Clients that could not be taken are taken once others have
-  // gone.
+  // The last error of accept(), such as EMFILE, or 0. The server accepts the waiting clients once others have gone.
   int accept_error() const;
 
  private:
@@ -49,9 +49,9 @@ class TcpStoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// One that other hosts reach by the name `host`: at its address if this machine has it; at all addresses if it is one
-// that forwards to this machine (a service's), or, with a secret, that this machine alone knows by that name (Debian
-// gives a machine's own name the address 127.0.1.1).
+// Makes a server that other hosts reach by the name `host`. It listens at that address if this machine has it. It
+// listens at all addresses if the name forwards to this machine (as a service's does), or if there is a secret and the
+// name is known only here (Debian gives a machine's own name the address 127.0.1.1).
 std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port,
                                                  const std::string& secret);
 

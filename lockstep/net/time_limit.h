@@ -1,4 +1,4 @@
-// How long something may take.
+// Time limits that survive a suspended process.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,23 +11,23 @@ namespace lockstep {
 
 // How long a group waits for a rank.
 struct GroupTimeouts {
-  // A rank is lost when nothing is heard of its process for so long.
+  // A rank is lost when nothing is heard from its process for this long.
   std::chrono::milliseconds silence{60'000};
-  // A rank whose process answers may take so long to come to an operation.
+  // How long a rank may take to reach an operation while its process answers.
   std::chrono::milliseconds progress{1'800'000};
 };
 
-// A limit counts the time in which this process runs. Ctrl-Z, a batch system or a closed lid suspends all ranks of a
-// job: when they go on, none of them has waited for another one meanwhile. A process does not notice that it was
-// stopped, but one that waits looks at its limit at least every kRound: a longer pause between two looks counts as
-// kMostPerRound. A limit belongs to one thread.
+// A limit counts the time during which this process runs. Ctrl-Z, a batch system, or a closed lid suspends all ranks of
+// a job together, and that time should not count. A process does not notice that it was stopped, so a waiting thread
+// checks its limit at least once per kRound, and a longer gap between two checks counts as kMostPerRound. A limit
+// belongs to one thread.
 class TimeLimit {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kRound{500}, kMostPerRound{1'000};
 
   explicit TimeLimit(std::chrono::milliseconds allowed)
-      // Long enough to be for ever, short enough not to overflow.
+      // Practically forever, and short enough not to overflow.
       : length_(std::min<std::chrono::milliseconds>(allowed, std::chrono::hours(24 * 365))),
         end_(last_look_ + length_) {}
 
@@ -38,7 +38,7 @@ class TimeLimit {
     last_look_ = now;
     return end_ - now;
   }
-  // A thread that waits looks again by then.
+  // A waiting thread checks its limit again by then.
   Clock::time_point next_look() const {
     const Clock::duration left = this->left();
     return last_look_ + std::clamp<Clock::duration>(left, Clock::duration::zero(), kRound);

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLong = 20s;
 
-// Both ends of a connection of ranks 0 and 1, each as ControlChannel takes it.
+// Both ends of a connection between ranks 0 and 1, as ControlChannel expects them.
 struct Connection {
   std::vector<FileDescriptor> zero{2}, one{2};
   Connection() {
@@ -26,7 +26,7 @@ struct Connection {
   }
 };
 
-// Rank 1 does not read at first, as a process that is stopped does not.
+// Rank 1 does not read at first, like a stopped process.
 TEST(ControlChannel, AMessageThatWasGivenUpDoesNotSwallowWhatComesNext) {
   Connection connection;
   ControlChannel zero(0, std::move(connection.zero), kLong);
@@ -47,7 +47,7 @@ TEST(ControlChannel, AMessageThatWasGivenUpDoesNotSwallowWhatComesNext) {
   one.watch(nullptr);
 }
 
-// A thread that waits for room, to a rank that does not read, holds the line.
+// A thread that waits to send to a rank that does not read occupies the connection.
 TEST(ControlChannel, AFailureIsToldWhileAMessageWaitsForRoom) {
   Connection connection;
   ControlChannel zero(0, std::move(connection.zero), kLong);

@@ -31,13 +31,13 @@ TEST(GroupDescriptors, LimitIsRaised) {
             0);
 }
 
-// Eight ranks, which are threads here, share 40 descriptors and need 176. All of them learn why, also one that finds none
-// left for its own port, and one that waits for another. None spins meanwhile.
+// Eight ranks are threads that share 40 descriptors and need 176. Each of them reports why, including a rank without a
+// descriptor for its own port and a rank that waits for another one. None spins meanwhile.
 TEST(GroupDescriptors, AGroupThatNeedsMoreSaysSo) {
   EXPECT_EQ(status_of_process([] {
               limit_descriptors(40, 40);
               const auto store = testing::make_memory_store();
-              // A quarter of it is how late a rank may begin on a busy machine.
+              // On a busy machine, a rank may start late by a quarter of this.
               const GroupTimeouts timeouts{.silence = 4s, .progress = 4s};
               std::vector<std::string> errors(8);
               std::vector<std::thread> ranks;

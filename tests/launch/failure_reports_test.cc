@@ -16,17 +16,18 @@ constexpr const char* kReportsSecret = "0123456789abcdef";
 
 class FailureReportsTest : public ::testing::Test {
  protected:
-  // What a rank that is started again for the second time says.
-  void report(int rank, const RankFailure& failure, int restart = 2, int given_rank = -1, int given_world_size = -1) {
+  // A report from a rank after its second restart.
+  void report(int rank, const RankFailure& failure, int restart = 2, int given_rank = -1,
+              int given_world_size = -1) {
     std::vector<std::unique_ptr<EnvironmentVariable>> variables;
     for (const auto& [name, value] : environment_of_rank({.rank = rank,
-                                                          .world_size = 4,
-                                                          .local_rank = rank,
-                                                          .local_world_size = 4,
-                                                          .master_addr = "127.0.0.1",
-                                                          .master_port = server_.port(),
-                                                          .secret = kReportsSecret,
-                                                          .restart_count = restart})) {
+                                     .world_size = 4,
+                                     .local_rank = rank,
+                                     .local_world_size = 4,
+                                     .master_addr = "127.0.0.1",
+                                     .master_port = server_.port(),
+                                     .secret = kReportsSecret,
+                                     .restart_count = restart})) {
       names_.push_back(name);
       variables.push_back(std::make_unique<EnvironmentVariable>(names_.back().c_str(), value.c_str()));
     }
@@ -44,7 +45,7 @@ TEST_F(FailureReportsTest, TheRankThatMostHaveLostIsTheCulprit) {
   reports_.read();
   EXPECT_FALSE(reports_.culprit().has_value());
   report(0, {1, "rank 1 lost (connection closed)"}, 1);  // of an earlier start
-  report(1, {0, "rank 0 lost (connection closed)"});  // whose own lines were cut
+  report(1, {0, "rank 0 lost (connection closed)"});     // its own connections were cut
   report(2, {1, "rank 1 lost (no answer within 2 s)"});
   report(3, {1, "rank 1 lost (no answer within 2 s)"});
   reports_.read();

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// Nothing of what the tests were started with.
+// Clears the variables with which the tests were started.
 class LaunchEnvironmentTest : public ::testing::Test {
  protected:
   LaunchEnvironmentTest() {
@@ -53,7 +53,7 @@ class LaunchEnvironmentTest : public ::testing::Test {
   void set(const EnvironmentVariables& variables) {
     for (const auto& [name, value] : variables) set(name.c_str(), value.c_str());
   }
-  // In the order of their making, so that the first state comes back last.
+  // Restored in reverse order, so that the first state comes back last.
   ~LaunchEnvironmentTest() override {
     while (!variables_.empty()) variables_.pop_back();
   }
@@ -64,7 +64,7 @@ class LaunchEnvironmentTest : public ::testing::Test {
 
 TEST_F(LaunchEnvironmentTest, NothingWhereNobodySaysARank) {
   EXPECT_FALSE(read_launch_environment().has_value());
-  set("SLURM_PROCID", "0");  // a batch script's own shell has this much
+  set("SLURM_PROCID", "0");  // a batch script's shell has this variable, too
   EXPECT_FALSE(read_launch_environment().has_value());
 }
 
@@ -153,9 +153,13 @@ TEST_F(LaunchEnvironmentTest, Slurm) {
 }
 
 TEST_F(LaunchEnvironmentTest, MpichAndIntelMpi) {
-  set({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"},
-       // Of the step that has started one agent of mpiexec on each host.
-       {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}});
+  set({{"PMI_RANK", "1"},
+       {"PMI_SIZE", "2"},
+       {"MPI_LOCALRANKID", "1"},
+       {"MPI_LOCALNRANKS", "2"},
+       // From the step that started one agent of mpiexec on each host.
+       {"SLURM_PROCID", "0"},
+       {"SLURM_STEP_NUM_TASKS", "4"}});
   const LaunchEnvironment e = read_launch_environment().value();
   EXPECT_EQ(e.rank, 1);
   EXPECT_EQ(e.world_size, 2);
@@ -194,7 +198,7 @@ TEST_F(LaunchEnvironmentTest, NumbersOfSlurmsOwnPmiAreSlurms) {
 
 TEST_F(LaunchEnvironmentTest, AnMpiOfOneRankHidesNoStepOfSeveral) {
   for (const std::string mpi : {"PMI_", "OMPI_COMM_WORLD_"}) {
-    set({{mpi + "RANK", "0"}, {mpi + "SIZE", "1"}});  // of the shell in which srun was called
+    set({{mpi + "RANK", "0"}, {mpi + "SIZE", "1"}});  // from the shell in which srun was called
     EXPECT_EQ(read_launched_rank()->world_size, 1);
     set({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}});
     EXPECT_EQ(read_launched_rank()->rank, 3);
@@ -238,15 +242,17 @@ TEST_F(LaunchEnvironmentTest, APartOfWhatBelongsTogetherIsAnError) {
 
 TEST_F(LaunchEnvironmentTest, MpisThatContradictEachOtherAreNamed) {
   set({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
-  EXPECT_ERROR(read_launched_rank(), "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE say rank 0 of 4, PMI_RANK and PMI_SIZE "
-                                     "rank 1 of 2");
+  EXPECT_ERROR(read_launched_rank(),
+               "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE say rank 0 of 4, PMI_RANK and PMI_SIZE "
+               "rank 1 of 2");
   set("PMI_RANK", "0");
   set("PMI_SIZE", "1");
   EXPECT_EQ(read_launched_rank()->world_size, 4) << "a shell of srun's, in which mpirun was called";
   set("PMI_RANK", "1");
   set("PMI_SIZE", "2");
   set({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}});
-  EXPECT_EQ(read_launched_rank()->world_size, 4) << "PMI's are those of mpirun's daemon, started by srun --mpi=pmi2";
+  EXPECT_EQ(read_launched_rank()->world_size, 4)
+      << "PMI's are those of mpirun's daemon, started by srun --mpi=pmi2";
   set("SLURM_PROCID", "0");
   EXPECT_EQ(read_launched_rank()->world_size, 4) << "likewise, with Slurm's of the shell";
   for (const char* name : {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) set(name, nullptr);
@@ -256,7 +262,7 @@ TEST_F(LaunchEnvironmentTest, MpisThatContradictEachOtherAreNamed) {
 }
 
 TEST_F(LaunchEnvironmentTest, AShellOfSlurmsIsNoRank) {
-  set("SLURM_NTASKS", "8");  // salloc's
+  set("SLURM_NTASKS", "8");  // from salloc
   EXPECT_FALSE(read_launch_environment());
   set("SLURM_PROCID", "0");
   EXPECT_FALSE(read_launch_environment()) << "a batch script's";
@@ -343,8 +349,8 @@ TEST(FirstSlurmHost, OfAllKindsOfLists) {
   EXPECT_EQ(first_slurm_host("node[9,11]"), "node9");
   EXPECT_EQ(first_slurm_host("node[1-2]-ib,b"), "node1-ib");
   EXPECT_EQ(first_slurm_host("a,node[1-2]"), "a");
-  EXPECT_ERROR(first_slurm_host("node[1-2"), "\"node[1-2\" has no ]");
-  EXPECT_ERROR(first_slurm_host(""), "begins with none");
+  EXPECT_ERROR(first_slurm_host("node[1-2"), "\"node[1-2\": expected a ]");
+  EXPECT_ERROR(first_slurm_host(""), "expected a host at its start");
 }
 
 TEST(SlurmTasksOfNode, OfAllKindsOfLists) {

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 constexpr auto kMeetingTime = 20s;
 
-// Ranks as threads of this process, each with its options.
+// Ranks are threads of this process, each with its own options.
 class RendezvousTest : public ::testing::Test {
  protected:
   RendezvousTest() {
@@ -44,7 +44,7 @@ class RendezvousTest : public ::testing::Test {
   }
   void set(const char* name, const char* value) { variables_.emplace_back(name, value); }
 
-  // A group, or what a rank was told instead.
+  // A group, or the error that a rank got instead.
   struct Outcome {
     Rendezvous group;
     std::string error;
@@ -123,7 +123,7 @@ TEST_F(RendezvousTest, GroupsOfOneStoreAreApart) {
   expect_one_group(first);
   expect_one_group(second);
   EXPECT_NE(first[0].group.key, second[0].group.key);
-  // After a restart of all ranks nothing of before is in their way.
+  // After a restart of all ranks, nothing from the earlier start is in their way.
   set("LOCKSTEP_RESTART_COUNT", "1");
   expect_one_group(join_world(2, store));
   set("LOCKSTEP_RESTART_COUNT", "2");
@@ -135,7 +135,7 @@ TEST_F(RendezvousTest, OneGroupAfterTheOther) {
 }
 
 TEST_F(RendezvousTest, WhereThePortIsHeldTheNextOneServes) {
-  // As torchrun's agent, which speaks another language, and only when spoken to.
+  // Like torchrun's agent, which has another protocol and only answers.
   const FileDescriptor agent(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -171,7 +171,7 @@ TEST_F(RendezvousTest, WhoDidNotComeIsNamed) {
   const auto ranks = join_all(
       {{.rank = 0, .world_size = 4, .timeout = 300ms}, {.rank = 2, .world_size = 4, .timeout = 300ms}});
   for (const Outcome& rank : ranks) {
-    EXPECT_EQ(rank.error, "rendezvous: ranks 1, 3 of 4 did not come within 0.3 s");
+    EXPECT_EQ(rank.error, "rendezvous: ranks 1, 3 of 4 did not join within 0.3 s");
     EXPECT_EQ(rank.lost_rank, 1);
   }
 }
@@ -179,16 +179,16 @@ TEST_F(RendezvousTest, WhoDidNotComeIsNamed) {
 TEST_F(RendezvousTest, RankZeroThatDidNotComeIsNamed) {
   Outcome one = join({.rank = 1, .world_size = 2, .timeout = 200ms});
   EXPECT_THAT(one.error,
-              HasSubstr("rank 0 of 2 did not come within 0.2 s, or is out of reach: store: cannot reach"));
+              HasSubstr("rank 0 of 2 did not join within 0.2 s, or is unreachable: store: cannot reach"));
   EXPECT_EQ(one.lost_rank, 0);
   const TcpStoreServer server({.port = std::stoi(std::getenv("MASTER_PORT"))});
   set("LOCKSTEP_LAUNCHER_STORE", "1");
   one = join({.rank = 1, .world_size = 2, .timeout = 200ms});
-  EXPECT_EQ(one.error, "rendezvous: rank 0 of 2 did not come within 0.2 s");
+  EXPECT_EQ(one.error, "rendezvous: rank 0 of 2 did not join within 0.2 s");
   EXPECT_EQ(one.lost_rank, 0);
 }
 
-// As it does in a process that is stopped, with the store.
+// As in a stopped process that hosts the store.
 TEST_F(RendezvousTest, RankZeroThatStandsStillIsNamedInTime) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -203,7 +203,7 @@ TEST_F(RendezvousTest, RankZeroThatStandsStillIsNamedInTime) {
   }
   ::kill(child, SIGSTOP);
   const Outcome outcome = one.get();
-  EXPECT_THAT(outcome.error, HasSubstr("rank 0 of 3 did not come within 2 s, or is out of reach"));
+  EXPECT_THAT(outcome.error, HasSubstr("rank 0 of 3 did not join within 2 s, or is unreachable"));
   EXPECT_EQ(outcome.lost_rank, 0);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
   ::kill(child, SIGKILL);
@@ -213,14 +213,14 @@ TEST_F(RendezvousTest, RankZeroThatStandsStillIsNamedInTime) {
 TEST_F(RendezvousTest, WhoLosesTheStoreOfRankZeroHasLostRankZero) {
   auto ranks = join_world(2);
   expect_one_group(ranks);
-  ranks[0].group.store.reset();  // and with it the server
+  ranks[0].group.store.reset();  // which also ends the server
   Rendezvous& one = ranks[1].group;
   try {
     one.store->set("key", "value");
     FAIL() << "expected an error";
   } catch (const CommError& error) {
     EXPECT_EQ(error.lost_rank(), 0);
-    EXPECT_THAT(error.what(), ::testing::StartsWith("rank 0 lost (its store is out of reach: "));
+    EXPECT_THAT(error.what(), ::testing::StartsWith("rank 0 lost (its store is unreachable: "));
   }
 }
 
@@ -241,7 +241,7 @@ TEST_F(RendezvousTest, AnotherWorldSizeIsTold) {
 
 TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
   set("LOCKSTEP_LAUNCHER_STORE", "1");
-  // Another process, made before this one has threads: fork() beside one may leave a lock held for ever.
+  // Another process, made before this one has threads: fork() in a process with threads may leave a lock held forever.
   int pipe[2];
   ASSERT_EQ(::pipe(pipe), 0);
   const pid_t child = ::fork();
@@ -250,7 +250,7 @@ TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
     if (::read(pipe[0], &port, sizeof port) != sizeof port) ::_exit(2);
     set("MASTER_PORT", std::to_string(port).c_str());
     const Outcome second = join({.rank = 1, .world_size = 2, .timeout = kMeetingTime});
-    ::_exit(second.error.find("rank 1 came twice: it is process") != std::string::npos ? 0 : 1);
+    ::_exit(second.error.find("rank 1 joined twice: first as process") != std::string::npos ? 0 : 1);
   }
   const FileDescriptor read_end(pipe[0]), write_end(pipe[1]);
   const TcpStoreServer server;
@@ -264,7 +264,7 @@ TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_THAT(first.get().error, HasSubstr("rank 1 came twice")) << "who came first is told as well";
+  EXPECT_THAT(first.get().error, HasSubstr("rank 1 joined twice")) << "the first rank is told as well";
 }
 
 TEST_F(RendezvousTest, WithoutARankThereIsNone) {
@@ -272,7 +272,7 @@ TEST_F(RendezvousTest, WithoutARankThereIsNone) {
                "neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
 }
 
-// Strangers that knock at the port while ranks meet: none of them costs the job more than time.
+// Strangers connect to the port while ranks meet. They cost the job nothing but time.
 TEST_F(RendezvousTest, IntrudersDoNotKeepItFromMeeting) {
   const TcpStoreServer server({.secret = "the secret of this job"});
   set("MASTER_PORT", std::to_string(server.port()).c_str());
@@ -284,7 +284,7 @@ TEST_F(RendezvousTest, IntrudersDoNotKeepItFromMeeting) {
   std::thread intruder([&] {
     std::vector<std::unique_ptr<RawClient>> half_open, slow;
     for (int i = 0; !stop; ++i) {
-      half_open.push_back(std::make_unique<RawClient>(server.port()));  // says nothing
+      half_open.push_back(std::make_unique<RawClient>(server.port()));  // stays silent
       slow.push_back(std::make_unique<RawClient>(server.port()));
       for (auto& client : slow) client->send("x");  // a byte at a time
       RawClient garbage(server.port());

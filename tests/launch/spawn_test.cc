@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The numbers that processes have written into files of their ranks.
+// The process numbers that ranks wrote into their files.
 pid_t read_process(const TemporaryFolder& folder, int rank) {
   for (int i = 0; i < 2000; ++i) {
     const std::string text = folder.read(std::to_string(rank));
@@ -48,13 +48,13 @@ TEST(Spawn, RanksMeet) {
   const TemporaryFolder folder;
   spawn([&](int rank) { meet(folder, rank); }, {.nprocs = 3});
   for (const char* rank : {"0", "1", "2"}) EXPECT_EQ(folder.read(rank), "3");
-  // The process is as it was: it may do so again.
+  // The process has not changed, so it may spawn again.
   spawn([&](int rank) { meet(folder, rank); }, {.nprocs = 2});
   EXPECT_EQ(folder.read("1"), "2");
 }
 
 TEST(Spawn, RunsTheProgramAnew) {
-  // The new process comes here, too, but into a folder of its own.
+  // The new process gets here, too, but with a folder of its own.
   const TemporaryFolder folder;
   const EnvironmentVariable path("LOCKSTEP_TEST_FOLDER", std::getenv("LOCKSTEP_TEST_FOLDER")
                                                              ? std::getenv("LOCKSTEP_TEST_FOLDER")
@@ -67,7 +67,7 @@ TEST(Spawn, RunsTheProgramAnew) {
     std::ofstream(file) << group.rank << " of " << group.world_size;
     if (rank == 1) throw std::runtime_error("as it should");
   };
-  std::thread idle([] { std::this_thread::sleep_for(100ms); });  // more than one thread is all right here
+  std::thread idle([] { std::this_thread::sleep_for(100ms); });  // here, several threads are allowed
   EXPECT_ERROR(spawn(2, argv, body, {.nprocs = 2}), "rank 1 failed: as it should");
   idle.join();
   EXPECT_EQ(folder.read("0"), "0 of 2");
@@ -80,7 +80,7 @@ TEST(Spawn, AnExceptionComesBackWithItsRank) {
   };
   EXPECT_ERROR(spawn(fail_in_one, {.nprocs = 2}),
                "rank 1 failed: conv2d: input has 3 channels, weight expects 4");
-  EXPECT_ERROR(spawn([](int) { throw 1; }), "rank 0 failed: an exception that is no std::exception");
+  EXPECT_ERROR(spawn([](int) { throw 1; }), "rank 0 failed: an exception that is not a std::exception");
   EXPECT_ERROR(spawn([](int) { throw Error(std::string(1 << 20, 'x')); }), "rank 0 failed: xxx");
 }
 
@@ -89,7 +89,7 @@ TEST(Spawn, OtherEndsAreNamed) {
   EXPECT_ERROR(spawn([](int) { ::_exit(3); }), "rank 0 exited with status 3");
 }
 
-// The rank that is lost ends last; what the others say of it, from a task or not, is not what comes back.
+// The lost rank ends last. The errors of the others, from a task or not, must not come back.
 TEST(Spawn, TheRankThatFailedFirstIsNamedAndNotThoseThatLostIt) {
   const auto body = [](int rank) {
     if (rank == 1) {
@@ -98,7 +98,8 @@ TEST(Spawn, TheRankThatFailedFirstIsNamedAndNotThoseThatLostIt) {
     }
     const CommError lost("rank 1 lost (connection closed)", 1);
     if (rank == 0) throw lost;
-    throw TaskError(std::make_shared<Failure>(Failure{.cause = std::make_exception_ptr(lost), .message = "a task"}));
+    throw TaskError(
+        std::make_shared<Failure>(Failure{.cause = std::make_exception_ptr(lost), .message = "a task"}));
   };
   EXPECT_ERROR(spawn(body, {.nprocs = 3}), "rank 1 failed: out of luck");
 }
@@ -113,7 +114,7 @@ TEST(Spawn, WhereNobodyFailedByItselfALossIsTold) {
 TEST(Spawn, OneThatFailsEndsTheOthers) {
   const TemporaryFolder folder;
   const auto body = [&](int rank) {
-    if (rank == 2) ::signal(SIGTERM, SIG_IGN);  // also who does not want to
+    if (rank == 2) ::signal(SIGTERM, SIG_IGN);  // refuses to end
     write_process(folder, rank);
     if (rank != 1) std::this_thread::sleep_for(1h);
     read_process(folder, 0), read_process(folder, 2);

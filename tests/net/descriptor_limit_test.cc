@@ -75,7 +75,7 @@ TEST(DescriptorLimit, AStoreThatNeedsMoreSaysSoAndGoesOn) {
                 while (clients.size() < 32) clients.push_back(std::make_unique<TcpStore>(options));
                 return 2;
               } catch (const std::exception&) {
-                // As it should be.
+                // As expected.
               }
               if (server.accept_error() != EMFILE) return 3;
               clients.resize(clients.size() / 2);

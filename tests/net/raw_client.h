@@ -1,4 +1,4 @@
-// A socket that says what a test wants said, also what no client would.
+// A socket through which a test sends any bytes, including those that no client would send.
 #pragma once
 
 #include <netinet/in.h>
@@ -17,7 +17,7 @@ namespace lockstep {
 
 class RawClient {
  public:
-  // On loopback.
+  // Connects to loopback.
   explicit RawClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -28,13 +28,13 @@ class RawClient {
     }
   }
 
-  // Whether the other side still takes it.
+  // Whether the other side still accepts it.
   bool send(std::string_view bytes) {
     return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
 
-  // Up to `count` bytes; fewer if the other side closes, or says nothing for 20 s.
+  // Up to `count` bytes; fewer if the other side closes or stays silent for 20 s.
   std::string receive(std::size_t count) {
     std::string bytes;
     while (bytes.size() < count && readable(20'000)) {
@@ -46,7 +46,7 @@ class RawClient {
     return bytes;
   }
 
-  // Whether the other side closes within 20 s, whatever it sends before.
+  // Whether the other side closes within 20 s, whatever it sends before that.
   bool is_closed() {
     while (readable(20'000)) {
       char buffer[4096];
@@ -55,7 +55,7 @@ class RawClient {
     return false;
   }
 
-  // Leaves by a reset in place of a farewell.
+  // Leaves with a reset instead of a normal close.
   void reset() {
     const linger none{1, 0};
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);

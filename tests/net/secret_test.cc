@@ -35,7 +35,7 @@ TEST_F(SecretTest, FromAFileThatOthersCannotRead) {
     EXPECT_EQ(read_file_of_mode(mode), "the secret of this job");
   for (const mode_t mode : {0604, 0644, 0602, 0660, 0601}) {
     EXPECT_ERROR(read_file_of_mode(mode),
-                 fmt::format("has mode {:03o}: others may read or change it; chmod 600 it", mode));
+                 fmt::format("has mode {:03o}: other users may read or change it; run chmod 600", mode));
   }
   EXPECT_EQ(read_file_of_mode(0600, "the secret of this job \r\n\n"), "the secret of this job");
 }

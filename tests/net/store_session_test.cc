@@ -19,7 +19,7 @@ std::string take_output(StoreSession& session) {
   return output;
 }
 
-// Past the handshake.
+// A session after its handshake.
 StoreSession admitted_session() {
   StoreSession session(kSecret, kNonce);
   take_output(session);
@@ -59,7 +59,7 @@ TEST(StoreSession, AWrongProofIsRefusedAndTeachesNothing) {
   }
 }
 
-// Who has heard a handshake cannot use it: the next one has another number.
+// A recorded handshake is useless: the next one has another nonce.
 TEST(StoreSession, AReplayedProofIsRefused) {
   StoreSession session(kSecret, std::string(32, 'o'));
   take_output(session);

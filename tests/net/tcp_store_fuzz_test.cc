@@ -1,5 +1,5 @@
-// Bytes that no client would send, to the parser, to a session and to a server: they may be refused, or wait for more,
-// and nothing else.
+// Sends bytes that no client would send to the parser, to a session, and to a server. They may only be refused, or wait
+// for more bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Fuzzer {
 
   std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
   char byte() {
-    // Numbers at the edges are likelier to hurt.
+    // Extreme numbers are more likely to do harm.
     constexpr unsigned char kEdges[] = {0, 1, 4, 5, 127, 128, 255};
     return static_cast<char>(below(2) ? kEdges[below(std::size(kEdges))] : below(256));
   }
@@ -76,7 +76,7 @@ class Fuzzer {
   std::mt19937_64 random_;
 };
 
-// Whether all bytes of `text` were taken as requests; what is taken and written again has to be the same bytes.
+// Whether all bytes of `text` were parsed as requests. Encoding them again must give the same bytes.
 bool parses(std::string text) {
   try {
     for (std::string before = text;; before = text) {

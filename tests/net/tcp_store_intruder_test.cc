@@ -1,4 +1,4 @@
-// Who does not mean well, at the port of a store that others use.
+// Malicious clients at the port of a store that others use.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -29,7 +29,7 @@ class Intruder : public ::testing::Test {
     const std::int64_t before = store.add("count", 0);
     EXPECT_EQ(store.add("count", 1), before + 1);
   }
-  // Through the handshake.
+  // Completes the handshake.
   std::unique_ptr<RawClient> admitted_client() {
     auto client = std::make_unique<RawClient>(server_.port());
     const std::string nonce(32, 'c'), greeting = client->receive(kStoreGreetingBytes);
@@ -71,7 +71,7 @@ TEST_F(Intruder, WhoSendsGarbageIsRefused) {
 }
 
 TEST_F(Intruder, AReplayedHandshakeIsRefused) {
-  // Heard on the wire: what a client of the job said.
+  // Recorded from the wire: the messages of a client of the job.
   RawClient heard(server_.port());
   const std::string nonce(32, 'c'), greeting = heard.receive(kStoreGreetingBytes);
   const std::string said = nonce + store_client_hmac(kJobSecret, greeting.substr(kStoreMagic.size()), nonce);
@@ -106,7 +106,7 @@ TEST_F(Intruder, WithoutDescriptorsTheServerWaitsForSome) {
   limit.rlim_cur = 100;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   {
-    // Both ends of each are this process's.
+    // This process has both ends of each connection.
     std::vector<std::unique_ptr<RawClient>> half_open;
     try {
       for (int i = 0; i < 200; ++i) half_open.push_back(std::make_unique<RawClient>(server_.port()));
@@ -119,7 +119,7 @@ TEST_F(Intruder, WithoutDescriptorsTheServerWaitsForSome) {
   expect_still_serving();
 }
 
-// Its replies fill the connection and wait there; the server's memory does not grow, and nobody else waits.
+// The replies fill the connection and wait there. The server's memory does not grow, and no other client waits.
 TEST_F(Intruder, WhoDoesNotReadItsRepliesHoldsUpOnlyItself) {
   TcpStore store({.port = server_.port(), .secret = kJobSecret});
   store.set("large", std::string(1 << 20, 'x'));
@@ -132,7 +132,7 @@ TEST_F(Intruder, WhoDoesNotReadItsRepliesHoldsUpOnlyItself) {
   }();
   client->send(requests);
   for (int i = 0; i < 100; ++i) store.set("key", "value");
-  // They are all served in the end.
+  // All of them are served in the end.
   EXPECT_EQ(client->receive(100 * ((1 << 20) + 8)).size(), 100u * ((1 << 20) + 8));
 }
 

@@ -25,7 +25,7 @@ std::unique_ptr<TcpStore> connect(const TcpStoreServer& server, const std::strin
       TcpStoreOptions{.port = server.port(), .secret = secret, .connect_timeout = kStoreTimeout});
 }
 
-// A port that nobody listens at.
+// A port without a listener.
 TEST(TcpStore, WhatOneSetsAnotherGets) {
   const TcpStoreServer server;
   const auto a = connect(server), b = connect(server);
@@ -59,8 +59,8 @@ TEST(TcpStore, GetWaitsForSetAndForAdd) {
 TEST(TcpStore, GetThatWaitsInVainNamesTheKey) {
   const TcpStoreServer server;
   const auto store = connect(server);
-  EXPECT_ERROR(store->get("nothing", 0ms), "no process has set \"nothing\" within 0 s");
-  EXPECT_ERROR(store->get("nothing", 30ms), "no process has set \"nothing\" within 0.03 s");
+  EXPECT_ERROR(store->get("nothing", 0ms), "no process set \"nothing\" within 0 s");
+  EXPECT_ERROR(store->get("nothing", 30ms), "no process set \"nothing\" within 0.03 s");
   store->set("something", "1");
   EXPECT_EQ(store->get("something", 0ms), "1") << "the connection is still of use";
 }
@@ -160,12 +160,12 @@ TEST(TcpStore, AServerThatGoesFailsWhoWaits) {
   server.reset();
   waiter.join();
   EXPECT_ERROR(store.set("key", ""), "lost the store");
-  // A new one is found again.
+  // The client finds a new server.
   server = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = port});
   store.set("key", "");
 }
 
-// As a frozen process does, the listener takes connections and says nothing.
+// Like a frozen process, the listener accepts connections and stays silent.
 TEST(TcpStore, AServerThatSaysNothingIsNotWaitedForForEver) {
   const FileDescriptor silent = listen_at(resolve_host("127.0.0.1", 0).front());
   const int port = local_address(silent).port();
@@ -230,7 +230,7 @@ TEST(Secret, AServerThatDoesNotKnowItIsRefused) {
     ASSERT_GT(::send(client.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL), 0);
     std::string proof(64, '\0');
     ASSERT_EQ(::recv(client.get(), proof.data(), proof.size(), MSG_WAITALL), 64);
-    // The best it can do: send the client's own proof back.
+    // Its best attempt: send the client's own proof back.
     const std::string answer = "a" + proof.substr(32);
     ASSERT_GT(::send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL), 0);
   });

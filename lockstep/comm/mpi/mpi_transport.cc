@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// MPI has no way to wait for a while: one looks again and again. The longer it has taken, the longer the pause.
+// MPI cannot wait with a time limit, so this polls, with pauses that grow with the time spent.
 class Patience {
  public:
   explicit Patience(bool may_spin) : may_spin_(may_spin) {}
@@ -34,10 +34,10 @@ class Patience {
   const Clock::time_point begin_ = Clock::now();
 };
 
-// A rank has sent all that it had to before it says goodbye, but MPI may hand over the goodbye first.
+// A rank sends everything else before its goodbye, but MPI may deliver the goodbye first.
 class Farewell {
  public:
-  // Asked when the rank has left and something is still expected of it.
+  // Called when the rank has left and something is still expected from it.
   bool is_over() {
     if (!limit_) limit_.emplace(std::chrono::seconds(1));
     return limit_->over();
@@ -50,7 +50,10 @@ class Farewell {
 class MpiTransport final : public PairwiseTransport {
  public:
   MpiTransport(std::shared_ptr<MpiSession> session, MPI_Comm ranks, bool may_spin)
-      : PairwiseTransport(rank_in(ranks), size_of(ranks)), session_(std::move(session)), ranks_(ranks), may_spin_(may_spin) {
+      : PairwiseTransport(rank_in(ranks), size_of(ranks)),
+        session_(std::move(session)),
+        ranks_(ranks),
+        may_spin_(may_spin) {
     check_mpi(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "making a group");
     MPI_Group world, some;
     check_mpi(MPI_Comm_group(session_->world(), &world), "making a group");
@@ -58,7 +61,8 @@ class MpiTransport final : public PairwiseTransport {
     world_ranks_.resize(static_cast<std::size_t>(size()));
     std::vector<int> all(world_ranks_.size());
     std::iota(all.begin(), all.end(), 0);
-    check_mpi(MPI_Group_translate_ranks(some, size(), all.data(), world, world_ranks_.data()), "making a group");
+    check_mpi(MPI_Group_translate_ranks(some, size(), all.data(), world, world_ranks_.data()),
+              "making a group");
     MPI_Group_free(&world);
     MPI_Group_free(&some);
   }
@@ -89,7 +93,8 @@ class MpiTransport final : public PairwiseTransport {
     }
   }
 
-  std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string&, std::chrono::milliseconds) override {
+  std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string&,
+                                   std::chrono::milliseconds) override {
     MPI_Group all, some;
     MPI_Comm made;
     check_mpi(MPI_Comm_group(ranks_, &all), "making a group");
@@ -118,7 +123,8 @@ class MpiTransport final : public PairwiseTransport {
     }
     void send(int destination, int tag, const void* data, std::size_t bytes) override {
       begin(destination, [&](MPI_Request* request) {
-        return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, destination, tag, transport_.ranks_, request);
+        return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, destination, tag, transport_.ranks_,
+                         request);
       });
     }
 
@@ -128,9 +134,9 @@ class MpiTransport final : public PairwiseTransport {
       for (;;) {
         int done = 0;
         const bool alive = transport_.session_->call([&] {
-          broken_ |= MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE) !=
-                     MPI_SUCCESS;
-          // Another rank's send may wait for this one to take it.
+          broken_ |= MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
+                                 MPI_STATUSES_IGNORE) != MPI_SUCCESS;
+          // Another rank's send may wait for this rank to receive it.
           if (done == 0) transport_.take_messages();
         });
         if (broken_ || !alive) return {Result::broken, first_pending()};
@@ -149,7 +155,7 @@ class MpiTransport final : public PairwiseTransport {
       transport_.session_->call([&] { broken_ |= begin(&requests_.back()) != MPI_SUCCESS; });
     }
 
-    // The rank that the first of them still waits for, of those that `counts` names.
+    // The first rank still awaited among those that `counts` selects.
     template <typename Counts>
     int first_pending(const Counts& counts) {
       int rank = -1;
@@ -165,11 +171,12 @@ class MpiTransport final : public PairwiseTransport {
     int first_pending() {
       return first_pending([](int) { return true; });
     }
-    // The same among ranks that have left.
+    // The same, among ranks that have left.
     int first_departed() {
       if (!transport_.session_->any_departed()) return -1;
       std::vector<int> gone;
-      std::ranges::copy_if(others_, std::back_inserter(gone), [this](int rank) { return transport_.departed(rank); });
+      std::ranges::copy_if(others_, std::back_inserter(gone),
+                           [this](int rank) { return transport_.departed(rank); });
       if (gone.empty()) return -1;
       return first_pending([&](int rank) { return std::ranges::find(gone, rank) != gone.end(); });
     }
@@ -191,11 +198,14 @@ class MpiTransport final : public PairwiseTransport {
     return size;
   }
 
-  std::unique_ptr<Transfers> begin_transfers(int /*channel*/) override { return std::make_unique<MpiTransfers>(*this); }
+  std::unique_ptr<Transfers> begin_transfers(int /*channel*/) override {
+    return std::make_unique<MpiTransfers>(*this);
+  }
 
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);
-    if (outcome.result == Transfers::Result::timed_out) PairwiseTransport::give_up(overdue(outcome.rank, limit));
+    if (outcome.result == Transfers::Result::timed_out)
+      PairwiseTransport::give_up(overdue(outcome.rank, limit));
     const bool left = outcome.rank >= 0 && departed(outcome.rank);
     PairwiseTransport::give_up(lost(outcome.rank, left ? kClosedGroup : kClosedConnection));
   }
@@ -206,22 +216,25 @@ class MpiTransport final : public PairwiseTransport {
     return lockstep::overdue(rank, session_->answers(world_ranks_[static_cast<std::size_t>(rank)]), limit);
   }
 
-  // A message between two ranks: its header, its tag, its bytes.
+  // A point-to-point message: header, tag, and bytes.
   static std::vector<std::byte> pack(int tag, const Message& message) {
     std::vector<std::byte> wire(sizeof message.header + sizeof tag + message.bytes.size());
     std::memcpy(wire.data(), &message.header, sizeof message.header);
     std::memcpy(wire.data() + sizeof message.header, &tag, sizeof tag);
-    std::copy(message.bytes.begin(), message.bytes.end(), wire.end() - static_cast<std::ptrdiff_t>(message.bytes.size()));
+    std::copy(message.bytes.begin(), message.bytes.end(),
+              wire.end() - static_cast<std::ptrdiff_t>(message.bytes.size()));
     return wire;
   }
 
-  // Those that have come, into the mailbox. Called inside of a call.
+  // Moves arrived messages into the mailbox. Runs inside a session call.
   void take_messages() {
     for (;;) {
       int there = 0, bytes = 0;
       MPI_Message handle;
       MPI_Status status;
-      if (MPI_Improbe(MPI_ANY_SOURCE, kMessageTag, ranks_, &there, &handle, &status) != MPI_SUCCESS || there == 0) return;
+      if (MPI_Improbe(MPI_ANY_SOURCE, kMessageTag, ranks_, &there, &handle, &status) != MPI_SUCCESS ||
+          there == 0)
+        return;
       MPI_Get_count(&status, MPI_BYTE, &bytes);
       std::vector<std::byte> wire(static_cast<std::size_t>(bytes));
       if (MPI_Mrecv(wire.data(), bytes, MPI_BYTE, &handle, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
@@ -236,7 +249,7 @@ class MpiTransport final : public PairwiseTransport {
 
   const std::shared_ptr<MpiSession> session_;
   MPI_Comm ranks_;
-  std::vector<int> world_ranks_;  // of the session's world
+  std::vector<int> world_ranks_;  // in the session's world
   const bool may_spin_;
   Mailbox mailbox_;
 };

@@ -1,4 +1,4 @@
-// Ranks that mpirun started exchange blocks by MPI's messages.
+// Exchanges blocks by MPI messages, between ranks that mpirun started.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Collectives. `ranks` of the session's world; whether there is a core for each rank of a host.
+// A collective. `ranks` are those of the session's world; may_spin says whether each rank of a host has a core.
 std::unique_ptr<Transport> make_mpi_transport(std::shared_ptr<MpiSession> session, bool may_spin);
 
 }  // namespace lockstep
