@@ -109,9 +109,9 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--plot", o.plot, "Plot test accuracy and loss by epoch as SVG");
   app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");
   app.add_option("--backend", o.backend,
-                 "Between ranks: gloo (shared memory within a host, TCP between hosts), mpi (under mpirun), "
-                 "nccl (a GPU for each rank), or auto: nccl if possible, else gloo")
-      ->check(CLI::IsMember({"auto", "gloo", "mpi", "nccl"}))
+                 "Between ranks: host (shared memory within a host, TCP between hosts), mpi (under mpirun), "
+                 "nccl (a GPU for each rank), or auto: nccl if possible, else host")
+      ->check(CLI::IsMember({"auto", "host", "gloo", "mpi", "nccl"}))
       ->capture_default_str();
   app.add_option("--weights-log", o.weights_log,
                  "SHA-256 of every parameter and buffer after each step, JSON lines");

@@ -27,9 +27,9 @@ constexpr std::string_view name(CollectiveKind kind) {
     case CollectiveKind::tree_reduce:
       return "all-reduce";
     case CollectiveKind::make_tree_reducer:
-      return "making of a tree reducer";
+      return "creation of a tree reducer";
     case CollectiveKind::subgroup:
-      return "making of a subgroup";
+      return "creation of a subgroup";
   }
   return "unknown operation";
 }

@@ -21,8 +21,9 @@ std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
                                 .timeout = options.timeout,
                                 .progress_timeout = options.progress_timeout};
   if (options.backend == "mpi") return make_mpi_group(ranks);
-  check(options.backend == "auto" || options.backend == "gloo" || options.backend == "nccl",
-        "init_process_group: backend \"{}\", expected auto, gloo, mpi or nccl", options.backend);
+  if (options.backend == "gloo") options.backend = "host";
+  check(options.backend == "auto" || options.backend == "host" || options.backend == "nccl",
+        "init_process_group: backend \"{}\", expected auto, host (or gloo), mpi, or nccl", options.backend);
   raise_descriptor_limit();
   const FailureReporter report = make_failure_reporter(options.rank, options.world_size);
   try {

@@ -89,7 +89,7 @@ class ProcessGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // ProcessGroupOptions::backend as given, or "local" if ranks are threads.
+  // ProcessGroupOptions::backend ("host" for "gloo"), or "local" if ranks are threads.
   virtual std::string_view backend() const = 0;
 
   virtual Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options = {}) = 0;
@@ -115,12 +115,12 @@ class ProcessGroup {
 };
 
 struct ProcessGroupOptions {
-  // "gloo", PyTorch's name for its CPU back end: shared memory if all ranks are on one host, else TCP. Jobs that mpirun
-  // started may use it: mpirun's variables are read as torchrun's are. "nccl": the same, but gradients stay on the
-  // ranks' GPUs, and NCCL moves them; Communicator throws if a rank has no GPU of its own or no NCCL. "auto": "nccl" if
-  // possible, else "gloo". "mpi": MPI messages between all processes that mpirun started, without a store or a secret.
-  // A process can make one such group, and subgroups from it. A lost rank takes the whole job with it, since mpirun
-  // ends the others.
+  // "host": shared memory if all ranks are on one host, else TCP. "gloo", PyTorch's name for its CPU back end, is an
+  // alias. Jobs that mpirun started may use it: mpirun's variables are read as torchrun's are. "nccl": the same, but
+  // gradients stay on the ranks' GPUs, and NCCL moves them; Communicator throws if a rank has no GPU of its own or no
+  // NCCL. "auto": "nccl" if possible, else "host". "mpi": MPI messages between all processes that mpirun started,
+  // without a store or a secret. A process can make one such group, and subgroups from it. A lost rank takes the whole
+  // job with it, since mpirun ends the others.
   std::string backend = "auto";
   // -1 takes them from the environment (RANK, WORLD_SIZE), as torchrun, `lockstep launch`, and the usual schedulers set
   // it.

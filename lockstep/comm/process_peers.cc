@@ -16,13 +16,13 @@ class ProcessPeers final : public Peers {
  public:
   ProcessPeers(Introduction group, const TimeLimit& limit)
       : group_(std::move(group)),
-        links_(group_.rank, std::move(connect_peers(group_, SocketKind::unix_domain, 1, limit)[0]),
-               limit.length()) {}
+        control_(group_.rank, std::move(connect_peers(group_, SocketKind::unix_domain, 1, limit)[0]),
+                 limit.length()) {}
 
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size; }
-  void watch(std::function<void(const RankFailure&)> on_lost) override { links_.watch(std::move(on_lost)); }
-  bool answers(int rank) const override { return links_.answers(rank); }
+  void watch(std::function<void(const RankFailure&)> on_lost) override { control_.watch(std::move(on_lost)); }
+  bool answers(int rank) const override { return control_.answers(rank); }
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,
                                       const std::function<std::optional<RankFailure>()>& failure) override {
@@ -32,15 +32,15 @@ class ProcessPeers final : public Peers {
       throw;
     } catch (const std::exception& error) {
       // The others wait for this rank, and there is no shared memory yet in which it could report its failure.
-      links_.tell_failure({rank(), fmt::format("rank {} gave up: {}", rank(), error.what())});
+      control_.tell_failure({rank(), fmt::format("rank {} gave up: {}", rank(), error.what())});
       throw;
     }
   }
 
   void send(int destination, int tag, Message message, const TimeLimit& limit) override {
-    links_.send(destination, tag, message, limit);
+    control_.send(destination, tag, message, limit);
   }
-  Mailbox& mailbox() override { return links_.mailbox(); }
+  Mailbox& mailbox() override { return control_.mailbox(); }
 
   std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name,
                                const TimeLimit& limit) override {
@@ -52,7 +52,7 @@ class ProcessPeers final : public Peers {
                                           const std::function<std::optional<RankFailure>()>& failure) {
     const int number = allocations_++;
     if (rank() != 0) {
-      const FileDescriptor memory = links_.receive_descriptor(0, number, limit, failure);
+      const FileDescriptor memory = control_.receive_descriptor(0, number, limit, failure);
       check(static_cast<bool>(memory),
             "process group: no descriptor for {} bytes of shared memory: too many open files", bytes);
       return map(memory, bytes);
@@ -61,7 +61,7 @@ class ProcessPeers final : public Peers {
     check(memory && ::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0,
           "process group: cannot allocate {} bytes of shared memory: {}", bytes, std::strerror(errno));
     ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-    for (int r = 1; r < size(); ++r) links_.send_descriptor(r, number, memory, limit);
+    for (int r = 1; r < size(); ++r) control_.send_descriptor(r, number, memory, limit);
     return map(memory, bytes);
   }
 
@@ -75,7 +75,7 @@ class ProcessPeers final : public Peers {
   }
 
   Introduction group_;
-  ControlChannel links_;
+  ControlChannel control_;
   int allocations_ = 0;
 };
 

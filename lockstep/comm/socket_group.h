@@ -1,4 +1,4 @@
-// The groups "gloo", "nccl", and "auto": processes that have found each other and communicate by sockets and shared
+// The groups "host", "nccl", and "auto": processes that have found each other and communicate by sockets and shared
 // memory.
 #pragma once
 
@@ -22,6 +22,6 @@ TransportChoice transport_from_environment();
 // A collective. `name` is ProcessGroup::backend(). `report` is that of TransportGroup.
 std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
                                                 TransportChoice transport = TransportChoice::automatic,
-                                                std::string name = "gloo", FailureReporter report = {});
+                                                std::string name = "host", FailureReporter report = {});
 
 }  // namespace lockstep

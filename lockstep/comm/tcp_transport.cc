@@ -21,29 +21,29 @@ class TcpTransport final : public PairwiseTransport {
       : PairwiseTransport(group.rank, group.size),
         group_(std::move(group)),
         sockets_(connect_peers(group_, SocketKind::tcp, kChannels + 1, limit)),
-        links_(group_.rank, std::move(sockets_[kChannels]), limit.length()) {
-    links_.watch([this](const RankFailure& failure) {
+        control_(group_.rank, std::move(sockets_[kChannels]), limit.length()) {
+    control_.watch([this](const RankFailure& failure) {
       if (note(failure)) break_off();
     });
   }
 
   ~TcpTransport() override {
-    links_.watch(nullptr);
+    control_.watch(nullptr);
     // Comes before the goodbye: a rank that hears the goodbye before it knows of the failure must not blame this rank.
-    if (failure_) links_.tell_failure(*failure_);
+    if (failure_) control_.tell_failure(*failure_);
   }
 
   void send(int destination, int tag, Message message, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);
-    links_.send(destination, tag, message, limit);
+    control_.send(destination, tag, message, limit);
   }
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
-    auto message = links_.mailbox().take(source, tag, limit, [this] { return failure().has_value(); });
+    auto message = control_.mailbox().take(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
     if (auto failure = this->failure()) throw_failure(*failure);
-    give_up(links_.mailbox().closed(source) ? lost(source, kClosedGroup)
-                                            : overdue(source, links_.answers(source), limit));
+    give_up(control_.mailbox().closed(source) ? lost(source, kClosedGroup)
+                                              : overdue(source, control_.answers(source), limit));
   }
 
   std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string& name,
@@ -53,7 +53,7 @@ class TcpTransport final : public PairwiseTransport {
 
   void fail(const RankFailure& failure) override {
     if (!note(failure)) return;
-    links_.tell_failure(failure);  // first, since closed channels would look as if this rank were lost
+    control_.tell_failure(failure);  // first, since closed channels would look as if this rank were lost
     break_off();
   }
 
@@ -76,15 +76,15 @@ class TcpTransport final : public PairwiseTransport {
       // A rank failed, and the control channel is about to name it. If this rank left because of that, the name comes
       // later.
       for (int left = 500; left > 0 && !failure(); --left) {
-        if (links_.departed(outcome.rank)) left = std::min(left, 100);
+        if (control_.departed(outcome.rank)) left = std::min(left, 100);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     }
     if (auto failure = this->failure()) throw_failure(*failure);
     if (outcome.result == Transfers::Result::timed_out) {
-      give_up(overdue(outcome.rank, links_.answers(outcome.rank), limit));
+      give_up(overdue(outcome.rank, control_.answers(outcome.rank), limit));
     }
-    give_up(lost(outcome.rank, links_.departed(outcome.rank) ? kClosedGroup : kClosedConnection));
+    give_up(lost(outcome.rank, control_.departed(outcome.rank) ? kClosedGroup : kClosedConnection));
   }
 
   // Returns true for the first failure.
@@ -107,7 +107,7 @@ class TcpTransport final : public PairwiseTransport {
   mutable std::mutex mutex_;
   std::optional<RankFailure> failure_;
   Sockets sockets_;
-  ControlChannel links_;
+  ControlChannel control_;
 };
 
 }  // namespace

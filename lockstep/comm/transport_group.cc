@@ -281,9 +281,9 @@ void TransportGroup::check_root(std::string_view operation, int root) const {
 }
 
 void TransportGroup::check_peer(std::string_view operation, int peer, int tag) const {
-  check(tag >= 0, "{}: tag {}, expected none below 0", operation, tag);
+  check(tag >= 0, "{}: tag {}, expected at least 0", operation, tag);
   check(peer >= 0 && peer < size() && peer != rank(),
-        "{}: rank {}, expected another one than {}, from 0 to {}", operation, peer, rank(), size() - 1);
+        "{}: rank {}, expected a rank from 0 to {} other than {}", operation, peer, size() - 1, rank());
 }
 
 }  // namespace lockstep

@@ -298,14 +298,14 @@ void check_layout(const TreeLayout& layout, int ranks) {
   std::vector<int> all;
   for (const auto& positions : layout.positions) {
     check(std::is_sorted(positions.begin(), positions.end()),
-          "tree reducer: a rank's positions are not ascending");
+          "tree reducer: a rank's positions are unsorted, expected them ascending");
     all.insert(all.end(), positions.begin(), positions.end());
   }
   std::sort(all.begin(), all.end());
   check(!all.empty(), "tree reducer: no rank has a position");
   check(layout.dtype == DType::f32 || layout.dtype == DType::bf16, "tree reducer: {}, expected f32 or bf16",
         name(layout.dtype));
-  check(all.front() >= 0, "tree reducer: position {}, expected none below 0", all.front());
+  check(all.front() >= 0, "tree reducer: position {}, expected at least 0", all.front());
   const auto twice = std::adjacent_find(all.begin(), all.end());
   if (twice != all.end()) fail("tree reducer: position {} belongs to two ranks, or twice to one", *twice);
 }

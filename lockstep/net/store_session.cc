@@ -14,7 +14,7 @@ void StoreSession::receive(std::string_view bytes) {
   check(!refused(), "store: {} bytes from a client that was refused", bytes.size());
   input_.append(bytes);
   if (admitted()) return;
-  check(input_.size() <= kStoreProofBytes, "store: {} bytes before the handshake was through, expected {}",
+  check(input_.size() <= kStoreProofBytes, "store: {} bytes before the end of the handshake, expected {}",
         input_.size(), kStoreProofBytes);
   if (input_.size() < kStoreProofBytes) return;
   const std::string_view proof = input_;

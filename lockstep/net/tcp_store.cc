@@ -51,7 +51,7 @@ void shake_hands(TcpConnection& connection, const std::string& secret, Deadline 
                     secret.empty() ? "a client without a secret" : "this process's secret", kHowToSetSecret));
   }
   if (!equal_in_constant_time(answer.substr(1), store_server_hmac(secret, server_nonce, nonce))) {
-    throw StoreRefused(fmt::format("store: {} does not know the job's secret itself", connection.peer()));
+    throw StoreRefused(fmt::format("store: {} does not know the job's secret", connection.peer()));
   }
 }
 

@@ -133,7 +133,7 @@ TEST_P(Failures, ReducersOfDifferentLayoutsAreFound) {
     group.make_tree_reducer({{first, 7 - first}, {{0}, {1}}}, CommChannel::bulk);
   });
   EXPECT_THAT(errors, Each(HasSubstr(
-                          "ranks disagree: rank 0 called making of a tree reducer of 7 f32, rank 1 the same "
+                          "ranks disagree: rank 0 called creation of a tree reducer of 7 f32, rank 1 the same "
                           "with other arguments")));
 }
 
@@ -143,7 +143,7 @@ TEST_P(Failures, SubgroupsOfOtherRanksAreFound) {
     group.subgroup({group.rank() == 2 ? 1 : 0, 2});
   });
   EXPECT_THAT(errors,
-              Each(HasSubstr("ranks disagree: rank 0 called making of a subgroup of 2 ranks, rank 2 the same "
+              Each(HasSubstr("ranks disagree: rank 0 called creation of a subgroup of 2 ranks, rank 2 the same "
                              "with other arguments")));
 }
 

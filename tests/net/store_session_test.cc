@@ -70,7 +70,7 @@ TEST(StoreSession, AReplayedProofIsRefused) {
 TEST(StoreSession, NothingMayFollowTheProofBeforeTheAnswer) {
   StoreSession session(kSecret, kNonce);
   EXPECT_ERROR(session.receive(proof() + encode(StoreRequest{.key = "k"})),
-               "before the handshake was through, expected 64");
+               "before the end of the handshake, expected 64");
 }
 
 TEST(StoreSession, RequestsAreServedOneByOne) {

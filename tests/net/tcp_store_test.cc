@@ -237,7 +237,7 @@ TEST(Secret, AServerThatDoesNotKnowItIsRefused) {
   EXPECT_ERROR(TcpStore({.port = local_address(listener).port(),
                          .secret = "a secret of the job",
                          .connect_timeout = kStoreTimeout}),
-               "does not know the job's secret itself");
+               "does not know the job's secret");
   impostor.join();
 }
 

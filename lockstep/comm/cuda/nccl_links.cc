@@ -135,7 +135,7 @@ namespace lockstep {
 
 NcclInfo find_nccl() { return {.version = 0, .why_none = "Lockstep was built without NCCL"}; }
 std::unique_ptr<DeviceLinks> make_nccl_links(Transport&, int, Stream&, const WaitCheck&, const TimeLimit&) {
-  fail("NCCL: Lockstep was built without it");
+  fail("Lockstep was built without NCCL");
 }
 
 }  // namespace lockstep

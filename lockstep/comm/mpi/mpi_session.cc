@@ -39,7 +39,7 @@ MpiSession::MpiSession(std::chrono::milliseconds silence) : silence_(silence) {
     started_ = true;
   }
   check(threads == MPI_THREAD_MULTIPLE,
-        "mpi: MPI was started without MPI_THREAD_MULTIPLE, expected it: groups have threads of their own");
+        "mpi: MPI was started without MPI_THREAD_MULTIPLE, which groups need for their threads");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "starting");
   check_mpi(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "starting");
   int size = 0;
