@@ -65,7 +65,7 @@ struct Trainer {
   }
 };
 
-// What each rank does.
+// The program of each rank.
 void run(const Options& options) {
   Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(), .devices = options.list});
   Linear model({.in_features = 20, .out_features = 1});

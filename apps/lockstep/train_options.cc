@@ -115,7 +115,7 @@ void TrainOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--weights-log", o.weights_log,
                  "SHA-256 of every parameter and buffer after each step, JSON lines");
-  // Of `lockstep verify`.
+  // Used by `lockstep verify`.
   app.add_option("--inject-flip", o.inject_flip)->group("");
 }
 

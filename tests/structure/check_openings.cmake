@@ -1,15 +1,19 @@
-# cmake -DSOURCE_DIR=… -P check_openings.cmake: fails when a sentence of the documentation, or of a comment in the headers
-# of the folders below, opens with Who, Of, What, or In which. Such sentences hide their subject: "Who finds it taken backs
-# off" reads better as "A thread that finds it taken backs off". Questions and headings may open so. The list of folders
-# grows until it has all of them.
+# cmake -DSOURCE_DIR=… -P check_openings.cmake: fails when a sentence of the documentation, or of a comment in the folders
+# below, opens with Who, Of, What, or In which. Such sentences hide their subject: "Who finds it taken backs
+# off" reads better as "A thread that finds it taken backs off". Questions and headings may open so. The two lists
+# grow until every folder is checked.
 cmake_minimum_required(VERSION 3.25)
 set(folders
     apps/lockstep
     examples
-    lockstep/checkpoint
     lockstep/comm
     lockstep/launch
     lockstep/net
+    tests/comm
+    tests/launch
+    tests/net)
+set(folders_of_headers  # their sources are not mended yet
+    lockstep/checkpoint
     lockstep/nn
     lockstep/train)
 set(opening "(Who|Of|What|In which) [^?]*$")
@@ -26,13 +30,18 @@ foreach(page README.md CONTRIBUTING.md ${pages})
   endif()
 endforeach()
 
+set(patterns "")
 foreach(folder ${folders})
-  file(GLOB_RECURSE headers RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/${folder}/*.h)
-  foreach(header ${headers})
-    file(STRINGS ${SOURCE_DIR}/${header} lines REGEX "// (.*[.!?:] )?${opening}")
-    foreach(line ${lines})
-      string(APPEND violations "${header}: ${line}\n")
-    endforeach()
+  list(APPEND patterns ${SOURCE_DIR}/${folder}/*.h ${SOURCE_DIR}/${folder}/*.cc)
+endforeach()
+foreach(folder ${folders_of_headers})
+  list(APPEND patterns ${SOURCE_DIR}/${folder}/*.h)
+endforeach()
+file(GLOB_RECURSE files RELATIVE ${SOURCE_DIR} ${patterns})
+foreach(file ${files})
+  file(STRINGS ${SOURCE_DIR}/${file} lines REGEX "// (.*[.!?:] )?${opening}")
+  foreach(line ${lines})
+    string(APPEND violations "${file}: ${line}\n")
   endforeach()
 endforeach()
 
