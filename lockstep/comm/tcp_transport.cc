@@ -73,8 +73,8 @@ class TcpTransport final : public PairwiseTransport {
   using PairwiseTransport::give_up;
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
     if (outcome.result == Transfers::Result::broken) {
-      // A rank failed, and the control channel is about to name it. If this rank left because of that, the name comes
-      // later.
+      // A rank failed, and the control channel is about to name it: a little later if this peer left because of that
+      // failure.
       for (int left = 500; left > 0 && !failure(); --left) {
         if (control_.departed(outcome.rank)) left = std::min(left, 100);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
