@@ -2,7 +2,7 @@
 # every .cc file below it; what is in a folder `cuda`, and .cu files, only where the CUDA back end is (LockstepCuda.cmake),
 # no_cuda.cc only where it is not. The same holds for oneDNN (onednn_*) and MPI (folder `mpi`). USES names the layers right below it; it may include those and what they use in turn.
 # COLD: nothing in it takes time, and what it includes takes the compiler long to optimize.
-# What a layer may use is kept in its property LOCKSTEP_USES, itself included: a test holds the includes to it.
+# The property LOCKSTEP_USES lists the layers that a layer may use, itself included; a test checks the includes against it.
 add_library(lockstep_flags INTERFACE)
 target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_features(lockstep_flags INTERFACE cxx_std_20)
@@ -10,7 +10,7 @@ target_compile_features(lockstep_flags INTERFACE cxx_std_20)
 add_library(lockstep_options INTERFACE)
 # Options are structs with designated initializers: naming only some members is their use. g++ 12 suspects every
 # concatenation of strings (GCC bug 105651).
-# Of C++ only: for CUDA see LockstepCuda.cmake.
+# These options are for C++; for CUDA see LockstepCuda.cmake.
 set(options -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND options -Wno-restrict)

@@ -6,8 +6,8 @@
 //   lockstep launch --nproc-per-node 4 -- ddp          or something else has started them
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
-#include <lockstep/comm/launch_environment.h>
-#include <lockstep/comm/spawn.h>
+#include <lockstep/launch/launch_environment.h>
+#include <lockstep/launch/spawn.h>
 #include <lockstep/data/data_loader.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/optim/optimizer.h>
@@ -65,7 +65,7 @@ struct Trainer {
   }
 };
 
-// What each rank does.
+// The program of each rank.
 void run(const Options& options) {
   Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(), .devices = options.list});
   Linear model({.in_features = 20, .out_features = 1});

@@ -37,7 +37,7 @@ struct DeviceOptions {
         ->check(&unknown_device);
   }
 
-  // What is wrong with a list; nothing: "".
+  // The error in a list, or "" if it is valid.
   static std::string unknown_device(const std::string& list) try {
     lockstep::parse_device_list(list);
     return "";

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "lockstep/comm/tcp_store_server.h"
+#include "lockstep/net/tcp_store_server.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-// lockstep bench NAME: one subcommand a benchmark; what they share is here.
+// lockstep bench NAME: one subcommand per benchmark. This file holds what they share.
 #include "bench.h"
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace lockstep::app {
 
 Command add_bench(CLI::App& parent) {
-  auto* app = parent.add_subcommand("bench", "Measurements: what runs at once, and what it costs");
+  auto* app = parent.add_subcommand("bench", "Measure what runs in parallel and what it costs");
   app->require_subcommand(0, 1);  // as with commands, see main.cc
 
   std::map<std::string, Benchmark> benchmarks;
@@ -19,21 +19,21 @@ Command add_bench(CLI::App& parent) {
   auto json = std::make_shared<std::string>();
   auto add = [&](const std::string& name, const std::string& description, auto add_benchmark) {
     auto* sub = app->add_subcommand(name, description);
-    sub->add_option("--rounds", common->rounds, "Medians are over so many")
+    sub->add_option("--rounds", common->rounds, "Number of rounds; results are medians over them")
         ->check(CLI::Range(1, 10000))
         ->capture_default_str();
-    sub->add_option("--json", *json, "Results, with each round's time");
+    sub->add_option("--json", *json, "Write results and the times of all rounds to this file");
     benchmarks[name] = add_benchmark(*sub);
   };
-  add("allreduce", "Sums over two processes, through shared memory and TCP", add_bench_allreduce);
-  add("engine", "What a task costs beside bare hand-overs between threads", add_bench_engine);
-  add("overlap", "Copies to the host under products", add_bench_overlap);
-  add("parallel", "Devices, lanes and copies at work at the same time", add_bench_parallel);
+  add("allreduce", "All-reduce between two processes, through shared memory and TCP", add_bench_allreduce);
+  add("engine", "The cost of a task, compared with bare hand-overs between threads", add_bench_engine);
+  add("overlap", "Copies to the host during products", add_bench_overlap);
+  add("parallel", "Devices, lanes, and copies that work at the same time", add_bench_parallel);
   add("train", "Where the time of a training step goes", add_bench_train);
 
   return [app, benchmarks, common, json] {
     if (app->get_subcommands().empty()) throw UsageError("expected a benchmark (see lockstep bench --help)");
-    // A file that cannot be written is heard of before the measurement.
+    // Opens the file before the measurement, so that an error comes early.
     std::optional<AtomicFile> file;
     if (!json->empty()) file.emplace(*json);
     const std::string name = app->get_subcommands().front()->get_name();

@@ -1,4 +1,4 @@
-// The benchmarks behind `lockstep bench`. Each adds its options to a subcommand of its own and measures when it ran.
+// The benchmarks behind `lockstep bench`. Each adds its options to its own subcommand and returns the measurement.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 
 namespace lockstep::app {
 
-// Throws where results are not those of the serial run.
+// Throws if results differ from those of the serial run.
 using Benchmark = std::function<void(const BenchOptions&, Report&)>;
 
 Benchmark add_bench_allreduce(CLI::App& app);

@@ -10,8 +10,8 @@
 #include "bench.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/process_group.h"
-#include "lockstep/comm/spawn.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/launch/spawn.h"
 
 namespace lockstep::app {
 namespace {
@@ -22,13 +22,13 @@ constexpr int kMaxRounds = 1000;
 struct Size {
   const char* name;
   std::size_t floats;
-  int calls;  // that one round takes together
+  int calls;  // in one round
 };
-// The last one is ResNet-18's gradients.
+// The last size is that of ResNet-18's gradients.
 constexpr Size kSizes[] = {{"4 B", 1, 200}, {"1 MB", 250'000, 4}, {"44 MB", 11'000'000, 1}};
-constexpr std::size_t kRows = std::size(kSizes) + 1;  // and the last one by a TreeReducer
+constexpr std::size_t kRows = std::size(kSizes) + 1;  // the last size also with a TreeReducer
 
-// Seconds of one call, from the process that measures to the one that prints.
+// The seconds of one call, sent from the measuring process to the printing one.
 struct Results {
   std::array<std::array<double, kMaxRounds>, kRows> seconds;
 };
@@ -56,20 +56,20 @@ double seconds_of_calls(ProcessGroup& group, int calls, const std::function<void
 
 void measure_allreduce(int rounds, Results& results) {
   auto group = init_process_group();
-  // A round before the first one warms up.
+  // The first of them is a warm-up round.
   for (int round = -1; round < rounds; ++round) {
     const auto keep = [&](std::size_t row, double seconds) {
       if (round >= 0 && group->rank() == 0) results.seconds[row][static_cast<std::size_t>(round)] = seconds;
     };
     for (std::size_t row = 0; row < std::size(kSizes); ++row) {
-      // Zeros stay zeros; one call by itself says whether sums are right.
+      // Zeros stay zeros, so a separate call checks that sums are right.
       std::vector<float> data(kSizes[row].floats, static_cast<float>(group->rank() + 1));
       const CommBuffer buffer{data.data(), data.size(), DType::f32};
       group->all_reduce(buffer, ReduceOp::sum).wait();
       check_sum(data, 3);
       std::fill(data.begin(), data.end(), 0.0f);
-      keep(row,
-           seconds_of_calls(*group, kSizes[row].calls, [&] { group->all_reduce(buffer, ReduceOp::sum).wait(); }));
+      keep(row, seconds_of_calls(*group, kSizes[row].calls,
+                                 [&] { group->all_reduce(buffer, ReduceOp::sum).wait(); }));
     }
   }
   auto reducer = group->make_tree_reducer({{kSizes[2].floats}, {{0}, {1}}}, CommChannel::bulk);
@@ -79,13 +79,14 @@ void measure_allreduce(int rounds, Results& results) {
   for (int round = -1; round < rounds; ++round) {
     const double seconds = seconds_of_calls(*group, 1, [&] { reducer->reduce({}); });
     check_sum(reducer->result(), 3);
-    if (round >= 0 && group->rank() == 0) results.seconds[kRows - 1][static_cast<std::size_t>(round)] = seconds;
+    if (round >= 0 && group->rank() == 0)
+      results.seconds[kRows - 1][static_cast<std::size_t>(round)] = seconds;
   }
   reducer.reset();
   destroy_process_group(group);
 }
 
-// Results of ranks in processes of their own.
+// Shared with the ranks' processes.
 std::unique_ptr<Results, void (*)(Results*)> measure_in_processes(int rounds, const char* transport) {
   void* memory = ::mmap(nullptr, sizeof(Results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   check(memory != MAP_FAILED, "bench allreduce: cannot allocate {} bytes", sizeof(Results));
@@ -94,10 +95,10 @@ std::unique_ptr<Results, void (*)(Results*)> measure_in_processes(int rounds, co
   spawn(
       [&](int) {
         ::setenv("LOCKSTEP_TRANSPORT", transport, 1);
-        bind_to_own_cores();  // as ranks that compute are
+        bind_to_own_cores();  // as ranks that compute are bound
         measure_allreduce(rounds, *results);
       },
-      {.nprocs = kRanks});  // by fork: there is one thread yet
+      {.nprocs = kRanks});  // by fork(): there is only one thread so far
   return results;
 }
 
@@ -106,7 +107,8 @@ std::string time_of(double seconds) {
 }
 
 void bench_allreduce(const BenchOptions& options, Report& report) {
-  check(options.rounds <= kMaxRounds, "bench allreduce: {} rounds, expected at most {}", options.rounds, kMaxRounds);
+  check(options.rounds <= kMaxRounds, "bench allreduce: {} rounds, expected at most {}", options.rounds,
+        kMaxRounds);
   std::vector<std::vector<Cell>> rows(kRows);
   for (std::size_t row = 0; row < kRows; ++row) {
     const bool tree = row == std::size(kSizes);
@@ -121,7 +123,8 @@ void bench_allreduce(const BenchOptions& options, Report& report) {
       const auto& all = results->seconds[row];
       timings.push_back({{all.begin(), all.begin() + options.rounds}});
       const double seconds = median(timings.back().rounds);
-      const double bytes = static_cast<double>(kSizes[std::min(row, std::size(kSizes) - 1)].floats) * sizeof(float);
+      const double bytes =
+          static_cast<double>(kSizes[std::min(row, std::size(kSizes) - 1)].floats) * sizeof(float);
       rows[row].emplace_back(time_of(seconds));
       rows[row].emplace_back(bytes / seconds / 1e9, 3);
       if (std::string_view(transport) == "auto") {

@@ -13,15 +13,15 @@
 namespace lockstep::app {
 namespace {
 
-// y = (a b + c) / 2, of earlier nodes.
+// Computes y = (a b + c) / 2 from earlier nodes.
 struct Node {
   int device = 0;
-  int inputs[3] = {};  // below 0: one of the start values
+  int inputs[3] = {};  // a negative number names a start value
 };
 
 constexpr int kDevices = 2, kStarts = 4;
 
-// Inputs come from the latest nodes, so that the graph is long as well as wide.
+// Inputs come from recent nodes, so that the graph is long as well as wide.
 std::vector<Node> random_graph(int count) {
   constexpr int kReach = 12;
   const RandomKey key = random_key(1, {});
@@ -38,7 +38,7 @@ std::vector<Node> random_graph(int count) {
   return nodes;
 }
 
-// The edges from one device to the other.
+// The number of edges between devices.
 int crossings(const std::vector<Node>& nodes) {
   int n = 0;
   for (const Node& node : nodes) {
@@ -48,7 +48,7 @@ int crossings(const std::vector<Node>& nodes) {
   return n;
 }
 
-// How many nodes' time passes if each device works through its nodes in order, and copies take none.
+// The length of a run, in nodes, if each device works through its nodes in order and copies take no time.
 int shortest_time(const std::vector<Node>& nodes) {
   std::vector<int> end(nodes.size());
   int free[kDevices] = {};
@@ -77,7 +77,7 @@ Experiment graph(const std::vector<Device>& devices, const std::vector<Node>& no
     auto input = [&](int which) {
       const int from = node.inputs[which];
       const Array& x = from < 0 ? values->starts[static_cast<std::size_t>(-1 - from)]
-                                 : values->nodes[static_cast<std::size_t>(from)];
+                                : values->nodes[static_cast<std::size_t>(from)];
       return x.to(device, {.non_blocking = true});
     };
     const Array sum = ops::binary(BinaryOp::add, ops::matmul(input(0), input(1)), input(2));
@@ -109,8 +109,7 @@ void measure_dag(const ParallelOptions& o, const BenchOptions& common, Report& r
                    {{"serial engine", serial, build}, {"threaded engine", threaded, build}}, o.place.trace,
                    common, report);
   report.note(fmt::format(
-      "The graph allows {:.2f} at best: so long as a device waits for the other's nodes it has nothing "
-      "to do.",
+      "The graph allows {:.2f} at best, since each device idles while it waits for the other's nodes.",
       static_cast<double>(nodes.size()) / shortest_time(nodes)));
   if (core_count() < place.cpus * o.place.cores_per_device) {
     report.note(fmt::format("This process has {} for {}: they take turns.", count_of(core_count(), "core"),

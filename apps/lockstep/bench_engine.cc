@@ -1,5 +1,6 @@
-// What a task costs: pushing, dispatching and completing it. Empty tasks that read two resources, write one and carry
-// 64 bytes. Beside them what a bare hand-over from thread to thread costs on this machine, below which no engine gets.
+// The cost of a task: pushing, dispatching, and completing it. Tasks are empty, read two resources, write one, and
+// capture 64 bytes. For comparison, the cost of a bare hand-over between threads on this machine, which no engine can
+// undercut.
 #include <fmt/core.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -45,7 +46,7 @@ struct Cost {
   Cell cpu() const { return {median(cpu_us), 2}; }
 };
 
-// Per one of `count` things that `work` does.
+// The time per item, for `work` that handles `count` items.
 Cost cost_of(int rounds, int count, const std::function<void()>& work) {
   Cost cost;
   work();
@@ -74,7 +75,7 @@ Cost cost_of_tasks(int rounds, int tasks, const Workload& workload) {
         engine.push(
             {.name = "task", .lane = lane, .reads = {r[k], r[k + 1]}, .writes = {r[k + 2]}, .run = run});
       } else {
-        // Each task reads what the one before it wrote.
+        // Each task reads what the previous one wrote.
         engine.push({.name = "task",
                      .lane = lane,
                      .reads = {r[i % 2], r[2]},
@@ -115,7 +116,7 @@ struct Sleep {
 
 struct Spin {
   static void wait(std::atomic<int>& turn, int not_mine) {
-    // The other thread may need this one's core.
+    // The other thread may need this core.
     constexpr int kSpinsToYield = 4096;
     for (int i = 1; turn.load() == not_mine; ++i) {
       spin_pause();
@@ -125,7 +126,7 @@ struct Spin {
   static void notify(std::atomic<int>&) {}
 };
 
-// To and fro between two threads.
+// Hands over back and forth between two threads.
 template <typename Way>
 Cost cost_of_hand_over(int rounds, int count) {
   return cost_of(rounds, count, [count] {
@@ -177,10 +178,10 @@ void measure_engine(const BenchEngineOptions& o, const BenchOptions& common, Rep
 
 Benchmark add_bench_engine(CLI::App& app) {
   auto o = std::make_shared<BenchEngineOptions>();
-  app.add_option("--tasks", o->tasks, "Tasks of a round")
+  app.add_option("--tasks", o->tasks, "Tasks per round")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
-  app.add_option("--hand-overs", o->hand_overs, "Hand-overs of a round")
+  app.add_option("--hand-overs", o->hand_overs, "Hand-overs per round")
       ->check(CLI::Range(2, 100'000'000))
       ->capture_default_str();
   return [o](const BenchOptions& common, Report& report) { measure_engine(*o, common, report); };

@@ -18,7 +18,7 @@
 namespace lockstep::app {
 namespace {
 
-// A run of all parts, for Perfetto.
+// Writes the timeline of a run of all parts, for Perfetto.
 void write_timeline(const std::string& file, Runtime& runtime, const std::vector<Part>& parts) {
   if (file.empty()) return;
   const auto trace = std::make_shared<Trace>();
@@ -31,7 +31,7 @@ void write_timeline(const std::string& file, Runtime& runtime, const std::vector
 }
 
 struct EngineRun {
-  std::vector<Timing> timings;  // each part, and all together
+  std::vector<Timing> timings;  // of each part, and of all together
   std::string digest;
 };
 
@@ -71,7 +71,7 @@ void run_parts(Runtime& runtime, const std::vector<Part>& parts) {
 std::string digest_of(Runtime& runtime, const Experiment& experiment) {
   for (const Array& t : experiment.results()) {
     t.wait();
-    // On a device's lane or, on the host, by hand.
+    // Clears it on its device's lane, or directly if it is in host memory.
     if (t.device().is_host()) {
       std::fill_n(static_cast<std::byte*>(t.view().data), t.view().bytes(), std::byte{0});
     } else {
@@ -122,7 +122,7 @@ void run_experiment(const ExperimentOptions& options, const BenchOptions& common
 
 void compare_variants(const std::string& title, const std::vector<Variant>& variants,
                       const std::string& trace, const BenchOptions& common, Report& report) {
-  // All at once, so that rounds take turns.
+  // Times all variants together, so that rounds alternate.
   std::vector<std::unique_ptr<Runtime>> runtimes;
   std::vector<Experiment> experiments;
   std::vector<std::function<void()>> runs;
@@ -151,7 +151,8 @@ void PlaceOptions::add_to(CLI::App& app) {
   app.add_option("--cores-per-device", cores_per_device, "Cores of a CPU device")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--trace", trace, "Timeline of one more run in Chrome's trace-event format, for Perfetto");
+  app.add_option("--trace", trace,
+                 "Write the timeline of one more run in Chrome's trace-event format, for Perfetto");
 }
 
 Place place_of(const PlaceOptions& o, int cpu_devices) {

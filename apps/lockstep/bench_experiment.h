@@ -1,5 +1,5 @@
-// An experiment on automatic parallelism: pieces of work timed alone and together, on the threaded engine and on the
-// serial one, which do the same to the bit.
+// An experiment on automatic parallelism. It times pieces of work alone and together, on the threaded engine and on the
+// serial one, and checks that both give the same bits.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@
 
 namespace lockstep::app {
 
-// Work that is described unit by unit, so that parts can be described in turn.
+// Work in units, so that several parts can be described in turns.
 struct Part {
   std::string name;
   int units = 0;
@@ -23,26 +23,26 @@ struct Part {
 
 struct Experiment {
   std::vector<Part> parts;
-  // What the parts write.
+  // The arrays that the parts write.
   std::function<std::vector<Array>()> results;
 };
 
-// Describes all units, those of several parts in turn and evenly, and waits for the end.
+// Describes all units, with several parts taking even turns, and waits for the end.
 void run_parts(Runtime& runtime, const std::vector<Part>& parts);
 
-// SHA-256 of the results of one run of all parts together, which starts with results of zeros.
+// SHA-256 of the results of one run of all parts together. The results start as zeros.
 std::string digest_of(Runtime& runtime, const Experiment& experiment);
 
 struct ExperimentOptions {
   std::string title;
   RuntimeOptions runtime;
   std::function<Experiment(Runtime&)> build;
-  // A file that gets the timeline of one more run, all parts together on the threaded engine; none if empty.
+  // A file for the timeline of one more run, with all parts together on the threaded engine; none if empty.
   std::string trace = {};
 };
 
-// Prints a row an engine: the parts, their sum, the longest, the time together, and what of it was hidden. Throws if the
-// engines' results differ.
+// Prints one row per engine: the parts, their sum, the longest part, the time together, and the hidden share. Throws if
+// the engines' results differ.
 void run_experiment(const ExperimentOptions& options, const BenchOptions& common, Report& report);
 
 // One of several ways to do the same work.
@@ -52,14 +52,14 @@ struct Variant {
   std::function<Experiment(Runtime&)> build;
 };
 
-// Prints a row a variant: the time of all parts together, and how many times faster than the first one it is. Throws if
-// results differ. `trace` is of the last variant.
+// Prints one row per variant: the time of all parts together, and the speedup over the first variant. Throws if results
+// differ. `trace` shows the last variant.
 void compare_variants(const std::string& title, const std::vector<Variant>& variants,
                       const std::string& trace, const BenchOptions& common, Report& report);
 
 // The options that every experiment has.
 struct PlaceOptions {
-  std::string devices = {};  // a list; empty: CPU devices, as many as the experiment wants
+  std::string devices = {};  // a list; empty: CPU devices, as many as the experiment needs
   int cores_per_device = 1;
   std::string trace = {};
 
@@ -73,17 +73,17 @@ struct Place {
   std::string list;         // for Runtime::devices
   std::string title;        // "2 devices of 1 core"; "cuda:0/0,cuda:0/1"
   int cpus = 0, gpus = 0;   // devices of each kind
-  bool shared_gpu = false;  // by several of them
+  bool shared_gpu = false;  // several devices share a GPU
 
   int count() const { return cpus + gpus; }
 };
 
-// `cpu_devices` is what the experiment wants if the user names none. Throws UsageError for what is not there.
+// `cpu_devices` is the experiment's default. Throws UsageError for devices that do not exist.
 Place place_of(const PlaceOptions& options, int cpu_devices);
 // Throws UsageError unless `what` has at least two devices.
 void check_two_devices(const Place& place, const std::string& what);
 
-// How many cores this process may use.
+// The number of cores that this process may use.
 int core_count();
 
 // "1 core", "2 cores"

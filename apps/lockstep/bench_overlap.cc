@@ -1,4 +1,4 @@
-// Copies to the host under products: y[i] is copied while y[i + 1] is computed.
+// Copies to the host during products: y[i] is copied while y[i + 1] is computed.
 #include <fmt/core.h>
 
 #include <memory>
@@ -27,13 +27,13 @@ void measure_copies(const OverlapOptions& o, const Place& place, const std::stri
                  common, report);
 }
 
-// The timeline is that of the first table.
+// The timeline shows the first table.
 void measure_gpus(const OverlapOptions& o, const Place& place, const BenchOptions& common, Report& report) {
   measure_copies(o, place, "pinned host memory", Copies::kToHost, o.place.trace, common, report);
   measure_copies(o, place, "pageable host memory", Copies::kToPageableHost, "", common, report);
   report.note(
-      "To pinned memory a GPU copies by itself. To pageable memory the driver copies by way of a buffer\n"
-      "of its own, and a worker of the copies' lane waits for it.");
+      "A GPU copies to pinned memory by itself. To pageable memory, the driver copies through a buffer of\n"
+      "its own, and a worker of the copy lane waits for it.");
 }
 
 void measure_cpus(const OverlapOptions& o, const BenchOptions& common, Report& report) {
@@ -41,7 +41,7 @@ void measure_cpus(const OverlapOptions& o, const BenchOptions& common, Report& r
   if (spare)
     measure_copies(o, place_of(o.place, 1), "copies on another core", Copies::kToHost, o.place.trace, common,
                    report);
-  // As many devices as there are cores for, so that each core has its products.
+  // Uses a device for every core, so that each core has products to compute.
   measure_copies(o, place_of(o.place, core_count() / o.place.cores_per_device), "no core left for copies",
                  Copies::kToHost, spare ? "" : o.place.trace, common, report);
   report.note(
@@ -56,8 +56,8 @@ void measure_overlap(const OverlapOptions& o, const BenchOptions& common, Report
   if (o.place.devices.empty()) return measure_cpus(o, common, report);
   report.set("devices", o.place.devices);
   if (place.gpus > 0) return measure_gpus(o, place, common, report);
-  measure_copies(o, place, "copies on other cores where there are some", Copies::kToHost, o.place.trace,
-                 common, report);
+  measure_copies(o, place, "copies on other cores if there are any", Copies::kToHost, o.place.trace, common,
+                 report);
 }
 
 }  // namespace

@@ -7,18 +7,18 @@
 namespace lockstep::app {
 
 struct ParallelOptions {
-  // What is 0 is the experiment's choice.
+  // 0 leaves the value to the experiment.
   ProductWork work;
   PlaceOptions place;
 };
 
 // Products on two devices.
 void measure_independent(const ParallelOptions& options, const BenchOptions& common, Report& report);
-// Products on two devices and copies of their results from each to the other.
+// Products on two devices, while each device's results are copied to the other.
 void measure_three_way(const ParallelOptions& options, const BenchOptions& common, Report& report);
-// Chains of small products on one device: on one lane, and on all, chosen by the engine.
+// Chains of small products on one device: all on one lane, and on lanes that the engine chooses.
 void measure_small_ops(const ParallelOptions& options, const BenchOptions& common, Report& report);
-// A random graph of operations on two devices, whose inputs come from either.
+// A random graph of operations on two devices, with inputs from both.
 void measure_dag(const ParallelOptions& options, const BenchOptions& common, Report& report);
 
 }  // namespace lockstep::app

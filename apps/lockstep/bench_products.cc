@@ -14,7 +14,7 @@
 namespace lockstep::app {
 namespace {
 
-// Products of these take turns, so that neighbours differ.
+// Products take turns between these, so that neighbors differ.
 constexpr int kFactors = 4;
 
 }  // namespace
@@ -22,7 +22,7 @@ constexpr int kFactors = 4;
 Array random_matrix(std::int64_t size, std::uint64_t seed) {
   Array t = Array::host({size, size});
   const RandomKey key = random_key(seed, {});
-  // A sum of `size` products of two such numbers has this standard deviation, too.
+  // A sum of `size` products of two such numbers has the same standard deviation.
   const double scale = std::sqrt(12) / std::sqrt(static_cast<double>(size));
   for (std::int64_t i = 0; i < t.numel(); ++i) {
     t.view().as<float>()[i] =
@@ -33,7 +33,7 @@ Array random_matrix(std::int64_t size, std::uint64_t seed) {
 
 namespace {
 
-// Of one device.
+// For one device.
 struct Matrices {
   std::vector<Array> left;
   Array right;
@@ -93,7 +93,7 @@ Experiment products(const std::vector<Device>& devices, const ProductWork& work,
 }
 
 ProductWork calibrate(const Place& place, ProductWork wanted, std::int64_t cpu_size, Copies copies) {
-  // Those of the tutorial. A fifth of a second would be more memory than there is.
+  // The tutorial's sizes. A fifth of a second of products would exceed the memory.
   constexpr int kGpuSize = 4000, kGpuCount = 50;
   if (wanted.size == 0) wanted.size = place.gpus > 0 ? kGpuSize : cpu_size;
   if (wanted.count == 0 && place.gpus > 0) wanted.count = kGpuCount;
@@ -105,7 +105,7 @@ ProductWork calibrate(const Place& place, ProductWork wanted, std::int64_t cpu_s
   double product_seconds = 0, least_factor = INFINITY;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const Experiment experiment = products(runtime.devices(place.list), work, copies);
-    run_parts(runtime, experiment.parts);  // so that there is something to copy
+    run_parts(runtime, experiment.parts);  // so that there are results to copy
     const auto timings = time_in_rounds(kRounds, {[&] { run_parts(runtime, {experiment.parts.front()}); },
                                                   [&] { run_parts(runtime, {experiment.parts.back()}); }});
     const double product = median(timings[0].rounds), copy = median(timings[1].rounds);

@@ -1,4 +1,4 @@
-// What shows that devices compute at once and copy meanwhile: products of matrices on devices, and copies of their results.
+// Matrix products on devices, and copies of their results. They show that devices compute and copy at the same time.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,26 +10,27 @@
 
 namespace lockstep::app {
 
-// `count` products of [size, size] matrices on each device. A copy by a CPU takes a small part of a product's time, so that
-// a single one would be hidden without proving anything: each result is copied `copies` times.
+// `count` products of [size, size] matrices on each device. A CPU copies a result in a small part of a product's time,
+// so hiding one copy would prove nothing: each result is copied `copies` times.
 struct ProductWork {
   std::int64_t size = 0;
   int copies = 0;
   int count = 0;
 };
 
-// In host memory, the same in every run; so scaled that a product of two has elements of the same size.
+// In host memory, and the same in every run. Scaled so that a product of two such matrices has elements of the same
+// size.
 Array random_matrix(std::int64_t size, std::uint64_t seed);
 
 // --size, --copies, --count
 void add_product_options(CLI::App& app, ProductWork& work);
 
-// A part for each device. y[i] is copied while y[i + 1] is computed, if `copies` says where to.
+// One part per device. With a target in `copies`, y[i] is copied while y[i + 1] is computed.
 enum class Copies { kNone, kToHost, kToPageableHost, kToNextDevice };
 Experiment products(const std::vector<Device>& devices, const ProductWork& work, Copies copies);
 
-// Chooses what of `wanted` is 0: the size (`cpu_size` where no GPU takes part), the copies so that they take as long as one
-// device's products, the count so that a part takes about a fifth of a second.
+// Replaces zeros in `wanted`: the size (`cpu_size` without a GPU), the number of copies so that they take as long as
+// one device's products, and the count so that a part takes about a fifth of a second.
 ProductWork calibrate(const Place& place, ProductWork wanted, std::int64_t cpu_size, Copies copies);
 
 // `on each 16 products of 1024 x 1024`

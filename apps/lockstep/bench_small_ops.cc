@@ -48,7 +48,7 @@ void measure_small_ops(const ParallelOptions& o, const BenchOptions& common, Rep
   constexpr int kCount = 64;
   const std::int64_t size = o.work.size > 0 ? o.work.size : kSize;
   const int count = o.work.count > 0 ? o.work.count : kCount;
-  // All cores are one device's, each a lane of one thread.
+  // One device has all cores, and each core is a lane of one thread.
   const RuntimeOptions runtime{.threads_per_shard = 1};
   auto build = [size, count](bool spread) {
     return [size, count, spread](Runtime& r) { return chains(r, size, count, spread); };

@@ -1,4 +1,4 @@
-// What the benchmarks share: how time is taken, and how results are printed and written.
+// Shared by the benchmarks: taking times, and printing and writing results.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ struct BenchOptions {
   int rounds = 5;
 };
 
-// Seconds that one call takes.
+// The seconds that one call takes.
 double seconds_of(const std::function<void()>& work);
 double median(std::vector<double> values);
 
@@ -23,15 +23,15 @@ struct Timing {
   double median_ms() const { return 1e3 * median(rounds); }
 };
 
-// Times each part once a round, in turn, so that a machine that changes its speed changes it for all of them. A round
-// before the first one warms up and does not count.
+// Times the parts in turns, once each per round, so that a change of the machine's speed affects all of them. A first
+// round warms up and does not count.
 std::vector<Timing> time_in_rounds(int rounds, const std::vector<std::function<void()>>& parts);
 
-// The share of the shorter parts that took no time of its own: 1 if all ran beside the longest, 0 if one after the other.
-// Of two parts: (a + b - together) / min(a, b).
+// The share of the shorter parts that took no time of its own: 1 if all ran beside the longest part, 0 if they ran one
+// after the other. For two parts: (a + b - together) / min(a, b).
 double hidden(const std::vector<double>& parts, double together);
 
-// A place in a table: as printed, and as JSON has it.
+// A cell of a table: its text, and its JSON value.
 struct Cell {
   Cell(const char* text) : Cell(std::string(text)) {}
   Cell(std::string text) : text(text), value(std::move(text)) {}
@@ -40,19 +40,19 @@ struct Cell {
   nlohmann::json value;
 };
 
-// Prints results as they come and gathers them for JSON.
+// Prints results as they come and collects them for JSON.
 class Report {
  public:
   explicit Report(const std::string& benchmark);
 
-  // How the benchmark was set: "products" = 40. Not printed.
+  // Records a setting of the benchmark, such as "products" = 40. Not printed.
   void set(const std::string& name, nlohmann::json value) { json_["settings"][name] = std::move(value); }
-  // Columns are aligned; JSON has an object a row, with the headings as names.
+  // Columns are aligned. JSON has one object per row, with the headings as names.
   void table(const std::string& title, const std::vector<std::string>& headings,
              const std::vector<std::vector<Cell>>& rows);
-  // A paragraph of its own.
+  // Prints a paragraph.
   void note(const std::string& text);
-  // The rounds behind the medians, in seconds.
+  // Records the rounds behind the medians, in seconds.
   void timings(const std::string& name, std::span<const Timing> timings);
 
   std::string json() const { return json_.dump(2) + '\n'; }

@@ -1,5 +1,5 @@
-// Where the time of a training step goes: by operation, by lane, on the host, in communication. All from the records of
-// the timeline, so that it can be looked at, too.
+// Where the time of a training step goes: by operation, by lane, on the host, and in communication. Everything comes
+// from the timeline's records, so it can be inspected there, too.
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -27,7 +27,7 @@ std::chrono::nanoseconds cpu_time_of_this_thread() {
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
-// What is taken when the loss of a step has been read.
+// Recorded when a step's loss has been read.
 struct Moment {
   std::int64_t trace_ns = 0;
   std::chrono::nanoseconds host{0};
@@ -36,7 +36,7 @@ struct Moment {
 struct Measurement {
   Moment begin, end;
   std::vector<double> images_per_second;
-  std::vector<MemoryCounters> memory;  // by device, while the model is there
+  std::vector<MemoryCounters> memory;  // by device, while the model exists
   double steps() const { return static_cast<double>(images_per_second.size()); }
   double wall() const { return 1e-9 * static_cast<double>(end.trace_ns - begin.trace_ns); }
   double host() const { return seconds(end.host - begin.host); }
@@ -62,7 +62,7 @@ Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::s
     }
     m.end = now;
   };
-  // Also while it warms up, so that the records are complete where the measurement begins.
+  // Traces during the warm-up as well, so that the records are complete when the measurement begins.
   job.runtime->engine().set_trace(trace);
   trainer.train();
   job.runtime->engine().set_trace(nullptr);
@@ -72,16 +72,17 @@ Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::s
 
 void report_steps(const Measurement& m, const TraceSummary& s, Report& report) {
   const double step = m.wall() / m.steps();
-  std::vector<std::vector<Cell>> rows{{"images/s, median step", Cell(median(m.images_per_second), 1)},
-                                      {"images/s, fastest step", Cell(std::ranges::max(m.images_per_second), 1)},
-                                      {"ms a step", Cell(1e3 * step, 2)},
-                                      {"tasks a step", Cell(static_cast<double>(s.tasks) / m.steps(), 0)},
-                                      {"host, describing: ms a step", Cell(1e3 * m.host() / m.steps(), 3)},
-                                      {"host, describing: % of the step", Cell(100 * m.host() / m.wall(), 1)}};
+  std::vector<std::vector<Cell>> rows{
+      {"images/s, median step", Cell(median(m.images_per_second), 1)},
+      {"images/s, fastest step", Cell(std::ranges::max(m.images_per_second), 1)},
+      {"ms a step", Cell(1e3 * step, 2)},
+      {"tasks a step", Cell(static_cast<double>(s.tasks) / m.steps(), 0)},
+      {"host, describing: ms a step", Cell(1e3 * m.host() / m.steps(), 3)},
+      {"host, describing: % of the step", Cell(100 * m.host() / m.wall(), 1)}};
   if (const auto hidden = s.hidden()) {
     rows.push_back({"communication: ms a step", Cell(1e3 * seconds(s.communication) / m.steps(), 2)});
-    rows.push_back(
-        {"communication, nothing computed beside it: ms a step", Cell(1e3 * seconds(s.exposed) / m.steps(), 2)});
+    rows.push_back({"communication, nothing computed beside it: ms a step",
+                    Cell(1e3 * seconds(s.exposed) / m.steps(), 2)});
     rows.push_back({"communication hidden", Cell(*hidden, 2)});
   }
   report.table("steps", {"what", "value"}, rows);
@@ -94,8 +95,8 @@ void report_operations(const Measurement& m, const TraceSummary& s, Report& repo
   for (const auto& operation : s.operations) {
     const double total = seconds(operation.total);
     rows.push_back({operation.name, Cell(static_cast<double>(operation.count) / m.steps(), 1),
-                    Cell(1e3 * total / m.steps(), 3), Cell(1e6 * total / static_cast<double>(operation.count), 1),
-                    Cell(100 * total / all, 1)});
+                    Cell(1e3 * total / m.steps(), 3),
+                    Cell(1e6 * total / static_cast<double>(operation.count), 1), Cell(100 * total / all, 1)});
   }
   report.table("operations", {"operation", "tasks a step", "ms a step", "us a task", "% of all"}, rows);
 }
@@ -104,7 +105,8 @@ void report_lanes(const Measurement& m, const TraceSummary& s, Report& report) {
   std::vector<std::vector<Cell>> rows;
   for (const auto& lane : s.lanes) {
     if (lane.tasks == 0) continue;
-    rows.push_back({lane.name.device + " " + lane.name.name, Cell(static_cast<double>(lane.tasks) / m.steps(), 1),
+    rows.push_back({lane.name.device + " " + lane.name.name,
+                    Cell(static_cast<double>(lane.tasks) / m.steps(), 1),
                     Cell(100 * seconds(lane.busy) / m.wall(), 1)});
   }
   report.table("lanes", {"lane", "tasks a step", "% busy"}, rows);
@@ -115,8 +117,9 @@ void report_memory(const Measurement& m, const Job& job, Report& report) {
   std::vector<std::vector<Cell>> rows;
   for (std::size_t i = 0; i < m.memory.size(); ++i) {
     const MemoryCounters& memory = m.memory[i];
-    rows.push_back({std::string(job.devices[i].name()), mebibytes(memory.used_bytes), mebibytes(memory.cached_bytes()),
-                    mebibytes(memory.peak_used_bytes), mebibytes(memory.scratch_bytes)});
+    rows.push_back({std::string(job.devices[i].name()), mebibytes(memory.used_bytes),
+                    mebibytes(memory.cached_bytes()), mebibytes(memory.peak_used_bytes),
+                    mebibytes(memory.scratch_bytes)});
   }
   report.table("memory, MiB", {"device", "in use", "cached", "peak in use", "of kernels"}, rows);
 }
@@ -143,8 +146,8 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
   report_lanes(m, summary, report);
   report_memory(m, job, report);
   const EngineCounters tasks = job.runtime->engine().counters();
-  report.note(fmt::format("{} tasks were pushed in all, {} failed, {} were skipped", tasks.pushed, tasks.failed,
-                          tasks.skipped));
+  report.note(fmt::format("{} tasks were pushed in all, {} failed, {} were skipped", tasks.pushed,
+                          tasks.failed, tasks.skipped));
   if (timeline) {
     std::ostringstream json;
     trace->write_json(json);
@@ -161,8 +164,12 @@ Benchmark add_bench_train(CLI::App& app) {
   o->add_model(app);
   o->add_devices(app);
   o->add_data(app);
-  app.add_option("--steps", o->steps, "Steps of a round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
-  app.add_option("--optimizer", o->optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
+  app.add_option("--steps", o->steps, "Steps per round")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--optimizer", o->optimizer)
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
+      ->capture_default_str();
   app.add_flag("--record-steps", o->record_steps, "Describe a step once and repeat it");
   app.add_option("--trace", o->trace, "Timeline in Chrome's trace-event format, for Perfetto");
   return [o](const BenchOptions& common, Report& report) { measure_train(*o, common, report); };

@@ -1,4 +1,4 @@
-// The commands of the tool. Each adds its options to a subcommand of its own and returns the exit status when it ran.
+// The commands of the tool. Each adds its options to its own subcommand; running it returns the exit status.
 #pragma once
 
 #include <CLI/CLI.hpp>

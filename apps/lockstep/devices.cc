@@ -19,7 +19,7 @@ std::string cores(const std::vector<int>& cpus) {
 }  // namespace
 
 Command add_devices(CLI::App& parent) {
-  auto* app = parent.add_subcommand("devices", "A line a device: name, kind, cores or GPU model, memory");
+  auto* app = parent.add_subcommand("devices", "List the devices: name, kind, cores or GPU model, memory");
   auto options = std::make_shared<JobOptions>();
   options->add_devices(*app);
   return [options] {
@@ -34,7 +34,7 @@ Command add_devices(CLI::App& parent) {
                    info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model, gibibytes);
       }
     }
-    // For people: it is not a device, and no error.
+    // For users only: a missing GPU is neither a device nor an error.
     if (::isatty(STDERR_FILENO)) {
       if (const GpuList found = find_gpus(); found.gpus.empty()) {
         fmt::print(stderr, "no GPU: {}\n", found.why_none);

@@ -9,9 +9,9 @@ struct Golden {
   std::string_view weights;
 };
 
-// `lockstep verify --model mlp`, lenet, and resnet18, on the real Fashion-MNIST. Recorded with AVX-512, AVX2, and scalar
-// kernels. A change to a kernel, an initializer, an optimizer, or the order of the data changes them: record them anew, and say so
-// in the commit.
+// For `lockstep verify --model mlp`, lenet, and resnet18 on the real Fashion-MNIST. Recorded with AVX-512, AVX2, and
+// scalar kernels. They change with a kernel, an initializer, an optimizer, or the order of the data: then record new
+// hashes and say so in the commit.
 constexpr Golden kGolden[] = {
     {"ae03102f67f92d0431fcd04475ed014b57783b64d1edbf581c6f017c03b135d1", 4,
      "063ec9833dee9346eb4e790f8164c20f0f84cdbdf3ff0c7b8e6787085bc6893a"},  // mlp

@@ -1,4 +1,4 @@
-// Weights that runs of well-known recipes end with, whatever the processor, the number of threads, and the compiler.
+// The final weights of well-known recipes, on any processor, with any number of threads and any compiler.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// lockstep graph: the tasks of one training step and who waits for whom, as a picture.
+// lockstep graph: draws the tasks of one training step and their dependencies.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -28,9 +28,10 @@ const std::vector<TaskKind> kKinds = {{"copy", "#f6c85f"},
                                       {"update", "#c5a3dd"},
                                       {"communication", "#f2a65a"}};
 
-// From names of tasks and lanes. Backward functions share the names of forward ones: those behind the loss are theirs.
+// Derives kinds from the names of tasks and lanes. Backward functions share the names of forward ones, so those after
+// the loss count as backward.
 void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
-  std::set<int> past_loss;  // lanes
+  std::set<int> past_loss;  // lanes that have computed the loss
   for (TaskGraph::Node& node : graph.nodes) {
     const std::string& name = node.tasks[0].first;
     const std::string& lane = lanes.at(static_cast<std::size_t>(node.lane)).name;
@@ -55,7 +56,8 @@ void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
   }
 }
 
-// As it is while it is readable; else data alone, tasks of one name together, and if need be all of one kind.
+// Draws the whole graph while it is readable. Otherwise draws data only, merges tasks of one name, and finally merges
+// tasks of one kind.
 TaskGraph readable(TaskGraph graph, const std::vector<LaneCounters>& lanes) {
   constexpr std::size_t kReadable = 90;
   const auto place = [&](const TaskGraph::Node& node) {
@@ -68,13 +70,13 @@ TaskGraph readable(TaskGraph graph, const std::vector<LaneCounters>& lanes) {
   return merge_nodes(graph, place);
 }
 
-// One step like any other: buffers are there, and memory comes from steps before.
+// Draws an ordinary step: buffers exist, and memory is reused from earlier steps.
 TaskGraph capture_step(const GraphOptions& o, Job& job) {
   constexpr std::int64_t kStep = 3;
   TrainerOptions options = o.trainer_options(job);
   options.epochs = 1;
   options.max_steps = kStep;
-  // The tasks are the same whatever the pictures show.
+  // The tasks are the same for any images.
   const std::int64_t images = kStep * o.batch_size;
   const auto data = std::make_shared<TensorDataset>(
       std::vector<Tensor>{Tensor::host({images, 1, 28, 28}, DType::f32), Tensor::host({images}, DType::i64)});
@@ -95,7 +97,7 @@ int draw_graph(const GraphOptions& o) {
   if (extension != ".dot" && extension != ".svg") {
     throw UsageError(fmt::format("--out {}: expected a name that ends in .dot or .svg", o.out));
   }
-  AtomicFile file{o.out};  // heard of now if it cannot be written
+  AtomicFile file{o.out};  // fails now if it cannot be written
   Job job = make_job(o);
   TaskGraph graph = capture_step(o, job);
   const std::size_t tasks = graph.nodes.size();
@@ -103,21 +105,22 @@ int draw_graph(const GraphOptions& o) {
   set_kinds(graph, lanes);
   const TaskGraph drawn = without_implied_edges(readable(graph, lanes));
 
-  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {} shards", o.model,
-                                                tasks, o.batch_size, job.shards),
+  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {} shards",
+                                                o.model, tasks, o.batch_size, job.shards),
                            .kinds = kKinds};
   for (const LaneCounters& lane : lanes) picture.lanes.push_back({lane.device, lane.name});
   const std::string dot = to_dot(drawn, picture);
   file.write(extension == ".svg" ? svg_of_dot(dot) : dot);
   file.commit();
-  fmt::print("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices), drawn.nodes.size());
+  fmt::print("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices),
+             drawn.nodes.size());
   return 0;
 }
 
 }  // namespace
 
 Command add_graph(CLI::App& parent) {
-  auto* app = parent.add_subcommand("graph", "Draw the tasks of one training step and who waits for whom");
+  auto* app = parent.add_subcommand("graph", "Draw the tasks of one training step and their dependencies");
   auto options = std::make_shared<GraphOptions>();
   options->batch_size = 32;
   options->model = "mlp";
@@ -127,8 +130,8 @@ Command add_graph(CLI::App& parent) {
   app->add_option("--optimizer", options->optimizer)
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
-  app->add_option("--clip", options->clip, "Largest norm of the gradient");
-  app->add_option("--out", options->out, "FILE.dot, or FILE.svg by Graphviz")->required();
+  app->add_option("--clip", options->clip, "Maximum norm of the gradient");
+  app->add_option("--out", options->out, "FILE.dot, or FILE.svg, which needs Graphviz")->required();
   return [options] { return draw_graph(*options); };
 }
 

@@ -16,7 +16,7 @@ extern char** environ;
 namespace lockstep::app {
 namespace {
 
-// A file in memory. It takes any amount without a reader, so a program that has one at each end cannot get stuck.
+// A file in memory. It takes any amount without a reader, so using one for each end of a program cannot deadlock.
 class MemoryFile {
  public:
   MemoryFile() : fd_(memfd_create("lockstep", MFD_CLOEXEC)) {
@@ -27,7 +27,7 @@ class MemoryFile {
   MemoryFile& operator=(const MemoryFile&) = delete;
 
   int fd() const { return fd_; }
-  // Whoever reads it next begins at its start.
+  // The next reader begins at the start.
   void write(const std::string& text) const {
     for (std::size_t done = 0; done < text.size();) {
       const ssize_t n = ::pwrite(fd_, text.data() + done, text.size() - done, static_cast<off_t>(done));
@@ -64,7 +64,8 @@ std::string svg_of_dot(const std::string& dot) {
   const int failed = posix_spawnp(&child, program, &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   check(failed != ENOENT,
-        "Graphviz's program dot is not installed (Debian: apt-get install graphviz); a .dot file needs none");
+        "Graphviz's program dot is not installed (Debian: apt-get install graphviz); a .dot file does not "
+        "need it");
   check(failed == 0, "dot: {}", std::generic_category().message(failed));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

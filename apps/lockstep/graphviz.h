@@ -1,11 +1,11 @@
-// Pictures by Graphviz, which is a program of its own.
+// Draws pictures with Graphviz, a separate program.
 #pragma once
 
 #include <string>
 
 namespace lockstep::app {
 
-// Runs `dot -Tsvg`. Throws if it is not installed, or with what it complains about.
+// Runs `dot -Tsvg`. Throws if it is not installed, or with its error message.
 std::string svg_of_dot(const std::string& dot);
 
 }  // namespace lockstep::app

@@ -15,11 +15,11 @@
 
 namespace lockstep::app {
 
-// The choice of V if the user leaves it open.
+// How to choose V if the user does not.
 enum class OpenShards {
-  of_batch,    // the recipe's: on CPUs a function of the batch, on GPUs their number
+  of_batch,    // the recipe's default: on CPUs a function of the batch size, on GPUs their number
   of_devices,  // one for each device, for pictures of a step
-  enough,      // of_batch, or one for each device if that is more, for evaluation: its result does not depend on V
+  enough,  // of_batch, or one for each device if that is more; for evaluation, whose result does not depend on V
 };
 
 struct JobOptions {
@@ -30,9 +30,9 @@ struct JobOptions {
   int threads_per_shard = 0;
   int cores_per_device = 0;
   int shards = 0;
-  int checkpoint_shards = 0;  // those of the checkpoint that the run resumes from; 0: none
+  int checkpoint_shards = 0;  // those of the checkpoint from which the run resumes; 0 without one
   std::int64_t batch_size = 256;
-  std::int64_t accumulate = 1;    // micro-batches in a batch; only `train` has the option
+  std::int64_t accumulate = 1;  // micro-batches in a batch; only `train` has the option
   OpenShards open_shards = OpenShards::of_batch;
   std::string dtype = "f32";
   bool tf32 = false;
@@ -47,7 +47,7 @@ struct JobOptions {
   void add_data(CLI::App& app);
 };
 
-// The error of unusable arguments: exit status 2.
+// Unusable arguments: exit status 2.
 class UsageError : public Error {
  public:
   using Error::Error;
@@ -68,8 +68,8 @@ struct Job {
   int world_size() const { return group ? group->size() : 1; }
 };
 
-// Chooses the devices and shards that the user left open. Collective. Throws UsageError for fewer shards than devices
-// of all ranks. Rank 0 writes notices for the user to standard error.
+// A collective. Chooses the devices and shards that the user omitted. Throws UsageError if there are fewer shards than
+// devices of all ranks. Rank 0 writes notices to standard error.
 Job make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = nullptr);
 
 // The number of cores without a shard, and the option that uses them: "8 of 16 cores idle (--threads-per-shard 2 uses
@@ -80,7 +80,7 @@ std::shared_ptr<const FashionMnist> load_data(const JobOptions& options, MnistPa
 // The first `limit` examples, or all if it is 0.
 std::shared_ptr<const Dataset> head(std::shared_ptr<const Dataset> data, std::int64_t limit);
 
-// A model on the job's devices, with start weights from the seed or the file.
+// A model on the job's devices, with start weights from the seed or from the file.
 std::unique_ptr<Sequential> make_initialized_model(const JobOptions& options, const Job& job);
 
 void notice(const std::string& text);

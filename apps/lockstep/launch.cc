@@ -6,7 +6,7 @@
 
 #include "commands.h"
 #include "job_options.h"
-#include "lockstep/comm/launcher.h"
+#include "lockstep/launch/launcher.h"
 #include "lockstep/runtime/device_list.h"
 
 namespace lockstep::app {
@@ -25,10 +25,10 @@ int run(LaunchOptions options) {
   }
   if (options.nnodes > 1 && options.master_port == 0)
     throw UsageError("--nnodes needs --master-addr and --master-port");
-  // This program, whether or not it is in PATH under its name.
+  // Runs this program itself, which may not be in PATH.
   if (options.command[0] == "lockstep") options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
   if (const auto seconds = options.timeout_seconds) {
-    // Written so that NaN is none of these numbers.
+    // The condition is written so that NaN fails it.
     if (!(*seconds >= 0.001 && *seconds <= 1e6)) {
       throw UsageError(fmt::format("--timeout: {} is not in [0.001 - 1000000]", *seconds));
     }
@@ -53,32 +53,35 @@ Command add_launch(CLI::App& parent) {
       "launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
   auto options = std::make_shared<LaunchOptions>();
   app->add_option("--nproc-per-node,--nproc_per_node", options->nproc_per_node,
-                  "Ranks on this host; auto: one for each GPU, or one where there is none")
+                  "Ranks on this host; auto: one for each GPU, or one without GPUs")
       ->check(CLI::Range(1, 4096))
       ->transform([](const std::string& n) { return n == "auto" ? std::to_string(find_devices().count) : n; })
       ->capture_default_str();
   app->add_option("--nnodes", options->nnodes, "Hosts, each with a launcher of its own")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  app->add_option("--node-rank", options->node_rank, "Which of them this is")
+  app->add_option("--node-rank", options->node_rank, "The number of this host, from 0")
       ->check(CLI::Range(0, (1 << 16) - 1))
       ->capture_default_str();
   app->add_option("--master-addr", options->master_addr, "Node 0's address")->capture_default_str();
-  app->add_option("--master-port", options->master_port, "Where node 0's launcher listens [a free port]")
+  app->add_option("--master-port", options->master_port, "The port of node 0's launcher [a free port]")
       ->check(CLI::Range(1, 65535));
-  app->add_option("--max-restarts", options->max_restarts, "How often all ranks start again after a failure other than unusable arguments (status 2)")
+  app->add_option("--max-restarts", options->max_restarts,
+                  "How often to restart all ranks after a failure, except unusable arguments (status 2)")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   app->add_option("--timeout", options->timeout_seconds,
-                  "Seconds after which a rank that is silent counts as lost [60]");
-  app->add_option("COMMAND", options->command, "The program and its arguments, behind --");
+                  "Seconds of silence after which a rank is lost [60]");
+  app->add_option("COMMAND", options->command, "The program and its arguments, after --");
   app->allow_extras();
   return [options, app] {
     std::vector<std::string> others = app->remaining();
-    std::erase(others, "--");  // which is among them
+    std::erase(others, "--");  // the separator is among them
     if (!others.empty()) {
-      throw UsageError(fmt::format("launch: {} is none of its options; those of the command come behind --: "
-                                   "lockstep launch --nproc-per-node 2 -- COMMAND", others.front()));
+      throw UsageError(
+          fmt::format("launch: unknown option {}; the command and its options come after --: "
+                      "lockstep launch --nproc-per-node 2 -- COMMAND",
+                      others.front()));
     }
     return run(*options);
   };

@@ -12,7 +12,7 @@
 
 namespace {
 
-// Errors are one line each, whatever they quote.
+// Errors take one line each, whatever they quote.
 void print_error(std::string text) {
   for (char& c : text) c = c == '\n' ? ' ' : c;
   std::fprintf(stderr, "lockstep: %s\n", text.c_str());
@@ -23,13 +23,11 @@ int run(int argc, char** argv) {
   CLI::App app{"Trains neural networks on many devices as if they were one."};
   app.name("lockstep");
   app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
-  app.require_subcommand(0, 1);  // none is an error, too, but one that names what was given instead comes first
-  std::map<std::string, Command> commands{{"train", add_train(app)},
-                                          {"eval", add_eval(app)},
-                                          {"launch", add_launch(app)},
-                                          {"verify", add_verify(app)},
-                                          {"devices", add_devices(app)},
-                                          {"graph", add_graph(app)},
+  app.require_subcommand(0,
+                         1);  // a missing command is an error below, after errors that name wrong arguments
+  std::map<std::string, Command> commands{{"train", add_train(app)},     {"eval", add_eval(app)},
+                                          {"launch", add_launch(app)},   {"verify", add_verify(app)},
+                                          {"devices", add_devices(app)}, {"graph", add_graph(app)},
                                           {"bench", add_bench(app)}};
   try {
     app.parse(argc, argv);
@@ -60,7 +58,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   int status = run(argc, argv);
-  // What nobody could read is no success.
+  // Output that could not be written is a failure.
   if (status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
     print_error(fmt::format("standard output: {}", std::generic_category().message(errno)));
     return 1;

@@ -1,13 +1,13 @@
 #include "ranks.h"
 
-#include "lockstep/comm/launch_environment.h"
+#include "lockstep/launch/launch_environment.h"
 
 namespace lockstep::app {
 
 std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend) {
   const auto launched = read_launched_rank();
   if (backend == "mpi" && !(launched && launched->world_size == 1 && launched->is_told())) {
-    // MPI itself knows best how many there are.
+    // MPI itself knows the number of ranks best.
     auto group = init_process_group({.backend = backend});
     return group->size() == 1 ? nullptr : group;
   }

@@ -1,4 +1,4 @@
-// This process as a rank of a job that `lockstep launch`, torchrun, mpirun or a scheduler started.
+// This process as a rank of a job, started by `lockstep launch`, torchrun, mpirun, or a scheduler.
 #pragma once
 
 #include <memory>
@@ -8,13 +8,13 @@
 
 namespace lockstep::app {
 
-// Null where this process is alone. Never where a launcher has started several, unless WORLD_SIZE=1 says so.
+// Returns null if this process is alone. If a launcher started several, only WORLD_SIZE=1 makes one of them run alone.
 std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend);
 
-// The rank of this process in its job, or 0 if it is alone. Does not wait for other ranks.
+// This process's rank, or 0 if it is alone. Does not wait for other ranks.
 int rank();
 
-// Whether the launcher has started all ranks again after one was lost: the job goes on from its checkpoints.
+// Whether the launcher restarted all ranks after one was lost. The job then continues from its checkpoints.
 bool restarted();
 
 }  // namespace lockstep::app

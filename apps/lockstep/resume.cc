@@ -11,9 +11,10 @@ namespace {
 
 using Value = std::optional<Recipe::Value>;
 
-// What one types for an entry of the recipe.
+// The command-line option for an entry of the recipe.
 std::string as_option(const std::string& name, const Value& value) {
-  static const std::map<std::string, std::string> kOtherNames = {{"learning_rate", "lr"}, {"clip_norm", "clip"}};
+  static const std::map<std::string, std::string> kOtherNames = {{"learning_rate", "lr"},
+                                                                 {"clip_norm", "clip"}};
   if (name == "gradients" && !value) return "--gradients f32";
   if (!value) return fmt::format("no {}", name == "cuda_algorithms" ? "LOCKSTEP_CUDA_ALGORITHMS" : name);
   const std::string* word = value->as<std::string>();
@@ -35,7 +36,7 @@ std::string as_option(const std::string& name, const Value& value) {
 
 void take_from_checkpoint(TrainOptions& o) {
   const Recipe recipe = read_recipe(o.resume);
-  // 0: the recipe has no such number. The comparison of recipes reports what else is wrong.
+  // 0 if the recipe lacks the number. The comparison of recipes reports any other mismatch.
   auto saved = [&](const char* name) {
     const Recipe::Value* found = recipe.find(name);
     const std::uint64_t* number = found ? found->as<std::uint64_t>() : nullptr;
@@ -54,9 +55,9 @@ ResumedRun resume(Trainer& trainer, const std::string& folder) {
   } catch (const RecipeMismatch& error) {
     std::string saved, mine;
     for (const auto& d : error.differences) {
-      // The kind of schedule differs as well then, and says it.
+      // Then the kind of schedule differs as well and is reported.
       if (d.name.starts_with("schedule") && d.name != "schedule" && !(d.saved && d.mine)) continue;
-      // So does the dtype.
+      // The same holds for the dtype.
       if (d.name.starts_with("loss_scale") && !(d.saved && d.mine)) continue;
       const char* comma = saved.empty() ? "" : ", ";
       saved += comma + as_option(d.name, d.saved);

@@ -28,14 +28,21 @@ EpochResult to_plot(std::int64_t epoch, double train_loss, const Accuracy& test)
 
 RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
                      std::int64_t examples, const TrainingPosition& start)
-    : options_(options), job_(job), net_(net), trainer_(trainer), examples_(examples), where_(str(job.devices)) {
+    : options_(options),
+      job_(job),
+      net_(net),
+      trainer_(trainer),
+      examples_(examples),
+      where_(str(job.devices)) {
   if (job.world_size() > 1) where_ += fmt::format(" in each of {} ranks", job.world_size());
   if (!options.log.empty()) {
-    log_.emplace(options.log,
-                 LogWriterOptions{.append = !options.resume.empty(),
-                                  .keep = [&](const nlohmann::json& event) { return is_before(event, start); }});
+    log_.emplace(options.log, LogWriterOptions{.append = !options.resume.empty(),
+                                               .keep = [&](const nlohmann::json& event) {
+                                                 return is_before(event, start);
+                                               }});
   }
-  for (const EpochRecord& e : start.epochs) plotted_.push_back(to_plot(e.epoch, e.train_loss, {e.test_correct, e.test_total}));
+  for (const EpochRecord& e : start.epochs)
+    plotted_.push_back(to_plot(e.epoch, e.train_loss, {e.test_correct, e.test_total}));
   fmt::print("running on: {}\n{}\n", where_, recipe_line());
   std::fflush(stdout);
   trainer.on_step = [this](const StepReport& r) { step(r); };
@@ -47,10 +54,12 @@ std::string RunReport::recipe_line() const {
   const Recipe& recipe = trainer_.recipe();
   std::string shards = fmt::format("{} shard{}", job_.shards, job_.shards == 1 ? "" : "s");
   const bool gpus = job_.devices[0].kind() == DeviceKind::cuda;
-  if (gpus && options_.shards == 0) shards += " (one for each GPU: the bits depend on their number, unless --shards is given)";
+  if (gpus && options_.shards == 0)
+    shards += " (one for each GPU: the bits depend on their number, unless --shards is given)";
   const std::string idle = idle_cores(options_, job_);
-  return fmt::format("recipe {:.8}: seed {}, {}, batch {}, {} at {}, {}{}", recipe_hash(recipe), options_.seed, shards,
-                     options_.batch_size, options_.optimizer, options_.lr, name(job_.dtype), idle.empty() ? "" : "; " + idle);
+  return fmt::format("recipe {:.8}: seed {}, {}, batch {}, {} at {}, {}{}", recipe_hash(recipe),
+                     options_.seed, shards, options_.batch_size, options_.optimizer, options_.lr,
+                     name(job_.dtype), idle.empty() ? "" : "; " + idle);
 }
 
 // The number of parameters is known when the first batch has settled all shapes.
@@ -91,8 +100,8 @@ void RunReport::step(const StepReport& r) {
 void RunReport::epoch(const EpochReport& r) {
   bar_.reset();
   seconds_ += r.seconds;
-  fmt::print("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}\n", r.epoch, r.seconds, r.train_loss,
-             r.test.value());
+  fmt::print("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}\n", r.epoch, r.seconds,
+             r.train_loss, r.test.value());
   std::fflush(stdout);
   if (log_) {
     log_->write({{"event", "epoch"},
@@ -109,8 +118,9 @@ void RunReport::epoch(const EpochReport& r) {
 
 void RunReport::draw_plot() const {
   if (options_.plot.empty()) return;
-  write_training_plot(options_.plot, plotted_,
-                      {.title = options_.model + " on " + where_, .epochs = static_cast<int>(options_.epochs)});
+  write_training_plot(
+      options_.plot, plotted_,
+      {.title = options_.model + " on " + where_, .epochs = static_cast<int>(options_.epochs)});
 }
 
 void RunReport::finish(const TrainingResult& result) {
@@ -119,8 +129,8 @@ void RunReport::finish(const TrainingResult& result) {
   double accuracy = result.epochs.empty() ? 0 : result.epochs.back().test.value();
   if (!result.stopped) {
     auto epochs = static_cast<double>(result.epochs.size());
-    fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", accuracy,
-               seconds_ > 0 ? seconds_ / epochs : 0.0, where_);
+    fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", accuracy, seconds_ > 0 ? seconds_ / epochs : 0.0,
+               where_);
   }
   if (log_ && (!result.stopped || net_.parameters()[0].shape_known())) {
     nlohmann::ordered_json event = {{"event", "end"}, {"steps", result.steps}};

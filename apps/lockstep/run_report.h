@@ -1,5 +1,5 @@
-// What a training run tells its user: lines on standard output, a progress bar, the JSON-lines log, the plot. Of a job of
-// several ranks, rank 0 tells it.
+// Reports a training run to its user: lines on standard output, a progress bar, the JSON-lines log, and the plot. In a
+// job of several ranks, rank 0 does this.
 #pragma once
 
 #include <optional>
@@ -16,15 +16,15 @@ namespace lockstep::app {
 
 class RunReport {
  public:
-  // Takes the trainer's callbacks. All have to outlive it. `start`: where a resumed run goes on. The log loses what it has of
-  // later steps, which come again; the plot begins with the epochs done.
-  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer, std::int64_t examples,
-            const TrainingPosition& start);
-  // The last lines.
+  // Installs the trainer's callbacks. All arguments must outlive the trainer. `start` is where a resumed run continues:
+  // later steps are removed from the log, and the plot begins with the finished epochs.
+  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
+            std::int64_t examples, const TrainingPosition& start);
+  // Prints the last lines.
   void finish(const TrainingResult& result);
 
  private:
-  // "recipe 5f56616c: seed 0, 8 shards, batch 256, sgd at 0.1, f32", and what the shards leave idle.
+  // "recipe 5f56616c: seed 0, 8 shards, batch 256, sgd at 0.1, f32", and the cores that stay idle.
   std::string recipe_line() const;
   void start();
   void step(const StepReport& report);

@@ -17,13 +17,13 @@
 namespace lockstep::app {
 namespace {
 
-// What the signal handler may touch.
+// The state that the signal handler may access.
 std::atomic<Trainer*> interrupted_trainer{nullptr};
 static_assert(std::atomic<Trainer*>::is_always_lock_free);
 
 void on_signal(int signal) {
   if (Trainer* trainer = interrupted_trainer.load()) trainer->request_stop();
-  // A second one ends the process the hard way.
+  // A second signal ends the process at once.
   std::signal(signal, SIG_DFL);
 }
 
@@ -39,7 +39,7 @@ class StopOnSignal {
   }
 };
 
-// A file that will be written at the end has to be writable at the beginning.
+// Checks at the start that a file can be written at the end.
 void check_writable(const std::string& path) {
   if (path.empty()) return;
   std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
@@ -48,14 +48,14 @@ void check_writable(const std::string& path) {
   AtomicFile probe{path};
 }
 
-// Each rank's timeline in a file of its own: trace.json, trace.rank1.json.
+// Each rank writes its own timeline: trace.json, trace.rank1.json.
 std::string trace_file(const std::string& path, int rank) {
   if (rank == 0) return path;
   std::filesystem::path p(path);
   return p.replace_extension(fmt::format("rank{}{}", rank, p.extension().string())).string();
 }
 
-// Replicas are the same on all ranks, or something is wrong that no loss would show.
+// Checks that replicas agree on all ranks. The loss would not show if they did not.
 void check_replicas(const Job& job, const Module& net) {
   if (!job.communicator) return;
   std::string mine = weights_sha256(net);
@@ -67,7 +67,8 @@ int run(TrainOptions o, Job& job) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
   const auto images = load_data(o, MnistPart::train);
-  const auto train_data = head(images, o.limit_train), test_data = head(load_data(o, MnistPart::test), o.limit_test);
+  const auto train_data = head(images, o.limit_train),
+             test_data = head(load_data(o, MnistPart::test), o.limit_test);
   auto net = make_initialized_model(o, job);
   if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) convert_sync_batchnorm(*net);
@@ -81,7 +82,8 @@ int run(TrainOptions o, Job& job) {
     start = run.position;
     for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
     if (first)
-      notice(fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
+      notice(
+          fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
   }
 
   std::optional<RunReport> report;
@@ -103,7 +105,7 @@ int run(TrainOptions o, Job& job) {
     result = trainer.train();
   }
   if (const std::string why = trainer.why_not_recorded(); first && !why.empty()) {
-    notice(fmt::format("--record-steps: the step was described each time: {}", why));
+    notice(fmt::format("--record-steps: steps were not recorded: {}", why));
   }
   if (const std::string why = trainer.why_no_graph(); first && !why.empty()) {
     notice(fmt::format("--record-steps: no CUDA graph: {}", why));
@@ -114,14 +116,14 @@ int run(TrainOptions o, Job& job) {
     trace->write_json(timeline);
     write_file_atomically(trace_file(o.trace, job.rank()), timeline.str());
   }
-  // Without an epoch (none asked for, or all done before): the accuracy of the weights as they are.
+  // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
   if (!result.stopped && result.epochs.empty()) result.epochs.push_back({.test = trainer.evaluate()});
   if (report) report->finish(result);
-  // A run that was stopped before its first step may not even know the weights' shapes.
+  // If the run was stopped before its first step, even the weights' shapes may be unknown.
   const bool has_weights = !result.stopped || net->parameters()[0].shape_known();
   const bool exports = !o.export_file.empty() && has_weights;
   if (first && exports) save_weights(o.export_file, *net);
-  // A flipped bit is there to be seen by others.
+  // A flipped bit must stay for others to see.
   if (flip_step == 0) check_replicas(job, *net);
   destroy_process_group(job.group);
   if (result.stopped) {
@@ -135,14 +137,16 @@ int run(TrainOptions o, Job& job) {
   return 0;
 }
 
-// A restarted job goes on from its own checkpoint. At the first start one can only be another run's, which must neither
-// be added to nor, once the launcher tries again, be taken for this one's.
+// A restarted job continues from its own checkpoint. At the first start, a checkpoint in the folder belongs to another
+// run. It must not be extended, and after a restart it must not be taken for this run's.
 void choose_start(TrainOptions& o) {
   const auto latest = find_latest_checkpoint(o.save).checkpoint;
   if (!latest) return;
   if (!restarted()) {
-    throw UsageError(fmt::format("--save {0}: holds step {1} of an earlier run; --resume {0} continues it, or name "
-                                 "another folder", o.save, latest->step));
+    throw UsageError(
+        fmt::format("--save {0}: holds step {1} of an earlier run; --resume {0} continues it, or name "
+                    "another folder",
+                    o.save, latest->step));
   }
   o.resume = o.save;
 }
@@ -159,7 +163,7 @@ int train(TrainOptions o) {
   std::shared_ptr<ProcessGroup> group = join_ranks(o.backend);
   Job job;
   try {
-    // A restarted job goes on from its own checkpoint, also where it began with --resume of another folder.
+    // A restarted job continues from its own checkpoint, even if it began with --resume of another folder.
     if (!o.save.empty() && (o.resume.empty() || restarted())) choose_start(o);
     if (!o.resume.empty()) take_from_checkpoint(o);
     job = make_job(o, group);
@@ -170,9 +174,9 @@ int train(TrainOptions o) {
   try {
     return run(o, job);
   } catch (const std::exception& error) {
-    // The remaining work has no use.
+    // The remaining work is useless.
     job.runtime->engine().cancel_pending(error.what());
-    // The others wait for this rank: they are told why it does not come.
+    // The other ranks wait for this one, so tell them why it does not come.
     if (job.communicator) job.communicator->abort(error.what());
     throw;
   }

@@ -9,7 +9,7 @@
 namespace lockstep::app {
 namespace {
 
-// As CLI::Range, which takes NaN for a number in every range.
+// Like CLI::Range, but rejects NaN.
 CLI::Validator number(double low, double high) {
   return CLI::Validator(
       [low, high](std::string& text) {
@@ -20,7 +20,7 @@ CLI::Validator number(double low, double high) {
       fmt::format("FLOAT in [{} - {}]", low, high));
 }
 
-// CLI11 takes the nearest number of 64 bits for what has none.
+// CLI11 rounds an out-of-range number to the nearest 64-bit number.
 CLI::Validator unsigned_integer() {
   return CLI::Validator(
       [](std::string& text) {
@@ -28,8 +28,9 @@ CLI::Validator unsigned_integer() {
         const char* end = text.data() + text.size();
         const auto parsed = std::from_chars(text.data(), end, value);
         bool fits = parsed.ec == std::errc() && parsed.ptr == end;
-        return fits ? std::string() : fmt::format("{} is not an integer in [0 - {}]", text,
-                                                std::numeric_limits<std::uint64_t>::max());
+        return fits ? std::string()
+                    : fmt::format("{} is not an integer in [0 - {}]", text,
+                                  std::numeric_limits<std::uint64_t>::max());
       },
       "UINT");
 }
@@ -55,55 +56,66 @@ void TrainOptions::add_to(CLI::App& app) {
   add_model(app);
   add_devices(app);
   add_data(app);
-  app.add_option("--limit-train", o.limit_train, "Use the first N training images only")
+  app.add_option("--limit-train", o.limit_train, "Use only the first N training images")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   app.add_option("--epochs", o.epochs, "Passes over the data")->check(steps)->capture_default_str();
-  app.add_option("--max-steps", o.max_steps, "Ends the run after N steps")->check(steps);
+  app.add_option("--max-steps", o.max_steps, "End the run after N steps")->check(steps);
   app.add_option("--lr", o.lr, "Learning rate")->check(amount)->capture_default_str();
   app.add_option("--momentum", o.momentum)->check(number(0, 1))->capture_default_str();
   app.add_option("--weight-decay", o.weight_decay)->check(amount)->capture_default_str();
-  app.add_option("--optimizer", o.optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
-  app.add_option("--schedule", o.schedule)->check(CLI::IsMember({"constant", "step", "cosine"}))->capture_default_str();
-  app.add_option("--warmup", o.warmup, "Steps of linear growth of the learning rate")->check(steps);
-  app.add_option("--clip", o.clip, "Largest norm of the gradient")->check(amount);
-  app.add_option("--accumulate", o.accumulate, "Micro-batches of a step; has to divide the batch size")
+  app.add_option("--optimizer", o.optimizer)
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
+      ->capture_default_str();
+  app.add_option("--schedule", o.schedule)
+      ->check(CLI::IsMember({"constant", "step", "cosine"}))
+      ->capture_default_str();
+  app.add_option("--warmup", o.warmup, "Number of steps in which the learning rate rises linearly")
+      ->check(steps);
+  app.add_option("--clip", o.clip, "Maximum norm of the gradient")->check(amount);
+  app.add_option("--accumulate", o.accumulate, "Micro-batches per step; must divide the batch size")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
   app.add_option("--balance", o.balance,
-                 "How many shards each device computes, which does not change the bits: equal; auto: by its measured speed, "
-                 "looked at every 20 steps; or a weight for each device of the job, rank 0's first: 2,1")
+                 "How many shards each device computes: equal; auto: by its speed, measured every 20 steps; "
+                 "or a weight "
+                 "for each device of the job, rank 0's first: 2,1. Does not change the bits")
       ->capture_default_str();
-  app.add_option("--gradients", o.gradients, "What gradients are rounded to, and travel as between ranks")
+  app.add_option("--gradients", o.gradients,
+                 "Number format of gradients when they are summed and sent between ranks")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   app.add_option("--loss-scale", o.loss_scale,
-                 "f16: what the loss is multiplied by at the start, a power of two; halved when "
-                 "gradients overflow, doubled after 2000 steps in which they do not [65536]")
+                 "f16: the first factor of the loss, a power of two; halved when gradients overflow, doubled "
+                 "after 2000 "
+                 "steps without overflow [65536]")
       ->check(power_of_two());
   app.add_option("--label-smoothing", o.label_smoothing)->check(number(0, 1));
-  app.add_option("--seed", o.seed, "Decides start weights, order and dropout")
+  app.add_option("--seed", o.seed, "Determines start weights, the order of the data, and dropout")
       ->check(unsigned_integer())
       ->capture_default_str();
-  app.add_flag("--no-shuffle", o.no_shuffle, "Keep the order of the files");
+  app.add_flag("--no-shuffle", o.no_shuffle, "Read images in the order of the files");
   app.add_flag("--sync-bn", o.sync_bn, "Synchronized batch norm");
-  app.add_flag("--record-steps", o.record_steps, "Describe a step once and repeat it: the same bits; on GPUs a CUDA graph");
-  app.add_option("--export", o.export_file, "Final weights and buffers, safetensors");
+  app.add_flag("--record-steps", o.record_steps,
+               "Describe a step once and repeat it, as a CUDA graph on GPUs; does not change the bits");
+  app.add_option("--export", o.export_file, "Write the final weights and buffers as safetensors");
   app.add_option("--save", o.save, "Folder for checkpoints");
   app.add_option("--save-every", o.save_every, "Steps between checkpoints [one after each epoch]")
       ->check(steps)
       ->needs("--save");
-  app.add_option("--resume", o.resume, "Go on from the newest checkpoint in this folder")
+  app.add_option("--resume", o.resume, "Continue from the newest checkpoint in this folder")
       ->check(CLI::ExistingDirectory)
       ->excludes("--init-from");
   app.add_option("--log", o.log, "JSON lines");
-  app.add_option("--plot", o.plot, "Test accuracy and loss by epoch, SVG");
+  app.add_option("--plot", o.plot, "Plot test accuracy and loss by epoch as SVG");
   app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");
-  app.add_option("--backend", o.backend, "Between ranks: gloo (shared memory within a host, TCP between hosts), mpi (under mpirun), "
-                 "nccl (a GPU for each rank), or auto: nccl where that can be, else gloo")
-      ->check(CLI::IsMember({"auto", "gloo", "mpi", "nccl"}))
+  app.add_option("--backend", o.backend,
+                 "Between ranks: host (shared memory within a host, TCP between hosts), mpi (under mpirun), "
+                 "nccl (a GPU for each rank), or auto: nccl if possible, else host")
+      ->check(CLI::IsMember({"auto", "host", "gloo", "mpi", "nccl"}))
       ->capture_default_str();
-  app.add_option("--weights-log", o.weights_log, "SHA-256 of every parameter and buffer after each step, JSON lines");
-  // Of `lockstep verify`.
+  app.add_option("--weights-log", o.weights_log,
+                 "SHA-256 of every parameter and buffer after each step, JSON lines");
+  // Used by `lockstep verify`.
   app.add_option("--inject-flip", o.inject_flip)->group("");
 }
 
@@ -111,7 +123,8 @@ std::pair<std::int64_t, std::string> TrainOptions::flip() const {
   if (inject_flip.empty()) return {0, ""};
   std::size_t colon = inject_flip.find(':');
   if (colon == std::string::npos) {
-    throw UsageError(fmt::format("--inject-flip {}: expected STEP:PARAMETER, 2:fc.weight say", inject_flip));
+    throw UsageError(
+        fmt::format("--inject-flip {}: expected STEP:PARAMETER, for example 2:fc.weight", inject_flip));
   }
   try {
     return {parse_integer("--inject-flip: the step", inject_flip.substr(0, colon), 1, std::int64_t{1} << 40),
@@ -125,8 +138,9 @@ Balance parse_balance(const std::string& text, int devices) {
   try {
     Balance balance = Balance::parse(text);
     const auto weights = std::ssize(balance.weights);
-    check(devices == 0 || weights == 0 || weights == devices, "{} weight{} for {} device{}, expected one for each", weights,
-          weights == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
+    check(devices == 0 || weights == 0 || weights == devices,
+          "{} weight{} for {} device{}, expected one for each", weights, weights == 1 ? "" : "s", devices,
+          devices == 1 ? "" : "s");
     return balance;
   } catch (const Error& error) {
     throw UsageError(fmt::format("--balance {}: {}", text, error.what()));
@@ -136,8 +150,9 @@ Balance parse_balance(const std::string& text, int devices) {
 std::unique_ptr<Optimizer> TrainOptions::make_optimizer(std::vector<Parameter> parameters) const {
   const TrainOptions& o = *this;
   if (o.optimizer == "sgd") {
-    return std::make_unique<Sgd>(std::move(parameters),
-                                 SgdOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
+    return std::make_unique<Sgd>(
+        std::move(parameters),
+        SgdOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
   }
   AdamOptions adam{.lr = o.lr, .weight_decay = o.weight_decay};
   if (o.optimizer == "adam") return std::make_unique<Adam>(std::move(parameters), adam);
@@ -147,7 +162,8 @@ std::unique_ptr<Optimizer> TrainOptions::make_optimizer(std::vector<Parameter> p
 TrainerOptions TrainOptions::trainer_options(const Job& job) const {
   const TrainOptions& o = *this;
   if (o.batch_size % o.accumulate != 0) {
-    throw UsageError(fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
+    throw UsageError(
+        fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
   }
   if (o.loss_scale && o.dtype != "f16") throw UsageError("--loss-scale: only with --dtype f16");
   TrainerOptions t{.devices = job.devices,

@@ -1,4 +1,4 @@
-// The options of `lockstep train`, and what is made of them.
+// The options of `lockstep train`, and the objects made from them.
 #pragma once
 
 #include <memory>
@@ -32,17 +32,18 @@ struct TrainOptions : JobOptions {
   std::int64_t save_every = 0;
   std::string backend = "auto";
   std::string weights_log, inject_flip;
-  // SHA-256 of the start weights that --init-from gave, here or before the checkpoint; part of the recipe.
+  // SHA-256 of the start weights from --init-from, of this run or of the run that wrote the checkpoint. Part of the
+  // recipe.
   std::string start_weights;
 
   void add_to(CLI::App& app);
   std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters) const;
   TrainerOptions trainer_options(const Job& job) const;
-  // --inject-flip STEP:PARAMETER; step 0: none.
+  // --inject-flip STEP:PARAMETER. Step 0 means none.
   std::pair<std::int64_t, std::string> flip() const;
 };
 
-// --balance, which has to fit so many devices; 0: any number.
+// Parses --balance, which must fit the number of devices; 0 allows any number.
 Balance parse_balance(const std::string& text, int devices);
 
 }  // namespace lockstep::app

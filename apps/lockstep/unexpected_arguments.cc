@@ -12,9 +12,10 @@
 namespace lockstep::app {
 namespace {
 
-// Characters to insert, remove or replace (Levenshtein).
+// The number of characters to insert, remove, or replace (Levenshtein distance).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);  // of the first i characters of a, to the first j of b
+  std::vector<std::size_t> row(b.size() +
+                               1);  // distances from the first i characters of a to the first j of b
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
     std::size_t diagonal = std::exchange(row[0], i);
@@ -26,7 +27,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// The name that is most like `word`, if any is.
+// The name most similar to `word`, if one is similar enough.
 std::string nearest(std::string_view word, const std::vector<std::string>& names) {
   std::string best;
   std::size_t least = 3;
@@ -60,7 +61,8 @@ std::string unexpected_arguments(const CLI::App& app) {
     meant = nearest(std::string_view(words[i]).substr(0, words[i].find('=')), names);
   }
   return fmt::format("not expected: {}{} (see lockstep {}--help)", fmt::join(words, " "),
-                     meant.empty() ? "" : fmt::format("; did you mean {}?", meant), in_command ? command.get_name() + " " : "");
+                     meant.empty() ? "" : fmt::format("; did you mean {}?", meant),
+                     in_command ? command.get_name() + " " : "");
 }
 
 }  // namespace lockstep::app

@@ -1,4 +1,4 @@
-// What to say of arguments that no option takes.
+// Errors about arguments that no option takes.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,7 +7,7 @@
 
 namespace lockstep::app {
 
-// "not expected: --modle mlp; did you mean --model? (see lockstep train --help)": of the command that was given in `app`.
+// "not expected: --modle mlp; did you mean --model? (see lockstep train --help)", for the command given in `app`.
 std::string unexpected_arguments(const CLI::App& app);
 
 }  // namespace lockstep::app

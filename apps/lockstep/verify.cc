@@ -13,7 +13,7 @@
 #include "job_options.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
-#include "lockstep/comm/launcher.h"
+#include "lockstep/launch/launcher.h"
 #include "lockstep/models/models.h"
 #include "lockstep/parallel/split.h"
 #include "train_options.h"
@@ -38,15 +38,17 @@ TrainingLayout parse_layout(const std::string& text) {
     if (x == std::string::npos) return {text, 1, number(text)};
     return {text, number(std::string_view(text).substr(0, x)), number(std::string_view(text).substr(x + 1))};
   } catch (const Error&) {
-    throw UsageError(fmt::format("--layouts: '{}', expected D (devices in one process) or PxD (P processes of D devices), "
-                                 "each from 1 to 1024", text));
+    throw UsageError(
+        fmt::format("--layouts: '{}', expected D (devices in one process) or PxD (P processes of D devices), "
+                    "each from 1 to 1024",
+                    text));
   }
 }
 
 struct VerifyOptions {
   std::vector<std::string> layouts{"1", "2", "2x1"};
   int shards = 0;
-  int steps = 0;  // 0: 4, or with shares by speed, so that they may change twice, 42
+  int steps = 0;  // 0 means 4, or 42 with shares by speed, so that shares can change twice
   std::string balance = "equal";
   int threads_per_shard = 1;
   int batch_size = 64;
@@ -66,8 +68,9 @@ class Verification {
       const int devices = layout.processes * layout.devices;
       if (options_.shards == 0) shards_ = std::max(shards_, devices);
       if (devices > shards_) {
-        throw UsageError(fmt::format("--shards {} for {} devices of layout {}: expected at least one for each", shards_, devices,
-                                     layout.text));
+        throw UsageError(
+            fmt::format("--shards {} for {} devices of layout {}: expected at least one for each", shards_,
+                        devices, layout.text));
       }
     }
     check_balance();
@@ -97,22 +100,22 @@ class Verification {
  private:
   static std::filesystem::path make_temporary_folder() {
     std::string name = (std::filesystem::temp_directory_path() / "lockstep-verify-XXXXXX").string();
-    check(mkdtemp(name.data()) != nullptr, "{}: cannot be made", name);
+    check(mkdtemp(name.data()) != nullptr, "cannot make the folder {}", name);
     return name;
   }
 
-  // A list of weights is for the layouts with as many devices; the others have equal shares.
+  // A list of weights applies to layouts with that many devices; the others have equal shares.
   bool balances(const TrainingLayout& layout) const {
     return balance_.weights.empty() || layout.processes * layout.devices == std::ssize(balance_.weights);
   }
   void check_balance() const {
     if (std::ranges::any_of(layouts_, [&](const TrainingLayout& layout) { return balances(layout); })) return;
-    throw UsageError(fmt::format("--balance {}: {} weight{}, expected a layout with as many devices among {}", options_.balance,
-                                 balance_.weights.size(), balance_.weights.size() == 1 ? "" : "s",
-                                 fmt::join(options_.layouts, ",")));
+    throw UsageError(fmt::format("--balance {}: {} weight{}, expected a layout with as many devices among {}",
+                                 options_.balance, balance_.weights.size(),
+                                 balance_.weights.size() == 1 ? "" : "s", fmt::join(options_.layouts, ",")));
   }
 
-  // A bit that is never flipped would leave the layouts equal: an injection that proves nothing.
+  // An injection that flips no bit would leave the layouts equal and prove nothing.
   void check_flip() const {
     TrainOptions train;
     CLI::App app;
@@ -121,13 +124,14 @@ class Verification {
     try {
       app.parse(std::vector<std::string>(train_options_.rbegin(), train_options_.rend()));
     } catch (const CLI::ParseError&) {
-      return;  // the first layout says what is wrong
+      return;  // the first layout reports the error
     }
     train.inject_flip = options_.inject_flip;
     const auto [step, parameter] = train.flip();
     if (step == 0) return;
     if (step > options_.steps) {
-      throw UsageError(fmt::format("--inject-flip {}: step {} of {} (see --steps)", options_.inject_flip, step, options_.steps));
+      throw UsageError(fmt::format("--inject-flip {}: step {} of {} (see --steps)", options_.inject_flip,
+                                   step, options_.steps));
     }
     try {
       find_parameter(*make_model(train.model), parameter);
@@ -155,10 +159,13 @@ class Verification {
     auto given = [&](std::string_view name) {
       return std::ranges::any_of(train_options_, [&](const std::string& o) { return o.starts_with(name); });
     };
-    for (const char* own : {"--max-steps", "--epochs", "--num-devices", "--devices", "--weights-log", "--log", "--save"}) {
-      if (given(own)) throw UsageError(fmt::format("verify sets {} itself{}", own, std::string_view(own) == "--max-steps" ? ": give --steps" : ""));
+    for (const char* own :
+         {"--max-steps", "--epochs", "--num-devices", "--devices", "--weights-log", "--log", "--save"}) {
+      if (given(own))
+        throw UsageError(fmt::format("verify sets {} itself{}", own,
+                                     std::string_view(own) == "--max-steps" ? ": give --steps" : ""));
     }
-    // An epoch of two and a half batches: the last one is uneven, and steps go on over epochs.
+    // An epoch of two and a half batches: the last batch is uneven, and steps continue into the next epoch.
     if (!given("--limit-train")) add(command, "--limit-train", options_.batch_size * 5 / 2 + 1);
     if (!given("--limit-test")) add(command, "--limit-test", 1);
     if (balances(layout)) add(command, "--balance", options_.balance);
@@ -168,34 +175,42 @@ class Verification {
     LaunchResult result = launch({.command = command,
                                   .nproc_per_node = layout.processes,
                                   .output = [&](bool is_error, std::string_view line) {
-                                    if (is_error) errors += (errors.empty() ? "" : "; ") + std::string(line.substr(0, line.find_last_not_of("\n") + 1));
+                                    if (is_error)
+                                      errors += (errors.empty() ? "" : "; ") +
+                                                std::string(line.substr(0, line.find_last_not_of("\n") + 1));
                                   }});
     if (result.status == 2) throw UsageError(fmt::format("verify: layout {}: {}", layout.text, errors));
-    check(result.status == 0, "verify: layout {} failed: {}", layout.text, errors.empty() ? result.message : errors);
+    check(result.status == 0, "verify: layout {} failed: {}", layout.text,
+          errors.empty() ? result.message : errors);
     std::string start;
     std::getline(std::ifstream(events), start);
     recipe_ = nlohmann::json::parse(start).value("recipe", "");
     std::vector<WeightsRecord> records = read_weights_log(log);
-    check(records.size() == static_cast<std::size_t>(options_.steps), "verify: layout {} has {} steps, expected {}",
-          layout.text, records.size(), options_.steps);
+    check(records.size() == static_cast<std::size_t>(options_.steps),
+          "verify: layout {} has {} steps, expected {}", layout.text, records.size(), options_.steps);
     return records;
   }
 
-  // Other processors, compilers, and numbers of threads end with the same f32 weights.
+  // Other processors, compilers, and numbers of threads produce the same f32 weights.
   void compare_with_golden() const {
     const auto golden = golden_hash(recipe_, options_.steps);
     if (!golden) return;
     const std::string& mine = records_[0].back().weights_sha256;
-    check(mine == *golden, "verify: recipe {:.8} ends with weights {:.12} on this machine, expected {:.12} as on others: a kernel is "
-          "wrong here, or this build changed the arithmetic", recipe_, mine, *golden);
+    check(mine == *golden,
+          "verify: recipe {:.8} ends with weights {:.12} on this machine, expected {:.12} as elsewhere: a "
+          "kernel is "
+          "wrong here, or this build changed the arithmetic",
+          recipe_, mine, *golden);
     fmt::print("golden: {:.12} is the hash on every machine\n", mine);
   }
 
-  static std::string first_difference(const std::vector<WeightsRecord>& a, const std::vector<WeightsRecord>& b) {
+  static std::string first_difference(const std::vector<WeightsRecord>& a,
+                                      const std::vector<WeightsRecord>& b) {
     for (std::size_t step = 0; step < a.size(); ++step) {
       for (const auto& [name, hash] : a[step].parameters) {
         auto other = b[step].parameters.find(name);
-        if (other == b[step].parameters.end()) return fmt::format("step {}: {} is missing", a[step].step, name);
+        if (other == b[step].parameters.end())
+          return fmt::format("step {}: {} is missing", a[step].step, name);
         if (other->second != hash) return fmt::format("step {}, parameter {}", a[step].step, name);
       }
     }
@@ -215,24 +230,32 @@ class Verification {
 }  // namespace
 
 Command add_verify(CLI::App& parent) {
-  auto* app = parent.add_subcommand("verify", "Train on several layouts of devices and processes, and compare the bits");
+  auto* app = parent.add_subcommand(
+      "verify", "Train on several layouts of devices and processes, and compare the bits");
   auto o = std::make_shared<VerifyOptions>();
-  app->add_option("--layouts", o->layouts, "D: D devices in one process; PxD: P processes of D devices; comma-separated")
+  app->add_option("--layouts", o->layouts,
+                  "D: D devices in one process; PxD: P processes of D devices; comma-separated")
       ->delimiter(',')
       ->capture_default_str();
-  app->add_option("--shards", o->shards, "V: logical shards of a batch [as train; at least the most devices of a layout]")
+  app->add_option("--shards", o->shards,
+                  "V: logical shards of a batch [as train; at least the most devices of a layout]")
       ->check(CLI::Range(1, 65536));
-  app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto 42]")->check(CLI::Range(1, 1000000));
-  app->add_option("--threads-per-shard", o->threads_per_shard)->check(CLI::Range(1, 1024))->capture_default_str();
+  app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto 42]")
+      ->check(CLI::Range(1, 1000000));
+  app->add_option("--threads-per-shard", o->threads_per_shard)
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app->add_option("--batch-size", o->batch_size, "The global batch")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   app->add_option("--balance", o->balance,
-                  "How many shards each device computes, as in train; a list of weights is for the layouts with as many "
-                  "devices, the others have equal shares")
+                  "How many shards each device computes, as in train; a list of weights applies to layouts "
+                  "with that many "
+                  "devices, and the others have equal shares")
       ->capture_default_str();
-  app->add_option("--inject-flip", o->inject_flip,
-                  "STEP:PARAMETER: flips one bit in the last layout after that step, to see it caught");
+  app->add_option(
+      "--inject-flip", o->inject_flip,
+      "STEP:PARAMETER: flip one bit in the last layout after that step, to see that it is detected");
   app->allow_extras();
   app->footer("Other options are those of lockstep train.");
   return [app, o] { return Verification(*o, app->remaining()).run(); };

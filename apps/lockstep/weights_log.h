@@ -1,4 +1,4 @@
-// What the weights were after every step: one line a step, so that two runs can be compared to the bit.
+// The weights' hashes after every step, one line per step, to compare two runs bit by bit.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,8 @@ namespace lockstep::app {
 
 struct WeightsRecord {
   std::int64_t step = 0;
-  std::string weights_sha256;                      // as in the log of `lockstep train`
-  std::map<std::string, std::string> parameters;   // and buffers: SHA-256 by name
+  std::string weights_sha256;                     // the hash in the log of `lockstep train`
+  std::map<std::string, std::string> parameters;  // SHA-256 of parameters and buffers, by name
 };
 
 class WeightsLog {
@@ -27,12 +27,12 @@ class WeightsLog {
   LogWriter log_;
 };
 
-// Throws, naming the file and the line, where it is not such a log.
+// Throws an error that names the file and the line if the file is not such a log.
 std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path);
 
-// A parameter or buffer by its name; where there is none, the error names the first.
+// Finds a parameter or buffer by name. Otherwise throws an error that names the first one.
 Parameter find_parameter(const Module& module, const std::string& name);
-// Flips the lowest bit of the first element of a parameter (or buffer) on this rank.
+// Flips the lowest bit of the first element of a parameter or buffer on this rank.
 void flip_bit(const Module& module, const std::string& parameter);
 
 }  // namespace lockstep::app

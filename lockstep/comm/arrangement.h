@@ -1,4 +1,4 @@
-// A TreeLayout, made ready for a reducer.
+// A TreeLayout with the lookups that reducers need.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace lockstep {
 
-// Common to all TreeReducers: where segments begin, and who has which position.
+// Shared by all TreeReducers: where segments begin, and which rank owns which position.
 class Arrangement {
  public:
-  // In place of an owner's rank.
+  // The owner of a position that no rank has.
   static constexpr int kNobody = -1, kSeveral = -2;
 
   explicit Arrangement(TreeLayout layout) : layout_(std::move(layout)) {
@@ -32,7 +32,7 @@ class Arrangement {
   std::size_t elements() const { return begins_.back(); }
   DType dtype() const { return layout_.dtype; }
   std::size_t item() const { return item_size(layout_.dtype); }
-  // The sum's type for the layout's type.
+  // The type of sums for the layout's type.
   void sum(std::span<const void* const> leaves, DType out_dtype, void* out, std::size_t count) const {
     if (dtype() == DType::bf16) return rounded_tree_sum(leaves, out_dtype, out, count);
     tree_reduce(ReduceOp::sum, DType::f32, leaves, out, count);
@@ -55,7 +55,7 @@ class Arrangement {
     }
   }
 
-  // Whose all positions in [first, first + n) are.
+  // The owner of all positions in [first, first + n).
   int owner(std::size_t first, std::size_t n) const {
     int owner = kNobody;
     for (std::size_t p = first; p < first + n; ++p) {
@@ -69,7 +69,7 @@ class Arrangement {
  private:
   TreeLayout layout_;
   std::vector<std::size_t> begins_;
-  std::vector<int> owners_;  // of each position
+  std::vector<int> owners_;  // by position
 };
 
 }  // namespace lockstep

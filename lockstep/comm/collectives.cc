@@ -12,20 +12,21 @@ namespace {
 
 std::byte* bytes_of(const CommBuffer& buffer) { return static_cast<std::byte*>(buffer.data); }
 
-// The received blocks as leaves of a tree, with this rank's own in its place.
+// The received blocks as leaves of a tree, with this rank's block in its place.
 std::vector<const void*> leaves_of(const Exchanges& e, const void* own) {
   std::vector<const void*> leaves(e.size);
   for (std::size_t r = 0; r < e.size; ++r) leaves[r] = r == e.rank ? own : e.from[r].data;
   return leaves;
 }
 
-// Below this, every rank gets everything and sums all of it: one exchange instead of two.
+// Up to this size, every rank receives everything and computes the whole sum: one exchange instead of two.
 constexpr std::size_t kSmall = 4096;
 
 }  // namespace
 
-void all_reduce(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
+void all_reduce(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data,
+                const TimeLimit& limit) {
+  Exchanges e(transport, channel, header, limit);
   const std::size_t item = item_size(data.dtype);
   if (data.count * item <= kSmall) {
     e.to_all(bytes_of(data), data.count * item);
@@ -34,7 +35,7 @@ void all_reduce(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer
     if (data.count > 0) tree_reduce(header.op, data.dtype, leaves_of(e, data.data), data.data, data.count);
     return;
   }
-  e.in_steps(data.count, item, 1, [&](std::size_t begin, std::size_t length) {
+  e.in_steps(data.count, item, [&](std::size_t begin, std::size_t length) {
     // Rank r reduces elements [bounds(r), bounds(r + 1)) of this step.
     const auto bound = [&](std::size_t r) { return begin + length * r / e.size; };
     const auto at = [&](std::size_t element) { return bytes_of(data) + element * item; };
@@ -51,11 +52,12 @@ void all_reduce(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer
   });
 }
 
-void broadcast(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
+void broadcast(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data,
+               const TimeLimit& limit) {
+  Exchanges e(transport, channel, header, limit);
   const auto root = static_cast<std::size_t>(header.root);
   const std::size_t item = item_size(data.dtype);
-  e.in_steps(data.count, item, 1, [&](std::size_t begin, std::size_t length) {
+  e.in_steps(data.count, item, [&](std::size_t begin, std::size_t length) {
     std::byte* at = bytes_of(data) + begin * item;
     if (e.rank == root) {
       e.to_all(at, length * item);
@@ -66,13 +68,13 @@ void broadcast(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer 
   });
 }
 
-void all_gather(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-                const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
+void all_gather(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer in,
+                CommBuffer out, const TimeLimit& limit) {
+  Exchanges e(transport, channel, header, limit);
   const std::size_t item = item_size(in.dtype);
-  // First: the blocks of others may lie where `in` does, if that is where its own place in `out` is.
+  // Comes first: received blocks may overwrite `in` if it lies in another rank's place in `out`.
   if (in.count > 0) std::memmove(bytes_of(out) + e.rank * in.count * item, in.data, in.count * item);
-  e.in_steps(in.count, item, 1, [&](std::size_t begin, std::size_t length) {
+  e.in_steps(in.count, item, [&](std::size_t begin, std::size_t length) {
     const auto at = [&](std::size_t r) { return bytes_of(out) + (r * in.count + begin) * item; };
     e.to_all(at(e.rank), length * item);
     for (std::size_t r = 0; r < e.size; ++r) e.from[r] = {at(r), length * item};
@@ -80,87 +82,8 @@ void all_gather(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer
   });
 }
 
-void reduce_scatter(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-                    const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
-  const std::size_t item = item_size(in.dtype);
-  e.in_steps(out.count, item, e.size, [&](std::size_t begin, std::size_t length) {
-    const auto at = [&](std::size_t r) { return bytes_of(in) + (r * out.count + begin) * item; };
-    for (std::size_t r = 0; r < e.size; ++r) {
-      e.to[r] = {at(r), length * item};
-      e.from[r] = {nullptr, length * item};
-    }
-    e.exchange();
-    if (length > 0) {
-      tree_reduce(header.op, in.dtype, leaves_of(e, at(e.rank)), bytes_of(out) + begin * item, length);
-    }
-  });
-}
-
-void all_to_all(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-                const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
-  const std::size_t item = item_size(in.dtype), count = in.count / e.size;
-  // In place, what comes from a rank lies where what goes to it does.
-  std::vector<std::byte> sent;
-  if (in.data == out.data) {
-    sent.assign(bytes_of(in), bytes_of(in) + in.count * item);
-    in.data = sent.data();
-  }
-  if (count > 0) {
-    std::memcpy(bytes_of(out) + e.rank * count * item, bytes_of(in) + e.rank * count * item, count * item);
-  }
-  e.in_steps(count, item, e.size, [&](std::size_t begin, std::size_t length) {
-    for (std::size_t r = 0; r < e.size; ++r) {
-      e.to[r] = {bytes_of(in) + (r * count + begin) * item, length * item};
-      e.from[r] = {bytes_of(out) + (r * count + begin) * item, length * item};
-    }
-    e.exchange();
-  });
-}
-
-void gather(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-            const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
-  const auto root = static_cast<std::size_t>(header.root);
-  const std::size_t item = item_size(in.dtype);
-  if (e.rank == root && in.count > 0) {
-    std::memmove(bytes_of(out) + root * in.count * item, in.data, in.count * item);
-  }
-  e.in_steps(in.count, item, 1, [&](std::size_t begin, std::size_t length) {
-    if (e.rank == root) {
-      for (std::size_t r = 0; r < e.size; ++r) {
-        e.from[r] = {bytes_of(out) + (r * in.count + begin) * item, length * item};
-      }
-    } else {
-      e.to[root] = {bytes_of(in) + begin * item, length * item};
-    }
-    e.exchange();
-  });
-}
-
-void scatter(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-             const TimeLimit& limit) {
-  Exchanges e(mesh, lane, header, limit);
-  const auto root = static_cast<std::size_t>(header.root);
-  const std::size_t item = item_size(out.dtype);
-  e.in_steps(out.count, item, e.size, [&](std::size_t begin, std::size_t length) {
-    if (e.rank == root) {
-      for (std::size_t r = 0; r < e.size; ++r) {
-        e.to[r] = {bytes_of(in) + (r * out.count + begin) * item, length * item};
-      }
-    } else {
-      e.from[root] = {bytes_of(out) + begin * item, length * item};
-    }
-    e.exchange();
-  });
-  if (e.rank == root && out.count > 0) {
-    std::memmove(out.data, bytes_of(in) + root * out.count * item, out.count * item);
-  }
-}
-
-void barrier(Mesh& mesh, int lane, const CollectiveHeader& header, const TimeLimit& limit) {
-  Exchanges(mesh, lane, header, limit).exchange();
+void barrier(Transport& transport, int channel, const CollectiveHeader& header, const TimeLimit& limit) {
+  Exchanges(transport, channel, header, limit).exchange();
 }
 
 }  // namespace lockstep

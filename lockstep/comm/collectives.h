@@ -1,24 +1,18 @@
-// The collectives, in exchanges of blocks.
+// The collectives, as exchanges of blocks.
 #pragma once
 
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 
 namespace lockstep {
 
-// All of them begin with the header's exchange, by which ranks that disagree are found. Sizes are checked already.
+// Each one begins by exchanging the header, which detects ranks that disagree. Callers have checked the sizes.
 
-void all_reduce(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit);
-void broadcast(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer data, const TimeLimit& limit);
-void all_gather(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
+void all_reduce(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data,
                 const TimeLimit& limit);
-void reduce_scatter(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-                    const TimeLimit& limit);
-void all_to_all(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-                const TimeLimit& limit);
-void gather(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-            const TimeLimit& limit);
-void scatter(Mesh& mesh, int lane, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
-             const TimeLimit& limit);
-void barrier(Mesh& mesh, int lane, const CollectiveHeader& header, const TimeLimit& limit);
+void broadcast(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data,
+               const TimeLimit& limit);
+void all_gather(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer in,
+                CommBuffer out, const TimeLimit& limit);
+void barrier(Transport& transport, int channel, const CollectiveHeader& header, const TimeLimit& limit);
 
 }  // namespace lockstep

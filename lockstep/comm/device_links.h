@@ -1,4 +1,4 @@
-// Moves blocks between the memories of ranks' GPUs, one for each rank: NCCL. It never sums.
+// Moves blocks between the memories of the ranks' GPUs, one GPU for each rank, by NCCL. It never sums.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,21 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 #include "lockstep/device/stream.h"
 
 namespace lockstep {
 
-// Called again and again by the thread that waits; throws when there is nothing to wait for any more.
+// Polled by the waiting thread. Throws when waiting is pointless.
 using WaitCheck = std::function<void()>;
 
-// The links throw it, perhaps only because another rank has failed.
+// Thrown by the links, possibly because another rank failed.
 class DeviceLinksError : public Error {
  public:
   using Error::Error;
 };
 
-// One thread at a time.
+// Used by one thread at a time.
 class DeviceLinks {
  public:
   struct Piece {
@@ -32,26 +32,26 @@ class DeviceLinks {
   };
 
   virtual ~DeviceLinks() = default;
-  // Queues the pieces on the stream, all at once. The k-th piece that goes to a rank is the k-th that it gets from
-  // here, and as long.
+  // Queues all pieces on the stream at once. The k-th piece sent to a rank is the k-th piece that it receives from this
+  // rank, with the same length.
   virtual void exchange(std::span<const Piece> sent, std::span<const Piece> received, Stream& stream,
                         const WaitCheck& wait_check) = 0;
-  // Throws what has gone wrong with what was queued.
+  // Throws if queued work has failed.
   virtual void check() = 0;
-  // Ends all that is queued and not over, with any result; the links are of no further use. Waits for no other rank.
+  // Ends unfinished work, with undefined results. The links are unusable afterwards. Does not wait for other ranks.
   virtual void abort() noexcept = 0;
 };
 
 struct NcclInfo {
-  int version = 0;  // 22809 is 2.28.9; 0: there is none
+  int version = 0;  // 22809 is 2.28.9; 0 without NCCL
   std::string why_none;
 };
 
 // Never throws. Loads the library.
 NcclInfo find_nccl();
 
-// A collective: between the GPUs that the ranks' streams belong to, none of which may belong to two ranks.
-std::unique_ptr<DeviceLinks> make_nccl_links(Mesh& mesh, int lane, Stream& stream, const WaitCheck& wait_check,
-                                             const TimeLimit& limit);
+// A collective that connects the GPUs of the ranks' streams. No two ranks may share a GPU.
+std::unique_ptr<DeviceLinks> make_nccl_links(Transport& transport, int channel, Stream& stream,
+                                             const WaitCheck& wait_check, const TimeLimit& limit);
 
 }  // namespace lockstep

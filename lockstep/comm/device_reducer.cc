@@ -12,40 +12,40 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// All parts of arrays begin at such a multiple of elements: whole vectors for kernels, whole packets for NCCL.
+// Parts of arrays begin at multiples of this many elements: whole vectors for kernels, whole packets for NCCL.
 constexpr std::size_t kStep = 128;
-// A rank whose GPU has waited in vain still comes to the last exchange, and so do those whose GPU had nothing to wait
-// for: the rank that does not is lost.
+// Every rank joins the last exchange, even if its GPU waited in vain or had nothing to wait for. The rank that does not
+// join is the lost one.
 constexpr milliseconds kGrace{500};
-// NCCL may notice before the mesh that a rank is gone; the mesh knows who.
+// NCCL may notice before the transport that a rank is gone, but only the transport knows which one.
 constexpr milliseconds kHearsay{1000};
 
-// Throws what the mesh knows of a failure, or that the time is over.
-WaitCheck wait_check_of(Mesh& mesh, const TimeLimit& limit) {
-  return [&mesh, limit] {
-    if (auto failure = mesh.failure()) throw_failure(*failure);
+// Throws the transport's failure, or an error if the time is over.
+WaitCheck wait_check_of(Transport& transport, const TimeLimit& limit) {
+  return [&transport, limit] {
+    if (auto failure = transport.failure()) throw_failure(*failure);
     if (limit.over())
       throw_failure({-1, fmt::format("NCCL did not connect the ranks' GPUs within {}", limit.str())});
   };
 }
 
-// Called when NCCL has failed.
-void throw_what_is_told(const Mesh& mesh) {
+// Called after NCCL has failed.
+void throw_what_is_told(const Transport& transport) {
   for (const TimeLimit limit(kHearsay); !limit.over(); std::this_thread::sleep_for(milliseconds(1))) {
-    if (auto failure = mesh.failure()) throw_failure(*failure);
+    if (auto failure = transport.failure()) throw_failure(*failure);
   }
 }
 
-// As in the SendingReducer of tree_reducer.cc each rank adds up one part of the elements, of all positions' arrays, and
-// sends it to all. All data lie in the GPU's memory; what is present is known on the host.
-class DeviceReducer final : public MeshTreeReducer {
+// Works as the SendingReducer of tree_reducer.cc: each rank sums one part of the elements over all positions and sends
+// the sum to all. The data lie in the GPU's memory; the host knows which segments are present.
+class DeviceReducer final : public TransportTreeReducer {
  public:
-  DeviceReducer(Mesh& mesh, int lane, TreeLayout layout, std::shared_ptr<SummingDevice> device,
+  DeviceReducer(Transport& transport, int channel, TreeLayout layout, std::shared_ptr<SummingDevice> device,
                 std::shared_ptr<DeviceLinks> links, milliseconds timeout)
-      : mesh_(mesh),
-        lane_(lane),
-        rank_(static_cast<std::size_t>(mesh.rank())),
-        size_(static_cast<std::size_t>(mesh.size())),
+      : transport_(transport),
+        channel_(channel),
+        rank_(static_cast<std::size_t>(transport.rank())),
+        size_(static_cast<std::size_t>(transport.size())),
         layout_(std::move(layout)),
         device_(std::move(device)),
         links_(std::move(links)),
@@ -53,7 +53,7 @@ class DeviceReducer final : public MeshTreeReducer {
     present_.assign(layout_.leaves(), std::vector<std::uint8_t>(layout_.segments()));
     const std::size_t own = own_positions().size(), item = layout_.item(), elements = layout_.elements();
     flags_.resize(own * layout_.segments());
-    const std::size_t others = layout_.leaves() - own;  // at most: of all that have an owner
+    const std::size_t others = layout_.leaves() - own;  // at most, since some positions have no owner
     const std::size_t array = padded(elements * item),
                       part = padded((bound(rank_ + 1) - bound(rank_)) * item);
     const std::size_t result = padded(elements * sizeof(float));
@@ -88,16 +88,16 @@ class DeviceReducer final : public MeshTreeReducer {
   }
 
   void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
-    exchange_presence(header, limit);  // and all contributions are there: no GPU waits long for another one
+    exchange_presence(header, limit);  // afterwards all contributions are ready, so GPUs do not wait long
     const TimeLimit soon(timeout_);
     bool in_time = false;
     try {
-      const WaitCheck wait_check = wait_check_of(mesh_, soon);
+      const WaitCheck wait_check = wait_check_of(transport_, soon);
       queue(wait_check);
       in_time = wait(soon);
     } catch (const DeviceLinksError&) {
       free_stream();
-      throw_what_is_told(mesh_);
+      throw_what_is_told(transport_);
       throw;
     } catch (...) {
       free_stream();
@@ -106,14 +106,14 @@ class DeviceReducer final : public MeshTreeReducer {
     if (!in_time) free_stream();
     TimeLimit last = limit;
     last.extend(std::max(soon.left() - limit.left(), TimeLimit::Clock::duration::zero()) + kGrace);
-    Exchanges(mesh_, lane_, header, last).exchange();
+    Exchanges(transport_, channel_, header, last).exchange();
     if (!in_time)
       throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});
   }
 
  private:
   static std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-  const std::vector<int>& own_positions() const { return layout_.positions(mesh_.rank()); }
+  const std::vector<int>& own_positions() const { return layout_.positions(transport_.rank()); }
   std::size_t bound(std::size_t r) const {
     return r == size_ ? layout_.elements() : layout_.elements() * r / size_ / kStep * kStep;
   }
@@ -123,7 +123,7 @@ class DeviceReducer final : public MeshTreeReducer {
   }
 
   void exchange_presence(const CollectiveHeader& header, const TimeLimit& limit) {
-    Exchanges e(mesh_, lane_, header, limit);
+    Exchanges e(transport_, channel_, header, limit);
     e.to_all(reinterpret_cast<const std::byte*>(flags_.data()), flags_.size());
     for (std::size_t r = 0; r < size_; ++r) {
       e.from[r] = {nullptr, layout_.positions(static_cast<int>(r)).size() * layout_.segments()};
@@ -168,7 +168,7 @@ class DeviceReducer final : public MeshTreeReducer {
     if (!sent.empty() || !received.empty()) links_->exchange(sent, received, device_->stream(), wait_check);
   }
 
-  // Neighboring segments that the same positions have are summed at once: most often all are.
+  // Sums neighboring segments at once if the same positions have them, which is the usual case.
   void sum_own_part() {
     std::size_t first = 0, begin = 0, length = 0;
     const auto flush = [&] {
@@ -196,7 +196,7 @@ class DeviceReducer final : public MeshTreeReducer {
     flush();
   }
 
-  // Whether all that was queued is over.
+  // Whether all queued work is over.
   bool wait(const TimeLimit& limit) {
     Stream& stream = device_->stream();
     const std::uint64_t ticket = stream.record();
@@ -207,7 +207,7 @@ class DeviceReducer final : public MeshTreeReducer {
       std::this_thread::yield();
     }
     while (!over()) {
-      if (auto failure = mesh_.failure()) throw_failure(*failure);
+      if (auto failure = transport_.failure()) throw_failure(*failure);
       if (limit.over()) return false;
       links_->check();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -215,47 +215,51 @@ class DeviceReducer final : public MeshTreeReducer {
     return true;
   }
 
-  // Nothing touches the memory any more.
+  // Returns when nothing touches the memory any more.
   void free_stream() noexcept {
     links_->abort();
     try {
       device_->stream().synchronize(device_->stream().record());
     } catch (const std::exception&) {
-      // A GPU that has failed does nothing, either.
+      // A failed GPU does not touch it either.
     }
   }
 
-  Mesh& mesh_;
-  const int lane_;
+  Transport& transport_;
+  const int channel_;
   const std::size_t rank_, size_;
   Arrangement layout_;
   std::shared_ptr<SummingDevice> device_;
   std::shared_ptr<DeviceLinks> links_;
   const milliseconds timeout_;
   std::vector<std::uint8_t> flags_;                 // of own positions, for each segment
-  std::vector<std::vector<std::uint8_t>> present_;  // of all positions, likewise
-  std::shared_ptr<std::byte> memory_;               // in it:
+  std::vector<std::vector<std::uint8_t>> present_;  // the same for all positions
+  std::shared_ptr<std::byte> memory_;               // holds the following:
   std::vector<std::byte*> arrays_;                  // of own positions
-  std::vector<std::byte*> leaves_;  // this rank's part of each position's array; null where no rank has it
+  std::vector<std::byte*> leaves_;  // this rank's part of each position's array; null if no rank has it
   std::byte* totals_ = nullptr;     // sums in the layout's type
   std::byte* result_ = nullptr;
 };
 
 }  // namespace
 
-std::shared_ptr<DeviceLinks> link_gpus(Mesh& mesh, int lane, Stream& stream, const TimeLimit& limit) {
+std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream& stream,
+                                       const TimeLimit& limit) {
   try {
-    return make_nccl_links(mesh, lane, stream, wait_check_of(mesh, limit), limit);
+    return make_nccl_links(transport, channel, stream, wait_check_of(transport, limit), limit);
   } catch (const DeviceLinksError&) {
-    throw_what_is_told(mesh);
+    throw_what_is_told(transport);
     throw;
   }
 }
 
-std::unique_ptr<MeshTreeReducer> make_device_reducer(Mesh& mesh, int lane, TreeLayout layout,
-                                                     std::shared_ptr<SummingDevice> device,
-                                                     std::shared_ptr<DeviceLinks> links, milliseconds timeout) {
-  return std::make_unique<DeviceReducer>(mesh, lane, std::move(layout), std::move(device), std::move(links), timeout);
+std::unique_ptr<TransportTreeReducer> make_device_reducer(Transport& transport, int channel,
+                                                          TreeLayout layout,
+                                                          std::shared_ptr<SummingDevice> device,
+                                                          std::shared_ptr<DeviceLinks> links,
+                                                          milliseconds timeout) {
+  return std::make_unique<DeviceReducer>(transport, channel, std::move(layout), std::move(device),
+                                         std::move(links), timeout);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// A TreeReducer in the memory of GPUs. NCCL moves the pieces; ranks agree, wait for each other and hear of failures on the
-// mesh, as for any other collective.
+// A TreeReducer in the memory of GPUs. NCCL moves the pieces. The ranks agree, wait, and learn of failures over the
+// transport, as for any other collective.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,14 @@
 namespace lockstep {
 
 // A collective.
-std::shared_ptr<DeviceLinks> link_gpus(Mesh& mesh, int lane, Stream& stream, const TimeLimit& limit);
+std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream& stream,
+                                       const TimeLimit& limit);
 
-// `timeout`: of what the GPUs do, once all ranks have come.
-std::unique_ptr<MeshTreeReducer> make_device_reducer(Mesh& mesh, int lane, TreeLayout layout,
-                                                     std::shared_ptr<SummingDevice> device,
-                                                     std::shared_ptr<DeviceLinks> links,
-                                                     std::chrono::milliseconds timeout);
+// `timeout` limits the GPUs' work after all ranks have joined.
+std::unique_ptr<TransportTreeReducer> make_device_reducer(Transport& transport, int channel,
+                                                          TreeLayout layout,
+                                                          std::shared_ptr<SummingDevice> device,
+                                                          std::shared_ptr<DeviceLinks> links,
+                                                          std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

@@ -5,37 +5,39 @@
 #include <cstddef>
 #include <vector>
 
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 
 namespace lockstep {
 
 // The first exchange carries the header.
 class Exchanges {
  public:
-  Exchanges(Mesh& mesh, int lane, const CollectiveHeader& header, const TimeLimit& limit)
-      : rank(static_cast<std::size_t>(mesh.rank())),
-        size(static_cast<std::size_t>(mesh.size())),
+  Exchanges(Transport& transport, int channel, const CollectiveHeader& header, const TimeLimit& limit)
+      : rank(static_cast<std::size_t>(transport.rank())),
+        size(static_cast<std::size_t>(transport.size())),
         to(size),
         from(size),
-        mesh_(mesh),
-        lane_(lane),
+        transport_(transport),
+        channel_(channel),
         header_(&header),
         limit_(limit) {}
 
-  // Sends what is in `to`, receives what is in `from`, and empties `to`.
+  // Sends the blocks in `to`, receives those in `from`, and clears `to`.
   void exchange() {
-    mesh_.exchange(lane_, header_, to, from, limit_);
+    transport_.exchange(channel_, header_, to, from, limit_);
     header_ = nullptr;
     std::fill(to.begin(), to.end(), ConstBlock{});
   }
 
-  void to_all(const std::byte* data, std::size_t bytes) { std::fill(to.begin(), to.end(), ConstBlock{data, bytes}); }
+  void to_all(const std::byte* data, std::size_t bytes) {
+    std::fill(to.begin(), to.end(), ConstBlock{data, bytes});
+  }
 
-  // Calls step(begin, length) for runs of `count` elements such that `parts` blocks of such a length can be sent at
-  // once; once with length 0 where there are none.
+  // Calls step(begin, length) for runs of `count` elements, each short enough for one exchange. Calls step(0, 0) once
+  // if there are no elements.
   template <typename Step>
-  void in_steps(std::size_t count, std::size_t item, std::size_t parts, const Step& step) {
-    const std::size_t longest = std::max<std::size_t>(1, mesh_.capacity(lane_) / (item * parts));
+  void in_steps(std::size_t count, std::size_t item, const Step& step) {
+    const std::size_t longest = std::max<std::size_t>(1, transport_.capacity(channel_) / item);
     std::size_t begin = 0;
     do {
       const std::size_t length = std::min(longest, count - begin);
@@ -49,8 +51,8 @@ class Exchanges {
   std::vector<MutableBlock> from;
 
  private:
-  Mesh& mesh_;
-  int lane_;
+  Transport& transport_;
+  int channel_;
   const CollectiveHeader* header_;
   const TimeLimit& limit_;
 };

@@ -1,4 +1,4 @@
-// Sleeping until another thread, of this process or another one that shares the memory, changes a word.
+// Sleeps until another thread changes a word. That thread may belong to another process that shares the memory.
 #pragma once
 
 #include <atomic>
@@ -9,13 +9,14 @@
 
 namespace lockstep {
 
-// Returns when the word is not `expected` (any more), when someone wakes it, at `end`, or for no reason: look again.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono::steady_clock::time_point end);
+// Returns when the word differs from `expected`, on a wake-up, at `end`, or spuriously. Check the word again.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                std::chrono::steady_clock::time_point end);
 void futex_wake_all(std::atomic<std::uint32_t>& word);
 
 constexpr std::chrono::microseconds kSpinTime{50};
 
-// Waiting for another rank, a lane's worker leaves the core to those of its own engine that have something to do.
+// A worker of an engine lane that waits for another rank yields its core to busy workers of its own engine.
 template <typename Condition>
 bool spin_until(const Condition& condition) {
   const SpinPolicy* policy = SpinPolicy::of_thread();

@@ -35,7 +35,7 @@ std::optional<Message> Mailbox::take(int source, int tag, const TimeLimit& limit
       return message;
     }
     if (closed_.contains(source) || limit.over()) return std::nullopt;
-    // It may take its time, in which more is to arrive.
+    // It may take a while, during which messages can arrive.
     lock.unlock();
     if (give_up()) return std::nullopt;
     lock.lock();

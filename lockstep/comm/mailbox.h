@@ -1,4 +1,4 @@
-// Messages from other ranks that wait to be received.
+// Messages from other ranks that have not been received yet.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/comm/collective_header.h"
-#include "lockstep/comm/time_limit.h"
+#include "lockstep/net/time_limit.h"
 
 namespace lockstep {
 
@@ -25,12 +25,13 @@ struct Message {
 class Mailbox {
  public:
   void put(int source, int tag, Message message);
-  // Nothing more will come from there.
+  // No more messages will come from this source.
   void close(int source);
   bool closed(int source) const;
-  // The oldest message of that source and tag. Nothing if none has come when the time is over, the source is closed,
-  // or `give_up`, asked now and then, says so.
-  std::optional<Message> take(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
+  // Returns the oldest message of that source and tag. Returns nothing if the time runs out, the source is closed, or
+  // `give_up`, which is polled, returns true.
+  std::optional<Message> take(int source, int tag, const TimeLimit& limit,
+                              const std::function<bool()>& give_up);
 
  private:
   mutable std::mutex mutex_;

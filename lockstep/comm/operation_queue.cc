@@ -8,11 +8,11 @@
 namespace lockstep {
 namespace {
 
-// The thread that waits for an operation mostly runs it. To wake the thread each time would cost more than they do, so
-// after one it only naps, and looks by itself whether one is left to it.
+// The waiting thread usually runs the operation itself. Waking the queue's thread each time would cost more than the
+// operation, so that thread naps after each operation and then checks whether one is left for it.
 constexpr std::chrono::microseconds kNap{100};
 constexpr int kNaps = 10;
-// A thread with nothing to do for so long ends; the next operation starts a new one.
+// An idle thread ends after this time; the next operation starts a new one.
 constexpr std::chrono::seconds kIdle{2};
 
 }  // namespace
@@ -62,7 +62,7 @@ void OperationQueue::help(Work::State& state) {
       run_next(lock);
       continue;
     }
-    // Someone else is at it, who may leave what is next to us.
+    // Another thread is running an item and may leave the next one to us.
     const std::uint32_t ended = ended_.load();
     lock.unlock();
     if (!may_spin_ || !spin_until([&] { return ended_.load() != ended; })) {
@@ -86,7 +86,7 @@ void OperationQueue::run_next(std::unique_lock<std::mutex>& lock) {
   } catch (...) {
     item.state->error = std::current_exception();
   }
-  item.run = nullptr;  // what it holds is let go before anyone is told
+  item.run = nullptr;  // releases what it captured before anyone learns that it is done
   lock.lock();
   busy_ = false;
   item.state->done.store(1, std::memory_order_release);
@@ -97,7 +97,7 @@ void OperationQueue::run_next(std::unique_lock<std::mutex>& lock) {
 }
 
 void OperationQueue::start_thread() {
-  if (thread_.joinable()) thread_.join();  // it has ended, or is about to
+  if (thread_.joinable()) thread_.join();  // it has ended or is about to
   thread_runs_ = true;
   thread_ = std::thread([this] { thread_main(); });
 }

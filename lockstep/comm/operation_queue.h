@@ -1,5 +1,5 @@
-// Runs operations one after the other, in the order they were pushed: on a thread of its own, or on one that waits for
-// them and would otherwise do nothing, which saves two hand-overs.
+// Runs operations in the order in which they were pushed. They run on the queue's thread, or on a thread that waits for
+// them anyway, which saves two hand-overs.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace lockstep {
 
 class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
  public:
-  // Whether to spin while another thread runs what one waits for.
+  // Whether to spin while another thread runs the awaited operation.
   explicit OperationQueue(bool may_spin) : may_spin_(may_spin) {}
   ~OperationQueue() { close(); }
   OperationQueue(const OperationQueue&) = delete;
@@ -26,12 +26,12 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
   // The Work throws what `run` throws.
   Work push(std::function<void()> run);
-  // The same and Work::wait, but leaves the queue's own thread asleep.
+  // Does the same as push() and Work::wait(), without waking the queue's thread.
   void run(std::function<void()> run);
-  // Until that one is done, running what is next meanwhile. Never throws.
+  // Waits until the operation is done, and runs earlier ones meanwhile. Never throws.
   void help(Work::State& state);
   bool idle();
-  // Runs what is queued, and returns when that is done. Nothing is pushed from now on.
+  // Runs everything in the queue, then returns. Push nothing afterwards.
   void close();
 
  private:
@@ -42,7 +42,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
   void thread_main();
   std::shared_ptr<Work::State> add(std::function<void()> run);
-  // Runs the first item; called with the lock, and returns with it.
+  // Runs the first item. Called, and returns, with the lock held.
   void run_next(std::unique_lock<std::mutex>& lock);
   void start_thread();
 
@@ -50,9 +50,9 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;
-  bool busy_ = false;    // someone runs an item
-  std::atomic<std::uint32_t> ended_{0};  // items: who waits for its turn looks here
-  bool asleep_ = false;  // the thread has to be told of items
+  bool busy_ = false;                    // a thread runs an item
+  std::atomic<std::uint32_t> ended_{0};  // number of finished items, for threads that wait their turn
+  bool asleep_ = false;                  // the queue's thread needs a wake-up
   bool closing_ = false;
   std::uint64_t pushed_ = 0;
   bool thread_runs_ = false;
@@ -61,7 +61,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
 struct Work::State {
   std::atomic<std::uint32_t> done{0};
-  std::exception_ptr error;  // written before done
+  std::exception_ptr error;  // written before `done`
   std::weak_ptr<OperationQueue> queue;
 };
 

@@ -3,48 +3,57 @@
 #include <exception>
 #include <thread>
 
-#include "lockstep/comm/descriptor_limit.h"
-#include "lockstep/comm/failure_reports.h"
-#include "lockstep/comm/socket_group.h"
-#include "lockstep/comm/mesh_group.h"
 #include "lockstep/comm/mpi_group.h"
-#include "lockstep/comm/neighborhood.h"
-#include "lockstep/comm/rendezvous.h"
-#include "lockstep/comm/segment_mesh.h"
+#include "lockstep/comm/peers.h"
+#include "lockstep/comm/shared_memory_transport.h"
+#include "lockstep/comm/socket_group.h"
+#include "lockstep/comm/transport_group.h"
+#include "lockstep/launch/failure_reports.h"
+#include "lockstep/launch/rendezvous.h"
+#include "lockstep/net/descriptor_limit.h"
 
 namespace lockstep {
 
 std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
-  if (options.backend == "mpi") return make_mpi_group(options);
-  check(options.backend == "auto" || options.backend == "gloo" || options.backend == "nccl",
-        "init_process_group: backend \"{}\", expected auto, gloo, mpi or nccl", options.backend);
+  const RendezvousOptions ranks{.rank = options.rank,
+                                .world_size = options.world_size,
+                                .store = options.store,
+                                .timeout = options.timeout,
+                                .progress_timeout = options.progress_timeout};
+  if (options.backend == "mpi") return make_mpi_group(ranks);
+  if (options.backend == "gloo") options.backend = "host";
+  check(options.backend == "auto" || options.backend == "host" || options.backend == "nccl",
+        "init_process_group: backend \"{}\", expected auto, host (or gloo), mpi, or nccl", options.backend);
   raise_descriptor_limit();
   const FailureReporter report = make_failure_reporter(options.rank, options.world_size);
   try {
-    Rendezvous r = resolve_rendezvous(options);
-    Introduction group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
-    return make_socket_group(std::move(group), r.timeouts, transport_from_environment(), options.backend, report);
+    Rendezvous r = resolve_rendezvous(ranks);
+    Introduction group{
+        .rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
+    return make_socket_group(std::move(group), r.timeouts, transport_from_environment(), options.backend,
+                             report);
   } catch (const CommError& error) {
     report({error.lost_rank(), error.what()});
     throw;
   }
 }
 
-std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size, std::chrono::milliseconds progress_timeout) {
+std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size,
+                                                             std::chrono::milliseconds progress_timeout) {
   const GroupTimeouts timeouts{.silence = progress_timeout, .progress = progress_timeout};
-  check(world_size >= 1 && world_size <= kMaxRanks, "local groups: {} ranks, expected from 1 to {}", world_size,
-        kMaxRanks);
+  check(world_size >= 1 && world_size <= kMaxRanks, "local groups: {} ranks, expected from 1 to {}",
+        world_size, kMaxRanks);
   std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(world_size));
-  auto neighborhoods = make_thread_neighborhoods(world_size);
+  auto all_peers = make_thread_peers(world_size);
   std::vector<std::exception_ptr> errors(groups.size());
   {
-    std::vector<std::jthread> threads;  // waited for even where not all of them can be made
-    // Making a mesh is a collective.
+    std::vector<std::jthread> threads;  // joined even if some of them cannot start
+    // Making a transport is a collective.
     for (std::size_t r = 0; r < groups.size(); ++r) {
       threads.emplace_back([&, r] {
         try {
-          groups[r] = std::make_shared<MeshGroup>(make_segment_mesh(std::move(neighborhoods[r]), progress_timeout),
-                                                  "local", timeouts);
+          groups[r] = std::make_shared<TransportGroup>(
+              make_shared_memory_transport(std::move(all_peers[r]), progress_timeout), "local", timeouts);
         } catch (...) {
           errors[r] = std::current_exception();
         }

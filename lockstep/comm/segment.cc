@@ -15,15 +15,16 @@ std::size_t Segment::bytes(int ranks) {
   return total;
 }
 
-std::byte* Segment::staging(int lane, int r, unsigned parity) const {
+std::byte* Segment::staging(int channel, int r, unsigned parity) const {
   std::size_t offset = sizeof(Shared) + static_cast<std::size_t>(ranks_) * sizeof(Rank);
-  for (int l = 0; l < lane; ++l) offset += static_cast<std::size_t>(ranks_) * 2 * (table_bytes(ranks_) + kStaging[l]);
+  for (int l = 0; l < channel; ++l)
+    offset += static_cast<std::size_t>(ranks_) * 2 * (table_bytes(ranks_) + kStaging[l]);
   const std::size_t index = static_cast<std::size_t>(r) * 2 + parity;
-  return memory_.get() + offset + index * (table_bytes(ranks_) + kStaging[lane]) + table_bytes(ranks_);
+  return memory_.get() + offset + index * (table_bytes(ranks_) + kStaging[channel]) + table_bytes(ranks_);
 }
 
-std::uint32_t* Segment::offsets(int lane, int r, unsigned parity) const {
-  return reinterpret_cast<std::uint32_t*>(staging(lane, r, parity) - table_bytes(ranks_));
+std::uint32_t* Segment::offsets(int channel, int r, unsigned parity) const {
+  return reinterpret_cast<std::uint32_t*>(staging(channel, r, parity) - table_bytes(ranks_));
 }
 
 void Segment::fail(const RankFailure& failure) const {
@@ -37,7 +38,7 @@ void Segment::fail(const RankFailure& failure) const {
 
 std::optional<RankFailure> Segment::failure() const {
   if (shared().failed.load() == Shared::kNone) return std::nullopt;
-  // Its writer may have died meanwhile.
+  // The process that writes it may have died meanwhile.
   for (int i = 0; shared().failed.load() != Shared::kWritten; ++i) {
     if (i == 1000) return RankFailure{-1, kLostInReport};
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -51,9 +52,9 @@ void Segment::depart(int r) const {
 }
 
 void Segment::alarm() const {
-  for (int l = 0; l < kLanes; ++l) {
-    lane(l).state.fetch_add(1);
-    futex_wake_all(lane(l).state);
+  for (int l = 0; l < kChannels; ++l) {
+    channel(l).state.fetch_add(1);
+    futex_wake_all(channel(l).state);
   }
 }
 

@@ -1,5 +1,5 @@
-// The memory through which the ranks of one host work together: flags, what each is about to do, and staging buffers.
-// Lies in one block that every rank sees, at an address of its own: no pointers in here.
+// The shared memory of the ranks of one host: flags, headers, and staging buffers. Each rank sees the block at its own
+// address, so it holds no pointers.
 #pragma once
 
 #include <sched.h>
@@ -11,39 +11,39 @@
 #include <memory>
 
 #include "lockstep/comm/collective_header.h"
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 
 namespace lockstep {
 
-// Zeroed memory is its first state.
+// Zeroed memory is the initial state.
 class Segment {
  public:
-  static constexpr std::size_t kStaging[kLanes] = {std::size_t{64} << 10, std::size_t{512} << 10};
+  static constexpr std::size_t kStaging[kChannels] = {std::size_t{64} << 10, std::size_t{512} << 10};
 
-  struct alignas(64) Lane {
-    // How many exchanges are complete, times kExchange; the bits below count alarms: a rank failed or left.
+  struct alignas(64) Channel {
+    // The number of complete exchanges times kExchange. The bits below count alarms: a rank failed or left.
     alignas(64) std::atomic<std::uint32_t> state;
     static constexpr std::uint32_t kExchange = 256;
-    alignas(64) std::atomic<std::uint32_t> arrived;  // ranks that are at the current exchange
+    alignas(64) std::atomic<std::uint32_t> arrived;  // ranks that have reached the current exchange
     std::atomic<std::uint32_t> sleepers;
   };
 
-  // The words of one rank in one lane. There are two of everything, for odd and even exchanges: a rank is not two
-  // exchanges ahead of another one, so no rank still reads the place that it writes next.
+  // The words of one rank in one channel. There are two of everything, for odd and even exchanges. A rank is never two
+  // exchanges ahead of another one, so the place that it writes next is no longer read.
   struct alignas(64) Slot {
-    std::atomic<std::uint32_t> exchange;  // the one that it has arrived at
+    std::atomic<std::uint32_t> exchange;  // the one that the rank has reached
     CollectiveHeader headers[2];
   };
 
   struct alignas(64) Rank {
-    Slot slots[kLanes];
+    Slot slots[kChannels];
     std::atomic<std::uint32_t> departed;
     cpu_set_t cpus;
   };
 
   struct alignas(64) Shared {
     static constexpr std::uint32_t kNone = 0, kBeingWritten = 1, kWritten = 2;
-    Lane lanes[kLanes];
+    Channel channels[kChannels];
     std::atomic<std::uint32_t> failed;
     std::int32_t culprit;
     char reason[1012];
@@ -52,16 +52,16 @@ class Segment {
   Segment(std::shared_ptr<std::byte> memory, int ranks) : memory_(std::move(memory)), ranks_(ranks) {}
   static std::size_t bytes(int ranks);
 
-  Lane& lane(int lane) const { return shared().lanes[lane]; }
+  Channel& channel(int channel) const { return shared().channels[channel]; }
   Rank& rank(int r) const { return reinterpret_cast<Rank*>(memory_.get() + sizeof(Shared))[r]; }
-  Slot& slot(int lane, int r) const { return rank(r).slots[lane]; }
-  // kStaging[lane] bytes, behind a table that says where in there each rank's block begins.
-  std::byte* staging(int lane, int r, unsigned parity) const;
-  std::uint32_t* offsets(int lane, int r, unsigned parity) const;
+  Slot& slot(int channel, int r) const { return rank(r).slots[channel]; }
+  // kStaging[channel] bytes, after a table of where each rank's block begins.
+  std::byte* staging(int channel, int r, unsigned parity) const;
+  std::uint32_t* offsets(int channel, int r, unsigned parity) const;
 
   // The first failure counts.
   void fail(const RankFailure& failure) const;
-  // The reason where the real one is lost.
+  // The reason that is given if the real one is lost.
   static constexpr const char* kLostInReport = "a rank was lost while it reported a failure";
   std::optional<RankFailure> failure() const;
   void depart(int r) const;

@@ -1,4 +1,4 @@
-// How often ranks show each other that they are alive.
+// How often ranks send heartbeats.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-// A rank that was heard of within so many beats counts as alive.
+// A rank counts as alive if it was heard from within this many heartbeats.
 constexpr int kRecentBeats = 3;
 
-// The pause between two beats is an eighth of the silence after which a rank is lost, and at most a second: another
-// rank may have a shorter time.
+// An eighth of the silence after which a rank is lost, and at most a second, since another rank may have a shorter
+// timeout.
 constexpr std::chrono::milliseconds pause_of_beats(std::chrono::milliseconds silence) {
   return std::clamp(silence / 8, std::chrono::milliseconds(1), std::chrono::milliseconds(1000));
 }

@@ -9,23 +9,25 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/hmac.h"
-#include "lockstep/comm/mesh_group.h"
-#include "lockstep/comm/process_neighborhood.h"
-#include "lockstep/comm/segment_mesh.h"
-#include "lockstep/comm/tcp_mesh.h"
-#include "lockstep/comm/tcp_socket.h"
+#include "lockstep/comm/process_peers.h"
+#include "lockstep/comm/shared_memory_transport.h"
+#include "lockstep/comm/tcp_transport.h"
+#include "lockstep/comm/transport_group.h"
+#include "lockstep/net/tcp_socket.h"
 
 namespace lockstep {
 namespace {
 
-// Two processes with the same one reach each other's abstract Unix sockets, and let each other in.
+// Processes with the same host id reach each other's abstract Unix sockets and accept each other.
 std::string host_id() {
   std::array<char, 64> network{};
-  if (::readlink("/proc/self/ns/net", network.data(), network.size() - 1) < 0) return hexadecimal(random_bytes(16));
-  return read_file("/proc/sys/kernel/random/boot_id", 64) + network.data() + fmt::format(" user {}", ::geteuid());
+  if (::readlink("/proc/self/ns/net", network.data(), network.size() - 1) < 0)
+    return hexadecimal(random_bytes(16));
+  return read_file("/proc/sys/kernel/random/boot_id", 64) + network.data() +
+         fmt::format(" user {}", ::geteuid());
 }
 
-// Every rank says where it is; one that is nowhere near any other keeps all of them to TCP.
+// Every rank publishes its host. A rank on no other rank's host makes all of them use TCP.
 bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit& limit) {
   const auto key = [](int rank) { return fmt::format("host of rank {}", rank); };
   const std::string own = wants_tcp ? hexadecimal(random_bytes(16)) : host_id();
@@ -38,8 +40,8 @@ bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit&
   return same;
 }
 
-// Ranks that wait for each other in turn do not all see which one is missing: the first one to give up tells the
-// others. A rank whose connection was closed may have been left by one that did.
+// Ranks that wait for each other in turn do not all see which one is missing, so the first rank that gives up tells the
+// others. If a rank's connection was closed, its peer may have left for that reason.
 CommError first_failure(const Introduction& group, const CommError& own) {
   const bool was_left = own.what() == lost(own.lost_rank(), kClosedConnection).reason ||
                         own.what() == lost(own.lost_rank(), kClosedGroup).reason;
@@ -57,15 +59,16 @@ CommError first_failure(const Introduction& group, const CommError& own) {
     const int culprit = std::stoi(told.substr(0, space));
     return culprit == group.rank ? own : CommError(told.substr(space + 1), culprit);
   } catch (const std::exception&) {
-    return own;  // the store may have gone with the rank that held it
+    return own;  // the store may be gone with the rank that hosted it
   }
 }
 
-std::unique_ptr<Mesh> make_mesh(const Introduction& group, std::chrono::milliseconds timeout,
-                                TransportChoice transport) {
+std::unique_ptr<Transport> make_transport(const Introduction& group, std::chrono::milliseconds timeout,
+                                          TransportChoice transport) {
   const TimeLimit limit(timeout);
-  if (!all_on_one_host(group, transport == TransportChoice::tcp, limit)) return make_tcp_mesh(group, timeout);
-  return make_segment_mesh(make_process_neighborhood(group, limit), timeout);
+  if (!all_on_one_host(group, transport == TransportChoice::tcp, limit))
+    return make_tcp_transport(group, timeout);
+  return make_shared_memory_transport(make_process_peers(group, limit), timeout);
 }
 
 }  // namespace
@@ -77,14 +80,15 @@ TransportChoice transport_from_environment() {
 }
 
 std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
-                                                TransportChoice transport, std::string name, FailureReporter report) {
+                                                TransportChoice transport, std::string name,
+                                                FailureReporter report) {
   const auto give_up = [&](const CommError& error) {
     const CommError first = first_failure(group, error);
     return CommError(fmt::format("{} during rendezvous", first.what()), first.lost_rank());
   };
   try {
-    return std::make_shared<MeshGroup>(make_mesh(group, timeouts.silence, transport), std::move(name), timeouts,
-                                       std::move(report));
+    return std::make_shared<TransportGroup>(make_transport(group, timeouts.silence, transport),
+                                            std::move(name), timeouts, std::move(report));
   } catch (const CommError& error) {
     throw give_up(error);
   } catch (const std::exception& error) {

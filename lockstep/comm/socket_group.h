@@ -1,26 +1,27 @@
-// Processes that talk by sockets and shared memory, once it is known who they are: the groups "gloo", "nccl" and "auto".
+// The groups "host", "nccl", and "auto": processes that have found each other and communicate by sockets and shared
+// memory.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "lockstep/comm/failure_reports.h"
-#include "lockstep/comm/peer_connector.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/launch/failure_reports.h"
+#include "lockstep/net/peer_connector.h"
 
 namespace lockstep {
 
 enum class TransportChoice {
-  automatic,  // shared memory where all ranks are on one host, else TCP
+  automatic,  // shared memory if all ranks are on one host, else TCP
   tcp,
 };
 
-// LOCKSTEP_TRANSPORT: "auto" (or not set), "tcp".
+// Reads LOCKSTEP_TRANSPORT: "auto" (the default) or "tcp".
 TransportChoice transport_from_environment();
 
-// A collective. `name`: ProcessGroup::backend(). `report`: as MeshGroup's.
+// A collective. `name` is ProcessGroup::backend(). `report` is that of TransportGroup.
 std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
                                                 TransportChoice transport = TransportChoice::automatic,
-                                                std::string name = "gloo", FailureReporter report = {});
+                                                std::string name = "host", FailureReporter report = {});
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "lockstep/comm/tcp_socket.h"
+#include "lockstep/net/tcp_socket.h"
 
 namespace lockstep {
 namespace {
@@ -15,7 +15,8 @@ constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
 
 }  // namespace
 
-SocketTransfers::SocketTransfers(std::span<const FileDescriptor> sockets) : sockets_(sockets), peers_(sockets.size()) {}
+SocketTransfers::SocketTransfers(std::span<const FileDescriptor> sockets)
+    : sockets_(sockets), peers_(sockets.size()) {}
 
 void SocketTransfers::receive(int source, int /*tag*/, void* data, std::size_t bytes) {
   peers_[static_cast<std::size_t>(source)].incoming.push_back({static_cast<std::byte*>(data), bytes});
@@ -34,20 +35,24 @@ Transfers::Outcome SocketTransfers::wait(const TimeLimit& limit) {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       auto& [incoming, outgoing] = peers_[r];
       const int rank = static_cast<int>(r), socket = sockets_[r].get();
-      if (items[r].revents != 0 && !outgoing.empty() && !write_some(socket, outgoing)) return {Result::broken, rank};
-      if (items[r].revents != 0 && !incoming.empty() && !read_some(socket, incoming)) return {Result::broken, rank};
-      items[r].events = static_cast<short>((incoming.empty() ? 0 : POLLIN) | (outgoing.empty() ? 0 : POLLOUT));
-      // poll() passes over what is negative: a peer with whom all is done may close.
+      if (items[r].revents != 0 && !outgoing.empty() && !write_some(socket, outgoing))
+        return {Result::broken, rank};
+      if (items[r].revents != 0 && !incoming.empty() && !read_some(socket, incoming))
+        return {Result::broken, rank};
+      items[r].events =
+          static_cast<short>((incoming.empty() ? 0 : POLLIN) | (outgoing.empty() ? 0 : POLLOUT));
+      // poll() ignores negative descriptors. A peer that is done may close its socket.
       items[r].fd = items[r].events == 0 ? -1 : socket;
       // A rank that does not send is more likely the missing one than a rank that does not read.
-      if (waits_for < 0 || (!incoming.empty() && peers_[static_cast<std::size_t>(waits_for)].incoming.empty())) {
+      if (waits_for < 0 ||
+          (!incoming.empty() && peers_[static_cast<std::size_t>(waits_for)].incoming.empty())) {
         if (items[r].events != 0) waits_for = rank;
       }
     }
     if (waits_for < 0) return {};
     if (limit.over()) return {Result::timed_out, waits_for};
     if (::poll(items.data(), items.size(), milliseconds_until(limit.next_look())) < 0) {
-      for (pollfd& item : items) item.revents = POLLIN | POLLOUT;  // a signal: look for oneself
+      for (pollfd& item : items) item.revents = POLLIN | POLLOUT;  // after a signal, try all of them
     }
   }
 }

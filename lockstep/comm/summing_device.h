@@ -1,4 +1,4 @@
-// A GPU in whose memory a TreeReducer sums.
+// A GPU whose memory holds the sums of a TreeReducer.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace lockstep {
 
-// Everything is queued on the one stream, in order, by one thread at a time; data are addresses in the GPU's memory.
+// One thread at a time queues everything on one stream, in order. Data are addresses in the GPU's memory.
 class SummingDevice {
  public:
   virtual ~SummingDevice() = default;
   virtual Stream& stream() = 0;
-  // Uninitialized memory that is free, aligned to 64.
+  // Uninitialized memory, aligned to 64 bytes.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
-  // out = the leaves' sum, in the order and with the bits of tree_reduce() (f32) or rounded_tree_sum() (bf16). A null
-  // leaf lets its sibling pass unchanged, one is there; what is in the leaves is lost.
+  // Writes the sum of the leaves to `out`, with the order and bits of tree_reduce() (f32) or rounded_tree_sum() (bf16).
+  // A null leaf lets its sibling pass unchanged; at least one leaf is not null. Overwrites the leaves.
   virtual void sum(DType dtype, std::span<std::byte* const> leaves, std::byte* out, std::size_t count) = 0;
   virtual void fill_with_zeros(DType dtype, std::byte* out, std::size_t count) = 0;
   virtual void widen(const std::byte* bf16, std::byte* f32, std::size_t count) = 0;

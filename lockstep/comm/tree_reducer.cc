@@ -12,19 +12,19 @@
 namespace lockstep {
 namespace {
 
-// Contributions, result and what is present lie in memory that all ranks see. Each rank sums its part of the elements
-// from where they are to where they are wanted.
-class SharedReducer final : public MeshTreeReducer {
+// Contributions, the result, and presence flags lie in memory that all ranks share. Each rank sums its part of the
+// elements in place, without copies.
+class SharedReducer final : public TransportTreeReducer {
  public:
-  SharedReducer(Mesh& mesh, int lane, Arrangement layout, std::shared_ptr<std::byte> memory)
-      : mesh_(mesh), lane_(lane), layout_(std::move(layout)), memory_(std::move(memory)) {
+  SharedReducer(Transport& transport, int channel, Arrangement layout, std::shared_ptr<std::byte> memory)
+      : transport_(transport), channel_(channel), layout_(std::move(layout)), memory_(std::move(memory)) {
     present_.resize(layout_.segments());
   }
 
   static std::size_t bytes(const Arrangement& layout) {
     const std::size_t bytes =
         layout.leaves() * array_bytes(layout) + result_bytes(layout) + layout.leaves() * layout.segments();
-    return std::max<std::size_t>(bytes, 1);  // there is no memory of 0 bytes
+    return std::max<std::size_t>(bytes, 1);  // an allocation of 0 bytes is impossible
   }
 
   CommBuffer contribution(std::size_t k) override {
@@ -37,77 +37,91 @@ class SharedReducer final : public MeshTreeReducer {
   bool result_present(std::size_t segment) const override { return present_[segment]; }
 
   void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
-    Exchanges e(mesh_, lane_, header, limit);
-    e.exchange();  // all contributions are there
+    Exchanges e(transport_, channel_, header, limit);
+    e.exchange();  // all contributions are ready
     for (std::size_t s = 0; s < layout_.segments(); ++s) {
       present_[s] = false;
       for (std::size_t p = 0; p < layout_.leaves() && !present_[s]; ++p) present_[s] = flags(p)[s] != 0;
     }
-    // Parts begin at multiples of a cache line: two ranks never write to the same one.
+    // Parts begin at multiples of a cache line, so that no two ranks write to the same line.
     const auto bound = [&](std::size_t r) {
       return r == e.size ? layout_.elements() : layout_.elements() * r / e.size / 16 * 16;
     };
     std::vector<const void*> leaves(layout_.leaves());
-    layout_.for_each_segment(bound(e.rank), bound(e.rank + 1), [&](std::size_t s, std::size_t begin, std::size_t n) {
-      if (!present_[s]) {
-        std::fill_n(sums() + begin, n, 0.0f);
-        return;
-      }
-      for (std::size_t p = 0; p < leaves.size(); ++p) {
-        leaves[p] = flags(p)[s] != 0 ? array(p) + begin * layout_.item() : nullptr;
-      }
-      layout_.sum(leaves, DType::f32, sums() + begin, n);
-    });
-    e.exchange();  // all parts of the result are there, and no rank reads contributions any more
+    layout_.for_each_segment(bound(e.rank), bound(e.rank + 1),
+                             [&](std::size_t s, std::size_t begin, std::size_t n) {
+                               if (!present_[s]) {
+                                 std::fill_n(sums() + begin, n, 0.0f);
+                                 return;
+                               }
+                               for (std::size_t p = 0; p < leaves.size(); ++p) {
+                                 leaves[p] = flags(p)[s] != 0 ? array(p) + begin * layout_.item() : nullptr;
+                               }
+                               layout_.sum(leaves, DType::f32, sums() + begin, n);
+                             });
+    e.exchange();  // the whole result is ready, and no rank reads contributions any more
   }
 
  private:
   static std::size_t whole_pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
-  static std::size_t array_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * layout.item()); }
-  static std::size_t result_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * sizeof(float)); }
-  std::size_t position(std::size_t k) const { return static_cast<std::size_t>(layout_.positions(mesh_.rank())[k]); }
+  static std::size_t array_bytes(const Arrangement& layout) {
+    return whole_pages(layout.elements() * layout.item());
+  }
+  static std::size_t result_bytes(const Arrangement& layout) {
+    return whole_pages(layout.elements() * sizeof(float));
+  }
+  std::size_t position(std::size_t k) const {
+    return static_cast<std::size_t>(layout_.positions(transport_.rank())[k]);
+  }
   std::byte* array(std::size_t index) const { return memory_.get() + index * array_bytes(layout_); }
   float* sums() const { return reinterpret_cast<float*>(array(layout_.leaves())); }
-  // One byte for each segment. Nobody has positions without an owner: theirs stay zero.
+  // One byte for each segment. Nobody writes positions without an owner, so theirs stay zero.
   std::uint8_t* flags(std::size_t p) const {
     auto* flags = reinterpret_cast<std::uint8_t*>(array(layout_.leaves()) + result_bytes(layout_));
     return flags + p * layout_.segments();
   }
 
-  Mesh& mesh_;
-  int lane_;
+  Transport& transport_;
+  int channel_;
   Arrangement layout_;
   std::shared_ptr<std::byte> memory_;
   std::vector<bool> present_;
 };
 
-// Each rank sums what it can alone (the largest subtrees that are all its own), sends every other rank its part of
-// these sums, adds up its own part, and sends that to all.
-class SendingReducer final : public MeshTreeReducer {
+// Each rank sums the largest subtrees that are entirely its own. It sends every other rank that rank's part of these
+// sums, adds up its own part of all sums, and sends the total to all.
+class SendingReducer final : public TransportTreeReducer {
  public:
-  SendingReducer(Mesh& mesh, int lane, Arrangement layout)
-      : mesh_(mesh), lane_(lane), layout_(std::move(layout)), nodes_(static_cast<std::size_t>(mesh.size())) {
+  SendingReducer(Transport& transport, int channel, Arrangement layout)
+      : transport_(transport),
+        channel_(channel),
+        layout_(std::move(layout)),
+        nodes_(static_cast<std::size_t>(transport.size())) {
     find_nodes(0, layout_.leaves());
-    const std::size_t own = layout_.positions(mesh.rank()).size();
+    const std::size_t own = layout_.positions(transport.rank()).size();
     arrays_.assign(own, std::vector<std::byte>(layout_.elements() * layout_.item()));
     flags_.assign(own, std::vector<std::uint8_t>(layout_.segments()));
-    sums_.resize(nodes_[static_cast<std::size_t>(mesh.rank())].size());
+    sums_.resize(nodes_[static_cast<std::size_t>(transport.rank())].size());
     result_.resize(layout_.elements());
     present_.resize(layout_.segments());
   }
 
-  CommBuffer contribution(std::size_t k) override { return {arrays_[k].data(), layout_.elements(), layout_.dtype()}; }
-  void set_present(std::size_t k, std::size_t segment, bool present) override { flags_[k][segment] = present; }
+  CommBuffer contribution(std::size_t k) override {
+    return {arrays_[k].data(), layout_.elements(), layout_.dtype()};
+  }
+  void set_present(std::size_t k, std::size_t segment, bool present) override {
+    flags_[k][segment] = present;
+  }
   std::span<const float> result() const override { return result_; }
   bool result_present(std::size_t segment) const override { return present_[segment]; }
 
   void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
     const auto own_presence = sum_own_nodes();
-    Exchanges e(mesh_, lane_, header, limit);
+    Exchanges e(transport_, channel_, header, limit);
     const auto presence = exchange_presence(e, own_presence);
     const std::size_t item = layout_.item();
     std::fill(e.from.begin(), e.from.end(), MutableBlock{});
-    e.in_steps(layout_.elements(), item, 1, [&](std::size_t begin, std::size_t length) {
+    e.in_steps(layout_.elements(), item, [&](std::size_t begin, std::size_t length) {
       const auto bound = [&](std::size_t r) { return begin + length * r / e.size; };
       const std::size_t own = bound(e.rank), own_length = bound(e.rank + 1) - own;
       const std::vector<const std::byte*> parts = exchange_parts(e, bound);
@@ -118,7 +132,7 @@ class SendingReducer final : public MeshTreeReducer {
           std::memset(at_total(at), 0, n * item);
           return;
         }
-        // A node's sum stands for the node: its other leaves pass it on unchanged.
+        // A node's sum stands for the whole node: its other leaves are missing and let it pass unchanged.
         std::vector<const void*> leaves(layout_.leaves(), nullptr);
         for_each_node([&](std::size_t index, std::size_t, std::size_t, const Node& node) {
           if (presence[index][s] != 0) leaves[node.first] = parts[index] + (at - own) * item;
@@ -132,7 +146,8 @@ class SendingReducer final : public MeshTreeReducer {
       e.exchange();
       if (layout_.dtype() == DType::bf16) {
         const auto* rounded = reinterpret_cast<const BFloat16*>(totals);
-        std::transform(rounded, rounded + length, result_.data() + begin, [](BFloat16 x) { return static_cast<float>(x); });
+        std::transform(rounded, rounded + length, result_.data() + begin,
+                       [](BFloat16 x) { return static_cast<float>(x); });
       }
     });
   }
@@ -143,7 +158,7 @@ class SendingReducer final : public MeshTreeReducer {
     std::size_t first, leaves;
   };
 
-  // Where sums of elements [begin, begin + length) are put together, in the layout's type.
+  // Where the sums of elements [begin, begin + length) are assembled, in the layout's type.
   std::byte* totals_of(std::size_t begin, std::size_t length) {
     if (layout_.dtype() == DType::f32) return reinterpret_cast<std::byte*>(result_.data() + begin);
     totals_.resize(std::max(totals_.size(), length * layout_.item()));
@@ -170,18 +185,21 @@ class SendingReducer final : public MeshTreeReducer {
     }
   }
 
-  // Fills sums_ and returns which of their segments are present: for each node a byte for each segment.
+  // Fills sums_. Returns, for each node, one byte per segment that says whether it is present.
   std::vector<std::uint8_t> sum_own_nodes() {
-    const auto& positions = layout_.positions(mesh_.rank());
-    const auto& nodes = nodes_[static_cast<std::size_t>(mesh_.rank())];
+    const auto& positions = layout_.positions(transport_.rank());
+    const auto& nodes = nodes_[static_cast<std::size_t>(transport_.rank())];
     std::vector<std::uint8_t> presence(nodes.size() * layout_.segments());
     for (std::size_t j = 0; j < nodes.size(); ++j) {
-      const auto begin = std::lower_bound(positions.begin(), positions.end(), static_cast<int>(nodes[j].first));
-      const auto end = std::lower_bound(begin, positions.end(), static_cast<int>(nodes[j].first + nodes[j].leaves));
+      const auto begin =
+          std::lower_bound(positions.begin(), positions.end(), static_cast<int>(nodes[j].first));
+      const auto end =
+          std::lower_bound(begin, positions.end(), static_cast<int>(nodes[j].first + nodes[j].leaves));
       if (end - begin > 1) own_sums_resize(j);
       for (auto p = begin; p != end; ++p) {
         const auto k = static_cast<std::size_t>(p - positions.begin());
-        for (std::size_t s = 0; s < layout_.segments(); ++s) presence[j * layout_.segments() + s] |= flags_[k][s];
+        for (std::size_t s = 0; s < layout_.segments(); ++s)
+          presence[j * layout_.segments() + s] |= flags_[k][s];
       }
       if (end - begin == 1) {
         sums_[j] = arrays_[static_cast<std::size_t>(begin - positions.begin())].data();
@@ -207,8 +225,9 @@ class SendingReducer final : public MeshTreeReducer {
     own_sums_[j].resize(layout_.elements() * layout_.item());
   }
 
-  // For all nodes; fills present_.
-  std::vector<std::vector<std::uint8_t>> exchange_presence(Exchanges& e, const std::vector<std::uint8_t>& own) {
+  // Does the same for all nodes; fills present_.
+  std::vector<std::vector<std::uint8_t>> exchange_presence(Exchanges& e,
+                                                           const std::vector<std::uint8_t>& own) {
     e.to_all(reinterpret_cast<const std::byte*>(own.data()), own.size());
     for (std::size_t r = 0; r < e.size; ++r) e.from[r] = {nullptr, nodes_[r].size() * layout_.segments()};
     e.exchange();
@@ -223,7 +242,7 @@ class SendingReducer final : public MeshTreeReducer {
     return presence;
   }
 
-  // This rank's part of every node's sum.
+  // Receives this rank's part of every node's sum.
   template <typename Bound>
   std::vector<const std::byte*> exchange_parts(Exchanges& e, const Bound& bound) {
     const std::size_t item = layout_.item(), own = bound(e.rank), length = (bound(e.rank + 1) - own) * item;
@@ -237,7 +256,7 @@ class SendingReducer final : public MeshTreeReducer {
       received_[index].resize(std::max(received_[index].size(), length));
       parts.push_back(received_[index].data());
     });
-    // The k-th nodes of all ranks at once. Most often there is one each.
+    // Handles the k-th nodes of all ranks at once. Usually each rank has one.
     std::size_t rounds = 0;
     for (const auto& nodes : nodes_) rounds = std::max(rounds, nodes.size());
     for (std::size_t k = 0; k < rounds; ++k) {
@@ -257,14 +276,14 @@ class SendingReducer final : public MeshTreeReducer {
     return parts;
   }
 
-  Mesh& mesh_;
-  int lane_;
+  Transport& transport_;
+  int channel_;
   Arrangement layout_;
   std::vector<std::vector<Node>> nodes_;          // of each rank
   std::vector<std::vector<std::byte>> arrays_;    // of each own position
-  std::vector<std::vector<std::uint8_t>> flags_;  // likewise, for each segment
+  std::vector<std::vector<std::uint8_t>> flags_;  // of each own position, for each segment
   std::vector<std::vector<std::byte>> own_sums_;  // of own nodes with several positions
-  std::vector<const std::byte*> sums_;            // of own nodes: there, or the contribution itself
+  std::vector<const std::byte*> sums_;            // of own nodes: in own_sums_, or the contribution itself
   std::vector<std::vector<std::byte>> received_;  // this rank's part of other ranks' nodes
   std::vector<std::byte> totals_;
   std::vector<float> result_;
@@ -278,20 +297,21 @@ void check_layout(const TreeLayout& layout, int ranks) {
         "tree reducer: positions of {} ranks, expected those of {}", layout.positions.size(), ranks);
   std::vector<int> all;
   for (const auto& positions : layout.positions) {
-    check(std::is_sorted(positions.begin(), positions.end()), "tree reducer: a rank's positions are not ascending");
+    check(std::is_sorted(positions.begin(), positions.end()),
+          "tree reducer: a rank's positions are unsorted, expected them ascending");
     all.insert(all.end(), positions.begin(), positions.end());
   }
   std::sort(all.begin(), all.end());
   check(!all.empty(), "tree reducer: no rank has a position");
   check(layout.dtype == DType::f32 || layout.dtype == DType::bf16, "tree reducer: {}, expected f32 or bf16",
         name(layout.dtype));
-  check(all.front() >= 0, "tree reducer: position {}, expected none below 0", all.front());
+  check(all.front() >= 0, "tree reducer: position {}, expected at least 0", all.front());
   const auto twice = std::adjacent_find(all.begin(), all.end());
   if (twice != all.end()) fail("tree reducer: position {} belongs to two ranks, or twice to one", *twice);
 }
 
 std::uint64_t hash_of(const TreeLayout& layout) {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, over numbers in place of bytes
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, over numbers instead of bytes
   const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
   for (std::size_t segment : layout.segments) add(segment);
   for (const auto& positions : layout.positions) {
@@ -305,13 +325,13 @@ std::size_t elements_of(const TreeLayout& layout) {
   return std::accumulate(layout.segments.begin(), layout.segments.end(), std::size_t{0});
 }
 
-std::unique_ptr<MeshTreeReducer> make_mesh_tree_reducer(Mesh& mesh, int lane, TreeLayout layout,
-                                                        const TimeLimit& limit) {
+std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel,
+                                                                  TreeLayout layout, const TimeLimit& limit) {
   Arrangement prepared(std::move(layout));
-  if (auto memory = mesh.shared_memory(SharedReducer::bytes(prepared), limit)) {
-    return std::make_unique<SharedReducer>(mesh, lane, std::move(prepared), std::move(memory));
+  if (auto memory = transport.shared_memory(SharedReducer::bytes(prepared), limit)) {
+    return std::make_unique<SharedReducer>(transport, channel, std::move(prepared), std::move(memory));
   }
-  return std::make_unique<SendingReducer>(mesh, lane, std::move(prepared));
+  return std::make_unique<SendingReducer>(transport, channel, std::move(prepared));
 }
 
 }  // namespace lockstep

@@ -9,17 +9,17 @@
 namespace lockstep {
 namespace {
 
-// Elements that are taken through the whole tree at once: what is between lies in the first cache.
+// The number of elements that go through the whole tree at once, so that partial sums stay in the first-level cache.
 constexpr std::size_t kTile = 1024;
 
-// The type in which elements of T are reduced: numbers of 16 bits lack f32's precision, and signed integers must not
+// The type in which elements of T are reduced. 16-bit numbers lack f32's precision, and signed integers must not
 // overflow.
 template <typename T>
 struct Accumulator {
   using type = T;
 };
 template <typename T>
-  requires is_half<T>
+requires is_half<T>
 struct Accumulator<T> {
   using type = float;
 };
@@ -38,7 +38,7 @@ struct RoundedSum {
   float operator()(float a, float b) const { return static_cast<float>(BFloat16(a + b)); }
 };
 
-// The comparison is the element's, so that negative integers are small; b != b where b is NaN.
+// Compares in the element's type, so that negative integers count as small. b != b if b is NaN.
 template <typename T>
 struct Min {
   using A = typename Accumulator<T>::type;
@@ -64,7 +64,8 @@ class Tiles {
     for (begin_ = 0; begin_ < count; begin_ += kTile) {
       length_ = std::min(kTile, count - begin_);
       if constexpr (sizeof(A) == sizeof(T)) {
-        // The last reduction writes where the result belongs: a leaf may lie there, and is read element by element.
+        // The last reduction writes directly to the result. A leaf may lie there, which is safe since elements are read
+        // one by one.
         auto* out = reinterpret_cast<A*>(out_) + begin_;
         const A* result = node(0, leaves_.size(), 0, out);
         if (result != out) std::memcpy(out, result, length_ * sizeof(T));
@@ -76,7 +77,8 @@ class Tiles {
   }
 
  private:
-  // The result of a subtree, null if all of it is missing: a leaf's own memory, or tiles_[level], or `root`.
+  // Returns the result of a subtree, or null if all of it is missing. It lies in a leaf's own memory, in tiles_[level],
+  // or in `root`.
   const A* node(std::size_t first, std::size_t n, std::size_t level, A* root) {
     if (n == 1) return leaf(first, level);
     const std::size_t half = tree_split(n);
@@ -103,18 +105,22 @@ class Tiles {
   std::span<const void* const> leaves_;
   Out* out_;
   std::size_t begin_ = 0, length_ = 0;
-  std::array<std::array<A, kTile>, 32> tiles_;  // one for every level of the tree
+  std::array<std::array<A, kTile>, 32> tiles_;  // one for each level of the tree
 };
 
 }  // namespace
 
-void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out, std::size_t count) {
+void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out,
+                 std::size_t count) {
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     switch (op) {
-      case ReduceOp::sum: return Tiles<T, Sum<T>>(leaves, out).run(count);
-      case ReduceOp::min: return Tiles<T, Min<T>>(leaves, out).run(count);
-      case ReduceOp::max: return Tiles<T, Max<T>>(leaves, out).run(count);
+      case ReduceOp::sum:
+        return Tiles<T, Sum<T>>(leaves, out).run(count);
+      case ReduceOp::min:
+        return Tiles<T, Min<T>>(leaves, out).run(count);
+      case ReduceOp::max:
+        return Tiles<T, Max<T>>(leaves, out).run(count);
     }
   });
 }

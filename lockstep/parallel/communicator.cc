@@ -47,7 +47,7 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
 
 std::string_view Communicator::backend_name() const {
   if (sums_) return "nccl";
-  return group_->backend() == "auto" || group_->backend() == "nccl" ? "gloo" : group_->backend();
+  return group_->backend() == "auto" || group_->backend() == "nccl" ? "host" : group_->backend();
 }
 
 void Communicator::abort(const std::string& reason) {

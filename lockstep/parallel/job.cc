@@ -2,7 +2,7 @@
 
 #include <exception>
 
-#include "lockstep/comm/launch_environment.h"
+#include "lockstep/launch/launch_environment.h"
 
 namespace lockstep {
 namespace {

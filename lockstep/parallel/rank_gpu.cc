@@ -11,7 +11,7 @@ namespace lockstep {
 RankGpu describe_gpu(Device device, std::string_view backend) {
   RankGpu gpu;
   backend.copy(gpu.backend, sizeof gpu.backend - 1);
-  if (backend == "gloo" || backend == "mpi" || device.kind() != DeviceKind::cuda) return gpu;
+  if (backend == "host" || backend == "mpi" || device.kind() != DeviceKind::cuda) return gpu;
   device.info()->gpu_uuid.copy(gpu.uuid, sizeof gpu.uuid - 1);
   gpu.nccl = find_nccl().version;
   gpu.may_share = static_cast<std::int32_t>(environment_integer("LOCKSTEP_NCCL_SHARE_GPU", 0, 1).value_or(0));
@@ -25,7 +25,7 @@ std::string why_not_nccl(std::span<const RankGpu> ranks) {
           "rank 0 asked for the back end {}, rank {} for {}: all ranks need the same", backend, r,
           ranks[r].backend);
   }
-  if (backend == "gloo" || backend == "mpi") return "the back end is " + std::string(backend);
+  if (backend == "host" || backend == "mpi") return "the back end is " + std::string(backend);
   const auto version = [](std::int32_t code) {
     return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
   };

@@ -1,4 +1,4 @@
-// What `bench` prints and writes. No test looks at a time: machines differ, and this one may be busy.
+// The output of `bench`. No test checks a time: machines differ, and this one may be busy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

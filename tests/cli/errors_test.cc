@@ -1,4 +1,4 @@
-// What goes wrong ends with a status that scripts can tell and one line that says what to do.
+// A failure ends with a status that scripts can recognize and one line that says what to do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

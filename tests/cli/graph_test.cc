@@ -1,4 +1,4 @@
-// lockstep graph, and what lockstep bench train says of a step.
+// lockstep graph, and the report of a step by lockstep bench train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// `lockstep launch`, as users see it. What it does inside is shown in tests/comm.
+// `lockstep launch`, as users see it. tests/launch has the tests of the launcher itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -128,9 +128,9 @@ TEST(Launch, UnusableArgumentsEndWithStatus2) {
       {{"--timeout", "0", "--", "true"}, "--timeout"},
       {{"--timeout", "nan", "--", "true"}, "--timeout"},
       {{"--timeout", "soon", "--", "true"}, "--timeout"},
-      {{"--unknown", "--", "true"}, "--unknown is none of its options"},
+      {{"--unknown", "--", "true"}, "unknown option --unknown"},
       {{"--nproc-per-node", "2", "lockstep", "train", "--model", "mlp"},
-       "--model is none of its options; those of the command come behind --"},
+       "unknown option --model; the command and its options come after --"},
   };
   for (const Unusable& c : cases) {
     Arguments arguments{"launch"};

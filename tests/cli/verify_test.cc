@@ -1,4 +1,4 @@
-// lockstep verify: layouts of devices and processes that have to agree, and a flipped bit that has to be seen.
+// lockstep verify: layouts of devices and processes must agree, and a flipped bit must be detected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ TEST_F(Verify, AFlippedBitIsFound) {
   EXPECT_EQ(result.err, "lockstep: verify: layout 2x1 differs from layout 1: step 3, parameter 1.weight\n");
 }
 
-// What is never flipped proves nothing.
+// An injection that flips no bit proves nothing.
 TEST_F(Verify, AFlipThatWouldNotHappenIsRefusedBeforeAnyTraining) {
   struct Refused {
     std::string flip, error;

@@ -1,4 +1,4 @@
-// What every back end must do, with every number of ranks.
+// The behavior of every back end, with every number of ranks.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -26,7 +26,7 @@ class Conformance : public ::testing::TestWithParam<testing::ConformanceCase> {
   }
 };
 
-// Element i of what rank r contributes: some of either sign and size, so that the order of a sum shows in its bits.
+// Element i of rank r's contribution. Signs and sizes vary, so that the order of a sum shows in its bits.
 template <typename T>
 T element(std::size_t r, std::size_t i) {
   const std::uint64_t bits = (r * 1'000'003 + i + 1) * 0x9E3779B97F4A7C15u;
@@ -58,7 +58,8 @@ T combine(ReduceOp op, std::size_t ranks, const std::function<T(std::size_t)>& o
           if (op == ReduceOp::min) return std::optional<T>(std::min(a, b));
           if (op == ReduceOp::max) return std::optional<T>(std::max(a, b));
           if constexpr (std::is_same_v<T, std::int64_t>) {
-            return std::optional<T>(static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b)));
+            return std::optional<T>(
+                static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b)));
           } else {
             return std::optional<T>(static_cast<T>(a + b));
           }
@@ -71,7 +72,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// 0; odd; more than goes inline; for one type more than one step of the largest staging buffers.
+// None, odd numbers, more than fits inline, and for one type more than one step of the largest staging buffers.
 template <typename T>
 std::vector<std::size_t> counts() {
   std::vector<std::size_t> all{0, 1, 7, 5003};
@@ -136,27 +137,19 @@ TEST_P(Conformance, BroadcastFromEachRoot) {
   });
 }
 
-TEST_P(Conformance, GatherAllGatherAndScatter) {
+TEST_P(Conformance, AllGatherIsInTheOrderOfRanks) {
   on_all([&](ProcessGroup& group) {
     const auto me = static_cast<std::size_t>(group.rank());
-    const int root = ranks() / 2;
     for_each_type([&](auto zero) {
       using T = decltype(zero);
       for (std::size_t count : counts<T>()) {
-        std::vector<T> all, in = elements<T>(me, count), out(n() * count), part(count);
+        std::vector<T> all, in = elements<T>(me, count), out(n() * count);
         for (std::size_t r = 0; r < n(); ++r) {
           const auto of_rank = elements<T>(r, count);
           all.insert(all.end(), of_rank.begin(), of_rank.end());
         }
         group.all_gather(buffer(in), buffer(out)).wait();
         ASSERT_TRUE(same_bits(out, all));
-
-        std::fill(out.begin(), out.end(), T{});
-        group.gather(buffer(in), group.rank() == root ? buffer(out) : CommBuffer{}, root).wait();
-        ASSERT_TRUE(same_bits(out, group.rank() == root ? all : std::vector<T>(n() * count, T{})));
-
-        group.scatter(group.rank() == root ? buffer(all) : CommBuffer{}, buffer(part), root).wait();
-        ASSERT_TRUE(same_bits(part, in));
       }
     });
   });
@@ -172,52 +165,6 @@ TEST_P(Conformance, AllGatherInPlace) {
   });
 }
 
-TEST_P(Conformance, ReduceScatterAndAllToAll) {
-  on_all([&](ProcessGroup& group) {
-    const auto me = static_cast<std::size_t>(group.rank());
-    for_each_type([&](auto zero) {
-      using T = decltype(zero);
-      for (std::size_t count :
-           {std::size_t{0}, std::size_t{5}, sizeof(T) == 4 ? std::size_t{100'003} : std::size_t{1003}}) {
-        std::vector<T> in = elements<T>(me, n() * count), out(count), expected(count), all(n() * count);
-        for (std::size_t i = 0; i < count; ++i) {
-          expected[i] = combine<T>(ReduceOp::sum, n(), [&](std::size_t r) { return element<T>(r, me * count + i); });
-        }
-        group.reduce_scatter(buffer(in), buffer(out), ReduceOp::sum).wait();
-        ASSERT_TRUE(same_bits(out, expected));
-
-        group.all_to_all(buffer(in), buffer(all)).wait();
-        for (std::size_t r = 0; r < n(); ++r) {
-          for (std::size_t i = 0; i < count; ++i) {
-            const T value = element<T>(r, me * count + i);
-            ASSERT_EQ(std::memcmp(&all[r * count + i], &value, sizeof value), 0);
-          }
-        }
-      }
-    });
-  });
-}
-
-TEST_P(Conformance, AllToAllInPlace) {
-  on_all([&](ProcessGroup& group) {
-    const auto rank = static_cast<std::size_t>(group.rank());
-    for (std::size_t part : {std::size_t{1}, std::size_t{200'000}}) {
-      std::vector<float> data;
-      for (std::size_t r = 0; r < n(); ++r) {
-        const auto to_r = elements<float>(rank * n() + r, part);
-        data.insert(data.end(), to_r.begin(), to_r.end());
-      }
-      group.all_to_all(buffer(data), buffer(data)).wait();
-      for (std::size_t r = 0; r < n(); ++r) {
-        const auto begin = data.begin() + static_cast<std::ptrdiff_t>(r * part);
-        ASSERT_TRUE(same_bits({begin, begin + static_cast<std::ptrdiff_t>(part)},
-                              elements<float>(r * n() + rank, part)))
-            << part << " elements of rank " << r;
-      }
-    }
-  });
-}
-
 TEST_P(Conformance, ManyOperationsAreUnderWayOnBothChannels) {
   on_all([&](ProcessGroup& group) {
     const auto me = static_cast<std::size_t>(group.rank());
@@ -227,7 +174,8 @@ TEST_P(Conformance, ManyOperationsAreUnderWayOnBothChannels) {
     for (std::size_t k = 0; k < kMany; ++k) {
       bulk[k] = elements<float>(me + k, 997 * (k % 7));
       urgent[k] = elements<float>(me + k, 3);
-      works.push_back(group.all_reduce(buffer(bulk[k]), ReduceOp::sum, {.label = fmt::format("bucket {}", k)}));
+      works.push_back(
+          group.all_reduce(buffer(bulk[k]), ReduceOp::sum, {.label = fmt::format("bucket {}", k)}));
       works.push_back(group.all_reduce(buffer(urgent[k]), ReduceOp::sum, {.channel = CommChannel::urgent}));
     }
     std::reverse(works.begin(), works.end());
@@ -235,8 +183,8 @@ TEST_P(Conformance, ManyOperationsAreUnderWayOnBothChannels) {
     for (std::size_t k = 0; k < kMany; ++k) {
       for (auto* data : {&bulk[k], &urgent[k]}) {
         for (std::size_t i = 0; i < data->size(); ++i) {
-          ASSERT_EQ((*data)[i],
-                    combine<float>(ReduceOp::sum, n(), [&](std::size_t r) { return element<float>(r + k, i); }));
+          ASSERT_EQ((*data)[i], combine<float>(ReduceOp::sum, n(),
+                                               [&](std::size_t r) { return element<float>(r + k, i); }));
         }
       }
     }
@@ -260,7 +208,7 @@ TEST_P(Conformance, AThreadForEachChannel) {
 }
 
 TEST_P(Conformance, BarrierWaitsForAll) {
-  // The clock of a host is the same in all its processes.
+  // All processes of a host share its clock.
   const auto now = [] { return std::int64_t{std::chrono::steady_clock::now().time_since_epoch().count()}; };
   on_all([&](ProcessGroup& group) {
     if (group.rank() == ranks() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -276,7 +224,7 @@ TEST_P(Conformance, MessagesAreInOrderForEachPairAndTag) {
   on_all([&](ProcessGroup& group) {
     if (ranks() == 1) return;
     const int me = group.rank(), next = (me + 1) % ranks(), last = (me + ranks() - 1) % ranks();
-    // All send first, and receive the tags in another order than they were sent in.
+    // All ranks send first, and receive the tags in another order.
     std::vector<std::vector<float>> out(6), in(6);
     std::vector<Work> works;
     for (std::size_t k = 0; k < 6; ++k) {
@@ -314,7 +262,7 @@ TEST_P(Conformance, SubgroupsWorkOnTheirOwn) {
   });
 }
 
-// By hand, one element at a time. T: what arrays are made of, and every sum of two is rounded to.
+// Compares with sums of one element at a time. Arrays consist of T, and every sum of two is rounded to T.
 template <typename T = float>
 void check_tree(ProcessGroup& group, const std::vector<std::size_t>& segments,
                 const std::vector<std::vector<int>>& positions, CommChannel channel) {
@@ -327,9 +275,10 @@ void check_tree(ProcessGroup& group, const std::vector<std::size_t>& segments,
       return std::find(of_rank.begin(), of_rank.end(), static_cast<int>(p)) != of_rank.end();
     });
   };
-  // Differs from round to round; segment 0 is always there, the last one never.
+  // Varies by round. Segment 0 is always present, the last one never.
   const auto present = [&](int round, std::size_t p, std::size_t s) {
-    return owned(p) && s + 1 != segments.size() && (s == 0 || (p + s + static_cast<std::size_t>(round)) % 3 != 0);
+    return owned(p) && s + 1 != segments.size() &&
+           (s == 0 || (p + s + static_cast<std::size_t>(round)) % 3 != 0);
   };
   auto reducer = group.make_tree_reducer({segments, positions, dtype_of<T>}, channel);
   const auto& own = positions[static_cast<std::size_t>(group.rank())];
@@ -344,13 +293,15 @@ void check_tree(ProcessGroup& group, const std::vector<std::size_t>& segments,
     std::size_t i = 0;
     for (std::size_t s = 0; s < segments.size(); ++s) {
       const auto leaf = [&](std::size_t p) {
-        return present(round, p, s) ? std::optional(static_cast<float>(element<T>(p + 100, i))) : std::nullopt;
+        return present(round, p, s) ? std::optional(static_cast<float>(element<T>(p + 100, i)))
+                                    : std::nullopt;
       };
       const auto join = [](float a, float b) { return std::optional(static_cast<float>(T(a + b))); };
       ASSERT_EQ(reducer->result_present(s), tree_fold(0, leaves, leaf, join).has_value());
       for (std::size_t end = i + segments[s]; i < end; ++i) {
-        // What nobody has is zeros.
-        ASSERT_EQ(reducer->result()[i], tree_fold(0, leaves, leaf, join).value_or(0)) << "segment " << s << ", " << i;
+        // Missing segments are zeros.
+        ASSERT_EQ(reducer->result()[i], tree_fold(0, leaves, leaf, join).value_or(0))
+            << "segment " << s << ", " << i;
       }
     }
   }
@@ -364,7 +315,7 @@ TEST_P(Conformance, TreeReducerFollowsTheTreeOverPositions) {
       consecutive[std::min(static_cast<std::size_t>(p / 2), n() - 1)].push_back(p);
       dealt[static_cast<std::size_t>(p) % n()].push_back(p);
     }
-    few[n() - 1] = {1, 4};  // most ranks have none, most positions belong to nobody
+    few[n() - 1] = {1, 4};  // most ranks have no position, and most positions have no owner
     check_tree(group, segments, consecutive, CommChannel::bulk);
     check_tree(group, segments, dealt, CommChannel::urgent);
     check_tree(group, segments, few, CommChannel::bulk);
@@ -393,7 +344,9 @@ TEST_P(Conformance, TreeReducerOfNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(testing::conformance_cases()),
-                         [](const auto& info) { return fmt::format("{}_{}", info.param.backend, info.param.ranks); });
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", info.param.backend, info.param.ranks);
+                         });
 
 }  // namespace
 }  // namespace lockstep

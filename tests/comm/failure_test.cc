@@ -1,19 +1,12 @@
-// What becomes of the others when a rank does something else, is late, gives up or leaves. Ranks are threads here;
+// The other ranks' errors when a rank calls another operation, is late, gives up, or leaves. Ranks are threads here;
 // process_failure_test.cc kills and stops processes.
 #include <gmock/gmock.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <thread>
 
 #include "groups.h"
-#include "lockstep/comm/file_store.h"
-#include "lockstep/comm/process_neighborhood.h"
-#include "lockstep/comm/segment_mesh.h"
 #include "tests/expect_error.h"
-#include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -27,7 +20,7 @@ using ::testing::HasSubstr;
 using testing::make_groups;
 
 constexpr milliseconds kLong{20'000}, kShort{400};
-// Where one of several ranks is to be late, and none of the others, however busy the machine.
+// For tests in which one rank must be late and no other, however busy the machine.
 constexpr milliseconds kPatience{1500};
 
 class Failures : public ::testing::TestWithParam<const char*> {
@@ -63,12 +56,13 @@ TEST_P(Failures, RanksThatCallDifferentOperationsAreBothNamed) {
     else
       all_reduce(group, 8, "bucket 3");
   });
-  EXPECT_THAT(errors, Each(HasSubstr("ranks disagree: rank 0 called all-reduce (sum) of 8 f32 \"bucket 3\", rank 1 "
-                                     "broadcast of 4 f32 from rank 0 \"bucket 2\"")));
+  EXPECT_THAT(errors,
+              Each(HasSubstr("ranks disagree: rank 0 called all-reduce (sum) of 8 f32 \"bucket 3\", rank 1 "
+                             "broadcast of 4 f32 from rank 0 \"bucket 2\"")));
   EXPECT_LT(watch.elapsed(), kLong / 2);
 }
 
-// Nobody waits for a lost rank twice, in another group of the same ranks.
+// No rank waits for a lost rank again in another group of the same ranks.
 TEST_P(Failures, ARankThatOneGroupHasLostIsLostToAll) {
   auto all = groups(3, kPatience);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
@@ -85,15 +79,17 @@ TEST_P(Failures, ARankThatOneGroupHasLostIsLostToAll) {
       lost = error.what();
     }
     const Stopwatch watch;
-    EXPECT_ERROR(all_reduce(*other, 8, "second"), "rank 1 hangs (alive, but has not come within 1500 ms)");
-    EXPECT_ERROR(all_reduce(group, 8, "third"), "rank 1 hangs (alive, but has not come within 1500 ms)");
+    EXPECT_ERROR(all_reduce(*other, 8, "second"), "rank 1 hangs (alive, but did not join within 1500 ms)");
+    EXPECT_ERROR(all_reduce(group, 8, "third"), "rank 1 hangs (alive, but did not join within 1500 ms)");
     EXPECT_LT(watch.elapsed(), kPatience / 2);
     all_reduce(*pair, 8, "those who are there");
     fail("{}", lost);
   });
-  EXPECT_THAT(errors, ::testing::ElementsAre(HasSubstr("rank 1 hangs (alive, but has not come within 1500 ms) during all-reduce"),
-                                             "rank 1 is through",
-                                             HasSubstr("rank 1 hangs (alive, but has not come within 1500 ms) during all-reduce")));
+  EXPECT_THAT(errors,
+              ::testing::ElementsAre(
+                  HasSubstr("rank 1 hangs (alive, but did not join within 1500 ms) during all-reduce"),
+                  "rank 1 is through",
+                  HasSubstr("rank 1 hangs (alive, but did not join within 1500 ms) during all-reduce")));
 }
 
 TEST_P(Failures, EveryArgumentThatRanksMustAgreeOnIsCompared) {
@@ -124,7 +120,8 @@ TEST_P(Failures, EveryArgumentThatRanksMustAgreeOnIsCompared) {
   };
   for (const auto& [other, part] : others) {
     auto all = groups(2);
-    const auto errors = errors_on_all_ranks(all, [&](ProcessGroup& g) { (g.rank() == 0 ? usual : other)(g).wait(); });
+    const auto errors =
+        errors_on_all_ranks(all, [&](ProcessGroup& g) { (g.rank() == 0 ? usual : other)(g).wait(); });
     EXPECT_THAT(errors, Each(AllOf(HasSubstr("ranks disagree"), HasSubstr(part))));
   }
 }
@@ -136,7 +133,7 @@ TEST_P(Failures, ReducersOfDifferentLayoutsAreFound) {
     group.make_tree_reducer({{first, 7 - first}, {{0}, {1}}}, CommChannel::bulk);
   });
   EXPECT_THAT(errors, Each(HasSubstr(
-                          "ranks disagree: rank 0 called making of a tree reducer of 7 f32, rank 1 the same "
+                          "ranks disagree: rank 0 called creation of a tree reducer of 7 f32, rank 1 the same "
                           "with other arguments")));
 }
 
@@ -146,12 +143,12 @@ TEST_P(Failures, SubgroupsOfOtherRanksAreFound) {
     group.subgroup({group.rank() == 2 ? 1 : 0, 2});
   });
   EXPECT_THAT(errors,
-              Each(HasSubstr("ranks disagree: rank 0 called making of a subgroup of 2 ranks, rank 2 the same "
+              Each(HasSubstr("ranks disagree: rank 0 called creation of a subgroup of 2 ranks, rank 2 the same "
                              "with other arguments")));
 }
 
 TEST(LocalGroups, ThatDoNotMeetInTimeSaySo) {
-  EXPECT_ERROR(make_local_groups(50, milliseconds(0)), "hangs (alive, but has not come within 0 s)");
+  EXPECT_ERROR(make_local_groups(50, milliseconds(0)), "hangs (alive, but did not join within 0 s)");
 }
 
 TEST(LocalGroups, WithoutMemoryAreToldSoOnAllRanks) {
@@ -168,12 +165,13 @@ TEST_P(Failures, ALateRankIsNamedByAllWhenTheTimeIsOver) {
     if (group.rank() == 2) std::this_thread::sleep_for(2 * kPatience);
     all_reduce(group, 100'000, "bucket 3, step 17");
   });
-  EXPECT_EQ(errors[0], "rank 2 hangs (alive, but has not come within 1500 ms) during all-reduce of bucket 3, step 17");
+  EXPECT_EQ(errors[0],
+            "rank 2 hangs (alive, but did not join within 1500 ms) during all-reduce of bucket 3, step 17");
   EXPECT_EQ(errors[1], errors[0]);
-  EXPECT_EQ(errors[2], errors[0]);  // it hears what the others think of it
+  EXPECT_EQ(errors[2], errors[0]);  // it learns the others' verdict
 }
 
-// In a callback, say, or writing a checkpoint.
+// As in a callback or while writing a checkpoint.
 TEST_P(Failures, ARankThatIsBusyForLongerThanTheTimeoutIsWaitedFor) {
   static constexpr milliseconds kTimeout{600};
   auto all = make_groups(GetParam(), 3, kLong, kTimeout);
@@ -198,12 +196,12 @@ TEST_P(Failures, AnOperationMayHaveATimeoutOfItsOwn) {
     if (group.rank() == 1) std::this_thread::sleep_for(2 * kShort);
     group.barrier({.label = "start", .timeout = milliseconds(100)}).wait();
   });
-  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but has not come within 100 ms) during barrier of start");
+  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but did not join within 100 ms) during barrier of start");
   EXPECT_LT(watch.elapsed(), kLong / 2);
 }
 
 TEST_P(Failures, TheRankThatIsMissingIsNamedAndNotOneThatWaitsForIt) {
-  // Rank 1 waits for rank 2 in the urgent channel, and is missing in the bulk channel for no other reason.
+  // Rank 1 is missing in the bulk channel only because it waits for rank 2 in the urgent channel.
   auto all = groups(3, kPatience);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     if (group.rank() == 2) std::this_thread::sleep_for(2 * kPatience);
@@ -212,7 +210,7 @@ TEST_P(Failures, TheRankThatIsMissingIsNamedAndNotOneThatWaitsForIt) {
     else
       all_reduce(group, 1, "bucket 0");
   });
-  if (std::string(GetParam()) == "tcp") return;  // over TCP there is no telling
+  if (std::string(GetParam()) == "tcp") return;  // TCP cannot tell them apart
   EXPECT_THAT(errors[0], HasSubstr("rank 2 hangs"));
   EXPECT_THAT(errors[1], HasSubstr("rank 2 hangs"));
 }
@@ -239,7 +237,8 @@ TEST_P(Failures, AGroupThatIsLeftIsMissedAtOnce) {
     all[1].reset();
   });
   std::vector<std::shared_ptr<ProcessGroup>> staying{all[0], all[2]};
-  const auto errors = errors_on_all_ranks(staying, [](ProcessGroup& group) { all_reduce(group, 10, "bucket 0"); });
+  const auto errors =
+      errors_on_all_ranks(staying, [](ProcessGroup& group) { all_reduce(group, 10, "bucket 0"); });
   leaving.join();
   EXPECT_THAT(errors, Each("rank 1 lost (it closed its group) during all-reduce of bucket 0"));
   EXPECT_LT(watch.elapsed(), kLong / 2);
@@ -309,23 +308,24 @@ TEST_P(Failures, MessagesThatDoNotComeOrDoNotFit) {
     std::vector<float> four(4);
     if (group.rank() == 1) group.receive(buffer(four), 0, 7).wait();
   });
-  EXPECT_EQ(late_errors[1], "rank 0 hangs (alive, but has not come within 400 ms) during receive from rank 0 of 4 f32");
+  EXPECT_EQ(late_errors[1],
+            "rank 0 hangs (alive, but did not join within 400 ms) during receive from rank 0 of 4 f32");
 }
 
 TEST_P(Failures, WrongArgumentsHarmNobody) {
   auto all = groups(2);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
-    std::vector<float> three(3), six(6);
+    std::vector<float> three(3);
     std::vector<double> doubles(6);
     EXPECT_ERROR(group.broadcast(buffer(three), 2), "broadcast: root 2, expected a rank from 0 to 1");
     EXPECT_ERROR(group.all_gather(buffer(three), buffer(three)),
                  "all-gather: out has 3 elements, expected 6 (3 for each of 2 ranks)");
     EXPECT_ERROR(group.all_gather(buffer(three), buffer(doubles)), "all-gather: in is f32, out is f64");
-    EXPECT_ERROR(group.all_to_all(buffer(three), buffer(three)), "all-to-all: 3 elements, expected a multiple of 2");
     EXPECT_ERROR(group.send(buffer(three), group.rank(), 0), "send: rank");
     EXPECT_ERROR(group.send(buffer(three), 1 - group.rank(), -1), "send: tag -1");
     EXPECT_ERROR(group.subgroup({1, 0}), "subgroup: expected at least one rank, ascending, from 0 to 1");
-    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}, {0}}}, CommChannel::bulk), "position 0 belongs to two ranks");
+    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}, {0}}}, CommChannel::bulk),
+                 "position 0 belongs to two ranks");
     EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}}}, CommChannel::bulk),
                  "positions of 1 ranks, expected those of 2");
     all_reduce(group, 3, "still works");
@@ -336,7 +336,7 @@ TEST_P(Failures, WrongArgumentsHarmNobody) {
 INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values("local", "shared_memory", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
-// An operation that fails tells the groups of the same ranks; one of them may be let go at that moment.
+// A failing operation tells the groups of the same ranks; one of them may be destroyed at that moment.
 TEST(Failures, AGroupMayBeDroppedWhileItIsTold) {
   for (int i = 0; i < 500; ++i) {
     auto all = make_local_groups(2, kLong);
@@ -345,7 +345,8 @@ TEST(Failures, AGroupMayBeDroppedWhileItIsTold) {
     part[0] = all[0]->subgroup({0, 1});
     other.join();
     std::vector<float> x(10), y(10);
-    const Work a = all[0]->all_reduce(buffer(x), ReduceOp::sum), b = part[0]->all_reduce(buffer(y), ReduceOp::sum);
+    const Work a = all[0]->all_reduce(buffer(x), ReduceOp::sum),
+               b = part[0]->all_reduce(buffer(y), ReduceOp::sum);
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     std::thread aborter([&] { all[1]->abort("out of luck"); });
     std::thread dropper([&] {
@@ -357,59 +358,6 @@ TEST(Failures, AGroupMayBeDroppedWhileItIsTold) {
     aborter.join();
     dropper.join();
   }
-}
-
-// Rank 0, whose part it is to make the memory, lives on and does not.
-TEST(Failures, AMeshThatFailedEndsTheWaitForSharedMemory) {
-  const auto store = testing::make_memory_store();
-  std::unique_ptr<Mesh> meshes[2];
-  const auto make = [&](int rank) {
-    const Introduction who{.rank = rank, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"};
-    meshes[rank] = make_segment_mesh(make_process_neighborhood(who, TimeLimit(kLong)), kLong);
-  };
-  std::thread other(make, 1);
-  make(0);
-  other.join();
-  std::thread failing([&] {
-    std::this_thread::sleep_for(milliseconds(200));
-    meshes[0]->fail({0, "rank 0 gave up: out of luck"});
-  });
-  EXPECT_ERROR(meshes[1]->shared_memory(4096, TimeLimit(kLong)), "rank 0 gave up: out of luck");
-  failing.join();
-}
-
-// Rank 2, a process of its own, may have no more descriptors once it is connected, and so gets no shared memory.
-TEST(Failures, ARankThatFailsWhileMemoryIsMadeEndsTheWaitOfTheOthers) {
-  const TemporaryFolder folder;
-  const auto neighborhood = [&](int rank) {
-    const auto store = std::make_shared<FileStore>(folder / "store");
-    return make_process_neighborhood({.rank = rank, .size = 3, .store = store, .key = "key", .address = "127.0.0.1"},
-                                     TimeLimit(kLong));
-  };
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(60);
-    auto connected = neighborhood(2);
-    const rlimit few{40, 40};
-    ::setrlimit(RLIMIT_NOFILE, &few);
-    while (::dup(2) >= 0) {
-    }
-    try {
-      make_segment_mesh(std::move(connected), kLong);
-    } catch (const std::exception&) {
-      ::_exit(0);
-    }
-    ::_exit(1);
-  }
-  const auto make = [&](int rank) {
-    EXPECT_ERROR(make_segment_mesh(neighborhood(rank), kLong), "rank 2 gave up: process group: no descriptor for ");
-  };
-  std::thread other(make, 1);
-  make(0);
-  other.join();
-  int status = -1;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

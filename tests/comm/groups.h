@@ -1,5 +1,5 @@
-// Groups of every back end for tests: ranks are threads here, however they are connected. Those of MPI are processes
-// (tests/mpi), each with its own group alone.
+// Groups of every back end for tests. Ranks are threads here, however they are connected. MPI's ranks (tests/mpi) are
+// processes, each with its own group only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,18 +21,20 @@ struct ConformanceCase {
   std::string backend;
   int ranks;
 };
-// What the conformance suite is run over.
+// The cases of the conformance suite.
 std::vector<ConformanceCase> conformance_cases();
 
-// As many groups, one for each rank. Back ends: "local", "shared_memory", "tcp".
+// Makes one group for each rank. Back ends: "local", "shared_memory", "tcp".
 std::vector<std::shared_ptr<ProcessGroup>> make_groups(
-    const std::string& backend, int ranks, std::chrono::milliseconds progress_timeout = std::chrono::seconds(20),
+    const std::string& backend, int ranks,
+    std::chrono::milliseconds progress_timeout = std::chrono::seconds(20),
     std::chrono::milliseconds timeout = std::chrono::seconds(20));
 
-// Runs `body` for every rank on a thread of its own. The first rank's exception is thrown on.
-void on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups, const std::function<void(ProcessGroup&)>& body);
+// Runs `body` for every rank on its own thread. Rethrows the first rank's exception.
+void on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups,
+                  const std::function<void(ProcessGroup&)>& body);
 
-// What each rank's body threw: its text, or "" if it did not.
+// The error that each rank's body threw, or "".
 std::vector<std::string> errors_on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups,
                                              const std::function<void(ProcessGroup&)>& body);
 

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Who is asked whether to give up may wait for what the thread has to say that puts messages here.
+// `give_up` may wait for the thread that puts messages into the mailbox.
 TEST(Mailbox, MessagesArriveWhileItIsAskedWhetherToGiveUp) {
   Mailbox mailbox;
   std::future<void> put;

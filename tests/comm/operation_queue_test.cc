@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// How many threads this process has.
+// The number of threads of this process.
 int threads() {
   std::ifstream status("/proc/self/status");
   std::string word;
@@ -34,12 +34,12 @@ TEST(OperationQueue, WhoWaitsRunsItAndWakesNoThread) {
   EXPECT_TRUE(queue->idle());
 }
 
-// Those who wait take turns, and what was pushed before runs before.
+// Waiting threads take turns, and operations run in the order in which they were pushed.
 TEST(OperationQueue, ManyWaitAtOnce) {
   for (bool may_spin : {false, true}) {
     auto queue = std::make_shared<OperationQueue>(may_spin);
     constexpr int kThreads = 4, kRounds = 300;
-    int sum = 0, running = 0;  // of operations, which never run two at once
+    int sum = 0, running = 0;  // never two operations at once
     const auto operation = [&] {
       EXPECT_EQ(++running, 1);
       ++sum;

@@ -1,4 +1,4 @@
-// Ranks as processes, one of which is killed or stopped in the middle.
+// Ranks are processes, and one of them is killed or stopped in the middle.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,18 +11,18 @@
 #include <set>
 
 #include "groups.h"
-#include "lockstep/comm/spawn.h"
+#include "lockstep/launch/spawn.h"
 
 namespace lockstep {
 namespace {
 
-using testing::buffer;
 using ::testing::AnyOf;
+using testing::buffer;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3, kVictim = 1;
 
-// What ranks leave behind for the test, in memory that all of them have.
+// The ranks' results for the test, in shared memory.
 struct Shared {
   std::atomic<int> pids[kRanks];
   std::atomic<int> finished;
@@ -31,7 +31,9 @@ struct Shared {
   std::atomic<double> signalled;
 };
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::set<std::string> files_in(const char* folder) {
   std::set<std::string> names;
@@ -94,12 +96,14 @@ TEST_P(ProcessFailures, TheOthersNameTheRankInTimeAndNothingIsLeftBehind) {
   const char* why = GetParam().signal == SIGKILL ? "connection closed" : "no answer within 2 s";
   for (int rank : {0, 2}) {
     const std::string text = fmt::format("rank 1 lost ({}) during all-reduce of bucket 3, step ", why);
-    // What rank 1 had sent for step 19 when it was killed may be lost on the way.
-    if (GetParam().transport == std::string("tcp")) EXPECT_THAT(shared.errors[rank], AnyOf(text + "20", text + "19"));
-    else EXPECT_EQ(shared.errors[rank], text + "20");
+    // Messages that rank 1 sent for step 19 before it was killed may be lost.
+    if (GetParam().transport == std::string("tcp"))
+      EXPECT_THAT(shared.errors[rank], AnyOf(text + "20", text + "19"));
+    else
+      EXPECT_EQ(shared.errors[rank], text + "20");
     EXPECT_LT(shared.seconds[rank], GetParam().signal == SIGKILL ? 1.5 : 4.0);
   }
-  // Sockets and memory without names end with the last process that has them. (Other jobs of this machine have some.)
+  // Unnamed sockets and memory end with the last process that has them. (Other jobs on this machine may have some.)
   for (const auto& pid : shared.pids) EXPECT_EQ(::kill(pid, 0), -1) << "process " << pid << " is still there";
   for (const auto& name : files_in("/dev/shm")) {
     EXPECT_TRUE(before.contains(name) || name.find("lockstep") == std::string::npos) << name;
@@ -118,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(All, ProcessFailures,
                                               info.param.tree ? "tree" : "all_reduce");
                          });
 
-// A job of two ranks in which rank 1 does something else before the last operation, and what each rank's error is.
+// A job of two ranks in which rank 1 calls another operation before the last one, and each rank's error.
 std::vector<std::string> errors_of_two(const char* transport, ProcessGroupOptions options,
                                        const std::function<void()>& meanwhile,
                                        const std::function<void(std::atomic<int>*)>& outside = nullptr) {
@@ -157,18 +161,19 @@ TEST_P(Liveness, AProcessThatIsBusyForLongerThanTheTimeoutIsWaitedFor) {
 }
 
 TEST_P(Liveness, AProcessThatIsStoppedIsLostWithinTheTimeout) {
-  const auto errors = errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = std::chrono::hours(1)},
-                                    [] { ::kill(::getpid(), SIGSTOP); });
+  const auto errors =
+      errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = std::chrono::hours(1)},
+                    [] { ::kill(::getpid(), SIGSTOP); });
   EXPECT_EQ(errors[0], "rank 1 lost (no answer within 1 s) during barrier of the end");
 }
 
 TEST_P(Liveness, AProcessThatIsAliveAndNeverComesIsReported) {
-  const auto errors =
-      errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = 2 * kSilence}, [] { ::usleep(4'000'000); });
-  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but has not come within 2 s) during barrier of the end");
+  const auto errors = errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = 2 * kSilence},
+                                    [] { ::usleep(4'000'000); });
+  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but did not join within 2 s) during barrier of the end");
 }
 
-// As Ctrl-Z does, and a scheduler that preempts a job.
+// As with Ctrl-Z, or a scheduler that preempts a job.
 TEST_P(Liveness, AJobThatWasSuspendedGoesOn) {
   const auto errors = errors_of_two(
       GetParam(), {.timeout = kSilence}, [] { ::usleep(2'000'000); },
@@ -181,7 +186,7 @@ TEST_P(Liveness, AJobThatWasSuspendedGoesOn) {
   EXPECT_THAT(errors, ::testing::Each(""));
 }
 
-// Rank 0 waits in its barrier all the while; rank 1 comes when both have gone on for a second.
+// Rank 0 waits in its barrier all the time; rank 1 joins after both have run on for a second.
 TEST_P(Liveness, AJobThatWasSuspendedForLongerThanTheProgressTimeoutGoesOn) {
   const auto errors = errors_of_two(
       GetParam(), {.timeout = kSilence, .progress_timeout = 3 * kSilence},
@@ -203,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(All, Liveness, ::testing::Values("auto", "tcp"),
 
 class Reasons : public ::testing::TestWithParam<const char*> {};
 
-// Its lines close without a goodbye, but its reason was there before.
+// Its connections close without a goodbye, but its reason arrived before.
 TEST_P(Reasons, WhyARankGaveUpCountsForMoreThanThatItIsGone) {
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
@@ -219,7 +224,7 @@ TEST_P(Reasons, WhyARankGaveUpCountsForMoreThanThatItIsGone) {
       ::_exit(3);
     }
     while (shared.finished == 0 || ::kill(shared.pids[kVictim], 0) == 0) ::usleep(1000);
-    ::usleep(20'000);  // the lines' ends have been heard of
+    ::usleep(20'000);  // the closed connections have been noticed
     try {
       group->barrier().wait();
     } catch (const CommError& error) {
@@ -239,7 +244,7 @@ TEST_P(Reasons, WhyARankGaveUpCountsForMoreThanThatItIsGone) {
   ::munmap(memory, sizeof(Shared));
 }
 
-// Each in a process of its own, by ctest: under the thread sanitizer a process can fork() once.
+// ctest runs each in a process of its own: under the thread sanitizer, a process can fork() only once.
 INSTANTIATE_TEST_SUITE_P(All, Reasons, ::testing::Values("auto", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What two ranks have: each its own place empty.
+// The sockets of two ranks, with each rank's own place empty.
 struct Pair {
   std::vector<FileDescriptor> of[2];
 
@@ -26,7 +26,8 @@ struct Pair {
 
 std::vector<std::byte> pattern(std::size_t bytes, int seed) {
   std::vector<std::byte> data(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + static_cast<std::size_t>(seed));
+  for (std::size_t i = 0; i < bytes; ++i)
+    data[i] = static_cast<std::byte>(i * 31 + static_cast<std::size_t>(seed));
   return data;
 }
 
@@ -38,7 +39,7 @@ TEST(SocketTransfers, BothDirectionsMoveMoreThanSocketsHold) {
     std::vector<std::vector<std::byte>> sent, received;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       sent.push_back(pattern(sizes[i], rank + static_cast<int>(i)));
-      received.emplace_back(sizes[i] + 5);  // it may take more than comes
+      received.emplace_back(sizes[i] + 5);  // the buffer may be larger than the message
     }
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       transfers.receive(1 - rank, 0, received[i].data(), received[i].size());

@@ -1,4 +1,4 @@
-// Connections that are none of the group's while it is being made: port scanners, garbage, silence, a wrong key.
+// Foreign connections while a group is being formed: port scanners, garbage, silence, a wrong key.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -10,15 +10,15 @@
 
 #include "groups.h"
 #include "lockstep/comm/socket_group.h"
-#include "lockstep/comm/peer_handshake.h"
-#include "raw_client.h"
+#include "lockstep/net/peer_handshake.h"
+#include "tests/net/raw_client.h"
 
 namespace lockstep {
 namespace {
 
 using testing::buffer;
 
-// Ports at which this process listens.
+// The ports at which this process listens.
 std::set<int> listening_ports() {
   std::set<std::string> own;
   std::error_code error;
@@ -33,12 +33,13 @@ std::set<int> listening_ports() {
   while (std::getline(table, line)) {
     std::istringstream fields(line);
     fields >> number >> local >> remote >> state >> skip >> skip >> skip >> skip >> skip >> inode;
-    if (state == "0A" && own.contains(inode)) ports.insert(std::stoi(local.substr(local.find(':') + 1), nullptr, 16));
+    if (state == "0A" && own.contains(inode))
+      ports.insert(std::stoi(local.substr(local.find(':') + 1), nullptr, 16));
   }
   return ports;
 }
 
-// Calls every port that this process opens meanwhile: `visit(port)`, once each.
+// Calls `visit(port)` once for every port that this process opens meanwhile.
 class PortScanner {
  public:
   explicit PortScanner(std::function<void(int)> visit) : known_(listening_ports()) {
@@ -69,7 +70,7 @@ void expect_sum(std::vector<std::shared_ptr<ProcessGroup>>& groups) {
   });
 }
 
-// Holds back a rank's address until the strangers were everywhere.
+// Delays a rank's address until the strangers have visited every port.
 class WaitingStore final : public Store {
  public:
   WaitingStore(std::shared_ptr<Store> store, std::function<void()> wait)
@@ -94,25 +95,26 @@ TEST(Strangers, GarbageSilenceAndResetsDoNotKeepRanksFromMeeting) {
   std::vector<RawClient> open;
   std::atomic<int> visits{0};
   PortScanner scanner([&](int port) {
-    for (const auto& words :
-         {std::string(), std::string("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), std::string(4096, '\xff')}) {
+    for (const auto& words : {std::string(), std::string("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+                              std::string(4096, '\xff')}) {
       open.emplace_back(port);
       open.back().send(words);
-      RawClient(port).reset();  // gone before anyone can ask who it was
+      RawClient(port).reset();  // gone before anyone can identify it
     }
     ++visits;
   });
   const auto store = testing::make_memory_store();
   const auto visited = std::make_shared<WaitingStore>(store, [&] {
-    for (const TimeLimit limit(std::chrono::seconds(20)); visits < 3 && !limit.over();) std::this_thread::yield();
+    for (const TimeLimit limit(std::chrono::seconds(20)); visits < 3 && !limit.over();)
+      std::this_thread::yield();
   });
   std::vector<std::shared_ptr<ProcessGroup>> groups(3);
   std::vector<std::thread> ranks;
   for (int r = 0; r < 3; ++r) {
     ranks.emplace_back([&, r] {
-      groups[static_cast<std::size_t>(r)] =
-          make_socket_group({.rank = r, .size = 3, .store = r == 2 ? visited : store, .key = "key", .address = "127.0.0.1"},
-                            GroupTimeouts{}, TransportChoice::tcp);
+      groups[static_cast<std::size_t>(r)] = make_socket_group(
+          {.rank = r, .size = 3, .store = r == 2 ? visited : store, .key = "key", .address = "127.0.0.1"},
+          GroupTimeouts{}, TransportChoice::tcp);
     });
   }
   for (auto& rank : ranks) rank.join();
@@ -161,7 +163,7 @@ TEST(PeerHandshake, NothingElsePasses) {
     EXPECT_FALSE(client.check_answer(server.answer(client.hello())));
     EXPECT_FALSE(server.check_proof(client.proof()));
   }
-  // What was recorded from an earlier one; the server's own answer.
+  // A recorded proof from an earlier handshake; the server's own answer.
   PeerHandshake recorded_server("key", 2, 0, 1), server("key", 2, 0, 1);
   const std::string answer = recorded_server.answer(client.hello());
   ASSERT_TRUE(client.check_answer(answer));

@@ -7,9 +7,9 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
-#include "lockstep/comm/launch_environment.h"
-#include "lockstep/comm/secret.h"
-#include "lockstep/comm/tcp_store.h"
+#include "lockstep/launch/launch_environment.h"
+#include "lockstep/net/secret.h"
+#include "lockstep/net/tcp_store.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/train/trainer.h"
 #include "tests/failure/faulty_group.h"

@@ -219,7 +219,7 @@ TEST_F(Disagreement, AboutTheRecipe) {
 }
 
 TEST_F(Disagreement, AboutTheOrderOfCollectives) {
-  expect("order", "ranks disagree: rank 0 called making of a subgroup of 3 ranks, rank 1 barrier");
+  expect("order", "ranks disagree: rank 0 called creation of a subgroup of 3 ranks, rank 1 barrier");
 }
 
 }  // namespace

@@ -68,18 +68,6 @@ class FaultyGroup final : public ProcessGroup {
     if (options.label == "checkpoint" && (rank() != 0 || fault_.strikes_in_place())) fault_.reach("checkpoint");
     return group_->all_gather(in, out, std::move(options));
   }
-  Work reduce_scatter(CommBuffer in, CommBuffer out, ReduceOp op, CollectiveOptions options) override {
-    return group_->reduce_scatter(in, out, op, std::move(options));
-  }
-  Work all_to_all(CommBuffer in, CommBuffer out, CollectiveOptions options) override {
-    return group_->all_to_all(in, out, std::move(options));
-  }
-  Work gather(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) override {
-    return group_->gather(in, out, root, std::move(options));
-  }
-  Work scatter(CommBuffer in, CommBuffer out, int root, CollectiveOptions options) override {
-    return group_->scatter(in, out, root, std::move(options));
-  }
   Work send(CommBuffer data, int destination, int tag, CollectiveOptions options) override {
     return group_->send(data, destination, tag, std::move(options));
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/launcher.h"
+#include "lockstep/launch/launcher.h"
 
 namespace lockstep::testing {
 

@@ -25,12 +25,12 @@ recipe=(--model "${MODEL:-resnet18}" --data "$data" --dtype bf16 --batch-size 25
 for layout in "2 f32" "4 bf16"; do
   read -r shards gradients <<< "$layout"
   same=("${recipe[@]}" --shards "$shards" --gradients "$gradients" --max-steps 8)
-  rm -f "$out"/ranks_{one,nccl,gloo}.jsonl
+  rm -f "$out"/ranks_{one,nccl,host}.jsonl
   ranks 60 "${same[@]}" --backend nccl --log "$out/ranks_nccl.jsonl" > /dev/null
-  ranks 60 "${same[@]}" --backend gloo --log "$out/ranks_gloo.jsonl" > /dev/null
+  ranks 60 "${same[@]}" --backend host --log "$out/ranks_host.jsonl" > /dev/null
   "$lockstep" train "${same[@]}" --devices cuda:0 --log "$out/ranks_one.jsonl" > /dev/null
   grep -q '"backend":"nccl"' "$out/ranks_nccl.jsonl"
-  weights=$(for log in one nccl gloo; do grep -o 'weights_sha256[^,}]*' "$out/ranks_$log.jsonl" | tail -1; done)
+  weights=$(for log in one nccl host; do grep -o 'weights_sha256[^,}]*' "$out/ranks_$log.jsonl" | tail -1; done)
   echo "$shards shards, $gradients:" "$weights"
   [ "$(sort -u <<< "$weights" | wc -l)" = 1 ]
 done

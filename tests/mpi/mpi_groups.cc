@@ -1,7 +1,7 @@
 // Ranks as processes that mpirun has started, for the conformance suite: every test is run by all of them, in the same order.
 #include <numeric>
 
-#include "lockstep/comm/launch_environment.h"
+#include "lockstep/launch/launch_environment.h"
 #include "tests/comm/groups.h"
 
 namespace lockstep::testing {

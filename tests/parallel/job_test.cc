@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/comm/tcp_store.h"
-#include "lockstep/comm/tcp_store_server.h"
+#include "lockstep/net/tcp_store.h"
+#include "lockstep/net/tcp_store_server.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/expect_error.h"

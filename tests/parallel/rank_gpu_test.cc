@@ -31,9 +31,9 @@ TEST(RankGpu, NcclNeedsOneGpuForEachRank) {
 }
 
 TEST(RankGpu, RanksAskForOneBackEnd) {
-  EXPECT_EQ(why_not_nccl(std::array{gpu("gloo", "", 0), gpu("gloo", "", 0)}), "the back end is gloo");
-  EXPECT_ERROR(why_not_nccl(std::array{gpu("nccl", "aa", 22809), gpu("gloo", "", 0)}),
-               "rank 0 asked for the back end nccl, rank 1 for gloo: all ranks need the same");
+  EXPECT_EQ(why_not_nccl(std::array{gpu("host", "", 0), gpu("host", "", 0)}), "the back end is host");
+  EXPECT_ERROR(why_not_nccl(std::array{gpu("nccl", "aa", 22809), gpu("host", "", 0)}),
+               "rank 0 asked for the back end nccl, rank 1 for host: all ranks need the same");
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// NCCL's functions that we call. The library is loaded when it is first asked for: some hundred megabytes, which a process
-// that is alone never needs.
+// The NCCL functions that Lockstep calls. The library takes some hundred megabytes, so it is loaded on first use.
 #pragma once
 
 #if __has_include(<nccl.h>)
@@ -21,7 +20,7 @@ struct NcclLibrary {
   decltype(&ncclGetLastError) last_error;
 };
 
-// Throws why there is none.
+// Throws if NCCL cannot be loaded, with the reason.
 const NcclLibrary& nccl_library();
 
 }  // namespace lockstep

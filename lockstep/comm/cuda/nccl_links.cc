@@ -20,8 +20,7 @@ CudaStream& cuda_stream(Stream& stream) {
   return *cuda;
 }
 
-// No call blocks (ncclConfig_t::blocking): what takes long is asked for until it is there, so that a rank that is lost
-// meanwhile ends the wait.
+// NCCL's calls do not block (ncclConfig_t::blocking). Long ones are polled, so that a lost rank ends the wait.
 class NcclLinks final : public DeviceLinks {
  public:
   NcclLinks(int rank, int size, const ncclUniqueId& id, int gpu, const WaitCheck& wait_check)
@@ -36,7 +35,7 @@ class NcclLinks final : public DeviceLinks {
       throw;
     }
   }
-  // Not ncclCommDestroy, which may wait for other ranks: nothing is under way, since who queued it has waited for it.
+  // ncclCommDestroy might wait for other ranks. Nothing is under way here, since whoever queued work has waited for it.
   ~NcclLinks() override { abort(); }
 
   void exchange(std::span<const Piece> sent, std::span<const Piece> received, Stream& stream,
@@ -52,7 +51,7 @@ class NcclLinks final : public DeviceLinks {
     for (const Piece& p : sent) add(nccl_.send(p.data, p.bytes, ncclUint8, p.rank, communicator_, handle));
     for (const Piece& p : received)
       add(nccl_.receive(p.data, p.bytes, ncclUint8, p.rank, communicator_, handle));
-    // A group that was begun has to be ended.
+    // Every group that was started has to be ended.
     const ncclResult_t end = nccl_.group_end();
     check_nccl("ncclSend and ncclRecv", status);
     finish("ncclGroupEnd", end, wait_check);
@@ -65,7 +64,7 @@ class NcclLinks final : public DeviceLinks {
   }
 
   void abort() noexcept override {
-    const GpuScope scope(gpu_, std::nothrow);  // which NCCL goes back to
+    const GpuScope scope(gpu_, std::nothrow);  // the GPU that NCCL restores as current
     if (ncclComm_t communicator = std::exchange(communicator_, nullptr)) nccl_.abort(communicator);
   }
 
@@ -108,23 +107,24 @@ NcclInfo find_nccl() {
   }
 }
 
-std::unique_ptr<DeviceLinks> make_nccl_links(Mesh& mesh, int lane, Stream& stream,
+std::unique_ptr<DeviceLinks> make_nccl_links(Transport& transport, int channel, Stream& stream,
                                              const WaitCheck& wait_check, const TimeLimit& limit) {
   ncclUniqueId id{};
-  if (mesh.rank() == 0) {
+  if (transport.rank() == 0) {
     const ncclResult_t status = nccl_library().get_unique_id(&id);
     check(status == ncclSuccess, "NCCL: ncclGetUniqueId: {}", nccl_library().error_string(status));
   }
-  const auto size = static_cast<std::size_t>(mesh.size());
+  const auto size = static_cast<std::size_t>(transport.size());
   std::vector<ConstBlock> to(size);
   std::vector<MutableBlock> from(size);
-  if (mesh.rank() == 0) {
+  if (transport.rank() == 0) {
     std::fill(to.begin(), to.end(), ConstBlock{reinterpret_cast<const std::byte*>(&id), sizeof id});
   } else {
     from[0] = {reinterpret_cast<std::byte*>(&id), sizeof id};
   }
-  mesh.exchange(lane, nullptr, to, from, limit);
-  return std::make_unique<NcclLinks>(mesh.rank(), mesh.size(), id, cuda_stream(stream).gpu(), wait_check);
+  transport.exchange(channel, nullptr, to, from, limit);
+  return std::make_unique<NcclLinks>(transport.rank(), transport.size(), id, cuda_stream(stream).gpu(),
+                                     wait_check);
 }
 
 }  // namespace lockstep
@@ -134,8 +134,8 @@ std::unique_ptr<DeviceLinks> make_nccl_links(Mesh& mesh, int lane, Stream& strea
 namespace lockstep {
 
 NcclInfo find_nccl() { return {.version = 0, .why_none = "Lockstep was built without NCCL"}; }
-std::unique_ptr<DeviceLinks> make_nccl_links(Mesh&, int, Stream&, const WaitCheck&, const TimeLimit&) {
-  fail("NCCL: Lockstep was built without it");
+std::unique_ptr<DeviceLinks> make_nccl_links(Transport&, int, Stream&, const WaitCheck&, const TimeLimit&) {
+  fail("Lockstep was built without NCCL");
 }
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ constexpr int kFailureTag = 0, kSignTag = 1, kGoodbyeTag = 2;
 
 struct FailureMessage {
   int culprit;
-  char reason[1020];  // small enough to be sent without the receiver's help
+  char reason[1020];  // small enough that MPI sends it without waiting for the receiver
 };
 
 }  // namespace
@@ -39,7 +39,7 @@ MpiSession::MpiSession(std::chrono::milliseconds silence) : silence_(silence) {
     started_ = true;
   }
   check(threads == MPI_THREAD_MULTIPLE,
-        "mpi: MPI was started without MPI_THREAD_MULTIPLE, expected it: groups have threads of their own");
+        "mpi: MPI was started without MPI_THREAD_MULTIPLE, which groups need for their threads");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "starting");
   check_mpi(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "starting");
   int size = 0;
@@ -73,10 +73,12 @@ void MpiSession::set_failure(const RankFailure& failure) {
     if (r == rank_) continue;
     MPI_Isend(&message, sizeof message, MPI_BYTE, r, kFailureTag, world_, &requests.emplace_back());
   }
-  // It is on its way when the system has taken it.
+  // It is on its way once the system has taken it.
   const TimeLimit soon(std::chrono::milliseconds(200));
   for (int done = 0; done == 0 && !soon.over();) {
-    if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) return;
+    if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) !=
+        MPI_SUCCESS)
+      return;
   }
 }
 
@@ -128,7 +130,7 @@ void MpiSession::beat() {
     if (r == rank_) continue;
     Peer& peer = peers_[static_cast<std::size_t>(r)];
     int sent = 0;
-    // One that is still on its way says as much as the next one would.
+    // A heartbeat that is still under way serves as the next one, too.
     if (MPI_Test(&peer.sending, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) send_sign(r, kSignTag);
     if (!count_silence(r)) return;
   }
@@ -136,8 +138,9 @@ void MpiSession::beat() {
 
 bool MpiSession::count_silence(int rank) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  // By turns and not by the clock: a process that stood still itself blames no other.
-  const bool is_lost = ++peer.silent_for == silence_.length() / pause_of_beats(silence_.length()) && !peer.departed;
+  // Counts turns instead of reading the clock, so a process that was stopped itself does not blame others.
+  const bool is_lost =
+      ++peer.silent_for == silence_.length() / pause_of_beats(silence_.length()) && !peer.departed;
   if (is_lost) set_failure(no_answer(rank, silence_));
   return !is_lost;
 }
@@ -150,7 +153,8 @@ void MpiSession::beat_until(const std::stop_token& stop) {
     std::lock_guard own(mutex_);
     listen();
     if (!failure_) beat();
-  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length()), [&] { return stop.stop_requested(); }));
+  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length()),
+                             [&] { return stop.stop_requested(); }));
 }
 
 void MpiSession::say_goodbye() {
@@ -162,7 +166,8 @@ void MpiSession::say_goodbye() {
     sent[static_cast<std::size_t>(r)] = peer.sent;
   }
   MPI_Request counts = MPI_REQUEST_NULL;
-  if (MPI_Ialltoall(sent.data(), 1, MPI_INT, coming.data(), 1, MPI_INT, world_, &counts) != MPI_SUCCESS) return;
+  if (MPI_Ialltoall(sent.data(), 1, MPI_INT, coming.data(), 1, MPI_INT, world_, &counts) != MPI_SUCCESS)
+    return;
   const auto pause = pause_of_beats(silence_.length());
   auto next_turn = std::chrono::steady_clock::now() + pause;
   for (int done = 0;;) {

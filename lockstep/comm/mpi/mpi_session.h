@@ -1,5 +1,5 @@
-// Shared by all groups of a process that use MPI. They fail together: MPI cannot go on without a rank. A thread
-// sends signs of life to all other ranks, whatever this one's other threads do, and counts those that come from them.
+// Shared by all MPI groups of a process. They fail together, since MPI cannot continue without a rank. A thread sends
+// heartbeats to all other ranks, whatever this rank's other threads do, and counts those that arrive.
 #pragma once
 
 #include <mpi.h>
@@ -12,26 +12,26 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/transport.h"
 
 namespace lockstep {
 
 class MpiSession {
  public:
-  // Starts MPI, unless the program has done so. A collective. `silence`: a rank is lost when nothing is heard of it
-  // for so long.
+  // A collective. Starts MPI unless the program has done so. A rank is lost when nothing is heard from it for
+  // `silence`.
   explicit MpiSession(std::chrono::milliseconds silence);
-  // Ends MPI where it was started here: a process can do so once. After a failure it does not: mpirun then ends all
+  // Ends MPI if it was started here, which a process can do once. After a failure it does not; mpirun then ends all
   // ranks as soon as this process has ended.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  // All ranks, and no messages but the session's own.
+  // All ranks; carries only the session's own messages.
   MPI_Comm world() const { return world_; }
 
-  // All calls that move data come through here. False, and nothing is done, after a failure: what is under way then
-  // points to memory that may be gone, and MPI moves it in whatever call it gets.
+  // All calls that move data go through here. After a failure it returns false and does nothing: operations under way
+  // then point to memory that may be gone, and any MPI call might move them.
   template <typename Call>
   bool call(const Call& call) {
     std::lock_guard lock(mutex_);
@@ -41,35 +41,35 @@ class MpiSession {
     return !failure_;
   }
 
-  // The first one counts, and is told to all ranks.
+  // The first failure counts. All ranks are told of it.
   void fail(const RankFailure& failure);
   std::optional<RankFailure> failure() const;
-  // Whether something was heard of that rank of the world lately.
+  // Whether that rank of the world was heard from recently.
   bool answers(int rank) const;
-  // The rank has closed its last group.
+  // Whether the rank has closed its last group.
   bool departed(int rank) const;
-  // Any has. Costs nothing.
+  // Whether any rank has. Costs nothing.
   bool any_departed() const { return any_departed_.load(std::memory_order_relaxed); }
 
  private:
   struct Peer {
     MPI_Request sending = MPI_REQUEST_NULL;
     int sent = 0, received = 0;
-    int silent_for = -2;  // beats since it was last heard of; below 0: not at all yet
+    int silent_for = -2;  // heartbeats since it was last heard from; negative before the first one
     bool departed = false;
   };
 
-  // All of these with the mutex held.
-  // Takes what the session's own messages say: who is alive, who leaves, that another rank has failed.
+  // All of these are called with the mutex held.
+  // Reads the session's own messages: which ranks are alive, which leave, and which failed.
   void listen();
   void send_sign(int rank, int tag);
   void beat();
-  // One more turn in which nothing was heard of it. False where that was one too many.
+  // Counts one more silent turn. Returns false if there were too many.
   bool count_silence(int rank);
   void set_failure(const RankFailure& failure);
 
   void beat_until(const std::stop_token& stop);
-  // So that nothing is under way when MPI ends. Waits for all ranks, as MPI does, but for none that stands still.
+  // Makes sure that nothing is under way when MPI ends. Waits for all ranks, as MPI does, except those that hang.
   void say_goodbye();
 
   mutable std::mutex mutex_;
@@ -79,11 +79,11 @@ class MpiSession {
   bool started_ = false;
   int rank_ = 0;
   const TimeLimit silence_;
-  std::vector<Peer> peers_;  // of each rank
+  std::vector<Peer> peers_;  // by rank
   std::jthread beats_;
 };
 
-// Throws what MPI says of its own failure.
+// Throws MPI's description of its failure.
 void check_mpi(int status, const char* doing);
 
 }  // namespace lockstep

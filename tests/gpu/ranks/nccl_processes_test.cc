@@ -9,8 +9,8 @@
 #include <cstdlib>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/comm/spawn.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/launch/spawn.h"
 #include "lockstep/models/models.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -82,7 +82,7 @@ std::string train(int rank, const std::string& backend) {
 
 TEST_F(NcclProcesses, TrainingHasTheBitsOfTheHostsSums) {
   std::string sums[2][kRanks];
-  const char* backends[] = {"nccl", "gloo"};
+  const char* backends[] = {"nccl", "host"};
   for (int b = 0; b < 2; ++b) {
     spawn([&](int rank) { shared_->say(rank, train(rank, backends[b])); }, {.nprocs = kRanks});
     for (int r = 0; r < kRanks; ++r) sums[b][r] = shared_->texts[r];
@@ -105,12 +105,12 @@ TEST_F(NcclProcesses, WhatCannotBeIsAnError) {
                "the back end nccl cannot be used: ranks 0 and 1 have the same GPU");
   EXPECT_ERROR(spawn(
                    [](int rank) {
-                     auto group = init_process_group({.backend = rank == 0 ? "nccl" : "gloo"});
+                     auto group = init_process_group({.backend = rank == 0 ? "nccl" : "host"});
                      Runtime runtime({.threads_per_shard = 1, .cuda = {rank}});
                      Communicator communicator(runtime, group);
                    },
                    {.nprocs = 2}),
-               "rank 0 asked for the back end nccl, rank 1 for gloo: all ranks need the same");
+               "rank 0 asked for the back end nccl, rank 1 for host: all ranks need the same");
 }
 
 double now() {

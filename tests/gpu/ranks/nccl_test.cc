@@ -162,7 +162,7 @@ TEST_F(Nccl, ARankThatIsStuckInASumIsNamedInTime) {
   const auto errors = on_all(
       3, [](Rank& rank) { sum_until(rank, [] { std::this_thread::sleep_for(std::chrono::seconds(4)); }); },
       std::chrono::seconds(1));
-  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but has not come within 1 s) during all-reduce of bucket 0, step 3");
+  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but did not join within 1 s) during all-reduce of bucket 0, step 3");
   EXPECT_EQ(errors[2], errors[0]);
 }
 
@@ -177,7 +177,7 @@ TEST_F(Nccl, ARankThatDoesNotComeIsNamedInTime) {
         reducer->reduce({.label = "bucket 0, step 1"});
       },
       std::chrono::seconds(1));
-  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but has not come within 1 s) during all-reduce of bucket 0, step 1");
+  EXPECT_EQ(errors[0], "rank 1 hangs (alive, but did not join within 1 s) during all-reduce of bucket 0, step 1");
 }
 
 TEST_F(Nccl, AReducerOnOneRankAloneIsToldApart) {

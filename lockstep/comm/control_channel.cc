@@ -1,0 +1,337 @@
+#include "lockstep/comm/control_channel.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "lockstep/comm/sign_of_life.h"
+#include "lockstep/net/tcp_socket.h"
+
+namespace lockstep {
+namespace {
+
+enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor, sign_of_life };
+
+// A peer that knows the group's key is trusted, but its lengths are checked all the same.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
+
+}  // namespace
+
+struct ControlChannel::Frame {
+  FrameKind kind = FrameKind::message;
+  std::int32_t number = 0;  // a tag, or the culprit
+  std::uint64_t bytes = 0;  // that follow the frame
+  CollectiveHeader header{};
+};
+
+struct ControlChannel::Peer {
+  FileDescriptor socket;
+  std::mutex writing;
+  std::vector<std::byte> unsent;  // of a frame that was sent in part; guarded by `writing`
+  // Used by the reading thread alone.
+  Frame frame;
+  std::vector<std::byte> data;
+  std::size_t got = 0;  // bytes of the frame and its data so far
+  FileDescriptor descriptor;
+  // Guarded by ControlChannel::mutex_.
+  bool departed = false;
+  // Heartbeats since it was last heard from. Negative before the first one, since it may still be connecting to others.
+  int silent_for = -2;
+};
+
+ControlChannel::ControlChannel(int rank, std::vector<FileDescriptor> sockets,
+                               std::chrono::milliseconds silence)
+    : rank_(rank),
+      silence_(silence),
+      pause_(pause_of_beats(silence)),
+      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  check(static_cast<bool>(stop_), "process group: cannot make an event: {}", std::strerror(errno));
+  for (FileDescriptor& socket : sockets) {
+    peers_.push_back(std::make_unique<Peer>());
+    peers_.back()->socket = std::move(socket);
+  }
+  if (peers_.size() > 1) reader_ = std::thread([this] { read_all(); });
+}
+
+ControlChannel::~ControlChannel() {
+  const std::uint64_t one = 1;
+  if (::write(stop_.get(), &one, sizeof one) == sizeof one && reader_.joinable()) reader_.join();
+  tell_all({.kind = FrameKind::goodbye}, nullptr);
+}
+
+void ControlChannel::watch(std::function<void(const RankFailure&)> on_failure) {
+  std::lock_guard lock(mutex_);
+  on_failure_ = std::move(on_failure);
+  if (first_failure_ && on_failure_) on_failure_(*first_failure_);
+}
+
+std::optional<RankFailure> ControlChannel::first_failure() const {
+  std::lock_guard lock(mutex_);
+  return first_failure_;
+}
+
+bool ControlChannel::departed(int rank) const {
+  std::lock_guard lock(mutex_);
+  return peers_[static_cast<std::size_t>(rank)]->departed;
+}
+
+void ControlChannel::read_all() {
+  std::vector<pollfd> items{{stop_.get(), POLLIN, 0}};
+  for (const auto& peer : peers_) items.push_back({peer->socket.get(), POLLIN, 0});  // poll() ignores -1
+  auto next_beat = std::chrono::steady_clock::now();  // at once, so that others know that this rank is alive
+  for (;;) {
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      if (items[r + 1].fd >= 0)
+        items[r + 1].events = send_rest_if_free(*peers_[r]) ? POLLIN : POLLIN | POLLOUT;
+    }
+    if (::poll(items.data(), items.size(), milliseconds_until(next_beat)) < 0) continue;
+    if (items[0].revents != 0) return;
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      if (items[r + 1].revents == 0 || read_some(static_cast<int>(r))) continue;
+      items[r + 1].fd = -1;
+      const int rank = static_cast<int>(r);
+      if (!departed(rank)) report(lost(rank, kClosedConnection));
+      mailbox_.close(rank);
+    }
+    // Comes last, so that everything that arrived while this process was stopped is read before silence counts.
+    if (std::chrono::steady_clock::now() < next_beat) continue;
+    beat();
+    next_beat = std::chrono::steady_clock::now() + pause_;
+  }
+}
+
+void ControlChannel::beat() {
+  int lost_rank = -1;
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    if (r == rank_) continue;
+    try_send_sign_of_life(r);
+    std::lock_guard lock(mutex_);
+    Peer& peer = *peers_[static_cast<std::size_t>(r)];
+    if (++peer.silent_for == silence_.length() / pause_ && !peer.departed && lost_rank < 0) lost_rank = r;
+  }
+  if (lost_rank < 0) return;
+  const RankFailure failure = no_answer(lost_rank, silence_);
+  tell_failure(failure);
+  report(failure);
+}
+
+bool ControlChannel::answers(int rank) const {
+  std::lock_guard lock(mutex_);
+  const int silent_for = peers_[static_cast<std::size_t>(rank)]->silent_for;
+  return silent_for >= 0 && silent_for < kRecentBeats;
+}
+
+bool ControlChannel::read_some(int rank) {
+  Peer& peer = *peers_[static_cast<std::size_t>(rank)];
+  // Reads to the end of the frame, then to the end of its data.
+  const bool in_frame = peer.got < sizeof(Frame);
+  iovec piece;
+  if (in_frame) {
+    piece = {reinterpret_cast<std::byte*>(&peer.frame) + peer.got, sizeof(Frame) - peer.got};
+  } else {
+    const std::size_t done = peer.got - sizeof(Frame);
+    piece = {peer.data.data() + done, peer.data.size() - done};
+  }
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t n = ::recvmsg(peer.socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  if (n == 0) return false;
+  {
+    std::lock_guard lock(mutex_);
+    peer.silent_for = 0;
+  }
+  if (const cmsghdr* c = CMSG_FIRSTHDR(&message);
+      c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+    int fd;
+    std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
+    peer.descriptor = FileDescriptor(fd);
+  }
+  peer.got += static_cast<std::size_t>(n);
+  if (in_frame && peer.got == sizeof(Frame)) {
+    if (peer.frame.bytes > kMostBytes) return false;
+    try {
+      peer.data.resize(peer.frame.bytes);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+  if (peer.got >= sizeof(Frame) && peer.got == sizeof(Frame) + peer.data.size()) handle_frame(rank);
+  return true;
+}
+
+void ControlChannel::handle_frame(int rank) {
+  Peer& peer = *peers_[static_cast<std::size_t>(rank)];
+  const Frame frame = peer.frame;
+  std::vector<std::byte> data = std::exchange(peer.data, {});
+  peer.got = 0;
+  switch (frame.kind) {
+    case FrameKind::message:
+      mailbox_.put(rank, frame.number, {frame.header, std::move(data)});
+      break;
+    case FrameKind::failure:
+      report({frame.number, std::string(reinterpret_cast<const char*>(data.data()), data.size())});
+      break;
+    case FrameKind::goodbye: {
+      std::lock_guard lock(mutex_);
+      peer.departed = true;
+      break;
+    }
+    case FrameKind::sign_of_life:
+      break;
+    case FrameKind::descriptor: {
+      std::lock_guard lock(mutex_);
+      descriptors_[{rank, frame.number}] = std::move(peer.descriptor);
+      break;
+    }
+  }
+}
+
+void ControlChannel::report(const RankFailure& failure) {
+  std::lock_guard lock(mutex_);
+  if (!first_failure_) first_failure_ = failure;
+  if (on_failure_) on_failure_(failure);
+}
+
+void ControlChannel::send(int destination, int tag, const Message& message, const TimeLimit& limit) {
+  const Frame frame{.number = tag, .bytes = message.bytes.size(), .header = message.header};
+  send_frame(destination, frame, message.bytes.data(), -1, limit);
+}
+
+void ControlChannel::tell_failure(const RankFailure& failure) {
+  {
+    // A thread that is sending another frame to a rank that does not read then gives up.
+    std::lock_guard lock(mutex_);
+    if (!first_failure_) first_failure_ = failure;
+  }
+  const Frame frame{.kind = FrameKind::failure, .number = failure.culprit, .bytes = failure.reason.size()};
+  tell_all(frame, reinterpret_cast<const std::byte*>(failure.reason.data()));
+}
+
+void ControlChannel::tell_all(const Frame& frame, const std::byte* data) {
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    if (r == rank_) continue;
+    Peer& peer = *peers_[static_cast<std::size_t>(r)];
+    std::lock_guard lock(peer.writing);
+    keep_rest(peer, frame, data, 0);
+    send_rest(peer);
+  }
+}
+
+void ControlChannel::send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor,
+                                const TimeLimit& limit) {
+  Peer& peer = *peers_[static_cast<std::size_t>(destination)];
+  std::lock_guard lock(peer.writing);
+  const auto wait_for_room = [&] {
+    if (errno != EAGAIN && errno != EINTR) throw_failure(lost(destination, kClosedConnection));
+    if (const auto failed = first_failure()) throw_failure(*failed);
+    if (limit.over()) throw_failure(overdue(destination, answers(destination), limit));
+    pollfd item{peer.socket.get(), POLLOUT, 0};
+    ::poll(&item, 1, 20);
+  };
+  while (!send_rest(peer)) wait_for_room();
+  std::size_t sent = 0;
+  while (sent < sizeof frame + frame.bytes) {
+    const bool in_frame = sent < sizeof frame;
+    const auto* begin =
+        in_frame ? reinterpret_cast<const std::byte*>(&frame) + sent : data + (sent - sizeof frame);
+    iovec piece{const_cast<std::byte*>(begin), (in_frame ? 0 : frame.bytes) + sizeof frame - sent};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    if (descriptor >= 0 && sent == 0) {
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      cmsghdr* c = CMSG_FIRSTHDR(&message);
+      c->cmsg_level = SOL_SOCKET;
+      c->cmsg_type = SCM_RIGHTS;
+      c->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(c), &descriptor, sizeof descriptor);
+    }
+    const ssize_t n = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+      sent += static_cast<std::size_t>(n);
+      continue;
+    }
+    try {
+      wait_for_room();
+    } catch (...) {
+      // Otherwise the next frame would be taken for the rest of this one.
+      if (sent > 0) keep_rest(peer, frame, data, sent);
+      throw;
+    }
+  }
+}
+
+void ControlChannel::try_send_sign_of_life(int destination) {
+  Peer& peer = *peers_[static_cast<std::size_t>(destination)];
+  // A frame that is under way serves as a heartbeat when it arrives.
+  std::unique_lock lock(peer.writing, std::try_to_lock);
+  if (!lock || !send_rest(peer)) return;
+  keep_rest(peer, {.kind = FrameKind::sign_of_life}, nullptr, 0);
+  send_rest(peer);
+}
+
+void ControlChannel::keep_rest(Peer& peer, const Frame& frame, const std::byte* data, std::size_t sent) {
+  const auto* begin = reinterpret_cast<const std::byte*>(&frame);
+  const std::size_t of_frame = std::min(sent, sizeof frame);
+  peer.unsent.insert(peer.unsent.end(), begin + of_frame, begin + sizeof frame);
+  peer.unsent.insert(peer.unsent.end(), data + (sent - of_frame), data + frame.bytes);
+}
+
+bool ControlChannel::send_rest(Peer& peer) {
+  std::size_t sent = 0;
+  while (sent < peer.unsent.size()) {
+    const std::size_t left = peer.unsent.size() - sent;
+    const ssize_t n = ::send(peer.socket.get(), &peer.unsent[sent], left, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n <= 0) break;
+    sent += static_cast<std::size_t>(n);
+  }
+  const int error = errno;
+  peer.unsent.erase(peer.unsent.begin(), peer.unsent.begin() + static_cast<std::ptrdiff_t>(sent));
+  errno = error;
+  return peer.unsent.empty();
+}
+
+bool ControlChannel::send_rest_if_free(Peer& peer) {
+  const std::unique_lock lock(peer.writing, std::try_to_lock);
+  return !lock || send_rest(peer);
+}
+
+void ControlChannel::send_descriptor(int destination, int number, const FileDescriptor& descriptor,
+                                     const TimeLimit& limit) {
+  send_frame(destination, {.kind = FrameKind::descriptor, .number = number}, nullptr, descriptor.get(),
+             limit);
+}
+
+FileDescriptor ControlChannel::receive_descriptor(
+    int source, int number, const TimeLimit& limit,
+    const std::function<std::optional<RankFailure>()>& failure) {
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (auto found = descriptors_.find({source, number}); found != descriptors_.end()) {
+        FileDescriptor descriptor = std::move(found->second);
+        descriptors_.erase(found);
+        return descriptor;
+      }
+    }
+    // Called without the lock, since it may wait for something that the reading thread is about to read.
+    if (const auto failed = failure()) throw_failure(*failed);
+    if (const auto failed = first_failure()) throw_failure(*failed);
+    if (limit.over()) throw_failure(overdue(source, answers(source), limit));
+    if (departed(source)) throw_failure(lost(source, kClosedGroup));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace lockstep

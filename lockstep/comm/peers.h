@@ -1,0 +1,40 @@
+// The ranks of one host as shared memory needs them: a way to share memory, and a way to send messages.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/transport.h"
+
+namespace lockstep {
+
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // `on_lost` learns of a rank that vanished without a word. It runs on a thread of this object, at most until
+  // destruction.
+  virtual void watch(std::function<void(const RankFailure&)> on_lost) = 0;
+  // As ControlChannel::answers(). A thread never hangs alone.
+  virtual bool answers(int /*rank*/) const { return true; }
+  // A collective. Returns zeroed memory that all ranks see. It is freed when the last rank has released it or died.
+  // `failure` is polled and ends the wait.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,
+                                              const std::function<std::optional<RankFailure>()>& failure) = 0;
+  virtual void send(int destination, int tag, Message message, const TimeLimit& limit) = 0;
+  virtual Mailbox& mailbox() = 0;
+  // A collective of the named ranks.
+  virtual std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name,
+                                       const TimeLimit& limit) = 0;
+};
+
+// For ranks that are threads: one object for each of `size` ranks.
+std::vector<std::unique_ptr<Peers>> make_thread_peers(int size);
+
+}  // namespace lockstep

@@ -1,0 +1,289 @@
+#include "lockstep/comm/transport_group.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/comm/collectives.h"
+#include "lockstep/comm/device_reducer.h"
+#include "lockstep/comm/tree_reducer.h"
+
+namespace lockstep {
+namespace {
+
+CollectiveHeader header_of(CollectiveKind kind, const CommBuffer& data, const CollectiveOptions& options) {
+  CollectiveHeader header{.kind = kind, .dtype = data.dtype, .count = data.count};
+  header.set_label(options.label);
+  return header;
+}
+
+// Checks that `whole` consists of one `part` for each rank.
+void check_parts(std::string_view operation, std::string_view whole_name, const CommBuffer& whole,
+                 std::string_view part_name, const CommBuffer& part, int ranks) {
+  check(whole.dtype == part.dtype, "{}: {} is {}, {} is {}", operation, part_name, name(part.dtype),
+        whole_name, name(whole.dtype));
+  check(whole.count == part.count * static_cast<std::size_t>(ranks),
+        "{}: {} has {} elements, expected {} ({} for each of {} ranks)", operation, whole_name, whole.count,
+        part.count * static_cast<std::size_t>(ranks), part.count, ranks);
+}
+
+}  // namespace
+
+TransportGroup::TransportGroup(std::unique_ptr<Transport> transport, std::string backend,
+                               const GroupTimeouts& timeouts, FailureReporter report)
+    : transport_(std::move(transport)),
+      backend_(std::move(backend)),
+      timeouts_(timeouts),
+      report_(std::move(report)) {
+  for (auto& channel : channels_) channel = std::make_shared<OperationQueue>(transport_->may_spin());
+  kin_->transports.push_back(transport_.get());
+}
+
+TransportGroup::~TransportGroup() {
+  const auto idle = [](const auto& queue) { return queue->idle(); };
+  const bool unfinished =
+      !std::all_of(channels_.begin(), channels_.end(), idle) ||
+      std::any_of(streams_.begin(), streams_.end(), [&](const auto& s) { return !idle(s.second); });
+  if (unfinished) {
+    transport_->fail(
+        {rank(),
+         fmt::format("rank {} gave up: it closed its group while operations were under way", rank())});
+  }
+  for (auto& [key, stream] : streams_) stream->close();
+  for (auto& channel : channels_) channel->close();
+  std::lock_guard lock(kin_->mutex);
+  std::erase(kin_->transports, transport_.get());
+}
+
+Work TransportGroup::all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options) {
+  auto header = header_of(CollectiveKind::all_reduce, data, options);
+  header.op = op;
+  return submit(header, options,
+                [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+                  lockstep::all_reduce(*transport_, channel, h, data, limit);
+                });
+}
+
+Work TransportGroup::broadcast(CommBuffer data, int root, CollectiveOptions options) {
+  check_root("broadcast", root);
+  auto header = header_of(CollectiveKind::broadcast, data, options);
+  header.root = root;
+  return submit(header, options,
+                [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+                  lockstep::broadcast(*transport_, channel, h, data, limit);
+                });
+}
+
+Work TransportGroup::all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options) {
+  check_parts("all-gather", "out", out, "in", in, size());
+  return submit(header_of(CollectiveKind::all_gather, in, options), options,
+                [this, in, out](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+                  lockstep::all_gather(*transport_, channel, h, in, out, limit);
+                });
+}
+
+Work TransportGroup::barrier(CollectiveOptions options) {
+  return submit(header_of(CollectiveKind::barrier, {}, options), options,
+                [this](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+                  lockstep::barrier(*transport_, channel, h, limit);
+                });
+}
+
+Work TransportGroup::send(CommBuffer data, int destination, int tag, CollectiveOptions options) {
+  check_peer("send", destination, tag);
+  auto header = header_of(CollectiveKind::send, data, options);
+  header.root = destination;
+  header.detail = static_cast<std::uint64_t>(tag);
+  return submit_to(stream(destination, tag, true), 0, header, options,
+                   [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
+                     const auto* begin = static_cast<const std::byte*>(data.data);
+                     Message message{h, {begin, begin + data.count * item_size(data.dtype)}};
+                     transport_->send(h.root, tag, std::move(message), limit);
+                   });
+}
+
+Work TransportGroup::receive(CommBuffer data, int source, int tag, CollectiveOptions options) {
+  check_peer("receive", source, tag);
+  auto header = header_of(CollectiveKind::receive, data, options);
+  header.root = source;
+  header.detail = static_cast<std::uint64_t>(tag);
+  return submit_to(stream(source, tag, false), 0, header, options,
+                   [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
+                     const Message message = transport_->receive(h.root, tag, limit);
+                     if (message.header.dtype != h.dtype || message.header.count != h.count) {
+                       throw_failure(disagreement(h.root, message.header, rank(), h));
+                     }
+                     const std::size_t expected = h.count * item_size(h.dtype);
+                     if (message.bytes.size() != expected) {
+                       throw_failure({-1, fmt::format("rank {} sent {} bytes, expected {}", h.root,
+                                                      message.bytes.size(), expected)});
+                     }
+                     if (!message.bytes.empty())
+                       std::memcpy(data.data, message.bytes.data(), message.bytes.size());
+                   });
+}
+
+std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
+  check(!ranks.empty() && std::is_sorted(ranks.begin(), ranks.end(), std::less_equal()) &&
+            ranks.front() >= 0 && ranks.back() < size(),
+        "subgroup: expected at least one rank, ascending, from 0 to {}", size() - 1);
+  CollectiveHeader header{.kind = CollectiveKind::subgroup, .count = ranks.size()};
+  header.detail = hash_of({.segments = {}, .positions = {ranks}});
+  const std::string name = fmt::format("subgroup {}", subgroups_made_++);
+  std::unique_ptr<Transport> transport;
+  submit(header, {.wait = true}, [&](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::barrier(*transport_, channel, h, limit);
+    if (std::binary_search(ranks.begin(), ranks.end(), rank()))
+      transport = transport_->split(ranks, name, timeouts_.silence);
+  });
+  if (!transport) return nullptr;
+  // The launcher does not know the numbering of a smaller group.
+  const bool same_ranks = transport->size() == size();
+  auto group = std::make_shared<TransportGroup>(std::move(transport), backend_, timeouts_,
+                                                same_ranks ? report_ : nullptr);
+  if (same_ranks) {
+    group->kin_ = kin_;
+    std::lock_guard lock(kin_->mutex);
+    kin_->transports.push_back(group->transport_.get());
+  }
+  std::lock_guard lock(mutex_);
+  subgroups_.push_back(group);
+  return group;
+}
+
+// Gives a TransportTreeReducer its place in the group's order, and adds operation names to its errors.
+class TransportGroup::GroupTreeReducer final : public TreeReducer {
+ public:
+  GroupTreeReducer(TransportGroup& group, CommChannel channel, const CollectiveHeader& header,
+                   std::unique_ptr<TransportTreeReducer> reducer)
+      : group_(group), channel_(channel), header_(header), reducer_(std::move(reducer)) {}
+
+  CommBuffer contribution(std::size_t k) override { return reducer_->contribution(k); }
+  void set_present(std::size_t k, std::size_t segment, bool present) override {
+    reducer_->set_present(k, segment, present);
+  }
+  std::span<const float> result() const override { return reducer_->result(); }
+  bool result_present(std::size_t segment) const override { return reducer_->result_present(segment); }
+
+  void reduce(const CollectiveOptions& options) override {
+    header_.set_label(options.label);
+    CollectiveOptions here = options;
+    here.channel = channel_;
+    here.wait = true;
+    group_.submit(header_, here, [&](int, const CollectiveHeader& h, const TimeLimit& limit) {
+      reducer_->reduce(h, limit);
+    });
+  }
+
+ private:
+  TransportGroup& group_;
+  CommChannel channel_;
+  CollectiveHeader header_;
+  std::unique_ptr<TransportTreeReducer> reducer_;
+};
+
+std::unique_ptr<TreeReducer> TransportGroup::make_tree_reducer(TreeLayout layout, CommChannel channel,
+                                                               std::shared_ptr<SummingDevice> device) {
+  check_layout(layout, size());
+  CollectiveHeader header{
+      .kind = CollectiveKind::make_tree_reducer, .dtype = layout.dtype, .count = elements_of(layout)};
+  header.detail = hash_of(layout) + (device ? 1 : 0);
+  std::unique_ptr<TransportTreeReducer> reducer;
+  submit(header, {.channel = channel, .wait = true},
+         [&](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+           lockstep::barrier(*transport_, channel, h, limit);
+           if (!device) {
+             reducer = make_transport_tree_reducer(*transport_, channel, layout, limit);
+             return;
+           }
+           if (!device_links_)
+             device_links_ = link_gpus(*transport_, channel, device->stream(), TimeLimit(timeouts_.silence));
+           reducer =
+               make_device_reducer(*transport_, channel, layout, device, device_links_, timeouts_.silence);
+         });
+  header.kind = CollectiveKind::tree_reduce;
+  return std::make_unique<GroupTreeReducer>(*this, channel, header, std::move(reducer));
+}
+
+void TransportGroup::abort(const std::string& reason) {
+  transport_->fail({rank(), fmt::format("rank {} gave up: {}", rank(), reason)});
+  std::lock_guard lock(mutex_);
+  for (const auto& subgroup : subgroups_) {
+    if (auto group = subgroup.lock()) group->abort(reason);
+  }
+}
+
+Work TransportGroup::submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run) {
+  const int channel = static_cast<int>(options.channel);
+  return submit_to(*channels_[static_cast<std::size_t>(channel)], channel, header, options, std::move(run));
+}
+
+Work TransportGroup::submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header,
+                               const CollectiveOptions& options, Run run) {
+  const std::chrono::milliseconds timeout =
+      options.timeout.count() == 0 ? timeouts_.progress : options.timeout;
+  auto guarded = [this, channel, header, timeout, run = std::move(run)] {
+    run_guarded(channel, header, timeout, run);
+  };
+  if (!options.wait) return queue.push(std::move(guarded));
+  queue.run(std::move(guarded));
+  return {};
+}
+
+void TransportGroup::run_guarded(int channel, const CollectiveHeader& header,
+                                 std::chrono::milliseconds timeout, const Run& run) {
+  {
+    std::lock_guard lock(mutex_);
+    if (first_error_) throw CommError(*first_error_);
+  }
+  try {
+    if (auto failure = transport_->failure()) throw_failure(*failure);
+    run(channel, header, TimeLimit(timeout));
+  } catch (const CommError& error) {
+    throw failed({error.lost_rank(), error.what()}, header);
+  } catch (const std::exception& error) {
+    throw failed({rank(), fmt::format("rank {} gave up: {}", rank(), error.what())}, header);
+  }
+}
+
+void TransportGroup::fail_kin(const RankFailure& failure) {
+  std::lock_guard lock(kin_->mutex);
+  for (Transport* transport : kin_->transports) {
+    if (transport != transport_.get()) transport->fail(failure);
+  }
+}
+
+CommError TransportGroup::failed(const RankFailure& own, const CollectiveHeader& header) {
+  transport_->fail(own);
+  // A rank whose wait to form a group failed may have been told meanwhile which rank is gone.
+  const RankFailure failure = transport_->failure().value_or(own);
+  fail_kin(failure);
+  std::string text = failure.reason;
+  if (failure.culprit >= 0) text += (text.back() == ')' ? " during " : "; during ") + describe(header);
+  CommError error(text, failure.culprit);
+  {
+    std::lock_guard lock(mutex_);
+    if (first_error_) return error;
+    first_error_ = error;
+  }
+  if (report_) report_(failure);
+  return error;
+}
+
+OperationQueue& TransportGroup::stream(int peer, int tag, bool sending) {
+  std::lock_guard lock(mutex_);
+  auto& stream = streams_[{peer, tag, sending}];
+  if (!stream) stream = std::make_shared<OperationQueue>(false);
+  return *stream;
+}
+
+void TransportGroup::check_root(std::string_view operation, int root) const {
+  check(root >= 0 && root < size(), "{}: root {}, expected a rank from 0 to {}", operation, root, size() - 1);
+}
+
+void TransportGroup::check_peer(std::string_view operation, int peer, int tag) const {
+  check(tag >= 0, "{}: tag {}, expected at least 0", operation, tag);
+  check(peer >= 0 && peer < size() && peer != rank(),
+        "{}: rank {}, expected a rank from 0 to {} other than {}", operation, peer, size() - 1, rank());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+// The process group of every transport: checks arguments, queues operations, and adds the operation to each failure.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "lockstep/comm/device_links.h"
+#include "lockstep/comm/operation_queue.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/comm/transport.h"
+#include "lockstep/launch/failure_reports.h"
+
+namespace lockstep {
+
+class TransportGroup final : public ProcessGroup {
+ public:
+  // `report` is called on the first failure, before the operation that it hit ends.
+  TransportGroup(std::unique_ptr<Transport> transport, std::string backend, const GroupTimeouts& timeouts,
+                 FailureReporter report = {});
+  // Ends all operations under way with an error, on all ranks.
+  ~TransportGroup() override;
+
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
+  std::string_view backend() const override { return backend_; }
+
+  Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options) override;
+  Work broadcast(CommBuffer data, int root, CollectiveOptions options) override;
+  Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options) override;
+  Work send(CommBuffer data, int destination, int tag, CollectiveOptions options) override;
+  Work receive(CommBuffer data, int source, int tag, CollectiveOptions options) override;
+  Work barrier(CollectiveOptions options) override;
+  std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel,
+                                                 std::shared_ptr<SummingDevice> device) override;
+  std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override;
+  void abort(const std::string& reason) override;  // also aborts subgroups
+
+ private:
+  class GroupTreeReducer;
+  using Run = std::function<void(int channel, const CollectiveHeader& header, const TimeLimit& limit)>;
+
+  Work submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run);
+  Work submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header,
+                 const CollectiveOptions& options, Run run);
+  void run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout,
+                   const Run& run);
+  // Groups of the same ranks, made one from the other. If one of them loses a rank, all of them have lost it; otherwise
+  // each would wait for that rank until its own timeout.
+  struct Kin {
+    std::mutex mutex;
+    // Transports instead of groups: whoever held a group here for a moment could be the last owner, and the group's
+    // destructor waits for operations.
+    std::vector<Transport*> transports;
+  };
+  void fail_kin(const RankFailure& failure);
+  // Remembers the first error, and adds this operation to it.
+  CommError failed(const RankFailure& own, const CollectiveHeader& header);
+  OperationQueue& stream(int peer, int tag, bool sending);
+  void check_root(std::string_view operation, int root) const;
+  void check_peer(std::string_view operation, int peer, int tag) const;
+
+  std::unique_ptr<Transport> transport_;
+  std::shared_ptr<DeviceLinks> device_links_;  // made with the first reducer on GPUs
+  std::string backend_;
+  const GroupTimeouts timeouts_;
+  const FailureReporter report_;
+  std::array<std::shared_ptr<OperationQueue>, kChannels> channels_;
+  mutable std::mutex mutex_;
+  // Operations between two ranks are in order for each (other rank, tag, direction), and wait for no others.
+  std::map<std::tuple<int, int, bool>, std::shared_ptr<OperationQueue>> streams_;
+  std::optional<CommError> first_error_;
+  std::vector<std::weak_ptr<TransportGroup>> subgroups_;
+  std::shared_ptr<Kin> kin_ = std::make_shared<Kin>();
+  int subgroups_made_ = 0;
+};
+
+}  // namespace lockstep

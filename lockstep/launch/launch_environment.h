@@ -1,0 +1,84 @@
+// Reads this process's rank and job from the variables of its launcher: torchrun, an MPI, or Slurm.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+struct LaunchedRank {
+  int rank = 0;
+  int world_size = 1;
+  // Empty if the launcher does not say.
+  std::optional<int> local_rank;
+  std::optional<int> local_world_size;
+  // The variable that gave the numbers, such as "WORLD_SIZE" or "PMI_SIZE"; empty if the caller gave them.
+  std::string source;
+  // How often the launcher has restarted all ranks.
+  int restart_count = 0;
+
+  bool on_one_host() const { return local_world_size == world_size; }
+  // Whether the numbers come from the caller or from WORLD_SIZE. A scheduler may have set its own numbers for the shell
+  // in which another launcher was started.
+  bool is_told() const { return source.empty() || source == "WORLD_SIZE"; }
+};
+
+struct LaunchEnvironment : LaunchedRank {
+  std::string master_addr = "127.0.0.1";
+  int master_port = kDefaultPort;
+  // The port where rank 0 makes the store if MASTER_PORT is not free: LOCKSTEP_PORT, or MASTER_PORT + 1.
+  std::optional<int> store_port;
+  int next_port = kDefaultPort + 1;
+  // LOCKSTEP_LAUNCHER_STORE=1: a Lockstep store already listens at MASTER_PORT.
+  bool launcher_has_store = false;
+
+  // The same as torchrun's default.
+  static constexpr int kDefaultPort = 29500;
+};
+
+// Returns nothing if this process was not started as a rank. The numbers are those given, or come from these variables,
+// in this order:
+//   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE               torchrun, `lockstep launch`, Kubernetes
+//   OMPI_COMM_WORLD_RANK, …_SIZE, …_LOCAL_RANK, …_LOCAL_SIZE     mpirun of Open MPI
+//   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS         mpiexec of MPICH and Intel MPI
+//   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE    srun
+// An MPI's size of 1 counts only if no later line has several ranks. PMI's numbers without local ones are ignored if
+// they repeat Slurm's (srun --mpi=pmi2). WORLD_SIZE=1 alone means a single process, whatever the other variables say.
+// Throws if a variable has a bad value, if one of a pair is missing, or if two MPIs disagree outside of Slurm.
+std::optional<LaunchedRank> read_launched_rank(int rank = -1, int world_size = -1);
+// Also finds where the ranks meet. If MASTER_ADDR is missing, it comes from Slurm's list of hosts; MASTER_PORT comes
+// from Slurm's job number. Also throws if a launcher gives only the rank (PMIX_RANK) and not the number of ranks.
+std::optional<LaunchEnvironment> read_launch_environment(int rank = -1, int world_size = -1);
+
+// LOCKSTEP_TIMEOUT (seconds, may have a fraction), or 60 s.
+std::chrono::milliseconds default_timeout();
+// LOCKSTEP_PROGRESS_TIMEOUT (same format), or 30 times `timeout`.
+std::chrono::milliseconds default_progress_timeout(std::chrono::milliseconds timeout);
+
+// The first host of a Slurm list: "a[003-007,9],b" gives a003.
+std::string first_slurm_host(const std::string& list);
+// The number of tasks on a node: "4(x2),1" gives 4 for nodes 0 and 1, and 1 for node 2. Throws if the list is
+// malformed.
+int slurm_tasks_of_node(const std::string& list, int node);
+
+using EnvironmentVariables = std::vector<std::pair<std::string, std::string>>;
+
+// The variables that a launcher sets for a rank: those that read_launch_environment() reads, and torchrun's others.
+struct RankEnvironment {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+  int local_world_size = 1;
+  int node_rank = 0;
+  std::string master_addr;
+  int master_port = 0;
+  std::string secret;  // empty: an existing variable stays
+  int restart_count = 0;
+  int max_restarts = 0;
+};
+EnvironmentVariables environment_of_rank(const RankEnvironment& rank);
+
+}  // namespace lockstep

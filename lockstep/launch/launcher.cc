@@ -1,0 +1,322 @@
+#include "lockstep/launch/launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/launch/child_process.h"
+#include "lockstep/launch/failure_reports.h"
+#include "lockstep/launch/launch_environment.h"
+#include "lockstep/launch/line_prefixer.h"
+#include "lockstep/launch/node_link.h"
+#include "lockstep/launch/signal_descriptor.h"
+#include "lockstep/net/descriptor_limit.h"
+#include "lockstep/net/secret.h"
+#include "lockstep/net/tcp_socket.h"
+#include "lockstep/net/tcp_store.h"
+#include "lockstep/net/tcp_store_server.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// How often to ask other nodes and to check on children.
+constexpr milliseconds kTick{250};
+// The grace period of ranks that hang.
+constexpr milliseconds kShortGrace{2'000};
+
+void check_options(const LauncherOptions& o) {
+  check(!o.command.empty() && !o.command[0].empty(), "launch: no command");
+  check(o.nproc_per_node >= 1 && o.nproc_per_node <= GroupGuard::kMostGroups,
+        "launch: {} processes per node, expected from 1 to {}", o.nproc_per_node, GroupGuard::kMostGroups);
+  check(o.nnodes >= 1, "launch: {} nodes, expected at least 1", o.nnodes);
+  check(o.node_rank >= 0 && o.node_rank < o.nnodes, "launch: node rank {}, expected from 0 to {}",
+        o.node_rank, o.nnodes - 1);
+  check(o.master_port >= 0 && o.master_port <= 65535, "launch: master port {}, expected from 0 to 65535",
+        o.master_port);
+  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need the same master port, found none",
+        o.nnodes);
+  check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
+}
+
+// The output or error output of a rank, on its way to ours.
+struct OutputPipe {
+  FileDescriptor pipe;
+  LinePrefixer lines;
+
+  // Reads the available output, but only so much that other streams get their turn. Closes the pipe at its end.
+  void read() {
+    std::array<char, 1 << 16> bytes;
+    for (int i = 0; i < 16; ++i) {
+      const ssize_t n = ::read(pipe.get(), bytes.data(), bytes.size());
+      if (n > 0) {
+        lines.feed({bytes.data(), static_cast<std::size_t>(n)});
+      } else if (n < 0 && errno == EINTR) {
+        continue;
+      } else {
+        if (n == 0 || errno != EAGAIN) finish();
+        return;
+      }
+    }
+  }
+  void finish() {
+    lines.finish();
+    pipe.reset();
+  }
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const LauncherOptions& options)
+      : options_(options), timeout_(options.timeout > milliseconds(0) ? options.timeout : default_timeout()) {
+    check_options(options);
+    raise_descriptor_limit();
+    secret_ = read_secret();
+    made_secret_ = secret_.empty() && options.nnodes == 1;
+    if (made_secret_) secret_ = make_secret();
+    if (options.node_rank == 0) {
+      server_ = options.nnodes == 1 && options.master_addr == "127.0.0.1"
+                    ? std::make_unique<TcpStoreServer>(
+                          TcpStoreServerOptions{.port = options.master_port, .secret = secret_})
+                    : listen_for_hosts(options.master_addr, options.master_port, secret_);
+    }
+    port_ = server_ ? server_->port() : options.master_port;
+    if (options.nnodes > 1) {
+      const auto store = std::make_shared<TcpStore>(TcpStoreOptions{
+          .host = options.master_addr, .port = port_, .secret = secret_, .connect_timeout = timeout_});
+      link_ = std::make_unique<NodeLink>(store, options.nnodes, options.node_rank, timeout_);
+    }
+  }
+
+  LaunchResult run() {
+    for (int restart = 0;; ++restart) {
+      if (link_ && !link_->meet(job(restart), [this] { return take_signals(), interrupted_; })) {
+        return {128 + interrupted_, "interrupted before all nodes had joined"};
+      }
+      std::optional<JobFailure> failure;
+      try {
+        failure = run_ranks(restart);
+      } catch (const Error& error) {
+        // If ranks cannot start here, the other nodes must stop waiting.
+        attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.part(); });
+        throw;
+      }
+      int status = failure ? failure->status : 0;
+      bool over = !failure || interrupted_ || restart == options_.max_restarts;
+      attempt([&](NodeLink& link) {
+        // All nodes have to decide alike, so the first failure of the whole job counts.
+        if (const std::optional<JobFailure> first = link.failure()) status = first->status;
+        over |= link.interrupted() || status == kUnusable;
+        if (over) link.part();
+      });
+      over |= status == kUnusable || (options_.nnodes > 1 && !link_);
+      if (!failure) return {};
+      if (over) return {failure->status, failure->message};
+      say(fmt::format("{}; restart {} of {}", failure->message, restart + 1, options_.max_restarts));
+    }
+  }
+
+ private:
+  // The launchers of all nodes must agree on this text.
+  std::string job(int restart) const {
+    return fmt::format("{} nodes of {} processes, start {} of {}", options_.nnodes, options_.nproc_per_node,
+                       restart + 1, options_.max_restarts + 1);
+  }
+
+  void say(const std::string& text) const { options_.output(true, "lockstep: " + text + "\n"); }
+
+  void start(int local_rank, int restart, ChildProcesses& children, std::vector<OutputPipe>& streams) {
+    const int rank = options_.node_rank * options_.nproc_per_node + local_rank;
+    ChildOptions child{.command = options_.command, .own_group = true, .mask = &signals_.mask_before()};
+    child.environment = environment_of_rank({.rank = rank,
+                                             .world_size = options_.nnodes * options_.nproc_per_node,
+                                             .local_rank = local_rank,
+                                             .local_world_size = options_.nproc_per_node,
+                                             .node_rank = options_.node_rank,
+                                             .master_addr = options_.master_addr,
+                                             .master_port = port_,
+                                             .secret = made_secret_ ? secret_ : "",
+                                             .restart_count = restart,
+                                             .max_restarts = options_.max_restarts});
+    child.environment.emplace_back("LOCKSTEP_TIMEOUT",
+                                   fmt::format("{}", static_cast<double>(timeout_.count()) / 1000));
+    std::array<FileDescriptor, 2> write_ends;
+    for (const bool is_error : {false, true}) {
+      int ends[2];
+      const bool made = ::pipe2(ends, O_CLOEXEC) == 0 && ::fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0;
+      check(made, "launch: rank {}: {}", rank, std::generic_category().message(errno));
+      write_ends[is_error] = FileDescriptor(ends[1]);
+      const bool colour = is_error ? options_.colour_errors : options_.colour_output;
+      const std::string prefix = colour ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank)
+                                        : fmt::format("[rank {}] ", rank);
+      const auto write = [this, is_error](std::string_view line) { options_.output(is_error, line); };
+      streams.push_back({FileDescriptor(ends[0]), LinePrefixer(prefix, write)});
+    }
+    child.out = write_ends[0].get();
+    child.err = write_ends[1].get();
+    children.add(rank, start_child(child));
+  }
+
+  // Starts the ranks and waits until all have ended. Returns the first failure.
+  std::optional<JobFailure> run_ranks(int restart) {
+    ChildProcesses children(true);
+    std::vector<OutputPipe> streams;
+    for (int local = 0; local < options_.nproc_per_node; ++local) start(local, restart, children, streams);
+    FailureReports reports({.host = options_.master_addr, .port = port_, .secret = secret_}, restart,
+                           options_.nnodes * options_.nproc_per_node);
+    std::optional<JobFailure> failure;
+    // The ranks that failed before this launcher sent them a signal.
+    std::map<int, ChildExit> own_ends;
+    bool finished = false;
+    // The signals for the remaining ranks, last one first; `next_blow` is when to send the next.
+    std::vector<int> blows{SIGKILL, SIGTERM};
+    auto next_blow = Clock::time_point::max();
+    const auto fail_with = [&](const JobFailure& what) {
+      if (failure) return;
+      failure = what;
+      // A rank that stops in good order may still have a checkpoint to write.
+      next_blow = Clock::now() + (interrupted_ ? std::max(options_.grace, timeout_) : options_.grace);
+    };
+    while (children.running() || (link_ && !failure && !finished)) {
+      // Wakes at every tick, because the kernel drops SIGCHLD if it is unblocked in the main thread and this is another
+      // thread.
+      wait(streams, std::min(next_blow, Clock::now() + kTick));
+      if (const int error = server_ ? server_->accept_error() : 0;
+          error != std::exchange(accept_error_, error)) {
+        say(fmt::format("the store cannot accept all ranks: {}", describe_descriptor_error(error)));
+      }
+      for (const int signal : take_signals()) {
+        // Comes first, so that other nodes do not see ranks stop without knowing why.
+        attempt([](NodeLink& link) { link.interrupt(); });
+        children.send(signals_taken_ > 2 ? SIGKILL : signal);
+      }
+      const std::vector<ChildExit> ends = children.reap();
+      for (const ChildExit& end : ends) {
+        if (!end.ok() && blows.size() == 2) own_ends.emplace(end.rank, end);
+      }
+      for (const ChildExit& end : ends) {
+        if (end.ok() || failure) continue;
+        reports.read();
+        const JobFailure what = blame(reports, own_ends, {end.exit_status(), end.describe()});
+        attempt([&](NodeLink& link) { link.fail_all(what); });
+        fail_with(what);
+      }
+      // A hanging rank may be alone on its node, where no other rank ends after losing it.
+      if (failure && blows.size() > 1 && (link_ || !ends.empty())) {
+        reports.read();
+        const auto silent = [&](int rank) { return reports.is_silent(rank); };
+        if (std::ranges::all_of(children.running_ranks(), silent)) {
+          next_blow = std::min(next_blow, Clock::now() + kShortGrace);
+          blows = {SIGKILL};
+        }
+      }
+      if (link_ && !failure) {
+        try {
+          if (!children.running()) link_->finish();
+          finished = link_->all_finished();
+          if (const std::optional<JobFailure> other = link_->failure()) fail_with(*other);
+        } catch (const ConnectionError& error) {
+          link_.reset();
+          fail_with({1, error.what()});
+        } catch (const Error& error) {
+          // The job cannot continue without one of its nodes.
+          const JobFailure what{1, error.what()};
+          attempt([&](NodeLink& link) { link.fail_all(what); });
+          fail_with(what);
+        }
+      }
+      if (Clock::now() >= next_blow) {
+        children.send(blows.back());
+        if (blows.size() > 1) blows.pop_back();
+        next_blow = Clock::now() + options_.grace;
+      }
+    }
+    // Processes that ranks started and detached may hold the output open.
+    const auto soon = Clock::now() + std::chrono::seconds(1);
+    const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
+    while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
+      wait(streams, soon);
+      take_signals();
+    }
+    for (OutputPipe& stream : streams) {
+      if (is_open(stream)) stream.finish();
+    }
+    // The launchers of several nodes have already told each other.
+    if (failure && options_.nnodes == 1) failure = blame(reports, own_ends, *failure);
+    return failure;
+  }
+
+  // Reports of a lost rank say more than which rank ended first.
+  static JobFailure blame(const FailureReports& reports, const std::map<int, ChildExit>& own_ends,
+                          const JobFailure& first) {
+    const std::optional<RankFailure> culprit = reports.culprit();
+    if (!culprit) return first;
+    const auto end = own_ends.find(culprit->culprit);
+    if (end == own_ends.end()) return {first.status, culprit->reason};
+    return {end->second.exit_status(), end->second.describe()};
+  }
+
+  // If the store is unreachable, this node continues alone. The other nodes notice by themselves.
+  template <typename Action>
+  void attempt(const Action& action) {
+    try {
+      if (link_) action(*link_);
+    } catch (const Error&) {
+      link_.reset();
+    }
+  }
+
+  // Waits for output, which it passes on, and for signals.
+  void wait(std::vector<OutputPipe>& streams, Clock::time_point until) {
+    std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
+    for (const OutputPipe& stream : streams) polled.push_back({stream.pipe.get(), POLLIN, 0});
+    if (::poll(polled.data(), polled.size(), milliseconds_until(until)) <= 0) return;
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      if (polled[i + 1].revents) streams[i].read();
+    }
+  }
+
+  // Returns the signals to pass on. SIGCHLD only wakes the launcher.
+  std::vector<int> take_signals() {
+    std::vector<int> taken;
+    while (const std::optional<int> signal = signals_.take()) {
+      if (*signal == SIGCHLD) continue;
+      taken.push_back(*signal);
+      interrupted_ = *signal;
+      ++signals_taken_;
+    }
+    return taken;
+  }
+
+  const LauncherOptions& options_;
+  const milliseconds timeout_;
+  // Comes before the server's thread starts, so that it blocks them as well.
+  SignalDescriptor signals_{SIGINT, SIGTERM, SIGCHLD};
+  int interrupted_ = 0;  // the signal
+  int signals_taken_ = 0;
+  std::string secret_;
+  bool made_secret_ = false;
+  std::unique_ptr<TcpStoreServer> server_;
+  int port_ = 0;
+  int accept_error_ = 0;  // the last one reported
+  std::unique_ptr<NodeLink> link_;
+};
+
+}  // namespace
+
+LaunchResult launch(const LauncherOptions& options) { return Launcher(options).run(); }
+
+}  // namespace lockstep

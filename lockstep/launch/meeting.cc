@@ -1,0 +1,172 @@
+#include "lockstep/launch/meeting.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <sstream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/hmac.h"
+#include "lockstep/net/comm_error.h"
+#include "lockstep/net/tcp_socket.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kVerdictKey = "verdict";
+
+std::string record_key(int rank) { return fmt::format("rank/{}", rank); }
+// Set when the rank has read the verdict.
+std::string told_key(int rank) { return fmt::format("told/{}", rank); }
+
+std::string other_world_size(int rank, int says, int expected) {
+  return fmt::format("rendezvous: rank {} says that the world size is {}, rank 0 says {}", rank, says,
+                     expected);
+}
+
+// Identifies a process, even across containers.
+std::string this_process() {
+  char host[HOST_NAME_MAX + 1] = {};
+  (void)::gethostname(host, sizeof host - 1);
+  // Field 22 is the start time. The name before it may hold anything, up to the last parenthesis.
+  const std::string stat = read_file("/proc/self/stat", 1 << 16);
+  std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+  std::string started;
+  for (int field = 3; field <= 22; ++field) fields >> started;
+  return fmt::format("process {} on {} (started at {})", ::getpid(), host, started);
+}
+
+}  // namespace
+
+std::string Meeting::Verdict::str() const { return fmt::format("{} {} {}", go ? "go" : "stop", of, text); }
+
+Meeting::Verdict Meeting::parse_verdict(const std::string& text) {
+  std::istringstream words(text);
+  std::string kind;
+  Verdict verdict;
+  words >> kind >> verdict.of;
+  verdict.go = kind == "go";
+  std::getline(words >> std::ws, verdict.text);
+  return verdict;
+}
+
+Meeting::Meeting(std::shared_ptr<Store> store, MeetingOptions options)
+    : store_(std::move(store)), options_(std::move(options)), deadline_(options_.begin + options_.timeout) {}
+
+std::string Meeting::meet() {
+  const std::int64_t group = number_of_group();
+  group_ = make_prefix_store(fmt::format("{}/", group), store_);
+  group_->set(record_key(options_.rank), fmt::format("{} {}", options_.world_size, options_.address));
+  const Verdict verdict = options_.rank == 0 ? decide() : await_verdict();
+  if (!verdict.go) {
+    if (options_.rank != 0) group_->set(told_key(options_.rank), "");
+    throw CommError(verdict.text, verdict.of);
+  }
+  if (verdict.of != options_.world_size) {
+    throw CommError(other_world_size(options_.rank, options_.world_size, verdict.of), -1);
+  }
+  std::istringstream words(verdict.text);
+  std::string number, hosts;
+  words >> number >> hosts;
+  // A loopback route to the store says nothing about how other hosts reach this one.
+  if (hosts == "several" && is_loopback(options_.address)) options_.address = outward_host();
+  return number;
+}
+
+std::int64_t Meeting::number_of_group() {
+  const std::string process_key = fmt::format("process of rank/{}", options_.rank), self = this_process();
+  const std::int64_t group = store_->add(fmt::format("groups of rank/{}", options_.rank), 1);
+  if (group == 1) {
+    store_->set(process_key, self);
+    return group;
+  }
+  const std::string first = store_->get(process_key, milliseconds(5000));
+  if (first == self) return group;
+  // Tells the ranks that still wait for their first group. A running job goes on.
+  group_ = make_prefix_store("1/", store_);
+  const Verdict verdict{.text = fmt::format("rendezvous: rank {} joined twice: first as {}, now as {}",
+                                            options_.rank, first, self)};
+  if (!group_->contains(kVerdictKey)) announce(verdict);
+  throw CommError(verdict.text, -1);
+}
+
+Meeting::Verdict Meeting::decide() {
+  Verdict verdict{.go = true, .of = options_.world_size};
+  bool several_hosts = !is_loopback(options_.address);
+  for (int rank = 1; rank < options_.world_size && verdict.go; ++rank) {
+    const std::optional<std::string> record = await(record_key(rank));
+    if (!record) {
+      verdict = verdict_on_missing();
+      break;
+    }
+    std::istringstream words(*record);
+    int world_size = 0;
+    std::string address;
+    words >> world_size >> address;
+    if (world_size != options_.world_size) {
+      verdict = {.text = other_world_size(rank, world_size, options_.world_size)};
+    }
+    several_hosts |= !is_loopback(address);
+  }
+  if (verdict.go) verdict.text = hexadecimal(random_bytes(32)) + (several_hosts ? " several" : " one");
+  announce(verdict);
+  // Keeps the store alive until the ranks that joined have read the reason.
+  const auto soon = Clock::now() + std::chrono::seconds(2);
+  for (int rank = 1; rank < options_.world_size && !verdict.go && options_.holds_store; ++rank) {
+    while (group_->contains(record_key(rank)) && !group_->contains(told_key(rank)) && Clock::now() < soon) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+  return verdict;
+}
+
+Meeting::Verdict Meeting::await_verdict() {
+  // Rank 0 may have joined later, and waits equally long.
+  const std::optional<std::string> text = await(kVerdictKey);
+  return text ? parse_verdict(*text) : verdict_on_missing();
+}
+
+Meeting::Verdict Meeting::verdict_on_missing() {
+  if (group_->contains(kVerdictKey)) return parse_verdict(group_->get(kVerdictKey, milliseconds(0)));
+  std::vector<int> missing;
+  for (int rank = 0; rank < options_.world_size; ++rank) {
+    if (!group_->contains(record_key(rank))) missing.push_back(rank);
+  }
+  const double seconds = static_cast<double>(options_.timeout.count()) / 1000;
+  if (missing.empty()) {
+    return {.of = 0,
+            .text = fmt::format("rendezvous: all {} ranks came, but rank 0 has not said so within {} s",
+                                options_.world_size, seconds)};
+  }
+  return {.of = missing.front(),
+          .text = fmt::format("rendezvous: rank{} {} of {} did not join within {} s",
+                              missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), options_.world_size,
+                              seconds)};
+}
+
+void Meeting::announce(const Verdict& verdict) { group_->set(kVerdictKey, verdict.str()); }
+
+std::optional<std::string> Meeting::await(const std::string& key) {
+  for (;;) {
+    if (group_->contains(key)) return group_->get(key, milliseconds(0));
+    if (Clock::now() >= deadline_ || group_->contains(kVerdictKey)) return {};
+    try {
+      return group_->get(key, std::min(milliseconds(milliseconds_until(deadline_)), milliseconds(500)));
+    } catch (const ConnectionError&) {
+      throw;
+    } catch (const Error&) {
+      // Not set yet.
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// The ranks of a group meet in a store. Every rank leaves a record; rank 0 reads them all and decides whether they form
+// a job.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/net/store.h"
+
+namespace lockstep {
+
+struct MeetingOptions {
+  int rank = 0;
+  int world_size = 1;
+  // This host's numeric address on the route to the store.
+  std::string address = "127.0.0.1";
+  // This process hosts the store.
+  bool holds_store = false;
+  std::chrono::milliseconds timeout{60'000};
+  // The start of the timeout.
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+};
+
+class Meeting {
+ public:
+  Meeting(std::shared_ptr<Store> store, MeetingOptions options);
+
+  // Returns rank 0's random number when all ranks have joined. Throws CommError if ranks do not join in time, if a rank
+  // has another world size, or if two processes claim the same rank.
+  std::string meet();
+
+  // This group's part of the store, valid after meet(). Groups that share a store are numbered: a rank's n-th group is
+  // everyone's n-th group.
+  std::shared_ptr<Store> group_store() const { return make_prefix_store("group/", group_); }
+  // The address at which other ranks reach this host.
+  const std::string& address() const { return options_.address; }
+
+ private:
+  // The decision of rank 0, or of a rank that detects an error: whether to go on, a number (the world size or a lost
+  // rank), and an explanation.
+  struct Verdict {
+    bool go = false;
+    int of = -1;
+    std::string text;
+    std::string str() const;
+  };
+  static Verdict parse_verdict(const std::string& text);
+
+  std::int64_t number_of_group();
+  Verdict decide();
+  Verdict await_verdict();
+  // Lists the ranks that did not join, unless a verdict has arrived by now.
+  Verdict verdict_on_missing();
+  // Writes the verdict to the store.
+  void announce(const Verdict& verdict);
+  // Returns nothing if the time is over or a verdict has arrived.
+  std::optional<std::string> await(const std::string& key);
+
+  std::shared_ptr<Store> store_, group_;
+  MeetingOptions options_;
+  std::chrono::steady_clock::time_point deadline_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,100 @@
+#include "lockstep/launch/node_link.h"
+
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// If a host is lost, ranks should report it first: they know what they were waiting for.
+constexpr milliseconds kSlack{3'000};
+
+}  // namespace
+
+NodeLink::NodeLink(std::shared_ptr<Store> store, int nnodes, int node_rank, milliseconds timeout)
+    : store_(make_prefix_store("launchers/", std::move(store))),
+      nnodes_(nnodes),
+      node_rank_(node_rank),
+      timeout_(timeout) {}
+
+std::string NodeLink::key(const std::string& name) const { return fmt::format("{}/{}", start_, name); }
+
+std::string NodeLink::key(const std::string& name, int node) const {
+  return fmt::format("{}/{}/{}", start_, name, node);
+}
+
+bool NodeLink::meet(const std::string& job, const std::function<bool()>& stop) {
+  ++start_;
+  pulses_.clear();
+  const std::int64_t count = store_->add(key("count", node_rank_), 1);
+  check(count == 1, "launch: another launcher is node {} already", node_rank_);
+  store_->set(key("job", node_rank_), job);
+  const auto deadline = Clock::now() + timeout_;
+  for (int node = 0; node < nnodes_; ++node) {
+    while (!store_->contains(key("job", node))) {
+      if (stop()) return false;
+      check(Clock::now() < deadline, "launch: node {} of {} did not join within {} s", node, nnodes_,
+            static_cast<double>(timeout_.count()) / 1000);
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+    const std::string other = store_->get(key("job", node), milliseconds(0));
+    check(other == job, "launch: node {} has {}, node {} has {}", node_rank_, job, node, other);
+  }
+  return true;
+}
+
+void NodeLink::fail_all(const JobFailure& failure) {
+  if (store_->add(key("failures"), 1) == 1) {
+    store_->set(key("failure"), fmt::format("{} {}", failure.status, failure.message));
+  }
+}
+
+std::optional<JobFailure> NodeLink::failure() {
+  if (!store_->contains(key("failure"))) return {};
+  const std::string text = store_->get(key("failure"), milliseconds(0));
+  const std::size_t space = text.find(' ');
+  return JobFailure{static_cast<int>(parse_integer("a failed rank's status", text.substr(0, space), 0, 255)),
+                    text.substr(space + 1)};
+}
+
+void NodeLink::interrupt() { store_->set("interrupted", ""); }
+
+bool NodeLink::interrupted() { return store_->contains("interrupted"); }
+
+void NodeLink::finish() { store_->set(key("finished", node_rank_), ""); }
+
+bool NodeLink::all_finished() {
+  store_->add(key("pulse", node_rank_), 1);
+  bool all = true;
+  for (int node = 0; node < nnodes_; ++node) {
+    if (node == node_rank_ || store_->contains(key("finished", node))) continue;
+    all = false;
+    const std::string pulse_key = key("pulse", node);
+    const std::string count = store_->contains(pulse_key) ? store_->get(pulse_key, milliseconds(0)) : "";
+    const Pulse latest{count, TimeLimit(timeout_ + kSlack)};
+    Pulse& pulse = pulses_.try_emplace(node, latest).first->second;
+    if (pulse.count != count) pulse = latest;
+    check(!pulse.limit.over(), "launch: no answer from node {}'s launcher within {} s", node,
+          static_cast<double>(pulse.limit.length().count()) / 1000);
+  }
+  return all && store_->contains(key("finished", node_rank_));
+}
+
+void NodeLink::part() {
+  const std::string gone = key("gone");
+  if (node_rank_ != 0) {
+    store_->add(gone, 1);
+    return;
+  }
+  const auto soon = Clock::now() + std::chrono::seconds(5);
+  while (store_->add(gone, 0) < nnodes_ - 1 && Clock::now() < soon)
+    std::this_thread::sleep_for(milliseconds(20));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,213 @@
+#include "lockstep/launch/rendezvous.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/hmac.h"
+#include "lockstep/launch/launch_environment.h"
+#include "lockstep/launch/meeting.h"
+#include "lockstep/net/comm_error.h"
+#include "lockstep/net/descriptor_limit.h"
+#include "lockstep/net/secret.h"
+#include "lockstep/net/tcp_socket.h"
+#include "lockstep/net/tcp_store.h"
+#include "lockstep/net/tcp_store_server.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kLoopback = "127.0.0.1";
+
+milliseconds left_until(Deadline deadline) { return milliseconds(milliseconds_until(deadline)); }
+
+struct Connected {
+  std::shared_ptr<Store> store;
+  std::string address = std::string(kLoopback);
+  const TcpStoreServer* hosted = nullptr;  // set if this process hosts the store
+};
+
+// The store that rank 0 hosts. Whoever cannot reach it has lost rank 0. It never comes back, so there is no retry.
+class StoreOfRankZero final : public Store {
+ public:
+  explicit StoreOfRankZero(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+
+  void set(const std::string& key, std::string_view value) override {
+    reach([&] { store_->set(key, value); });
+  }
+  std::string get(const std::string& key, milliseconds timeout) override {
+    return reach([&] { return store_->get(key, timeout); });
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    return reach([&] { return store_->add(key, amount); });
+  }
+  bool contains(const std::string& key) override {
+    return reach([&] { return store_->contains(key); });
+  }
+
+ private:
+  template <typename Call>
+  auto reach(const Call& call) -> decltype(call()) {
+    {
+      std::lock_guard lock(mutex_);
+      if (lost_) throw_failure(*lost_);
+    }
+    try {
+      return call();
+    } catch (const ConnectionError& error) {
+      std::lock_guard lock(mutex_);
+      lost_ = lost(0, fmt::format("its store is unreachable: {}", error.what()));
+      throw_failure(*lost_);
+    }
+  }
+
+  const std::shared_ptr<Store> store_;
+  std::mutex mutex_;
+  std::optional<RankFailure> lost_;
+};
+
+// A hanging store must not delay a call beyond the timeout that the caller accepts anyway.
+milliseconds call_timeout(milliseconds timeout) {
+  return std::min<milliseconds>(timeout, TcpStoreOptions{}.timeout);
+}
+
+std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const std::string& secret) {
+  const bool here = e.on_one_host() || e.world_size == 1;
+  const auto listen = [&](int port) {
+    return here ? std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = port, .secret = secret})
+                : listen_for_hosts(e.master_addr, port, secret);
+  };
+  if (e.store_port) return listen(*e.store_port);
+  try {
+    return listen(e.master_port);
+  } catch (const ListenError& error) {
+    // The launcher may hold the port itself.
+    if (error.code() != EADDRINUSE) throw;
+    return listen(e.next_port);
+  }
+}
+
+// Rank 0 hosts the store and uses it as a client, as every other rank does.
+Connected host_store(const LaunchEnvironment& e, const std::string& secret, milliseconds timeout) {
+  struct Hosted {
+    std::unique_ptr<TcpStoreServer> server;
+    std::optional<TcpStore> client;
+  };
+  auto hosted = std::make_shared<Hosted>();
+  hosted->server = make_server(e, secret);
+  const std::string address = hosted->server->address();
+  const std::string host = address.substr(0, address.rfind(':'));
+  const bool any = host == "0.0.0.0";
+  const std::string at = any                     ? std::string(kLoopback)
+                         : host.starts_with('[') ? host.substr(1, host.size() - 2)
+                                                 : host;
+  hosted->client.emplace(TcpStoreOptions{
+      .host = at, .port = hosted->server->port(), .secret = secret, .timeout = call_timeout(timeout)});
+  return {std::shared_ptr<Store>(hosted, &*hosted->client), at, hosted->server.get()};
+}
+
+Connected connect_store(const LaunchEnvironment& e, const std::string& secret, milliseconds timeout,
+                        Deadline deadline) {
+  const bool here = !e.launcher_has_store && (e.on_one_host() || e.world_size == 1);
+  TcpStoreOptions options{.host = here ? std::string(kLoopback) : e.master_addr,
+                          .port = e.launcher_has_store ? e.master_port : e.store_port.value_or(e.master_port),
+                          .secret = secret,
+                          .connect_timeout = left_until(deadline),
+                          .timeout = call_timeout(timeout)};
+  const auto connect = [&] {
+    const auto store = std::make_shared<TcpStore>(options);
+    return Connected{store, store->local_host()};
+  };
+  if (e.launcher_has_store || e.store_port) return connect();
+  // Rank 0 may have had to take the next port.
+  for (;;) {
+    for (const int port : {e.master_port, e.next_port}) {
+      options.port = port;
+      options.connect_timeout = std::min(left_until(deadline), milliseconds(1000));
+      try {
+        return connect();
+      } catch (const ConnectionError&) {
+        if (Clock::now() >= deadline) throw;
+      }
+    }
+  }
+}
+
+std::string meet(Meeting& meeting, const TcpStoreServer* server) {
+  try {
+    return meeting.meet();
+  } catch (const CommError& error) {
+    const int accept_error = server ? server->accept_error() : 0;
+    if (accept_error == 0) throw;
+    throw CommError(fmt::format("{}; the store could not accept all of them: {}", error.what(),
+                                describe_descriptor_error(accept_error)),
+                    error.lost_rank());
+  }
+}
+
+}  // namespace
+
+GroupTimeouts timeouts_of(const RendezvousOptions& options) {
+  for (const milliseconds timeout : {options.timeout, options.progress_timeout}) {
+    check(timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0",
+          timeout.count());
+  }
+  const milliseconds silence = options.timeout > milliseconds(0) ? options.timeout : default_timeout();
+  return {.silence = silence,
+          .progress = options.progress_timeout > milliseconds(0) ? options.progress_timeout
+                                                                 : default_progress_timeout(silence)};
+}
+
+Rendezvous resolve_rendezvous(const RendezvousOptions& options) {
+  const std::optional<LaunchEnvironment> e = read_launch_environment(options.rank, options.world_size);
+  check(e.has_value(),
+        "init_process_group: neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
+  const GroupTimeouts timeouts = timeouts_of(options);
+  const milliseconds timeout = timeouts.silence;
+  const auto begin = Clock::now();
+  const Deadline deadline = begin + timeout;
+  const std::string secret = read_secret();
+  const bool hosts = e->rank == 0 && !e->launcher_has_store;
+  for (;;) {
+    try {
+      Connected connected = options.store ? Connected{options.store}
+                            : hosts       ? host_store(*e, secret, timeout)
+                                          : connect_store(*e, secret, timeout, deadline);
+      Meeting meeting(make_prefix_store(fmt::format("rendezvous/{}/", e->restart_count), connected.store),
+                      {.rank = e->rank,
+                       .world_size = e->world_size,
+                       .address = connected.address,
+                       .holds_store = connected.hosted != nullptr,
+                       .timeout = timeout,
+                       .begin = begin});
+      const std::string number = meet(meeting, connected.hosted);
+      const bool local = e->local_rank && e->local_world_size;
+      std::shared_ptr<Store> store = meeting.group_store();
+      if (!options.store && !hosts && !e->launcher_has_store)
+        store = std::make_shared<StoreOfRankZero>(store);
+      return {.rank = e->rank,
+              .world_size = e->world_size,
+              .local_rank = local ? *e->local_rank : 0,
+              .local_world_size = local ? *e->local_world_size : 1,
+              .store = std::move(store),
+              .timeouts = timeouts,
+              .key = hmac_sha256(secret, "lockstep group " + number),
+              .address = meeting.address()};
+    } catch (const ConnectionError& error) {
+      if (options.store || hosts || e->launcher_has_store) throw;
+      // This may have been the store of the previous group, which rank 0 was about to close.
+      if (Clock::now() < deadline) continue;
+      throw CommError(fmt::format("rendezvous: rank 0 of {} did not join within {} s, or is unreachable: {}",
+                                  e->world_size, static_cast<double>(timeout.count()) / 1000, error.what()),
+                      0);
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// Signals as events to wait for, instead of handlers.
+#pragma once
+
+#include <signal.h>
+
+#include <initializer_list>
+#include <optional>
+
+#include "lockstep/base/file_descriptor.h"
+
+namespace lockstep {
+
+// While it lives, these signals are blocked in the constructing thread and can be read here.
+class SignalDescriptor {
+ public:
+  explicit SignalDescriptor(std::initializer_list<int> signals);
+  ~SignalDescriptor();
+  SignalDescriptor(const SignalDescriptor&) = delete;
+  SignalDescriptor& operator=(const SignalDescriptor&) = delete;
+
+  // The descriptor for poll().
+  int get() const { return descriptor_.get(); }
+  // The next signal, if one has arrived. Does not wait.
+  std::optional<int> take();
+  // The thread's earlier mask, for child processes.
+  const sigset_t& mask_before() const { return before_; }
+
+ private:
+  sigset_t before_;
+  struct sigaction child_action_before_;
+  FileDescriptor descriptor_;
+};
+
+}  // namespace lockstep

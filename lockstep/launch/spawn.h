@@ -1,0 +1,53 @@
+// Runs a function of this program in new processes, one for each rank. They can form a process group.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace lockstep {
+
+struct SpawnOptions {
+  int nprocs = 1;
+  // Wait for the processes. Otherwise call Spawned::join().
+  bool join = true;
+  // If they are not joined, destroying the result of spawn() kills them instead of waiting. In either case they do not
+  // outlive this process, however it ends.
+  bool daemon = false;
+  // After one rank fails, the others have this long to report why they fail. Then they are asked to end, and after the
+  // same time again they are killed.
+  std::chrono::milliseconds grace{5'000};
+};
+
+class Spawned {
+ public:
+  ~Spawned();
+  Spawned(Spawned&&) noexcept;
+  Spawned& operator=(Spawned&&) noexcept;
+
+  // Waits until all have ended. Throws how the first rank failed: `rank 1 failed: conv2d: input has …`, `rank 2 was
+  // killed by signal 9 (Killed)`. A rank that only lost another rank does not count as the first. Later calls throw the
+  // same.
+  void join();
+
+ private:
+  class Impl;
+  friend Spawned spawn(const std::function<void(int)>&, const SpawnOptions&);
+  friend Spawned spawn(int, char**, const std::function<void(int)>&, const SpawnOptions&);
+  explicit Spawned(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Calls fn(rank) in nprocs new processes. Each has RANK, WORLD_SIZE, and the other variables that init_process_group()
+// reads; this process hosts the store. An exception ends its process with status 1, and its message comes back.
+//
+// This overload uses fork(), so the processes start with a copy of this process's memory. That is safe only while this
+// process has a single thread: before any Runtime is made, and not while an earlier spawn() runs. Otherwise it throws.
+Spawned spawn(const std::function<void(int rank)>& fn, const SpawnOptions& options = {});
+
+// This overload runs the program again with the same arguments. In each new process, main() must reach this same call,
+// which runs fn(rank) and ends the process. Code in main() before the call runs in every rank.
+Spawned spawn(int argc, char** argv, const std::function<void(int rank)>& fn,
+              const SpawnOptions& options = {});
+
+}  // namespace lockstep

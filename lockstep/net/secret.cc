@@ -1,0 +1,53 @@
+#include "lockstep/net/secret.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/hmac.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kShortest = 16, kLongest = 4096;
+
+std::string read_secret_file(const std::string& path) {
+  // The file is opened once, so that the check and the read see the same file. O_NONBLOCK: a pipe must not block us.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status;
+  const bool known = file && ::fstat(file.get(), &status) == 0;
+  check(known, "LOCKSTEP_SECRET_FILE: cannot read {}: {}", path, std::generic_category().message(errno));
+  check(S_ISREG(status.st_mode), "LOCKSTEP_SECRET_FILE: {} is not a regular file", path);
+  check((status.st_mode & (S_IRWXO | S_IWGRP)) == 0,
+        "LOCKSTEP_SECRET_FILE: {} has mode {:03o}: other users may read or change it; run chmod 600", path,
+        status.st_mode & 0777);
+  std::array<char, kLongest + 1> text;
+  const ssize_t size = ::read(file.get(), text.data(), text.size());
+  check(size >= 0, "LOCKSTEP_SECRET_FILE: cannot read {}: {}", path, std::generic_category().message(errno));
+  std::string secret(text.data(), static_cast<std::size_t>(size));
+  secret.erase(secret.find_last_not_of(" \t\r\n") + 1);
+  return secret;
+}
+
+}  // namespace
+
+std::string read_secret() {
+  const auto value = environment("LOCKSTEP_SECRET"), path = environment("LOCKSTEP_SECRET_FILE");
+  check(!value || !path, "LOCKSTEP_SECRET and LOCKSTEP_SECRET_FILE are both set, expected one of them");
+  if (!value && !path) return {};
+  const std::string secret = value ? *value : read_secret_file(*path);
+  check(secret.size() >= kShortest && secret.size() <= kLongest,
+        "the secret in {} has {} characters, expected from {} to {}",
+        value ? "LOCKSTEP_SECRET" : "LOCKSTEP_SECRET_FILE", secret.size(), kShortest, kLongest);
+  return secret;
+}
+
+std::string make_secret() { return hexadecimal(random_bytes(32)); }
+
+}  // namespace lockstep

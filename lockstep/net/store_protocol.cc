@@ -1,0 +1,97 @@
+#include "lockstep/net/store_protocol.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/hmac.h"
+
+namespace lockstep {
+namespace {
+
+// Request: operation (1 byte), 0, key size (2), value size (4), timeout (4), key, value.
+// Reply: status (1 byte), 0, 0, 0, value size (4), value.
+constexpr std::size_t kRequestHeader = 12, kReplyHeader = 8;
+
+void append(std::string& bytes, std::uint32_t value, int size) {
+  for (int i = 0; i < size; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
+}
+
+std::uint32_t number(const std::string& bytes, std::size_t at, std::size_t size) {
+  std::uint32_t value = 0;
+  for (std::size_t i = size; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
+  return value;
+}
+
+std::string keyed(std::string_view secret, std::string_view label, std::string_view server,
+                  std::string_view client) {
+  std::string message(label);
+  message.append(server).append(client);
+  return hmac_sha256(secret, message);
+}
+
+}  // namespace
+
+std::string store_client_hmac(std::string_view secret, std::string_view server_nonce,
+                              std::string_view client_nonce) {
+  return keyed(secret, "lockstep store client", server_nonce, client_nonce);
+}
+
+std::string store_server_hmac(std::string_view secret, std::string_view server_nonce,
+                              std::string_view client_nonce) {
+  return keyed(secret, "lockstep store server", server_nonce, client_nonce);
+}
+
+std::string encode(const StoreRequest& request) {
+  check(!request.key.empty() && request.key.size() <= kLongestStoreKey,
+        "store: a key of {} bytes, expected from 1 to {}", request.key.size(), kLongestStoreKey);
+  check(request.value.size() <= kLongestStoreValue,
+        "store: the value of \"{}\" has {} bytes, expected at most {}", request.key, request.value.size(),
+        kLongestStoreValue);
+  std::string bytes;
+  bytes.reserve(kRequestHeader + request.key.size() + request.value.size());
+  append(bytes, static_cast<std::uint8_t>(request.operation), 2);
+  append(bytes, static_cast<std::uint32_t>(request.key.size()), 2);
+  append(bytes, static_cast<std::uint32_t>(request.value.size()), 4);
+  append(bytes, request.timeout_ms, 4);
+  return bytes.append(request.key).append(request.value);
+}
+
+std::string encode(const StoreReply& reply) {
+  std::string bytes;
+  append(bytes, static_cast<std::uint8_t>(reply.status), 4);
+  append(bytes, static_cast<std::uint32_t>(reply.value.size()), 4);
+  return bytes.append(reply.value);
+}
+
+std::optional<StoreRequest> take_request(std::string& bytes) {
+  if (bytes.size() < kRequestHeader) return {};
+  const std::uint32_t operation = number(bytes, 0, 2);
+  const std::size_t key_size = number(bytes, 2, 2), value_size = number(bytes, 4, 4);
+  check(operation >= 1 && operation <= 4, "store: a request of kind {}, expected from 1 to 4", operation);
+  check(key_size >= 1 && key_size <= kLongestStoreKey,
+        "store: a request with a key of {} bytes, expected from 1 to {}", key_size, kLongestStoreKey);
+  check(value_size <= kLongestStoreValue, "store: a request with a value of {} bytes, expected at most {}",
+        value_size, kLongestStoreValue);
+  const std::size_t size = kRequestHeader + key_size + value_size;
+  if (bytes.size() < size) return {};
+  StoreRequest request{.operation = static_cast<StoreOperation>(operation),
+                       .timeout_ms = number(bytes, 8, 4),
+                       .key = bytes.substr(kRequestHeader, key_size),
+                       .value = bytes.substr(kRequestHeader + key_size, value_size)};
+  bytes.erase(0, size);
+  return request;
+}
+
+std::optional<StoreReply> take_reply(std::string& bytes) {
+  if (bytes.size() < kReplyHeader) return {};
+  const std::uint32_t status = number(bytes, 0, 4);
+  const std::size_t value_size = number(bytes, 4, 4);
+  check(status >= 1 && status <= 3, "store: a reply with status {}, expected from 1 to 3", status);
+  check(value_size <= kLongestStoreValue, "store: a reply of {} bytes, expected at most {}", value_size,
+        kLongestStoreValue);
+  if (bytes.size() < kReplyHeader + value_size) return {};
+  StoreReply reply{.status = static_cast<StoreStatus>(status),
+                   .value = bytes.substr(kReplyHeader, value_size)};
+  bytes.erase(0, kReplyHeader + value_size);
+  return reply;
+}
+
+}  // namespace lockstep

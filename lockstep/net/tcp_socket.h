@@ -1,0 +1,83 @@
+// TCP with deadlines. Every call ends by its deadline, and every error names the peer.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+
+namespace lockstep {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// An error that another attempt may avoid: nobody listens yet, the connection broke, or the time ran out.
+class ConnectionError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A numeric address and a port.
+class SocketAddress {
+ public:
+  SocketAddress(const sockaddr* address, socklen_t size);
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t size() const { return size_; }
+  int family() const { return storage_.ss_family; }
+  bool is_loopback() const;
+  // "127.0.0.1", "::1"
+  std::string host() const;
+  int port() const;
+  // "127.0.0.1:29500", "[::1]:29500"
+  std::string str() const;
+
+ private:
+  sockaddr_storage storage_{};
+  socklen_t size_ = 0;
+};
+
+// Resolves a name or a number to its addresses, best first, without duplicates. Throws ConnectionError for an unknown
+// name, since a new machine's name may take a while to appear.
+std::vector<SocketAddress> resolve_host(const std::string& host, int port);
+
+// Whether all addresses of `host` are loopback.
+bool is_loopback(const std::string& host);
+
+// Returns a bound, listening, non-blocking socket. Throws std::system_error, so that callers can tell a port in use
+// from other errors.
+FileDescriptor listen_at(const SocketAddress& address);
+
+SocketAddress local_address(const FileDescriptor& socket);
+
+// The first address of this machine that is not loopback, numeric; empty if there is none.
+std::string outward_host();
+
+class TcpConnection {
+ public:
+  TcpConnection(const SocketAddress& address, Deadline deadline);
+
+  void send(std::string_view bytes, Deadline deadline);
+  // Returns between one and `most` bytes.
+  std::string receive(std::size_t most, Deadline deadline);
+  std::string receive_exactly(std::size_t count, Deadline deadline);
+
+  // The address that errors name.
+  const std::string& peer() const { return peer_; }
+  SocketAddress local_address() const { return lockstep::local_address(socket_); }
+
+ private:
+  void wait_for(short events, Deadline deadline, const char* doing);
+
+  FileDescriptor socket_;
+  std::string peer_;
+};
+
+// The timeout for poll(): milliseconds until the deadline, rounded up, at least 0.
+int milliseconds_until(Deadline deadline);
+
+}  // namespace lockstep

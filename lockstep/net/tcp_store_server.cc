@@ -1,0 +1,322 @@
+#include "lockstep/net/tcp_store_server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/hmac.h"
+#include "lockstep/net/descriptor_limit.h"
+#include "lockstep/net/secret.h"
+#include "lockstep/net/store_session.h"
+#include "lockstep/net/store_table.h"
+#include "lockstep/net/tcp_socket.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The number of clients that may be in the handshake at once. One more closes the oldest. An honest client finishes
+// within milliseconds and retries if it was closed. Each client is sure of the time below, so honest clients get
+// through a flood of strangers.
+constexpr std::ptrdiff_t kMostHandshakes = 256;
+constexpr std::chrono::milliseconds kShortestHandshake{100};
+// How many new clients to accept before serving the others.
+constexpr int kMostAccepted = 16;
+constexpr std::size_t kLongestError = 1024;
+
+FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
+  check(options.port >= 0 && options.port <= 65535, "store: port {}, expected from 0 to 65535", options.port);
+  std::string failure;
+  int code = 0;
+  for (const SocketAddress& address : resolve_host(options.host, options.port)) {
+    check(address.is_loopback() || !options.secret.empty(),
+          "store: without a secret it listens on loopback alone, not at {}; {}", address.str(),
+          kHowToSetSecret);
+    try {
+      return listen_at(address);
+    } catch (const std::system_error& error) {
+      failure = fmt::format("store: cannot listen at {}: {}", address.str(), error.code().message());
+      code = error.code().value();
+    }
+  }
+  throw ListenError(failure, code);
+}
+
+}  // namespace
+
+class TcpStoreServer::Impl {
+ public:
+  explicit Impl(const TcpStoreServerOptions& options)
+      : options_(options),
+        listener_(listen_for_clients(options)),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    check(static_cast<bool>(wake_), "store: cannot make an event: {}",
+          std::generic_category().message(errno));
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Impl() {
+    const std::uint64_t one = 1;
+    (void)!::write(wake_.get(), &one, sizeof one);
+    thread_.join();
+  }
+  SocketAddress address() const { return local_address(listener_); }
+  int accept_error() const { return accept_error_; }
+
+ private:
+  struct Client {
+    FileDescriptor socket;
+    StoreSession session;
+    Clock::time_point accepted;
+    // The deadline of the handshake, and later that of the waiting get.
+    Clock::time_point deadline;
+    std::optional<std::string> awaited = {};
+    bool closed = false;
+    bool timed() const { return !session.admitted() || awaited; }
+    bool in_handshake() const { return !session.admitted() && !closed; }
+  };
+
+  void run() {
+    while (!wait_for_events()) {
+      for (std::size_t i = 0; Client & client : clients_) {
+        if (const short events = polled_[kFirstClient + i++].revents)
+          guarded(client, [&] { handle(client, events); });
+      }
+      if (polled_[1].revents) accept_clients();
+      const auto now = Clock::now();
+      for (Client& client : clients_) {
+        if (client.timed() && client.deadline <= now) guarded(client, [&] { expire(client); });
+      }
+      clients_.remove_if([](const Client& client) { return client.closed; });
+    }
+  }
+
+  // Set when the server should end.
+  bool wait_for_events() {
+    const auto now = Clock::now();
+    auto wake_at = now + std::chrono::hours(1);
+    polled_ = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    if (accept_again_ > now) {
+      polled_[1].fd = -1;
+      wake_at = std::min(wake_at, accept_again_);
+    }
+    for (const Client& client : clients_) {
+      short events = POLLRDHUP;
+      if (!client.session.output().empty()) events |= POLLOUT;
+      if (client.session.wants_input()) events |= POLLIN;
+      polled_.push_back({client.socket.get(), events, 0});
+      if (client.timed()) wake_at = std::min(wake_at, client.deadline);
+    }
+    if (::poll(polled_.data(), polled_.size(), milliseconds_until(wake_at)) < 0) {
+      for (pollfd& item : polled_) item.revents = 0;
+      // Out of memory, which may pass.
+      if (errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return polled_[0].revents != 0;
+  }
+
+  // Closes only the client that breaks the protocol or exceeds the memory limit.
+  template <typename Action>
+  void guarded(Client& client, Action&& action) {
+    try {
+      action();
+    } catch (const std::exception&) {
+      client.closed = true;
+    }
+  }
+
+  void accept_clients() {
+    for (int i = 0; i < kMostAccepted && make_room(); ++i) {
+      FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket) {
+        // A client has to go before the next one can come. Until then, polling the listener would spin.
+        if (is_out_of_descriptors(errno)) {
+          accept_error_ = errno;
+          drop_oldest_handshake();
+          accept_again_ = Clock::now() + kShortestHandshake;
+        }
+        // An error of that one connection. The next may succeed.
+        if (errno == EINTR || errno == ECONNABORTED) continue;
+        return;
+      }
+      // Notices within a minute that a host has vanished.
+      for (const auto& [level, option, value] : {std::array{SOL_SOCKET, SO_KEEPALIVE, 1},
+                                                 {IPPROTO_TCP, TCP_NODELAY, 1},
+                                                 {IPPROTO_TCP, TCP_KEEPIDLE, 30},
+                                                 {IPPROTO_TCP, TCP_KEEPINTVL, 10},
+                                                 {IPPROTO_TCP, TCP_KEEPCNT, 3}}) {
+        (void)::setsockopt(socket.get(), level, option, &value, sizeof value);
+      }
+      try {
+        const auto now = Clock::now();
+        clients_.push_back({.socket = std::move(socket),
+                            .session = StoreSession(options_.secret, random_bytes(kStoreNonceBytes)),
+                            .accepted = now,
+                            .deadline = now + options_.handshake_timeout});
+      } catch (const std::exception&) {
+        return;  // the connection closed again
+      }
+      Client& client = clients_.back();
+      guarded(client, [&] { flush(client); });
+    }
+  }
+
+  Client* oldest_handshake() {
+    const auto oldest = std::ranges::find_if(clients_, &Client::in_handshake);
+    return oldest == clients_.end() ? nullptr : &*oldest;
+  }
+
+  void drop_oldest_handshake() {
+    if (Client* oldest = oldest_handshake()) {
+      oldest->closed = true;
+      oldest->socket.reset();
+    }
+  }
+
+  // Makes room for another handshake. Otherwise, says when there will be room.
+  bool make_room() {
+    if (std::ranges::count_if(clients_, &Client::in_handshake) < kMostHandshakes) return true;
+    accept_again_ = oldest_handshake()->accepted + kShortestHandshake;
+    if (accept_again_ > Clock::now()) return false;
+    drop_oldest_handshake();
+    return true;
+  }
+
+  void handle(Client& client, short events) {
+    if (client.closed) return;
+    if ((events & POLLIN) && client.session.wants_input()) {
+      std::array<char, 1 << 16> bytes;
+      const ssize_t n = ::recv(client.socket.get(), bytes.data(), bytes.size(), 0);
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) client.closed = true;
+      if (n > 0) client.session.receive({bytes.data(), static_cast<std::size_t>(n)});
+    } else if (events & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
+      client.closed = true;
+    }
+    if (!client.closed) flush(client);
+    while (!client.closed) {
+      const std::optional<StoreRequest> request = client.session.next_request();
+      if (!request) break;
+      serve(client, *request);
+      flush(client);
+    }
+  }
+
+  void flush(Client& client) {
+    while (!client.session.output().empty()) {
+      const std::string_view output = client.session.output();
+      const ssize_t n = ::send(client.socket.get(), output.data(), output.size(), MSG_NOSIGNAL);
+      if (n >= 0) {
+        client.session.sent(static_cast<std::size_t>(n));
+      } else if (errno != EINTR) {
+        client.closed = errno != EAGAIN;
+        return;
+      }
+    }
+    if (client.session.refused()) client.closed = true;
+  }
+
+  void serve(Client& client, const StoreRequest& request) {
+    StoreReply reply;
+    try {
+      const std::string* found = table_.find(request.key);
+      switch (request.operation) {
+        case StoreOperation::set:
+          store(request.key, request.value);
+          break;
+        case StoreOperation::add:
+          reply.value = std::to_string(table_.add(request.key, request.value));
+          tell_waiting(request.key, reply.value);
+          break;
+        case StoreOperation::contains:
+          reply.status = found ? StoreStatus::ok : StoreStatus::missing;
+          break;
+        case StoreOperation::get:
+          if (!found) {
+            client.awaited = request.key;
+            client.deadline = Clock::now() + std::chrono::milliseconds(request.timeout_ms);
+            return;
+          }
+          reply.value = *found;
+      }
+    } catch (const Error& error) {
+      reply = {.status = StoreStatus::failed, .value = std::string(error.what()).substr(0, kLongestError)};
+    }
+    client.session.reply(reply);
+  }
+
+  void store(const std::string& key, const std::string& value) {
+    table_.set(key, value);
+    tell_waiting(key, value);
+  }
+
+  // Only queues the replies for poll(): serving the clients from here could recurse.
+  void tell_waiting(const std::string& key, const std::string& value) {
+    for (Client& client : clients_) {
+      if (client.closed || client.awaited != key) continue;
+      client.awaited.reset();
+      guarded(client, [&] { client.session.reply({.status = StoreStatus::ok, .value = value}); });
+    }
+  }
+
+  void expire(Client& client) {
+    if (!client.awaited) {
+      client.closed = true;
+      return;
+    }
+    client.awaited.reset();
+    client.session.reply({.status = StoreStatus::missing, .value = {}});
+    flush(client);
+  }
+
+  static constexpr std::size_t kFirstClient = 2;
+
+  const TcpStoreServerOptions options_;
+  const FileDescriptor listener_;
+  const FileDescriptor wake_;
+  std::atomic<int> accept_error_{0};
+  // Used by the server's thread alone from here on.
+  StoreTable table_;
+  std::list<Client> clients_;  // oldest first
+  std::vector<pollfd> polled_;
+  Clock::time_point accept_again_{};
+  std::thread thread_;
+};
+
+TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+TcpStoreServer::~TcpStoreServer() = default;
+int TcpStoreServer::port() const { return impl_->address().port(); }
+std::string TcpStoreServer::address() const { return impl_->address().str(); }
+int TcpStoreServer::accept_error() const { return impl_->accept_error(); }
+
+std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port,
+                                                 const std::string& secret) {
+  const auto listen_at = [&](const std::string& address) {
+    return std::make_unique<TcpStoreServer>(
+        TcpStoreServerOptions{.host = address, .port = port, .secret = secret});
+  };
+  const bool numeric =
+      host.find(':') != std::string::npos || host.find_first_not_of("0123456789.") == std::string::npos;
+  const bool own_name = !numeric && host != "localhost" && !secret.empty() && is_loopback(host);
+  try {
+    return listen_at(own_name ? "0.0.0.0" : host);
+  } catch (const ListenError& error) {
+    if (error.code() != EADDRNOTAVAIL) throw;
+    return listen_at("0.0.0.0");
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,229 @@
+#include "lockstep/launch/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <thread>
+
+#include "launching.h"
+#include "lockstep/launch/launch_environment.h"
+#include "lockstep/net/tcp_store.h"
+#include "lockstep/net/tcp_store_server.h"
+#include "tests/environment_variable.h"
+#include "tests/expect_error.h"
+#include "tests/free_port.h"
+#include "tests/processes.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+TEST(Launcher, MarksEveryLineWithItsRank) {
+  const Outcome o =
+      launch_script("echo out $RANK; printf 'a '; printf 'b'; printf 'c\\nno end'; echo err $RANK >&2",
+                    {.nproc_per_node = 3});
+  EXPECT_EQ(o.result.status, 0);
+  EXPECT_EQ(o.result.message, "");
+  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] out 0\n", "[rank 1] out 1\n", "[rank 2] out 2\n",
+                                          "[rank 0] a bc\n", "[rank 1] a bc\n", "[rank 2] a bc\n",
+                                          "[rank 0] no end\n", "[rank 1] no end\n", "[rank 2] no end\n"));
+  EXPECT_THAT(o.err, UnorderedElementsAre("[rank 0] err 0\n", "[rank 1] err 1\n", "[rank 2] err 2\n"));
+}
+
+TEST(Launcher, AllOfALargeOutputArrives) {
+  const Outcome o = launch_script("seq 1 100000", {.nproc_per_node = 2});
+  ASSERT_EQ(o.out.size(), 200'000u);
+  EXPECT_EQ(std::ranges::count(o.out, "[rank 1] 100000\n"), 1);
+}
+
+TEST(Launcher, SetsTorchrunsEnvironment) {
+  const Outcome o = launch_script(
+      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
+      "$TORCHELASTIC_RESTART_COUNT "
+      "$LOCKSTEP_RESTART_COUNT $LOCKSTEP_TIMEOUT",
+      {.nproc_per_node = 2, .timeout = 1500ms});
+  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 2 0 2 0 127.0.0.1 0 0 1.5\n",
+                                          "[rank 1] 1 2 1 2 0 127.0.0.1 0 0 1.5\n"));
+}
+
+TEST(Launcher, HoldsAStoreThatNeedsTheSecretItMade) {
+  const TemporaryFolder folder;
+  auto job = std::async(std::launch::async, [&] {
+    return launch_script(
+        fmt::format("echo $MASTER_PORT $LOCKSTEP_SECRET > {0}/to-do; mv {0}/to-do {0}/where; "
+                    "while [ ! -e {0}/end ]; do sleep 0.02; done",
+                    folder.path().string()));
+  });
+  const std::string where = read_line(folder, "where");
+  const int port = std::stoi(where.substr(0, where.find(' ')));
+  const std::string secret = where.substr(where.find(' ') + 1);
+  EXPECT_EQ(secret.size(), 64u);
+  EXPECT_EQ(TcpStore({.port = port, .secret = secret}).add("count", 1), 1);
+  EXPECT_ERROR(TcpStore({.port = port}), "does not accept a client without a secret");
+  folder.write("end", "");
+  EXPECT_EQ(job.get().result.status, 0);
+  EXPECT_ERROR(TcpStore({.port = port, .secret = secret, .connect_timeout = 50ms}), "cannot reach");
+}
+
+TEST(Launcher, TheSecretOfItsOwnEnvironmentIsHandedOn) {
+  const EnvironmentVariable secret("LOCKSTEP_SECRET", "the secret of this job");
+  EXPECT_THAT(launch_script("echo $LOCKSTEP_SECRET").out, ElementsAre("[rank 0] the secret of this job\n"));
+}
+
+TEST(Launcher, ExitsWithTheStatusOfTheRankThatFails) {
+  const Outcome o = launch_script("[ $RANK = 1 ] && exit 7; sleep 0.1", {.nproc_per_node = 3});
+  EXPECT_EQ(o.result.status, 7);
+  EXPECT_EQ(o.result.message, "rank 1 exited with status 7");
+  const Outcome killed = launch_script("[ $RANK = 1 ] && kill -KILL $$; sleep 0.1", {.nproc_per_node = 2});
+  EXPECT_EQ(killed.result.status, 128 + SIGKILL);
+  EXPECT_EQ(killed.result.message, "rank 1 was killed by signal 9 (Killed)");
+}
+
+TEST(Launcher, OthersHaveTimeToSayWhyTheyFail) {
+  const Outcome o = launch_script("[ $RANK = 1 ] && kill -KILL $$; sleep 0.2; echo rank 1 lost >&2; exit 1",
+                                  {.nproc_per_node = 3, .grace = 20s});
+  EXPECT_EQ(o.result.status, 128 + SIGKILL);
+  EXPECT_THAT(o.err, UnorderedElementsAre("[rank 0] rank 1 lost\n", "[rank 2] rank 1 lost\n"));
+}
+
+TEST(Launcher, WhoDoesNotEndIsEnded) {
+  // One of them obeys SIGTERM, the other ignores it.
+  const Outcome o = launch_script(
+      "case $RANK in 0) exit 3;; 1) trap 'echo asked; exit' TERM;; 2) trap '' TERM;; esac; "
+      "while :; do sleep 0.05; done",
+      {.nproc_per_node = 3, .grace = 300ms});
+  EXPECT_EQ(o.result.status, 3);
+  EXPECT_EQ(o.result.message, "rank 0 exited with status 3");
+  EXPECT_THAT(o.out, ElementsAre("[rank 1] asked\n"));
+}
+
+TEST(Launcher, WhatARankHasStartedEndsWithIt) {
+  const Outcome o = launch_script("sleep 1000 & echo $!", {.nproc_per_node = 2});
+  EXPECT_EQ(o.result.status, 0);
+  ASSERT_EQ(o.out.size(), 2u);
+  for (const std::string& line : o.out) EXPECT_TRUE(ends(std::stoi(line.substr(9)))) << line;
+}
+
+TEST(Launcher, StartsAllRanksAgain) {
+  const Outcome o = launch_script(
+      "echo $LOCKSTEP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT = 2 ] || "
+      "{ [ $RANK = 1 ] && exit 4; sleep 0.1; exit 1; }",
+      {.nproc_per_node = 2, .max_restarts = 5});
+  EXPECT_EQ(o.result.status, 0);
+  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 0\n", "[rank 1] 0 0\n", "[rank 0] 1 1\n",
+                                          "[rank 1] 1 1\n", "[rank 0] 2 2\n", "[rank 1] 2 2\n"));
+  EXPECT_THAT(o.err, ElementsAre("lockstep: rank 1 exited with status 4; restart 1 of 5\n",
+                                 "lockstep: rank 1 exited with status 4; restart 2 of 5\n"));
+}
+
+TEST(Launcher, GivesUpAfterTheLastRestart) {
+  const Outcome o = launch_script("exit $((LOCKSTEP_RESTART_COUNT + 3))", {.max_restarts = 2});
+  EXPECT_EQ(o.result.status, 5);
+  EXPECT_EQ(o.result.message, "rank 0 exited with status 5");
+  EXPECT_EQ(o.err.size(), 2u);
+}
+
+TEST(Launcher, UnusableArgumentsAreNotTriedAgain) {
+  const Outcome o = launch_script("echo $RANK; exit 2", {.max_restarts = 2});
+  EXPECT_EQ(o.result.status, 2);
+  EXPECT_THAT(o.out, ElementsAre("[rank 0] 0\n"));
+  EXPECT_TRUE(o.err.empty());
+}
+
+// The guard kills the children of ranks if the launcher cannot. Without the guard, the launcher still works.
+TEST(Launcher, TheLossOfTheGuardIsNotItsEnd) {
+  const Outcome o = launch_script(
+      "[ $RANK = 1 ] || exit 0; for child in $(cat /proc/$PPID/task/*/children); do "
+      "[ \"$(cat /proc/$child/comm)\" = sh ] || { kill -KILL $child && echo killed; }; done",
+      {.nproc_per_node = 2});
+  EXPECT_EQ(o.result.status, 0) << o.result.message;
+  EXPECT_THAT(o.out, ElementsAre("[rank 1] killed\n"));
+}
+
+TEST(Launcher, WhatCannotWorkIsSaid) {
+  const auto silent = [](bool, std::string_view) {};
+  EXPECT_ERROR(launch({.output = silent}), "launch: no command");
+  EXPECT_ERROR(launch({.command = {"no-such-program"}, .output = silent}),
+               "cannot start no-such-program: No such file or directory");
+  EXPECT_ERROR(launch({.command = {"/etc/passwd"}, .output = silent}),
+               "cannot start /etc/passwd: Permission denied");
+  EXPECT_ERROR(launch_script("", {.nproc_per_node = 0}), "0 processes per node, expected from 1 to");
+  EXPECT_ERROR(launch_script("", {.nnodes = 0}), "0 nodes, expected at least 1");
+  EXPECT_ERROR(launch_script("", {.nnodes = 2, .node_rank = 2, .master_port = 1}),
+               "node rank 2, expected from 0 to 1");
+  EXPECT_ERROR(launch_script("", {.nnodes = 2}), "2 nodes need the same master port, found none");
+  EXPECT_ERROR(launch_script("", {.max_restarts = -1}), "-1 restarts, expected at least 0");
+  const TcpStoreServer taken;
+  EXPECT_ERROR(launch_script("", {.master_port = taken.port()}), "cannot listen at 127.0.0.1");
+  EXPECT_ERROR(launch_script("", {.nnodes = 2, .master_addr = "192.0.2.1", .master_port = 29500}),
+               "set LOCKSTEP_SECRET");
+}
+
+class Signals : public ::testing::TestWithParam<int> {};
+
+TEST_P(Signals, AreHandedOnOnce) {
+  const TemporaryFolder folder;
+  const pid_t launcher =
+      start_launcher("trap 'n=$((n+1))' INT TERM; n=0; " + leave_number(folder) +
+                         "while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; echo $n; exit 130",
+                     {.nproc_per_node = 2, .max_restarts = 3, .grace = 20s}, folder);
+  read_line(folder, "0"), read_line(folder, "1");
+  ::kill(launcher, GetParam());
+  EXPECT_EQ(exit_status(launcher), 130);
+  EXPECT_THAT(folder.read("log"),
+              AllOf(HasSubstr("[rank 0] 1\n"), HasSubstr("[rank 1] 1\n"),
+                    HasSubstr("exited with status 130\n"), ::testing::Not(HasSubstr("restart"))));
+}
+
+TEST_P(Signals, RanksThatEndWellMakeItASuccess) {
+  const TemporaryFolder folder;
+  const pid_t launcher =
+      start_launcher("trap 'exit 0' INT TERM; " + leave_number(folder) + "while :; do sleep 0.02; done",
+                     {.nproc_per_node = 2}, folder);
+  read_line(folder, "0"), read_line(folder, "1");
+  ::kill(launcher, GetParam());
+  EXPECT_EQ(exit_status(launcher), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Launcher, Signals, ::testing::Values(SIGINT, SIGTERM),
+                         [](const auto& info) { return info.param == SIGINT ? "SIGINT" : "SIGTERM"; });
+
+TEST(Signals, TheThirdOneIsFinal) {
+  const TemporaryFolder folder;
+  const pid_t launcher =
+      start_launcher("trap 'echo no' INT TERM; " + leave_number(folder) + "while :; do sleep 0.02; done",
+                     {.nproc_per_node = 1}, folder);
+  read_line(folder, "0");
+  for (int i = 0; i < 3; ++i) {
+    ::kill(launcher, SIGINT);
+    std::this_thread::sleep_for(200ms);  // pending signals count once
+  }
+  EXPECT_EQ(exit_status(launcher), 128 + SIGKILL);
+}
+
+TEST(Orphans, AreNotLeftByALauncherThatIsKilled) {
+  const TemporaryFolder folder;
+  const pid_t launcher =
+      start_launcher(leave_number(folder) +
+                         fmt::format("sleep 1000 & echo $! > {0}/c$RANK; mv {0}/c$RANK {0}/child$RANK; wait",
+                                     folder.path().string()),
+                     {.nproc_per_node = 2}, folder);
+  std::vector<pid_t> all;
+  for (const char* name : {"0", "1", "child0", "child1"}) all.push_back(std::stoi(read_line(folder, name)));
+  ::kill(launcher, SIGKILL);
+  EXPECT_EQ(exit_status(launcher), 128 + SIGKILL);
+  for (const pid_t process : all) EXPECT_TRUE(ends(process));
+}
+
+}  // namespace
+}  // namespace lockstep

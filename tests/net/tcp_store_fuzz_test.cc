@@ -1,0 +1,180 @@
+// Sends bytes that no client would send to the parser, to a session, and to a server. They may only be refused, or wait
+// for more bytes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <vector>
+
+#include "lockstep/net/store_session.h"
+#include "lockstep/net/tcp_store.h"
+#include "lockstep/net/tcp_store_server.h"
+#include "tests/net/raw_client.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string kFuzzSecret = "the secret of this job";
+
+class Fuzzer {
+ public:
+  explicit Fuzzer(std::uint64_t seed) : random_(seed) {}
+
+  std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
+  char byte() {
+    // Extreme numbers are more likely to do harm.
+    constexpr unsigned char kEdges[] = {0, 1, 4, 5, 127, 128, 255};
+    return static_cast<char>(below(2) ? kEdges[below(std::size(kEdges))] : below(256));
+  }
+  std::string bytes(std::size_t most) {
+    std::string text(below(most + 1), '\0');
+    std::generate(text.begin(), text.end(), [&] { return byte(); });
+    return text;
+  }
+  StoreRequest request() {
+    StoreRequest r{.operation = static_cast<StoreOperation>(1 + below(4)),
+                   .timeout_ms = 0,
+                   .key = bytes(20),
+                   .value = bytes(40)};
+    if (r.key.empty()) r.key = "k";
+    if (r.operation == StoreOperation::add && below(2)) r.value = std::to_string(below(1000));
+    return r;
+  }
+  // Some requests, then a few changes: a byte, a cut, an insertion, a repetition.
+  std::string almost_requests() {
+    std::string text;
+    for (std::size_t i = below(4) + 1; i > 0; --i) text += encode(request());
+    for (std::size_t i = below(4); i > 0 && !text.empty(); --i) {
+      const std::size_t at = below(text.size());
+      switch (below(4)) {
+        case 0:
+          text[at] = byte();
+          break;
+        case 1:
+          text.erase(at, below(8) + 1);
+          break;
+        case 2:
+          text.insert(at, bytes(8));
+          break;
+        case 3:
+          text.insert(at, text.substr(below(text.size()), below(30)));
+      }
+    }
+    return text;
+  }
+  std::string proof(const std::string& nonce, bool right) {
+    const std::string client = bytes(0) + std::string(kStoreNonceBytes, byte());
+    std::string all = client + store_client_hmac(kFuzzSecret, nonce, client);
+    if (!right) all[below(all.size())] ^= static_cast<char>(1 << below(8));
+    return all;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// Whether all bytes of `text` were parsed as requests. Encoding them again must give the same bytes.
+bool parses(std::string text) {
+  try {
+    for (std::string before = text;; before = text) {
+      const std::optional<StoreRequest> request = take_request(text);
+      if (!request) return text.empty();
+      EXPECT_LE(request->key.size(), kLongestStoreKey);
+      EXPECT_LE(request->value.size(), kLongestStoreValue);
+      std::string again = encode(*request);
+      EXPECT_EQ(again + text, before);
+    }
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(Fuzz, TheParserTakesWhatItWouldWriteAndNothingElse) {
+  int taken = 0, refused = 0;
+  Fuzzer fuzz(1);
+  for (int i = 0; i < 200'000; ++i)
+    ++(parses(i % 2 ? fuzz.almost_requests() : fuzz.bytes(64)) ? taken : refused);
+  EXPECT_GT(taken, 10'000);
+  EXPECT_GT(refused, 10'000);
+}
+
+TEST(Fuzz, RepliesAreTakenOrRefused) {
+  Fuzzer fuzz(2);
+  int taken = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    std::string text =
+        encode(StoreReply{.status = static_cast<StoreStatus>(1 + fuzz.below(3)), .value = fuzz.bytes(20)});
+    if (fuzz.below(2)) text[fuzz.below(text.size())] = fuzz.byte();
+    if (fuzz.below(4) == 0) text = fuzz.bytes(40);
+    try {
+      if (const auto reply = take_reply(text)) {
+        ++taken;
+        EXPECT_LE(reply->value.size(), kLongestStoreValue);
+      }
+    } catch (const Error&) {
+    }
+  }
+  EXPECT_GT(taken, 10'000);
+}
+
+TEST(Fuzz, NobodyIsAdmittedWithoutTheSecret) {
+  Fuzzer fuzz(3);
+  int admitted = 0;
+  for (int i = 0; i < 50'000; ++i) {
+    const std::string nonce(kStoreNonceBytes, fuzz.byte());
+    StoreSession session(kFuzzSecret, nonce);
+    session.sent(session.output().size());
+    const bool right = fuzz.below(4) == 0;
+    std::string text = fuzz.below(4) ? fuzz.proof(nonce, right) : fuzz.bytes(80);
+    const bool proven = text.size() >= kStoreProofBytes &&
+                        text.substr(kStoreNonceBytes, 32) ==
+                            store_client_hmac(kFuzzSecret, nonce, text.substr(0, kStoreNonceBytes));
+    if (fuzz.below(2)) text += fuzz.almost_requests();
+    try {
+      while (!text.empty()) {
+        const std::size_t piece = std::min(text.size(), fuzz.below(70) + 1);
+        session.receive(text.substr(0, piece));
+        text.erase(0, piece);
+        session.sent(session.output().size());
+        while (const auto request = session.next_request()) {
+          session.reply({.status = StoreStatus::ok, .value = request->value});
+          session.sent(session.output().size());
+        }
+      }
+    } catch (const Error&) {
+    }
+    ASSERT_LE(session.admitted(), proven);
+    admitted += session.admitted();
+  }
+  EXPECT_GT(admitted, 1'000);
+}
+
+TEST(Fuzz, AServerGoesOnServing) {
+  const TcpStoreServer server({.secret = kFuzzSecret, .handshake_timeout = 200ms});
+  TcpStore store({.port = server.port(), .secret = kFuzzSecret});
+  Fuzzer fuzz(4);
+  std::vector<std::unique_ptr<RawClient>> lingering;
+  for (int i = 0; i < 3'000; ++i) {
+    auto client = std::make_unique<RawClient>(server.port());
+    if (fuzz.below(2)) {
+      client->send(fuzz.bytes(200));
+    } else {
+      const std::string greeting = client->receive(kStoreGreetingBytes);
+      ASSERT_EQ(greeting.size(), kStoreGreetingBytes);
+      client->send(fuzz.proof(greeting.substr(kStoreMagic.size()), fuzz.below(4) != 0));
+      client->receive(kStoreAnswerBytes);
+      client->send(fuzz.almost_requests());
+    }
+    if (fuzz.below(8) == 0) lingering.push_back(std::move(client));
+    if (lingering.size() > 100) lingering.clear();
+    if (i % 100 == 0) store.set(fmt::format("mine/{}", i), std::to_string(i));
+  }
+  for (int i = 0; i < 3'000; i += 100)
+    EXPECT_EQ(store.get(fmt::format("mine/{}", i), 0ms), std::to_string(i));
+}
+
+}  // namespace
+}  // namespace lockstep

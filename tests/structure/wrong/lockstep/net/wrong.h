@@ -1,0 +1,4 @@
+// The store. Who asks, gets.
+#pragma once
+
+#include "lockstep/base/wrong.h"
