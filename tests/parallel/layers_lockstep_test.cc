@@ -13,7 +13,7 @@
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"
 
-namespace lockstep {
+namespace lockstep::layers {
 namespace {
 
 constexpr std::int64_t kVocabulary = 9, kLength = 6;
@@ -68,19 +68,19 @@ struct Painter : Module {
   }
 };
 
-struct Outcome {
+struct Trained {
   std::string weights;
   std::vector<float> losses;
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const Trained&) const = default;
 };
-void PrintTo(const Outcome& o, std::ostream* os) {
+void PrintTo(const Trained& o, std::ostream* os) {
   *os << o.weights.substr(0, 12);
   for (float loss : o.losses) *os << fmt::format(" {}", loss);
 }
 
-Outcome train(Module& net, const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& cut) {
+Trained steps_of(Module& net, const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& cut) {
   AdamW adam(net.parameters(), {.lr = 1e-2, .weight_decay = 1e-2});
-  Outcome outcome;
+  Trained outcome;
   for (std::size_t step = 0; step < kBatches.size(); ++step) {
     testing::Random random(step);
     std::vector<std::int64_t> ids, labels;
@@ -101,23 +101,23 @@ Outcome train(Module& net, const std::function<std::vector<Tensor>(const std::ve
   return outcome;
 }
 
-Outcome alone(const Net& make, int devices) {
+Trained on_devices(const Net& make, int devices) {
   Runtime runtime({.cpu_devices = devices, .cores_per_device = 1, .threads_per_shard = 1});
   const auto net = make();
   net->initialize(Normal{0.2}, runtime.devices());
-  return train(*net, [&](const std::vector<Tensor>& whole) {
+  return steps_of(*net, [&](const std::vector<Tensor>& whole) {
     std::vector<Tensor> parts;
     for (const Tensor& t : whole) parts.push_back(split_and_load(t, runtime.devices(), {.shards = kShards}));
     return parts;
   });
 }
 
-Outcome of_rank(const Net& make, Rank& r) {
+Trained on_rank(const Net& make, Rank& r) {
   const auto net = make();
   net->initialize(Normal{0.2}, r.runtime.devices());
   settle_shapes(*net, Tensor::from(std::vector<std::int64_t>(kLength), {1, kLength}), r.runtime.devices()[0]);
   DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = kShards});
-  return train(*net, [&](const std::vector<Tensor>& whole) {
+  return steps_of(*net, [&](const std::vector<Tensor>& whole) {
     const std::int64_t samples = whole[0].size(0);
     const auto [first, last] = ddp.rows_of(samples);
     std::vector<Tensor> rows;
@@ -135,12 +135,12 @@ class LayersLockstep : public ::testing::TestWithParam<Named> {};
 
 TEST_P(LayersLockstep, TheBitsDoNotDependOnDevicesNorRanks) {
   const Net& make = GetParam().make;
-  const Outcome expected = alone(make, 1);
+  const Trained expected = on_devices(make, 1);
   for (const float loss : expected.losses) EXPECT_TRUE(std::isfinite(loss));
-  for (int devices : {2, 3, 8}) EXPECT_EQ(alone(make, devices), expected) << devices << " devices";
+  for (int devices : {2, 3, 8}) EXPECT_EQ(on_devices(make, devices), expected) << devices << " devices";
   for (const auto& [world, devices] : {std::pair{2, 1}, {2, 2}}) {
     expect_fine(run_ranks(
-        world, [&](Rank& r) { EXPECT_EQ(of_rank(make, r), expected) << "rank " << r.rank(); }, devices));
+        world, [&](Rank& r) { EXPECT_EQ(on_rank(make, r), expected) << "rank " << r.rank(); }, devices));
   }
 }
 
@@ -161,4 +161,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::layers
