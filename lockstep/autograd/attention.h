@@ -18,8 +18,8 @@ struct AttentionOptions {
   std::optional<double> scale = {};
 };
 
-// softmax(query key^T scale) after masks and dropout: query [.., L, E], key [.., S, E] -> [.., L, S]. A query that sees no key
-// has NaN weights.
+// softmax(query key^T scale) after masks and dropout: query [.., L, E], key [.., S, E] -> [.., L, S]. A query that
+// sees no key has NaN weights.
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
 
 // Those weights times value [.., S, V] -> [.., L, V]. The axes in front broadcast; the batch is on one of them.

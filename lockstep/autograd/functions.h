@@ -234,15 +234,15 @@ struct ConvTranspose2dOptions {
   std::int64_t groups = 1;
   std::array<std::int64_t, 2> dilation{1, 1};
 };
-// What conv2d does to gradients: w [C, O / groups, KH, KW], bias [O] -> [N, O, H', W'], H' = (H - 1) stride - 2 padding +
-// dilation (KH - 1) + output_padding + 1.
+// What conv2d does to gradients: w [C, O / groups, KH, KW], bias [O] -> [N, O, H', W'],
+// H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor global_avg_pool2d(const Tensor& x);
-// Means over windows that cover the image: output i of n has the rows from floor(i H / n) to ceil((i + 1) H / n). An extent of
-// -1 stays as it is.
+// Means over windows that cover the image: output i of n has the rows from floor(i H / n) to ceil((i + 1) H / n). An
+// extent of -1 stays as it is.
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size);
 enum class Interpolation : std::uint8_t { nearest, bilinear };
 struct InterpolateOptions {

@@ -1,5 +1,5 @@
-// Losses are sums of element losses over the whole batch, composed of operations that mix shards. The two that most models
-// train with, over all samples alike, have kernels.
+// Losses are sums of element losses over the whole batch, composed of operations that mix shards. The two that most
+// models train with, over all samples alike, have kernels.
 #include "lockstep/autograd/losses.h"
 
 #include "lockstep/autograd/functions.h"

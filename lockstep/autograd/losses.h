@@ -1,11 +1,12 @@
-// Losses, under PyTorch's names, arguments, and defaults. The samples are on axis 0. Sums and means run over the samples of all
-// shards, of all processes, so every process has to call them; in per_shard() they are those of one shard.
+// Losses, under PyTorch's names, arguments, and defaults. The samples are on axis 0. Sums and means run over the
+// samples of all shards, of all processes, so every process has to call them; in per_shard() they are those of one
+// shard.
 //
 //   Tensor loss = cross_entropy(net(x), labels, {.weight = rare_counts_more, .label_smoothing = 0.1});
 //   loss.backward();
 //
-// Inputs are floating; bf16 and f16 are computed in f32, which the loss then has. Shapes that differ are errors: nothing
-// broadcasts but weights.
+// Inputs are floating; bf16 and f16 are computed in f32, which the loss then has. Shapes that differ are errors:
+// nothing broadcasts but weights.
 #pragma once
 
 #include <optional>
@@ -14,8 +15,8 @@
 
 namespace lockstep {
 
-// What becomes of the elements' losses: nothing, their mean, their sum (both [1]), or, for kl_div alone, their sum divided by
-// the number of samples.
+// What becomes of the elements' losses: nothing, their mean, their sum (both [1]), or, for kl_div alone, their sum
+// divided by the number of samples.
 enum class Reduction : std::uint8_t { none, mean, sum, batchmean };
 
 struct LossOptions {
@@ -63,8 +64,8 @@ struct NllLossOptions {
   std::optional<std::int64_t> ignore_index = {};
   Reduction reduction = Reduction::mean;
 };
-// -weight[label] x[label]: x [N, C, ..] are logarithms, labels i64 [N, ..]. The mean is divided by the sum of the labels'
-// weights, in the whole batch: it is NaN if no label counts.
+// -weight[label] x[label]: x [N, C, ..] are logarithms, labels i64 [N, ..]. The mean is divided by the sum of the
+// labels' weights, in the whole batch: it is NaN if no label counts.
 Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options = {});
 
 struct CrossEntropyOptions {
@@ -73,8 +74,8 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;  // this much of the target is spread over all classes
 };
-// nll_loss of log_softmax(logits), [N, C, ..]. The target is labels, i64 [N, ..], or probabilities of the logits' shape; the
-// mean of the latter is divided by the number of rows.
+// nll_loss of log_softmax(logits), [N, C, ..]. The target is labels, i64 [N, ..], or probabilities of the logits'
+// shape; the mean of the latter is divided by the number of rows.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 
 }  // namespace lockstep

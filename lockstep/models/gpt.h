@@ -66,9 +66,10 @@ class GPTBody : public Module {
   LayerNorm ln_f_;
 };
 
-// A language model of the shape of GPT-2 (Radford et al. 2019): learned positions, blocks that normalize first, a last layer norm,
-// and logits: i64 [N, T] -> [N, T, vocab_size]. Parameters are named as in nanoGPT: transformer.wte.weight,
-// transformer.h.0.attn.c_attn.weight, ..., lm_head.weight; lm_head has a weight of its own. Normal{0.02} starts it as GPT-2.
+// A language model of the shape of GPT-2 (Radford et al. 2019): learned positions, blocks that normalize first, a
+// last layer norm, and logits: i64 [N, T] -> [N, T, vocab_size]. Parameters are named as in nanoGPT:
+// transformer.wte.weight, transformer.h.0.attn.c_attn.weight, ..., lm_head.weight; lm_head has a weight of its own.
+// Normal{0.02} starts it as GPT-2.
 class GPT : public Module {
  public:
   explicit GPT(const GPTOptions& options);

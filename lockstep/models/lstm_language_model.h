@@ -17,8 +17,8 @@ struct LstmLanguageModelOptions {
   double dropout = 0.2;
 };
 
-// A language model of LSTM layers: i64 [N, T] -> logits [N, T, vocab_size]. Parameters are named as in PyTorch's example
-// word_language_model: encoder.weight, rnn.weight_ih_l0, ..., decoder.weight, decoder.bias.
+// A language model of LSTM layers: i64 [N, T] -> logits [N, T, vocab_size]. Parameters are named as in PyTorch's
+// example word_language_model: encoder.weight, rnn.weight_ih_l0, ..., decoder.weight, decoder.bias.
 class LstmLanguageModel : public Module {
  public:
   explicit LstmLanguageModel(const LstmLanguageModelOptions& options);

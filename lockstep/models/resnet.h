@@ -1,5 +1,5 @@
-// Residual nets for large images (He et al. 2015), with the names and shapes of torchvision: their files of weights load. Models
-// of the tutorials are in models.h.
+// Residual nets for large images (He et al. 2015), with the names and shapes of torchvision: their files of weights
+// load. Models of the tutorials are in models.h.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ struct ResNetOptions {
   std::int64_t in_channels = 3;
 };
 
-// [N, in_channels, H, W] -> [N, num_classes]. Parameters are conv1, bn1, layer1 to layer4, fc; layer2.0.downsample.0 is the
-// convolution on a shortcut.
+// [N, in_channels, H, W] -> [N, num_classes]. Parameters are conv1, bn1, layer1 to layer4, fc; layer2.0.downsample.0
+// is the convolution on a shortcut.
 class ResNet : public Module {
  public:
   explicit ResNet(const ResNetOptions& options);

@@ -10,8 +10,8 @@ namespace {
 
 // What a mask adds to the scores.
 Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
-  check(mask.dtype() == DType::u8 || is_floating(mask.dtype()), "multihead attention: {} is {}, expected u8 or floating",
-        what, mask.describe());
+  check(mask.dtype() == DType::u8 || is_floating(mask.dtype()),
+        "multihead attention: {} is {}, expected u8 or floating", what, mask.describe());
   if (mask.dtype() != DType::u8) return cast(mask, dtype);
   return masked_fill(zeros_like(cast(mask, dtype)), mask, -std::numeric_limits<double>::infinity());
 }

@@ -21,15 +21,15 @@ struct MultiheadMasks {
   bool is_causal = false;        // query i sees keys 0 to i alone, without a mask in memory
 };
 
-// Attention of queries [L, N, E] to keys and values [S, N, E] in several heads, each on its part of the E features (Vaswani et
-// al. 2017). Names and order of parameters are PyTorch's: in_proj_weight has the weights for queries, keys, and values one
-// below the other.
+// Attention of queries [L, N, E] to keys and values [S, N, E] in several heads, each on its part of the E features
+// (Vaswani et al. 2017). Names and order of parameters are PyTorch's: in_proj_weight has the weights for queries,
+// keys, and values one below the other.
 class MultiheadAttention : public Module {
  public:
   explicit MultiheadAttention(MultiheadAttentionOptions options);
 
-  // The output [L, N, E], and the weights after dropout: their mean over the heads [N, L, S]. PyTorch's need_weights is this
-  // function instead of attend().
+  // The output [L, N, E], and the weights after dropout: their mean over the heads [N, L, S]. PyTorch's need_weights
+  // is this function instead of attend().
   std::pair<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const MultiheadMasks& masks = {});
   // The output alone.

@@ -17,8 +17,8 @@ struct RecurrentOptions {
   bool bidirectional = false;
 };
 
-// What LSTM and GRU have in common. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, and
-// so on for layers 1, ...; those of the other direction end with _reverse.
+// What LSTM and GRU have in common. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0,
+// bias_hh_l0, and so on for layers 1, ...; those of the other direction end with _reverse.
 class RecurrentModule : public Module {
  protected:
   RecurrentModule(std::string_view name, int gates, const RecurrentOptions& options);
@@ -26,8 +26,8 @@ class RecurrentModule : public Module {
   // One layer in one direction: changes `state`, all tensors of it, to that after the last step.
   using Layer = std::function<Tensor(const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
                                      const RecurrentPass& pass)>;
-  // The outputs of the last layer. states[k] is [layers * directions, N, H], or undefined for zeros; it becomes that after
-  // the last step.
+  // The outputs of the last layer. states[k] is [layers * directions, N, H], or undefined for zeros; it becomes that
+  // after the last step.
   Tensor run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer);
 
  private:
@@ -51,7 +51,8 @@ struct LstmOutput {
   LstmState state;
 };
 
-// Long short-term memory: see autograd/recurrent.h. Truncated backpropagation detaches the state that goes into the next call.
+// Long short-term memory: see autograd/recurrent.h. Truncated backpropagation detaches the state that goes into the
+// next call.
 //
 //   auto [y, state] = lstm(x);
 //   auto [z, last] = lstm(next, {state.h.detach(), state.c.detach()});

@@ -26,8 +26,8 @@ struct TransformerMasks {
   bool is_causal = false;
 };
 
-// Self-attention and a net of two dense layers, each with dropout, a shortcut, and a layer norm (Vaswani et al. 2017). Names of
-// parameters are PyTorch's: self_attn.in_proj_weight, ..., linear1, linear2, norm1, norm2.
+// Self-attention and a net of two dense layers, each with dropout, a shortcut, and a layer norm (Vaswani et al.
+// 2017). Names of parameters are PyTorch's: self_attn.in_proj_weight, ..., linear1, linear2, norm1, norm2.
 class TransformerEncoderLayer : public Module {
  public:
   explicit TransformerEncoderLayer(TransformerEncoderLayerOptions options);

@@ -124,7 +124,8 @@ TEST_F(LossesTest, HalfTypesAreComputedInF32) {
 TEST_F(LossesTest, Errors) {
   const Tensor x = tensor({1, 2, 3, 4}, {2, 2}), y = tensor({1, 2}, {2}), labels = ids({0, 1}, {2});
   EXPECT_ERROR(mse_loss(x, y), "mse_loss: [2, 2] f32 on cpu:0 and [2] f32 on cpu:0, expected the same shape");
-  EXPECT_ERROR(huber_loss(x, cast(x, DType::bf16)), "huber_loss: [2, 2] f32 on cpu:0 and [2, 2] bf16 on cpu:0, expected one");
+  EXPECT_ERROR(huber_loss(x, cast(x, DType::bf16)),
+               "huber_loss: [2, 2] f32 on cpu:0 and [2, 2] bf16 on cpu:0, expected one");
   EXPECT_ERROR(huber_loss(x, x, {.delta = 0}), "huber_loss: delta 0, expected above 0");
   EXPECT_ERROR(smooth_l1_loss(x, x, {.beta = -1}), "smooth_l1_loss: beta -1, expected at least 0");
   EXPECT_ERROR(binary_cross_entropy_with_logits(y, y, {.weight = tensor({1, 1}, {2, 1})}),
@@ -138,8 +139,8 @@ TEST_F(LossesTest, Errors) {
   EXPECT_ERROR(nll_loss(x, y), "nll_loss: labels are [2] f32 on cpu:0, expected i64 [2]");
 }
 
-// Labels and weights differ from shard to shard, and so do their numbers of samples; some have none, and in some no label
-// counts. The loss is normalized over all of them.
+// Labels and weights differ from shard to shard, and so do their numbers of samples; some have none, and in some no
+// label counts. The loss is normalized over all of them.
 struct Batch {
   std::vector<std::int64_t> rows{3, 1, 0, 4, 2, 3, 0, 1};
   static constexpr std::int64_t kClasses = 5, kFeatures = 3;
@@ -183,27 +184,28 @@ TEST(LossesOfABatch, AreOfAllShardsWithTheSameBits) {
       {"mse", [](const Tensor& y, const Tensor&, const Tensor& t) { return mse_loss(y, t); }},
       {"mse sum", [](const Tensor& y, const Tensor&, const Tensor& t) { return mse_loss(y, t, {kSum}); }},
       {"l1", [](const Tensor& y, const Tensor&, const Tensor& t) { return l1_loss(y, t); }},
-      {"huber", [](const Tensor& y, const Tensor&, const Tensor& t) { return huber_loss(y, t, {.delta = 0.3}); }},
-      {"smooth l1", [](const Tensor& y, const Tensor&, const Tensor& t) { return smooth_l1_loss(y, t, {.beta = 0.3}); }},
-      {"binary", [=](const Tensor& y, const Tensor&, const Tensor& t) {
+      {"huber",
+       [](const Tensor& y, const Tensor&, const Tensor& t) { return huber_loss(y, t, {.delta = 0.3}); }},
+      {"smooth l1",
+       [](const Tensor& y, const Tensor&, const Tensor& t) { return smooth_l1_loss(y, t, {.beta = 0.3}); }},
+      {"binary",
+       [=](const Tensor& y, const Tensor&, const Tensor& t) {
          return binary_cross_entropy_with_logits(y, t, {.weight = w, .pos_weight = w});
        }},
-      {"kl", [](const Tensor& y, const Tensor&, const Tensor& t) {
-         return kl_div(log_softmax(y), t, {.reduction = Reduction::batchmean});
-       }},
-      {"nll", [=](const Tensor& y, const Tensor& labels, const Tensor&) {
-         return nll_loss(y, at_least_zero(labels), {.weight = w});
-       }},
-      {"nll ignoring", [](const Tensor& y, const Tensor& labels, const Tensor&) {
-         return nll_loss(y, labels, {.ignore_index = -100});
-       }},
-      {"cross entropy", [=](const Tensor& y, const Tensor& labels, const Tensor&) {
-         return cross_entropy(y, at_least_zero(labels));
-       }},
-      {"cross entropy with everything", [=](const Tensor& y, const Tensor& labels, const Tensor&) {
+      {"kl", [](const Tensor& y, const Tensor&,
+                const Tensor& t) { return kl_div(log_softmax(y), t, {.reduction = Reduction::batchmean}); }},
+      {"nll", [=](const Tensor& y, const Tensor& labels,
+                  const Tensor&) { return nll_loss(y, at_least_zero(labels), {.weight = w}); }},
+      {"nll ignoring", [](const Tensor& y, const Tensor& labels,
+                          const Tensor&) { return nll_loss(y, labels, {.ignore_index = -100}); }},
+      {"cross entropy", [=](const Tensor& y, const Tensor& labels,
+                            const Tensor&) { return cross_entropy(y, at_least_zero(labels)); }},
+      {"cross entropy with everything",
+       [=](const Tensor& y, const Tensor& labels, const Tensor&) {
          return cross_entropy(y, labels, {.weight = w, .ignore_index = -100, .label_smoothing = 0.1});
        }},
-      {"cross entropy of steps", [=](const Tensor& y, const Tensor& labels, const Tensor&) {
+      {"cross entropy of steps",
+       [=](const Tensor& y, const Tensor& labels, const Tensor&) {
          return cross_entropy(stack({y, y * 2}, 2), stack({labels, labels}, 1), {.weight = w, .ignore_index = -100});
        }},
       {"cross entropy of probabilities", [=](const Tensor& y, const Tensor&, const Tensor& t) {

@@ -1,5 +1,5 @@
-// Layers and small models compute what PyTorch's do from the same states, and their parameters have the same names and shapes:
-// tests/parity/layers.json was written by tests/parity/layers_reference.py.
+// Layers and small models compute what PyTorch's do from the same states, and their parameters have the same names
+// and shapes: tests/parity/layers.json was written by tests/parity/layers_reference.py.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,4 +1,5 @@
-// Attention, recurrent nets, and other layers: what numbers from PyTorch (tests/models/layers_parity_test.cc) do not tell.
+// Attention, recurrent nets, and other layers: what numbers from PyTorch (tests/models/layers_parity_test.cc) do not
+// tell.
 #include <cmath>
 
 #include "lockstep/autograd/attention.h"
@@ -50,7 +51,8 @@ TEST_F(SequenceLayersTest, AttentionRefusesWhatDoesNotFit) {
   const Tensor q = random({2, 3, 4}), k = random({2, 5, 4});
   EXPECT_ERROR(attention_weights(q, random({2, 5, 3})), "attention: query [2, 3, 4] f32 on cpu:0 and key [2, 5, 3]");
   EXPECT_ERROR(scaled_dot_product_attention(q, k, q), "attention: key [2, 5, 4] f32 on cpu:0 and value [2, 3, 4]");
-  EXPECT_ERROR(attention_weights(q, k, {.attn_mask = random({4, 2, 3, 5})}), "expected one that broadcasts to [2, 3, 5]");
+  EXPECT_ERROR(attention_weights(q, k, {.attn_mask = random({4, 2, 3, 5})}),
+               "expected one that broadcasts to [2, 3, 5]");
   EXPECT_ERROR(attention_weights(q, k, {.dropout_p = 1}), "attention: dropout 1, expected at least 0 and below 1");
   // The samples among the keys.
   const Tensor batch = make_batch(q, {1, 1}, runtime_.devices());
@@ -71,9 +73,12 @@ TEST_F(SequenceLayersTest, MultiheadAttentionHasPyTorchsParametersAndRules) {
   EXPECT_EQ(values(attention.attend(x, x, x, {.key_padding_mask = hidden})),
             values(attention.attend(x, x, x, {.key_padding_mask = added})));
   EXPECT_EQ(values(attention(x, x, x, {.key_padding_mask = hidden}).second.select(0, 1).select(1, 1)), Doubles(3, 0));
-  EXPECT_ERROR(attention(random({2, 4})), "multihead attention: query is [2, 4] f32 on cpu:0, expected 3 axes (N, L, 4)");
-  EXPECT_ERROR(attention(x, x, x, {.key_padding_mask = x}), "key_padding_mask is [2, 3, 4] f32 on cpu:0, expected [2, 3]");
-  EXPECT_ERROR(attention(x, x, x, {.attn_mask = hidden}), "attn_mask is [2, 3] u8 on host, expected [3, 3] or [4, 3, 3]");
+  EXPECT_ERROR(attention(random({2, 4})),
+               "multihead attention: query is [2, 4] f32 on cpu:0, expected 3 axes (N, L, 4)");
+  EXPECT_ERROR(attention(x, x, x, {.key_padding_mask = x}),
+               "key_padding_mask is [2, 3, 4] f32 on cpu:0, expected [2, 3]");
+  EXPECT_ERROR(attention(x, x, x, {.attn_mask = hidden}),
+               "attn_mask is [2, 3] u8 on host, expected [3, 3] or [4, 3, 3]");
   EXPECT_ERROR(attention(x, x, random({2, 2, 4})), "value is [2, 2, 4] f32 on cpu:0, expected 3 rows for each of 2");
   EXPECT_ERROR(MultiheadAttention({.embed_dim = 4, .num_heads = 3}), "3 heads do not divide 4 features");
 }
@@ -89,7 +94,8 @@ TEST_F(SequenceLayersTest, EvaluationDropsNothing) {
   layer.eval(), lstm.eval();
   EXPECT_EQ(values(layer(x)), values(layer(x)));
   EXPECT_EQ(values(lstm(x).output), values(lstm(x).output));
-  EXPECT_ERROR(TransformerEncoderLayer({.d_model = 4, .activation = nullptr}), "transformer encoder layer: no activation");
+  EXPECT_ERROR(TransformerEncoderLayer({.d_model = 4, .activation = nullptr}),
+               "transformer encoder layer: no activation");
 }
 
 // Two calls, the second from the state of the first, are one call.
@@ -119,7 +125,8 @@ TEST_F(SequenceLayersTest, RecurrentNetsHavePyTorchsParametersAndRules) {
   EXPECT_EQ(lstm.named_parameters()[0].second.shape(), (Shape{12, 5}));  // inferred
   EXPECT_EQ(lstm.named_parameters()[8].second.shape(), (Shape{12, 6}));
   EXPECT_ERROR(lstm(random({2, 5})), "lstm: input is [2, 5] f32 on cpu:0, expected 3 axes (T, N, features)");
-  EXPECT_ERROR(lstm(random({2, 1, 5}), {random({1, 1, 3}), {}}), "lstm: state is [1, 1, 3] f32 on cpu:0, expected [4, 1, 3]");
+  EXPECT_ERROR(lstm(random({2, 1, 5}), {random({1, 1, 3}), {}}),
+               "lstm: state is [1, 1, 3] f32 on cpu:0, expected [4, 1, 3]");
   EXPECT_ERROR(lstm(random({2, 1, 4})), "lstm: input is [2, 1, 4]");
   EXPECT_ERROR(GRU({.input_size = 2}), "gru: 2 to 0 features in 1 layers, expected at least 1 of each");
   EXPECT_ERROR(GRU({.hidden_size = 2, .dropout = 1}), "gru: dropout 1, expected at least 0 and below 1");
@@ -151,7 +158,8 @@ TEST_F(SequenceLayersTest, ShapesOfImages) {
   EXPECT_EQ(unbind(x, 1).size(), 6U);
   EXPECT_ERROR(unflatten(x, 1, {4, 2}), "unflatten: axis 1 of [2, 6, 5, 7] as [4, 2]");
   EXPECT_ERROR(interpolate(x, {}), "interpolate: expected a size or a scale factor, found none");
-  EXPECT_ERROR(interpolate(x, {.size = {{2, 2}}, .align_corners = true}), "align_corners with nearest, expected bilinear");
+  EXPECT_ERROR(interpolate(x, {.size = {{2, 2}}, .align_corners = true}),
+               "align_corners with nearest, expected bilinear");
   EXPECT_ERROR(adaptive_avg_pool2d(x, {0, 1}), "adaptive_avg_pool2d: output size 0 x 1, expected at least 1");
   // A batch keeps its samples when axes before or after it change.
   const Tensor batch = make_batch(x, {1, 1}, runtime_.devices());

@@ -1,4 +1,5 @@
-// Nets of sequences and of images in every arrangement, with dropout, clipping, and AdamW: the bits are those of one device.
+// Nets of sequences and of images in every arrangement, with dropout, clipping, and AdamW: the bits are those of one
+// device.
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
