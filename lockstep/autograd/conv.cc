@@ -32,4 +32,71 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   });
 }
 
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& options) {
+  check(x.defined() && x.shape().rank() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x.describe());
+  check(w.defined() && w.shape().rank() == 3, "conv1d: weight is {}, expected 3 axes (O, C / groups, K)", w.describe());
+  // An image of one row.
+  const Tensor y = conv2d(unsqueeze(x, 2), unsqueeze(w, 2), bias,
+                          {.stride = {1, options.stride},
+                           .padding = {0, options.padding},
+                           .dilation = {1, options.dilation},
+                           .groups = options.groups});
+  return squeeze(y, 2);
+}
+
+namespace {
+
+// The extents of conv_transpose2d's result.
+Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOptions& o) {
+  check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)",
+        x.describe());
+  check(w.defined() && w.shape().rank() == 4, "conv_transpose2d: weight is {}, expected 4 axes (C, O / groups, KH, KW)",
+        w.describe());
+  check(o.groups >= 1 && w.size(0) % o.groups == 0, "conv_transpose2d: {} groups for {} input channels", o.groups,
+        w.size(0));
+  check(x.size(1) == w.size(0), "conv_transpose2d: input has {} channels, weight expects {}", x.size(1), w.size(0));
+  Shape shape{x.size(0), w.size(1) * o.groups, 0, 0};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const int axis = 2 + static_cast<int>(i);
+    check(o.stride[i] >= 1 && o.dilation[i] >= 1 && o.padding[i] >= 0,
+          "conv_transpose2d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", o.stride[i],
+          o.dilation[i], o.padding[i]);
+    check(o.output_padding[i] >= 0 && o.output_padding[i] < o.stride[i],
+          "conv_transpose2d: output padding {}, expected at least 0 and below the stride, {}", o.output_padding[i],
+          o.stride[i]);
+    shape[axis] = (x.size(axis) - 1) * o.stride[i] - 2 * o.padding[i] + o.dilation[i] * (w.size(axis) - 1) +
+                  o.output_padding[i] + 1;
+    check(shape[axis] >= 1, "conv_transpose2d: padding {} leaves nothing of {}", o.padding[i], x.describe());
+  }
+  return shape;
+}
+
+}  // namespace
+
+Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTranspose2dOptions& o) {
+  const Shape whole = transposed_shape(x, w, o);
+  const Conv2dOptions options{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
+  const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
+  const Placed placed = place_rows("conv_transpose2d", {x}, {w, bias});
+  const Tensor y = lift("conv_transpose2d", placed, {x, w}, [&](const Arrays& in) -> Lifted {
+    Shape shape = whole;
+    shape[0] = in[0].size(0);
+    return {ops::conv2d_backward_data(in[0], in[1], shape, options),
+            [x = SavedArray(saves_x, in[0]), w = SavedArray(saves_w, in[1]), w_shape = in[1].shape(), options](
+                const PartPass& p, const Array& dy) -> Arrays {
+              Array dx, dw;
+              if (p.needs(0)) dx = ops::conv2d(dy, w.get(p.name()), {}, options);
+              if (p.needs(1)) {
+                dw = ops::conv2d_backward_weights(dy, x.get(p.name()), w_shape, false, options,
+                                                  p.destination(1, dy.device()))
+                         .weight;
+              }
+              return {dx, dw};
+            }};
+  });
+  if (!bias.defined()) return y;
+  check(bias.shape() == Shape{whole[1]}, "conv_transpose2d: bias is {}, expected [{}]", bias.shape().str(), whole[1]);
+  return y + cast(bias, y.dtype()).reshape({whole[1], 1, 1});
+}
+
 }  // namespace lockstep

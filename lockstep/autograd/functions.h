@@ -2,12 +2,14 @@
 // operation of ops/ forward and one or two backward, or a few others put together. Shapes and errors are those of ops/.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "lockstep/autograd/axes.h"
+#include "lockstep/autograd/losses.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/pool.h"
 #include "lockstep/ops/norm.h"
@@ -119,6 +121,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 Tensor reshape(const Tensor& x, Shape shape);
 // Axes start_dim to end_dim as one.
 Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1);
+// Axis `dim` as several, of which one extent may be -1: inferred.
+Tensor unflatten(const Tensor& x, int dim, const Shape& sizes);
 // Without these axes (none named: without any) where their extent is 1. The batch stays.
 Tensor squeeze(const Tensor& x, const Dims& dims = {});
 // A new axis of extent 1 before axis `dim`, or last.
@@ -146,6 +150,8 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim = 0)
 // At most so many parts, of equal sizes but for the last one. On the batch's axis it takes apart what cat() put
 // together.
 std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim = 0);
+// select(x, dim, 0), select(x, dim, 1), ...; their gradients are put together at once.
+std::vector<Tensor> unbind(const Tensor& x, int dim = 0);
 
 // concatenate.cc. One after the other along an axis; on the batch's axis, batches with the same samples.
 Tensor cat(std::span<const Tensor> tensors, int dim = 0);
@@ -210,11 +216,45 @@ Tensor cumsum(const Tensor& x, int dim);
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 
-// conv.cc, pool.cc
+// conv.cc, pool.cc, interpolate.cc. Images are [N, C, H, W], sequences [N, C, L].
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dOptions& options = {});
+struct Conv1dOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+};
+// [N, C, L], w [O, C / groups, K], bias [O] -> [N, O, L']
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dOptions& options = {});
+struct ConvTranspose2dOptions {
+  std::array<std::int64_t, 2> stride{1, 1};
+  std::array<std::int64_t, 2> padding{0, 0};
+  // Rows and columns more at the end: below the stride.
+  std::array<std::int64_t, 2> output_padding{0, 0};
+  std::int64_t groups = 1;
+  std::array<std::int64_t, 2> dilation{1, 1};
+};
+// What conv2d does to gradients: w [C, O / groups, KH, KW], bias [O] -> [N, O, H', W'],
+// H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
+Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+                        const ConvTranspose2dOptions& options = {});
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor global_avg_pool2d(const Tensor& x);
+// Means over windows that cover the image: output i of n has the rows from floor(i H / n) to ceil((i + 1) H / n). An
+// extent of -1 stays as it is.
+Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size);
+enum class Interpolation : std::uint8_t { nearest, bilinear };
+struct InterpolateOptions {
+  // One of the two: extents, or a factor for both of them.
+  std::optional<std::array<std::int64_t, 2>> size = {};
+  std::optional<double> scale_factor = {};
+  Interpolation mode = Interpolation::nearest;
+  // For bilinear: corner pixels keep their values; otherwise pixels are areas, and those at the edge reach beyond it.
+  bool align_corners = false;
+};
+// An image of another size.
+Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
 // norm.cc
 struct BatchNormOptions {
@@ -251,11 +291,5 @@ Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight
 // Along an axis that is not the batch's.
 Tensor softmax(const Tensor& x, int dim = -1);
 Tensor log_softmax(const Tensor& x, int dim = -1);
-struct CrossEntropyOptions {
-  double label_smoothing = 0;
-};
-// Means over the samples of all shards: [1]. Labels i64 [n], placed as the logits.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
-Tensor mse_loss(const Tensor& x, const Tensor& target);
 
 }  // namespace lockstep

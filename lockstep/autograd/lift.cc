@@ -309,4 +309,9 @@ Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at) {
                     });
 }
 
+Tensor beside(const Tensor& x, const Tensor& constant) {
+  if (!constant.defined() || constant.kind() != Kind::whole) return constant;
+  return x.kind() != Kind::whole && x.placement() ? replicate(constant, x.placement()) : constant.to(x.device());
+}
+
 }  // namespace lockstep

@@ -81,5 +81,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
 // A whole tensor, the same in all processes, on every device of a batch; its gradient is the sum over all shards. Others, and
 // undefined ones, as they are.
 Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at);
+// A whole tensor, such as a constant in host memory, where operations with x find it. Others as they are.
+Tensor beside(const Tensor& x, const Tensor& constant);
 
 }  // namespace lockstep

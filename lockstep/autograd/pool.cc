@@ -31,4 +31,34 @@ Tensor global_avg_pool2d(const Tensor& x) {
   });
 }
 
+namespace {
+
+// Means over `count` windows of an axis.
+Tensor mean_of_windows(const Tensor& x, int axis, std::int64_t count) {
+  const std::int64_t extent = x.size(axis);
+  if (count == extent) return x;
+  std::vector<Tensor> means;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t first = i * extent / count, end = ((i + 1) * extent + count - 1) / count;
+    means.push_back(mean(narrow(x, axis, first, end - first), axis, true));
+  }
+  return cat(means, axis);
+}
+
+}  // namespace
+
+Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size) {
+  check(x.defined() && x.shape().rank() == 4 && x.size(2) > 0 && x.size(3) > 0,
+        "adaptive_avg_pool2d: input is {}, expected 4 axes (N, C, H, W) with pixels", x.describe());
+  auto [height, width] = output_size;
+  height = height == -1 ? x.size(2) : height, width = width == -1 ? x.size(3) : width;
+  check(height > 0 && width > 0, "adaptive_avg_pool2d: output size {} x {}, expected at least 1", height, width);
+  if (height == 1 && width == 1) return global_avg_pool2d(x);
+  if (x.size(2) % height == 0 && x.size(3) % width == 0) {
+    const std::array window{x.size(2) / height, x.size(3) / width};
+    return avg_pool2d(x, {.kernel = window, .stride = window});
+  }
+  return mean_of_windows(mean_of_windows(x, 2, height), 3, width);
+}
+
 }  // namespace lockstep

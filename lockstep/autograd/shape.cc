@@ -56,6 +56,23 @@ Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
   return reshape_as("flatten", placed, x, Shape(dims));
 }
 
+Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
+  const int axis = ops::resolve_axis("unflatten", x.shape(), dim);
+  const Shape parts = ops::resolve_shape("unflatten", sizes, x.size(axis));
+  check(parts.numel() == x.size(axis), "unflatten: axis {} of {} as {}", dim, x.shape().str(), sizes.str());
+  std::vector<std::int64_t> dims(x.shape().begin(), x.shape().end());
+  dims.erase(dims.begin() + axis);
+  dims.insert(dims.begin() + axis, parts.begin(), parts.end());
+  const Shape shape(dims);
+  Placed placed = place_as("unflatten", x);
+  if (placed.kind == Kind::cut && x.cut().axis == axis) {
+    placed = place_reshaped("unflatten", x, shape);
+  } else if (placed.kind == Kind::cut && x.cut().axis > axis) {
+    placed.cut.axis += parts.rank() - 1;
+  }
+  return reshape_as("unflatten", placed, x, shape);
+}
+
 Tensor squeeze(const Tensor& x, const Dims& dims) {
   Placed placed = place_as("squeeze", x);
   unsigned axes = 0;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
@@ -41,6 +42,25 @@ Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t
             }};
   });
 }
+
+struct Unbind : Function {
+  explicit Unbind(int axis) : axis(axis) {}
+  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+    std::vector<Tensor> parts;
+    for (std::int64_t i = 0; i < in[0].size(axis); ++i) {
+      parts.push_back(take_slice("unbind", in[0], axis, i, 1, 1, false));
+    }
+    return parts;
+  }
+  std::vector<Tensor> backward(std::span<const Tensor> output_grads) override {
+    std::vector<Tensor> grads(output_grads.begin(), output_grads.end());
+    const auto some = std::ranges::find_if(grads, &Tensor::defined);
+    const Tensor zeros = std::ranges::all_of(grads, &Tensor::defined) ? Tensor() : zeros_like(*some);
+    for (Tensor& grad : grads) grad = grad.defined() ? grad : zeros;
+    return {stack(grads, axis)};
+  }
+  int axis;
+};
 
 }  // namespace
 
@@ -88,6 +108,12 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim) {
   for (std::int64_t left = x.size(axis); left > 0; left -= split_size) sizes.push_back(std::min(left, split_size));
   if (sizes.empty()) sizes.push_back(0);
   return split(x, sizes, axis);
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int dim) {
+  const int axis = ops::resolve_axis("unbind", x.shape(), dim);
+  check(x.size(axis) > 0, "unbind: axis {} of {} has no elements", dim, x.shape().str());
+  return apply_function(std::make_shared<Unbind>(axis), {&x, 1});
 }
 
 std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim) {

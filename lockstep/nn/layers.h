@@ -82,10 +82,25 @@ class LogSoftmax : public Module {
   int dim_;
 };
 
-// All axes but the first as one.
+// Axes start_dim to end_dim as one: by default all but the first.
 class Flatten : public Module {
  public:
-  Tensor forward(const Tensor& x) override { return flatten(x, 1); }
+  explicit Flatten(int start_dim = 1, int end_dim = -1) : start_dim_(start_dim), end_dim_(end_dim) {}
+  Tensor forward(const Tensor& x) override { return flatten(x, start_dim_, end_dim_); }
+
+ private:
+  int start_dim_, end_dim_;
+};
+
+// Axis `dim` as several, of which one extent may be -1: inferred.
+class Unflatten : public Module {
+ public:
+  Unflatten(int dim, Shape unflattened_size) : dim_(dim), unflattened_size_(unflattened_size) {}
+  Tensor forward(const Tensor& x) override { return unflatten(x, dim_, unflattened_size_); }
+
+ private:
+  int dim_;
+  Shape unflattened_size_;
 };
 
 class MaxPool2d : public Module {
@@ -110,6 +125,27 @@ class AvgPool2d : public Module {
 class GlobalAvgPool2d : public Module {
  public:
   Tensor forward(const Tensor& x) override { return global_avg_pool2d(x); }
+};
+
+// [N, C, H, W] -> [N, C, output_size]: means over windows that cover the image. -1 leaves an extent as it is.
+class AdaptiveAvgPool2d : public Module {
+ public:
+  explicit AdaptiveAvgPool2d(std::int64_t output_size) : output_size_{output_size, output_size} {}
+  explicit AdaptiveAvgPool2d(std::array<std::int64_t, 2> output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override { return adaptive_avg_pool2d(x, output_size_); }
+
+ private:
+  std::array<std::int64_t, 2> output_size_;
+};
+
+// [N, C, H, W] in another size: to `size`, or `scale_factor` times as large; nearest pixels or bilinear.
+class Upsample : public Module {
+ public:
+  explicit Upsample(InterpolateOptions options) : options_(options) {}
+  Tensor forward(const Tensor& x) override { return interpolate(x, options_); }
+
+ private:
+  InterpolateOptions options_;
 };
 
 // Drops each element with probability p in training; does nothing in evaluation.

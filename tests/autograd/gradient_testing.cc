@@ -321,7 +321,8 @@ std::vector<Differentiable> losses() {
 
 std::vector<Differentiable> differentiable_functions() {
   std::vector<Differentiable> all;
-  for (auto part : {elementwise(), matrices_and_shapes(), images(), losses(), basis_functions()}) {
+  for (auto part : {elementwise(), matrices_and_shapes(), images(), losses(), basis_functions(), loss_functions(),
+                    layer_functions()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

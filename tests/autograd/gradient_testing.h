@@ -38,6 +38,10 @@ void PrintTo(const Differentiable& d, std::ostream* os);
 std::vector<Differentiable> differentiable_functions();
 // The ones among them that basis_functions.cc describes.
 std::vector<Differentiable> basis_functions();
+// Those that loss_functions.cc describes.
+std::vector<Differentiable> loss_functions();
+// Those that layer_functions.cc describes.
+std::vector<Differentiable> layer_functions();
 
 using Values = std::vector<std::vector<double>>;
 

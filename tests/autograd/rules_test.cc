@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"

@@ -1,12 +1,16 @@
 // The nets' parameters have the names, shapes and number of their PyTorch twins.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
+#include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
+#include "lockstep/models/resnet.h"
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -59,6 +63,110 @@ TEST(Models, AreMadeByName) {
   for (const std::string& name : model_names()) EXPECT_NE(make_model(name), nullptr);
   EXPECT_ERROR(make_model("vgg"), "unknown model vgg: there are resnet18, lenet, mlp");
   EXPECT_ERROR(make_model("mlp", 0), "0 classes");
+}
+
+std::map<std::string, Shape> known_shapes(const Module& net) {
+  std::map<std::string, Shape> shapes;
+  for (const auto& [name, parameter] : net.named_parameters()) shapes[name] = parameter.shape();
+  for (const auto& [name, buffer] : net.named_buffers()) shapes[name] = buffer.shape();
+  return shapes;
+}
+
+// The numbers of entries and parameters are those that torchvision gives.
+TEST(Models, Resnet50HasTorchvisionsNames) {
+  const auto net = resnet50();
+  const auto shapes = known_shapes(*net);
+  EXPECT_EQ(shapes.size(), 320U);
+  EXPECT_EQ(net->parameter_count(), 25'557'032);
+  EXPECT_EQ(shapes.at("conv1.weight"), (Shape{64, 3, 7, 7}));
+  EXPECT_EQ(shapes.at("bn1.running_var"), Shape{64});
+  EXPECT_EQ(shapes.at("layer1.0.conv1.weight"), (Shape{64, 64, 1, 1}));
+  EXPECT_EQ(shapes.at("layer1.0.downsample.0.weight"), (Shape{256, 64, 1, 1}));
+  EXPECT_EQ(shapes.at("layer1.0.downsample.1.num_batches_tracked"), Shape{});
+  EXPECT_EQ(shapes.at("layer2.0.conv2.weight"), (Shape{128, 128, 3, 3}));
+  EXPECT_EQ(shapes.at("layer3.5.bn3.weight"), Shape{1024});
+  EXPECT_EQ(shapes.at("layer4.2.conv3.weight"), (Shape{2048, 512, 1, 1}));
+  EXPECT_EQ(shapes.at("fc.weight"), (Shape{1000, 2048}));
+  EXPECT_FALSE(shapes.contains("conv1.bias"));
+  EXPECT_FALSE(shapes.contains("layer2.1.downsample.0.weight"));
+}
+
+TEST(Models, Resnet34HasTorchvisionsNames) {
+  const auto net = resnet34();
+  const auto shapes = known_shapes(*net);
+  EXPECT_EQ(shapes.size(), 218U);
+  EXPECT_EQ(net->parameter_count(), 21'797'672);
+  EXPECT_EQ(shapes.at("layer1.2.conv2.weight"), (Shape{64, 64, 3, 3}));
+  EXPECT_EQ(shapes.at("layer2.0.downsample.0.weight"), (Shape{128, 64, 1, 1}));
+  EXPECT_EQ(shapes.at("layer4.2.bn2.bias"), Shape{512});
+  EXPECT_EQ(shapes.at("fc.weight"), (Shape{1000, 512}));
+  EXPECT_FALSE(shapes.contains("layer1.0.downsample.0.weight"));
+}
+
+// A file as torchvision's are: its names and shapes, made here from their rules.
+TEST(Models, Resnet50LoadsAFileOfTorchvisionsShape) {
+  std::vector<std::pair<std::string, Shape>> entries;
+  const auto conv_and_norm = [&](const std::string& conv, const std::string& norm, const Shape& weight) {
+    entries.emplace_back(conv + ".weight", weight);
+    for (const char* name : {".weight", ".bias", ".running_mean", ".running_var"}) {
+      entries.emplace_back(norm + name, Shape{weight[0]});
+    }
+    entries.emplace_back(norm + ".num_batches_tracked", Shape{});
+  };
+  conv_and_norm("conv1", "bn1", {64, 3, 7, 7});
+  std::int64_t in = 64;
+  for (const auto& [layer, blocks] : {std::pair{1, 3}, {2, 4}, {3, 6}, {4, 3}}) {
+    const std::int64_t width = 32 << layer, out = 4 * width;
+    for (int b = 0; b < blocks; ++b) {
+      const std::string block = fmt::format("layer{}.{}.", layer, b);
+      conv_and_norm(block + "conv1", block + "bn1", {width, in, 1, 1});
+      conv_and_norm(block + "conv2", block + "bn2", {width, width, 3, 3});
+      conv_and_norm(block + "conv3", block + "bn3", {out, width, 1, 1});
+      if (b == 0) conv_and_norm(block + "downsample.0", block + "downsample.1", {out, in, 1, 1});
+      in = out;
+    }
+  }
+  entries.emplace_back("fc.weight", Shape{1000, 2048});
+  entries.emplace_back("fc.bias", Shape{1000});
+  StateDict state;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto& [name, shape] = entries[i];
+    if (shape.rank() == 0) {
+      state.emplace_back(name, Tensor::from(std::vector<std::int64_t>{7}, shape));
+    } else {
+      const auto count = static_cast<std::size_t>(shape.numel());
+      state.emplace_back(name, Tensor::from(std::vector<float>(count, static_cast<float>(i + 1)), shape));
+    }
+  }
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "resnet50.safetensors";
+  write_safetensors(path, as_bytes(state), {{"format", "pt"}});
+  Runtime runtime({.cores_per_device = 1, .threads_per_shard = 1});
+  const auto net = resnet50();
+  net->initialize(Constant{0}, runtime.devices());
+  load_weights(path, *net);
+  for (const auto& [name, tensor] : state_dict(*net)) {
+    if (tensor.dtype() == DType::i64) {
+      EXPECT_EQ(tensor.item<std::int64_t>(), 7) << name;
+    } else {
+      const auto place = std::ranges::find(entries, name, &std::pair<std::string, Shape>::first) - entries.begin();
+      EXPECT_EQ(tensor.to_vector<float>().back(), static_cast<float>(place + 1)) << name;
+    }
+  }
+}
+
+// The stem halves the image twice, and layers 2 to 4 once each.
+TEST(Models, ResnetsClassifyImages) {
+  Runtime runtime({.cores_per_device = 1, .threads_per_shard = 1});
+  for (const bool bottleneck : {false, true}) {
+    ResNet net({.bottleneck = bottleneck, .layers = {1, 1, 1, 1}, .num_classes = 5});
+    net.initialize(Kaiming{}, runtime.devices());
+    const Tensor y = net(Tensor::host({2, 3, 40, 33}).to(runtime.devices()[0]));
+    EXPECT_EQ(y.shape(), (Shape{2, 5}));
+    sum(y).backward();
+    EXPECT_TRUE(net.named_parameters()[0].second.gradient().defined());
+  }
+  EXPECT_ERROR(ResNet({.layers = {1, 0, 1, 1}}), "resnet: 0 blocks in layer2, expected at least 1");
 }
 
 }  // namespace

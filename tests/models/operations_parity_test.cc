@@ -84,7 +84,76 @@ const std::map<std::string, Operation>& operations() {
       {"layer_norm", [](const In& x) { return layer_norm(x[0], {3, 4}, x[1], x[2]); }},
       {"group_norm", [](const In& x) { return group_norm(x[0], 3, x[1], x[2]); }},
       {"softmax", [](const In& x) { return softmax(x[0], 1); }},
-      {"log_softmax", [](const In& x) { return log_softmax(x[0], 0); }}};
+      {"log_softmax", [](const In& x) { return log_softmax(x[0], 0); }},
+      {"mse_loss", [](const In& x) { return mse_loss(x[0], x[1], {Reduction::sum}); }},
+      {"l1_loss", [](const In& x) { return l1_loss(x[0], x[1]); }},
+      {"huber_loss", [](const In& x) { return huber_loss(x[0], x[1], {.delta = 0.7}); }},
+      {"smooth_l1_loss",
+       [](const In& x) { return smooth_l1_loss(x[0], x[1], {.reduction = Reduction::none, .beta = 0.7}); }},
+      {"binary_cross_entropy_with_logits",
+       [](const In& x) {
+         const Tensor weight = exp(x[2]).detach(), pos_weight = exp(x[2] * 2).detach();
+         return binary_cross_entropy_with_logits(x[0], sigmoid(x[1]), {.weight = weight, .pos_weight = pos_weight}) +
+                sum(x[2]) * 0;
+       }},
+      {"binary_cross_entropy_with_logits of no weights",
+       [](const In& x) {
+         return binary_cross_entropy_with_logits(x[0], sigmoid(x[1]), {.reduction = Reduction::none});
+       }},
+      {"kl_div",
+       [](const In& x) {
+         return kl_div(log_softmax(x[0], 1), softmax(x[1], 1), {.reduction = Reduction::batchmean});
+       }},
+      {"kl_div of logarithms", [](const In& x) { return kl_div(x[0], log_softmax(x[1], 1), {.log_target = true}); }},
+      {"nll_loss",
+       [](const In& x) {
+         return nll_loss(x[0], ids(x[0], {2, 4}), {.weight = exp(x[1]).detach()}) + sum(x[1]) * 0;
+       }},
+      {"nll_loss ignoring",
+       [](const In& x) {
+         return nll_loss(x[0], ids(x[0], {2, 4}), {.ignore_index = 2, .reduction = Reduction::none});
+       }},
+      {"cross_entropy", [](const In& x) { return cross_entropy(x[0], ids(x[0], {5})); }},
+      {"cross_entropy smoothed",
+       [](const In& x) { return cross_entropy(x[0], ids(x[0], {5}), {.label_smoothing = 0.1}); }},
+      {"cross_entropy with everything",
+       [](const In& x) {
+         const CrossEntropyOptions options{
+             .weight = exp(x[1]).detach(), .ignore_index = 2, .label_smoothing = 0.1};
+         return cross_entropy(x[0], ids(x[0], {2, 4}), options) + sum(x[1]) * 0;
+       }},
+      {"cross_entropy ignoring, smoothed",
+       [](const In& x) {
+         return cross_entropy(x[0], ids(x[0], {2, 4}), {.ignore_index = 2, .label_smoothing = 0.1});
+       }},
+      {"cross_entropy of probabilities",
+       [](const In& x) {
+         const CrossEntropyOptions options{.weight = exp(x[2]).detach(), .label_smoothing = 0.1};
+         return cross_entropy(x[0], softmax(x[1], 1), options) + sum(x[2]) * 0;
+       }},
+      {"unbind", [](const In& x) { return unbind(x[0], 1)[2] * unbind(x[0], -3)[0].select(0, 0); }},
+      {"unflatten", [](const In& x) { return unflatten(x[0], 2, {2, 2}); }},
+      {"conv1d",
+       [](const In& x) {
+         return conv1d(x[0], x[1], x[2], {.stride = 2, .padding = 1, .dilation = 2, .groups = 2});
+       }},
+      {"conv_transpose2d",
+       [](const In& x) {
+         return conv_transpose2d(
+             x[0], x[1], x[2],
+             {.stride = {2, 3}, .padding = {1, 0}, .output_padding = {1, 2}, .groups = 2, .dilation = {2, 1}});
+       }},
+      {"adaptive_avg_pool2d", [](const In& x) { return adaptive_avg_pool2d(x[0], {3, 4}); }},
+      {"adaptive_avg_pool2d evenly", [](const In& x) { return adaptive_avg_pool2d(x[0], {3, -1}); }},
+      {"interpolate", [](const In& x) { return interpolate(x[0], {.size = {{5, 2}}}); }},
+      {"interpolate by a factor", [](const In& x) { return interpolate(x[0], {.scale_factor = 1.5}); }},
+      {"interpolate bilinear",
+       [](const In& x) { return interpolate(x[0], {.size = {{7, 3}}, .mode = Interpolation::bilinear}); }},
+      {"interpolate bilinear by a factor",
+       [](const In& x) { return interpolate(x[0], {.scale_factor = 1.7, .mode = Interpolation::bilinear}); }},
+      {"interpolate bilinear with corners", [](const In& x) {
+         return interpolate(x[0], {.size = {{7, 1}}, .mode = Interpolation::bilinear, .align_corners = true});
+       }}};
   return all;
 }
 

@@ -77,6 +77,43 @@ CASES = {
     'group_norm': (lambda x, w, b: F.group_norm(x, 3, w, b), [(2, 6, 4), (6,), (6,)]),
     'softmax': (lambda x: torch.softmax(x, 1), [X]),
     'log_softmax': (lambda x: torch.log_softmax(x, 0), [X]),
+    'mse_loss': (lambda x, t: F.mse_loss(x, t, reduction='sum').reshape(1), [X, X]),
+    'l1_loss': (lambda x, t: F.l1_loss(x, t).reshape(1), [X, X]),
+    'huber_loss': (lambda x, t: F.huber_loss(x, t, delta=0.7).reshape(1), [X, X]),
+    'smooth_l1_loss': (lambda x, t: F.smooth_l1_loss(x, t, reduction='none', beta=0.7), [X, X]),
+    'binary_cross_entropy_with_logits': (lambda x, t, w: F.binary_cross_entropy_with_logits(
+        x, torch.sigmoid(t), w.exp().detach(), pos_weight=(2 * w).exp().detach()).reshape(1) + 0 * w.sum(),
+        [X, X, (4,)]),
+    'binary_cross_entropy_with_logits of no weights': (lambda x, t: F.binary_cross_entropy_with_logits(
+        x, torch.sigmoid(t), reduction='none'), [X, X]),
+    'kl_div': (lambda x, t: F.kl_div(torch.log_softmax(x, 1), torch.softmax(t, 1), reduction='batchmean').reshape(1),
+               [(3, 5), (3, 5)]),
+    'kl_div of logarithms': (lambda x, t: F.kl_div(x, torch.log_softmax(t, 1), reduction='mean',
+                                                   log_target=True).reshape(1), [(3, 5), (3, 5)]),
+    'nll_loss': (lambda x, w: F.nll_loss(x, ids(2, 4), w.exp().detach()).reshape(1) + 0 * w.sum(), [X, (3,)]),
+    'nll_loss ignoring': (lambda x: F.nll_loss(x, ids(2, 4), ignore_index=2, reduction='none'), [X]),
+    'cross_entropy': (lambda x: F.cross_entropy(x, ids(5)).reshape(1), [(5, 3)]),
+    'cross_entropy smoothed': (lambda x: F.cross_entropy(x, ids(5), label_smoothing=0.1).reshape(1), [(5, 3)]),
+    'cross_entropy with everything': (lambda x, w: F.cross_entropy(
+        x, ids(2, 4), w.exp().detach(), ignore_index=2, label_smoothing=0.1).reshape(1) + 0 * w.sum(), [X, (3,)]),
+    'cross_entropy ignoring, smoothed': (lambda x: F.cross_entropy(
+        x, ids(2, 4), ignore_index=2, label_smoothing=0.1).reshape(1), [X]),
+    'cross_entropy of probabilities': (lambda x, t, w: F.cross_entropy(
+        x, torch.softmax(t, 1), w.exp().detach(), label_smoothing=0.1).reshape(1) + 0 * w.sum(), [X, X, (3,)]),
+    'unbind': (lambda x: torch.unbind(x, 1)[2] * torch.unbind(x, -3)[0][0], [X]),
+    'unflatten': (lambda x: x.unflatten(2, (2, 2)), [X]),
+    'conv1d': (lambda x, w, b: F.conv1d(x, w, b, 2, 1, 2, 2), [(2, 4, 9), (6, 2, 3), (6,)]),
+    'conv_transpose2d': (lambda x, w, b: F.conv_transpose2d(x, w, b, (2, 3), (1, 0), (1, 2), 2, (2, 1)),
+                         [(2, 4, 3, 2), (4, 3, 3, 2), (6,)]),
+    'adaptive_avg_pool2d': (lambda x: F.adaptive_avg_pool2d(x, (3, 4)), [(1, 2, 5, 7)]),
+    'adaptive_avg_pool2d evenly': (lambda x: F.adaptive_avg_pool2d(x, (3, None)), [(1, 2, 6, 3)]),
+    'interpolate': (lambda x: F.interpolate(x, (5, 2)), [(1, 2, 3, 4)]),
+    'interpolate by a factor': (lambda x: F.interpolate(x, scale_factor=1.5), [(1, 2, 3, 4)]),
+    'interpolate bilinear': (lambda x: F.interpolate(x, (7, 3), mode='bilinear'), [(1, 2, 3, 4)]),
+    'interpolate bilinear by a factor': (lambda x: F.interpolate(x, scale_factor=1.7, mode='bilinear'),
+                                         [(1, 2, 3, 4)]),
+    'interpolate bilinear with corners': (lambda x: F.interpolate(x, (7, 1), mode='bilinear', align_corners=True),
+                                          [(1, 2, 3, 4)]),
 }
 
 

@@ -1,0 +1,219 @@
+// Losses are sums of element losses over the whole batch, composed of operations that mix shards. The two that most
+// models train with, over all samples alike, have kernels.
+#include "lockstep/autograd/losses.h"
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/ops/shape.h"
+#include "lockstep/ops/softmax.h"
+
+namespace lockstep {
+namespace {
+
+// Half types become f32.
+Tensor widened(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DType::f32) : x; }
+
+// Where x is, and in its type.
+Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x, weight), x.dtype()); }
+
+void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {
+  check(x.defined() && target.defined() && x.shape() == target.shape(), "{}: {} and {}, expected the same shape", what,
+        x.describe(), target.describe());
+  check(is_floating(x.dtype()) && x.dtype() == target.dtype(), "{}: {} and {}, expected one floating type", what,
+        x.describe(), target.describe());
+  if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
+    fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
+         target.describe());
+  }
+}
+
+Tensor reduced(std::string_view what, const Tensor& loss, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::none: return loss;
+    case Reduction::mean: return mean(loss);
+    case Reduction::sum: return sum(loss);
+    case Reduction::batchmean: break;
+  }
+  fail("{}: reduction batchmean, expected none, mean, or sum", what);
+}
+
+// The mean over samples of all shards, of kernels that find it for one.
+template <typename Forward, typename Backward>
+Tensor fused(std::string_view name, const Placed& placed, const Tensor& x, const Tensor& target, const Forward& forward,
+             const Backward& backward) {
+  return mix_shards(name, Mix::mean, placed, {x, target}, [&](const Arrays& in) -> Lifted {
+    return {forward(in[0], in[1]), [x = SavedArray(in[0]), y = SavedArray(in[1]), backward](
+                                       const PartPass& p, const Array& dy) -> Arrays {
+              return backward(p, x.get(p.name()), y.get(p.name()), dy);
+            }};
+  });
+}
+
+Tensor fused_cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing) {
+  return fused(
+      "cross entropy", place_rows("cross_entropy", {logits, labels}), logits, labels,
+      [=](const Array& x, const Array& y) { return ops::cross_entropy(x, y, smoothing); },
+      [=](const PartPass&, const Array& x, const Array& y, const Array& dy) -> Arrays {
+        return {ops::cross_entropy_backward(x, y, smoothing, dy), Array()};
+      });
+}
+
+Tensor fused_mse(const Tensor& x, const Tensor& target) {
+  return fused("mse", place_broadcast("mse_loss", {x, target}), x, target, ops::mse,
+               [](const PartPass& p, const Array& x, const Array& target, const Array& dy) -> Arrays {
+                 Array dx, dt;
+                 if (p.needs(0)) dx = ops::mse_backward(x, target, dy);
+                 if (p.needs(1)) dt = ops::mse_backward(target, x, dy);
+                 return {dx, dt};
+               });
+}
+
+// d^2 / 2 near zero, and a straight line on from where |d| = delta.
+Tensor huber(const Tensor& x, const Tensor& target, double delta) {
+  const Tensor distance = abs(widened(x) - widened(target)), bent = clamp(distance, {}, delta);
+  return bent * (distance - bent * 0.5);
+}
+
+// What rows of classes have in common. Axis 1 has the classes, or axis 0 of a single row.
+struct Classes {
+  int axis;
+  std::int64_t count;
+};
+
+Classes classes_of(std::string_view what, const Tensor& x, const Tensor& weight, const Tensor& target) {
+  check(x.defined() && target.defined() && x.shape().rank() > 0 && is_floating(x.dtype()),
+        "{}: input is {}, target {}, expected floating numbers of classes on axis 1", what, x.describe(),
+        target.describe());
+  const int axis = x.shape().rank() == 1 ? 0 : 1;
+  const std::int64_t count = x.size(axis);
+  check(!weight.defined() || weight.shape() == Shape{count}, "{}: weight is {}, expected one for each of {} classes",
+        what, weight.describe(), count);
+  if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "but that one has the classes");
+  if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
+    fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
+         target.describe());
+  }
+  return {axis, count};
+}
+
+// The classes' weights along their axis of x.
+Tensor weight_along(const Tensor& x, const Tensor& weight, const Classes& classes) {
+  Shape shape(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().rank()), 1));
+  shape[classes.axis] = classes.count;
+  return weight_near(x, weight).detach().reshape(shape);
+}
+
+// Of f32 or f64 logarithms. So much of each row is spread over all classes.
+Tensor nll(std::string_view what, const Tensor& x, const Tensor& labels, const NllLossOptions& options,
+           double smoothing) {
+  const Classes classes = classes_of(what, x, options.weight, labels);
+  check(labels.dtype() == DType::i64 && labels.shape() == ops::without_axes(x.shape(), 1U << classes.axis),
+        "{}: labels are {}, expected i64 {}, one for each row of classes of {}", what, labels.describe(),
+        ops::without_axes(x.shape(), 1U << classes.axis).str(), x.describe());
+  Tensor counts, chosen = labels;
+  if (options.ignore_index) {
+    counts = ne(labels, static_cast<double>(*options.ignore_index));
+    chosen = where(counts, labels, 0.0);
+  }
+  Tensor loss = -squeeze(take_along_dim(x, unsqueeze(chosen, classes.axis), classes.axis), classes.axis);
+  Tensor weight;  // of each row
+  if (options.weight.defined()) {
+    weight = squeeze(embedding(chosen, weight_near(x, options.weight).detach().reshape({classes.count, 1})), -1);
+    loss = loss * weight;
+  }
+  if (smoothing > 0) {
+    const Tensor all = options.weight.defined() ? x * weight_along(x, options.weight, classes) : x;
+    loss = loss * (1 - smoothing) - sum(all, classes.axis) * (smoothing / static_cast<double>(classes.count));
+  }
+  if (counts.defined()) {
+    loss = where(counts, loss, 0.0);
+    weight = weight.defined() ? where(counts, weight, 0.0) : cast(counts, x.dtype());
+  }
+  if (options.reduction == Reduction::mean && weight.defined()) return sum(loss) / sum(weight);
+  return reduced(what, loss, options.reduction);
+}
+
+// For probabilities.
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+  check_pair("cross_entropy", logits, target);
+  check(!options.ignore_index, "cross_entropy: ignore_index {} beside probabilities, expected labels (i64)",
+        options.ignore_index.value_or(0));
+  const Classes classes = classes_of("cross_entropy", logits, options.weight, target);
+  const double smoothing = options.label_smoothing;
+  const Tensor x = log_softmax(widened(logits), classes.axis);
+  Tensor wanted = widened(target);
+  if (smoothing > 0) wanted = wanted * (1 - smoothing) + smoothing / static_cast<double>(classes.count);
+  if (options.weight.defined()) wanted = wanted * weight_along(x, options.weight, classes);
+  return reduced("cross_entropy", -sum(x * wanted, classes.axis), options.reduction);
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
+  check_pair("mse_loss", x, target);
+  if (options.reduction == Reduction::mean) return fused_mse(x, target);
+  return reduced("mse_loss", square(widened(x) - widened(target)), options.reduction);
+}
+
+Tensor l1_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
+  check_pair("l1_loss", x, target);
+  return reduced("l1_loss", abs(widened(x) - widened(target)), options.reduction);
+}
+
+Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& options) {
+  check_pair("huber_loss", x, target);
+  check(options.delta > 0, "huber_loss: delta {}, expected above 0", options.delta);
+  return reduced("huber_loss", huber(x, target, options.delta), options.reduction);
+}
+
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& options) {
+  check_pair("smooth_l1_loss", x, target);
+  check(options.beta >= 0, "smooth_l1_loss: beta {}, expected at least 0", options.beta);
+  if (options.beta == 0) return l1_loss(x, target, {.reduction = options.reduction});
+  return reduced("smooth_l1_loss", huber(x, target, options.beta) / options.beta, options.reduction);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+                                        const BinaryCrossEntropyOptions& options) {
+  constexpr std::string_view kName = "binary_cross_entropy_with_logits";
+  check_pair(kName, x, target);
+  const Tensor logits = widened(x), wanted = widened(target);
+  // -log(sigmoid(x)). Beyond the threshold it is -x in f64, too.
+  Tensor positive = softplus(-logits, 1, 80);
+  if (options.pos_weight.defined()) {
+    positive = positive * ((weight_near(logits, options.pos_weight) - 1) * wanted + 1);
+  }
+  Tensor loss = (1 - wanted) * logits + positive;
+  if (options.weight.defined()) loss = loss * weight_near(logits, options.weight);
+  check(loss.shape() == x.shape(), "{}: the weights make {} of {}, expected weights that broadcast to it", kName,
+        loss.shape().str(), x.shape().str());
+  return reduced(kName, loss, options.reduction);
+}
+
+Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options) {
+  check_pair("kl_div", x, target);
+  const Tensor given = widened(x), wanted = widened(target);
+  const auto entropy = [&] { return wanted * log(where(ne(wanted, 0.0), wanted, 1.0)); };
+  const Tensor loss = options.log_target ? exp(wanted) * (wanted - given) : entropy() - wanted * given;
+  if (options.reduction != Reduction::batchmean) return reduced("kl_div", loss, options.reduction);
+  return sum(loss) / static_cast<double>(x.shape().rank() == 0 ? 1 : x.size(0));
+}
+
+Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options) {
+  return nll("nll_loss", widened(x), labels, options, 0);
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+  const double smoothing = options.label_smoothing;
+  check(smoothing >= 0 && smoothing <= 1, "cross_entropy: label smoothing {}, expected 0 to 1", smoothing);
+  if (target.defined() && is_floating(target.dtype())) return soft_cross_entropy(logits, target, options);
+  const bool all_alike =
+      !options.weight.defined() && !options.ignore_index && options.reduction == Reduction::mean;
+  if (all_alike && logits.shape().rank() == 2) return fused_cross_entropy(logits, target, smoothing);
+  const Classes classes = classes_of("cross_entropy", logits, options.weight, target);
+  return nll("cross_entropy", log_softmax(widened(logits), classes.axis), target,
+             {options.weight, options.ignore_index, options.reduction}, smoothing);
+}
+
+}  // namespace lockstep

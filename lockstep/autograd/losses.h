@@ -1,0 +1,81 @@
+// Losses, under PyTorch's names, arguments, and defaults. The samples are on axis 0. Sums and means run over the
+// samples of all shards, of all processes, so every process has to call them; in per_shard() they are those of one
+// shard.
+//
+//   Tensor loss = cross_entropy(net(x), labels, {.weight = rare_counts_more, .label_smoothing = 0.1});
+//   loss.backward();
+//
+// Inputs are floating; bf16 and f16 are computed in f32, which the loss then has. Shapes that differ are errors:
+// nothing broadcasts but weights.
+#pragma once
+
+#include <optional>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace lockstep {
+
+// What becomes of the elements' losses: nothing, their mean, their sum (both [1]), or, for kl_div alone, their sum
+// divided by the number of samples.
+enum class Reduction : std::uint8_t { none, mean, sum, batchmean };
+
+struct LossOptions {
+  Reduction reduction = Reduction::mean;
+};
+
+// (x - target)^2
+Tensor mse_loss(const Tensor& x, const Tensor& target, const LossOptions& options = {});
+// |x - target|
+Tensor l1_loss(const Tensor& x, const Tensor& target, const LossOptions& options = {});
+
+struct HuberLossOptions {
+  Reduction reduction = Reduction::mean;
+  double delta = 1;  // above 0
+};
+// (x - target)^2 / 2 where |x - target| is at most delta, delta (|x - target| - delta / 2) elsewhere.
+Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& options = {});
+
+struct SmoothL1LossOptions {
+  Reduction reduction = Reduction::mean;
+  double beta = 1;  // at least 0; at 0 this is l1_loss
+};
+// huber_loss of delta beta, divided by beta.
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& options = {});
+
+struct BinaryCrossEntropyOptions {
+  Tensor weight = {};  // of each element; broadcasts
+  Reduction reduction = Reduction::mean;
+  Tensor pos_weight = {};  // of the part for target 1; broadcasts
+};
+// -pos_weight target log(sigmoid(x)) - (1 - target) log(1 - sigmoid(x)), without overflow. Targets lie in [0, 1].
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+                                        const BinaryCrossEntropyOptions& options = {});
+
+struct KlDivOptions {
+  Reduction reduction = Reduction::mean;
+  bool log_target = false;  // the target holds logarithms
+};
+// target (log(target) - x), for logarithms x; 0 where the target is 0.
+Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});
+
+struct NllLossOptions {
+  Tensor weight = {};  // of each class: [C]
+  // A label that does not count. PyTorch's -100 has to be asked for; without it any label that is no class is an error.
+  std::optional<std::int64_t> ignore_index = {};
+  Reduction reduction = Reduction::mean;
+};
+// -weight[label] x[label]: x [N, C, ..] are logarithms, labels i64 [N, ..]. The mean is divided by the sum of the
+// labels' weights, in the whole batch: it is NaN if no label counts.
+Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options = {});
+
+struct CrossEntropyOptions {
+  Tensor weight = {};                            // see NllLossOptions
+  std::optional<std::int64_t> ignore_index = {};  // not with probabilities
+  Reduction reduction = Reduction::mean;
+  double label_smoothing = 0;  // this much of the target is spread over all classes
+};
+// nll_loss of log_softmax(logits), [N, C, ..]. The target is labels, i64 [N, ..], or probabilities of the logits'
+// shape; the mean of the latter is divided by the number of rows.
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
+
+}  // namespace lockstep

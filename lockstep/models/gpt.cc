@@ -1,0 +1,82 @@
+#include "lockstep/models/gpt.h"
+
+#include "lockstep/autograd/attention.h"
+
+namespace lockstep {
+
+CausalSelfAttention::CausalSelfAttention(const GPTOptions& options)
+    : options_(options),
+      c_attn_({.in_features = options.n_embd, .out_features = 3 * options.n_embd}),
+      c_proj_({.in_features = options.n_embd, .out_features = options.n_embd}),
+      resid_dropout_(options.dropout) {
+  check(options.n_head > 0 && options.n_embd % options.n_head == 0, "gpt: {} heads do not divide {} features",
+        options.n_head, options.n_embd);
+  add("c_attn", c_attn_);
+  add("c_proj", c_proj_);
+  add("resid_dropout", resid_dropout_);
+}
+
+Tensor CausalSelfAttention::forward(const Tensor& x) {
+  // Queries, keys, and values: [N, T, 3 E] -> 3 x [N, heads, T, E / heads].
+  const auto parts = unbind(permute(unflatten(c_attn_(x), 2, {3, options_.n_head, -1}), {2, 0, 3, 1, 4}));
+  const Tensor y = scaled_dot_product_attention(
+      parts[0], parts[1], parts[2], {.dropout_p = training() ? options_.dropout : 0, .is_causal = true});
+  return resid_dropout_(c_proj_(flatten(permute(y, {0, 2, 1, 3}), 2)));
+}
+
+GPTMlp::GPTMlp(const GPTOptions& options)
+    : c_fc_({.in_features = options.n_embd, .out_features = 4 * options.n_embd}),
+      c_proj_({.in_features = 4 * options.n_embd, .out_features = options.n_embd}),
+      dropout_(options.dropout) {
+  add("c_fc", c_fc_);
+  add("c_proj", c_proj_);
+  add("dropout", dropout_);
+}
+
+GPTBlock::GPTBlock(const GPTOptions& options)
+    : ln_1_({.normalized_shape = {options.n_embd}}),
+      attn_(options),
+      ln_2_({.normalized_shape = {options.n_embd}}),
+      mlp_(options) {
+  add("ln_1", ln_1_);
+  add("attn", attn_);
+  add("ln_2", ln_2_);
+  add("mlp", mlp_);
+}
+
+Tensor GPTBlock::forward(const Tensor& x) {
+  const Tensor y = x + attn_(ln_1_(x));
+  return y + mlp_(ln_2_(y));
+}
+
+GPTBody::GPTBody(const GPTOptions& options)
+    : wte_({.num_embeddings = options.vocab_size, .embedding_dim = options.n_embd}),
+      wpe_({.num_embeddings = options.block_size, .embedding_dim = options.n_embd}),
+      drop_(options.dropout),
+      ln_f_({.normalized_shape = {options.n_embd}}) {
+  check(options.n_layer > 0, "gpt: {} layers, expected at least 1", options.n_layer);
+  for (std::int64_t i = 0; i < options.n_layer; ++i) h_.append(options);
+  add("wte", wte_);
+  add("wpe", wpe_);
+  add("drop", drop_);
+  add("h", h_);
+  add("ln_f", ln_f_);
+}
+
+Tensor GPTBody::forward(const Tensor& ids) {
+  const std::int64_t longest = wpe_.weight.shape()[0];
+  check(ids.defined() && ids.shape().rank() == 2 && ids.size(1) > 0 && ids.size(1) <= longest,
+        "gpt: input is {}, expected 2 axes (N, T), of 1 to {} steps", ids.describe(), longest);
+  Tensor x = drop_(wte_(ids) + narrow(wpe_.weight, 0, 0, ids.size(1)));
+  for (GPTBlock& block : h_) x = block(x);
+  return ln_f_(x);
+}
+
+GPT::GPT(const GPTOptions& options)
+    : transformer_(options),
+      lm_head_({.in_features = options.n_embd, .out_features = options.vocab_size, .bias = false}) {
+  add("transformer", transformer_);
+  add("lm_head", lm_head_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <utility>
+
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/recurrent.h"
+
+namespace lockstep {
+
+struct LstmLanguageModelOptions {
+  std::int64_t vocab_size = 0;
+  std::int64_t embedding_dim = 128;
+  std::int64_t hidden_size = 256;
+  std::int64_t num_layers = 2;
+  double dropout = 0.2;
+};
+
+// A language model of LSTM layers: i64 [N, T] -> logits [N, T, vocab_size]. Parameters are named as in PyTorch's
+// example word_language_model: encoder.weight, rnn.weight_ih_l0, ..., decoder.weight, decoder.bias.
+class LstmLanguageModel : public Module {
+ public:
+  explicit LstmLanguageModel(const LstmLanguageModelOptions& options);
+  // Goes on from a state, which the next call continues.
+  std::pair<Tensor, LstmState> forward(const Tensor& ids, const LstmState& state);
+  // From zeros: the logits alone.
+  Tensor forward(const Tensor& ids) override { return forward(ids, LstmState{}).first; }
+  using Module::operator();
+  std::pair<Tensor, LstmState> operator()(const Tensor& ids, const LstmState& state) { return forward(ids, state); }
+
+ private:
+  Embedding encoder_;
+  Dropout drop_;
+  LSTM rnn_;
+  Linear decoder_;
+};
+
+}  // namespace lockstep

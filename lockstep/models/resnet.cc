@@ -1,0 +1,113 @@
+#include "lockstep/models/resnet.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kExpansion = 4;  // of a bottleneck's last convolution
+
+struct BlockOptions {
+  std::int64_t in = 0, channels = 0, stride = 1;
+  bool bottleneck = false;
+
+  std::int64_t out() const { return bottleneck ? channels * kExpansion : channels; }
+};
+
+std::shared_ptr<Conv2d> conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1) {
+  return std::make_shared<Conv2d>(Conv2dLayerOptions{.in_channels = in,
+                                                     .out_channels = out,
+                                                     .kernel = kernel,
+                                                     .stride = stride,
+                                                     .padding = kernel / 2,
+                                                     .bias = false});
+}
+
+// The stride is that of the first 3x3 convolution, as in torchvision.
+class Block : public Module {
+ public:
+  explicit Block(const BlockOptions& o) {
+    if (o.bottleneck) {
+      append(conv(o.in, o.channels, 1), o.channels);
+      append(conv(o.channels, o.channels, 3, o.stride), o.channels);
+      append(conv(o.channels, o.out(), 1), o.out());
+    } else {
+      append(conv(o.in, o.channels, 3, o.stride), o.channels);
+      append(conv(o.channels, o.channels, 3), o.channels);
+    }
+    if (o.stride == 1 && o.in == o.out()) return;
+    downsample_ = std::make_shared<Sequential>();
+    downsample_->append(conv(o.in, o.out(), 1, o.stride)).append<BatchNorm2d>(BatchNorm2dOptions{.channels = o.out()});
+    add("downsample", downsample_);
+  }
+
+  Tensor forward(const Tensor& x) override {
+    const Tensor shortcut = downsample_ ? (*downsample_)(x) : x;
+    Tensor y = x;
+    for (std::size_t i = 0; i < convs_.size(); ++i) {
+      const bool last = i + 1 == convs_.size();
+      y = norms_[i]->forward_fused((*convs_[i])(y), last ? shortcut : Tensor(), true);
+    }
+    return y;
+  }
+
+ private:
+  void append(std::shared_ptr<Conv2d> conv, std::int64_t channels) {
+    convs_.push_back(std::move(conv));
+    norms_.push_back(std::make_shared<BatchNorm2d>(BatchNorm2dOptions{.channels = channels}));
+    add(fmt::format("conv{}", convs_.size()), convs_.back());
+    add(fmt::format("bn{}", convs_.size()), norms_.back());
+  }
+
+  std::vector<std::shared_ptr<Conv2d>> convs_;
+  std::vector<std::shared_ptr<BatchNorm2d>> norms_;
+  std::shared_ptr<Sequential> downsample_;
+};
+
+}  // namespace
+
+ResNet::ResNet(const ResNetOptions& options)
+    : conv1_({.in_channels = options.in_channels,
+              .out_channels = 64,
+              .kernel = 7,
+              .stride = 2,
+              .padding = 3,
+              .bias = false}),
+      bn1_({.channels = 64}),
+      fc_({.in_features = options.bottleneck ? 512 * kExpansion : 512, .out_features = options.num_classes}) {
+  check(options.in_channels > 0, "resnet: {} input channels, expected at least 1", options.in_channels);
+  add("conv1", conv1_);
+  add("bn1", bn1_);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    check(options.layers[i] > 0, "resnet: {} blocks in layer{}, expected at least 1", options.layers[i], i + 1);
+    layers_[i] = layer(options.layers[i], std::int64_t{64} << i, i == 0 ? 1 : 2, options.bottleneck);
+    add(fmt::format("layer{}", i + 1), layers_[i]);
+  }
+  add("fc", fc_);
+}
+
+std::shared_ptr<Sequential> ResNet::layer(int blocks, std::int64_t channels, std::int64_t stride, bool bottleneck) {
+  auto all = std::make_shared<Sequential>();
+  for (int i = 0; i < blocks; ++i) {
+    const BlockOptions options{channels_, channels, i == 0 ? stride : 1, bottleneck};
+    all->append<Block>(options);
+    channels_ = options.out();
+  }
+  return all;
+}
+
+Tensor ResNet::forward(const Tensor& x) {
+  Tensor y = bn1_.forward_fused(conv1_(x), {}, true);
+  y = max_pool2d(y, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+  for (const auto& layer : layers_) y = (*layer)(y);
+  return fc_(flatten(global_avg_pool2d(y), 1));
+}
+
+std::unique_ptr<ResNet> resnet34(std::int64_t num_classes) {
+  return std::make_unique<ResNet>(ResNetOptions{.layers = {3, 4, 6, 3}, .num_classes = num_classes});
+}
+
+std::unique_ptr<ResNet> resnet50(std::int64_t num_classes) {
+  return std::make_unique<ResNet>(
+      ResNetOptions{.bottleneck = true, .layers = {3, 4, 6, 3}, .num_classes = num_classes});
+}
+
+}  // namespace lockstep

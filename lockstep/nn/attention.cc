@@ -1,0 +1,95 @@
+#include "lockstep/nn/attention.h"
+
+#include <limits>
+
+#include "lockstep/autograd/attention.h"
+#include "lockstep/autograd/lift.h"
+
+namespace lockstep {
+namespace {
+
+// What a mask adds to the scores.
+Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
+  check(mask.dtype() == DType::u8 || is_floating(mask.dtype()),
+        "multihead attention: {} is {}, expected u8 or floating", what, mask.describe());
+  if (mask.dtype() != DType::u8) return cast(mask, dtype);
+  return masked_fill(zeros_like(cast(mask, dtype)), mask, -std::numeric_limits<double>::infinity());
+}
+
+}  // namespace
+
+MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
+    : out_proj({.in_features = options.embed_dim, .out_features = options.embed_dim, .bias = options.bias}),
+      options_(options) {
+  const std::int64_t features = options.embed_dim;
+  check(features > 0 && options.num_heads > 0 && features % options.num_heads == 0,
+        "multihead attention: {} heads do not divide {} features", options.num_heads, features);
+  check(options.dropout >= 0 && options.dropout < 1,
+        "multihead attention: dropout {}, expected at least 0 and below 1", options.dropout);
+  in_proj_weight = add_parameter("in_proj_weight", {.shape = {3 * features, features}});
+  if (options.bias) {
+    in_proj_bias = add_parameter("in_proj_bias", {.shape = {3 * features}, .initializer = Constant{0}});
+  }
+  add("out_proj", out_proj);
+}
+
+// [N, heads, L, E / heads] of x, by the given third of the weight.
+Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
+  const std::int64_t features = options_.embed_dim;
+  check(x.defined() && x.shape().rank() == 3 && x.size(2) == features,
+        "multihead attention: {} is {}, expected 3 axes ({}, {})",
+        part == 0   ? "query"
+        : part == 1 ? "key"
+                    : "value",
+        x.describe(), options_.batch_first ? "N, L" : "L, N", features);
+  const auto third = [&](const Parameter& p) { return narrow(p, 0, part * features, features); };
+  const Tensor y = linear(x, third(in_proj_weight), options_.bias ? third(in_proj_bias) : Tensor());
+  const Tensor split = unflatten(y, 2, {options_.num_heads, -1});
+  return options_.batch_first ? permute(split, {0, 2, 1, 3}) : permute(split, {1, 2, 0, 3});
+}
+
+Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const MultiheadMasks& masks) const {
+  const Tensor q = heads(query, 0), k = heads(key, 1);
+  const std::int64_t samples = q.size(0), length = q.size(2), keys = k.size(2);
+  check(k.size(0) == samples, "multihead attention: query {} and key {}, expected the same samples", query.describe(),
+        key.describe());
+  Tensor bias;
+  if (const Tensor& mask = masks.key_padding_mask; mask.defined()) {
+    check(mask.shape() == Shape{samples, keys}, "multihead attention: key_padding_mask is {}, expected [{}, {}]",
+          mask.describe(), samples, keys);
+    bias = unsqueeze(unsqueeze(as_bias("key_padding_mask", beside(q, mask), q.dtype()), 1), 1);
+  }
+  if (const Tensor& mask = masks.attn_mask; mask.defined()) {
+    const std::int64_t all = samples * options_.num_heads;
+    check(mask.shape() == Shape{length, keys} || mask.shape() == Shape{all, length, keys},
+          "multihead attention: attn_mask is {}, expected [{}, {}] or [{}, {}, {}]", mask.describe(), length, keys, all,
+          length, keys);
+    Tensor more = as_bias("attn_mask", beside(q, mask), q.dtype());
+    if (mask.shape().rank() == 3) more = more.reshape({samples, options_.num_heads, length, keys});
+    bias = bias.defined() ? bias + more : more;
+  }
+  return attention_weights(
+      q, k, {.attn_mask = bias, .dropout_p = training() ? options_.dropout : 0, .is_causal = masks.is_causal});
+}
+
+Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {
+  const Tensor v = heads(value, 2);
+  check(v.size(2) == weights.size(3) && v.size(0) == weights.size(0),
+        "multihead attention: value is {}, expected {} rows for each of {} samples", value.describe(), weights.size(3),
+        weights.size(0));
+  const Tensor y = matmul(weights, v);  // [N, heads, L, E / heads]
+  return out_proj(flatten(options_.batch_first ? permute(y, {0, 2, 1, 3}) : permute(y, {2, 0, 1, 3}), 2));
+}
+
+std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                                      const MultiheadMasks& masks) {
+  const Tensor w = weights(query, key, masks);
+  return {output(w, value), mean(w, 1)};
+}
+
+Tensor MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                                  const MultiheadMasks& masks) {
+  return output(weights(query, key, masks), value);
+}
+
+}  // namespace lockstep

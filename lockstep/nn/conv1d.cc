@@ -1,0 +1,26 @@
+#include "lockstep/nn/conv1d.h"
+
+namespace lockstep {
+
+Conv1d::Conv1d(Conv1dLayerOptions options) : options_(options) {
+  const auto& o = options_;
+  check(o.out_channels > 0 && o.in_channels >= 0 && o.kernel > 0,
+        "conv1d: {} to {} channels, kernel {}, expected at least 1", o.in_channels, o.out_channels, o.kernel);
+  check(o.groups > 0 && o.out_channels % o.groups == 0 && o.in_channels % o.groups == 0,
+        "conv1d: {} groups do not divide {} and {} channels", o.groups, o.in_channels, o.out_channels);
+  weight = add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel}});
+  if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
+}
+
+Tensor Conv1d::forward(const Tensor& x) {
+  check(x.defined() && x.shape().rank() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x.describe());
+  const auto& o = options_;
+  if (!weight.shape_known()) {
+    check(x.size(1) % o.groups == 0, "conv1d: {} groups do not divide the input's {} channels", o.groups, x.size(1));
+    weight.settle_shape({o.out_channels, x.size(1) / o.groups, o.kernel});
+  }
+  return conv1d(x, weight, o.bias ? bias.tensor() : Tensor(),
+                {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
+}
+
+}  // namespace lockstep

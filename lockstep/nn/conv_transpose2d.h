@@ -1,0 +1,33 @@
+#pragma once
+
+#include "lockstep/nn/module.h"
+
+namespace lockstep {
+
+struct ConvTranspose2dLayerOptions {
+  std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
+  std::int64_t out_channels = 0;
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t output_padding = 0;  // below the stride
+  std::int64_t groups = 1;
+  bool bias = true;
+  std::int64_t dilation = 1;
+};
+
+// [N, C, H, W] -> [N, O, H', W'] with square kernels, H' = (H - 1) stride - 2 padding + dilation (kernel - 1) +
+// output_padding + 1: at stride 2 images grow to twice their size.
+class ConvTranspose2d : public Module {
+ public:
+  explicit ConvTranspose2d(ConvTranspose2dLayerOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [C, O / groups, kernel, kernel]
+  Parameter bias;    // [O]
+
+ private:
+  ConvTranspose2dLayerOptions options_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+#include "lockstep/nn/recurrent.h"
+
+namespace lockstep {
+
+RecurrentModule::RecurrentModule(std::string_view name, int gates, const RecurrentOptions& options)
+    : name_(name), options_(options), gates_(gates) {
+  const RecurrentOptions& o = options_;
+  check(o.input_size >= 0 && o.hidden_size > 0 && o.num_layers > 0,
+        "{}: {} to {} features in {} layers, expected at least 1 of each", name, o.input_size, o.hidden_size,
+        o.num_layers);
+  check(o.dropout >= 0 && o.dropout < 1, "{}: dropout {}, expected at least 0 and below 1", name, o.dropout);
+  const std::int64_t rows = gates * o.hidden_size, directions = o.bidirectional ? 2 : 1;
+  for (std::int64_t i = 0; i < o.num_layers * directions; ++i) {
+    const std::string suffix = fmt::format("_l{}{}", i / directions, i % directions == 1 ? "_reverse" : "");
+    const std::int64_t features = i < directions ? o.input_size : directions * o.hidden_size;
+    Weights w;
+    w.weight_ih = add_parameter("weight_ih" + suffix, {.shape = {rows, features}});
+    w.weight_hh = add_parameter("weight_hh" + suffix, {.shape = {rows, o.hidden_size}});
+    if (o.bias) {
+      w.bias_ih = add_parameter("bias_ih" + suffix, {.shape = {rows}, .initializer = Constant{0}});
+      w.bias_hh = add_parameter("bias_hh" + suffix, {.shape = {rows}, .initializer = Constant{0}});
+    }
+    weights_.push_back(std::move(w));
+  }
+}
+
+RecurrentWeights RecurrentModule::weights(std::size_t index, std::int64_t features) {
+  Weights& w = weights_[index];
+  if (!w.weight_ih.shape_known()) w.weight_ih.settle_shape({gates_ * options_.hidden_size, features});
+  const auto bias = [&](const Parameter& p) { return options_.bias ? p.tensor() : Tensor(); };
+  return {w.weight_ih, w.weight_hh, bias(w.bias_ih), bias(w.bias_hh)};
+}
+
+Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer) {
+  check(x.defined() && x.shape().rank() == 3, "{}: input is {}, expected 3 axes ({}, features)", name_, x.describe(),
+        options_.batch_first ? "N, T" : "T, N");
+  const std::size_t directions = options_.bidirectional ? 2 : 1;
+  const Shape expected{static_cast<std::int64_t>(weights_.size()), x.size(options_.batch_first ? 0 : 1),
+                       options_.hidden_size};
+  for (const Tensor& state : states) {
+    check(!state.defined() || state.shape() == expected, "{}: state is {}, expected {}", name_, state.describe(),
+          expected.str());
+  }
+  Tensor y = x;
+  std::vector<std::vector<Tensor>> last(states.size());
+  for (std::size_t first = 0; first < weights_.size(); first += directions) {
+    if (first > 0 && training() && options_.dropout > 0) y = dropout(y, options_.dropout);
+    std::vector<Tensor> outputs;
+    for (std::size_t i = first; i < first + directions; ++i) {
+      std::vector<Tensor> state;
+      for (const Tensor& all : states) {
+        state.push_back(all.defined() ? select(all, 0, static_cast<std::int64_t>(i)) : Tensor());
+      }
+      outputs.push_back(layer(y, state, weights(i, y.size(2)),
+                              {.batch_first = options_.batch_first, .reverse = i > first}));
+      for (std::size_t k = 0; k < states.size(); ++k) last[k].push_back(state[k]);
+    }
+    y = outputs.size() == 1 ? outputs[0] : cat(outputs, 2);
+  }
+  for (std::size_t k = 0; k < states.size(); ++k) states[k] = stack(last[k]);
+  return y;
+}
+
+LstmOutput LSTM::forward(const Tensor& x, const LstmState& state) {
+  std::vector<Tensor> states{state.h, state.c};
+  Tensor y = run(x, states,
+                 [](const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
+                    const RecurrentPass& pass) { return lstm_layer(x, state[0], state[1], weights, pass); });
+  return {std::move(y), {std::move(states[0]), std::move(states[1])}};
+}
+
+GruOutput GRU::forward(const Tensor& x, const Tensor& h) {
+  std::vector<Tensor> states{h};
+  Tensor y = run(x, states,
+                 [](const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
+                    const RecurrentPass& pass) { return gru_layer(x, state[0], weights, pass); });
+  return {std::move(y), std::move(states[0])};
+}
+
+}  // namespace lockstep

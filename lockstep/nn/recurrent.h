@@ -1,0 +1,83 @@
+#pragma once
+
+#include <functional>
+
+#include "lockstep/autograd/recurrent.h"
+#include "lockstep/nn/module.h"
+
+namespace lockstep {
+
+struct RecurrentOptions {
+  std::int64_t input_size = 0;  // 0: inferred at the first forward pass
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 1;
+  bool bias = true;
+  bool batch_first = false;  // [N, T, input] instead of [T, N, input]; states have their samples on axis 1 in any case
+  double dropout = 0;        // of what goes from one layer to the next, in training
+  bool bidirectional = false;
+};
+
+// What LSTM and GRU have in common. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0,
+// bias_hh_l0, and so on for layers 1, ...; those of the other direction end with _reverse.
+class RecurrentModule : public Module {
+ protected:
+  RecurrentModule(std::string_view name, int gates, const RecurrentOptions& options);
+
+  // One layer in one direction: changes `state`, all tensors of it, to that after the last step.
+  using Layer = std::function<Tensor(const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
+                                     const RecurrentPass& pass)>;
+  // The outputs of the last layer. states[k] is [layers * directions, N, H], or undefined for zeros; it becomes that
+  // after the last step.
+  Tensor run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer);
+
+ private:
+  RecurrentWeights weights(std::size_t index, std::int64_t features);
+
+  std::string_view name_;
+  RecurrentOptions options_;
+  int gates_;
+  struct Weights {
+    Parameter weight_ih, weight_hh, bias_ih, bias_hh;
+  };
+  std::vector<Weights> weights_;  // layer by layer, forward before reverse
+};
+
+struct LstmState {
+  Tensor h, c;  // [layers * directions, N, H]
+};
+
+struct LstmOutput {
+  Tensor output;  // [T, N, directions * H]
+  LstmState state;
+};
+
+// Long short-term memory: see autograd/recurrent.h. Truncated backpropagation detaches the state that goes into the
+// next call.
+//
+//   auto [y, state] = lstm(x);
+//   auto [z, last] = lstm(next, {state.h.detach(), state.c.detach()});
+class LSTM : public RecurrentModule {
+ public:
+  explicit LSTM(const RecurrentOptions& options) : RecurrentModule("lstm", 4, options) {}
+  LstmOutput forward(const Tensor& x, const LstmState& state);
+  // From zeros: the outputs alone.
+  Tensor forward(const Tensor& x) override { return forward(x, LstmState{}).output; }
+  LstmOutput operator()(const Tensor& x, const LstmState& state = {}) { return forward(x, state); }
+};
+
+struct GruOutput {
+  Tensor output;  // [T, N, directions * H]
+  Tensor h;       // [layers * directions, N, H]
+};
+
+// Gated recurrent units: see autograd/recurrent.h.
+class GRU : public RecurrentModule {
+ public:
+  explicit GRU(const RecurrentOptions& options) : RecurrentModule("gru", 3, options) {}
+  GruOutput forward(const Tensor& x, const Tensor& h);
+  // From zeros: the outputs alone.
+  Tensor forward(const Tensor& x) override { return forward(x, Tensor()).output; }
+  GruOutput operator()(const Tensor& x, const Tensor& h = {}) { return forward(x, h); }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+// What layers are made of: convolutions, pools, images of other sizes, attention, and recurrent layers.
+#include "lockstep/autograd/attention.h"
+#include "lockstep/autograd/recurrent.h"
+#include "tests/autograd/gradient_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+using In = std::span<const Tensor>;
+
+Differentiable of_image(std::string name, std::function<Tensor(const Tensor&)> f) {
+  return {std::move(name), [=](Random& r) {
+            const Shape shape{r.integer(1, 2), r.integer(1, 3), r.integer(3, 6), r.integer(3, 6)};
+            return Problem{{{.shape = shape}}, [f](In in) { return f(in[0]); }};
+          }};
+}
+
+std::vector<Differentiable> sliding_windows() {
+  return {
+      {"Conv1d",
+       [](Random& r) {
+         const Conv1dOptions o{.stride = r.integer(1, 2),
+                               .padding = r.integer(0, 2),
+                               .dilation = r.integer(1, 2),
+                               .groups = r.integer(1, 2)};
+         const std::int64_t in = o.groups * r.integer(1, 2), out = o.groups * 2;
+         Problem p{{{.shape = {2, in, 7}},
+                    {.shape = {out, in / o.groups, r.integer(1, 3)}, .master = true},
+                    {.shape = {out}, .master = true}},
+                   [o](In in) { return conv1d(in[0], in[1], in.size() > 2 ? in[2] : Tensor(), o); }};
+         if (r.integer(0, 1)) p.inputs.pop_back();
+         return p;
+       }},
+      {"ConvTranspose2d",
+       [](Random& r) {
+         const auto pair = [&](std::int64_t low, std::int64_t high) {
+           return std::array<std::int64_t, 2>{r.integer(low, high), r.integer(low, high)};
+         };
+         ConvTranspose2dOptions o{.stride = pair(1, 3), .padding = pair(0, 1), .groups = r.integer(1, 2),
+                                  .dilation = pair(1, 2)};
+         for (std::size_t i : {0, 1}) o.output_padding[i] = r.integer(0, o.stride[i] - 1);
+         const std::int64_t in = o.groups * r.integer(1, 2), out = r.integer(1, 2);
+         Problem p{{{.shape = {2, in, 3, 4}},
+                    {.shape = {in, out, 3, r.integer(2, 3)}, .master = true},
+                    {.shape = {out * o.groups}, .master = true}},
+                   [o](In in) { return conv_transpose2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor(), o); }};
+         if (r.integer(0, 1)) p.inputs.pop_back();
+         return p;
+       }},
+      of_image("AdaptiveAvgPool2d",
+               [](const Tensor& x) {
+                 return adaptive_avg_pool2d(x, {2, 3}) + adaptive_avg_pool2d(x * x, {1, 1}) +
+                        sum(adaptive_avg_pool2d(x, {-1, x.size(3)}) * x);
+               }),
+      of_image("InterpolateNearest",
+               [](const Tensor& x) {
+                 const Tensor y = interpolate(x, {.scale_factor = 2.5});
+                 return interpolate(square(y), {.size = {{4, 5}}});
+               }),
+      of_image("InterpolateBilinear",
+               [](const Tensor& x) {
+                 const Tensor y = interpolate(x, {.scale_factor = 1.7, .mode = Interpolation::bilinear});
+                 return interpolate(y, {.size = {{2, 5}}, .mode = Interpolation::bilinear}) +
+                        interpolate(x, {.size = {{2, 5}}, .mode = Interpolation::bilinear, .align_corners = true});
+               }),
+  };
+}
+
+std::vector<Differentiable> attention() {
+  return {{"ScaledDotProductAttention",
+           [](Random& r) {
+             const std::int64_t heads = r.integer(1, 2), length = r.integer(2, 4), keys = r.integer(2, 4);
+             const bool causal = r.integer(0, 1) == 1, floating = r.integer(0, 1) == 1, mask = r.integer(0, 1) == 1;
+             return Problem{{{.shape = {2, heads, length, 3}, .low = -2, .high = 2},
+                             {.shape = {2, heads, keys, 3}, .low = -2, .high = 2},
+                             {.shape = {2, heads, keys, 2}},
+                             {.shape = {length, keys}}},
+                            [=](In in) {
+                              AttentionOptions options{.is_causal = causal};
+                              // Not the first key, which a causal mask leaves alone.
+                              const Tensor first = le(cumsum(full_like(in[3].detach(), 1), 1), 1.5);
+                              if (mask) options.attn_mask = where(first, first, gt(in[3].detach(), 0));
+                              if (floating) options.attn_mask = in[3], options.scale = 0.8;
+                              const Tensor y = scaled_dot_product_attention(in[0], in[1], in[2], options);
+                              return floating ? y : y + sum(in[3]);
+                            }};
+           }}};
+}
+
+std::vector<Differentiable> recurrent() {
+  const auto layer = [](std::string name, std::int64_t gates,
+                        std::function<Tensor(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights&,
+                                             const RecurrentPass&)>
+                            f) {
+    return Differentiable{
+        std::move(name), [=](Random& r) {
+          const std::int64_t steps = r.integer(1, 3), n = r.integer(1, 2), in = r.integer(1, 3), h = r.integer(1, 3);
+          const RecurrentPass pass{.batch_first = r.integer(0, 1) == 1, .reverse = r.integer(0, 1) == 1};
+          const bool bias = r.integer(0, 1) == 1, state = r.integer(0, 1) == 1;
+          return Problem{{{.shape = pass.batch_first ? Shape{n, steps, in} : Shape{steps, n, in}},
+                          {.shape = {gates * h, in}, .master = true},
+                          {.shape = {gates * h, h}, .master = true},
+                          {.shape = {gates * h}, .master = true},
+                          {.shape = {gates * h}, .master = true},
+                          {.shape = {n, h}},
+                          {.shape = {n, h}}},
+                         [=](In in) {
+                           RecurrentWeights w{in[1], in[2], {}, {}};
+                           if (bias) w.bias_ih = in[3], w.bias_hh = in[4];
+                           Tensor h = state ? in[5] : Tensor(), c = state ? in[6] : Tensor();
+                           const Tensor y = f(in[0], h, c, w, pass);
+                           // Inputs that take no part have zero gradients.
+                           Tensor rest = sum(square(h));
+                           if (c.defined()) rest = rest + sum(square(c));
+                           for (std::size_t i : {3, 4, 5, 6}) rest = rest + cast(sum(in[i]) * 0, rest.dtype());
+                           return y + rest;
+                         }};
+        }};
+  };
+  return {layer("LstmLayer", 4,
+                [](const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights& w, const RecurrentPass& pass) {
+                  return lstm_layer(x, h, c, w, pass);
+                }),
+          layer("GruLayer", 3,
+                [](const Tensor& x, Tensor& h, Tensor&, const RecurrentWeights& w, const RecurrentPass& pass) {
+                  return gru_layer(x, h, w, pass);
+                })};
+}
+
+}  // namespace
+
+std::vector<Differentiable> layer_functions() {
+  std::vector<Differentiable> all{
+      {"Unbind",
+       [](Random& r) {
+         return Problem{{{.shape = {r.integer(1, 3), 3, r.integer(1, 2)}}}, [](In in) {
+                          const auto parts = unbind(square(in[0]), 1), last = unbind(in[0], -1);
+                          return parts[0] * parts[0] + parts[2] + sum(last[0]);
+                        }};
+       }},
+      {"Unflatten", [](Random& r) {
+         return Problem{{{.shape = {r.integer(1, 3), 6, 2}}},
+                        [](In in) { return square(unflatten(in[0], 1, {2, -1})) + unflatten(in[0], -2, {2, 3}); }};
+       }}};
+  for (auto part : {sliding_windows(), attention(), recurrent()}) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,225 @@
+// What losses return, over the samples of all shards, and what they refuse.
+#include "lockstep/autograd/losses.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Doubles = std::vector<double>;
+constexpr Reduction kNone = Reduction::none, kSum = Reduction::sum;
+
+class LossesTest : public ::testing::Test {
+ protected:
+  Tensor tensor(const Doubles& values, const Shape& shape, DType dtype = DType::f32) {
+    return make_tensor(values, shape, device_, dtype);
+  }
+  Tensor ids(const std::vector<std::int64_t>& values, const Shape& shape) {
+    return Tensor::from(values, shape).to(device_);
+  }
+
+  Runtime runtime_{{.cpu_devices = 1, .cores_per_device = 1, .threads_per_shard = 1}};
+  Device device_ = runtime_.devices()[0];
+};
+
+void expect_near(const Tensor& x, const Doubles& expected, double tolerance = 1e-6) {
+  const Doubles found = values(x);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], tolerance) << i;
+}
+
+TEST_F(LossesTest, Distances) {
+  const Tensor x = tensor({0, 1, 2, 7}, {4}), t = tensor({0, 0.5, 4, 4}, {4});
+  expect_near(mse_loss(x, t, {kNone}), {0, 0.25, 4, 9});
+  expect_near(mse_loss(x, t, {kSum}), {13.25});
+  expect_near(mse_loss(x, t), {13.25 / 4});
+  expect_near(l1_loss(x, t, {kNone}), {0, 0.5, 2, 3});
+  expect_near(l1_loss(x, t), {5.5 / 4});
+  expect_near(huber_loss(x, t, {.reduction = kNone}), {0, 0.125, 1.5, 2.5});
+  expect_near(huber_loss(x, t, {.reduction = kNone, .delta = 2}), {0, 0.125, 2, 4});
+  expect_near(smooth_l1_loss(x, t, {.reduction = kNone, .beta = 2}), {0, 0.0625, 1, 2});
+  expect_near(smooth_l1_loss(x, t, {.reduction = kNone, .beta = 0}), {0, 0.5, 2, 3});
+}
+
+// Far out there is no overflow, and at zero the slope is that of the formula.
+TEST_F(LossesTest, BinaryCrossEntropyIsStable) {
+  Tensor x = as_leaf(tensor({0, 0, 200, -200, 200, -200}, {6}));
+  const Tensor t = tensor({0, 1, 1, 1, 0, 0}, {6});
+  expect_near(binary_cross_entropy_with_logits(x, t, {.reduction = kNone}),
+              {std::log(2.0), std::log(2.0), 0, 200, 200, 0});
+  binary_cross_entropy_with_logits(x, t, {.reduction = kSum}).backward();
+  expect_near(x.grad(), {0.5, -0.5, 0, -1, 1, 0});
+  const Tensor small = tensor({-1, 0.5}, {2});
+  const Doubles plain{-std::log(1 / (1 + std::exp(1.0))), -std::log(1 - 1 / (1 + std::exp(-0.5)))};
+  expect_near(binary_cross_entropy_with_logits(
+                  small, tensor({1, 0}, {2}),
+                  {.weight = tensor({3}, {1}), .reduction = kNone, .pos_weight = tensor({5}, {1})}),
+              {15 * plain[0], 3 * plain[1]}, 1e-5);
+}
+
+TEST_F(LossesTest, KlDivOfNothingIsZero) {
+  const Tensor x = tensor({-1, -2, -3, -4}, {2, 2}), t = tensor({0, 1, 0.5, 0.5}, {2, 2});
+  const double half = 0.5 * std::log(0.5);
+  expect_near(kl_div(x, t, {.reduction = kNone}), {0, 2, half + 1.5, half + 2});
+  expect_near(kl_div(x, t, {.reduction = Reduction::batchmean}), {(2 * half + 5.5) / 2});
+  expect_near(kl_div(x, t), {(2 * half + 5.5) / 4});
+  EXPECT_ERROR(l1_loss(x, t, {Reduction::batchmean}), "l1_loss: reduction batchmean, expected none, mean, or sum");
+}
+
+TEST_F(LossesTest, NllOfWeightedAndIgnoredLabels) {
+  const Tensor x = tensor({-1, -2, -3, -4, -5, -6}, {3, 2}), labels = ids({0, 1, 7}, {3});
+  const Tensor w = tensor({1, 3}, {2});
+  expect_near(nll_loss(x, ids({0, 1, 1}, {3})), {11.0 / 3});
+  expect_near(nll_loss(x, labels, {.ignore_index = 7}), {5.0 / 2});
+  expect_near(nll_loss(x, labels, {.weight = w, .ignore_index = 7}), {13.0 / 4});
+  expect_near(nll_loss(x, labels, {.weight = w, .ignore_index = 7, .reduction = kNone}), {1, 12, 0});
+  expect_near(nll_loss(x, labels, {.weight = w, .ignore_index = 7, .reduction = kSum}), {13});
+  EXPECT_TRUE(std::isnan(nll_loss(x, ids({7, 7, 7}, {3}), {.ignore_index = 7}).item<float>()));
+  EXPECT_ERROR(values(nll_loss(x, labels)), "index: 7 at place");
+}
+
+// What is ignored has no gradient, whatever the row holds.
+TEST_F(LossesTest, IgnoredRowsHaveNoGradient) {
+  Tensor x = as_leaf(tensor({1, 2, 1e30, -1e30}, {2, 2}));
+  cross_entropy(x, ids({0, -100}, {2}), {.ignore_index = -100}).backward();
+  const Doubles g = values(x.grad());
+  EXPECT_NEAR(g[0], -1 / (1 + std::exp(-1.0)), 1e-6);
+  EXPECT_EQ(g[2], 0);
+  EXPECT_EQ(g[3], 0);
+}
+
+// The composed loss and the kernel's agree.
+TEST_F(LossesTest, CrossEntropyIsOneFunction) {
+  const Tensor x = tensor(Random(3).uniforms(12, -2, 2), {3, 4}), labels = ids({1, 3, 0}, {3});
+  const Tensor ones = tensor({1, 1, 1, 1}, {4}), hot = cast(one_hot(labels, 4), DType::f32);
+  for (double smoothing : {0.0, 0.3}) {
+    const Doubles kernel = values(cross_entropy(x, labels, {.label_smoothing = smoothing}));
+    expect_near(cross_entropy(x, labels, {.weight = ones, .label_smoothing = smoothing}), kernel);
+    expect_near(cross_entropy(x, labels, {.ignore_index = -1, .label_smoothing = smoothing}), kernel);
+    expect_near(cross_entropy(x, hot, {.label_smoothing = smoothing}), kernel);
+    expect_near(mean(cross_entropy(x, labels, {.reduction = kNone, .label_smoothing = smoothing})), kernel);
+  }
+  // One row without an axis for samples.
+  EXPECT_EQ(cross_entropy(x.select(0, 1), ids({3}, {}), {.reduction = kNone}).shape(), Shape());
+}
+
+TEST_F(LossesTest, HalfTypesAreComputedInF32) {
+  const Tensor x = tensor({0.5, 1, 2, 3}, {2, 2}, DType::bf16), t = tensor({0, 1, 1, 0}, {2, 2}, DType::bf16);
+  for (const Tensor& loss : {mse_loss(x, t), mse_loss(x, t, {kSum}), l1_loss(x, t), huber_loss(x, t),
+                             smooth_l1_loss(x, t), binary_cross_entropy_with_logits(x, t), kl_div(x, t),
+                             nll_loss(x, ids({0, 1}, {2})), cross_entropy(x, ids({0, 1}, {2})), cross_entropy(x, t),
+                             cross_entropy(x, ids({0, 1}, {2}), {.weight = tensor({1, 2}, {2})})}) {
+    EXPECT_EQ(loss.dtype(), DType::f32);
+    EXPECT_EQ(loss.shape(), Shape{1});
+  }
+}
+
+TEST_F(LossesTest, Errors) {
+  const Tensor x = tensor({1, 2, 3, 4}, {2, 2}), y = tensor({1, 2}, {2}), labels = ids({0, 1}, {2});
+  EXPECT_ERROR(mse_loss(x, y), "mse_loss: [2, 2] f32 on cpu:0 and [2] f32 on cpu:0, expected the same shape");
+  EXPECT_ERROR(huber_loss(x, cast(x, DType::bf16)),
+               "huber_loss: [2, 2] f32 on cpu:0 and [2, 2] bf16 on cpu:0, expected one");
+  EXPECT_ERROR(huber_loss(x, x, {.delta = 0}), "huber_loss: delta 0, expected above 0");
+  EXPECT_ERROR(smooth_l1_loss(x, x, {.beta = -1}), "smooth_l1_loss: beta -1, expected at least 0");
+  EXPECT_ERROR(binary_cross_entropy_with_logits(y, y, {.weight = tensor({1, 1}, {2, 1})}),
+               "binary_cross_entropy_with_logits: the weights make [2, 2] of [2]");
+  EXPECT_ERROR(cross_entropy(x, labels, {.label_smoothing = 2}), "cross_entropy: label smoothing 2, expected 0 to 1");
+  EXPECT_ERROR(cross_entropy(x, labels, {.weight = tensor({1}, {1})}),
+               "cross_entropy: weight is [1] f32 on cpu:0, expected one for each of 2 classes");
+  EXPECT_ERROR(cross_entropy(x, x, {.ignore_index = 3}),
+               "cross_entropy: ignore_index 3 beside probabilities, expected labels (i64)");
+  EXPECT_ERROR(nll_loss(x, ids({0}, {1})), "nll_loss: labels are [1] i64 on cpu:0, expected i64 [2], one for each row");
+  EXPECT_ERROR(nll_loss(x, y), "nll_loss: labels are [2] f32 on cpu:0, expected i64 [2]");
+}
+
+// Labels and weights differ from shard to shard, and so do their numbers of samples; some have none, and in some no
+// label counts. The loss is normalized over all of them.
+struct Batch {
+  std::vector<std::int64_t> rows{3, 1, 0, 4, 2, 3, 0, 1};
+  static constexpr std::int64_t kClasses = 5, kFeatures = 3;
+  std::int64_t samples = 14;
+  std::vector<std::int64_t> labels{0, 4, 2, -100, 1, 1, -100, 4, 3, 0, -100, -100, -100, 2};
+};
+
+struct Found {
+  std::vector<float> loss, gradient;
+  bool operator==(const Found&) const = default;
+};
+
+using Loss = std::function<Tensor(const Tensor& y, const Tensor& labels, const Tensor& target)>;
+
+// On so many devices, or on one without a cut.
+Found found_on(int devices, const Loss& loss) {
+  const Batch batch;
+  Runtime runtime({.cpu_devices = std::max(devices, 1), .cores_per_device = 1, .threads_per_shard = 1});
+  const auto& all = runtime.devices();
+  Tensor x = Random(1).floats({batch.samples, batch.kFeatures}).to(all[0]);
+  Tensor target = Random(2).floats({batch.samples, batch.kClasses}, 0, 1).to(all[0]);
+  Tensor labels = Tensor::from(batch.labels, {batch.samples}).to(all[0]);
+  Tensor w = as_leaf(Random(3).floats({batch.kClasses, batch.kFeatures}).to(all[0]));
+  if (devices > 0) {
+    std::vector<Slot> slots;
+    for (std::size_t s = 0; s < batch.rows.size(); ++s) {
+      slots.push_back({static_cast<int>(s), all[s * all.size() / batch.rows.size()]});
+    }
+    const auto at = std::make_shared<Placement>(batch.rows, slots);
+    x = scatter(x, at), target = scatter(target, at), labels = scatter(labels, at);
+  }
+  const Tensor value = loss(linear(x, w), labels, target);
+  value.backward();
+  return {value.to_vector<float>(), w.grad().to_vector<float>()};
+}
+
+TEST(LossesOfABatch, AreOfAllShardsWithTheSameBits) {
+  const Tensor w = Tensor::from(std::vector<float>{1, 2, 0.5, 3, 0.25}, {5});
+  const auto at_least_zero = [](const Tensor& labels) { return where(lt(labels, 0), 0.0, labels); };
+  const std::vector<std::pair<std::string, Loss>> losses{
+      {"mse", [](const Tensor& y, const Tensor&, const Tensor& t) { return mse_loss(y, t); }},
+      {"mse sum", [](const Tensor& y, const Tensor&, const Tensor& t) { return mse_loss(y, t, {kSum}); }},
+      {"l1", [](const Tensor& y, const Tensor&, const Tensor& t) { return l1_loss(y, t); }},
+      {"huber",
+       [](const Tensor& y, const Tensor&, const Tensor& t) { return huber_loss(y, t, {.delta = 0.3}); }},
+      {"smooth l1",
+       [](const Tensor& y, const Tensor&, const Tensor& t) { return smooth_l1_loss(y, t, {.beta = 0.3}); }},
+      {"binary",
+       [=](const Tensor& y, const Tensor&, const Tensor& t) {
+         return binary_cross_entropy_with_logits(y, t, {.weight = w, .pos_weight = w});
+       }},
+      {"kl", [](const Tensor& y, const Tensor&,
+                const Tensor& t) { return kl_div(log_softmax(y), t, {.reduction = Reduction::batchmean}); }},
+      {"nll", [=](const Tensor& y, const Tensor& labels,
+                  const Tensor&) { return nll_loss(y, at_least_zero(labels), {.weight = w}); }},
+      {"nll ignoring", [](const Tensor& y, const Tensor& labels,
+                          const Tensor&) { return nll_loss(y, labels, {.ignore_index = -100}); }},
+      {"cross entropy", [=](const Tensor& y, const Tensor& labels,
+                            const Tensor&) { return cross_entropy(y, at_least_zero(labels)); }},
+      {"cross entropy with everything",
+       [=](const Tensor& y, const Tensor& labels, const Tensor&) {
+         return cross_entropy(y, labels, {.weight = w, .ignore_index = -100, .label_smoothing = 0.1});
+       }},
+      {"cross entropy of steps",
+       [=](const Tensor& y, const Tensor& labels, const Tensor&) {
+         return cross_entropy(stack({y, y * 2}, 2), stack({labels, labels}, 1), {.weight = w, .ignore_index = -100});
+       }},
+      {"cross entropy of probabilities", [=](const Tensor& y, const Tensor&, const Tensor& t) {
+         return cross_entropy(y, t, {.weight = w, .label_smoothing = 0.1});
+       }}};
+  for (const auto& [name, loss] : losses) {
+    SCOPED_TRACE(name);
+    const Found whole = found_on(0, loss), one = found_on(1, loss);
+    const auto doubles = [](const std::vector<float>& v) { return Doubles(v.begin(), v.end()); };
+    EXPECT_LT(distance(doubles(one.loss), doubles(whole.loss)), 1e-6);
+    EXPECT_LT(distance(doubles(one.gradient), doubles(whole.gradient)), 1e-6);
+    for (int devices : {2, 3, 8}) EXPECT_EQ(found_on(devices, loss), one) << devices << " devices";
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,248 @@
+// Layers and small models compute what PyTorch's do from the same states, and their parameters have the same names
+// and shapes: tests/parity/layers.json was written by tests/parity/layers_reference.py.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/nn/conv1d.h"
+#include "lockstep/nn/conv_transpose2d.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/transformer.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/logical_tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+using In = std::vector<Tensor>;
+
+constexpr std::int64_t kVocabulary = 11, kContext = 6, kBatch = 4, kSteps = 12;
+
+// As in the script.
+Tensor tokens(std::int64_t step, const Shape& shape, Device device) {
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < shape.numel(); ++i) values.push_back((i * i + 3 * i + 5 * step) % kVocabulary);
+  return Tensor::from(values, shape).to(device);
+}
+
+Tensor padding(std::int64_t samples, std::int64_t keys) {
+  std::vector<std::uint8_t> mask;
+  for (std::int64_t i = 0; i < samples * keys; ++i) mask.push_back(i % keys >= keys - i / keys);
+  return Tensor::from(mask, {samples, keys});
+}
+
+Tensor causal(std::int64_t length) {
+  std::vector<std::uint8_t> mask;
+  for (std::int64_t i = 0; i < length * length; ++i) mask.push_back(i % length > i / length);
+  return Tensor::from(mask, {length, length});
+}
+
+struct Case {
+  std::unique_ptr<Module> module;
+  std::function<In(const In&)> run;
+};
+
+template <typename M, typename Run, typename... Options>
+Case make_case(const Run& run, Options&&... options) {
+  auto module = std::make_unique<M>(std::forward<Options>(options)...);
+  M& m = *module;
+  return {std::move(module), [&m, run](const In& in) -> In { return run(m, in); }};
+}
+
+template <typename M, typename... Options>
+Case of_one(Options&&... options) {
+  return make_case<M>([](M& m, const In& in) { return In{m.forward(in[0])}; }, std::forward<Options>(options)...);
+}
+
+GPTOptions gpt_options() {
+  return {.vocab_size = kVocabulary, .block_size = kContext, .n_layer = 2, .n_head = 2, .n_embd = 8, .dropout = 0};
+}
+
+LstmLanguageModelOptions lstm_options() {
+  return {.vocab_size = kVocabulary, .embedding_dim = 4, .hidden_size = 5, .dropout = 0};
+}
+
+Case case_of(const std::string& name, Device device) {
+  using Attention = MultiheadAttention;
+  const auto lstm = [](const LstmOutput& all) { return In{all.output, all.state.h, all.state.c}; };
+  const auto run_lstm = [=](LSTM& m, const In& in) {
+    return lstm(in.size() == 1 ? m(in[0]) : m(in[0], {in[1], in[2]}));
+  };
+  const auto run_gru = [](GRU& m, const In& in) {
+    const GruOutput all = in.size() == 1 ? m(in[0]) : m(in[0], in[1]);
+    return In{all.output, all.h};
+  };
+  if (name == "multihead attention") {
+    return make_case<Attention>(
+        [](Attention& m, const In& in) {
+          auto [y, weights] = m(in[0], in[1], in[2]);
+          return In{y, weights};
+        },
+        MultiheadAttentionOptions{.embed_dim = 8, .num_heads = 2});
+  }
+  if (name == "multihead attention with masks") {
+    return make_case<Attention>(
+        [](Attention& m, const In& in) {
+          auto [y, weights] = m(in[0], in[1], in[2], {.key_padding_mask = padding(2, 3), .attn_mask = in[3]});
+          return In{y, weights};
+        },
+        MultiheadAttentionOptions{.embed_dim = 8, .num_heads = 2, .batch_first = true});
+  }
+  if (name == "multihead attention with a mask for each head") {
+    return make_case<Attention>(
+        [](Attention& m, const In& in) {
+          auto [y, weights] = m(in[0], in[0], in[0], {.attn_mask = in[1]});
+          return In{y, weights};
+        },
+        MultiheadAttentionOptions{.embed_dim = 8, .num_heads = 2, .bias = false});
+  }
+  if (name == "causal multihead attention") {
+    return make_case<Attention>(
+        [](Attention& m, const In& in) { return In{m.attend(in[0], in[0], in[0], {.is_causal = true})}; },
+        MultiheadAttentionOptions{.embed_dim = 8, .num_heads = 4});
+  }
+  TransformerEncoderLayerOptions layer{.d_model = 8, .nhead = 2, .dim_feedforward = 12, .dropout = 0};
+  if (name == "transformer encoder layer") return of_one<TransformerEncoderLayer>(layer);
+  if (name == "transformer encoder layer, norm first") {
+    layer.activation = gelu, layer.batch_first = true, layer.norm_first = true;
+    return make_case<TransformerEncoderLayer>(
+        [](TransformerEncoderLayer& m, const In& in) {
+          return In{m(in[0], {.src_mask = causal(4), .src_key_padding_mask = padding(2, 4)})};
+        },
+        layer);
+  }
+  RecurrentOptions recurrent{.input_size = 3, .hidden_size = 4};
+  if (name == "lstm") return make_case<LSTM>(run_lstm, recurrent);
+  if (name == "gru") return make_case<GRU>(run_gru, recurrent);
+  if (name == "gru, batch first, no bias") {
+    recurrent.bias = false, recurrent.batch_first = true;
+    return make_case<GRU>(run_gru, recurrent);
+  }
+  recurrent.num_layers = 2;
+  if (name == "lstm, batch first, no bias") {
+    recurrent.bias = false, recurrent.batch_first = true;
+    return make_case<LSTM>(run_lstm, recurrent);
+  }
+  recurrent.bidirectional = true;
+  if (name == "lstm in both directions") return make_case<LSTM>(run_lstm, recurrent);
+  if (name == "gru in both directions") return make_case<GRU>(run_gru, recurrent);
+  if (name == "conv1d") {
+    return of_one<Conv1d>(Conv1dLayerOptions{
+        .in_channels = 4, .out_channels = 6, .kernel = 3, .stride = 2, .padding = 1, .dilation = 2, .groups = 2});
+  }
+  if (name == "conv transpose 2d") {
+    return of_one<ConvTranspose2d>(ConvTranspose2dLayerOptions{.in_channels = 4,
+                                                               .out_channels = 6,
+                                                               .kernel = 3,
+                                                               .stride = 2,
+                                                               .padding = 1,
+                                                               .output_padding = 1,
+                                                               .groups = 2});
+  }
+  if (name == "adaptive avg pool 2d") return of_one<AdaptiveAvgPool2d>(std::array<std::int64_t, 2>{2, 3});
+  if (name == "upsample") {
+    return of_one<Upsample>(InterpolateOptions{.scale_factor = 2, .mode = Interpolation::bilinear});
+  }
+  if (name == "unflatten and flatten") {
+    Case made = of_one<Sequential>();
+    static_cast<Sequential&>(*made.module).append<Unflatten>(1, Shape{2, 3}).append<Flatten>(2, 3);
+    return made;
+  }
+  const Tensor ids = tokens(0, {3, kContext}, device);
+  if (name == "gpt") return make_case<GPT>([=](GPT& m, const In&) { return In{m(ids)}; }, gpt_options());
+  check(name == "lstm language model", "no case {}", name);
+  return make_case<LstmLanguageModel>([=](LstmLanguageModel& m, const In&) { return In{m(ids)}; }, lstm_options());
+}
+
+nlohmann::json expected() {
+  std::ifstream file(LOCKSTEP_LAYERS_FILE);
+  return nlohmann::json::parse(file);
+}
+
+Shape shape_of(const nlohmann::json& item) { return Shape(item.at("shape").get<std::vector<std::int64_t>>()); }
+
+// Names and shapes have to be those of the module.
+void load(Module& module, const nlohmann::json& state, const std::vector<Device>& devices) {
+  module.initialize(Constant{0}, devices);
+  StateDict values;
+  for (const auto& [name, item] : state.items()) {
+    values.emplace_back(name, Tensor::from(item.at("values").get<std::vector<float>>(), shape_of(item)));
+  }
+  load_state_dict(module, values);
+}
+
+void expect_as_pytorch(const Runtime& runtime, double tolerance) {
+  const Device device = runtime.devices()[0];
+  const nlohmann::json all = expected(), &cases = all.at("cases");
+  EXPECT_EQ(cases.size(), 19U);
+  for (const auto& [name, item] : cases.items()) {
+    SCOPED_TRACE(name);
+    const Case made = case_of(name, device);
+    load(*made.module, item.at("state"), runtime.devices());
+    In inputs;
+    for (const auto& input : item.at("inputs")) {
+      inputs.push_back(as_leaf(make_tensor(input.at("values"), shape_of(input), device)));
+    }
+    const In outputs = made.run(inputs);
+    ASSERT_EQ(outputs.size(), item.at("outputs").size());
+    In seeds;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const auto& output = item.at("outputs").at(i);
+      EXPECT_EQ(outputs[i].shape(), shape_of(output));
+      EXPECT_LT(distance(values(outputs[i]), output.at("values")), tolerance) << "output " << i;
+      std::vector<double> weights;
+      for (std::int64_t k = 0; k < outputs[i].numel(); ++k) weights.push_back(static_cast<double>(k * 7 % 11 - 5) / 5);
+      seeds.push_back(make_tensor(weights, outputs[i].shape(), device));
+    }
+    backward(outputs, seeds);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      EXPECT_LT(distance(values(inputs[i].grad()), item.at("input_gradients").at(i)), tolerance) << "input " << i;
+    }
+    std::vector<std::string> names;
+    for (const auto& [parameter_name, parameter] : made.module->named_parameters()) {
+      EXPECT_LT(distance(values(parameter.gradient()), item.at("gradients").at(parameter_name)), tolerance)
+          << parameter_name;
+      names.push_back(parameter_name);
+    }
+    EXPECT_EQ(names.size(), item.at("gradients").size());
+  }
+}
+
+TEST(LayersParity, Reference) { expect_as_pytorch(Runtime({.serial = true, .reference_backend = true}), 1e-5); }
+TEST(LayersParity, Cpu) { expect_as_pytorch(Runtime({.serial = true}), 1e-5); }
+
+TEST(LayersParity, LossesOfTwelveStepsFollowPyTorch) {
+  const nlohmann::json all = expected();
+  for (const auto& [name, item] : all.at("training").items()) {
+    SCOPED_TRACE(name);
+    Runtime runtime({.cpu_devices = 1, .threads_per_shard = 1});
+    std::unique_ptr<Module> net;
+    if (name == "gpt") {
+      net = std::make_unique<GPT>(gpt_options());
+    } else {
+      net = std::make_unique<LstmLanguageModel>(lstm_options());
+    }
+    load(*net, item.at("state"), runtime.devices());
+    AdamW adam(net->parameters(), {.lr = 1e-2, .weight_decay = 1e-2});
+    const std::vector<double> losses = item.at("losses");
+    ASSERT_EQ(std::ssize(losses), kSteps);
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      const Tensor ids = tokens(step, {kBatch, kContext + 1}, runtime.devices()[0]);
+      const Tensor x = narrow(ids, 1, 0, kContext), labels = narrow(ids, 1, 1, kContext);
+      const Tensor loss = cross_entropy(flatten((*net)(x), 0, 1), flatten(labels));
+      loss.backward();
+      adam.step();
+      EXPECT_NEAR(loss.item<float>(), losses[static_cast<std::size_t>(step)], 2e-4) << "step " << step;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing

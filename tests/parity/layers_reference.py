@@ -1,0 +1,194 @@
+#!/usr/bin/python3
+"""Writes what PyTorch's layers and small models compute: their states, outputs, and gradients in f64, and the losses of twelve
+steps of the models. Run by hand, with Debian's python3-torch: tests/parity/layers_reference.py > tests/parity/layers.json
+tests/models/layers_parity_test.cc has the same list in C++.
+"""
+import json
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+VOCABULARY, CONTEXT, BATCH, STEPS = 11, 6, 4, 12
+
+
+def tokens(step, *shape):
+    """Numbers below the size of the vocabulary."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    return torch.tensor([(i * i + 3 * i + 5 * step) % VOCABULARY for i in range(count)]).reshape(shape)
+
+
+def padding(samples, keys):
+    """Of sample n, the last n keys are padding."""
+    return torch.tensor([[s >= keys - n for s in range(keys)] for n in range(samples)])
+
+
+def causal(length):
+    return torch.ones(length, length).triu(1).bool()
+
+
+class Attention(nn.Module):
+    def __init__(self, features, heads):
+        super().__init__()
+        self.c_attn, self.c_proj = nn.Linear(features, 3 * features), nn.Linear(features, features)
+        self.heads = heads
+
+    def forward(self, x):
+        n, t, c = x.shape
+        q, k, v = (y.view(n, t, self.heads, c // self.heads).transpose(1, 2) for y in self.c_attn(x).split(c, 2))
+        scores = (q @ k.transpose(-2, -1) / (c // self.heads) ** 0.5).masked_fill(causal(t), -torch.inf)
+        return self.c_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(n, t, c))
+
+
+class Mlp(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.c_fc, self.c_proj = nn.Linear(features, 4 * features), nn.Linear(4 * features, features)
+
+    def forward(self, x):
+        return self.c_proj(F.gelu(self.c_fc(x)))
+
+
+class Block(nn.Module):
+    def __init__(self, features, heads):
+        super().__init__()
+        self.ln_1, self.attn = nn.LayerNorm(features), Attention(features, heads)
+        self.ln_2, self.mlp = nn.LayerNorm(features), Mlp(features)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gpt(nn.Module):
+    def __init__(self, features=8, heads=2, layers=2):
+        super().__init__()
+        self.transformer = nn.ModuleDict(dict(
+            wte=nn.Embedding(VOCABULARY, features), wpe=nn.Embedding(CONTEXT, features),
+            h=nn.ModuleList([Block(features, heads) for _ in range(layers)]), ln_f=nn.LayerNorm(features)))
+        self.lm_head = nn.Linear(features, VOCABULARY, bias=False)
+
+    def forward(self, ids):
+        t = self.transformer
+        x = t.wte(ids) + t.wpe(torch.arange(ids.shape[1]))
+        for block in t.h:
+            x = block(x)
+        return self.lm_head(t.ln_f(x))
+
+
+class LstmLanguageModel(nn.Module):
+    def __init__(self, features=4, hidden=5, layers=2):
+        super().__init__()
+        self.encoder = nn.Embedding(VOCABULARY, features)
+        self.rnn = nn.LSTM(features, hidden, layers, batch_first=True)
+        self.decoder = nn.Linear(hidden, VOCABULARY)
+
+    def forward(self, ids):
+        return self.decoder(self.rnn(self.encoder(ids))[0])
+
+
+def lstm(module, x, *state):
+    y, (h, c) = module(x, state or None)
+    return y, h, c
+
+
+X, STATE = (5, 2, 3), (4, 2, 4)
+CASES = {
+    'multihead attention': (lambda: nn.MultiheadAttention(8, 2), [(4, 2, 8), (3, 2, 8), (3, 2, 8)],
+                            lambda m, q, k, v: m(q, k, v)),
+    'multihead attention with masks': (
+        lambda: nn.MultiheadAttention(8, 2, batch_first=True), [(2, 4, 8), (2, 3, 8), (2, 3, 8), (4, 3)],
+        lambda m, q, k, v, mask: m(q, k, v, key_padding_mask=padding(2, 3), attn_mask=mask)),
+    'multihead attention with a mask for each head': (
+        lambda: nn.MultiheadAttention(8, 2, bias=False), [(4, 2, 8), (4, 4, 4)],
+        lambda m, x, mask: m(x, x, x, attn_mask=mask)),
+    'causal multihead attention': (lambda: nn.MultiheadAttention(8, 4), [(4, 2, 8)],
+                                   lambda m, x: (m(x, x, x, attn_mask=causal(4))[0],)),
+    'transformer encoder layer': (lambda: nn.TransformerEncoderLayer(8, 2, 12, 0), [(4, 2, 8)], lambda m, x: (m(x),)),
+    'transformer encoder layer, norm first': (
+        lambda: nn.TransformerEncoderLayer(8, 2, 12, 0, 'gelu', batch_first=True, norm_first=True), [(2, 4, 8)],
+        lambda m, x: (m(x, causal(4), padding(2, 4)),)),
+    'lstm': (lambda: nn.LSTM(3, 4), [X], lstm),
+    'lstm in both directions': (lambda: nn.LSTM(3, 4, 2, bidirectional=True), [X, STATE, STATE], lstm),
+    'lstm, batch first, no bias': (lambda: nn.LSTM(3, 4, 2, bias=False, batch_first=True), [X], lstm),
+    'gru': (lambda: nn.GRU(3, 4), [X], lambda m, x: m(x)),
+    'gru in both directions': (lambda: nn.GRU(3, 4, 2, bidirectional=True), [X, STATE], lambda m, x, h: m(x, h)),
+    'gru, batch first, no bias': (lambda: nn.GRU(3, 4, bias=False, batch_first=True), [X], lambda m, x: m(x)),
+    'conv1d': (lambda: nn.Conv1d(4, 6, 3, 2, 1, 2, 2), [(2, 4, 9)], lambda m, x: (m(x),)),
+    'conv transpose 2d': (lambda: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2), [(2, 4, 3, 2)], lambda m, x: (m(x),)),
+    'adaptive avg pool 2d': (lambda: nn.AdaptiveAvgPool2d((2, 3)), [(1, 2, 5, 4)], lambda m, x: (m(x),)),
+    'upsample': (lambda: nn.Upsample(scale_factor=2, mode='bilinear'), [(1, 2, 3, 2)], lambda m, x: (m(x),)),
+    'unflatten and flatten': (lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.Flatten(2, 3)), [(2, 6, 4)],
+                              lambda m, x: (m(x),)),
+    'gpt': (Gpt, [], lambda m: (m(tokens(0, 3, CONTEXT)),)),
+    'lstm language model': (LstmLanguageModel, [], lambda m: (m(tokens(0, 3, CONTEXT)),)),
+}
+MODELS = {'gpt': Gpt, 'lstm language model': LstmLanguageModel}
+
+
+def rounded(t):
+    return [float(f'{v:.10g}') for v in t.detach().flatten().tolist()]
+
+
+def few_digits(t, scale=64):
+    """Which f32 holds as well as f64."""
+    return (t * scale).round() / scale
+
+
+def make(module, deviation=0.5):
+    net = module().double()
+    for parameter in net.parameters():
+        parameter.data = few_digits(torch.randn(parameter.shape, dtype=torch.float64) * deviation, 256)
+    return net
+
+
+def state_of(net):
+    return {name: {'shape': list(t.shape), 'values': rounded(t)} for name, t in net.state_dict().items()}
+
+
+def computed(module, shapes, call):
+    net = make(module)
+    inputs = [few_digits(torch.randn(shape, dtype=torch.float64)).requires_grad_() for shape in shapes]
+    state, outputs = state_of(net), call(net, *inputs)
+    loss = 0
+    for y in outputs:
+        weights = torch.tensor([(i * 7 % 11 - 5) / 5 for i in range(y.numel())], dtype=torch.float64)
+        loss = loss + (y.flatten() * weights).sum()
+    loss.backward()
+    return {
+        'state': state,
+        'inputs': [{'shape': list(x.shape), 'values': rounded(x)} for x in inputs],
+        'outputs': [{'shape': list(y.shape), 'values': rounded(y)} for y in outputs],
+        'input_gradients': [rounded(x.grad) for x in inputs],
+        'gradients': {name: rounded(p.grad) for name, p in net.named_parameters()},
+    }
+
+
+def trained(module):
+    net = make(module, 0.25)
+    state, losses = state_of(net), []
+    adam = torch.optim.AdamW(net.parameters(), lr=1e-2, weight_decay=1e-2)
+    for step in range(STEPS):
+        ids = tokens(step, BATCH, CONTEXT + 1)
+        loss = F.cross_entropy(net(ids[:, :-1]).reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        losses.append(float(f'{loss.item():.10g}'))
+    return {'state': state, 'losses': losses}
+
+
+def main():
+    torch.manual_seed(0)
+    parts = {'cases': {name: computed(*case) for name, case in CASES.items()},
+             'training': {name: trained(model) for name, model in MODELS.items()}}
+    print('{"torch": ' + json.dumps(torch.__version__))
+    for part, items in parts.items():
+        print(', ' + json.dumps(part) + ': {')
+        print(',\n'.join(json.dumps(name) + ': ' + json.dumps(item) for name, item in items.items()))
+        print('}')
+    print('}')
+
+
+main()
