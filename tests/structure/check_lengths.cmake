@@ -5,7 +5,6 @@ if(NOT DEFINED MOST)
   set(MOST 400)
 endif()
 set(too_long
-    lockstep/backend/cpu/f32_conv.cc
     lockstep/parallel/bucket_reducer.cc
     lockstep/train/trainer.cc
     tests/backend/onednn_test.cc

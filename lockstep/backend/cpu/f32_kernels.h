@@ -91,9 +91,11 @@ struct WinogradWeights {
 struct F32Kernels {
   void (*row_product)(const RowProduct&);
   void (*pixel_product)(const PixelProduct&);
-  void (*winograd_input)(const WinogradPatches&);            // 6 x 6 pixels of each tile -> transformed
-  void (*winograd_output)(const WinogradPatches&);           // transformed -> 4 x 4 pixels of each tile, as far as images go
-  void (*winograd_output_gradient)(const WinogradPatches&);  // 4 x 4 pixels of each tile -> transformed: its transpose
+  void (*winograd_input)(const WinogradPatches&);  // 6 x 6 pixels of each tile -> transformed
+  void (*winograd_output)(
+      const WinogradPatches&);  // transformed -> 4 x 4 pixels of each tile, as far as images go
+  void (*winograd_output_gradient)(
+      const WinogradPatches&);  // 4 x 4 pixels of each tile -> transformed: its transpose
   void (*winograd_weights)(const WinogradWeights&);          // taps -> transformed
   void (*winograd_weight_gradient)(const WinogradWeights&);  // transformed -> taps: its transpose
 };

@@ -6,16 +6,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/backend/context.h"
 #include "lockstep/backend/cpu/conv_taps.h"
 #include "lockstep/backend/cpu/f32_kernels.h"
 #include "lockstep/backend/cpu/f32_pack.h"
 #include "lockstep/backend/cpu/strided_images.h"
-#include "lockstep/backend/context.h"
 
 namespace lockstep::cpu {
 
 // Whether the algorithm can compute a convolution, and takes less time than direct sums. A function of sizes alone.
-bool winograd_pays(const ConvAxis& rows, const ConvAxis& columns, std::int64_t images, std::int64_t inputs, std::int64_t outputs);
+bool winograd_pays(const ConvAxis& rows, const ConvAxis& columns, std::int64_t images, std::int64_t inputs,
+                   std::int64_t outputs);
 
 // The axis along which the gradient of the data is a convolution of the gradient of the outputs with the kernel turned around.
 ConvAxis turned(const ConvAxis& axis);
@@ -35,7 +36,8 @@ struct WinogradTiles {
 // A pass that computes images from images: the forward pass, or the gradient of the data.
 class WinogradPass {
  public:
-  WinogradPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& from, const StridedImages& to);
+  WinogradPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& from,
+               const StridedImages& to);
 
   // In f32: the transformed weights.
   std::int64_t weights_size() const { return kWinogradFrequencies * frequency_; }
@@ -52,9 +54,9 @@ class WinogradPass {
   WinogradTiles tiles_;
   std::int64_t images_;
   StridedImages from_, to_;
-  std::int64_t frequency_;       // of the transformed weights: from one frequency to the next
-  std::int64_t group_, panel_;   // images, and tiles, that are computed together
-  std::int64_t chunk_;           // blocks of channels that are summed in one go
+  std::int64_t frequency_;             // of the transformed weights: from one frequency to the next
+  std::int64_t group_, panel_;         // images, and tiles, that are computed together
+  std::int64_t chunk_;                 // blocks of channels that are summed in one go
   std::vector<std::int64_t> offsets_;  // of the tiles of a panel
   std::vector<Step> steps_;
 };
@@ -62,12 +64,14 @@ class WinogradPass {
 // The gradient of the weights.
 class WinogradWeightPass {
  public:
-  WinogradWeightPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& x, const StridedImages& dy);
+  WinogradWeightPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& x,
+                     const StridedImages& dy);
 
   // In f32, for all threads.
   std::int64_t scratch() const;
   // dw is [outputs, inputs, 9].
-  void run(const KernelContext& context, float* dw, float* scratch, const F32Kernels& kernels = f32_kernels()) const;
+  void run(const KernelContext& context, float* dw, float* scratch,
+           const F32Kernels& kernels = f32_kernels()) const;
 
  private:
   struct Chunks;
@@ -75,9 +79,9 @@ class WinogradWeightPass {
   WinogradTiles tiles_;
   std::int64_t images_;
   StridedImages x_, dy_;
-  std::int64_t frequency_;        // of the products
-  std::int64_t chunks_, panel_;   // chunks that are transformed together, and their tiles
-  std::int64_t copied_;           // images of which there is a copy at any time, where they cannot be read in place
+  std::int64_t frequency_;       // of the products
+  std::int64_t chunks_, panel_;  // chunks that are transformed together, and their tiles
+  std::int64_t copied_;  // images of which there is a copy at any time, where they cannot be read in place
   std::vector<PixelPair> pixels_;
 };
 

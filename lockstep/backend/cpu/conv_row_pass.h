@@ -1,0 +1,65 @@
+// Direct convolutions, row of pixels by row of pixels: the forward pass, and the gradient of the data.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/backend/context.h"
+#include "lockstep/backend/cpu/conv_taps.h"
+#include "lockstep/backend/cpu/f32_kernels.h"
+#include "lockstep/backend/cpu/f32_scratch.h"
+#include "lockstep/backend/cpu/strided_images.h"
+
+namespace lockstep::cpu {
+
+class RowPass {
+ public:
+  RowPass(std::vector<AxisClass> rows, std::vector<AxisClass> columns, const ConvAxis& kernel_columns,
+          std::int64_t from_width, std::int64_t to_width, std::int64_t taps, std::int64_t images,
+          const StridedImages& from, const StridedImages& to);
+
+  // In f32, for each thread.
+  std::int64_t scratch() const {
+    return from_scratch() + (to_.vectors() ? 0 : group_ * to_.pixels * kTileColumns);
+  }
+
+  // `bias` is padded to blocks, or null.
+  void run(const KernelContext& context, const float* packed, const float* bias, float* scratch) const;
+
+ private:
+  struct Steps {
+    std::vector<Step> steps;
+    std::int64_t terms = 0;  // of each step
+  };
+  // Pixels of all images of a group that meet the same taps, by image.
+  struct PixelClass {
+    Steps whole, part;  // of a chunk of whole blocks, and of the channels that fill no block
+    std::vector<std::int64_t> from, to;
+  };
+
+  PixelClass make_class(const AxisClass& row, const AxisClass& column, std::int64_t kernel_width,
+                        std::int64_t from_width, std::int64_t to_width, const StridedImages& from,
+                        const StridedImages& to) const;
+
+  // Steps over all taps of `blocks` blocks of `channels` channels. Taps that read pixels side by side are one step where the
+  // channels are all that a pixel has there.
+  Steps make_steps(const AxisClass& row, const AxisClass& column, std::int64_t kernel_width,
+                   std::int64_t from_width, const StridedImages& from, std::int64_t blocks,
+                   std::int64_t channels) const;
+
+  // Columns [column, column + kTileColumns) of `count` images.
+  void run_tile(const StridedImages& in, std::int64_t first, std::int64_t count, std::int64_t column,
+                const float* packed, const float* bias, float* to_panel) const;
+
+  std::int64_t from_scratch() const {
+    return from_.readable() ? 0 : round_up(group_ * from_.pixels * from_.channels);
+  }
+
+  StridedImages from_, to_;
+  std::int64_t images_, taps_;
+  std::int64_t chunk_;  // blocks of channels that are summed in one go
+  std::int64_t group_;  // images that are computed together
+  std::vector<PixelClass> classes_;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,94 @@
+// Direct convolutions: the gradients of weights and bias.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/backend/context.h"
+#include "lockstep/backend/cpu/conv_group.h"
+#include "lockstep/backend/cpu/f32_kernels.h"
+#include "lockstep/backend/cpu/f32_scratch.h"
+#include "lockstep/backend/cpu/strided_images.h"
+
+namespace lockstep::cpu {
+
+// The gradient of the weights. Where inputs fill their blocks, the 16 channels of a block are the rows of a register tile, and
+// the pixels of a tap leave out the padding. Otherwise all weights of an output are rows, of a copy of x with its padding.
+class WeightPass {
+ public:
+  WeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy);
+
+  // In f32, for each thread.
+  std::int64_t scratch() const { return x_scratch() + padded_scratch() + dy_scratch(); }
+  // In f32: the gradient as the kernels compute it, by blocks of outputs.
+  std::int64_t packed_size() const { return blocks_of(p_.outputs) * kBlock * p_.inputs * p_.taps(); }
+
+  void run(const KernelContext& context, float* packed, float* dw, float* scratch) const;
+
+  // The gradient of the bias: sums of dy, in the same chunks.
+  void run_bias(const KernelContext& context, float* db, float* scratch) const;
+
+ private:
+  std::int64_t padded_pixels() const { return padded_rows_ * padded_columns_; }
+  bool copies_x() const { return blocks_ ? !x_.readable() : !(x_.readable() && x_.pixel == x_.channels); }
+  std::int64_t x_scratch() const { return copies_x() ? round_up(group_ * x_.pixels * x_.channels) : 0; }
+  std::int64_t padded_scratch() const {
+    return blocks_ ? 0 : round_up(group_ * padded_pixels() * x_.channels);
+  }
+  std::int64_t dy_scratch() const { return dy_.vectors() ? 0 : group_ * dy_.pixels * round_up(dy_.channels); }
+
+  // How x lies where the kernels read it.
+  StridedImages input_panel(float* data) const;
+
+  StridedImages input(std::int64_t first, std::int64_t count, float* panel) const;
+
+  StridedImages gradient(std::int64_t first, std::int64_t count, float* panel) const;
+
+  // The pixels that meet a tap, of a chunk of rows of each of the images that are summed in one go.
+  std::vector<PixelPair> make_pixels(std::int64_t chunk, std::int64_t tap, const StridedImages& x,
+                                     const StridedImages& dy) const;
+  // For sums of dy alone: x stays at one element.
+  std::vector<PixelPair> make_bias_pixels(std::int64_t chunk, const StridedImages& dy) const;
+  // Calls f(image, row, column) for each output of a chunk.
+  template <typename F>
+  void for_each_pixel(std::int64_t chunk, const F& f) const {
+    for (std::int64_t n = 0; n < chunk_images_; ++n) {
+      for (std::int64_t r = chunk * chunk_rows_; r < std::min((chunk + 1) * chunk_rows_, p_.rows.output);
+           ++r) {
+        for (std::int64_t c = 0; c < p_.columns.output; ++c) f(n, r, c);
+      }
+    }
+  }
+
+  // Calls f(image, chunk, how many of its images) for the chunks of `count` images. One chunk at a time stays in the
+  // first-level cache.
+  template <typename F>
+  void for_each_chunk(std::int64_t count, const F& f) const {
+    for (std::int64_t n = 0; n < count; n += chunk_images_) {
+      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) f(n, chunk, std::min(chunk_images_, count - n));
+    }
+  }
+
+  // Adds the pixels of a chunk of `images` images.
+  void add(PixelProduct& p, const std::vector<PixelPair>& pixels, std::int64_t images) const;
+
+  void run_unit(const StridedImages& x, const StridedImages& dy, std::int64_t first, std::int64_t count,
+                std::int64_t tile, std::int64_t block, float* packed) const;
+
+  // To [O, I, taps].
+  void unpack(const float* packed, std::int64_t tile, std::int64_t block, float* dw) const;
+
+  ConvGroup p_;
+  StridedImages x_, dy_;
+  bool blocks_;
+  std::int64_t output_pixels_, padded_rows_, padded_columns_;
+  // What is summed in one go: this many rows of each of this many images.
+  std::int64_t chunk_rows_, chunk_images_ = 1;
+  std::int64_t chunks_ = 1;                     // of an image's rows
+  std::int64_t group_;                          // images that are computed together
+  std::vector<std::vector<PixelPair>> pixels_;  // by chunk, then tap
+  std::vector<std::vector<PixelPair>> bias_pixels_;
+  std::vector<std::int64_t> rows_;
+};
+
+}  // namespace lockstep::cpu

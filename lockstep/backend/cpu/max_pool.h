@@ -1,0 +1,15 @@
+// Max pooling of f32 and bf16, as PoolKernels has it.
+#pragma once
+
+#include "lockstep/backend/pool.h"
+
+namespace lockstep::cpu {
+
+template <typename T>
+void max_pool(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
+              const View& where);
+template <typename T>
+void max_pool_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
+                       const View& dx);
+
+}  // namespace lockstep::cpu
