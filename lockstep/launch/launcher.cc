@@ -184,6 +184,7 @@ class Launcher {
     // The signals for the remaining ranks, last one first; `next_blow` is when to send the next.
     std::vector<int> blows{SIGKILL, SIGTERM};
     auto next_blow = Clock::time_point::max();
+    bool sent_blow = false;
     const auto fail_with = [&](const JobFailure& what) {
       if (failure) return;
       failure = what;
@@ -205,7 +206,7 @@ class Launcher {
       }
       const std::vector<ChildExit> ends = children.reap();
       for (const ChildExit& end : ends) {
-        if (!end.ok() && blows.size() == 2) own_ends.emplace(end.rank, end);
+        if (!end.ok() && !sent_blow) own_ends.emplace(end.rank, end);
       }
       for (const ChildExit& end : ends) {
         if (end.ok() || failure) continue;
@@ -240,6 +241,7 @@ class Launcher {
       }
       if (Clock::now() >= next_blow) {
         children.send(blows.back());
+        sent_blow = true;
         if (blows.size() > 1) blows.pop_back();
         next_blow = Clock::now() + options_.grace;
       }
