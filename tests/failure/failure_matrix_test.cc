@@ -76,7 +76,7 @@ JobEnd run_cell(const Cell& c) {
 
 void expect_bounded(const Cell& c, const JobEnd& end) {
   EXPECT_TRUE(end.fault_came);
-  const std::regex names(fmt::format("rank {0} lost|rank {0} gave up|rank {0} of {1} did not come|"
+  const std::regex names(fmt::format("rank {0} lost|rank {0} gave up|rank {0} of {1} did not join|"
                                      "but rank {0} has not said so", c.culprit, c.ranks));
   for (int r = 0; r < c.ranks; ++r) {
     const RankEnd& rank = end.ranks[static_cast<std::size_t>(r)];
