@@ -21,6 +21,7 @@ struct ConformanceCase {
   std::string backend;
   int ranks;
 };
+inline void PrintTo(const ConformanceCase& c, std::ostream* os) { *os << c.ranks << " ranks, " << c.backend; }
 // The cases of the conformance suite.
 std::vector<ConformanceCase> conformance_cases();
 

@@ -131,6 +131,7 @@ struct Named {
   std::string name;
   Net make;
 };
+void PrintTo(const Named& net, std::ostream* os) { *os << net.name; }
 
 class LayersLockstep : public ::testing::TestWithParam<Named> {};
 

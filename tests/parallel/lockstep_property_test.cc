@@ -72,6 +72,7 @@ struct Recipe {
   std::ptrdiff_t untrained = 0;
   bool frozen = false;
 };
+void PrintTo(const Recipe& recipe, std::ostream* os) { *os << recipe.name; }
 
 struct Arrangement {
   int devices;  // of each rank
