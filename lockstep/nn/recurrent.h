@@ -17,7 +17,7 @@ struct RecurrentOptions {
   bool bidirectional = false;
 };
 
-// What LSTM and GRU have in common. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0,
+// The common part of LSTM and GRU. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0,
 // bias_hh_l0, and so on for layers 1, ...; those of the other direction end with _reverse.
 class RecurrentModule : public Module {
  protected:
