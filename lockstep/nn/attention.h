@@ -34,7 +34,7 @@ class MultiheadAttention : public Module {
                                     const MultiheadMasks& masks = {});
   // The output alone.
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const MultiheadMasks& masks = {});
-  // Attends to x itself, without a mask.
+  // Attends from x to itself, without a mask.
   Tensor forward(const Tensor& x) override { return attend(x, x, x); }
   using Module::operator();
   std::pair<Tensor, Tensor> operator()(const Tensor& query, const Tensor& key, const Tensor& value,

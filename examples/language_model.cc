@@ -1,0 +1,216 @@
+// A language model of characters: trains a GPT or an LSTM on any text file, on several devices and processes, and then
+// writes text of its own. The bits depend on --shards, not on the devices.
+//
+//   language_model --data book.txt --devices cpu:0,cpu:1
+//   language_model --data book.txt --model lstm --nprocs 2     processes with devices of their own
+//   lockstep launch --nproc-per-node 2 -- language_model --data book.txt
+#include <fmt/core.h>
+#include <lockstep/base/file.h>
+#include <lockstep/checkpoint/weights.h>
+#include <lockstep/data/data_loader.h>
+#include <lockstep/launch/launch_environment.h>
+#include <lockstep/launch/spawn.h>
+#include <lockstep/models/gpt.h>
+#include <lockstep/models/lstm_language_model.h>
+#include <lockstep/optim/optimizer.h>
+#include <lockstep/parallel/distributed_data_parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "device_options.h"
+
+using namespace lockstep;
+
+struct Options : DeviceOptions {
+  std::string data, model = "gpt", prompt, save;
+  int nprocs = 1, shards = 8;
+  std::int64_t batch_size = 32;  // of all devices and ranks
+  std::int64_t context = 128, layers = 4, heads = 4, width = 128;
+  std::int64_t max_steps = 500, log_every = 50, sample = 200;
+  double lr = 1e-3, dropout = 0.1, clip = 1, temperature = 0.8;
+  std::uint64_t seed = 0;
+};
+
+// Windows of a text, and the same windows one character later: each character is the label of those before it. A
+// character is a byte.
+struct Text : Dataset {
+  std::string characters;  // those that occur, in order
+  std::vector<std::int64_t> ids;
+  std::int64_t context;
+
+  Text(const std::string& text, std::int64_t context) : characters(text), context(context) {
+    std::ranges::sort(characters);
+    characters.erase(std::ranges::unique(characters).begin(), characters.end());
+    ids = encode(text);
+    check(this->size() > 0, "the text has {} characters, expected more than {}", ids.size(), context);
+  }
+
+  std::vector<std::int64_t> encode(const std::string& text) const {
+    std::vector<std::int64_t> numbers;
+    for (char c : text) {
+      const std::size_t number = characters.find(c);
+      check(number != std::string::npos, "prompt '{}' has characters that the text does not have", text);
+      numbers.push_back(static_cast<std::int64_t>(number));
+    }
+    return numbers;
+  }
+
+  std::int64_t size() const override { return (static_cast<std::int64_t>(ids.size()) - 1) / context; }
+  Example window(std::int64_t start) const {
+    const std::span<const std::int64_t> from = std::span(ids).subspan(static_cast<std::size_t>(start));
+    const auto length = static_cast<std::size_t>(context);
+    return {Tensor::from(from.first(length), {context}), Tensor::from(from.subspan(1, length), {context})};
+  }
+  Example get(std::int64_t i) const override { return window(i * context); }
+  // Windows begin anywhere, and elsewhere in each epoch.
+  Example get(std::int64_t, RandomKey key) const override {
+    const auto starts = static_cast<double>(static_cast<std::int64_t>(ids.size()) - context);
+    return window(static_cast<std::int64_t>(random_uniform(key, 0) * starts));
+  }
+};
+
+std::unique_ptr<Module> make_model(const Options& o, std::int64_t characters, const std::vector<Device>& devices) {
+  std::unique_ptr<Module> model;
+  if (o.model == "gpt") {
+    model = std::make_unique<GPT>(GPTOptions{.vocab_size = characters,
+                                             .block_size = o.context,
+                                             .n_layer = o.layers,
+                                             .n_head = o.heads,
+                                             .n_embd = o.width,
+                                             .dropout = o.dropout});
+    model->initialize(Normal{0.02}, devices, {.seed = o.seed});
+  } else {
+    model = std::make_unique<LstmLanguageModel>(LstmLanguageModelOptions{.vocab_size = characters,
+                                                                         .embedding_dim = o.width,
+                                                                         .hidden_size = o.width,
+                                                                         .num_layers = o.layers,
+                                                                         .dropout = o.dropout});
+    model->initialize(Uniform(1 / std::sqrt(static_cast<double>(o.width))), devices, {.seed = o.seed});
+  }
+  return model;
+}
+
+// Draws one of the numbers by softmax(logits / temperature).
+std::int64_t draw(const std::vector<float>& logits, double temperature, double random) {
+  const float largest = std::ranges::max(logits);
+  std::vector<double> weights;
+  double total = 0;
+  for (float x : logits) total += weights.emplace_back(std::exp(double{x - largest} / temperature));
+  std::size_t number = 0;
+  for (random *= total; number + 1 < weights.size() && random >= weights[number]; ++number) random -= weights[number];
+  return static_cast<std::int64_t>(number);
+}
+
+// Text that goes on from the prompt.
+std::string sample(Module& model, const Text& text, const Options& o, Device device) {
+  NoGradGuard no_grad;
+  EvalGuard mode(model);
+  std::vector<std::int64_t> ids = o.prompt.empty() ? std::vector{text.ids[0]} : text.encode(o.prompt);
+  const RandomKey key = random_key(o.seed, {1});
+  for (std::int64_t i = 0; i < o.sample; ++i) {
+    const std::int64_t length = std::min(static_cast<std::int64_t>(ids.size()), o.context);
+    const auto last = std::span<const std::int64_t>(ids).last(static_cast<std::size_t>(length));
+    const Tensor logits = model(Tensor::from(last, {1, length}).to(device)).select(1, length - 1);
+    const double random = random_uniform(key, static_cast<std::uint64_t>(i));
+    ids.push_back(draw(logits.to_vector<float>(), o.temperature, random));
+  }
+  std::string written;
+  for (std::int64_t id : ids) written += text.characters[static_cast<std::size_t>(id)];
+  return written;
+}
+
+// The program of each rank.
+void run(const Options& o) {
+  // One process has all devices of a list; several have one each.
+  const bool alone = read_launch_environment()->world_size == 1;
+  Job job({.runtime = alone || !o.list.empty() ? o.runtime() : RuntimeOptions{.cpu_devices = o.num_devices},
+           .devices = alone ? "" : o.list});
+  const std::vector<Device>& devices = job.devices();
+  auto text = std::make_shared<Text>(read_file(o.data, std::size_t{1} << 30), o.context);
+  text->encode(o.prompt);  // an error before the training
+  const std::unique_ptr<Module> model = make_model(o, static_cast<std::int64_t>(text->characters.size()), devices);
+  DistributedDataParallel ddp(*model, job, {.shards = o.shards});
+  AdamW optimizer(model->parameters(), {.lr = o.lr, .weight_decay = 0.1});
+  DataLoader loader(text, {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed});
+  const bool speaks = job.rank() == 0;
+  if (speaks) {
+    fmt::print("{}: {} parameters, {} characters, {} in each of {} processes\n", o.model, model->parameter_count(),
+               text->characters.size(), str(devices), job.world_size());
+  }
+
+  auto begin = std::chrono::steady_clock::now();
+  std::int64_t tokens = 0;
+  for (std::int64_t step = 0, epoch = 0; step < o.max_steps; ++epoch) {
+    loader.set_epoch(epoch);
+    for (auto [x, labels] : ddp.batches(loader)) {
+      const Tensor loss = cross_entropy(flatten(ddp(x), 0, 1), flatten(labels, 0, 1));
+      loss.backward();
+      optimizer.clip_grad_norm(o.clip);
+      optimizer.step();
+      tokens += x.numel();
+      if (++step % o.log_every == 0 || step == o.max_steps) {
+        const float value = loss.item<float>();  // waits for the step
+        const auto now = std::chrono::steady_clock::now();
+        const double seconds = std::chrono::duration<double>(now - begin).count();
+        const double rate = static_cast<double>(tokens) / seconds;
+        if (speaks) fmt::print("step {}, loss {:.4f}, {:.0f} tokens/s\n", step, value, rate);
+        std::fflush(stdout);
+        begin = now;
+        tokens = 0;
+      }
+      if (step == o.max_steps) break;
+    }
+  }
+  if (speaks) {
+    fmt::print("weights {}\n{}\n", weights_sha256(*model), sample(*model, *text, o, devices[0]));
+    if (!o.save.empty()) save_weights(o.save, *model);
+  }
+  job.close();
+}
+
+int main(int argc, char** argv) {
+  Options o;
+  CLI::App app{"Trains a language model of characters on a text file"};
+  const CLI::Range from_one(std::int64_t{1}, std::int64_t{1} << 31);
+  app.add_option("--data", o.data, "The text")->required()->check(CLI::ExistingFile);
+  app.add_option("--model", o.model)->check(CLI::IsMember({"gpt", "lstm"}))->capture_default_str();
+  app.add_option("--nprocs", o.nprocs, "Processes to start, where nobody else has started any")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--shards", o.shards, "That a batch is cut into")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--batch-size", o.batch_size, "Over all devices and processes")
+      ->check(from_one)
+      ->capture_default_str();
+  app.add_option("--context", o.context, "Characters of an example")->check(from_one)->capture_default_str();
+  app.add_option("--layers", o.layers)->check(from_one)->capture_default_str();
+  app.add_option("--heads", o.heads, "Of the GPT's attention")->check(from_one)->capture_default_str();
+  app.add_option("--width", o.width)->check(from_one)->capture_default_str();
+  app.add_option("--dropout", o.dropout)->check(CLI::Range(0.0, 0.99))->capture_default_str();
+  app.add_option("--lr", o.lr)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--clip", o.clip, "The largest norm of the gradients")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--max-steps", o.max_steps)->check(from_one)->capture_default_str();
+  app.add_option("--log-every", o.log_every, "Steps")->check(from_one)->capture_default_str();
+  app.add_option("--sample", o.sample, "Characters to write at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--prompt", o.prompt, "What they go on from; the text's first character without it");
+  app.add_option("--temperature", o.temperature)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--save", o.save, "Where the weights go, safetensors");
+  app.add_option("--seed", o.seed)->capture_default_str();
+  o.add_to(app, "--num-devices", "Devices of each process");
+  if (const auto status = parse(app, argc, argv)) return *status;
+  try {
+    if (read_launch_environment()) {
+      run(o);
+    } else {
+      spawn([&](int) { run(o); }, {.nprocs = o.nprocs, .join = true});
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "language_model: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,35 @@
+# cmake -DPROGRAM=FILE -DMODEL=gpt|lstm -DFOLDER=DIR -P check_language_model.cmake
+# The program learns a small text, writes in its characters alone, and prints the same losses, weights and text on one
+# device, on two, and in two processes.
+string(REPEAT "the cat sat on the mat and the dog ran. " 40 text)
+file(MAKE_DIRECTORY ${FOLDER})
+file(WRITE ${FOLDER}/text_${MODEL}.txt "${text}")
+foreach(layout "--num-devices 1" "--num-devices 2" "--num-devices 1 --nprocs 2")
+  separate_arguments(arguments UNIX_COMMAND "${layout}")
+  execute_process(COMMAND ${PROGRAM} --data ${FOLDER}/text_${MODEL}.txt --model ${MODEL} ${arguments} --context 16 --layers 2
+                          --heads 2 --width 16 --batch-size 8 --shards 4 --lr 0.02 --max-steps 40 --log-every 20 --sample 30
+                  OUTPUT_VARIABLE printed RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${layout}: exit status ${status}, having printed\n${printed}")
+  endif()
+  set(form "^${MODEL}: [0-9]+ parameters, 14 characters, \\[[^\n]*\\] in each of [12] processes\n")
+  string(APPEND form "step 20, loss ([0-9.]+), [0-9]+ tokens/s\nstep 40, loss ([0-9.]+), [0-9]+ tokens/s\n")
+  string(APPEND form "weights ([0-9a-f]+)\n(t[acdeghmnorst. ]+)\n$")
+  if(NOT printed MATCHES "${form}")
+    message(FATAL_ERROR "${layout}: printed\n${printed}")
+  endif()
+  set(results "${CMAKE_MATCH_1} ${CMAKE_MATCH_2} ${CMAKE_MATCH_3} ${CMAKE_MATCH_4}")
+  # Half of what chance has, log(14), and less than before.
+  if(NOT CMAKE_MATCH_2 LESS 1.3 OR NOT CMAKE_MATCH_2 LESS CMAKE_MATCH_1)
+    message(FATAL_ERROR "${layout}: learned too little\n${printed}")
+  endif()
+  string(LENGTH "${CMAKE_MATCH_4}" length)
+  if(NOT length EQUAL 31)
+    message(FATAL_ERROR "${layout}: the text has ${length} characters, expected 31\n${printed}")
+  endif()
+  if(NOT DEFINED first)
+    set(first "${results}")
+  elseif(NOT results STREQUAL first)
+    message(FATAL_ERROR "${layout}: has\n${results}\none device has\n${first}")
+  endif()
+endforeach()
