@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/train/log_writer.h"
 
 namespace lockstep::app {
 namespace {
@@ -103,15 +104,7 @@ void RunReport::epoch(const EpochReport& r) {
   fmt::print("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}\n", r.epoch, r.seconds,
              r.train_loss, r.test.value());
   std::fflush(stdout);
-  if (log_) {
-    log_->write({{"event", "epoch"},
-                 {"epoch", r.epoch},
-                 {"seconds", r.seconds},
-                 {"train_loss", r.train_loss},
-                 {"test_acc", r.test.value()},
-                 {"test_correct", r.test.correct},
-                 {"test_total", r.test.total}});
-  }
+  if (log_) log_->write(epoch_event(r));
   plotted_.push_back(to_plot(r.epoch, r.train_loss, r.test));
   draw_plot();
 }

@@ -44,7 +44,9 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
     const Tensor x = options.distributed ? options.distributed->split(std::span(batch).first(1), samples)[0]
                                          : split_and_load(batch[0], options.devices, {.shards = options.shards, .balance = options.balance});
     // Shard after shard: a device has the activations of one at a time.
-    const auto classes = [&](const Tensor& shard) { return argmax(module.forward(shard.to(options.dtype)), 1); };
+    const auto classes = [&](const Tensor& shard) {
+      return argmax(module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard), 1);
+    };
     pending.push_back({per_shard(classes, x), batch[1]});
     if (pending.size() > kInFlight) count_first();
   }

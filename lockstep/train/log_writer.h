@@ -9,6 +9,13 @@
 
 namespace lockstep {
 
+struct EpochReport;
+
+// The line of an epoch: {"event": "epoch", "epoch", "seconds", "train_loss", "test_acc", "test_correct", "test_total"},
+// and "metrics", an object of values by name, if there are any. With metrics but no accuracy there are no "test_..."
+// fields.
+nlohmann::ordered_json epoch_event(const EpochReport& report);
+
 struct LogWriterOptions {
   bool append = false;  // continues the file, as a resumed run does
   // With append: returns whether an event stays. If some do not, or a process did not finish the last line, the file is

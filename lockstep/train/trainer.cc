@@ -164,6 +164,7 @@ void Trainer::join_ranks() {
   // What does not decide the bits, but has to be done by all together.
   recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
                         !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
+  for (const Metric& metric : o.metrics) recipe += fmt::format("metric {}\n", metric.name);
   if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
   distributed_ = std::make_unique<DistributedDataParallel>(module_, o.devices, o.communicator,
                                                            DistributedOptions{.shards = o.shards,
@@ -254,8 +255,16 @@ TrainingResult Trainer::run() {
     if (position_.batch < batches && stopping()) break;
     // An epoch that max_steps cuts short is reported, too, but the position stays inside it.
     EpochReport report{position_.epoch + 1, position_.seconds,
-                       position_.samples == 0 ? 0 : position_.loss_sum / static_cast<double>(position_.samples),
-                       evaluate()};
+                       position_.samples == 0 ? 0 : position_.loss_sum / static_cast<double>(position_.samples)};
+    if (options_.metrics.empty()) {
+      report.test = evaluate();
+    } else {
+      report.metrics = measure();
+      const auto accuracy = std::ranges::find(report.metrics, "accuracy", &MetricResult::name);
+      if (accuracy != report.metrics.end()) {
+        report.test = {std::llround(accuracy->sum), std::llround(accuracy->count)};
+      }
+    }
     result.epochs.push_back(report);
     if (on_epoch) on_epoch(report);
     if (position_.batch < batches) break;
@@ -322,7 +331,8 @@ std::string Trainer::why_no_graph() const {
 }
 
 Tensor Trainer::learn(const Tensor& x, const Tensor& labels, double share, bool sync) {
-  const Tensor outputs = module_(x.to(options_.dtype));
+  // Numbers of words and the like stay whole.
+  const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(options_.dtype) : x);
   const Tensor loss = options_.loss ? options_.loss(outputs, labels)
                                     : cross_entropy(outputs, labels, {.label_smoothing = options_.label_smoothing});
   loss.backward({.share = share, .scales = scaler_ ? scaler_->scales() : std::span<const Array>(), .sync = sync});
@@ -421,16 +431,26 @@ void Trainer::read_losses(std::size_t leave) {
   }
 }
 
+std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
+  const std::vector<int>& shares = shares_.devices_of(rank());
+  return {DataLoader(test_, rows_of_rank({.batch_size = micro_batch_size(options_)})),
+          {.devices = options_.devices,
+           .shards = options_.shards,
+           .balance = {shares.begin(), shares.end()},
+           .dtype = options_.dtype,
+           .distributed = distributed_.get()}};
+}
+
 Accuracy Trainer::evaluate() {
   if (!test_) return {};
-  DataLoader loader(test_, rows_of_rank({.batch_size = micro_batch_size(options_)}));
-  const std::vector<int>& shares = shares_.devices_of(rank());
-  return lockstep::evaluate(module_, loader,
-                            {.devices = options_.devices,
-                             .shards = options_.shards,
-                             .balance = {shares.begin(), shares.end()},
-                             .dtype = options_.dtype,
-                             .distributed = distributed_.get()});
+  auto [loader, options] = test_data();
+  return lockstep::evaluate(module_, loader, options);
+}
+
+std::vector<MetricResult> Trainer::measure() {
+  if (!test_) return {};
+  auto [loader, options] = test_data();
+  return lockstep::evaluate(module_, loader, options_.metrics, options);
 }
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 #include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/recorded_step.h"
-#include "lockstep/train/evaluate.h"
+#include "lockstep/train/metrics.h"
 #include "lockstep/train/rate_meter.h"
 
 namespace lockstep {
@@ -54,6 +54,8 @@ struct TrainerOptions {
   // The recipe has to name another one.
   std::function<Tensor(const Tensor& outputs, const Tensor& labels)> loss{};
   double label_smoothing = 0;
+  // Measured on the test data after each epoch. Empty: the accuracy of outputs [n, classes] and labels i64 alone.
+  std::vector<Metric> metrics{};
   // Gradients are scaled down to this norm if theirs is larger. 0: no limit.
   double clip_norm = 0;
   // The Trainer sets total_steps.
@@ -83,7 +85,9 @@ struct EpochReport {
   std::int64_t epoch = 0;  // from 1
   double seconds = 0;      // training time, without evaluation
   double train_loss = 0;
+  // With metrics: that of the name "accuracy". Without one among them: 0 of 0.
   Accuracy test;
+  std::vector<MetricResult> metrics{};
 };
 
 struct TrainingResult {
@@ -128,6 +132,8 @@ class Trainer {
   // The reason why recorded steps on GPUs are not a CUDA graph. Empty if they are, or if none are recorded there.
   std::string why_no_graph() const;
   Accuracy evaluate();
+  // The metrics of the options on the test data. Collective.
+  std::vector<MetricResult> measure();
 
  private:
   struct PendingLoss {
@@ -138,6 +144,7 @@ class Trainer {
     Tensor loss_scale;  // with f16
   };
 
+  std::pair<DataLoader, EvaluateOptions> test_data() const;
   void run_micro_batch(Example& batch, std::int64_t batches);
   // Forward and backward; the micro-batch has `share` of the step's samples. Returns the mean loss.
   Tensor learn(const Tensor& x, const Tensor& labels, double share, bool sync);

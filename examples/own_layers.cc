@@ -1,0 +1,93 @@
+// Three layers of a user's own, as docs/models.md shows them beside PyTorch's, in a net that is trained on two devices.
+#include <fmt/core.h>
+#include <lockstep/nn/linear.h>
+#include <lockstep/optim/optimizer.h>
+#include <lockstep/parallel/split.h>
+#include <lockstep/runtime/runtime.h>
+
+using namespace lockstep;
+
+// The feed-forward block of many transformers (Shazeer 2020).
+struct SwiGLU : Module {
+  Linear w1, w2, w3;
+  SwiGLU(std::int64_t dim, std::int64_t hidden)
+      : w1({.in_features = dim, .out_features = hidden, .bias = false}),
+        w2({.in_features = hidden, .out_features = dim, .bias = false}),
+        w3({.in_features = dim, .out_features = hidden, .bias = false}) {
+    add("w1", w1), add("w2", w2), add("w3", w3);
+  }
+  Tensor forward(const Tensor& x) override { return w2(silu(w1(x)) * w3(x)); }
+};
+
+// A gate chooses between what a layer computes and what it was given (Srivastava et al. 2015).
+struct Highway : Module {
+  Linear plain, gate;
+  Parameter gate_bias;
+  explicit Highway(std::int64_t dim)
+      : plain({.in_features = dim, .out_features = dim}),
+        gate({.in_features = dim, .out_features = dim, .bias = false}) {
+    add("plain", plain), add("gate", gate);
+    gate_bias = add_parameter("gate_bias", {.shape = {dim}, .initializer = Constant{-2}});
+  }
+  Tensor forward(const Tensor& x) override {
+    Tensor t = sigmoid(gate(x) + gate_bias);
+    return t * relu(plain(x)) + (1 - t) * x;
+  }
+};
+
+// Weighs the channels of an image by what all of it shows (Hu et al. 2018).
+struct SqueezeExcite : Module {
+  Linear fc1, fc2;
+  SqueezeExcite(std::int64_t channels, std::int64_t reduction)
+      : fc1({.in_features = channels, .out_features = channels / reduction}),
+        fc2({.in_features = channels / reduction, .out_features = channels}) {
+    add("fc1", fc1), add("fc2", fc2);
+  }
+  Tensor forward(const Tensor& x) override {
+    Tensor s = mean(x, {2, 3});
+    s = sigmoid(fc2(relu(fc1(s))));
+    return x * unflatten(s, 1, {-1, 1, 1});
+  }
+};
+
+// [N, 8, 4, 4] -> [N, 8]
+struct Net : Module {
+  SqueezeExcite squeeze{8, 2};
+  Highway highway{8};
+  SwiGLU feed_forward{8, 16};
+  Net() { add("squeeze", squeeze), add("highway", highway), add("feed_forward", feed_forward); }
+  Tensor forward(const Tensor& x) override { return feed_forward(highway(mean(squeeze(x), {2, 3}))); }
+};
+
+// The losses of the same training on any devices.
+std::vector<float> train(const std::vector<Device>& devices) {
+  const Tensor x = Tensor::host({24, 8, 4, 4}), y = Tensor::host({24, 8});
+  const RandomKey key = random_key(1, {});
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    x.view().as<float>()[i] = static_cast<float>(random_uniform(key, static_cast<std::uint64_t>(i)));
+    y.view().as<float>()[i / 128 * 8 + i % 8] = x.view().as<float>()[i];
+  }
+  Net net;
+  net.initialize(Xavier{}, devices);
+  Adam adam(net.parameters(), {.lr = 0.02});
+  std::vector<float> losses;
+  for (int step = 0; step < 60; ++step) {
+    const Tensor inputs = split_and_load(x, devices, {.shards = 4});
+    const Tensor targets = split_and_load(y, devices, {.shards = 4});
+    const Tensor loss = mse_loss(net(inputs), targets);
+    loss.backward();
+    adam.step();
+    losses.push_back(loss.item<float>());
+  }
+  return losses;
+}
+
+int main() {
+  Runtime runtime({.cpu_devices = 2});
+  const std::vector<Device>& devices = runtime.devices();
+  const std::vector<float> one = train({devices[0]}), two = train(devices);
+  for (const auto& [name, parameter] : Net().named_parameters()) fmt::print("{} {}\n", name, parameter.shape().str());
+  fmt::print("loss {:.3f}, then {:.3f} on {}; {} on one device\n", two.front(), two.back(), str(devices),
+             one == two ? "the same" : "another");
+  return one == two && two.back() < two.front() / 2 ? 0 : 1;
+}

@@ -1,0 +1,183 @@
+#include "lockstep/train/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/parallel/split.h"
+
+namespace lockstep {
+namespace {
+
+// One metric's part in a batch: f64 [1], on their way.
+struct BatchTotal {
+  Tensor sum;
+  Tensor count;  // undefined: all values count
+  std::int64_t values = 0;
+};
+
+std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metrics, const Tensor& x,
+                                const Tensor& targets, DType dtype) {
+  // Shard after shard: a device has the activations of one at a time. Each metric gives values, and those to count.
+  const auto of_shard = [&](std::span<const Tensor> in) {
+    Tensor outputs = module.forward(is_floating(in[0].dtype()) ? in[0].to(dtype) : in[0]);
+    if (outputs.dtype() == DType::bf16 || outputs.dtype() == DType::f16) outputs = outputs.to(DType::f32);
+    std::vector<Tensor> results;
+    for (const Metric& metric : metrics) {
+      Tensor values = metric.values(outputs, in[1]).to(DType::f64);
+      if (metric.counted) {
+        const Tensor counted = metric.counted(in[1]);
+        check(counted.shape() == values.shape() && counted.dtype() == DType::u8,
+              "metric {}: {} tells which values count, expected u8 of the shape of {}", metric.name, counted.describe(),
+              values.describe());
+        results.push_back(where(counted, values, 0.0));
+        results.push_back(counted.to(DType::f64));
+      } else {
+        results.push_back(std::move(values));
+      }
+    }
+    return results;
+  };
+  const std::vector<Tensor> results = per_shard(of_shard, std::array{x, targets});
+  std::vector<BatchTotal> totals;
+  std::size_t next = 0;
+  for (const Metric& metric : metrics) {
+    const Tensor& values = results[next++];
+    totals.push_back({sum(values), metric.counted ? sum(results[next++]) : Tensor(), values.numel()});
+  }
+  return totals;
+}
+
+}  // namespace
+
+std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std::vector<Metric>& metrics,
+                                   const EvaluateOptions& options) {
+  NoGradGuard no_grad;
+  EvalGuard mode(module);
+  std::vector<MetricResult> results;
+  for (const Metric& metric : metrics) {
+    check(metric.values != nullptr, "metric {}: has no values", metric.name);
+    check(std::ranges::find(results, metric.name, &MetricResult::name) == results.end(),
+          "metric {}: there are two of this name", metric.name);
+    results.push_back({.name = metric.name});
+  }
+  if (metrics.empty()) return results;
+  // Batches in flight: enough to keep the devices busy while the host adds.
+  constexpr std::size_t kInFlight = 4;
+  std::deque<std::vector<BatchTotal>> pending;
+  const auto add_first = [&] {
+    for (std::size_t i = 0; i < metrics.size(); ++i) {
+      const BatchTotal& total = pending.front()[i];
+      results[i].sum += total.sum.item<double>();
+      results[i].count += total.count.defined() ? total.count.item<double>() : static_cast<double>(total.values);
+    }
+    pending.pop_front();
+  };
+  std::int64_t number = 0;
+  for (Example& batch : loader) {
+    check(batch.size() == 2, "evaluate: examples have {} parts, expected inputs and targets", batch.size());
+    // A process without rows takes part in the sums, too.
+    const std::int64_t samples = loader.batch_examples(number++);
+    const SplitOptions split{.shards = options.shards, .balance = options.balance};
+    std::vector<Tensor> parts;
+    if (options.distributed) {
+      parts = options.distributed->split(batch, samples);
+    } else {
+      for (const Tensor& part : batch) parts.push_back(split_and_load(part, options.devices, split));
+    }
+    pending.push_back(measure(module, metrics, parts[0], parts[1], options.dtype));
+    if (pending.size() > kInFlight) add_first();
+  }
+  while (!pending.empty()) add_first();
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    MetricResult& r = results[i];
+    const double mean = r.count > 0 ? r.sum / r.count : std::numeric_limits<double>::quiet_NaN();
+    r.value = metrics[i].result ? metrics[i].result(mean) : mean;
+  }
+  return results;
+}
+
+const MetricResult& metric_named(const std::vector<MetricResult>& results, std::string_view name) {
+  const auto found = std::ranges::find(results, name, &MetricResult::name);
+  std::string names;
+  for (const MetricResult& r : results) names += (names.empty() ? "" : ", ") + r.name;
+  check(found != results.end(), "metric {}: not measured, only [{}]", name, names);
+  return *found;
+}
+
+namespace metrics {
+namespace {
+
+int class_axis(std::string_view name, const Tensor& outputs, const Tensor& labels, int dim) {
+  const int rank = outputs.shape().rank(), axis = dim < 0 ? dim + rank : dim;
+  check(axis > 0 && axis < rank && labels.dtype() == DType::i64 && labels.shape().rank() == rank - 1,
+        "{}: outputs are {}, targets {}, expected classes on axis {} and labels (i64) without that axis", name,
+        outputs.describe(), labels.describe(), dim);
+  return axis;
+}
+
+std::function<Tensor(const Tensor&)> not_ignored(const ClassOptions& options) {
+  if (!options.ignore_index) return nullptr;
+  return [index = *options.ignore_index](const Tensor& labels) { return ne(labels, static_cast<double>(index)); };
+}
+
+// Labels that do not count become a class that there is.
+Tensor known_labels(const Tensor& labels, const ClassOptions& options) {
+  if (!options.ignore_index) return labels;
+  return masked_fill(labels, eq(labels, static_cast<double>(*options.ignore_index)), 0);
+}
+
+}  // namespace
+
+Metric accuracy(const ClassOptions& options) {
+  const auto values = [options](const Tensor& outputs, const Tensor& labels) {
+    return eq(argmax(outputs, class_axis("accuracy", outputs, labels, options.dim)), labels);
+  };
+  return {.name = "accuracy", .values = values, .counted = not_ignored(options)};
+}
+
+Metric top_k_accuracy(std::int64_t k, const ClassOptions& options) {
+  const std::string name = fmt::format("top{}_accuracy", k);
+  check(k > 0, "top_k_accuracy: k is {}, expected at least 1", k);
+  const auto values = [=](const Tensor& outputs, const Tensor& all_labels) {
+    const int axis = class_axis(name, outputs, all_labels, options.dim);
+    const Tensor labels = unsqueeze(known_labels(all_labels, options), axis);
+    const Tensor own = take_along_dim(outputs, labels, axis);
+    const Tensor numbers = cumsum(ones_like(outputs), axis) - 1;
+    // NaN is ahead of everything else.
+    const Tensor ahead = where(le(outputs, own), 0.0, ones_like(outputs));
+    const Tensor before = where(lt(numbers, labels.to(outputs.dtype())), ones_like(outputs), 0.0);
+    const Tensor tied = where(eq(outputs, own), before, 0.0);
+    return lt(sum(ahead + tied, axis), static_cast<double>(k));
+  };
+  return {.name = name, .values = values, .counted = not_ignored(options)};
+}
+
+Metric perplexity(const ClassOptions& options) {
+  const auto values = [options](const Tensor& outputs, const Tensor& labels) {
+    const int axis = class_axis("perplexity", outputs, labels, options.dim);
+    const Tensor own = take_along_dim(log_softmax(outputs, axis), unsqueeze(known_labels(labels, options), axis), axis);
+    return -squeeze(own, axis);
+  };
+  return {.name = "perplexity",
+          .values = values,
+          .counted = not_ignored(options),
+          .result = [](double mean) { return std::exp(mean); }};
+}
+
+Metric mean_absolute_error() {
+  return {.name = "mean_absolute_error", .values = [](const Tensor& outputs, const Tensor& targets) {
+            return l1_loss(outputs, targets, {.reduction = Reduction::none});
+          }};
+}
+
+Metric mean_squared_error() {
+  return {.name = "mean_squared_error", .values = [](const Tensor& outputs, const Tensor& targets) {
+            return mse_loss(outputs, targets, {.reduction = Reduction::none});
+          }};
+}
+
+}  // namespace metrics
+}  // namespace lockstep
