@@ -1,6 +1,7 @@
 # lockstep_layer(NAME [COLD] [USES layer...] [LIBRARIES target...]): one object library per folder of lockstep/, made of
 # every .cc file below it; what is in a folder `cuda`, and .cu files, only where the CUDA back end is (LockstepCuda.cmake),
-# no_cuda.cc only where it is not. The same holds for oneDNN (onednn_*) and MPI (folder `mpi`). USES names the layers right below it; it may include those and what they use in turn.
+# no_cuda.cc only where it is not. The same holds for oneDNN (onednn_*) and MPI (folder `mpi`). USES names the
+# layers right below it; it may include those and what they use in turn.
 # COLD: nothing in it takes time, and what it includes takes the compiler long to optimize.
 # The property LOCKSTEP_USES lists the layers that a layer may use, itself included; a test checks the includes against it.
 add_library(lockstep_flags INTERFACE)

@@ -10,11 +10,11 @@ namespace lockstep {
 struct AttentionOptions {
   // Broadcasts to [.., L, S]: u8, where 1 takes part; or floating, added to the scores.
   Tensor attn_mask = {};
-  // Of the weights; dropped in every call, so 0 in evaluation.
+  // The share of weights that is dropped in every call: pass 0 in evaluation.
   double dropout_p = 0;
   // Query i sees keys 0 to i alone. With a mask, a key has to pass both.
   bool is_causal = false;
-  // Of the scores; 1 / sqrt(E) if not given.
+  // Multiplies the scores; 1 / sqrt(E) if not given.
   std::optional<double> scale = {};
 };
 

@@ -234,7 +234,8 @@ struct ConvTranspose2dOptions {
   std::int64_t groups = 1;
   std::array<std::int64_t, 2> dilation{1, 1};
 };
-// What conv2d does to gradients: w [C, O / groups, KH, KW], bias [O] -> [N, O, H', W'],
+// The transposed convolution, which is the gradient of conv2d's x: w [C, O / groups, KH, KW], bias [O] ->
+// [N, O, H', W'],
 // H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});

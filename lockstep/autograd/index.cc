@@ -1,4 +1,4 @@
-// What goes by numbers in an i64 tensor.
+// Operations that select by numbers in an i64 tensor.
 #include "lockstep/ops/index.h"
 
 #include "lockstep/autograd/functions.h"

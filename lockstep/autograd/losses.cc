@@ -75,7 +75,7 @@ Tensor huber(const Tensor& x, const Tensor& target, double delta) {
   return bent * (distance - bent * 0.5);
 }
 
-// What rows of classes have in common. Axis 1 has the classes, or axis 0 of a single row.
+// The sizes of rows of classes. Axis 1 has the classes, or axis 0 of a single row.
 struct Classes {
   int axis;
   std::int64_t count;
@@ -104,7 +104,7 @@ Tensor weight_along(const Tensor& x, const Tensor& weight, const Classes& classe
   return weight_near(x, weight).detach().reshape(shape);
 }
 
-// Of f32 or f64 logarithms. So much of each row is spread over all classes.
+// Takes f32 or f64 logarithms, and spreads so much of each row over all classes.
 Tensor nll(std::string_view what, const Tensor& x, const Tensor& labels, const NllLossOptions& options,
            double smoothing) {
   const Classes classes = classes_of(what, x, options.weight, labels);

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// What becomes of the elements' losses: nothing, their mean, their sum (both [1]), or, for kl_div alone, their sum
+// The elements' losses are returned as they are, as their mean, as their sum (both [1]), or, for kl_div alone, as their sum
 // divided by the number of samples.
 enum class Reduction : std::uint8_t { none, mean, sum, batchmean };
 

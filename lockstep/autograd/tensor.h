@@ -96,7 +96,7 @@ class Tensor {
   // without that axis: see functions.h.
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor select(int dim, std::int64_t index) const;
-  // Of axis 0: the same memory.
+  // A slice of axis 0 shares the memory.
   Tensor narrow(std::int64_t start, std::int64_t count) const;
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.

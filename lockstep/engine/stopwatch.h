@@ -18,7 +18,7 @@ class Stopwatch {
   // Measures the tasks that are pushed to the lanes between the two calls. Neither waits: each pushes a task to each lane.
   void start();
   void stop();
-  // What has been measured since the last call, by lane. Waits for the tasks up to the last stop().
+  // The times measured since the last call, by lane. Waits for the tasks up to the last stop().
   std::vector<std::chrono::nanoseconds> take();
 
  private:

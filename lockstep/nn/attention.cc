@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// What a mask adds to the scores.
+// The numbers that a mask adds to the scores.
 Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
   check(mask.dtype() == DType::u8 || is_floating(mask.dtype()),
         "multihead attention: {} is {}, expected u8 or floating", what, mask.describe());

@@ -13,7 +13,7 @@ namespace {
 
 using Strides = std::array<std::int64_t, Shape::kMaxRank>;
 
-// Of a plain tensor.
+// The strides of a plain tensor.
 Strides strides_of(const Shape& shape) {
   Strides strides{};
   std::int64_t stride = 1;

@@ -17,7 +17,7 @@ double seconds_for(int shards, const ShardCost& cost) {
   return cost.seconds * ((shards + cost.lanes - 1) / cost.lanes);
 }
 
-// Whose speed is not known gets that of the fastest.
+// A device whose speed is unknown gets that of the fastest.
 std::vector<ShardCost> all_known(std::span<const ShardCost> costs) {
   double fastest = 0;
   for (const ShardCost& cost : costs) {

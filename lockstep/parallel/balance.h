@@ -23,7 +23,7 @@ struct Balance {
   bool operator==(const Balance&) const = default;
 };
 
-// What a device needs for a shard, and how many shards it computes at a time.
+// The time that a device needs for a shard, and how many shards it computes at a time.
 struct ShardCost {
   double seconds = 0;  // 0: not known
   int lanes = 1;
@@ -34,7 +34,7 @@ std::vector<int> equal_shares(int shards, std::size_t devices);
 // In proportion to the weights, as closely as whole shards allow, and at least one for each device.
 std::vector<int> weighted_shares(int shards, std::span<const double> weights);
 // The shares that make the step shortest, at least one for each device: without one its speed could not be measured.
-// Whose speed is not known is taken to be as fast as the fastest.
+// A device whose speed is unknown counts as fast as the fastest.
 std::vector<int> fastest_shares(int shards, std::span<const ShardCost> costs);
 // How long the slowest device takes for its share.
 double step_seconds(std::span<const int> shares, std::span<const ShardCost> costs);
@@ -63,7 +63,7 @@ class JobShares {
   // A rank's devices: how many shards each has.
   const std::vector<int>& devices_of(int rank) const { return by_rank_[static_cast<std::size_t>(rank)]; }
   std::vector<int> devices_of_ranks() const;
-  // Of all devices, rank 0's first.
+  // One for each device, rank 0's first.
   std::vector<int> all() const;
   // The same devices with these shares.
   JobShares with(std::span<const int> all) const;

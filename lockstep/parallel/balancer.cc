@@ -87,7 +87,7 @@ std::vector<double> Balancer::measure() {
   return seconds;
 }
 
-// Of all devices of the job. Numbers travel as nanoseconds, or whole ones.
+// One for each device of the job. Numbers travel as nanoseconds, or whole ones.
 std::vector<double> Balancer::gather(const std::vector<double>& mine, const char* what) const {
   if (!communicator_) return mine;
   constexpr double kUnit = 1e9;

@@ -41,7 +41,7 @@ class Balancer {
   // When a step has been described. True if shares are others from the next step on. Ranks then have agreed on them:
   // each has to call it as often as the others.
   bool step();
-  // What is described between the two is not measured: evaluation, say.
+  // Tasks that are described between the two are not measured: evaluation, say.
   void pause();
   void resume();
 

@@ -45,7 +45,7 @@ class Communicator {
   Device device() const { return device_; }
   // Where those are: in the memory of this rank's first GPU, between which NCCL moves the pieces. Null: with device().
   const std::shared_ptr<DeviceSums>& sums() const { return sums_; }
-  // What moves gradients: "nccl", or the group's ("host" for "auto").
+  // The back end that moves gradients: "nccl", or the group's ("host" for "auto").
   std::string_view backend_name() const;
   // Why it is not NCCL, where a rank has a GPU and did not ask for something else; else empty.
   const std::string& why_not_nccl() const { return why_not_nccl_; }

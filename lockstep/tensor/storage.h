@@ -37,7 +37,7 @@ struct Storage {
   // autograd/saved_tensor.h. Atomic for threads that read the memory at the same time; those that write it do not.
   std::atomic<std::uint64_t> version{0};
 
-  // What kernels computed from this memory to share it among calls, such as packed weights: see ops/prepared.h.
+  // Results that kernels computed from this memory, to share them among calls, such as packed weights: see ops/prepared.h.
   struct Derived {
     std::array<std::int64_t, 14> key;
     std::uint64_t version;  // of this memory then

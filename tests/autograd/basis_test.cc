@@ -1,4 +1,4 @@
-// What operations of the basis return, and what they refuse, where gradients do not tell.
+// Operations of the basis: their results and their errors, where gradients do not tell.
 #include <gtest/gtest.h>
 
 #include <limits>

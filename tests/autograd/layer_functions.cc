@@ -1,4 +1,4 @@
-// What layers are made of: convolutions, pools, images of other sizes, attention, and recurrent layers.
+// The functions inside layers: convolutions, pools, images of other sizes, attention, and recurrent layers.
 #include "lockstep/autograd/attention.h"
 #include "lockstep/autograd/recurrent.h"
 #include "tests/autograd/gradient_testing.h"

@@ -20,7 +20,7 @@ Tensor weights_of(std::int64_t count, const Tensor& x) {
   return make_tensor(values, {count}, x.device(), is_half_dtype(x.dtype()) ? DType::f32 : x.dtype());
 }
 
-// Of x and a target of its shape, with any of the reductions.
+// Losses of x and a target of its shape, with any of the reductions.
 Differentiable of_pair(std::string name, std::function<Tensor(const Tensor&, const Tensor&, Reduction)> f,
                        double low = -1, double high = 1) {
   return {std::move(name), [=](Random& r) {
@@ -31,7 +31,7 @@ Differentiable of_pair(std::string name, std::function<Tensor(const Tensor&, con
           }};
 }
 
-// Of rows of classes with labels.
+// Losses of rows of classes with labels.
 Differentiable of_rows(std::string name,
                        std::function<Tensor(const Tensor& x, const Tensor& labels, const CrossEntropyOptions&)> f) {
   return {std::move(name), [=](Random& r) {

@@ -1,4 +1,4 @@
-// What losses return, over the samples of all shards, and what they refuse.
+// Losses over the samples of all shards: their values and their errors.
 #include "lockstep/autograd/losses.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST_F(LossesTest, NllOfWeightedAndIgnoredLabels) {
   EXPECT_ERROR(values(nll_loss(x, labels)), "index: 7 at place");
 }
 
-// What is ignored has no gradient, whatever the row holds.
+// An ignored row has no gradient, whatever it holds.
 TEST_F(LossesTest, IgnoredRowsHaveNoGradient) {
   Tensor x = as_leaf(tensor({1, 2, 1e30, -1e30}, {2, 2}));
   cross_entropy(x, ids({0, -100}, {2}), {.ignore_index = -100}).backward();

@@ -1,4 +1,4 @@
-// What order elements get, and which ones are chosen.
+// The order of elements, and which ones are chosen.
 #include "lockstep/ops/shape.h"
 
 #include <gtest/gtest.h>

@@ -208,7 +208,7 @@ void expect_same(const Trained& a, const Trained& b) {
   }
 }
 
-// What one device gives.
+// The result of one device.
 Trained same_everywhere(Task (*make)()) {
   const Trained one = train(make(), 1);
   EXPECT_EQ(one.error, "");

@@ -8,9 +8,10 @@
 
 namespace lockstep::cpu {
 
-// What the images that are computed together may take, in f32: about half of a second-level cache. Decides no bits.
+// Images that are computed together may take so many f32: about half of a second-level cache. Decides no bits.
 inline constexpr std::int64_t kPanel = 96 << 10;
 
+// A convolution of one group of channels.
 struct ConvGroup {
   ConvAxis rows, columns;
   std::int64_t images, inputs, outputs;  // images, channels of x and of y

@@ -82,7 +82,7 @@ class WeightPass {
   StridedImages x_, dy_;
   bool blocks_;
   std::int64_t output_pixels_, padded_rows_, padded_columns_;
-  // What is summed in one go: this many rows of each of this many images.
+  // A chunk, which is summed in one go, has this many rows of each of this many images.
   std::int64_t chunk_rows_, chunk_images_ = 1;
   std::int64_t chunks_ = 1;                     // of an image's rows
   std::int64_t group_;                          // images that are computed together

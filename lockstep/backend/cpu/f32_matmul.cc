@@ -22,7 +22,7 @@ constexpr auto kTermsOfTile = [] {
     terms[static_cast<std::size_t>(t)] = {t * kSideRows, t * kTileColumns};
   return terms;
 }();
-// What packed weights may take, in f32, unless a tile takes more.
+// Packed weights may take so many f32, unless one tile takes more.
 constexpr std::int64_t kPacked = 1 << 20;
 
 // c = a b + bias for a [m, k] and b [k, n], either of which may be transposed in memory.
@@ -124,7 +124,7 @@ class Product {
     if (transposed_a()) return ceil_div(rows_, kSideRows) * side_size();
     return copies_a() ? rows_ * copied_row() : 0;
   }
-  // Of kSideRows rows.
+  // The size of a copy of kSideRows rows.
   std::int64_t side_size() const { return depth_ * kSideRows; }
 
   static StridedImages moved(StridedImages images, std::int64_t offset) {

@@ -26,7 +26,7 @@ void transpose4(const float* from, std::int64_t from_row, float* to, std::int64_
   store(3, __builtin_shuffle(ab_high, cd_high, Index{2, 3, 6, 7}));
 }
 
-// What most weights are: f32, whole tiles. Returns false for the others.
+// Packs f32 in whole tiles, which most weights are. Returns false for the others.
 bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
   if (w.dtype != DType::f32 || w.rounded != DType::f32 || column + kTileColumns > w.columns ||
       term + kBlock > w.terms)

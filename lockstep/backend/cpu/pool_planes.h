@@ -1,4 +1,4 @@
-// What the pooling kernels share: images as planes of pixels, and the windows over them.
+// Shared by the pooling kernels: images as planes of pixels, and the windows over them.
 #pragma once
 
 #include <algorithm>
