@@ -1,13 +1,13 @@
 #include "lockstep/backend/softmax.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/lanes.h"
 #include "lockstep/backend/cpu/vector_math.h"
 #include "lockstep/backend/reference/families.h"
+#include "lockstep/base/plain_math.h"
 
 namespace lockstep {
 namespace {
@@ -24,6 +24,9 @@ RowStats row_stats(const T* x, std::int64_t k) {
   auto term = [=](std::int64_t i) { return cpu::fast_exp(static_cast<float>(x[i]) - max); };
   return {max, static_cast<float>(cpu::lane_sum(k, term))};
 }
+
+// Not the C library's logarithm, whose last bits differ between libraries. The sum is at least 1, of the largest element, or NaN.
+double log_of_sum(const RowStats& stats) { return stats.sum >= 1 ? plain_log(stats.sum) : stats.sum; }
 
 // f(row, offset of its first element), vectorized, on the threads of the lane.
 template <typename F>
@@ -89,7 +92,7 @@ class Softmax final : public SoftmaxKernels {
       using T = decltype(zero);
       for_each_row(ctx, x, [k = x.shape[-1], in = x.as<T>(), out = y.as<T>()](std::int64_t, std::int64_t at) {
         const RowStats stats = row_stats(in + at, k);
-        const float log_sum = std::log(stats.sum);
+        const auto log_sum = static_cast<float>(log_of_sum(stats));
         cpu::vector_loop(at, at + k, [=](std::int64_t i) {
           out[i] = static_cast<T>((static_cast<float>(in[i]) - stats.max) - log_sum);
         });
@@ -132,7 +135,7 @@ class Softmax final : public SoftmaxKernels {
             if (smoothing != 0) {
               score += smoothing / static_cast<double>(classes) * cpu::lane_sum(classes, below_max);
             }
-            losses[n] = std::log(stats.sum) - score;
+            losses[n] = log_of_sum(stats) - score;
           });
     });
     const double mean = samples > 0 ? cpu::tree_total(losses, samples) / static_cast<double>(samples) : 0;
