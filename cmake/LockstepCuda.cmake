@@ -1,16 +1,17 @@
 # LOCKSTEP_CUDA decides what becomes of the CUDA back end, the folders `cuda` of the layers:
-#   ON        compiled by nvcc; the binary needs the libraries to start, but neither a GPU nor a driver
-#   OFF       left out; the files no_cuda.cc stand in for it
-#   AUTO      ON where compiler and libraries are found, else OFF
-#   EMULATED  compiled by the C++ compiler and run on the CPU by tests/cuda_emulator, for tests; needs CUDA's headers
+#   ON    compiled by nvcc; the binary needs the libraries to start, but neither a GPU nor a driver
+#   OFF   left out; the files no_cuda.cc stand in for it
+#   AUTO  ON where compiler and libraries are found, else OFF
 # LOCKSTEP_CUDA_LIBRARIES is what these files are compiled and linked with.
-set(LOCKSTEP_CUDA AUTO CACHE STRING "The CUDA back end: AUTO, ON, OFF or EMULATED")
-set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
+# LOCKSTEP_CUDA_EMULATION also compiles them by the C++ compiler, for tests that run them on the CPU (tests/cuda_emulator).
+set(LOCKSTEP_CUDA AUTO CACHE STRING "The CUDA back end: AUTO, ON or OFF")
+set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF)
+option(LOCKSTEP_CUDA_EMULATION "Build tests that run the CUDA back end on the CPU; needs CUDA's headers" OFF)
 set(LOCKSTEP_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for; one without -real brings PTX for later ones")
 
 set(LOCKSTEP_CUDA_KIND ${LOCKSTEP_CUDA})
-if(NOT LOCKSTEP_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
-  message(FATAL_ERROR "LOCKSTEP_CUDA is ${LOCKSTEP_CUDA}, expected AUTO, ON, OFF or EMULATED")
+if(NOT LOCKSTEP_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "LOCKSTEP_CUDA is ${LOCKSTEP_CUDA}, expected AUTO, ON or OFF")
 elseif(LOCKSTEP_CUDA STREQUAL "AUTO")
   find_package(CudaLibraries QUIET)
   set(LOCKSTEP_CUDA_KIND OFF)
@@ -21,11 +22,6 @@ elseif(LOCKSTEP_CUDA STREQUAL "ON")
   find_package(CudaLibraries REQUIRED)
   if(NOT CudaLibraries_NVCC)
     message(FATAL_ERROR "LOCKSTEP_CUDA is ON, but there is no nvcc: set LOCKSTEP_CUDA_ROOT")
-  endif()
-elseif(LOCKSTEP_CUDA STREQUAL "EMULATED")
-  find_package(CudaLibraries QUIET)
-  if(NOT TARGET CudaLibraries::headers)
-    message(FATAL_ERROR "LOCKSTEP_CUDA is EMULATED, but CUDA's headers are not found: set LOCKSTEP_CUDA_ROOT")
   endif()
 endif()
 
@@ -48,8 +44,11 @@ if(LOCKSTEP_CUDA_KIND STREQUAL "ON")
   # cuBLASLt and NCCL are loaded when they are first called; see backend/cuda/cublas_lt_library.cc, comm/cuda/nccl_library.cc.
   set(LOCKSTEP_CUDA_LIBRARIES CudaLibraries::runtime CudaLibraries::cudnn ${CMAKE_DL_LIBS})
   set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # the libraries need not be where the system looks
-elseif(LOCKSTEP_CUDA_KIND STREQUAL "EMULATED")
-  set(LOCKSTEP_CUDA_LIBRARIES lockstep_cuda_emulator)
-  add_subdirectory(tests/cuda_emulator)
+endif()
+if(LOCKSTEP_CUDA_EMULATION)
+  find_package(CudaLibraries QUIET)
+  if(NOT TARGET CudaLibraries::headers)
+    message(FATAL_ERROR "LOCKSTEP_CUDA_EMULATION is ON, but CUDA's headers are not found: set LOCKSTEP_CUDA_ROOT")
+  endif()
 endif()
 message(STATUS "CUDA back end: ${LOCKSTEP_CUDA_KIND}")

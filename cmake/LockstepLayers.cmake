@@ -1,9 +1,10 @@
-# lockstep_layer(NAME [COLD] [USES layer...] [LIBRARIES target...]): one object library per folder of lockstep/, made of
-# every .cc file below it; what is in a folder `cuda`, and .cu files, only where the CUDA back end is (LockstepCuda.cmake),
-# no_cuda.cc only where it is not. The same holds for oneDNN (onednn_*) and MPI (folder `mpi`). USES names the
-# layers right below it; it may include those and what they use in turn.
+# lockstep_layer(NAME [COLD] [USES layer...] [LIBRARIES target...]): two object libraries per folder of lockstep/, made of every
+# .cc file below it. lockstep_NAME is the same with and without CUDA. lockstep_NAME_cuda is the folder `cuda` with its .cu files
+# where the CUDA back end is (LockstepCuda.cmake), else no_cuda.cc. oneDNN (onednn_*, no_onednn.cc) and MPI (folder `mpi`,
+# no_mpi.cc) are chosen in the same way. USES names the layers right below it; it may include those and what they use in turn.
 # COLD: nothing in it takes time, and what it includes takes the compiler long to optimize.
 # The property LOCKSTEP_USES lists the layers that a layer may use, itself included; a test checks the includes against it.
+# The global property LOCKSTEP_CUDA_LAYERS lists the layers that have a part for CUDA.
 add_library(lockstep_flags INTERFACE)
 target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_features(lockstep_flags INTERFACE cxx_std_20)
@@ -28,23 +29,7 @@ target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${o
 function(lockstep_layer NAME)
   cmake_parse_arguments(ARG "COLD" "" "USES;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
-  file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/cuda/*.cu)
-  if(LOCKSTEP_CUDA_KIND STREQUAL "OFF")
-    list(FILTER sources EXCLUDE REGEX "/cuda/[^/]*$")
-    set(cuda_sources "")
-  else()
-    list(FILTER sources EXCLUDE REGEX "/no_cuda.cc$")
-    if(LOCKSTEP_CUDA_KIND STREQUAL "ON")
-      set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/backend/cuda/cublas_lt_library.cc PROPERTIES
-        COMPILE_DEFINITIONS "LOCKSTEP_CUBLAS_LT=\"${CudaLibraries_cublasLt_LIBRARY}\"")
-      set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/comm/cuda/nccl_library.cc PROPERTIES
-        COMPILE_DEFINITIONS "LOCKSTEP_NCCL=\"${CudaLibraries_nccl_LIBRARY}\"")
-    else()
-      # g++ 12, when it makes vector instructions of pairs of numbers, leaves out roundings from double to float and back.
-      set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-fno-tree-slp-vectorize;-Wno-maybe-uninitialized")
-    endif()
-  endif()
-  list(APPEND sources ${cuda_sources})
+  list(FILTER sources EXCLUDE REGEX "/cuda/[^/]*$|/no_cuda.cc$")
   if(LOCKSTEP_ONEDNN)
     list(FILTER sources EXCLUDE REGEX "/no_onednn.cc$")
   else()
@@ -73,16 +58,45 @@ function(lockstep_layer NAME)
   set_target_properties(lockstep_${NAME} PROPERTIES LOCKSTEP_USES "${closure}" LOCKSTEP_LIBRARIES "${ARG_LIBRARIES}"
                                                  UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 16)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${NAME})
+
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/no_cuda.cc)
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_CUDA_LAYERS ${NAME})
+    if(LOCKSTEP_CUDA_KIND STREQUAL "ON")
+      lockstep_cuda_objects(${NAME} lockstep_${NAME}_cuda)
+      set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/backend/cuda/cublas_lt_library.cc PROPERTIES
+        COMPILE_DEFINITIONS "LOCKSTEP_CUBLAS_LT=\"${CudaLibraries_cublasLt_LIBRARY}\"")
+      set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/comm/cuda/nccl_library.cc PROPERTIES
+        COMPILE_DEFINITIONS "LOCKSTEP_NCCL=\"${CudaLibraries_nccl_LIBRARY}\"")
+    else()
+      add_library(lockstep_${NAME}_cuda OBJECT ${NAME}/no_cuda.cc)
+    endif()
+    target_link_libraries(lockstep_${NAME}_cuda PUBLIC lockstep_flags fmt::fmt ${ARG_LIBRARIES} ${LOCKSTEP_CUDA_LIBRARIES}
+                                                PRIVATE lockstep_options)
+  endif()
 endfunction()
 
-# lockstep_link_layers(TARGET layer...): links the target with these layers and all that they use, and nothing above.
+# lockstep_cuda_objects(NAME TARGET): an object library of the folder `cuda` of layer NAME.
+function(lockstep_cuda_objects NAME TARGET)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lockstep/${NAME}/cuda/*.cc ${PROJECT_SOURCE_DIR}/lockstep/${NAME}/cuda/*.cu)
+  add_library(${TARGET} OBJECT ${sources})
+  set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
+# lockstep_link_layers(TARGET [EMULATED] layer...): links the target with these layers and all that they use, and nothing above.
+# EMULATED: their parts for CUDA are those of tests/cuda_emulator.
 function(lockstep_link_layers TARGET)
+  cmake_parse_arguments(ARG "EMULATED" "" "" ${ARGN})
   set(layers "")
-  foreach(layer ${ARGN})
+  foreach(layer ${ARG_UNPARSED_ARGUMENTS})
     get_target_property(closure lockstep_${layer} LOCKSTEP_USES)
     list(APPEND layers ${closure})
   endforeach()
   list(REMOVE_DUPLICATES layers)
-  list(TRANSFORM layers PREPEND lockstep_)
-  target_link_libraries(${TARGET} PRIVATE ${layers})
+  get_property(cuda_layers GLOBAL PROPERTY LOCKSTEP_CUDA_LAYERS)
+  foreach(layer ${layers})
+    target_link_libraries(${TARGET} PRIVATE lockstep_${layer})
+    if(layer IN_LIST cuda_layers)
+      target_link_libraries(${TARGET} PRIVATE lockstep_${layer}_$<IF:$<BOOL:${ARG_EMULATED}>,emulated,cuda>)
+    endif()
+  endforeach()
 endfunction()

@@ -41,8 +41,9 @@ quietly() {
 }
 
 # build PRESET FOLDER TARGET...: configures the first time, with the arguments in `configure`, then builds what has changed. One
-# at a time per folder.
+# at a time per folder. emulation=ON adds the tests that run the CUDA back end on the CPU; OFF leaves them out again.
 configure=()
+emulation=OFF
 build() (
   preset=$1 folder=$2 quiet=--quiet launcher=()
   shift 2
@@ -53,7 +54,9 @@ build() (
     say "building in $folder/ (a few minutes the first time)"
     [ ! -t 2 ] || quiet=
     command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    quietly cmake --preset "$preset" "${launcher[@]}" "${configure[@]}"
+    quietly cmake --preset "$preset" "${launcher[@]}" "${configure[@]}" -DLOCKSTEP_CUDA_EMULATION=$emulation
+  elif ! grep -q "^LOCKSTEP_CUDA_EMULATION:BOOL=$emulation" "$folder/CMakeCache.txt"; then
+    quietly cmake -DLOCKSTEP_CUDA_EMULATION=$emulation "$folder"
   fi
   ninja -C "$folder" $quiet -j "$(nproc)" "$@" >&2 || die "the build in $folder/ failed"
 )

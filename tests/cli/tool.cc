@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <stdexcept>
@@ -37,7 +38,8 @@ void write_part(const TemporaryFolder& folder, const std::string& prefix, int co
 Tool::Tool(const Arguments& arguments, ToolOptions options) {
   if (options.out.empty()) options.out = folder_ / "out";
   std::vector<std::string> words = options.before;
-  words.emplace_back(LOCKSTEP_TOOL);
+  const char* other_build = std::getenv("LOCKSTEP_TOOL");
+  words.emplace_back(other_build != nullptr ? other_build : LOCKSTEP_TOOL);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

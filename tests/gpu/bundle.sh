@@ -1,17 +1,24 @@
 #!/usr/bin/env bash
-# bundle.sh BUILD FILE.tar.xz: what run_all.sh needs of a build with LOCKSTEP_CUDA=ON, for a machine that has a GPU but not the
-# packages that Lockstep is built from: the programs, stripped, and the libraries that they load, but for the C library and
+# bundle.sh BUILD FILE.tar.xz [emulated_]: what run_all.sh needs of a build with LOCKSTEP_CUDA=ON, for a machine that has a GPU but
+# not the packages that Lockstep is built from: the programs, stripped, and the libraries that they load, but for the C library and
 # CUDA's. That machine's C library must not be older than this one's. gpu_bandwidth is taken along if it was built.
+# With `emulated_`: the programs of a build with LOCKSTEP_CUDA_EMULATION=ON.
 set -euo pipefail
 build=$1 file=$(realpath "$2") folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/bin" "$folder/lib"
-for program in apps/lockstep/lockstep tests/gpu/gpu_test tests/gpu/gpu_devices_test examples/automatic_parallelism \
-  tests/gpu/bandwidth/gpu_bandwidth; do
-  [ "${program##*/}" = gpu_bandwidth ] && [ ! -e "$build/$program" ] && continue
-  strip -o "$folder/bin/${program##*/}" "$build/$program"
-  chmod +x "$folder/bin/${program##*/}"
-  ldd "$build/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
+if [ "${3:-}" = emulated_ ]; then
+  programs=("$build"/tests/cuda_emulator/emulated_{lockstep,gpu_test,gpu_devices_test,automatic_parallelism})
+else
+  programs=("$build"/{apps/lockstep/lockstep,tests/gpu/gpu_test,tests/gpu/gpu_devices_test,examples/automatic_parallelism})
+  bandwidth=$build/tests/gpu/bandwidth/gpu_bandwidth
+  [ ! -e "$bandwidth" ] || programs+=("$bandwidth")
+fi
+for program in "${programs[@]}"; do
+  name=${program##*/}
+  strip -o "$folder/bin/${name#emulated_}" "$program"
+  chmod +x "$folder/bin/${name#emulated_}"
+  ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
 done | sort -u | while read -r library; do
   case ${library##*/} in
     libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | ld-linux* | libcuda* | libcudnn* | libcublas* | libnccl* | libnvrtc*) ;;
