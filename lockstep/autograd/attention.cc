@@ -35,7 +35,7 @@ Tensor without_later_keys(const Tensor& scores) {
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
   check(query.defined() && key.defined() && query.shape().rank() >= 2 && key.shape().rank() >= 2 &&
             query.size(-1) == key.size(-1) && query.size(-1) > 0,
-        "attention: query {} and key {}, expected [.., L, E] and [.., S, E]", query.describe(), key.describe());
+        "attention: query {} and key {}, expected [.., L, E] and [.., S, E]", query, key);
   check(options.dropout_p >= 0 && options.dropout_p < 1, "attention: dropout {}, expected at least 0 and below 1",
         options.dropout_p);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
@@ -43,10 +43,10 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
   const Shape shape = scores.shape();
   if (const Tensor mask = beside(scores, options.attn_mask); mask.defined()) {
     check(mask.dtype() == DType::u8 || is_floating(mask.dtype()), "attention: mask is {}, expected u8 or floating",
-          mask.describe());
+          mask);
     scores = mask.dtype() == DType::u8 ? where(mask, scores, -kInfinity) : scores + cast(mask, scores.dtype());
-    check(scores.shape() == shape, "attention: mask is {}, expected one that broadcasts to {}", mask.describe(),
-          shape.str());
+    check(scores.shape() == shape, "attention: mask is {}, expected one that broadcasts to {}", mask,
+          shape);
   }
   if (options.is_causal) scores = without_later_keys(scores);
   const Tensor weights = softmax(scores, -1);
@@ -57,7 +57,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     const AttentionOptions& options) {
   check(key.defined() && value.defined() && value.shape().rank() >= 2 && key.shape().rank() >= 2 &&
             value.size(-2) == key.size(-2),
-        "attention: key {} and value {}, expected as many rows", key.describe(), value.describe());
+        "attention: key {} and value {}, expected as many rows", key, value);
   return matmul(attention_weights(query, key, options), value);
 }
 

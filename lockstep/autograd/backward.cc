@@ -31,19 +31,19 @@ class Walk {
 
   void add_root(const Tensor& root, const Tensor& seed) {
     const auto& meta = root.grad_meta();
-    check(meta != nullptr, "backward: {} was not computed from anything that needs a gradient", root.describe());
+    check(meta != nullptr, "backward: {} was not computed from anything that needs a gradient", root);
     Gradient g;
     if (!seed.defined()) {
       check(root.numel() == 1 && root.kind() != Kind::cut, "backward: {} is not a scalar, expected a gradient for it",
-            root.describe());
+            root);
       g.seed = Gradient::Seed{options_.share, options_.scales, root.detach()};
     } else {
       check(seed.kind() == root.kind() && seed.shape() == root.shape() && seed.dtype() == root.dtype(),
-            "backward: the gradient of {} is {}, expected one of the same kind, shape and type", root.describe(),
-            seed.describe());
+            "backward: the gradient of {} is {}, expected one of the same kind, shape and type", root,
+            seed);
       if (root.kind() == Kind::cut) {
         check(same_placement(seed.placement(), root.placement()), "backward: the gradient of {} is cut differently",
-              root.describe());
+              root);
         for (std::size_t s = 0; s < seed.parts().size(); ++s) {
           const int shard = root.placement()->slots()[s].shard;
           g.add_addend(shard, seed.parts()[s], root.placement()->rows_of(shard) > 0);

@@ -17,7 +17,7 @@ Placed place_side_by_side(std::string_view what, std::span<const Tensor> parts, 
     const Tensor& part = parts[i];
     check(part.kind() == Kind::cut && part.cut().axis == placed.cut.axis && part.cut().inner == placed.cut.inner &&
               (on_batch || part.cut() == parts[0].cut()),
-          "{}: {} and {} have their samples in different places", what, parts[0].describe(), part.describe());
+          "{}: {} and {} have their samples in different places", what, parts[0], part);
     if (on_batch && i > 0) placed.cut.outer += part.cut().outer;
   }
   return placed;
@@ -52,8 +52,8 @@ Tensor stack(std::span<const Tensor> tensors, int dim) {
   check(!tensors.empty(), "stack: no tensors");
   std::vector<Tensor> parts;
   for (const Tensor& x : tensors) {
-    check(x.defined() && x.shape() == tensors[0].shape(), "stack: {} beside {}, expected equal shapes", x.describe(),
-          tensors[0].describe());
+    check(x.defined() && x.shape() == tensors[0].shape(), "stack: {} beside {}, expected equal shapes", x,
+          tensors[0]);
     parts.push_back(unsqueeze(x, dim));
   }
   return cat(parts, dim < 0 ? dim + parts[0].shape().rank() : dim);
@@ -75,7 +75,7 @@ Tensor concatenate(std::span<const Tensor> parts, Device device) {
   std::vector<std::pair<Device, std::int64_t>> origin;
   for (const Tensor& part : parts) {
     check(part.defined() && part.kind() != Kind::cut, "concatenate: {} to {}, expected it in one piece: gather() it",
-          part.describe(), device.name());
+          part, device.name());
     arrays.push_back(part.array());
     origin.emplace_back(part.device(), part.size(0));
   }

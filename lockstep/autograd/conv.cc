@@ -33,8 +33,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& options) {
-  check(x.defined() && x.shape().rank() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x.describe());
-  check(w.defined() && w.shape().rank() == 3, "conv1d: weight is {}, expected 3 axes (O, C / groups, K)", w.describe());
+  check(x.defined() && x.shape().rank() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x);
+  check(w.defined() && w.shape().rank() == 3, "conv1d: weight is {}, expected 3 axes (O, C / groups, K)", w);
   // An image of one row.
   const Tensor y = conv2d(unsqueeze(x, 2), unsqueeze(w, 2), bias,
                           {.stride = {1, options.stride},
@@ -49,9 +49,9 @@ namespace {
 // The extents of conv_transpose2d's result.
 Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOptions& o) {
   check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)",
-        x.describe());
+        x);
   check(w.defined() && w.shape().rank() == 4, "conv_transpose2d: weight is {}, expected 4 axes (C, O / groups, KH, KW)",
-        w.describe());
+        w);
   check(o.groups >= 1 && w.size(0) % o.groups == 0, "conv_transpose2d: {} groups for {} input channels", o.groups,
         w.size(0));
   check(x.size(1) == w.size(0), "conv_transpose2d: input has {} channels, weight expects {}", x.size(1), w.size(0));
@@ -66,7 +66,7 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
           o.stride[i]);
     shape[axis] = (x.size(axis) - 1) * o.stride[i] - 2 * o.padding[i] + o.dilation[i] * (w.size(axis) - 1) +
                   o.output_padding[i] + 1;
-    check(shape[axis] >= 1, "conv_transpose2d: padding {} leaves nothing of {}", o.padding[i], x.describe());
+    check(shape[axis] >= 1, "conv_transpose2d: padding {} leaves nothing of {}", o.padding[i], x);
   }
   return shape;
 }
@@ -95,7 +95,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias, co
             }};
   });
   if (!bias.defined()) return y;
-  check(bias.shape() == Shape{whole[1]}, "conv_transpose2d: bias is {}, expected [{}]", bias.shape().str(), whole[1]);
+  check(bias.shape() == Shape{whole[1]}, "conv_transpose2d: bias is {}, expected [{}]", bias.shape(), whole[1]);
   return y + cast(bias, y.dtype()).reshape({whole[1], 1, 1});
 }
 

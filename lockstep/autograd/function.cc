@@ -102,7 +102,7 @@ std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span
                       for (std::size_t i = 0; i < in.size(); ++i) {
                         // The library's operations make theirs right; a user's mistake would otherwise show far away.
                         check(!found[i].defined() || in[i].fits(found[i]), "backward of {}: the gradient of input {} is {}, expected {}",
-                              node.name, i, found[i].describe(), in[i].str());
+                              node.name, i, found[i], in[i]);
                         if (found[i].defined() && node.needs(i)) add_tensor(dx[i], found[i]);
                       }
                     });

@@ -16,8 +16,8 @@ namespace {
 Placed place_indexed(std::string_view what, InputList inputs, int axis) {
   const int rank = inputs.begin()->shape().rank();
   for (const Tensor& x : inputs) {
-    check(x.defined() && x.shape().rank() == rank, "{}: {} beside {}, expected as many axes", what, x.shape().str(),
-          inputs.begin()->shape().str());
+    check(x.defined() && x.shape().rank() == rank, "{}: {} beside {}, expected as many axes", what, x.shape(),
+          inputs.begin()->shape());
     if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "along which it would choose");
   }
   return place_broadcast(what, inputs);
@@ -49,7 +49,7 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim) {
 Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
   const int axis = ops::resolve_axis("index_select", x.shape(), dim), rank = x.shape().rank();
   check(index.defined() && index.shape().rank() == 1, "index_select: the index is {}, expected one axis",
-        index.shape().str());
+        index.shape());
   const Tensor inputs[] = {x, index};
   Placed placed = place("index_select", inputs);
   if (placed.kind == Kind::cut) {
@@ -66,8 +66,8 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
 
 Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::int64_t> padding_idx) {
   check(weight.defined() && weight.shape().rank() == 2, "embedding: weight is {}, expected 2 axes (numbers, features)",
-        weight.shape().str());
-  check(input.defined() && input.dtype() == DType::i64, "embedding: input is {}, expected i64", input.describe());
+        weight.shape());
+  check(input.defined() && input.dtype() == DType::i64, "embedding: input is {}, expected i64", input);
   const std::int64_t rows = weight.size(0);
   const std::int64_t padding = padding_idx.value_or(0) < 0 ? *padding_idx + rows : padding_idx.value_or(0);
   check(padding >= 0 && padding < std::max<std::int64_t>(rows, 1), "embedding: padding_idx {} of {} rows", padding,
@@ -99,8 +99,8 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
               [axis](const Arrays& in) -> Lifted {
                 const Array added = ops::scatter_sum(in[2], in[1], axis, in[0].size(axis));
                 check(ops::broadcast_shape("scatter_add", in[0].shape(), added.shape()) == in[0].shape(),
-                      "scatter_add: source and index make {}, expected no more than {}", added.shape().str(),
-                      in[0].shape().str());
+                      "scatter_add: source and index make {}, expected no more than {}", added.shape(),
+                      in[0].shape());
                 return {ops::binary(BinaryOp::add, in[0], added),
                         [axis, index = SavedArray(in[1]), shape = in[2].shape()](const PartPass& p,
                                                                                  const Array& dy) -> Arrays {
@@ -113,7 +113,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
 }
 
 Tensor one_hot(const Tensor& input, std::int64_t num_classes) {
-  check(input.defined() && input.dtype() == DType::i64, "one_hot: input is {}, expected i64", input.describe());
+  check(input.defined() && input.dtype() == DType::i64, "one_hot: input is {}, expected i64", input);
   check(num_classes > 0, "one_hot: {} classes, expected at least 1", num_classes);
   return lift("one_hot", place_as("one_hot", input), {input}, [=](const Arrays& in) -> Lifted {
     std::vector<std::int64_t> dims(in[0].shape().begin(), in[0].shape().end());

@@ -54,7 +54,7 @@ Tensor linear_between(const Tensor& x, int axis, const Steps& steps, bool align_
 
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
   check(x.defined() && x.shape().rank() == 4 && x.size(2) > 0 && x.size(3) > 0,
-        "interpolate: input is {}, expected 4 axes (N, C, H, W) with pixels", x.describe());
+        "interpolate: input is {}, expected 4 axes (N, C, H, W) with pixels", x);
   check(options.size.has_value() != options.scale_factor.has_value(),
         "interpolate: expected a size or a scale factor, found {}", options.size ? "both" : "none");
   check(!options.align_corners || options.mode == Interpolation::bilinear,
@@ -65,7 +65,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
     steps.to = options.size ? (*options.size)[static_cast<std::size_t>(axis) - 2]
                             : static_cast<std::int64_t>(static_cast<double>(steps.from) * *options.scale_factor);
     check(steps.to > 0, "interpolate: {} pixels along axis {} of {}, expected at least 1", steps.to, axis,
-          x.describe());
+          x);
     if (steps.to == steps.from && !(options.scale_factor && *options.scale_factor != 1)) continue;
     y = options.mode == Interpolation::nearest ? nearest(y, axis, steps)
                                                : linear_between(y, axis, steps, options.align_corners);

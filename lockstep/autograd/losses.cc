@@ -19,9 +19,9 @@ Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x
 
 void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {
   check(x.defined() && target.defined() && x.shape() == target.shape(), "{}: {} and {}, expected the same shape", what,
-        x.describe(), target.describe());
+        x, target);
   check(is_floating(x.dtype()) && x.dtype() == target.dtype(), "{}: {} and {}, expected one floating type", what,
-        x.describe(), target.describe());
+        x, target);
   if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
     fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
          target.describe());
@@ -83,12 +83,12 @@ struct Classes {
 
 Classes classes_of(std::string_view what, const Tensor& x, const Tensor& weight, const Tensor& target) {
   check(x.defined() && target.defined() && x.shape().rank() > 0 && is_floating(x.dtype()),
-        "{}: input is {}, target {}, expected floating numbers of classes on axis 1", what, x.describe(),
-        target.describe());
+        "{}: input is {}, target {}, expected floating numbers of classes on axis 1", what, x,
+        target);
   const int axis = x.shape().rank() == 1 ? 0 : 1;
   const std::int64_t count = x.size(axis);
   check(!weight.defined() || weight.shape() == Shape{count}, "{}: weight is {}, expected one for each of {} classes",
-        what, weight.describe(), count);
+        what, weight, count);
   if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "but that one has the classes");
   if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
     fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
@@ -109,8 +109,8 @@ Tensor nll(std::string_view what, const Tensor& x, const Tensor& labels, const N
            double smoothing) {
   const Classes classes = classes_of(what, x, options.weight, labels);
   check(labels.dtype() == DType::i64 && labels.shape() == ops::without_axes(x.shape(), 1U << classes.axis),
-        "{}: labels are {}, expected i64 {}, one for each row of classes of {}", what, labels.describe(),
-        ops::without_axes(x.shape(), 1U << classes.axis).str(), x.describe());
+        "{}: labels are {}, expected i64 {}, one for each row of classes of {}", what, labels,
+        ops::without_axes(x.shape(), 1U << classes.axis), x);
   Tensor counts, chosen = labels;
   if (options.ignore_index) {
     counts = ne(labels, static_cast<double>(*options.ignore_index));
@@ -187,7 +187,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
   Tensor loss = (1 - wanted) * logits + positive;
   if (options.weight.defined()) loss = loss * weight_near(logits, options.weight);
   check(loss.shape() == x.shape(), "{}: the weights make {} of {}, expected weights that broadcast to it", kName,
-        loss.shape().str(), x.shape().str());
+        loss.shape(), x.shape());
   return reduced(kName, loss, options.reduction);
 }
 

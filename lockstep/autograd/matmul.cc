@@ -44,7 +44,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   check(a.defined() && b.defined() && a.shape().rank() > 0 && b.shape().rank() > 0,
-        "matmul: {} and {}, expected at least one axis", a.describe(), b.describe());
+        "matmul: {} and {}, expected at least one axis", a, b);
   // A vector is a row on the left and a column on the right.
   if (a.shape().rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.shape().rank() == 1 ? -1 : -2);
   if (b.shape().rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
@@ -54,17 +54,17 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 Tensor bmm(const Tensor& a, const Tensor& b) {
   for (const Tensor* x : {&a, &b}) {
     check(x->defined() && x->shape().rank() == 3, "bmm: an operand is {}, expected 3 axes (matrices, rows, columns)",
-          x->shape().str());
+          x->shape());
   }
-  check(a.size(0) == b.size(0), "bmm: {} and {} matrices ({} x {})", a.size(0), b.size(0), a.shape().str(),
-        b.shape().str());
+  check(a.size(0) == b.size(0), "bmm: {} and {} matrices ({} x {})", a.size(0), b.size(0), a.shape(),
+        b.shape());
   return product(a, b);
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   check(x.defined() && x.shape().rank() >= 1, "linear: input is {}, expected at least one axis (.., features)",
-        x.shape().str());
-  check(w.defined() && w.shape().rank() == 2, "linear: weight is {}, expected 2 axes (out, in)", w.shape().str());
+        x.shape());
+  check(w.defined() && w.shape().rank() == 2, "linear: weight is {}, expected 2 axes (out, in)", w.shape());
   check(x.size(-1) == w.size(1), "linear: input has {} features, weight expects {}", x.size(-1), w.size(1));
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
   return lift("linear", place_linear("linear", x, w, bias), {x, w, bias}, [=](const Arrays& in) -> Lifted {

@@ -9,7 +9,7 @@ Dims last_axes(std::string_view what, const Tensor& x, const Shape& normalized_s
   const int count = normalized_shape.rank(), rank = x.shape().rank();
   bool fits = x.defined() && count > 0 && count <= rank;
   for (int i = 1; fits && i <= count; ++i) fits = x.size(-i) == normalized_shape[-i];
-  check(fits, "{}: input is {}, expected {} as its last axes", what, x.describe(), normalized_shape.str());
+  check(fits, "{}: input is {}, expected {} as its last axes", what, x, normalized_shape);
   std::vector<int> axes;
   for (int i = count; i > 0; --i) axes.push_back(-i);
   return axes;
@@ -46,7 +46,7 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
-  check(x.defined() && x.shape().rank() >= 2, "group_norm: input is {}, expected 2 axes (N, C) or more", x.describe());
+  check(x.defined() && x.shape().rank() >= 2, "group_norm: input is {}, expected 2 axes (N, C) or more", x);
   check(num_groups > 0 && x.size(1) % num_groups == 0, "group_norm: {} groups for {} channels", num_groups, x.size(1));
   Shape channels(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().rank()) - 1, 1));
   channels[0] = x.size(1);

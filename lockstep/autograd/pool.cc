@@ -49,7 +49,7 @@ Tensor mean_of_windows(const Tensor& x, int axis, std::int64_t count) {
 
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size) {
   check(x.defined() && x.shape().rank() == 4 && x.size(2) > 0 && x.size(3) > 0,
-        "adaptive_avg_pool2d: input is {}, expected 4 axes (N, C, H, W) with pixels", x.describe());
+        "adaptive_avg_pool2d: input is {}, expected 4 axes (N, C, H, W) with pixels", x);
   auto [height, width] = output_size;
   height = height == -1 ? x.size(2) : height, width = width == -1 ? x.size(3) : width;
   check(height > 0 && width > 0, "adaptive_avg_pool2d: output size {} x {}, expected at least 1", height, width);

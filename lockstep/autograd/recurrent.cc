@@ -20,13 +20,13 @@ Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<
                   const std::function<Tensor(const Tensor& from_x, const Tensor& from_h)>& step) {
   check(w.weight_ih.defined() && w.weight_hh.defined() && w.weight_hh.shape().rank() == 2 &&
             w.weight_hh.size(0) == gates * w.weight_hh.size(1),
-        "{}: weight of the state is {}, expected [{} H, H]", what, w.weight_hh.describe(), gates);
+        "{}: weight of the state is {}, expected [{} H, H]", what, w.weight_hh, gates);
   check(x.defined() && x.shape().rank() == 3 && w.weight_ih.shape() == Shape{w.weight_hh.size(0), x.size(2)},
-        "{}: input is {}, its weight {}, expected 3 axes ({}, features) and [{}, features]", what, x.describe(),
-        w.weight_ih.describe(), pass.batch_first ? "N, T" : "T, N", w.weight_hh.size(0));
+        "{}: input is {}, its weight {}, expected 3 axes ({}, features) and [{}, features]", what, x,
+        w.weight_ih, pass.batch_first ? "N, T" : "T, N", w.weight_hh.size(0));
   const int time = pass.batch_first ? 1 : 0;
   const std::int64_t hidden = w.weight_hh.size(1), samples = x.size(1 - time);
-  check(x.size(time) > 0, "{}: no steps in {}", what, x.describe());
+  check(x.size(time) > 0, "{}: no steps in {}", what, x);
   const std::vector<Tensor> from_x = unbind(linear(x, w.weight_ih, w.bias_ih), time);
   for (Tensor* state : states) {
     if (!state->defined()) *state = zeros_like(narrow(from_x[0].detach(), 1, 0, hidden));

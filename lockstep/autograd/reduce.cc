@@ -160,7 +160,7 @@ Tensor std(const Tensor& x, const Dims& dims, const VarOptions& options) { retur
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
   const unsigned axes = resolve("amax", x, dims);
-  check(count_of(x, axes) > 0, "amax: no elements along the axes of {}", x.shape().str());
+  check(count_of(x, axes) > 0, "amax: no elements along the axes of {}", x.shape());
   const bool over_batch = x.kind() == Kind::cut && contains(axes, x.cut().axis);
   return over_batch ? max_over_batch(x, axes, keepdim) : reduce("amax", x, axes, keepdim, Mix::max, max_part);
 }
@@ -195,7 +195,7 @@ Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
     const Array plain = ops::to_layout(in[0], Layout::plain);
     const Array rows = dim ? ops::move_axis(plain, axis, plain.shape().rank() - 1) : plain;
     const std::int64_t extent = dim ? in[0].size(axis) : in[0].numel();
-    check(extent > 0, "argmax: no elements along axis {} of {}", axis, x.shape().str());
+    check(extent > 0, "argmax: no elements along axis {} of {}", axis, x.shape());
     const Array y = ops::argmax(ops::reshape(rows, {in[0].numel() / extent, extent}));
     const unsigned axes = dim ? 1U << axis : ~0U;
     return {ops::reshape(y, keepdim ? kept(in[0].shape(), axes) : ops::without_axes(in[0].shape(), axes)), nullptr};

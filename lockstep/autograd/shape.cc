@@ -31,7 +31,7 @@ Tensor reshape_as(std::string_view name, const Placed& placed, const Tensor& x, 
 Tensor reshape(const Tensor& x, Shape shape) {
   check(x.defined(), "reshape: undefined tensor");
   shape = ops::resolve_shape("reshape", shape, x.numel());
-  check(shape.numel() == x.numel(), "reshape: {} elements as {}, expected {}", x.numel(), shape.str(), x.shape().str());
+  check(shape.numel() == x.numel(), "reshape: {} elements as {}, expected {}", x.numel(), shape, x.shape());
   return reshape_as("reshape", place_reshaped("reshape", x, shape), x, shape);
 }
 
@@ -59,7 +59,7 @@ Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
 Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
   const int axis = ops::resolve_axis("unflatten", x.shape(), dim);
   const Shape parts = ops::resolve_shape("unflatten", sizes, x.size(axis));
-  check(parts.numel() == x.size(axis), "unflatten: axis {} of {} as {}", dim, x.shape().str(), sizes.str());
+  check(parts.numel() == x.size(axis), "unflatten: axis {} of {} as {}", dim, x.shape(), sizes);
   std::vector<std::int64_t> dims(x.shape().begin(), x.shape().end());
   dims.erase(dims.begin() + axis);
   dims.insert(dims.begin() + axis, parts.begin(), parts.end());
@@ -91,7 +91,7 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
 Tensor unsqueeze(const Tensor& x, int dim) {
   Placed placed = place_as("unsqueeze", x);
   const int rank = x.shape().rank();
-  check(dim >= -rank - 1 && dim <= rank, "unsqueeze: axis {} of shape {}, expected {} to {}", dim, x.shape().str(),
+  check(dim >= -rank - 1 && dim <= rank, "unsqueeze: axis {} of shape {}, expected {} to {}", dim, x.shape(),
         -rank - 1, rank);
   const int axis = dim < 0 ? dim + rank + 1 : dim;
   std::vector<std::int64_t> dims(x.shape().begin(), x.shape().end());
@@ -104,7 +104,7 @@ Tensor permute(const Tensor& x, std::span<const int> dims) {
   std::vector<int> axes;
   for (int dim : dims) axes.push_back(ops::resolve_axis("permute", x.shape(), dim));
   std::vector<int> back(axes.size());
-  check(std::ssize(axes) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(), x.shape().str());
+  check(std::ssize(axes) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(), x.shape());
   for (std::size_t i = 0; i < axes.size(); ++i) back[static_cast<std::size_t>(axes[i])] = static_cast<int>(i);
   return lift("permute", place_permuted("permute", x, axes), {x}, [&](const Arrays& in) -> Lifted {
     return {ops::permute(in[0], axes),
@@ -130,7 +130,7 @@ Tensor transpose(const Tensor& x, int dim0, int dim1) {
 Tensor expand(const Tensor& x, Shape shape) {
   Placed placed = place_as("expand", x);
   const int more = shape.rank() - x.shape().rank();
-  check(more >= 0, "expand: {} to {}, expected at least as many axes", x.shape().str(), shape.str());
+  check(more >= 0, "expand: {} to {}, expected at least as many axes", x.shape(), shape);
   for (int i = 0; i < x.shape().rank(); ++i) {
     if (shape[more + i] == -1) shape[more + i] = x.size(i);
   }

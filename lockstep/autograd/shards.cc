@@ -105,12 +105,12 @@ Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
   const auto rows = slot_rows(*at);
   const std::int64_t expected = rows.back().first + rows.back().second;
   check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1, "scatter: the batch is {}, expected at least one axis",
-        x.describe());
+        x);
   check(x.size(0) == expected, "scatter: this process has {} rows, expected {}", x.size(0), expected);
   // Its gradient would be that of this process's rows alone, for a history that other processes may share.
   check(!at->exchange() || !grad_enabled() || !x.grad_meta() || !x.grad_meta()->node,
         "scatter: {} has a history, but other processes have other rows: expected data, or rows that are computed after they "
-        "are cut", x.describe());
+        "are cut", x);
   std::vector<Array> parts;
   for (std::size_t s = 0; s < rows.size(); ++s) {
     const auto [shard, device] = at->slots()[s];
@@ -193,7 +193,7 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
         in.push_back(x);
         continue;
       }
-      check(same_placement(x.placement(), at), "per_shard: {} and {} are cut differently", first->describe(), x.describe());
+      check(same_placement(x.placement(), at), "per_shard: {} and {} are cut differently", first->describe(), x);
       in.push_back(shard_of(x, s, alone));
     }
     ops::ShardScope scope(slot.shard);
@@ -211,11 +211,11 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
       const auto [shard, device] = at->slots()[s];
       const std::int64_t count = at->rows_of(shard);
       check(y.defined() && y.kind() == Kind::whole && y.shape().rank() > 0 && y.size(0) == count,
-            "per_shard: result {} of shard {} is {}, expected the shard's {} samples on axis 0", i, shard, y.describe(), count);
+            "per_shard: result {} of shard {} is {}, expected the shard's {} samples on axis 0", i, shard, y, count);
       Shape shape = y.shape();
       shape[0] = results[0][i].size(0);
       check(shape == results[0][i].shape() && y.dtype() == results[0][i].dtype(), "per_shard: result {} is {} for one shard, {} "
-            "for another", i, results[0][i].describe(), y.describe());
+            "for another", i, results[0][i], y);
       parts.push_back(ops::to_device(y.array(), device, {.non_blocking = true}).with_shard(shard));
       pieces.push_back(y);
     }

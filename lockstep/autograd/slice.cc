@@ -74,7 +74,7 @@ Tensor select(const Tensor& x, int dim, std::int64_t index) {
   const int axis = ops::resolve_axis("select", x.shape(), dim);
   const std::int64_t size = x.size(axis), place = index < 0 ? index + size : index;
   const bool batch = x.kind() == Kind::cut && x.cut().axis == axis;
-  check(batch || (place >= 0 && place < size), "select: index {} of axis {} of {}", index, dim, x.shape().str());
+  check(batch || (place >= 0 && place < size), "select: index {} of axis {} of {}", index, dim, x.shape());
   return take_slice("select", x, axis, place, 1, 1, false);
 }
 
@@ -97,7 +97,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
     start += size;
   }
   check(start == x.size(axis), "split: sizes that add up to {}, expected {}, axis {} of {}", start, x.size(axis), dim,
-        x.shape().str());
+        x.shape());
   return parts;
 }
 
@@ -112,7 +112,7 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim) {
 
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
   const int axis = ops::resolve_axis("unbind", x.shape(), dim);
-  check(x.size(axis) > 0, "unbind: axis {} of {} has no elements", dim, x.shape().str());
+  check(x.size(axis) > 0, "unbind: axis {} of {} has no elements", dim, x.shape());
   return apply_function(std::make_shared<Unbind>(axis), {&x, 1});
 }
 

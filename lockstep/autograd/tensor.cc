@@ -122,7 +122,7 @@ const std::shared_ptr<GradMeta>& Tensor::grad_meta() const { return impl_ ? impl
 void Tensor::set_grad_meta(std::shared_ptr<GradMeta> meta) { impl_->grad = std::move(meta); }
 
 Array Tensor::on(Device device) const {
-  check(defined() && kind() != Kind::cut, "tensor: {} is not the same on all devices", describe());
+  check(defined() && kind() != Kind::cut, "tensor: {} is not the same on all devices", *this);
   const auto part = std::ranges::find(impl_->parts, device, &Array::device);
   if (part != impl_->parts.end()) return *part;
   if (impl_->at && kind() == Kind::replicated) {
@@ -139,7 +139,7 @@ Array Tensor::on(Device device) const {
 const Array& Tensor::array() const {
   static const Array undefined;
   if (!impl_) return undefined;
-  check(kind() != Kind::cut, "tensor: {} is cut over the batch, expected it in one piece: gather() it", describe());
+  check(kind() != Kind::cut, "tensor: {} is cut over the batch, expected it in one piece: gather() it", *this);
   return impl_->parts[0];
 }
 
@@ -152,7 +152,7 @@ Array Tensor::readable(std::string_view what) const {
   check(defined(), "{}: undefined tensor", what);
   if (kind() != Kind::cut) return impl_->parts[0];
   if (impl_->at->exchange()) {
-    fail("{}: rows of {} are in other processes: gather() it, in all of them", what, describe());
+    fail("{}: rows of {} are in other processes: gather() it, in all of them", what, *this);
   }
   return join_parts(*this, Device());
 }
@@ -160,9 +160,9 @@ Array Tensor::readable(std::string_view what) const {
 std::string Tensor::str() const { return defined() ? readable("str").str() : "tensor(undefined)"; }
 
 Tensor& Tensor::set_requires_grad(bool value) {
-  check(defined() && is_floating(dtype()), "requires_grad: {}, expected a floating tensor", describe());
+  check(defined() && is_floating(dtype()), "requires_grad: {}, expected a floating tensor", *this);
   check(impl_->label.empty(), "requires_grad: {} is set by Parameter::set_trainable()", impl_->label);
-  check(!impl_->grad || !impl_->grad->node, "requires_grad: {} is not a leaf", describe());
+  check(!impl_->grad || !impl_->grad->node, "requires_grad: {} is not a leaf", *this);
   if (!value) {
     impl_->grad = nullptr;
   } else if (!impl_->grad) {

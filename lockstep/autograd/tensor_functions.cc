@@ -46,14 +46,14 @@ Tensor Tensor::pin(Device device) const {
 void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
   if (grad_enabled()) {
     check(!x.requires_grad(), "copy_from: {} needs a gradient, but a copy in place records none: detach() it, or use to()",
-          x.describe());
+          x);
     check(!grad_meta() || !grad_meta()->node,
           "copy_from: {} has a history, and its gradient would be that of the old elements: detach() it", describe());
   }
   check(defined() && x.defined(), "copy_from: undefined tensor");
   if (kind() == Kind::cut) {
     check(x.kind() == Kind::cut && x.cut() == cut() && same_placement(x.placement(), placement()),
-          "copy_from: {} is cut over the batch, and {} is not cut alike", describe(), x.describe());
+          "copy_from: {} is cut over the batch, and {} is not cut alike", describe(), x);
     for (std::size_t s = 0; s < parts().size(); ++s) ops::copy_(x.parts()[s], parts()[s], options);
     return;
   }

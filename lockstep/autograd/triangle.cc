@@ -13,7 +13,7 @@ Array masked(const Array& mask, const Array& x) { return ops::where(mask, x, ops
 // Keeps elements [row, column] with column - row >= first and <= last.
 Tensor band(std::string_view name, const Tensor& x, std::optional<std::int64_t> first,
             std::optional<std::int64_t> last) {
-  check(x.defined() && x.shape().rank() >= 2, "{}: the input is {}, expected at least 2 axes", name, x.shape().str());
+  check(x.defined() && x.shape().rank() >= 2, "{}: the input is {}, expected at least 2 axes", name, x.shape());
   const Placed placed = place_as(name, x);
   if (placed.kind == Kind::cut && placed.cut.axis >= x.shape().rank() - 2)
     fail_across_batch(name, x, "of which it would leave out some");

@@ -4,7 +4,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <concepts>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace lockstep {
@@ -19,10 +22,38 @@ template <typename... Args>
   throw Error(fmt::format(message, std::forward<Args>(args)...));
 }
 
-// Throws Error unless `ok`. The arguments are evaluated always, formatted only on failure.
+// Throws Error unless `ok`. The arguments are always evaluated, but formatted only on failure: pass a tensor or a shape itself,
+// not its text.
 template <typename... Args>
 void check(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]] throw Error(fmt::format(message, std::forward<Args>(args)...));
 }
 
+// Prints x.describe(), or else x.str().
+template <typename T>
+struct TextFormatter {
+  constexpr auto parse(auto& context) { return context.begin(); }
+  auto format(const T& x, auto& context) const {
+    std::string text;
+    if constexpr (requires { x.describe(); }) {
+      text = x.describe();
+    } else {
+      text = x.str();
+    }
+    return std::copy(text.begin(), text.end(), context.out());
+  }
+};
+
+template <typename T>
+concept HasText = requires(const T& x) {
+  { x.describe() } -> std::same_as<std::string>;
+} || requires(const T& x) {
+  { x.str() } -> std::same_as<std::string>;
+};
+
 }  // namespace lockstep
+
+// Ranges have a formatter of fmt's, which would be ambiguous.
+template <lockstep::HasText T>
+  requires(!requires(const T& x) { x.begin(); })
+struct fmt::formatter<T> : lockstep::TextFormatter<T> {};

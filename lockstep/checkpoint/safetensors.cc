@@ -181,7 +181,7 @@ std::string make_header(std::span<const TensorBytes* const> tensors, const Safet
     const auto expected = bytes_of(tensor->dtype, tensor->shape.dims());
     check(expected.has_value() && *expected == tensor->bytes.size(),
           "write_safetensors: tensor {} has {} bytes, shape {} of {} takes {}", name, tensor->bytes.size(),
-          tensor->shape.str(), lockstep::name(tensor->dtype),
+          tensor->shape, lockstep::name(tensor->dtype),
           expected ? std::to_string(*expected) : "more than can be counted");
     header[tensor->name] = {{"dtype", code_of(tensor->dtype)},
                             {"shape", tensor->shape.dims()},

@@ -76,7 +76,7 @@ std::vector<TensorBytes> as_bytes(const StateDict& state) {
   std::vector<TensorBytes> all;
   for (const auto& [name, t] : state) {
     check(t.device().is_host() && t.layout() == Layout::plain, "weights: {} is {}, expected plain host memory", name,
-          t.describe());
+          t);
     all.push_back({name, t.dtype(), t.shape(), {static_cast<const std::byte*>(t.view().data), t.view().bytes()}});
   }
   return all;

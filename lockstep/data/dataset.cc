@@ -31,9 +31,9 @@ Tensor stack(std::span<const Tensor> tensors) {
   std::size_t row = first.view().bytes();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
-    check(t.defined() && t.device().is_host(), "stack: tensor {} is {}, expected host memory", i, t.describe());
+    check(t.defined() && t.device().is_host(), "stack: tensor {} is {}, expected host memory", i, t);
     check(t.shape() == first.shape() && t.dtype() == first.dtype(), "stack: tensor {} is {}, the first {}", i,
-          t.describe(), first.describe());
+          t, first);
     if (row > 0) std::memcpy(bytes(all) + i * row, bytes(t), row);
   }
   return all;
@@ -58,7 +58,7 @@ TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(t
   check(!tensors_.empty(), "tensor dataset: no tensors");
   for (const Tensor& t : tensors_) {
     check(t.defined() && t.device().is_host() && t.shape().rank() >= 1 && t.layout() == Layout::plain,
-          "tensor dataset: {}, expected host memory and at least one axis", t.describe());
+          "tensor dataset: {}, expected host memory and at least one axis", t);
     check(t.size(0) == tensors_[0].size(0), "tensor dataset: {} rows beside {}", t.size(0), tensors_[0].size(0));
   }
 }

@@ -27,7 +27,7 @@ struct RecordedTask {
   std::string name;
   LaneId lane;
   SmallVector<Resource, 4> reads, writes;
-  InlineFunction<void(const TaskContext&), 64> run;
+  InlineFunction<void(const TaskContext&), 384> run;
 };
 
 class Recording {

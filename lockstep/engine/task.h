@@ -43,8 +43,8 @@ struct Task {
   SmallVector<Resource, 4> reads = {};
   // Written as a whole. Data that is changed in part or in place is both read and written.
   SmallVector<Resource, 4> writes = {};
-  // Must keep what it touches alive. Closures up to 64 bytes need no allocation.
-  InlineFunction<void(const TaskContext&), 64> run = {};
+  // Must keep what it touches alive. Closures up to 384 bytes need no allocation, those of most kernels among them.
+  InlineFunction<void(const TaskContext&), 384> run = {};
 };
 
 }  // namespace lockstep

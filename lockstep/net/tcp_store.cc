@@ -109,7 +109,7 @@ class TcpStore::Impl {
       try {
         for (const SocketAddress& address : resolve_host(options_.host, options_.port)) {
           check(address.is_loopback() || !options_.secret.empty(),
-                "store: {} is not loopback and there is no secret; {}", address.str(), kHowToSetSecret);
+                "store: {} is not loopback and there is no secret; {}", address, kHowToSetSecret);
           try {
             // An attempt that hangs must not use up all of the time.
             const Deadline soon = std::min(deadline, Clock::now() + std::chrono::seconds(5));

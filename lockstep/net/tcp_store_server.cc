@@ -44,7 +44,7 @@ FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
   int code = 0;
   for (const SocketAddress& address : resolve_host(options.host, options.port)) {
     check(address.is_loopback() || !options.secret.empty(),
-          "store: without a secret it listens on loopback alone, not at {}; {}", address.str(),
+          "store: without a secret it listens on loopback alone, not at {}; {}", address,
           kHowToSetSecret);
     try {
       return listen_at(address);

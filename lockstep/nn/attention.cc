@@ -11,7 +11,7 @@ namespace {
 // The numbers that a mask adds to the scores.
 Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
   check(mask.dtype() == DType::u8 || is_floating(mask.dtype()),
-        "multihead attention: {} is {}, expected u8 or floating", what, mask.describe());
+        "multihead attention: {} is {}, expected u8 or floating", what, mask);
   if (mask.dtype() != DType::u8) return cast(mask, dtype);
   return masked_fill(zeros_like(cast(mask, dtype)), mask, -std::numeric_limits<double>::infinity());
 }
@@ -41,7 +41,7 @@ Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
         part == 0   ? "query"
         : part == 1 ? "key"
                     : "value",
-        x.describe(), options_.batch_first ? "N, L" : "L, N", features);
+        x, options_.batch_first ? "N, L" : "L, N", features);
   const auto third = [&](const Parameter& p) { return narrow(p, 0, part * features, features); };
   const Tensor y = linear(x, third(in_proj_weight), options_.bias ? third(in_proj_bias) : Tensor());
   const Tensor split = unflatten(y, 2, {options_.num_heads, -1});
@@ -51,18 +51,18 @@ Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
 Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const MultiheadMasks& masks) const {
   const Tensor q = heads(query, 0), k = heads(key, 1);
   const std::int64_t samples = q.size(0), length = q.size(2), keys = k.size(2);
-  check(k.size(0) == samples, "multihead attention: query {} and key {}, expected the same samples", query.describe(),
-        key.describe());
+  check(k.size(0) == samples, "multihead attention: query {} and key {}, expected the same samples", query,
+        key);
   Tensor bias;
   if (const Tensor& mask = masks.key_padding_mask; mask.defined()) {
     check(mask.shape() == Shape{samples, keys}, "multihead attention: key_padding_mask is {}, expected [{}, {}]",
-          mask.describe(), samples, keys);
+          mask, samples, keys);
     bias = unsqueeze(unsqueeze(as_bias("key_padding_mask", beside(q, mask), q.dtype()), 1), 1);
   }
   if (const Tensor& mask = masks.attn_mask; mask.defined()) {
     const std::int64_t all = samples * options_.num_heads;
     check(mask.shape() == Shape{length, keys} || mask.shape() == Shape{all, length, keys},
-          "multihead attention: attn_mask is {}, expected [{}, {}] or [{}, {}, {}]", mask.describe(), length, keys, all,
+          "multihead attention: attn_mask is {}, expected [{}, {}] or [{}, {}, {}]", mask, length, keys, all,
           length, keys);
     Tensor more = as_bias("attn_mask", beside(q, mask), q.dtype());
     if (mask.shape().rank() == 3) more = more.reshape({samples, options_.num_heads, length, keys});
@@ -75,7 +75,7 @@ Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const
 Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {
   const Tensor v = heads(value, 2);
   check(v.size(2) == weights.size(3) && v.size(0) == weights.size(0),
-        "multihead attention: value is {}, expected {} rows for each of {} samples", value.describe(), weights.size(3),
+        "multihead attention: value is {}, expected {} rows for each of {} samples", value, weights.size(3),
         weights.size(0));
   const Tensor y = matmul(weights, v);  // [N, heads, L, E / heads]
   return out_proj(flatten(options_.batch_first ? permute(y, {0, 2, 1, 3}) : permute(y, {2, 0, 1, 3}), 2));

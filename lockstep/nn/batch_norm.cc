@@ -15,7 +15,7 @@ BatchNorm2d::BatchNorm2d(BatchNorm2dOptions options) : options_(options) {
 }
 
 void BatchNorm2d::settle(const Tensor& x) {
-  check(x.defined() && x.shape().rank() == 4, "batch_norm: input is {}, expected 4 axes (N, C, H, W)", x.describe());
+  check(x.defined() && x.shape().rank() == 4, "batch_norm: input is {}, expected 4 axes (N, C, H, W)", x);
   if (weight.shape_known()) return;
   for (Parameter* p : {&weight, &bias, &running_mean, &running_var}) p->settle_shape({x.size(1)});
 }

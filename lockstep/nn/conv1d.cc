@@ -13,7 +13,7 @@ Conv1d::Conv1d(Conv1dLayerOptions options) : options_(options) {
 }
 
 Tensor Conv1d::forward(const Tensor& x) {
-  check(x.defined() && x.shape().rank() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x.describe());
+  check(x.defined() && x.shape().rank() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x);
   const auto& o = options_;
   if (!weight.shape_known()) {
     check(x.size(1) % o.groups == 0, "conv1d: {} groups do not divide the input's {} channels", o.groups, x.size(1));

@@ -13,7 +13,7 @@ Conv2d::Conv2d(Conv2dLayerOptions options) : options_(options) {
 }
 
 Tensor Conv2d::forward(const Tensor& x) {
-  check(x.defined() && x.shape().rank() == 4, "conv2d: input is {}, expected 4 axes (N, C, H, W)", x.describe());
+  check(x.defined() && x.shape().rank() == 4, "conv2d: input is {}, expected 4 axes (N, C, H, W)", x);
   const auto& o = options_;
   if (!weight.shape_known()) {
     check(x.size(1) % o.groups == 0, "conv2d: {} groups do not divide the input's {} channels", o.groups, x.size(1));

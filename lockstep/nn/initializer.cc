@@ -19,7 +19,7 @@ struct Fans {
 
 Fans fans(std::string_view what, const Array& w) {
   check(w.shape().rank() >= 2, "{}: the parameter is {}, expected at least 2 axes (out, in, ...)", what,
-        w.shape().str());
+        w.shape());
   double window = 1;
   for (int i = 2; i < w.shape().rank(); ++i) window *= static_cast<double>(w.size(i));
   return {static_cast<double>(w.size(1)) * window, static_cast<double>(w.size(0)) * window};
@@ -133,7 +133,7 @@ Orthogonal::Orthogonal(double gain) : gain(gain) { check_gain("orthogonal", gain
 // takes away.
 void Orthogonal::operator()(const Array& parameter, RandomKey key) const {
   check(parameter.shape().rank() >= 2, "orthogonal: the parameter is {}, expected at least 2 axes (out, in, ...)",
-        parameter.shape().str());
+        parameter.shape());
   const auto numel = static_cast<std::size_t>(parameter.shape().numel());
   const auto rows = static_cast<std::size_t>(parameter.size(0)), columns = rows == 0 ? 0 : numel / rows;
   const std::size_t count = std::min(rows, columns), length = std::max(rows, columns);

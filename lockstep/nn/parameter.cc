@@ -133,7 +133,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   void check_replicas(const std::vector<Device>& wanted) const {
     check(!devices.empty(), "{} is not initialized: call initialize() with the devices that shall hold it", label);
     check(!replicas.empty(), "{} is not initialized on {} yet: its shape {} is settled by the first forward pass (0: not "
-          "known)", label, describe_devices(wanted), options.shape.str());
+          "known)", label, describe_devices(wanted), options.shape);
   }
 };
 
@@ -180,20 +180,20 @@ Tensor Parameter::host_data() const {
 void Parameter::set_data(const Tensor& value) {
   State& s = *state_;
   check(value.defined(), "{}: set to an undefined tensor", s.label);
-  check(value.dtype() == s.options.dtype, "{}: set to {}, expected {}", s.label, value.describe(),
+  check(value.dtype() == s.options.dtype, "{}: set to {}, expected {}", s.label, value,
         lockstep::name(s.options.dtype));
   check(initialized(), "{} is not initialized: call initialize() before loading it", s.label);
   Shape known = s.options.shape;
   if (!s.replicas.empty()) {
-    check(value.shape() == known, "{}: set to {}, expected {}", s.label, value.shape().str(), known.str());
+    check(value.shape() == known, "{}: set to {}, expected {}", s.label, value.shape(), known);
     for (const Array& replica : s.replicas) State::assign(replica, value.array());
     return;
   }
   check(value.shape().rank() == known.rank(), "{}: set to {}, expected {} (0: any)", s.label,
-        value.shape().str(), known.str());
+        value.shape(), known);
   for (int i = 0; i < known.rank(); ++i) {
     check(known[i] == 0 || known[i] == value.shape()[i], "{}: set to {}, expected {} (0: any)", s.label,
-          value.shape().str(), known.str());
+          value.shape(), known);
   }
   s.options.shape = value.shape();
   s.make_replicas(&value.array());
@@ -204,7 +204,7 @@ void Parameter::settle_shape(const Shape& shape) {
   Shape& mine = s.options.shape;
   bool agrees = shape.rank() == mine.rank();
   for (int i = 0; agrees && i < mine.rank(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
-  check(agrees, "{}: the input asks for shape {}, expected {} (0: any)", s.label, shape.str(), mine.str());
+  check(agrees, "{}: the input asks for shape {}, expected {} (0: any)", s.label, shape, mine);
   mine = shape;
   if (s.replicas.empty() && !s.devices.empty()) s.make_replicas();
 }

@@ -32,14 +32,14 @@ RecurrentWeights RecurrentModule::weights(std::size_t index, std::int64_t featur
 }
 
 Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer) {
-  check(x.defined() && x.shape().rank() == 3, "{}: input is {}, expected 3 axes ({}, features)", name_, x.describe(),
+  check(x.defined() && x.shape().rank() == 3, "{}: input is {}, expected 3 axes ({}, features)", name_, x,
         options_.batch_first ? "N, T" : "T, N");
   const std::size_t directions = options_.bidirectional ? 2 : 1;
   const Shape expected{static_cast<std::int64_t>(weights_.size()), x.size(options_.batch_first ? 0 : 1),
                        options_.hidden_size};
   for (const Tensor& state : states) {
-    check(!state.defined() || state.shape() == expected, "{}: state is {}, expected {}", name_, state.describe(),
-          expected.str());
+    check(!state.defined() || state.shape() == expected, "{}: state is {}, expected {}", name_, state,
+          expected);
   }
   Tensor y = x;
   std::vector<std::vector<Tensor>> last(states.size());

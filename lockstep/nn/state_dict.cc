@@ -34,12 +34,12 @@ void load_state_dict(Module& module, const StateDict& state) {
     auto it = given.find(name);
     check(it != given.end(), "load_state_dict: {} is missing", name);
     const Tensor& value = *it->second;
-    check(value.dtype() == parameter.dtype(), "load_state_dict: {} is {}, expected {}", name, value.describe(),
+    check(value.dtype() == parameter.dtype(), "load_state_dict: {} is {}, expected {}", name, value,
           lockstep::name(parameter.dtype()));
     const Shape& shape = parameter.shape();
     bool fits = value.shape().rank() == shape.rank();
     for (int i = 0; fits && i < shape.rank(); ++i) fits = shape[i] == 0 || shape[i] == value.shape()[i];
-    check(fits, "load_state_dict: {} has shape {}, expected {}", name, value.shape().str(), shape.str());
+    check(fits, "load_state_dict: {} has shape {}, expected {}", name, value.shape(), shape);
     check(parameter.initialized(), "load_state_dict: {} is not initialized; call initialize() first", name);
   }
   if (given.size() != mine.size()) {

@@ -39,7 +39,7 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
     shape[axis] = reach / options.stride[i] + 1;
   }
   if (bias.defined()) {
-    check(bias.shape() == Shape{w.size(0)}, "conv2d: bias is {}, expected [{}]", bias.shape().str(), w.size(0));
+    check(bias.shape() == Shape{w.size(0)}, "conv2d: bias is {}, expected [{}]", bias.shape(), w.size(0));
   }
   Array in = preferred(x);
   Array y = empty_preferred(shape, x.dtype(), x.device());

@@ -13,7 +13,7 @@ namespace {
 void adopt_host(const Array& t, const std::shared_ptr<Engine>& engine) {
   Storage& s = *t.storage();
   if (s.engine == engine) return;
-  check(!s.pinned, "copy: {} is host memory pinned for a device of another runtime: copy it first", t.describe());
+  check(!s.pinned, "copy: {} is host memory pinned for a device of another runtime: copy it first", t);
   if (s.engine) s.engine->wait_unused(s.resource);
   s.engine = engine;
   s.resource = engine->make_resource();
@@ -81,7 +81,7 @@ Array to_layout(const Array& x, Layout layout) { return convert(x, x.dtype(), la
 
 void copy_(const Array& x, const Array& y, CopyOptions options) {
   check(x.defined() && y.defined(), "copy: undefined tensor");
-  check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x.describe(), y.describe());
+  check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x, y);
   bool from_host = x.device().is_host(), to_host = y.device().is_host();
   check(!from_host || !to_host, "copy: both tensors are in host memory, expected one on a device");
   // What a GPU takes part in it does itself: only it reaches its memory.
@@ -155,7 +155,7 @@ Array empty_host(const Shape& shape, DType dtype, Device device) {
 }
 
 Array pin(const Array& x, Device device) {
-  check(x.defined() && x.device().is_host(), "pin: the tensor is {}, expected host memory", x.describe());
+  check(x.defined() && x.device().is_host(), "pin: the tensor is {}, expected host memory", x);
   DeviceState& state = state_of(device, "pin");
   if (!state.pinned || x.numel() == 0) return x;
   x.wait();
@@ -181,10 +181,10 @@ Array concatenate(std::span<const Array> parts, Device device) {
   for (const Array& part : parts) {
     Shape expected = part.shape();
     check(expected.rank() == shape.rank() && part.dtype() == parts[0].dtype(), "concatenate: {} beside {}",
-          part.describe(), parts[0].describe());
+          part, parts[0]);
     shape[0] += part.size(0);
     expected[0] = shape[0];
-    check(expected == shape, "concatenate: {} beside {}", part.describe(), parts[0].describe());
+    check(expected == shape, "concatenate: {} beside {}", part, parts[0]);
   }
   Array all = device.is_host() ? Array::host(shape, parts[0].dtype()) : empty(shape, parts[0].dtype(), device);
   std::int64_t row = 0;

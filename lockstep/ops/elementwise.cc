@@ -14,7 +14,7 @@ struct Operands {
   Operands(std::string_view what, const Array& left, const Array& right) {
     check_on_device(what, left);
     check_on_device(what, right);
-    check(left.dtype() == right.dtype(), "{}: {} and {}, expected one type", what, left.describe(), right.describe());
+    check(left.dtype() == right.dtype(), "{}: {} and {}, expected one type", what, left, right);
     const bool same = left.shape() == right.shape();
     a = same ? left : to_layout(left, Layout::plain);
     b = to_layout(right, a.layout());
@@ -80,7 +80,7 @@ Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
   Shape out = longer;
   for (int i = 1; i <= other.rank(); ++i) {
     if (other[-i] == out[-i] || other[-i] == 1) continue;
-    check(out[-i] == 1, "{}: shapes {} and {} do not broadcast", what, a.str(), b.str());
+    check(out[-i] == 1, "{}: shapes {} and {} do not broadcast", what, a, b);
     out[-i] = other[-i];
   }
   return out;

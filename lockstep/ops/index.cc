@@ -25,7 +25,7 @@ struct Indexed {
     check_on_device(what, numbers);
     check(numbers.dtype() == DType::i64, "{}: the index is {}, expected i64", what, name(numbers.dtype()));
     check(tensor.shape().rank() == numbers.shape().rank() && axis < tensor.shape().rank(),
-          "{}: the index is {} for {}, expected as many axes", what, numbers.shape().str(), tensor.shape().str());
+          "{}: the index is {} for {}, expected as many axes", what, numbers.shape(), tensor.shape());
     const Shape rest = with_extent(numbers.shape(), axis, 1);
     shape = broadcast_shape(what, with_extent(tensor.shape(), axis, 1), rest);
     x = around_axis(expand(tensor, with_extent(shape, axis, tensor.size(axis))), axis);
@@ -50,8 +50,8 @@ Array take_along_axis(const Array& x, const Array& index, int axis) {
 Array scatter_sum(const Array& x, const Array& index, int axis, std::int64_t extent) {
   check(is_floating(x.dtype()), "scatter_add: the source is {}, expected a floating type", name(x.dtype()));
   check(x.shape().rank() == index.shape().rank() && x.size(axis) == index.size(axis),
-        "scatter_add: the index is {} for a source of {}, expected equal extents on axis {}", index.shape().str(),
-        x.shape().str(), axis);
+        "scatter_add: the index is {} for a source of {}, expected equal extents on axis {}", index.shape(),
+        x.shape(), axis);
   const Indexed in("scatter_add", x, index, axis);
   Array y = empty(with_extent(in.shape, axis, extent), x.dtype(), x.device());
   launch("scatter add", {in.x, in.index}, {y},

@@ -47,7 +47,7 @@ Array empty_or(const Array& into, std::string_view what, const Shape& shape, DTy
   state_of(device, what);  // whose error names the operation
   if (!into.defined()) return empty(shape, dtype, device);
   check(into.shape() == shape && into.dtype() == dtype && into.device() == device && into.layout() == Layout::plain,
-        "{}: the result is to go into {}, expected a plain {} {} on {}", what, into.describe(), shape.str(), name(dtype),
+        "{}: the result is to go into {}, expected a plain {} {} on {}", what, into, shape, name(dtype),
         device.name());
   return into.with_shard(current_shard);
 }
@@ -93,12 +93,12 @@ void check_on_device(std::string_view what, const Array& t) {
 
 void check_same(std::string_view what, const Array& a, const Array& b) {
   check(a.shape() == b.shape() && a.dtype() == b.dtype(), "{}: {} and {}, expected the same shape and type", what,
-        a.describe(), b.describe());
+        a, b);
 }
 
 void check_rank(std::string_view what, std::string_view which, const Array& t, int rank, std::string_view axes) {
   check(t.defined(), "{}: {} is undefined", what, which);
-  check(t.shape().rank() == rank, "{}: {} is {}, expected {} axes {}", what, which, t.shape().str(), rank, axes);
+  check(t.shape().rank() == rank, "{}: {} is {}, expected {} axes {}", what, which, t.shape(), rank, axes);
 }
 
 }  // namespace lockstep::ops

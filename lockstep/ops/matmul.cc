@@ -26,7 +26,7 @@ Array matrices(const Array& x, const Shape& batch) {
 
 void check_matrices(std::string_view which, const Array& x) {
   check(x.defined(), "matmul: {} is undefined", which);
-  check(x.shape().rank() >= 2, "matmul: {} is {}, expected 2 axes (rows, columns) or more", which, x.shape().str());
+  check(x.shape().rank() >= 2, "matmul: {} is {}, expected 2 axes (rows, columns) or more", which, x.shape());
 }
 
 }  // namespace
@@ -37,12 +37,12 @@ Array matmul(const Array& a, const Array& b, const Array& bias, const MatmulOutp
   const MatmulOptions& o = output.options;
   const std::int64_t m = a.size(o.transpose_a ? -1 : -2), k = a.size(o.transpose_a ? -2 : -1);
   const std::int64_t n = b.size(o.transpose_b ? -2 : -1), kb = b.size(o.transpose_b ? -1 : -2);
-  check(k == kb, "matmul: a has {} columns, b has {} rows ({} x {})", k, kb, a.shape().str(), b.shape().str());
+  check(k == kb, "matmul: a has {} columns, b has {} rows ({} x {})", k, kb, a.shape(), b.shape());
   check(is_floating(a.dtype()), "matmul: a is {}, expected a floating type", name(a.dtype()));
   check(b.dtype() == a.dtype() || (is_half_dtype(a.dtype()) && b.dtype() == DType::f32),
         "matmul: {} x {}, expected one type (or bf16 or f16 x f32)", name(a.dtype()), name(b.dtype()));
   if (bias.defined()) {
-    check(bias.shape() == Shape{n}, "matmul: bias is {}, expected {}", bias.shape().str(), Shape{n}.str());
+    check(bias.shape() == Shape{n}, "matmul: bias is {}, expected {}", bias.shape(), Shape{n});
   }
   const DType dtype = output.dtype.value_or(a.dtype());
   if (a.shape().rank() == 2 && b.shape().rank() == 2) {
@@ -60,7 +60,7 @@ Array matmul(const Array& a, const Array& b, const Array& bias, const MatmulOutp
     return reshape(matmul(rows, b, bias, output), with_matrix(batch, m, n));
   }
   check(!bias.defined() && !output.into.defined(),
-        "matmul: {} x {} with a bias, or into given memory, expected b with 2 axes", a.shape().str(), b.shape().str());
+        "matmul: {} x {} with a bias, or into given memory, expected b with 2 axes", a.shape(), b.shape());
   const Array x = matrices(a, batch), z = matrices(b, batch);
   Array c = empty({batch.numel(), m, n}, dtype, a.device());
   launch("matmul", {x, z}, {c},

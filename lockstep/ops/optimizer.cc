@@ -12,6 +12,9 @@ void update(std::string_view what, std::span<const Update> updates, const Array&
   if (updates.empty()) return;
   std::vector<Array> reads, writes;
   std::vector<UpdateItem> items;
+  reads.reserve(updates.size() * 5 + 2);
+  writes.reserve(updates.size() * 3);
+  items.reserve(updates.size());
   for (const Update& u : updates) {
     check_same(what, u.weight, u.grad);
     reads.insert(reads.end(), {u.weight, u.grad, u.state0, u.state1, u.present});
@@ -55,7 +58,7 @@ Array clip_scale(const Array& squared_norm, double max_norm) {
 Array loss_scale_(const Array& state, const Array& squared_norm, const LossScaleArgs& args) {
   check_on_device("loss scale", state);
   check(state.dtype() == DType::f32 && state.shape() == Shape{2},
-        "loss scale: the state is {}, expected [2] f32", state.describe());
+        "loss scale: the state is {}, expected [2] f32", state);
   const Array squared = readable_from(squared_norm, state.device());
   Array factor = empty({1}, DType::f64, state.device());
   launch("loss scale", {squared, state}, {factor, state},

@@ -65,7 +65,7 @@ Array avg_pool2d_backward(const Array& dy, const Shape& x_shape, const Pool2dOpt
 Array global_avg_pool2d(const Array& x) {
   check_rank("global_avg_pool2d", "input", x, 4, "(N, C, H, W)");
   check(is_floating(x.dtype()), "global_avg_pool2d: input is {}, expected a floating type", name(x.dtype()));
-  check(x.size(2) > 0 && x.size(3) > 0, "global_avg_pool2d: input {} has no pixels", x.shape().str());
+  check(x.size(2) > 0 && x.size(3) > 0, "global_avg_pool2d: input {} has no pixels", x.shape());
   Array y = empty({x.size(0), x.size(1), 1, 1}, x.dtype(), x.device());
   launch("global avg pool", {x}, {y},
          [x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.pool().global_avg_forward(c, x, y); });

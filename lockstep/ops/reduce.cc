@@ -17,7 +17,7 @@ Array reduce_to(std::string_view what, const Array& x, const Shape& shape,
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   bool fits = shape.rank() <= x.shape().rank();
   for (int i = 1; fits && i <= shape.rank(); ++i) fits = shape[-i] == 1 || shape[-i] == x.shape()[-i];
-  check(fits, "{}: {} does not broadcast to {}", what, shape.str(), x.shape().str());
+  check(fits, "{}: {} does not broadcast to {}", what, shape, x.shape());
   Array in = to_layout(x, Layout::plain);
   Array y = empty(shape, x.dtype(), x.device());
   launch(what, {in}, {y},

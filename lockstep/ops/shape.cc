@@ -36,7 +36,7 @@ void copy_strided(std::string_view what, const StridedCopy& copy, const Array& x
 
 int resolve_axis(std::string_view what, const Shape& shape, int axis) {
   const int rank = shape.rank();
-  check(axis >= -rank && axis < rank, "{}: axis {} of shape {}, expected {} to {}", what, axis, shape.str(), -rank,
+  check(axis >= -rank && axis < rank, "{}: axis {} of shape {}, expected {} to {}", what, axis, shape, -rank,
         rank - 1);
   return axis < 0 ? axis + rank : axis;
 }
@@ -59,7 +59,7 @@ Shape without_axes(const Shape& shape, unsigned axes) {
 Array permute(const Array& x, std::span<const int> axes) {
   const Array plain = to_layout(x, Layout::plain);
   check(static_cast<int>(axes.size()) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(),
-        x.shape().str());
+        x.shape());
   StridedCopy copy{.extent = x.shape()};
   const Strides from = strides_of(x.shape());
   unsigned seen = 0;
@@ -98,7 +98,7 @@ Array expand(const Array& x, const Shape& shape) {
     fits = repeats || x.size(i) == shape[more + i];
     copy.from[static_cast<std::size_t>(more + i)] = repeats ? 0 : from[static_cast<std::size_t>(i)];
   }
-  check(fits, "expand: {} does not broadcast to {}", x.shape().str(), shape.str());
+  check(fits, "expand: {} does not broadcast to {}", x.shape(), shape);
   copy.to = strides_of(shape);
   Array y = empty(shape, x.dtype(), x.device());
   copy_strided("expand", copy, plain, y);
@@ -109,7 +109,7 @@ Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, st
   const std::int64_t size = x.size(axis);
   check(step > 0, "slice: step {}, expected at least 1", step);
   check(start >= 0 && count >= 0 && start <= size && (count == 0 || count - 1 <= (size - 1 - start) / step),
-        "slice: {} elements from {} on, {} apart, of axis {} of {}", count, start, step, axis, x.shape().str());
+        "slice: {} elements from {} on, {} apart, of axis {} of {}", count, start, step, axis, x.shape());
   if (start == 0 && count == size) return x;
   std::int64_t before = 1;
   for (int i = 0; i < axis; ++i) before *= x.size(i);
@@ -149,7 +149,7 @@ Array cat(std::span<const Array> parts, int axis) {
     Shape expected = shape;
     expected[axis] = part.shape().rank() == shape.rank() ? part.size(axis) : 0;
     check(part.shape() == expected && part.dtype() == parts[0].dtype(),
-          "cat: {} beside {}, expected equal types and extents but on axis {}", part.describe(), parts[0].describe(),
+          "cat: {} beside {}, expected equal types and extents but on axis {}", part, parts[0],
           axis);
     shape[axis] += part.size(axis);
     plain.push_back(to_layout(part, Layout::plain));

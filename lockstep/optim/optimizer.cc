@@ -176,7 +176,7 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
       auto it = given.find(state_name + "." + p.name());
       if (it == given.end()) continue;
       check(it->second->shape() == p.shape() && it->second->dtype() == p.dtype(), "optimizer: {} is {}, expected {} {}",
-            it->first, it->second->describe(), p.shape().str(), name(p.dtype()));
+            it->first, it->second->describe(), p.shape(), name(p.dtype()));
       values[i].push_back(it->second->array());
       given.erase(it);
     }

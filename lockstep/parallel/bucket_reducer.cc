@@ -145,7 +145,7 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
   for (std::size_t index : order) {
     const Parameter& p = parameters_[index];
     check(p.initialized() && p.shape_known(), "distributed data parallel: the shape {} of parameter {} is not known yet "
-          "(0: any): pass an example through the model first, see settle_shapes()", p.shape().str(), p.name());
+          "(0: any): pass an example through the model first, see settle_shapes()", p.shape(), p.name());
     check(p.dtype() == DType::f32, "distributed data parallel: parameter {} is {}, expected f32", p.name(),
           name(p.dtype()));
   }

@@ -63,7 +63,7 @@ class RankExchange final : public ShardExchange {
             // Others get plain memory.
             const Array t = ops::readable_from(ops::to_layout(at(parts, s)[i], Layout::plain), communicator_->device());
             check(t.shape() == like.shape() && t.dtype() == like.dtype(), "{}: shard {} gives {}, expected {}", what, s,
-                  t.describe(), like.describe());
+                  t, like);
             out.push_back({t.view(), place * slot + offsets[i]});
             reads.push_back(t);
             at(all, s).push_back(t);

@@ -61,7 +61,7 @@ std::string RecordedStep::why_no_graph() const { return tasks_ ? tasks_->why_no_
 std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
   check(!inputs.empty(), "recorded step: no inputs");
   for (const Tensor& t : inputs) {
-    check(t.defined() && !t.device().is_host(), "recorded step: an input is {}, expected it on a device", t.describe());
+    check(t.defined() && !t.device().is_host(), "recorded step: an input is {}, expected it on a device", t);
     check(!t.requires_grad(), "recorded step: an input has a history of its own, expected data");
   }
   // Part of another one's recording.

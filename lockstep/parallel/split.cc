@@ -23,9 +23,9 @@ std::vector<std::int64_t> split_sizes(std::int64_t n, int shards) {
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options) {
   check(!devices.empty(), "split_and_load: no devices");
   check(!x.defined() || x.kind() == Kind::whole, "split_and_load: {} is cut already, or replicated, expected it whole",
-        x.describe());
+        x);
   check(x.defined() && x.shape().rank() >= 1 && x.size(0) > 0,
-        "split_and_load: the batch is {}, expected at least one sample, on axis 0", x.describe());
+        "split_and_load: the batch is {}, expected at least one sample, on axis 0", x);
   check(options.shards >= 0, "split_and_load: {} shards, expected at least 1", options.shards);
   const int shards = options.shards > 0 ? options.shards : static_cast<int>(devices.size());
   std::vector<std::int64_t> rows = split_sizes(x.size(0), shards);

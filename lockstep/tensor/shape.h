@@ -65,3 +65,6 @@ class Shape {
 };
 
 }  // namespace lockstep
+
+template <>
+struct fmt::formatter<lockstep::Shape> : lockstep::TextFormatter<lockstep::Shape> {};

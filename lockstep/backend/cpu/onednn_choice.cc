@@ -220,8 +220,8 @@ Choice choose(const dnnl::engine& engine, const Problem& problem) {
       if (best.primitive && rank(best.primitive) == 0) break;
     }
   }
-  check(bool(best.primitive), "onednn: no implementation for {} {}", problem.operands[kX].shape.str(),
-        problem.operands[kW].shape.str());
+  check(bool(best.primitive), "onednn: no implementation for {} {}", problem.operands[kX].shape,
+        problem.operands[kW].shape);
   return best;
 }
 

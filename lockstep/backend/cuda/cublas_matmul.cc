@@ -201,7 +201,7 @@ class CublasMatmul final : public MatmulKernels {
       without.bias = false;
       return make_plan(context, without, operands);
     }
-    check(!results.empty(), "cuBLASLt has no algorithm for {}", problem.str());
+    check(!results.empty(), "cuBLASLt has no algorithm for {}", problem);
 
     cudaDeviceProp properties;
     check_cuda(cudaGetDeviceProperties(&properties, context.gpu()), "cudaGetDeviceProperties");
