@@ -1,5 +1,5 @@
-// Errors and checks. Every error that Lockstep reports is a lockstep::Error whose message names the
-// operation, what was found and what was expected: `conv2d: input has 3 channels, weight expects 4`.
+// Errors and checks. Every error that Lockstep reports is a lockstep::Error. Its message names the operation, what was
+// found, and what was expected: `conv2d: input has 3 channels, weight expects 4`.
 #pragma once
 
 #include <fmt/core.h>
@@ -19,7 +19,7 @@ template <typename... Args>
   throw Error(fmt::format(message, std::forward<Args>(args)...));
 }
 
-// Throws Error unless `ok`. The arguments are evaluated always, formatted only on failure.
+// Throws Error unless `ok`. The arguments are always evaluated, but formatted only on failure.
 template <typename... Args>
 void check(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]] throw Error(fmt::format(message, std::forward<Args>(args)...));

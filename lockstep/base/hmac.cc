@@ -21,7 +21,7 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   std::string digest(32, '\0');
   unsigned int size = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
-  // A null key means "the one before".
+  // OpenSSL takes a null key to mean the previous key.
   const void* key_bytes = key.empty() ? "" : key.data();
   check(HMAC(EVP_sha256(), key_bytes, static_cast<int>(key.size()), bytes, message.size(), bytes_of(digest),
              &size) &&

@@ -31,7 +31,7 @@ void RecordedTasks::make_graph() {
   try {
     graph_ = std::make_unique<StepGraph>(tasks_, devices_);
   } catch (const std::exception& error) {
-    // Its tasks are as good one by one.
+    // Without a graph, the tasks are pushed one by one.
     why_no_graph_ = error.what();
   }
 }
