@@ -27,7 +27,7 @@ class CopyKernels {
   // truncates. No overlap.
   virtual void copy(KernelContext&, const View& x, const View& y) = 0;
 
-  // y[to(i)] = x[from(i)] for every i within the extents: see StridedCopy. One dtype; nothing else of y is written.
+  // y[to(i)] = x[from(i)] for every i within the extents: see StridedCopy. One dtype; the rest of y stays as it is.
   virtual void strided(KernelContext&, const StridedCopy& copy, const View& x, const View& y) = 0;
 };
 

@@ -19,7 +19,7 @@ bool includes(Simd widest, Simd simd) {
 
 Simd widest_simd() {
 #if defined(__x86_64__)
-  // __builtin_cpu_supports also asks whether the operating system saves the registers.
+  // __builtin_cpu_supports also checks that the operating system saves the registers.
   const bool fma = __builtin_cpu_supports("fma");
   if (fma && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq")) {
