@@ -1,4 +1,4 @@
-// The part of convolutions and products that the libraries leave to us: a bias.
+// The bias of convolutions and products, which the libraries do not add.
 #pragma once
 
 #include "lockstep/backend/cuda/cuda_context.h"
