@@ -1,8 +1,11 @@
 // Tasks that are described once and pushed repeatedly, such as a training step.
 //
-//   auto recorder = std::make_shared<TaskRecorder>(); engine.set_push_observer(recorder); ... // push; this runs as
-//   usual engine.set_push_observer(nullptr); Recording step = recorder->take(); step.replay(engine); // as if it were
-//   described again
+//   auto recorder = std::make_shared<TaskRecorder>();
+//   engine.set_push_observer(recorder);
+//   ...  // push; this runs as usual
+//   engine.set_push_observer(nullptr);
+//   Recording step = recorder->take();
+//   step.replay(engine);  // as if it were described again
 //
 // The memory that the tasks use must stay in place, and what their functions captured must be valid for every
 // repetition.

@@ -1,8 +1,8 @@
 // The order of a tensor's elements in memory. Every tensor is dense.
 //
-//   plain row-major, the last axis is contiguous (N, C, H, W for images) channels_last N, H, W, C: preferred by bf16
-//   convolutions (AMX) and cuDNN blocked16 N, C/16, H, W, 16: what f32 convolutions with AVX-512 want; C is a multiple
-//   of 16
+//   plain          row-major, the last axis is contiguous (N, C, H, W for images)
+//   channels_last  N, H, W, C: preferred by bf16 convolutions (AMX) and cuDNN
+//   blocked16      N, C/16, H, W, 16: preferred by f32 convolutions; C is a multiple of 16
 //
 // The shape of a tensor is always written (N, C, H, W). Layouts other than plain require four axes.
 #pragma once

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# bundle.sh BUILD FILE.tar.xz: what run_all.sh needs of a build with LOCKSTEP_CUDA=ON, for a machine that has a GPU but not the
-# packages that Lockstep is built from: the programs, stripped, and the libraries that they load, but for the C library and
-# CUDA's. That machine's C library must not be older than this one's. gpu_bandwidth is taken along if it was built.
+# bundle.sh BUILD FILE.tar.xz: packs what run_all.sh needs from a build with LOCKSTEP_CUDA=ON, for a machine with a GPU
+# but without the packages that Lockstep is built from: the stripped programs and the libraries that they load, except
+# the C library and CUDA's. That machine's C library must be at least as new as this one's. Includes gpu_bandwidth if it
+# was built.
 set -euo pipefail
 build=$1 file=$(realpath "$2") folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,9 +1,9 @@
 // Walks over images [N, C, H, W] of all layouts as panels of up to 64 columns, where column j of group g belongs to
 // channel g * width + j % width. Loops over a panel are independent of layouts.
 //
-//   channels_last width 64: a panel is 64 channels of up to 256 pixels, `stride` = C apart blocked16 width 16: 64
-//   columns are 4 neighboring pixels of one channel block plain width 1: 64 columns are 64 neighboring pixels of one
-//   channel
+//   channels_last  width 64: a panel is 64 channels of up to 256 pixels, `stride` = C apart
+//   blocked16      width 16: 64 columns are 4 neighboring pixels of one channel block
+//   plain          width 1: 64 columns are 64 neighboring pixels of one channel
 //
 // A unit, the panels of one block of one group, has at most 256 rows. Sums over its columns are therefore accurate in
 // f32, and units are few enough to sum in f64.
