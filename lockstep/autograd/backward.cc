@@ -151,7 +151,8 @@ class Walk {
 
   void run_cut(std::span<const std::shared_ptr<Node>> nodes) {
     const Placement& at = *nodes[0]->at;
-    // In turns: each device gets the tasks of one shard after the other, and none waits until those of others are described.
+    // In turns: each device gets the tasks of one shard after the other, and none waits until those of others are
+    // described.
     for (const std::vector<std::size_t>& slots : at.turns()) {
       for (const auto& node : nodes) {
         Gradient& dy = gradients_.at(node.get())[0];
@@ -179,7 +180,8 @@ class Walk {
     }
   }
 
-  // A whole tensor that per_shard() used has a gradient from each shard: the function is linear in it, and runs for each.
+  // A whole tensor that per_shard() used has a gradient from each shard: the function is linear in it, and runs for
+  // each.
   void run_mix(Node& node, std::span<Gradient> grads, std::span<Gradient> dx) {
     if (node.kind != Kind::whole) return node.mix(node, pass_, grads, dx);
     std::map<int, bool> shards;

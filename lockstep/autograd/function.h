@@ -1,4 +1,5 @@
-// Users' own differentiable functions, of logical tensors: each is called once, whatever number of shards its inputs have.
+// Users' own differentiable functions, of logical tensors: each is called once, whatever number of shards its inputs
+// have.
 //
 //   struct Square : Function {
 //     SavedTensor x;
@@ -23,8 +24,8 @@ class Function {
   virtual ~Function() = default;
   // Runs without recording.
   virtual std::vector<Tensor> forward(std::span<const Tensor> inputs) = 0;
-  // Returns one gradient for each input, of its shape, type and placement, undefined if there is none; output_grads likewise.
-  // The gradient of an input that is not cut (a parameter) is a sum over all samples: sum_to() makes one.
+  // Returns one gradient for each input, of its shape, type and placement, undefined if there is none; output_grads
+  // likewise. The gradient of an input that is not cut (a parameter) is a sum over all samples: sum_to() makes one.
   virtual std::vector<Tensor> backward(std::span<const Tensor> output_grads) = 0;
 };
 

@@ -43,7 +43,8 @@ Placed place(std::string_view what, Inputs inputs);
 Placed place_as(std::string_view what, const Tensor& x);
 // Shapes are aligned from the right; cuts agree, or the other operand has extent 1 there.
 Placed place_broadcast(std::string_view what, InputList inputs);
-// Samples are on axis 0 of all of `samples` (the first one, and labels, residuals, ...) and of the result. Parameters have none.
+// Samples are on axis 0 of all of `samples` (the first one, and labels, residuals, ...) and of the result. Parameters
+// have none.
 Placed place_rows(std::string_view what, InputList samples, InputList parameters = {});
 // [.., m, k] x [.., k, n]: samples are on m, n, or an earlier axis. On an earlier axis, both operands have them, or one
 // operand is the same for all.

@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-// The elements' losses are returned as they are, as their mean, as their sum (both [1]), or, for kl_div alone, as their sum
-// divided by the number of samples.
+// The elements' losses are returned as they are, as their mean, as their sum (both [1]), or, for kl_div alone, as their
+// sum divided by the number of samples.
 enum class Reduction : std::uint8_t { none, mean, sum, batchmean };
 
 struct LossOptions {

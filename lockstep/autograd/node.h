@@ -1,5 +1,5 @@
-// The graph of backward functions, made while the forward pass runs: one node for an operation, whatever number of shards
-// its tensors have. backward() walks it on the host thread and only pushes tasks, so all devices work at once.
+// The graph of backward functions, made while the forward pass runs: one node for an operation, whatever number of
+// shards its tensors have. backward() walks it on the host thread and only pushes tasks, so all devices work at once.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct BackwardPass {
   std::vector<std::shared_ptr<BackwardObserver>> observers;
 };
 
-// Autograd's record of a tensor: it is an output of a node, or a leaf whose gradient is wanted. The virtual functions are
-// called for leaves only.
+// Autograd's record of a tensor: it is an output of a node, or a leaf whose gradient is wanted. The virtual functions
+// are called for leaves only.
 struct GradMeta {
   virtual ~GradMeta() = default;
   // Called before the leaf's first gradient is computed.
@@ -47,8 +47,8 @@ struct GradMeta {
   virtual bool takes_shards() const { return false; }
   // The pass failed after it reached the leaf: undoes accumulate().
   virtual void abandon(const BackwardPass&) {}
-  // Returns memory on `device` for a shard's addend, plain, with the leaf's shape and type, from which it is summed without
-  // being copied; undefined if there is none. Call it just before filling the memory.
+  // Returns memory on `device` for a shard's addend, plain, with the leaf's shape and type, from which it is summed
+  // without being copied; undefined if there is none. Call it just before filling the memory.
   virtual Array destination(const BackwardPass&, int /*shard*/, Device) { return {}; }
   virtual Tensor grad() const { return {}; }
   virtual void zero_grad() {}
@@ -122,14 +122,14 @@ bool needs_grad(std::span<const Tensor> tensors);
 
 // A node that made `outputs`, which get their history; its backward functions are still to be set.
 std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> inputs, std::span<Tensor> outputs);
-// Records that `outputs` came from `inputs` by an operation that mixes shards. Outputs are returned with their history; if
-// no input needs a gradient they are returned as they are.
+// Records that `outputs` came from `inputs` by an operation that mixes shards. Outputs are returned with their history;
+// if no input needs a gradient they are returned as they are.
 std::vector<Tensor> record_mix(std::string_view name, std::span<const Tensor> inputs, std::vector<Tensor> outputs,
                                MixBackward backward);
 Tensor record_mix(std::string_view name, std::initializer_list<Tensor> inputs, Tensor output, MixBackward backward);
 
-// The gradients of all leaves that `roots` were computed from, in one walk. seeds[i] is the gradient of roots[i], placed as
-// it; undefined: 1, for a scalar. The graph is used up.
+// The gradients of all leaves that `roots` were computed from, in one walk. seeds[i] is the gradient of roots[i],
+// placed as it; undefined: 1, for a scalar. The graph is used up.
 void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options = {});
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// A tensor that a backward function needs. It shares the memory of the forward pass, so a change in place between forward
-// and backward would make the gradient wrong: get() reports it as an error.
+// A tensor that a backward function needs. It shares the memory of the forward pass, so a change in place between
+// forward and backward would make the gradient wrong: get() reports it as an error.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class SavedArray {
   // Saves nothing if `needed` is false: then no gradient is computed from x.
   SavedArray(bool needed, const Array& x) : SavedArray(needed ? x : Array()) {}
 
-  // Returns the array, undefined if an undefined one was saved. Throws Error, naming the operation, if it has been written
-  // since.
+  // Returns the array, undefined if an undefined one was saved. Throws Error, naming the operation, if it has been
+  // written since.
   const Array& get(std::string_view operation) const {
     if (version() != version_) [[unlikely]] {
       fail("{}: a tensor needed for its gradient was changed in place after forward: version {}, expected {}", operation,

@@ -1,9 +1,10 @@
-// A tensor: one logical array, wherever its parts lie. It is whole (on one device, or in host memory), cut over the samples
-// of a batch (each shard on its device), or replicated (equal on several devices: parameters, losses). Operations treat all
-// alike: net(x), cross_entropy(net(x), y).backward() and loss.item() mean on eight devices what they mean on one.
+// A tensor: one logical array, wherever its parts lie. It is whole (on one device, or in host memory), cut over the
+// samples of a batch (each shard on its device), or replicated (equal on several devices: parameters, losses).
+// Operations treat all alike: net(x), cross_entropy(net(x), y).backward() and loss.item() mean on eight devices what
+// they mean on one.
 //
-// Among several processes a whole tensor that meets a batch has to be the same in all of them: what it adds to a parameter's
-// gradient counts once.
+// Among several processes a whole tensor that meets a batch has to be the same in all of them: what it adds to a
+// parameter's gradient counts once.
 //
 // Copies are handles to the same tensor. Operations never wait; reading to the host does.
 #pragma once
@@ -89,8 +90,8 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return array().storage(); }
   const Resource& resource() const { return array().resource(); }
 
-  // Differentiable. The same elements under another shape; plain layout. One extent may be -1: inferred. A cut axis stays
-  // together with its samples, or that is an error.
+  // Differentiable. The same elements under another shape; plain layout. One extent may be -1: inferred. A cut axis
+  // stays together with its samples, or that is an error.
   Tensor reshape(Shape shape) const;
   // Differentiable. Elements [start, start + length) of an axis that is not the batch's, or number `index` of it,
   // without that axis: see functions.h.
@@ -115,14 +116,14 @@ class Tensor {
   // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened in the middle if long. Waits.
   std::string str() const;
 
-  // Differentiable. A whole copy on another device (Device(): the host); the same handle if it is there already. Gradients go
-  // back to where the elements came from. An error for a cut tensor: see gather().
+  // Differentiable. A whole copy on another device (Device(): the host); the same handle if it is there already.
+  // Gradients go back to where the elements came from. An error for a cut tensor: see gather().
   Tensor to(Device device, CopyOptions options = {}) const;
-  // Overwrites the elements with x's, of the same shape, from any device, type and layout; one of the two has to be on a
-  // device. Not differentiable: an error if either has a history, unless a NoGradGuard says that this is meant.
+  // Overwrites the elements with x's, of the same shape, from any device, type and layout; one of the two has to be on
+  // a device. Not differentiable: an error if either has a history, unless a NoGradGuard says that this is meant.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
-  // Differentiable. Copies host memory to host memory that `device` reads and writes by itself, so that non-blocking copies
-  // hold up no thread: page-locked for a GPU. The same handle for a CPU device.
+  // Differentiable. Copies host memory to host memory that `device` reads and writes by itself, so that non-blocking
+  // copies hold up no thread: page-locked for a GPU. The same handle for a CPU device.
   Tensor pin(Device device) const;
   // Differentiable. The same handle if nothing changes.
   Tensor to(DType dtype) const;
@@ -144,8 +145,8 @@ class Tensor {
 
   const std::shared_ptr<GradMeta>& grad_meta() const;
   void set_grad_meta(std::shared_ptr<GradMeta> meta);
-  // Keeps arrays as long as this tensor: a block that an exchange with other processes still reads must not be the next one
-  // that a compute lane gets, which would then wait for those processes.
+  // Keeps arrays as long as this tensor: a block that an exchange with other processes still reads must not be the next
+  // one that a compute lane gets, which would then wait for those processes.
   void hold(std::vector<Array> arrays) { impl_->held = std::move(arrays); }
   // Names a parameter in errors.
   void set_label(std::string label) { impl_->label = std::move(label); }

@@ -15,7 +15,8 @@ class Stopwatch {
   // On a lane with a stream, the device's times count. Such a lane can have only one stopwatch at a time.
   Stopwatch(std::shared_ptr<Engine> engine, std::vector<LaneId> lanes);
 
-  // Measures the tasks that are pushed to the lanes between the two calls. Neither waits: each pushes a task to each lane.
+  // Measures the tasks that are pushed to the lanes between the two calls. Neither waits: each pushes a task to each
+  // lane.
   void start();
   void stop();
   // The times measured since the last call, by lane. Waits for the tasks up to the last stop().

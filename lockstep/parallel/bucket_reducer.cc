@@ -237,8 +237,8 @@ void BucketReducer::end_backward(bool sync) {
   }
 }
 
-// Moves parameters between buckets when the set of trained parameters, or their order, has changed. All ranks call this in
-// the same state.
+// Moves parameters between buckets when the set of trained parameters, or their order, has changed. All ranks call this
+// in the same state.
 void BucketReducer::settle_buckets() {
   std::vector<std::size_t> order = wanted();
   const bool cleared = std::ranges::all_of(order, [&](std::size_t i) { return rounds_[i] == 0; });

@@ -38,7 +38,8 @@ struct Storage {
   // beside them.
   std::atomic<std::uint64_t> version{0};
 
-  // Results that kernels computed from this memory, to share them among calls, such as packed weights: see ops/prepared.h.
+  // Results that kernels computed from this memory, to share them among calls, such as packed weights: see
+  // ops/prepared.h.
   struct Derived {
     std::array<std::int64_t, 14> key;
     std::uint64_t version;  // this memory's version then

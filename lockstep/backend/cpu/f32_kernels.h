@@ -58,8 +58,8 @@ struct PixelProduct {
   bool accumulate = false;
 };
 
-// Winograd's algorithm, F(4 x 4, 3 x 3), computes tiles of 4 x 4 outputs from 6 x 6 inputs. Transformed, a tile or a kernel of
-// 3 x 3 taps is 6 x 6 numbers, its frequencies.
+// Winograd's algorithm, F(4 x 4, 3 x 3), computes tiles of 4 x 4 outputs from 6 x 6 inputs. Transformed, a tile or a
+// kernel of 3 x 3 taps is 6 x 6 numbers, its frequencies.
 inline constexpr std::int64_t kWinogradTile = 4, kWinogradFrequencies = 36;
 
 // Tiles of images. Tile (r, c) of an image is the square of pixels that begins at row 4 r - row_padding and column 4 c

@@ -77,8 +77,8 @@ bool winograd_pays(const ConvAxis& rows, const ConvAxis& columns, std::int64_t i
   // long as the products of this many pixels.
   constexpr std::int64_t kWeights = 64;
   const std::int64_t direct = (images * products(rows) * products(columns) + kTaps * kWeights) * pairs;
-  // Products over short sums run at 4/5 of the speed. A transform of a tile of one channel takes as long as 25 products for
-  // each of its frequencies.
+  // Products over short sums run at 4/5 of the speed. A transform of a tile of one channel takes as long as 25 products
+  // for each of its frequencies.
   const std::int64_t winograd =
       kWinogradFrequencies * ((tiles + kWeights) * pairs * 5 / 4 + tiles * 25 * (inputs + outputs));
   return winograd < direct;
