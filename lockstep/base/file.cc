@@ -106,7 +106,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  check(fd_ >= 0, "cannot write {}: it is committed", path_.string());
+  check(fd_ >= 0, "cannot write {}: it is already committed", path_.string());
   while (!bytes.empty()) {
     const ssize_t n = retry([&] { return ::write(fd_, bytes.data(), bytes.size()); });
     if (n < 0) fail_system("write", path_, errno);
@@ -117,7 +117,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
 void AtomicFile::commit() {
-  check(fd_ >= 0, "cannot write {}: it is committed", path_.string());
+  check(fd_ >= 0, "cannot write {}: it is already committed", path_.string());
   if (retry([&] { return ::fsync(fd_); }) != 0) fail_system("write", path_, errno);
   // Some file systems report a failed write only here. The descriptor is closed even if close() fails.
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_system("write", path_, errno);

@@ -36,7 +36,7 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
-  check(RAND_bytes(bytes_of(bytes), static_cast<int>(count)) == 1, "random_bytes: OpenSSL has no randomness");
+  check(RAND_bytes(bytes_of(bytes), static_cast<int>(count)) == 1, "random_bytes: OpenSSL cannot make random bytes");
   return bytes;
 }
 

@@ -230,7 +230,7 @@ CheckpointWriter::~CheckpointWriter() {
 void CheckpointWriter::add_file(std::string_view name, const std::function<void(const ByteSink&)>& write) {
   check(!temporary_.empty(), "checkpoint: step {} is published, no file can be added", step_);
   check(is_plain_name(name), "checkpoint: \"{}\" cannot be the name of a file", name);
-  check(!files_.contains(std::string(name)), "checkpoint: file {} is there already", name);
+  check(!files_.contains(std::string(name)), "checkpoint: file {} already exists", name);
   AtomicFile file(temporary_ / name);
   Sha256 digest;
   FileRecord record;

@@ -18,7 +18,7 @@ Recipe::Value value_from(const std::string& name, const nlohmann::ordered_json& 
   if (json.is_number_unsigned()) return json.get<std::uint64_t>();
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number_float()) return json.get<double>();
-  check(json.is_string(), "recipe: {} is {}, expected a number, a text, true, or false", name, dump(json));
+  check(json.is_string(), "recipe: {} is {}, expected a number, a string, true, or false", name, dump(json));
   return json.get<std::string>();
 }
 

@@ -130,7 +130,7 @@ TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<c
   };
   const json& shape = entry["shape"];
   check(shape.is_array() && std::ranges::all_of(shape, is_extent),
-        "{}: shape is {}, expected a list of integers that are not negative", where, excerpt(shape));
+        "{}: shape is {}, expected a list of non-negative integers", where, excerpt(shape));
   check(shape.size() <= Shape::kMaxRank, "{}: shape has {} axes, at most {} are supported", where,
         shape.size(), Shape::kMaxRank);
   const auto dims = shape.get<std::vector<std::int64_t>>();

@@ -62,7 +62,7 @@ class IdxReader {
     // Reading a gzip stream to its end verifies its checksum.
     std::uint8_t extra;
     check(input_.read({&extra, 1}) == 0,
-          "{}: there is more behind the {} = {} bytes of data that its header claims", name_,
+          "{}: more data follows the {} = {} bytes that its header claims", name_,
           fmt::join(array.dims, " x "), total);
     return array;
   }

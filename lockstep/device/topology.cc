@@ -163,9 +163,9 @@ CpuNodes group_by_node(const std::vector<int>& cpus) {
 std::vector<std::vector<int>> split_nodes(const CpuNodes& nodes, int devices, int cores_per_device) {
   const auto total = static_cast<int>(count(nodes));
   check(total > 0, "split_cpus: there are no CPUs to split");
-  check(devices > 0, "split_cpus: {} devices asked for, expected at least 1", devices);
+  check(devices > 0, "split_cpus: {} devices requested, expected at least 1", devices);
   check(cores_per_device >= 0 && cores_per_device <= total,
-        "split_cpus: {} cores per device asked for, expected at most {}, which this process may use",
+        "split_cpus: {} cores per device requested, expected at most {}, which this process may use",
         cores_per_device, total);
   const int each = cores_per_device > 0 ? cores_per_device : std::max(1, total / devices);
   const bool disjoint = std::int64_t{devices} * each <= total;

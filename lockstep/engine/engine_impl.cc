@@ -340,7 +340,7 @@ std::string Engine::Impl::pending_report(int tasks_per_lane) {
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     if (i < on_devices.size() && !on_devices[i].empty()) {
       const std::vector<std::string>& tasks = on_devices[i];
-      report += fmt::format("{}: on the device {} runs or is about to", lanes[i]->full_name(), tasks.front());
+      report += fmt::format("{}: on the device, {} is running or about to run", lanes[i]->full_name(), tasks.front());
       if (tasks.size() > 1 && most > 1) report += "; then " + list({tasks.begin() + 1, tasks.end()}, most - 1);
       report += '\n';
     }
@@ -348,7 +348,7 @@ std::string Engine::Impl::pending_report(int tasks_per_lane) {
     if (tasks.empty()) continue;
     const TaskNode& head = *tasks.front();
     report += fmt::format("{}: {} {}", lanes[i]->full_name(), head.task.name,
-                          head.missing ? "waits for" : "runs or is about to");
+                          head.missing ? "waits for" : "is running or about to run");
     std::vector<std::string> blockers;
     for (const TaskNode* blocker : graph.blockers(head)) {
       const int lane = blocker->task.lane.index;

@@ -117,7 +117,8 @@ void BucketReducer::set_shares(const JobShares& shares) {
   }
   const auto waiting = std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
   check(waiting == parameters_.end() && std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; }),
-        "distributed data parallel: other shares while gradients of an earlier backward() wait: expected step() or zero_grad() "
+        "distributed data parallel: shares change while gradients of an earlier backward() wait: expected "
+        "step() or zero_grad() "
         "before");
   wait_for_buckets();
   place_shards(shares);
@@ -203,7 +204,7 @@ Device BucketReducer::place() const {
 
 void BucketReducer::attach() {
   for (const Parameter& p : parameters_) {
-    check(p.gradient_tree().reducer() == nullptr, "parameter {}: its gradients are summed by another DistributedDataParallel; "
+    check(p.gradient_tree().reducer() == nullptr, "parameter {}: another DistributedDataParallel sums its gradients; "
           "destroy that first", p.name());
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -290,7 +291,9 @@ void BucketReducer::learn_order() {
 }
 
 ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
-  check(!waiting_, "parameter {}: gradients are asked for while they wait for a backward() that synchronizes, the first one after no_sync()",
+  check(!waiting_,
+        "parameter {}: gradients were requested while they wait for a synchronizing backward(), the first "
+        "one after no_sync()",
         parameters_[index].name());
   if (rounds_[index] == 0) return {};
   auto [number, segment] = places_[index];
@@ -308,7 +311,7 @@ std::vector<std::vector<std::vector<Array>>> BucketReducer::take_parts(const Buc
     for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_tree().take_subtrees()) {
       auto after = std::ranges::find_if(blocks_, [&](const auto& b) { return shard < b.first + b.second; });
       check(after != blocks_.end() && shard >= after->first, "distributed data parallel: a gradient of shard {}, which "
-            "is another rank's", shard);
+            "belongs to another rank", shard);
       auto& block = parts[i][static_cast<std::size_t>(after - blocks_.begin())];
       block.resize(std::max(block.size(), shard - after->first + 1));
       block[shard - after->first] = ops::readable_from(sum, place());

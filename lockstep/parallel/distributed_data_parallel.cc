@@ -112,7 +112,8 @@ DataLoader::Iterator DistributedDataParallel::begin_loop(DataLoader& loader) {
   const auto orders = communicator_->gather_on_host(static_cast<std::int64_t>(loop.fingerprint()), "order of the examples");
   const auto other = std::ranges::find_if(orders, [&](std::int64_t order) { return order != orders[0]; });
   check(other == orders.end(),
-        "batches: rank {} has other batches than rank 0, expected a loader of the whole data set with the same options on all "
+        "batches: rank {} has different batches from rank 0, expected a loader of the whole data set with "
+        "the same options on all "
         "ranks, and no DistributedSampler",
         other - orders.begin());
   return loop;

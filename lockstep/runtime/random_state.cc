@@ -36,7 +36,7 @@ std::uint64_t RandomState::step() const {
 }
 
 RandomKey RandomState::next(int shard) {
-  if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it asks for random keys of its own");
+  if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it draws its own random keys");
   std::scoped_lock lock(mutex_);
   // The first element counts the draws for all shards.
   const auto place = static_cast<std::size_t>(std::max(shard, -1) + 1);

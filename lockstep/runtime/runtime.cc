@@ -76,14 +76,14 @@ void Runtime::add_gpus(const DeviceParts& parts) {
         "runtime: {} logical devices of a GPU, expected at most {}", options.cuda_logical, kMostLogical);
   const std::vector<int> wanted = options.cuda.empty() ? std::vector{0} : options.cuda;
   const GpuList found = find_gpus();
-  check(!found.gpus.empty(), "runtime: cuda:{} asked for, there is no GPU: {}", wanted[0], found.why_none);
+  check(!found.gpus.empty(), "runtime: cuda:{} requested, but there is no GPU: {}", wanted[0], found.why_none);
   std::shared_ptr<Backend> backend = make_cuda_backend({.tf32 = options.tf32, .algorithms = options.cuda_algorithms});
   auto pinned =
       std::make_shared<CachingAllocator>(engine_, "pinned host memory", total_memory(), make_pinned_memory(wanted[0]));
   std::shared_ptr<DeviceState> host_side = states_[0];
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     auto gpu = std::ranges::find(found.gpus, wanted[i], &GpuInfo::index);
-    check(gpu != found.gpus.end(), "runtime: cuda:{} asked for, there are {} GPUs", wanted[i], found.gpus.size());
+    check(gpu != found.gpus.end(), "runtime: cuda:{} requested, but there are {} GPUs", wanted[i], found.gpus.size());
     check(std::ranges::count(wanted, wanted[i]) == 1, "runtime: cuda:{} is listed twice", wanted[i]);
     // GPUs that read each other's memory are one domain; 0 is the host's.
     std::size_t first = 0;

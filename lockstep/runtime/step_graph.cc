@@ -42,7 +42,7 @@ std::string StepGraph::why_not(const Recording& tasks, const std::vector<DeviceS
   if (tasks.tasks().empty()) return "there are no tasks";
   for (const auto& task : tasks.tasks()) {
     const DeviceState* device = find_device(devices, task->lane);
-    if (!device) return fmt::format("{} is no task of a device", task->name);
+    if (!device) return fmt::format("{} is not a task of a device", task->name);
     if (device->kind != DeviceKind::cuda) return fmt::format("{} runs on {}", task->name, device->name);
   }
   return "";

@@ -121,13 +121,13 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
   }
   if (data == nullptr) {
     const std::size_t scratch = scratch_->bytes(), all = counters_.reserved_bytes + scratch;
-    const std::string taken = all + size > limit_ ? fmt::format("{} of at most {} are taken", all, limit_)
-                                                  : fmt::format("there are no more than the {} taken", all);
+    const std::string taken = all + size > limit_ ? fmt::format("{} of at most {} are in use", all, limit_)
+                                                  : fmt::format("only the {} in use exist", all);
     // Other processes and other logical devices use this memory, too.
     const std::optional<std::size_t> left = source_->left();
-    fail("{}: out of memory: {} bytes asked for, {}, {} of them held by tensors{}{}", owner_, bytes, taken,
+    fail("{}: out of memory: {} bytes requested, {}, {} of them held by tensors{}{}", owner_, bytes, taken,
          counters_.used_bytes, scratch > 0 ? fmt::format(", {} by kernels", scratch) : "",
-         left ? fmt::format("; {} are left for all that share this memory", *left) : "");
+         left ? fmt::format("; {} are left for all users of this memory", *left) : "");
   }
   Block block{data, size, engine_->make_resource(), lane, pool};
   counters_.reserved_bytes += size;

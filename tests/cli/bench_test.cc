@@ -100,7 +100,7 @@ TEST_F(Bench, OnGpusPinnedAndPageableMemoryAreSideBySide) {
   all.insert(all.end(), arguments.begin(), arguments.end());
   if (const ToolResult result = run_tool(all); result.status != 0) {
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.err, HasSubstr("cuda:0 asked for, there is no GPU"));
+    EXPECT_THAT(result.err, HasSubstr("cuda:0 requested, but there is no GPU"));
     return;
   }
   const json result = run(arguments);

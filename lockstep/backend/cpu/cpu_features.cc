@@ -38,7 +38,8 @@ Simd choose_simd(const std::optional<std::string>& setting, Simd widest) {
   if (!setting) return widest;
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (*setting != kNames[i]) continue;
-    check(includes(widest, static_cast<Simd>(i)), "LOCKSTEP_SIMD is {}, but this processor has {} at most", *setting,
+    check(includes(widest, static_cast<Simd>(i)),
+          "LOCKSTEP_SIMD is {}, but this processor supports at most {}", *setting,
           kNames[static_cast<std::size_t>(widest)]);
     return static_cast<Simd>(i);
   }

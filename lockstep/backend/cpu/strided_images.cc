@@ -100,7 +100,7 @@ StridedImages StridedImages::images_from(std::int64_t n) const {
 }
 
 StridedImages StridedImages::slice(std::int64_t begin, std::int64_t count) const {
-  check(can_slice(begin), "cpu: channels from {} on do not begin a block", begin);
+  check(can_slice(begin), "cpu: channel {} does not begin a block", begin);
   StridedImages s = *this;
   const std::int64_t offset = begin / kBlock * block + begin % kBlock * channel;
   s.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(offset) * item_size(dtype);

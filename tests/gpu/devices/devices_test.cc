@@ -168,7 +168,8 @@ TEST_P(GpuTest, OutOfMemorySaysWhoHoldsWhat) {
   Runtime small({.cuda_logical = 2, .cuda_memory_limit = 1 << 20});
   Array held = ops::empty({1 << 16}, DType::f32, small.devices()[1]);
   EXPECT_ERROR(ops::empty({1 << 18}, DType::f32, small.devices()[1]),
-               "cuda:0/1: out of memory: 1048576 bytes asked for, 262144 of at most 1048576 are taken, 262144 of them held");
+               "cuda:0/1: out of memory: 1048576 bytes requested, 262144 of at most 1048576 are in use, "
+               "262144 of them held");
 }
 
 TEST_P(GpuTest, MemoryOfKernelsCounts) {
