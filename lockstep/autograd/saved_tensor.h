@@ -16,7 +16,7 @@ class SavedArray {
   SavedArray() = default;
   // Saves x as it is now. Call it after the forward operation has been described.
   SavedArray(const Array& x) : array_(x), version_(version()) {}  // NOLINT(google-explicit-constructor)
-  // Saves nothing if `needed` is false: then no gradient is computed from x.
+  // Saves nothing if `needed` is false, because no gradient is then computed from x.
   SavedArray(bool needed, const Array& x) : SavedArray(needed ? x : Array()) {}
 
   // Returns the array, undefined if an undefined one was saved. Throws Error, naming the operation, if it has been
@@ -38,7 +38,7 @@ class SavedArray {
   std::uint64_t version_ = 0;
 };
 
-// The same for a whole logical tensor: what users' own functions save.
+// The same for a logical tensor, for users' own functions.
 class SavedTensor {
  public:
   SavedTensor() = default;
