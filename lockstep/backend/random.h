@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Of memory that the caller reads.
+// Reads the key from memory.
 inline RandomKey current_key(RandomKey key, const View& key_at) {
   if (!key_at) return key;
   const auto* words = key_at.as<std::int64_t>();

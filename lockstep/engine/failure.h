@@ -14,7 +14,7 @@ namespace lockstep {
 struct Failure {
   // Empty for a cancellation.
   std::string task = {};
-  // What the task threw.
+  // The task's exception.
   std::exception_ptr cause = {};
   // "relu on cpu:0 compute 0: ...", "cancelled: the run was interrupted"
   std::string message = {};

@@ -52,7 +52,7 @@ class TaskRecorder final : public PushObserver {
 
   // While paused, pushes of this thread are not recorded. Call it from that thread.
   void pause(bool paused) { paused_ = paused; }
-  // Whether the thread waited for data while it was recorded. What it did then may depend on that data.
+  // Whether the thread waited for data while it was recorded. Its later pushes may depend on that data.
   bool waited() const { return waited_; }
   // Marks a resource as made for the recording alone. A task that writes a part of it before any other write does not
   // count as a reader; in a repetition it would otherwise read what the previous one left, including its failures.

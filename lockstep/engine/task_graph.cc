@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Sorts the edges. Of two between the same nodes, keeps the data edge.
+// Sorts the edges. If two join the same nodes, keeps the data edge.
 void tidy(std::vector<TaskGraph::Edge>& edges) {
   std::ranges::sort(edges, [](const auto& a, const auto& b) {
     return std::tuple(a.from, a.to, !a.data) < std::tuple(b.from, b.to, !b.data);

@@ -15,7 +15,7 @@ bool alike_parts(const Array& a, const Array& b) {
          a.shard() == b.shard();
 }
 
-// The parts that an input supplies. Of a replicated tensor only the first, because the others are copies made on
+// The parts that an input supplies. A replicated tensor supplies only the first, because the others are copies made on
 // demand.
 std::span<const Array> brought(const Tensor& t) {
   const bool on_demand = t.kind() == Kind::replicated && t.placement();

@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-// What a repetition needs and keeps alive.
+// The data that a repetition needs and keeps alive.
 class RecordedTasks {
  public:
   RecordedTasks() = default;

@@ -100,7 +100,7 @@ void expect_bounded(const Cell& c, const JobEnd& end) {
       EXPECT_THAT(rank.errors[0], ContainsRegex(" during |^lockstep: rendezvous: "));
     }
   }
-  // Of two ranks that lose each other, either may be named.
+  // If two ranks lose each other, either may be named.
   if (c.kind != "cut" || c.ranks > 2) {
     EXPECT_THAT(end.result.message, HasSubstr(fmt::format("rank {} ", c.culprit)));
   }
