@@ -43,7 +43,7 @@ inline UpdateRates rates_of(const AdamArgs& args) {
   const auto step = static_cast<double>(args.step);
   return {args.lr, 1 - std::pow(args.beta1, step), 1 - std::pow(args.beta2, step)};
 }
-// Reads the rates from memory.
+// Returns the rates, from memory if they are there. The caller must be able to read that memory.
 template <typename Args>
 UpdateRates current_rates(const Args& args) {
   if (!args.rates) return rates_of(args);

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Reads the key from memory.
+// Returns the key, from memory if it is there. The caller must be able to read that memory.
 inline RandomKey current_key(RandomKey key, const View& key_at) {
   if (!key_at) return key;
   const auto* words = key_at.as<std::int64_t>();
