@@ -5,7 +5,7 @@
 #
 #   CudaLibraries_NVCC     the compiler; empty if there are only libraries
 #   CudaLibraries::runtime, ::cudnn, ::cublasLt, ::nccl (if found); ::headers, which suffice for the emulation
-set(LOCKSTEP_CUDA_ROOT "" CACHE PATH "Where CUDA is: a toolkit's folder, or one that has Python's nvidia/ wheels")
+set(LOCKSTEP_CUDA_ROOT "" CACHE PATH "The location of CUDA: a toolkit's folder, or one with Python's nvidia/ wheels")
 
 set(roots ${LOCKSTEP_CUDA_ROOT} ${LOCKSTEP_CUDA_ROOT}/nvidia $ENV{CUDA_HOME} $ENV{CUDA_PATH})
 find_program(CudaLibraries_NVCC nvcc HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES bin cu13/bin cuda_nvcc/bin)

@@ -37,7 +37,7 @@ class BusyClock {
   void add(std::int64_t ns) {
     balance_.store(balance_.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
   }
-  // Between begin() and end(), the time of begin() is subtracted, so the balance is negative.
+  // Between begin() and end() it lacks the time of begin(), which exceeds every sum of times, so it is negative.
   std::atomic<std::int64_t> balance_{0};
 };
 

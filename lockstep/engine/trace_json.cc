@@ -106,7 +106,7 @@ void Trace::write_json(std::ostream& out) const {
   EventWriter writer(out, names);
   std::unordered_map<std::int64_t, const TraceRecord*> by_order;
   for (const TraceRecord& task : tasks) by_order[task.order] = &task;
-  // The lane was idle between two tasks if none was queued behind the first.
+  // The lane was idle between two tasks if each was the only one queued when it began.
   std::vector<bool> idle_after(tasks.size()), next_finds_none(names.size(), true);
   for (std::size_t i = tasks.size(); i-- > 0;) {
     const bool alone = tasks[i].queued == 1;

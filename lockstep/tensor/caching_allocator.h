@@ -48,9 +48,9 @@ class CachingAllocator {
 
   // Returns a block of at least `bytes` bytes, aligned to 64. Tries in this order: a free block of the size class that
   // `lane` used last (its next user would wait for that lane anyway; skipped without a lane); an unused free block; new
-  // memory; at the limit, a free block that another lane still uses; and new memory after returning all free blocks,
-  // including those of other users of the source. If all fail, throws an Error that names the owner and the bytes held.
-  // `pool`: 0, or from make_pool().
+  // memory; if there is none, a free block that another lane still uses; and new memory after returning all free
+  // blocks, including those of other users of the source. If all fail, throws an Error that names the owner and the
+  // bytes held. `pool`: 0, or from make_pool().
   Block allocate(std::size_t bytes, LaneId lane, int pool = 0);
   void free(Block block);
 
