@@ -84,8 +84,7 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   BucketOptions options_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
   std::vector<std::pair<std::size_t, std::size_t>> places_;  // of each parameter: bucket (or kNone) and segment
-  std::vector<std::size_t> order_;                           // all parameters, in the order in which backward finds
-                                                             // their gradients
+  std::vector<std::size_t> order_;                           // all parameters, in backward's order
   // Parameters that had a gradient, in the order in which the first backward() found them.
   std::vector<std::size_t> found_;
   bool learnt_ = false;

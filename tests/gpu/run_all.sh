@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every check that needs a GPU, the most important first: tests, losses beside the CPU's, speed beside PyTorch's,
 # overlap, bits on logical devices, then details of the speed, and memory checkers. Continues after a failure. Each step
-# has a time limit, and steps beyond $BUDGET seconds in total (560) are skipped. The last line has the number of
+# has a time limit, and steps beyond $BUDGET seconds in total (560) are skipped. summary.txt ends with the number of
 # failures.
 #
 #   tests/gpu/run_all.sh DATA [BUNDLE]

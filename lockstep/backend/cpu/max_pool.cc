@@ -158,8 +158,7 @@ void max_pool(KernelContext& ctx, const Pool2dOptions& options, const View& x_vi
                    const auto index = static_cast<std::int32_t>(h * in.width + w);
                    each_lane(lanes, [&](std::int64_t j) {
                      const auto v = static_cast<float>(pixel[j]);
-                     const bool take = !(v <= best[j]) & (best[j] == best[j]);  // true for a greater value or the first
-                                                                                // NaN
+                     const bool take = !(v <= best[j]) & (best[j] == best[j]);  // greater, or the first NaN
                      best[j] = take ? v : best[j];
                      place[j] = take ? index : place[j];
                    });

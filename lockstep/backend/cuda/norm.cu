@@ -129,8 +129,7 @@ class CudaNorm final : public NormKernels {
   template <typename C>
   static void launch_merge(CudaContext& ctx, std::span<const BatchNormStats> parts, const BatchNormStats& out) {
     Parts<C> arguments{};
-    arguments.count = static_cast<int>(std::max<std::size_t>(parts.size(), 1));  // at least one, which is missing if
-                                                                                 // there are no parts
+    arguments.count = static_cast<int>(std::max<std::size_t>(parts.size(), 1));  // none: one that is missing
     for (std::size_t i = 0; i < parts.size(); ++i) {
       arguments.n[i] = parts[i].n;
       if (parts[i].n == 0) continue;

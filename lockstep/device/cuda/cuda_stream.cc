@@ -160,8 +160,7 @@ std::uint64_t CudaStream::finished() {
   while (!marks_.empty()) {
     const Mark& mark = marks_.front();
     const cudaError_t status = mark.status == cudaSuccess ? cudaEventQuery(mark.event.get()) : mark.status;
-    if (status != cudaSuccess) cudaGetLastError();  // CUDA keeps "not ready" as the last error; clear it for the next
-                                                    // call
+    if (status != cudaSuccess) cudaGetLastError();  // clears "not ready", which CUDA keeps
     if (status == cudaErrorNotReady) break;
     if (status != cudaSuccess) {
       throw StreamError(fmt::format("cuda:{}: {} ({})", gpu_, cudaGetErrorString(status), cudaGetErrorName(status)),
