@@ -359,7 +359,7 @@ std::string Engine::Impl::pending_report(int tasks_per_lane) {
     if (!blockers.empty()) report += " " + list(blockers, most);
     std::vector<std::string> behind;
     for (std::size_t k = 1; k < tasks.size(); ++k) behind.push_back(tasks[k]->task.name);
-    // Describe the lane's first task.
+    // The lane's first task counts toward `most`.
     if (!behind.empty() && most > 1) report += "; then " + list(behind, most - 1);
     report += '\n';
   }

@@ -357,7 +357,7 @@ TEST(DeviceListTest, SaysWhatARuntimeNeeds) {
 }
 
 TEST(MissingGpuTest, IsNamed) {
-  EXPECT_ERROR(Runtime({.cuda = {63}}), "cuda:63 asked for");
+  EXPECT_ERROR(Runtime({.cuda = {63}}), "cuda:63 requested");
 }
 
 }  // namespace
