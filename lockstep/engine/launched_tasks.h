@@ -43,8 +43,8 @@ class LaunchedTasks {
     std::vector<Ticket> reads = {};
     // Whether its time counts in take_time().
     bool measured = false;
-    // Set while a timeline is recorded. The record has the tickets of the task's beginning, and everything but the
-    // times.
+    // Set while a timeline is recorded. `begin` is then the ticket of the task's beginning, and `record` lacks only
+    // the times.
     std::shared_ptr<TraceLane> trace = {};
     std::uint64_t begin = 0;
     TraceRecord record = {};
