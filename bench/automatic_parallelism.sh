@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All measurements of docs/automatic-parallelism.md: automatic_parallelism.sh LOCKSTEP [FOLDER]. As text, and as JSON and
-# timelines in FOLDER. Needs a quiet machine of at least two cores.
+# Makes all measurements of docs/automatic-parallelism.md: automatic_parallelism.sh LOCKSTEP [FOLDER]. Prints text, and
+# writes JSON and timelines to FOLDER. Needs a quiet machine with at least two cores.
 set -euo pipefail
 lockstep=$(realpath "$1") folder=${2:-automatic-parallelism}
 mkdir -p "$folder"
@@ -10,6 +10,6 @@ cd "$folder"
 for experiment in independent three-way small-ops dag; do
   "$lockstep" bench parallel --experiment $experiment --json $experiment.json
 done
-# Short ones, to look at.
+# Short runs for pictures.
 "$lockstep" bench overlap --size 1024 --count 6 --rounds 1 --trace overlap-trace.json > /dev/null
 "$lockstep" bench parallel --size 1024 --count 6 --rounds 1 --trace independent-trace.json > /dev/null

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Shares by speed: two devices of one core each, of which a busy process slows the second one. Per round: images/s of each device
-# alone, of both with equal shares and with --balance auto, and these as parts of the sum of the separate speeds. Then a device
-# that is slowed in the middle of a run: the step in which it was slowed, and those in which shares changed. All runs have to
-# end with the same weights. balance.sh LOCKSTEP [ROUNDS [MODEL [BATCH [SHARDS]]]]. Needs two cores and a quiet machine.
+# Measures shares by speed on two devices of one core each; a busy process slows the second device. Each round prints
+# the images/s of each device alone and of both with equal shares and with --balance auto, and the ratio of the last two
+# to the sum of the separate speeds. Then a device is slowed in the middle of a run; this prints the step in which it
+# was slowed and the steps in which shares changed. All runs must end with the same weights. balance.sh LOCKSTEP [ROUNDS
+# [MODEL [BATCH [SHARDS]]]]. Needs two cores and a quiet machine.
 set -euo pipefail
 lockstep=$(realpath "$1") rounds=${2:-3} model=${3:-resnet18} batch=${4:-128} shards=${5:-16}
 logs=$(mktemp -d)
@@ -40,7 +41,7 @@ changes() {
 
 lscpu | sed -n 's/^Model name: *//p'
 echo "$model, batch $batch, $shards shards; cpu:1 shares its core with a busy process"
-# By step 41 shares have found their places.
+# By step 41 the shares have settled.
 warm=42 steps=60
 for round in $(seq "$rounds"); do
   start_burner

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All-reduce between two processes beside Gloo's, in turns. compare_gloo.sh LOCKSTEP [TURNS]. Needs libgloo-dev, two cores
-# and a quiet machine.
+# Compares all-reduce between two processes with Gloo's, in turns: compare_gloo.sh LOCKSTEP [TURNS]. Needs libgloo-dev,
+# two cores, and a quiet machine.
 set -euo pipefail
 lockstep=$1 turns=${2:-3}
 folder=$(mktemp -d)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Training steps of ResNet-18 beside PyTorch's, in turns on the same cores: images/s, the median of the steps of a run.
-# compare_pytorch.sh LOCKSTEP PEER [ROUNDS]: the tool, and a script that takes --threads --batch --bf16 --cl and prints
-# "...: N img/s". Needs python3-torch and a quiet machine.
+# Compares training steps of ResNet-18 with PyTorch's, in turns on the same cores: images/s, the median of a run's
+# steps. compare_pytorch.sh LOCKSTEP PEER [ROUNDS]: the tool, and a script that takes --threads --batch --bf16 --cl and
+# prints "...: N img/s". Needs python3-torch and a quiet machine.
 set -euo pipefail
 lockstep=$1 peer=$2 rounds=${3:-3}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# Median images/s of the steps after the first two. Plain words, so that no other tool is needed.
+# Median images/s of the steps after the first two. Reads the log with sed and awk, so that no other tool is needed.
 ours() {  # CPUS BATCH OPTIONS...
   local cpus=$1 batch=$2 shards=1
   shift 2

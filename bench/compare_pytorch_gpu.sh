@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ResNet-18 of the tutorial on Fashion-MNIST, one GPU: Lockstep, steps recorded as CUDA graphs or not, beside PyTorch's
-# variants; with the share of what the GPU's matrix products alone would allow.
+# Compares the tutorial's ResNet-18 on Fashion-MNIST on one GPU: Lockstep, with and without steps recorded as CUDA
+# graphs, and PyTorch's variants. Prints each speed's share of the limit that the GPU's matrix products set.
 # compare_pytorch_gpu.sh LOCKSTEP DATA [BATCH...]: the tool and the data's folder. Needs python3 with PyTorch for CUDA.
 set -euo pipefail
 lockstep=$1 data=$2
@@ -10,7 +10,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 limit=$(python3 "$here/pytorch_gpu.py" limit)
 echo "$limit"
-# Adds the share of the limit to lines that speak of images/s.
+# Adds the share of the limit to lines with images/s.
 share() {
   awk -v limit="$(cut -d' ' -f2 <<< "$limit")" '{
     speed = $0
@@ -22,7 +22,7 @@ share() {
 for batch in "${@:-256}"; do
   for dtype in f32 bf16 f16; do
     for recorded in '' --record-steps; do
-      # Not quoted: none, or an option.
+      # Unquoted, because it is empty or an option.
       "$lockstep" train --data "$data" --devices cuda:0 --dtype $dtype --batch-size "$batch" --max-steps 60 --limit-test 1 \
         $recorded --log "$log" > /dev/null
       sed -n 's/.*"event":"step".*"images_per_second":\([0-9.]*\).*/\1/p' "$log" | tail -n +20 | sort -n |

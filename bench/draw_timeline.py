@@ -52,7 +52,7 @@ def main(trace, picture, title=""):
         svg.append(f'<text x="20" y="{y + 20}">{escape(devices[row[0]] + " " + lanes[row])}</text>')
         for e in (e for e in tasks if (e["pid"], e["tid"]) == row):
             left, width = x(e["ts"]), x(e["ts"] + e["dur"]) - x(e["ts"])
-            gap = min(0.5, width / 5)  # so that neighbours are told apart
+            gap = min(0.5, width / 5)  # keeps neighboring boxes apart
             svg.append(f'<rect x="{left:.2f}" y="{y + 3}" width="{width - gap:.2f}" height="{ROW - 8}" '
                        f'fill="{color(names.index(e["name"]))}"/>')
     for i in range(6):

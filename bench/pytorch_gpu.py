@@ -68,7 +68,7 @@ def measure(name, batch, tf32=False, dtype=None, compiled=False, graph=False, st
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        # The cache of casts does not outlive a capture.
+        # The cast cache must not outlive a capture.
         with torch.autocast("cuda", dtype or torch.bfloat16, enabled=dtype is not None, cache_enabled=not graph):
             loss = F.cross_entropy(forward(x), labels)
         scaler.scale(loss).backward()

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Compares the weights that two builds of lockstep train, over recipes and layouts: a change that shall not move a bit shows here
-# that it has not. The hashes hold for this machine and this minute only, so both builds compute them.
-# same_bits.sh OLD NEW [quick]. Exits 1 if any differ.
+# Compares the weights of two builds of lockstep over recipes and layouts, to show that a change moves no bit. Hashes
+# may depend on the machine, so both builds compute them here. same_bits.sh OLD NEW [quick]. Exits 1 if any differ.
 set -euo pipefail
 old=$(realpath "$1") new=$(realpath "$2")
 layouts="1 2 3 8 2x1 4x1 2x2"
@@ -10,7 +9,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
-hash_of() {  # PROGRAM LAYOUT OPTIONS...: of the weights after training
+hash_of() {  # PROGRAM LAYOUT OPTIONS...: the hash of the weights after training
   local program=$1 layout=$2 file=$folder/weights.safetensors command
   shift 2
   command=("$program" train --limit-test 100 --epochs 2 --export "$file" "$@")
@@ -27,7 +26,7 @@ compare() {  # OPTIONS...
   expected=$(hash_of "$old" 1 "$@")
   [[ " $* " =~ " --shards "([0-9]+) ]] && shards=${BASH_REMATCH[1]}
   for layout in $layouts; do
-    # More devices than shards are refused.
+    # More devices than shards would be an error.
     [ "$((${layout/x/*}))" -le "$shards" ] || continue
     found=$(hash_of "$new" "$layout" "$@")
     [ "$found" = "$expected" ] && [ "$found" != failed ] && continue
@@ -51,6 +50,6 @@ compare --model resnet18 --shards 8 --sync-bn "${size[@]}"
 size=(--batch-size 256 --limit-train 900 --max-steps 5)
 compare --model lenet --shards 8 --gradients bf16 "${size[@]}"
 compare --model lenet --shards 8 --dtype f16 "${size[@]}"
-# Fewer samples than shards: some are missing, and with four ranks one has none.
+# Fewer samples than shards: some shards are missing, and one of four ranks has none.
 compare --model lenet --shards 8 --batch-size 5 --limit-train 18 --max-steps 4
 exit $failed

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# How training scales over two cores: one device, two devices, two processes, with one shard for each, in turns. For each: images/s of its fastest
-# step and of its median step over all rounds. scaling.sh LOCKSTEP [ROUNDS [STEPS]]. Needs two cores and a quiet machine.
+# Measures how training scales over two cores: one device, two devices, and two processes, with one shard for each, in
+# turns. Prints images/s of the fastest and the median step over all rounds. scaling.sh LOCKSTEP [ROUNDS [STEPS]]. Needs
+# two cores and a quiet machine.
 #
-# A virtual core is at times not there, and no counter of the guest tells: first a loop that needs nothing but its core
-# shows by how much. The fastest steps are those of an undisturbed machine.
+# A virtual core is absent at times, and no counter of the guest shows it. A loop that needs only its core first shows
+# by how much. The fastest steps are those of an undisturbed machine.
 set -euo pipefail
 lockstep=$(realpath "$1") rounds=${2:-5} steps=${3:-8}
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-# Turns of a fixed loop.
+# Runs of a fixed loop.
 taskset -c 0 awk 'BEGIN {
   for (i = 0; i < 60; ++i) { "date +%s%N" | getline a; close("date +%s%N"); for (j = 0; j < 2000000; ++j) x += j
     "date +%s%N" | getline b; close("date +%s%N"); print (b - a) / 1e6 } }' | sort -n |
@@ -25,7 +26,7 @@ run() {  # NAME CPUS [launch N] OPTIONS...
     shift 2
   fi
   taskset -c "$cpus" "${command[@]}" --threads-per-shard 1 --limit-test 1 --log "$logs/log" "$@" > /dev/null
-  # The first two steps allocate and choose.
+  # The first two steps allocate memory and choose algorithms.
   sed -n 's/.*"event":"step".*"samples":\([0-9]*\),"seconds":\([0-9.e-]*\)}.*/\1 \2/p' "$logs/log" | tail -n +3 | awk '{print $1 / $2}' >> "$logs/$name"
 }
 row() {  # NAME TITLE
@@ -55,7 +56,7 @@ for round in $(seq "$rounds"); do
   run mlp.one 0 "${options[@]}" --batch-size 128 --num-devices 1 --shards 1
   run mlp.processes 0,1 launch 2 "${options[@]}" --batch-size 256 --num-devices 1 --shards 2
 done
-# The host runs two steps ahead, so single steps come in bursts: their mean is what counts.
+# The host runs two steps ahead, so single steps come in bursts. Their mean is the useful figure.
 echo "mlp, f32: ms for each step, mean"
 for name in one processes; do
   images=$([[ $name == one ]] && echo 128 || echo 256)

@@ -1,10 +1,11 @@
-# Finds what the CUDA back end is built from, as one release: the compiler and runtime, cuDNN, cuBLASLt and, if there, NCCL.
-# They come in one folder (/usr/local/cuda, LOCKSTEP_CUDA_ROOT, CUDA_HOME, beside the nvcc on the path), or as Python wheels
-# in a folder `nvidia` (of LOCKSTEP_CUDA_ROOT or of python3's site-packages) that has one folder a library or one for all.
+# Finds the parts of the CUDA back end, from one release: the compiler and runtime, cuDNN, cuBLASLt, and optionally
+# NCCL. They come in one folder (/usr/local/cuda, LOCKSTEP_CUDA_ROOT, CUDA_HOME, beside the nvcc on the path), or as
+# Python wheels in a folder `nvidia` (of LOCKSTEP_CUDA_ROOT or of python3's site-packages) that has one folder per
+# library or one for all.
 #
 #   CudaLibraries_NVCC     the compiler; empty if there are only libraries
-#   CudaLibraries::runtime, ::cudnn, ::cublasLt, ::nccl (where found); ::headers, which are all that an emulation needs
-set(LOCKSTEP_CUDA_ROOT "" CACHE PATH "Where CUDA is: a toolkit's folder, or one that has Python's nvidia/ wheels")
+#   CudaLibraries::runtime, ::cudnn, ::cublasLt, ::nccl (if found); ::headers, which suffice for the emulation
+set(LOCKSTEP_CUDA_ROOT "" CACHE PATH "The location of CUDA: a toolkit's folder, or one with Python's nvidia/ wheels")
 
 set(roots ${LOCKSTEP_CUDA_ROOT} ${LOCKSTEP_CUDA_ROOT}/nvidia $ENV{CUDA_HOME} $ENV{CUDA_PATH})
 find_program(CudaLibraries_NVCC nvcc HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES bin cu13/bin cuda_nvcc/bin)
@@ -56,7 +57,7 @@ include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(CudaLibraries REQUIRED_VARS
   CudaLibraries_runtime_LIBRARY CudaLibraries_runtime_INCLUDE_DIR CudaLibraries_cudnn_LIBRARY
   CudaLibraries_cudnn_INCLUDE_DIR CudaLibraries_cublasLt_LIBRARY CudaLibraries_cublasLt_INCLUDE_DIR)
-# Their headers have warnings of their own: SYSTEM.
+# SYSTEM, because their headers cause warnings.
 if(CudaLibraries_runtime_INCLUDE_DIR AND CudaLibraries_cudnn_INCLUDE_DIR AND NOT TARGET CudaLibraries::headers)
   add_library(CudaLibraries::headers INTERFACE IMPORTED)
   target_include_directories(CudaLibraries::headers SYSTEM INTERFACE ${CudaLibraries_INCLUDE_DIRS})

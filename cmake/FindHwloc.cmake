@@ -1,4 +1,4 @@
-# Defines Hwloc::hwloc; hwloc itself brings no CMake package.
+# Defines Hwloc::hwloc, because hwloc has no CMake package.
 find_path(Hwloc_INCLUDE_DIR hwloc.h)
 find_library(Hwloc_LIBRARY hwloc)
 mark_as_advanced(Hwloc_INCLUDE_DIR Hwloc_LIBRARY)

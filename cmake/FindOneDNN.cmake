@@ -1,4 +1,4 @@
-# Defines DNNL::dnnl. Debian 12's own dnnl-config.cmake asks for OpenCL headers that its package does not depend on.
+# Defines DNNL::dnnl. Debian 12's dnnl-config.cmake requires OpenCL headers, on which its package does not depend.
 find_path(OneDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(OneDNN_LIBRARY dnnl)
 mark_as_advanced(OneDNN_INCLUDE_DIR OneDNN_LIBRARY)

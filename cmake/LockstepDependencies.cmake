@@ -1,4 +1,4 @@
-# What the library is built from. LockstepConfig.cmake.in finds again what its users need.
+# The library's dependencies. LockstepConfig.cmake.in finds the ones that its users need again.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -1,4 +1,4 @@
-# `cmake --install`: headers, library, tool and the package that find_package(Lockstep) finds.
+# `cmake --install` installs headers, the library, the tool, and the package for find_package(Lockstep).
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 
@@ -6,7 +6,7 @@ install(TARGETS lockstep_all EXPORT LockstepTargets)
 install(DIRECTORY lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
         PATTERN "backend/cpu" EXCLUDE PATTERN "backend/reference" EXCLUDE PATTERN "cuda" EXCLUDE
         PATTERN "mpi" EXCLUDE  # reached through make_*() only
-        PATTERN "train/log_writer.h" EXCLUDE)  # the tool's; no installed header needs JSON
+        PATTERN "train/log_writer.h" EXCLUDE)  # only for the tool; no installed header needs JSON
 if(TARGET lockstep)
   install(TARGETS lockstep)
 endif()

@@ -1,8 +1,8 @@
-# LOCKSTEP_MPI decides what becomes of the back end "mpi" between ranks, the folder comm/mpi:
-#   ON    compiled, and linked with MPI's library
-#   OFF   left out; comm/no_mpi.cc stands in for it
-#   AUTO  ON where MPI is found, else OFF
-# LOCKSTEP_MPI_LIBRARIES is what it is linked with.
+# LOCKSTEP_MPI decides whether the back end "mpi" between ranks (the folder comm/mpi) is built:
+#   ON    compiled and linked with MPI's library
+#   OFF   omitted; comm/no_mpi.cc replaces it
+#   AUTO  ON if MPI is found, otherwise OFF
+# LOCKSTEP_MPI_LIBRARIES lists the libraries to link.
 set(LOCKSTEP_MPI AUTO CACHE STRING "The back end of MPI: AUTO, ON or OFF")
 set_property(CACHE LOCKSTEP_MPI PROPERTY STRINGS AUTO ON OFF)
 

@@ -1,5 +1,5 @@
-# lockstep_program(TARGET source...): a program with a command line, as the tool and the examples are. It spends its time in the
-# library: -O3 would double the time to compile what CLI11 and JSON bring, for nothing.
+# lockstep_program(TARGET source...): a program with a command line, like the tool and the examples. Such a program
+# spends its time in the library, so -O3 would only double the compile time of CLI11 and JSON.
 find_package(CLI11 CONFIG REQUIRED)
 
 add_library(lockstep_program_options INTERFACE)

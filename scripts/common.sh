@@ -3,11 +3,11 @@
 say() { echo "lockstep: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# Installs the Debian packages of scripts/packages.txt that are missing. Root says what it installs and does it. Others use
-# sudo, and ask first, except with assume_yes=true or CI=true.
+# Installs missing Debian packages of scripts/packages.txt. As root, it prints what it installs. Otherwise it uses sudo
+# and asks first, except with assume_yes=true or CI=true.
 assume_yes=false
 install_packages() {
-  command -v dpkg-query >/dev/null || return 0  # not Debian: CMake says what it does not find
+  command -v dpkg-query >/dev/null || return 0  # not Debian: CMake reports what is missing
   local package missing=() as_root=()
   for package in $(sed 's/#.*//' scripts/packages.txt); do
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
@@ -32,7 +32,7 @@ install_packages() {
   quietly "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
 }
 
-# Runs a command and shows what it wrote only if it fails.
+# Runs a command and shows its output only if it fails.
 quietly() {
   local output
   output=$("$@" 2>&1 </dev/null) && return
@@ -40,8 +40,9 @@ quietly() {
   die "failed: $*"
 }
 
-# build PRESET FOLDER TARGET...: configures the first time, with the arguments in `configure`, then builds what has changed. One
-# at a time per folder. emulation=ON adds the tests that run the CUDA back end on the CPU; OFF leaves them out again.
+# build PRESET FOLDER TARGET...: configures the first time, with the arguments in `configure`, then builds what has
+# changed. Locks the folder, so that only one build runs there at a time.
+# emulation=ON adds the tests that run the CUDA back end on the CPU; OFF leaves them out again.
 configure=()
 emulation=OFF
 build() (

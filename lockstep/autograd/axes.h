@@ -1,4 +1,4 @@
-// The axes of a tensor that an operation is about, as users name them.
+// The axes of an operation, as users name them.
 #pragma once
 
 #include <initializer_list>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// One axis or several; negative ones count from the end. None: all axes.
+// One axis or several; negative ones count from the end. Empty: all axes.
 class Dims {
  public:
   Dims() = default;

@@ -11,14 +11,14 @@
 namespace lockstep {
 namespace {
 
-// Counts the passes of all threads, so that no two have one number.
+// Counts the passes of all threads, so that each has a unique number.
 std::atomic<std::uint64_t> passes{0};
 
 struct Leaf {
   int edges = 0;    // from nodes that the walk runs
-  int missing = 0;  // of them, those whose gradient has not come yet
+  int missing = 0;  // those of them whose gradient has not arrived yet
   Gradient gradient;
-  // Gradients that have come from each shard. A shard's addend is complete when all edges have given theirs.
+  // Number of gradients that have arrived from each shard. A shard's addend is complete when all edges have delivered.
   std::map<int, int> arrived;
 };
 
@@ -67,7 +67,7 @@ class Walk {
     // Consumers come before what they consume.
     std::ranges::sort(nodes_, std::greater(), [](const std::shared_ptr<Node>& node) { return node->order; });
     for (std::size_t i = 0; i < nodes_.size();) {
-      // Nodes whose shards do not meet run one shard after the other: that shard's memory is still in the cache.
+      // Nodes that do not mix shards run one shard after the other, while that shard's memory is still in the cache.
       std::size_t end = i;
       while (end < nodes_.size() && is_cut(*nodes_[end]) && nodes_[end]->at == nodes_[i]->at) ++end;
       if (end > i) {
@@ -116,7 +116,7 @@ class Walk {
     return gradients_.at(edge.target->node.get())[static_cast<std::size_t>(edge.target->output)];
   }
 
-  // One shard's gradient of an input. A leaf that has all of the shard's takes their sum at once.
+  // Delivers one shard's gradient of an input. A leaf that has all of the shard's gradients takes their sum at once.
   void deliver_addend(const Edge& edge, int shard, const Array& g, bool counts) {
     if (!edge.target) return;
     gradient_of(edge).add_addend(shard, g, counts);
@@ -127,7 +127,7 @@ class Walk {
     if (complete.defined()) edge.target->accumulate(pass_, std::move(complete));
   }
 
-  // One of a leaf's edges has given all that it has.
+  // One of a leaf's edges has delivered everything.
   void settle(const std::shared_ptr<GradMeta>& target) {
     Leaf& leaf = leaves_.at(target);
     if (--leaf.missing == 0 && leaf.gradient.defined()) target->accumulate(pass_, std::exchange(leaf.gradient, {}));
@@ -151,14 +151,15 @@ class Walk {
 
   void run_cut(std::span<const std::shared_ptr<Node>> nodes) {
     const Placement& at = *nodes[0]->at;
-    // In turns: each device gets the tasks of one shard after the other, and none waits until those of others are described.
+    // In turns, so that each device gets the tasks of one shard after the other, and none waits while tasks of others
+    // are described.
     for (const std::vector<std::size_t>& slots : at.turns()) {
       for (const auto& node : nodes) {
         Gradient& dy = gradients_.at(node.get())[0];
         for (std::size_t s : slots) {
           const int shard = at.slots()[s].shard;
           const Array g = dy.take_addend(shard).addend(shard);
-          // Otherwise no root depends on what went through here.
+          // Otherwise no root depends on this part.
           if (!g.defined()) continue;
           const bool counts = at.rows_of(shard) > 0;
           Arrays found = run_part(*node, s, shard, counts ? shard : -1, g);
@@ -179,7 +180,8 @@ class Walk {
     }
   }
 
-  // A whole tensor that per_shard() used has a gradient from each shard: the function is linear in it, and runs for each.
+  // A whole tensor used in per_shard() has a gradient from each shard. The function is linear in it, so it runs once
+  // for each.
   void run_mix(Node& node, std::span<Gradient> grads, std::span<Gradient> dx) {
     if (node.kind != Kind::whole) return node.mix(node, pass_, grads, dx);
     std::map<int, bool> shards;
@@ -197,7 +199,7 @@ class Walk {
     run_mix_of_shard(node, grads, dx, own, own < 0 || node.at->rows_of(own) > 0);
   }
 
-  // With shard < 0: it counts once.
+  // With shard < 0, the gradient counts once.
   void run_mix_of_shard(Node& node, std::span<const Gradient> grads, std::span<Gradient> dx, int shard, bool counts) {
     std::vector<Gradient> found(dx.size());
     node.mix(node, pass_, grads, found);
@@ -220,7 +222,7 @@ class Walk {
     const auto moved = [&](const Array& g) {
       return has_part(g) ? g : ops::to_device(g, node.devices[0], {.non_blocking = true});
     };
-    // Replicas are the same everywhere: one on another device is not needed, unless there is no other.
+    // Replicas are equal, so one on another device is needed only if there is no other.
     if (std::ranges::none_of(dy.parts, has_part, &GradientSum::value) && !dy.parts.empty()) {
       dy.add_single(dy.parts[0].value);
       dy.parts.clear();
@@ -249,7 +251,7 @@ class Walk {
     }
     if (dy.single.defined()) {
       const Array g = moved(dy.single.value);
-      // In per_shard(): what is not that shard's own has a gradient from each shard.
+      // In per_shard(), an input that does not belong to the shard has a gradient from each shard.
       const int shard = node.kind == Kind::whole && node.at ? node.at->slots()[0].shard : -1;
       const bool counts = shard < 0 || node.at->rows_of(shard) > 0;
       Arrays found = run_part(node, part_of(g), shard < 0 ? g.shard() : shard, counts ? shard : -1, g);

@@ -1,4 +1,4 @@
-// Comparisons, and what chooses by them.
+// Comparisons, and functions that select by them.
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_tensor.h"

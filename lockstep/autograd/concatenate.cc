@@ -1,4 +1,4 @@
-// Tensors put together.
+// Joins tensors.
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Where the parts lie side by side along `axis`.
+// The placement of parts joined along `axis`.
 Placed place_side_by_side(std::string_view what, std::span<const Tensor> parts, int axis) {
   Placed placed = place(what, parts);
   if (placed.kind != Kind::cut) return placed;

@@ -31,14 +31,14 @@ Array gradient_of_larger(const Array& dy, const Array& larger, const Array& othe
   return ops::where(ops::compare(CompareOp::lt, larger, other), zero, shared);
 }
 
-// That of a in a^b, 0 for b = 0: b a^(b - 1).
+// The gradient of a in a^b: b a^(b - 1), 0 for b = 0.
 Array gradient_of_base(const Array& dy, const Array& a, const Array& b) {
   const Array slope = ops::binary(BinaryOp::multiply, b, ops::binary(BinaryOp::pow, a, ops::affine(b, 1, -1)));
   const Array zero = ops::scalar_like(dy, 0);
   return ops::where(ops::compare(CompareOp::eq, b, zero), zero, ops::binary(BinaryOp::multiply, dy, slope));
 }
 
-// That of b, 0 for a = 0 and b >= 0: a^b log(a).
+// The gradient of b in a^b: a^b log(a), 0 for a = 0 and b >= 0.
 Array gradient_of_exponent(const Array& dy, const Array& a, const Array& b) {
   const Array slope = ops::binary(BinaryOp::multiply, ops::binary(BinaryOp::pow, a, b), ops::unary(UnaryOp::log, a));
   const Array zero = ops::scalar_like(dy, 0);
@@ -163,7 +163,7 @@ Tensor full_like(const Tensor& x, double value) {
 
 Tensor dropout(const Tensor& x, double p) {
   const Placed placed = place_as("dropout", x);
-  // Replicas draw once, and stay equal.
+  // Replicas use one draw, so they stay equal.
   std::optional<ops::DropoutKey> once;
   const int caller = ops::ShardScope::current();  // in per_shard(): that shard
   return lift("dropout", placed, {x}, [&](const Arrays& in) -> Lifted {
@@ -178,10 +178,10 @@ Tensor dropout(const Tensor& x, double p) {
       // A recorded step draws another key each time.
       if (key.in_memory.defined()) key.in_memory = ops::to_device(key.in_memory, device, {.non_blocking = true});
     } else if (in[0].numel() > 0) {
-      // A shard without samples draws nothing, in no process.
+      // A shard without samples draws nothing in any process.
       key = ops::next_dropout_key(device);
     }
-    // The mask is in memory order: that of x.
+    // The mask is in x's memory order.
     return {ops::dropout(in[0], p, key), [p, key, layout = in[0].layout()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::dropout(ops::to_layout(dy, layout), p, key)};
             }};

@@ -37,7 +37,7 @@ struct Like {
   bool fits(const Tensor& gradient) const {
     const Like other(gradient);
     if (kind == Kind::cut && (other.cut != cut || !same_placement(at, other.at))) return false;
-    // A whole gradient will do for a replicated input: it is the same everywhere.
+    // A whole gradient suffices for a replicated input, because it is the same everywhere.
     const bool same_kind = kind == other.kind || (kind == Kind::replicated && other.kind == Kind::whole);
     return defined && same_kind && shape == other.shape && dtype == other.dtype &&
            (kind != Kind::whole || devices == other.devices);
@@ -100,7 +100,8 @@ std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span
                       check(found.size() == in.size(), "backward of {}: {} gradients, expected one for each of {} inputs",
                             node.name, found.size(), in.size());
                       for (std::size_t i = 0; i < in.size(); ++i) {
-                        // The library's operations make theirs right; a user's mistake would otherwise show far away.
+                        // The library's operations return correct gradients. Without this check, a user's mistake would
+                        // surface far away.
                         check(!found[i].defined() || in[i].fits(found[i]), "backward of {}: the gradient of input {} is {}, expected {}",
                               node.name, i, found[i], in[i]);
                         if (found[i].defined() && node.needs(i)) add_tensor(dx[i], found[i]);

@@ -1,4 +1,4 @@
-// Users' own differentiable functions, of logical tensors: each is called once, whatever number of shards its inputs have.
+// Users' own differentiable functions of logical tensors. Each is called once, whatever the number of shards.
 //
 //   struct Square : Function {
 //     SavedTensor x;
@@ -17,18 +17,19 @@
 
 namespace lockstep {
 
-// One object for each call: members may keep what backward needs. A SavedTensor notices where it is changed in between.
+// One object per call; members may keep values for backward. A SavedTensor detects a change in between.
 class Function {
  public:
   virtual ~Function() = default;
   // Runs without recording.
   virtual std::vector<Tensor> forward(std::span<const Tensor> inputs) = 0;
-  // Returns one gradient for each input, of its shape, type and placement, undefined if there is none; output_grads likewise.
-  // The gradient of an input that is not cut (a parameter) is a sum over all samples: sum_to() makes one.
+  // Returns one gradient for each input, with its shape, type, and placement; undefined if there is none. output_grads
+  // likewise. The gradient of an input that is not cut, such as a parameter, is a sum over all samples; sum_to() makes
+  // one.
   virtual std::vector<Tensor> backward(std::span<const Tensor> output_grads) = 0;
 };
 
-// Not called apply: for a shared_ptr, argument-dependent look-up would find std::apply as well.
+// Not named apply, because argument-dependent lookup for a shared_ptr would also find std::apply.
 std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span<const Tensor> inputs);
 
 // For functions of one output.

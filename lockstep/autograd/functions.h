@@ -1,5 +1,5 @@
-// The differentiable operations: what models are written with. Names, arguments and defaults are PyTorch's. Each is one
-// operation of ops/ forward and one or two backward, or a few others put together. Shapes and errors are those of ops/.
+// The differentiable operations that models use. Names, arguments, and defaults are PyTorch's. Each is one operation of
+// ops/ forward and one or two backward, or a composition of a few. Shapes and errors are those of ops/.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor square(const Tensor& x);
 Tensor abs(const Tensor& x);
-// -1, 0 or 1; NaN stays NaN.
+// -1, 0, or 1; NaN stays NaN.
 Tensor sign(const Tensor& x);
 Tensor reciprocal(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
@@ -33,17 +33,17 @@ Tensor cos(const Tensor& x);
 Tensor relu(const Tensor& x);
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
 Tensor elu(const Tensor& x, double alpha = 1);
-// The exact one: x Phi(x).
+// Exact: x Phi(x).
 Tensor gelu(const Tensor& x);
 Tensor silu(const Tensor& x);
-// log(1 + exp(beta x)) / beta, and x where beta x is above the threshold.
+// log(1 + exp(beta x)) / beta, or x if beta x is above the threshold.
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);
-// Within [min, max], one of which may be left out: max where min is above it.
+// Limits x to [min, max]. One of them may be omitted. If min exceeds max, the result is max.
 Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {});
 Tensor pow(const Tensor& x, double exponent);
-// Shapes broadcast as in NumPy. Where maximum or minimum has equal operands, each gets half of the gradient.
+// Shapes broadcast as in NumPy. Equal operands of maximum or minimum get half of the gradient each.
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(double base, const Tensor& exponent);
 Tensor maximum(const Tensor& a, const Tensor& b);
@@ -61,7 +61,7 @@ Tensor operator-(double a, const Tensor& b);
 Tensor operator*(double a, const Tensor& b);
 Tensor operator/(double a, const Tensor& b);
 Tensor operator-(const Tensor& a);
-// a becomes the result, with its history: other handles to what it was keep that.
+// a becomes the result, with its history. Other handles to the old tensor keep it.
 template <typename T>
 Tensor& operator+=(Tensor& a, const T& b) {
   return a = a + b;
@@ -78,16 +78,16 @@ template <typename T>
 Tensor& operator/=(Tensor& a, const T& b) {
   return a = a / b;
 }
-// Return tensors with x's shape, type and placement, without a history.
+// Return tensors with x's shape, type, and placement, without a history.
 Tensor full_like(const Tensor& x, double value);
 inline Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
 inline Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
-// Each element dropped with probability p, the others scaled by 1 / (1 - p). The key comes from the device's random
+// Drops each element with probability p and scales the others by 1 / (1 - p). The key comes from the device's random
 // state: (seed, step, shard, operation).
 Tensor dropout(const Tensor& x, double p);
 
-// compare.cc. Masks are u8, 1 where the comparison holds, and have no history. Shapes broadcast as in NumPy. NaN
-// differs from everything.
+// compare.cc. Masks are u8, 1 where the comparison holds, without a history. Shapes broadcast as in NumPy. NaN differs
+// from everything.
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor ne(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, const Tensor& b);
@@ -100,119 +100,120 @@ Tensor lt(const Tensor& a, double b);
 Tensor le(const Tensor& a, double b);
 Tensor gt(const Tensor& a, double b);
 Tensor ge(const Tensor& a, double b);
-// condition ? a : b, element by element; the condition is u8, a and b are of one type.
+// condition ? a : b, element by element. The condition is u8; a and b have one type.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, double b);
 Tensor where(const Tensor& condition, double a, const Tensor& b);
 // `value` where the mask is not 0, x elsewhere.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
-// matmul.cc
-// [.., m, k] x [.., k, n] -> [.., m, n]: axes in front are batches of matrices, which broadcast as in NumPy. A vector
-// is a row on the left, a column on the right.
+// matmul.cc [.., m, k] x [.., k, n] -> [.., m, n]. Leading axes are batches of matrices, which broadcast as in NumPy. A
+// vector is a row on the left and a column on the right.
 Tensor matmul(const Tensor& a, const Tensor& b);
 // [batch, m, k] x [batch, k, n].
 Tensor bmm(const Tensor& a, const Tensor& b);
-// x w^T + bias: x [.., in], w [out, in], bias [out] or undefined -> [.., out], in x's type. w and bias may be f32 where
-// x is bf16 or f16.
+// x w^T + bias: x [.., in], w [out, in], bias [out] or undefined -> [.., out], in x's type. w and bias may be f32 if x
+// is bf16 or f16.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
 // shape.cc. Negative axes count from the end.
 Tensor reshape(const Tensor& x, Shape shape);
-// Axes start_dim to end_dim as one.
+// Merges axes start_dim to end_dim into one.
 Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1);
-// Axis `dim` as several, of which one extent may be -1: inferred.
+// Splits axis `dim` into several. One extent may be -1, which is inferred.
 Tensor unflatten(const Tensor& x, int dim, const Shape& sizes);
-// Without these axes (none named: without any) where their extent is 1. The batch stays.
+// Removes the named axes, or all if none is named, whose extent is 1. Keeps the batch axis.
 Tensor squeeze(const Tensor& x, const Dims& dims = {});
-// A new axis of extent 1 before axis `dim`, or last.
+// Inserts an axis of extent 1 before axis `dim`, or last.
 Tensor unsqueeze(const Tensor& x, int dim);
 // Axis i of the result is axis dims[i] of x.
 Tensor permute(const Tensor& x, std::span<const int> dims);
 Tensor permute(const Tensor& x, std::initializer_list<int> dims);
-// Two axes exchanged.
+// Exchanges two axes.
 Tensor transpose(const Tensor& x, int dim0 = 0, int dim1 = 1);
-// Extents of 1 repeated, and axes added in front; -1: as it is.
+// Repeats extents of 1, and adds axes in front; -1 keeps an extent.
 Tensor expand(const Tensor& x, Shape shape);
 Tensor cast(const Tensor& x, DType dtype);
 
-// slice.cc. A negative place counts from the end. Parts of the batch are an error.
-// Elements [start, start + length): the same memory where they lie together.
+// slice.cc. Negative positions count from the end. Slicing the batch is an error. Elements [start, start + length).
+// Shares memory if they are contiguous.
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);
-// Number `index`, without the axis.
+// Element `index` of the axis; removes the axis.
 Tensor select(const Tensor& x, int dim, std::int64_t index);
 // x[start:end:step] as in Python.
 Tensor slice(const Tensor& x, int dim, std::optional<std::int64_t> start = {}, std::optional<std::int64_t> end = {},
              std::int64_t step = 1);
-// Parts of these sizes, which add up to the extent; or of one size, but for the last one.
+// Parts of these sizes, which add up to the extent, or of one size except the last.
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim = 0);
 std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim = 0);
-// At most so many parts, of equal sizes but for the last one. On the batch's axis it takes apart what cat() put
-// together.
+// At most this many parts, of equal sizes except the last. On the batch axis, it undoes cat().
 std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim = 0);
-// select(x, dim, 0), select(x, dim, 1), ...; their gradients are put together at once.
+// select(x, dim, 0), select(x, dim, 1), ...; their gradients are joined in one operation.
 std::vector<Tensor> unbind(const Tensor& x, int dim = 0);
 
-// concatenate.cc. One after the other along an axis; on the batch's axis, batches with the same samples.
+// concatenate.cc. Joins tensors along an axis. On the batch axis, the batches must have the same samples.
 Tensor cat(std::span<const Tensor> tensors, int dim = 0);
 Tensor cat(std::initializer_list<Tensor> tensors, int dim = 0);
-// Along a new axis.
+// Joins tensors along a new axis.
 Tensor stack(std::span<const Tensor> tensors, int dim = 0);
 Tensor stack(std::initializer_list<Tensor> tensors, int dim = 0);
-// cat() along axis 0 for tensors anywhere: on `device` or that of the first; gradients go back to where the parts
-// are.
+// cat() along axis 0 for tensors on any devices. The result is on `device` or, without it, on the first tensor's
+// device. Gradients return to the parts' devices.
 Tensor concatenate(std::span<const Tensor> parts, Device device);
 Tensor concatenate(std::span<const Tensor> parts);
 
-// index.cc. Numbers are i64; one that is no place of the axis fails the task. The batch is on another axis. Gradients
-// of what was chosen several times are added in the order of the numbers.
-// y[.., i, ..] = x[.., index[.., i, ..], ..]. Along the other axes, shapes broadcast. PyTorch's gather() does the same
-// for an index of x's shape; here gather() brings the shards of a batch together.
+// index.cc. Indices are i64; one outside the axis fails the task. The batch must be on another axis. Gradients of
+// elements chosen several times are added in the order of the indices. y[.., i, ..] = x[.., index[.., i, ..], ..].
+// Along the other axes, shapes broadcast. PyTorch's gather() does the same for an index of x's shape; Lockstep's
+// gather() joins the shards of a batch.
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim);
-// Number index[i] of the axis becomes number i: index [n]. x or the index may be cut over the batch, not both.
+// Element index[i] of the axis becomes element i: index [n]. Either x or the index may be cut over the batch, but not
+// both.
 Tensor index_select(const Tensor& x, int dim, const Tensor& index);
 // weight[input]: input any shape, weight [numbers, features] -> [input's shape, features]. Row padding_idx of the
 // weight gets no gradient.
 Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::int64_t> padding_idx = {});
-// x with src[.., i, ..] added at [.., index[.., i, ..], ..]. Along the other axes, index and src broadcast.
+// Adds src[.., i, ..] to x at [.., index[.., i, ..], ..]. Along the other axes, index and src broadcast.
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
-// 1 at each number, 0 elsewhere: i64 [input's shape, num_classes].
+// 1 at each class number, 0 elsewhere: i64 [input's shape, num_classes].
 Tensor one_hot(const Tensor& input, std::int64_t num_classes);
 
-// reduce.cc. A sum, mean, variance or largest element over the samples of a batch is one of all shards, of all
-// processes. No axes named: all. With keepdim, reduced axes stay with extent 1. bf16 and f16 are added in f32 or f64.
+// reduce.cc. A sum, mean, variance, or largest element over the samples of a batch covers all shards of all processes.
+// Without named axes, all axes are reduced. With keepdim, reduced axes keep extent 1. bf16 and f16 are added in f32 or
+// f64.
 Tensor sum(const Tensor& x);   // [1]
 Tensor mean(const Tensor& x);  // [1]
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim = false);
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim = false);
 Tensor sum_to(const Tensor& x, const Shape& shape);
 struct VarOptions {
-  // The sum of squares is divided by the number of elements less this; 0 there is infinite or NaN.
+  // The sum of squares is divided by the number of elements minus this; division by 0 gives infinity or NaN.
   double correction = 1;
   bool keepdim = false;
 };
 Tensor var(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
 Tensor std(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
-// The largest or smallest elements; equal ones share the gradient. NaN counts as both.
+// The largest or smallest elements. Equal ones share the gradient. NaN counts as both largest and smallest.
 Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x);
-// With the place of the first of them, which alone gets the gradient. The batch is on another axis.
+// Also returns the index of the first one, which alone gets the gradient. The batch must be on another axis.
 struct MaxResult {
   Tensor values, indices;
 };
 MaxResult max(const Tensor& x, int dim, bool keepdim = false);
 MaxResult min(const Tensor& x, int dim, bool keepdim = false);
-// i64, without a history. Without `dim`: the place among all elements.
+// i64, without a history. Without `dim`: the index among all elements.
 Tensor argmax(const Tensor& x, std::optional<int> dim = {}, bool keepdim = false);
 Tensor argmin(const Tensor& x, std::optional<int> dim = {}, bool keepdim = false);
-// log(sum(exp(x))), without overflow.
+// log(sum(exp(x))) without overflow.
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
-// Sums so far, along an axis that is not the batch's.
+// Cumulative sums along an axis other than the batch axis.
 Tensor cumsum(const Tensor& x, int dim);
 
-// triangle.cc. Zeros below or above the diagonal of the last two axes, or one `diagonal` places further to the right.
+// triangle.cc. Sets elements below or above the diagonal of the last two axes to zero. `diagonal` moves the diagonal to
+// the right.
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 
@@ -229,7 +230,7 @@ Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const C
 struct ConvTranspose2dOptions {
   std::array<std::int64_t, 2> stride{1, 1};
   std::array<std::int64_t, 2> padding{0, 0};
-  // Rows and columns more at the end: below the stride.
+  // Additional rows and columns at the end; less than the stride.
   std::array<std::int64_t, 2> output_padding{0, 0};
   std::int64_t groups = 1;
   std::array<std::int64_t, 2> dilation{1, 1};
@@ -242,19 +243,19 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor global_avg_pool2d(const Tensor& x);
-// Means over windows that cover the image: output i of n has the rows from floor(i H / n) to ceil((i + 1) H / n). An
-// extent of -1 stays as it is.
+// Means over windows that cover the image: output i of n covers rows floor(i H / n) to ceil((i + 1) H / n). An extent
+// of -1 stays unchanged.
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size);
 enum class Interpolation : std::uint8_t { nearest, bilinear };
 struct InterpolateOptions {
-  // One of the two: extents, or a factor for both of them.
+  // Set one of the two: extents, or a factor for both axes.
   std::optional<std::array<std::int64_t, 2>> size = {};
   std::optional<double> scale_factor = {};
   Interpolation mode = Interpolation::nearest;
-  // For bilinear: corner pixels keep their values; otherwise pixels are areas, and those at the edge reach beyond it.
+  // For bilinear: corner pixels keep their values. Otherwise pixels are areas, and edge pixels extend beyond the edge.
   bool align_corners = false;
 };
-// An image of another size.
+// Resizes images.
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
 // norm.cc
@@ -263,33 +264,32 @@ struct BatchNormOptions {
   // Fused: y = max(0, y).
   bool relu = false;
 };
-// With each shard's own statistics. `stats` (null: not wanted) gets what was used, one for each shard of this process.
-// residual (undefined: none) is added before the ReLU.
+// Normalizes by each shard's own statistics. `stats`, if not null, receives them, one for each shard of this process.
+// residual, if defined, is added before the ReLU.
 Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
                         const BatchNormOptions& options, std::vector<ops::BatchStats>* stats);
-// With the statistics of all shards, merged in their tree; the gradients flow back through the shared statistics. Every
-// process has to call it.
+// Normalizes by the statistics of all shards, merged in their tree. Gradients flow back through the shared statistics.
+// Every process must call it.
 Tensor batch_norm_synchronized(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
                                const BatchNormOptions& options, ops::BatchStats* stats);
-// The statistics of all shards. parts[s] is shard s's, undefined for others'; `values` is how many each sample adds to a
-// channel's. Every process has to call it.
+// Merges the statistics of all shards. parts[s] is shard s's, undefined for shards of other processes. `values` is the
+// number of values that each sample adds to a channel. Every process must call it.
 std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts, std::int64_t values);
-// With running statistics.
+// Normalizes by running statistics.
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options);
 
-// normalize.cc. Each sample by itself. weight and bias may be undefined; bf16 and f16 are normalized in f32.
-// (x - mean) / sqrt(var + eps) * weight + bias over the last axes, which have normalized_shape.
+// normalize.cc. Each sample is normalized by itself. weight and bias may be undefined. bf16 and f16 are normalized in
+// f32. (x - mean) / sqrt(var + eps) * weight + bias over the last axes, whose extents are normalized_shape.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
 // x / sqrt(mean(x^2) + eps) * weight over the same axes.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, double eps = 0x1p-23);
-// As layer norm over each group of channels: x [N, C, ..], weight and bias [C].
+// Like layer norm, over each group of channels: x [N, C, ..], weight and bias [C].
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
 
-// softmax.cc
-// Along an axis that is not the batch's.
+// softmax.cc Along an axis other than the batch axis.
 Tensor softmax(const Tensor& x, int dim = -1);
 Tensor log_softmax(const Tensor& x, int dim = -1);
 

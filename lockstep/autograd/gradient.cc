@@ -77,7 +77,7 @@ void Gradient::add_addend(int shard, const Array& g, bool counts) {
     const Device device = at->sum.value.device();
     at->sum.add(g.device() == device ? g : ops::to_device(g, device, {.non_blocking = true}), shard);
   } else if (counts) {
-    // In one batch the shard has samples, in another one none.
+    // The shard has samples in one batch and none in another.
     *at = {shard, {g, false}, true};
   }
 }
@@ -108,7 +108,7 @@ void Gradient::add(Gradient other) {
   if (parts.empty() || std::ranges::is_permutation(parts, other.parts, {}, on, on)) {
     for (const GradientSum& part : other.parts) add_part(part.value);
   } else if (!other.parts.empty()) {
-    // On other devices: parts would no longer be the same everywhere.
+    // On other devices, the parts would no longer be equal.
     add_single(other.parts[0].value);
   }
   add_single(other.single.value);

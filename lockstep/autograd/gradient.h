@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-// a + b, of gradients for one tensor. In host memory, where no device computes, this waits for both.
+// Returns a + b for gradients of one tensor. In host memory, where no device computes, it waits for both.
 Array add_gradients(const Array& a, const Array& b);
 
-// Sums what arrives: the first one is kept as it is, the second makes a new array, the others are added in place.
+// Sums arriving gradients. The first is kept as it is, the second makes a new array, and the others are added in place.
 struct GradientSum {
   Array value;
   bool own = false;
@@ -22,28 +22,28 @@ struct GradientSum {
   bool defined() const { return value.defined(); }
 };
 
-// Three kinds of contributions, which differ in who has them and how often they count.
+// Three kinds of contributions. They differ in where they are and how often they count.
 struct Gradient {
-  // From shards: those of a cut tensor are its parts' gradients; for other tensors the gradient is their sum over all shards
-  // of the job.
+  // Contributions of shards. For a cut tensor they are its parts' gradients; for other tensors the gradient is their
+  // sum over all shards of the job.
   struct Addend {
     int shard;
     GradientSum sum;
-    // False: of a shard without samples, which only keeps this process in step with the others.
+    // False for a shard without samples, which only keeps this process in step with the others.
     bool counts;
   };
   std::vector<Addend> addends;
-  // On each device of a replicated tensor the same, in all processes: counts once.
+  // The same on each device of a replicated tensor, in all processes. Counts once.
   std::vector<GradientSum> parts;
-  // On one device, in all processes the same: counts once. That of a whole tensor is always such.
+  // On one device, the same in all processes. Counts once. The gradient of a whole tensor is always of this kind.
   GradientSum single;
-  // A root's own: `factor`, times the device's scale if there are scales, in every element. Counts once.
+  // The seed of a root: `factor` in every element, times the device's loss scale if there is one. Counts once.
   struct Seed {
     double factor;
     std::span<const Array> scales;
     Tensor root;
 
-    // In memory on `device`, times `weight`.
+    // Makes the array on `device`, times `weight`.
     Array make(Device device, double weight = 1) const;
   };
   std::optional<Seed> seed;
@@ -53,36 +53,37 @@ struct Gradient {
   void add_part(const Array& g);
   void add_single(const Array& g);
   void add(Gradient other);
-  // Whether there is anything that counts once.
+  // Whether any contribution counts once.
   bool has_once() const { return !parts.empty() || single.defined() || seed; }
-  // The addend of shard `shard`, which is then gone from here.
+  // Removes and returns the addend of shard `shard`.
   Gradient take_addend(int shard);
-  // That of shard `shard`, or of one device; undefined if there is none.
+  // The addend of shard `shard`, or of one device; undefined if there is none.
   Array addend(int shard) const;
   Array part(Device device) const;
   // Returns the sum of everything that counts once, on `device`; undefined if there is nothing.
   Array once(Device device) const;
 };
 
-// Leaves of the shards' tree, by shard: this process's become those of all processes. Missing shards' become undefined. Every
-// process has to call it.
+// Exchanges the leaves of the shards' tree, by shard: each process gets those of all processes. Leaves of missing
+// shards become undefined. Every process must call it.
 void exchange_leaves(const Placement& at, std::vector<Array>& leaves, std::string_view what);
 
 // The gradient of a cut tensor of `shape` and `dtype`, by slot: zeros for shards that the roots do not depend on.
 std::vector<Array> cut_parts(const Gradient& gradient, const Placement& at, const Cut& cut, Shape shape, DType dtype);
 
-// The gradient of a tensor that is not cut, as one array: the sum over the shards of all processes and what counts once.
-// Undefined if there is none. `at`: the batch that the addends come from. Every process has to call it.
+// The gradient of a tensor that is not cut, as one array: the sum over the shards of all processes, plus the
+// contributions that count once. Undefined if there is none. `at`: the batch of the addends. Every process must call
+// it.
 class TotalGradient {
  public:
   TotalGradient(const Gradient& gradient, const std::shared_ptr<const Placement>& at);
   bool defined() const { return seed_ != nullptr || !arrays_.empty(); }
-  // Times `weight`, with the same bits on every device.
+  // Returns the gradient on `device`, times `weight`, with the same bits on every device.
   Array on(Device device, double weight = 1) const;
 
  private:
   const Gradient::Seed* seed_ = nullptr;  // if there is nothing else
-  mutable std::vector<Array> arrays_;     // one for each device that has it by now
+  mutable std::vector<Array> arrays_;     // one for each device that has it already
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Operations that select by numbers in an i64 tensor.
+// Operations that select by an i64 index tensor.
 #include "lockstep/ops/index.h"
 
 #include "lockstep/autograd/functions.h"
@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Broadcast, with the batch on none of the tensors' axis `axis`.
+// The placement of broadcast tensors, none of which has the batch on `axis`.
 Placed place_indexed(std::string_view what, InputList inputs, int axis) {
   const int rank = inputs.begin()->shape().rank();
   for (const Tensor& x : inputs) {
@@ -118,7 +118,7 @@ Tensor one_hot(const Tensor& input, std::int64_t num_classes) {
   return lift("one_hot", place_as("one_hot", input), {input}, [=](const Arrays& in) -> Lifted {
     std::vector<std::int64_t> dims(in[0].shape().begin(), in[0].shape().end());
     dims.push_back(1);
-    // Adds a 1 at each number, which checks that it is a class.
+    // Adds 1 at each number, which also checks that it is a class.
     const Array one = ops::full(Shape(dims), 1, DType::f32, in[0].device());
     const Array ones =
         ops::scatter_sum(one, ops::reshape(in[0], Shape(dims)), static_cast<int>(dims.size()) - 1, num_classes);

@@ -1,4 +1,4 @@
-// Images of other sizes. Rows are chosen and blended first, then columns.
+// Resizes images. Rows are chosen and blended first, then columns.
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// How many source pixels one pixel of the result moves over.
+// The number of source pixels per result pixel.
 struct Steps {
   std::int64_t from, to;
   std::optional<double> factor;

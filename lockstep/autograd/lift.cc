@@ -180,7 +180,7 @@ Placed place_permuted(std::string_view what, const Tensor& x, std::span<const in
 Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape) {
   Placed placed = place_as(what, x);
   if (placed.kind != Kind::cut) return placed;
-  // As [before, samples, after] the new shape has to be cut, too.
+  // The new shape must also split into [before, samples, after].
   const Cut cut = x.cut();
   std::int64_t before = cut.outer, after = cut.inner;
   for (int i = 0; i < cut.axis; ++i) before *= x.size(i);
@@ -192,7 +192,7 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
     for (int j = i + 1; j < shape.rank(); ++j) right *= shape[j];
     const bool fits = left > 0 && right > 0 && before % left == 0 && after % right == 0;
     if (fits && shape[i] == before / left * placed.at->samples() * (after / right)) {
-      // One sample may be on any of several axes: it stays where it was if it can.
+      // A single sample may be on any of several axes. Keep its axis if possible.
       const Cut here{i, before / left, after / right};
       if (!found || here == cut) placed.cut = here;
       found = true;
@@ -207,7 +207,7 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
   SmallVector<Tensor, 4> inputs;
   for (const Tensor& x : given) {
     if (placed.kind == Kind::whole) {
-      // In per_shard(): a whole tensor comes to where the shard is.
+      // In per_shard(), a whole tensor moves to the shard's device.
       const bool moves = placed.at && x.defined() && x.kind() == Kind::whole && !x.placement();
       inputs.push_back(moves ? x.to(placed.devices[0], {.non_blocking = true}) : x);
     } else {
@@ -275,7 +275,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
   ops::ShardScope scope(-1);
   Array value = how == Mix::max ? ops::max_of(leaves, home) : ops::tree_sum(leaves, home, true);
   if (!value.defined()) {
-    // A sum of nothing.
+    // A sum over no elements.
     value = ops::empty(like.shape(), like.dtype(), home);
     ops::fill_(value, 0);
   }

@@ -1,5 +1,5 @@
-// Losses are sums of element losses over the whole batch, composed of operations that mix shards. The two that most
-// models train with, over all samples alike, have kernels.
+// Losses are sums of element losses over the whole batch, composed of operations that mix shards. The two most common
+// ones, without weights or ignored labels, have kernels.
 #include "lockstep/autograd/losses.h"
 
 #include "lockstep/autograd/functions.h"
@@ -14,7 +14,7 @@ namespace {
 // Half types become f32.
 Tensor widened(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DType::f32) : x; }
 
-// Where x is, and in its type.
+// The weight where x is, in x's type.
 Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x, weight), x.dtype()); }
 
 void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {
@@ -38,7 +38,7 @@ Tensor reduced(std::string_view what, const Tensor& loss, Reduction reduction) {
   fail("{}: reduction batchmean, expected none, mean, or sum", what);
 }
 
-// The mean over samples of all shards, of kernels that find it for one.
+// The mean over samples of all shards, from kernels that compute it for one shard.
 template <typename Forward, typename Backward>
 Tensor fused(std::string_view name, const Placed& placed, const Tensor& x, const Tensor& target, const Forward& forward,
              const Backward& backward) {
@@ -69,7 +69,7 @@ Tensor fused_mse(const Tensor& x, const Tensor& target) {
                });
 }
 
-// d^2 / 2 near zero, and a straight line on from where |d| = delta.
+// d^2 / 2 near zero, and a straight line beyond |d| = delta.
 Tensor huber(const Tensor& x, const Tensor& target, double delta) {
   const Tensor distance = abs(widened(x) - widened(target)), bent = clamp(distance, {}, delta);
   return bent * (distance - bent * 0.5);
@@ -104,7 +104,7 @@ Tensor weight_along(const Tensor& x, const Tensor& weight, const Classes& classe
   return weight_near(x, weight).detach().reshape(shape);
 }
 
-// Takes f32 or f64 logarithms, and spreads so much of each row over all classes.
+// Takes f32 or f64 logarithms, and spreads `smoothing` of each row's target over all classes.
 Tensor nll(std::string_view what, const Tensor& x, const Tensor& labels, const NllLossOptions& options,
            double smoothing) {
   const Classes classes = classes_of(what, x, options.weight, labels);
@@ -179,7 +179,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
   constexpr std::string_view kName = "binary_cross_entropy_with_logits";
   check_pair(kName, x, target);
   const Tensor logits = widened(x), wanted = widened(target);
-  // -log(sigmoid(x)). Beyond the threshold it is -x in f64, too.
+  // -log(sigmoid(x)). Beyond the threshold it equals -x in f64, too.
   Tensor positive = softplus(-logits, 1, 80);
   if (options.pos_weight.defined()) {
     positive = positive * ((weight_near(logits, options.pos_weight) - 1) * wanted + 1);

@@ -1,12 +1,11 @@
 // Losses, under PyTorch's names, arguments, and defaults. The samples are on axis 0. Sums and means run over the
-// samples of all shards, of all processes, so every process has to call them; in per_shard() they are those of one
-// shard.
+// samples of all shards of all processes, so every process must call them. In per_shard() they run over one shard.
 //
 //   Tensor loss = cross_entropy(net(x), labels, {.weight = rare_counts_more, .label_smoothing = 0.1});
 //   loss.backward();
 //
-// Inputs are floating; bf16 and f16 are computed in f32, which the loss then has. Shapes that differ are errors:
-// nothing broadcasts but weights.
+// Inputs are floating. bf16 and f16 are computed in f32, and the loss is then f32. Different shapes are errors: only
+// weights broadcast.
 #pragma once
 
 #include <optional>
@@ -15,8 +14,8 @@
 
 namespace lockstep {
 
-// The elements' losses are returned as they are, as their mean, as their sum (both [1]), or, for kl_div alone, as their sum
-// divided by the number of samples.
+// Returns the elements' losses unchanged, their mean, their sum (both [1]), or, for kl_div only, their sum divided by
+// the number of samples.
 enum class Reduction : std::uint8_t { none, mean, sum, batchmean };
 
 struct LossOptions {
@@ -60,12 +59,13 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options
 
 struct NllLossOptions {
   Tensor weight = {};  // of each class: [C]
-  // A label that does not count. PyTorch's -100 has to be asked for; without it any label that is no class is an error.
+  // A label that does not count. PyTorch's default of -100 must be set explicitly; without it, any label outside the
+  // classes is an error.
   std::optional<std::int64_t> ignore_index = {};
   Reduction reduction = Reduction::mean;
 };
-// -weight[label] x[label]: x [N, C, ..] are logarithms, labels i64 [N, ..]. The mean is divided by the sum of the
-// labels' weights, in the whole batch: it is NaN if no label counts.
+// -weight[label] x[label]: x [N, C, ..] are logarithms, labels i64 [N, ..]. The mean divides by the sum of the labels'
+// weights in the whole batch; it is NaN if no label counts.
 Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options = {});
 
 struct CrossEntropyOptions {
@@ -75,7 +75,7 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;  // this much of the target is spread over all classes
 };
 // nll_loss of log_softmax(logits), [N, C, ..]. The target is labels, i64 [N, ..], or probabilities of the logits'
-// shape; the mean of the latter is divided by the number of rows.
+// shape; the mean for probabilities divides by the number of rows.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
                 da = ops::sum_to(ops::matmul(dy, z.get(p.name()), {}, {.options = {.transpose_b = true}}), a_shape);
               }
               if (p.needs(1)) {
-                // A matrix that all others are multiplied by gets its gradient in one product.
+                // A matrix shared by all products gets its gradient in one product.
                 const bool shared = b_shape.rank() == 2;
                 const Array& left = x.get(p.name());
                 db = ops::sum_to(ops::matmul(shared ? as_rows(left) : left, shared ? as_rows(dy) : dy, {},

@@ -31,7 +31,7 @@ void Node::clear() {
 
 Node::~Node() {
   clear();
-  // Takes over the inputs of nodes that have no other owner, instead of destroying them one inside the other.
+  // Takes the inputs of nodes without another owner, so that long chains do not recurse.
   std::vector<Edge> pending = std::move(inputs);
   while (!pending.empty()) {
     Edge edge = std::move(pending.back());

@@ -1,5 +1,5 @@
-// The graph of backward functions, made while the forward pass runs: one node for an operation, whatever number of shards
-// its tensors have. backward() walks it on the host thread and only pushes tasks, so all devices work at once.
+// The graph of backward functions, made while the forward pass runs: one node per operation, whatever the number of
+// shards. backward() walks it on the host thread and only pushes tasks, so all devices work at once.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Node;
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
-  // A pass that reached a leaf of this object has described all gradients.
+  // Called when a pass that reached a leaf of this object has described all gradients.
   virtual void end_backward(bool sync) = 0;
 };
 
@@ -35,8 +35,8 @@ struct BackwardPass {
   std::vector<std::shared_ptr<BackwardObserver>> observers;
 };
 
-// Autograd's record of a tensor: it is an output of a node, or a leaf whose gradient is wanted. The virtual functions are
-// called for leaves only.
+// Autograd's record of a tensor, which is an output of a node or a leaf that requires a gradient. The virtual functions
+// are called for leaves only.
 struct GradMeta {
   virtual ~GradMeta() = default;
   // Called before the leaf's first gradient is computed.
@@ -45,10 +45,10 @@ struct GradMeta {
   virtual void accumulate(const BackwardPass& pass, Gradient gradient);
   // Returns whether accumulate() may get one shard's addend at a time, which keeps few of them in memory.
   virtual bool takes_shards() const { return false; }
-  // The pass failed after it reached the leaf: undoes accumulate().
+  // Undoes accumulate() after a pass that failed.
   virtual void abandon(const BackwardPass&) {}
-  // Returns memory on `device` for a shard's addend, plain, with the leaf's shape and type, from which it is summed without
-  // being copied; undefined if there is none. Call it just before filling the memory.
+  // Returns memory on `device` for a shard's addend, plain, with the leaf's shape and type, from which it is summed
+  // without being copied; undefined if there is none. Call it just before filling the memory.
   virtual Array destination(const BackwardPass&, int /*shard*/, Device) { return {}; }
   virtual Tensor grad() const { return {}; }
   virtual void zero_grad() {}
@@ -71,11 +71,11 @@ struct PartPass {
 
 // The gradients of the inputs' parts (undefined where not needed) from that of the output's part.
 using PartBackward = std::function<Arrays(const PartPass& pass, const Array& dy)>;
-// For operations that mix shards: all gradients of inputs from all of outputs.
+// For operations that mix shards: computes all gradients of inputs from all gradients of outputs.
 using MixBackward =
     std::function<void(const Node& node, const BackwardPass& pass, std::span<const Gradient> dy, std::span<Gradient> dx)>;
 
-// Where a gradient goes: an output of an earlier node, or a leaf. Without a target: it is not needed.
+// The destination of a gradient: an output of an earlier node, or a leaf. Without a target, the gradient is not needed.
 struct Edge {
   std::shared_ptr<GradMeta> target;
   // One shard's tensor, in per_shard().
@@ -84,7 +84,7 @@ struct Edge {
 
 struct Node {
   std::string name;
-  // Later nodes have larger numbers: walking them downwards respects every dependency.
+  // Later nodes have larger numbers, so walking them downward respects every dependency.
   std::uint64_t order = 0;
   int outputs = 1;
   std::vector<Edge> inputs;
@@ -94,17 +94,17 @@ struct Node {
   std::shared_ptr<const Placement> at;
   // The devices of `parts`, for a replicated or whole output.
   std::vector<Device> devices;
-  // One for each part of the only output, or `mix`. Empty once it has run: what it saved is freed at once.
+  // One for each part of the only output, or `mix`. Empty after it has run, which frees what it saved.
   std::vector<PartBackward> parts;
   MixBackward mix;
   bool needs(std::size_t input) const { return inputs[input].target != nullptr; }
   bool used() const { return parts.empty() && !mix; }
   void clear();
-  // Long chains must not end in deep recursion.
+  // Destroys long chains without deep recursion.
   ~Node();
 };
 
-// While one lives, this thread records nothing.
+// While an object of this class lives, this thread records nothing.
 class NoGradGuard {
  public:
   NoGradGuard();
@@ -117,19 +117,19 @@ class NoGradGuard {
 };
 bool grad_enabled();
 
-// Whether any of the tensors has a history or is a leaf that wants its gradient, and recording is on.
+// Whether recording is on and any of the tensors has a history or is a leaf that requires a gradient.
 bool needs_grad(std::span<const Tensor> tensors);
 
-// A node that made `outputs`, which get their history; its backward functions are still to be set.
+// Makes the node of `outputs`, which get their history. The caller sets its backward functions.
 std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> inputs, std::span<Tensor> outputs);
-// Records that `outputs` came from `inputs` by an operation that mixes shards. Outputs are returned with their history; if
-// no input needs a gradient they are returned as they are.
+// Records that `outputs` came from `inputs` by an operation that mixes shards. Returns the outputs with their history,
+// or unchanged if no input needs a gradient.
 std::vector<Tensor> record_mix(std::string_view name, std::span<const Tensor> inputs, std::vector<Tensor> outputs,
                                MixBackward backward);
 Tensor record_mix(std::string_view name, std::initializer_list<Tensor> inputs, Tensor output, MixBackward backward);
 
-// The gradients of all leaves that `roots` were computed from, in one walk. seeds[i] is the gradient of roots[i], placed as
-// it; undefined: 1, for a scalar. The graph is used up.
+// Computes the gradients of all leaves of `roots` in one walk. seeds[i] is the gradient of roots[i], with its
+// placement; undefined means 1, for a scalar. Consumes the graph.
 void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options = {});
 
 }  // namespace lockstep

@@ -46,7 +46,7 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
               if (p.needs(1) || p.needs(2)) sums = ops::batch_norm_backward_stats(dy, in, out, stats, eps);
               ops::BatchNormGrads grads;
               if (p.needs(0) || p.needs(3)) {
-                // The statistics do not depend on x: nothing flows back through them.
+                // The statistics do not depend on x, so no gradient flows through them.
                 ops::BatchNormSums none{ops::empty_like(stats.mean), ops::empty_like(stats.mean)};
                 ops::fill_(none.g, 0);
                 ops::fill_(none.g_xhat, 0);
@@ -99,7 +99,7 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tens
           const Node& node, const BackwardPass&, std::span<const Gradient> grads, std::span<Gradient> dx) {
         const auto& slots = at->slots();
         std::vector<Array> g(at->rows().size()), g_xhat(g.size());
-        // A shard that the roots do not depend on has none, but its x moved the statistics.
+        // A shard that the roots do not depend on has no gradient of its own, but its x affected the statistics.
         std::vector<Array> dy = cut_parts(grads[0], *at, cut, shape, dtype);
         for (std::size_t s = 0; s < slots.size(); ++s) {
           const auto [shard, device] = slots[s];

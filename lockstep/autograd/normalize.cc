@@ -1,10 +1,10 @@
-// Normalization of every sample by itself, composed of reductions: batches need no exchange.
+// Normalizes every sample by itself, composed of reductions, so batches need no exchange.
 #include "lockstep/autograd/functions.h"
 
 namespace lockstep {
 namespace {
 
-// The last axes, as many as `normalized_shape` has, which has to be their shape.
+// The last axes, whose extents must be `normalized_shape`.
 Dims last_axes(std::string_view what, const Tensor& x, const Shape& normalized_shape) {
   const int count = normalized_shape.rank(), rank = x.shape().rank();
   bool fits = x.defined() && count > 0 && count <= rank;

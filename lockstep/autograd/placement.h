@@ -1,4 +1,5 @@
-// Where a batch lies: which device of this process computes which shard, and how many samples each shard of the job has.
+// The placement of a batch: which device of this process computes which shard, and how many samples each shard of the
+// job has.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +20,32 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 
-// One for each split of a batch; its tensors share it.
+// Each split of a batch makes one; the batch's tensors share it.
 class Placement {
  public:
-  // `rows`: the samples of all V shards of the job, 0 for a missing one. `slots`: in the order of shards; a process without
-  // samples has one slot with a missing shard, so that it takes part in what processes do together. `exchange`: the shards
-  // of other processes; null: there are none.
+  // `rows`: the number of samples of each of the job's V shards; 0 for a missing one. `slots`: in the order of shards;
+  // a process without samples has one slot with a missing shard, so that it takes part in collectives. `exchange`:
+  // access to the shards of other processes; null if there are none.
   Placement(std::vector<std::int64_t> rows, std::vector<Slot> slots, std::shared_ptr<ShardExchange> exchange = nullptr);
 
   const std::vector<std::int64_t>& rows() const { return rows_; }
   const std::vector<Slot>& slots() const { return slots_; }
   const std::shared_ptr<ShardExchange>& exchange() const { return exchange_; }
-  // Distinct, in the order of slots.
+  // Distinct devices, in the order of slots.
   const std::vector<Device>& devices() const { return devices_; }
 
-  // Slots by turn: in each turn the next one of every device that still has one.
+  // Slots by turn. Each turn has the next slot of every device that still has one.
   const std::vector<std::vector<std::size_t>>& turns() const { return turns_; }
 
-  // The samples of all shards.
+  // The number of samples of all shards.
   std::int64_t samples() const { return samples_; }
   std::int64_t rows_of(int shard) const { return rows_[static_cast<std::size_t>(shard)]; }
-  // A shard's part of the samples: the weight of its mean in the batch's. 0 if there are no samples.
+  // A shard's fraction of the samples, which is the weight of its mean in the batch's mean. 0 if there are no samples.
   double share(int shard) const;
-  // The lowest shard with samples; 0 if there is none. It alone adds what all shards would add equally.
+  // The lowest shard with samples; 0 if there is none. Only this shard adds contributions that all shards share.
   int lowest_shard() const;
 
-  // In per_shard(): the batch that this shard is one of, and what collects for all its shards. Null elsewhere.
+  // Inside per_shard(): the batch of this shard, and the collector for all its shards. Null elsewhere.
   const std::shared_ptr<const Placement>& batch() const { return batch_; }
   ShardCollector* collector() const { return collector_; }
   void set_collector(ShardCollector* collector, std::shared_ptr<const Placement> batch) {
@@ -67,8 +68,8 @@ class Placement {
 // Whether tensors on a and b have their samples in the same places.
 bool same_placement(const std::shared_ptr<const Placement>& a, const std::shared_ptr<const Placement>& b);
 
-// The axis of a tensor that the batch is on. Its extent is outer * samples * inner, which lets [B, T, C] become [B * T, C]
-// and back without moving an element.
+// The batch axis of a tensor. Its extent is outer * samples * inner, so [B, T, C] can become [B * T, C] and back
+// without moving an element.
 struct Cut {
   int axis = 0;
   std::int64_t outer = 1;

@@ -1,4 +1,4 @@
-// The inputs' products are taken for all steps at once, the states' step by step.
+// Computes the inputs' products for all steps at once, and the states' products step by step.
 #include "lockstep/autograd/recurrent.h"
 
 #include <functional>
@@ -8,13 +8,13 @@
 namespace lockstep {
 namespace {
 
-// Half types become f32: states and products are rounded, what gates make of them is not.
+// Half types become f32: states and products are rounded, gates are not.
 Tensor widened(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DType::f32) : x; }
 
 // The parts for the gates: [N, gates * H] -> gates x [N, H].
 std::vector<Tensor> by_gate(const Tensor& x, int gates) { return unbind(unflatten(x, -1, {gates, -1}), -2); }
 
-// step(inputs' part for one step, states' part) makes the next state of h. `states` have what `h` starts from.
+// step(inputs' part for one step, states' part) returns the next h. `states` hold the initial states.
 Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<Tensor*> states,
                   const RecurrentWeights& w, const RecurrentPass& pass, int gates,
                   const std::function<Tensor(const Tensor& from_x, const Tensor& from_h)>& step) {

@@ -1,6 +1,6 @@
-// One layer of a recurrent net in one direction: LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et al. 2014),
-// with PyTorch's order of gates. nn/recurrent.h makes nets of them. In bf16 and f16, products and states are rounded
-// at each step, gates are not.
+// One layer of a recurrent net in one direction: LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et al. 2014), with
+// PyTorch's order of gates. nn/recurrent.h makes nets of them. In bf16 and f16, products and states are rounded at each
+// step; gates are not.
 #pragma once
 
 #include "lockstep/autograd/tensor.h"
@@ -10,7 +10,7 @@ namespace lockstep {
 struct RecurrentWeights {
   Tensor weight_ih;  // [gates * H, input]
   Tensor weight_hh;  // [gates * H, H]
-  Tensor bias_ih;    // [gates * H] or undefined, as the other one
+  Tensor bias_ih;    // [gates * H]; both biases are defined, or neither
   Tensor bias_hh;
 };
 
@@ -19,8 +19,8 @@ struct RecurrentPass {
   bool reverse = false;      // from the last step to the first
 };
 
-// x [T, N, input] -> the states h of all steps [T, N, H]. h and c [N, H] are the state before the first step,
-// undefined for zeros, and become that after the last one.
+// x [T, N, input] -> the states h of all steps [T, N, H]. h and c [N, H] are the state before the first step (undefined
+// means zeros) and become the state after the last one.
 //
 //   i, f, g, o = the four parts of x weight_ih^T + bias_ih + h weight_hh^T + bias_hh
 //   c = sigmoid(f) c + sigmoid(i) tanh(g),  h = sigmoid(o) tanh(c)

@@ -28,14 +28,14 @@ unsigned resolve(std::string_view what, const Tensor& x, const Dims& dims) {
 
 bool contains(unsigned axes, int axis) { return axes >> axis & 1U; }
 
-// The number of elements that become one.
+// The number of elements that are reduced to one.
 std::int64_t count_of(const Tensor& x, unsigned axes) {
   std::int64_t count = 1;
   for (int i = 0; i < x.shape().rank(); ++i) count *= contains(axes, i) ? x.size(i) : 1;
   return count;
 }
 
-// With extents of 1.
+// The shape with extents of 1 on the reduced axes.
 Shape kept(Shape shape, unsigned axes) {
   for (int i = 0; i < shape.rank(); ++i) {
     if (contains(axes, i)) shape[i] = 1;
@@ -81,7 +81,7 @@ Lifted max_part(const Array& in, const Shape& to) {
           }};
 }
 
-// The largest of all samples, whose gradient equal ones of all shards share: that of a sum to which each adds its part.
+// The largest of all samples. Equal elements of all shards share its gradient, as in a sum to which each adds its part.
 Tensor max_over_batch(const Tensor& x, unsigned axes, bool keepdim) {
   Tensor largest, share;
   {
@@ -110,7 +110,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   bool mixes = false;
   if (placed.kind == Kind::cut) {
     const int axis = placed.cut.axis - (x.shape().rank() - shape.rank());
-    // One sample is no sum.
+    // A single sample needs no sum.
     mixes = axis < 0 || (shape[axis] == 1 && x.size(placed.cut.axis) != 1);
     if (!mixes && shape[axis] != x.size(placed.cut.axis)) {
       fail("sum: shape {} of {}, expected extents of 1 or as they are", shape.str(), x.describe());
@@ -137,7 +137,7 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) { return sum_over(x,
 
 Tensor mean(const Tensor& x) {
   check(x.numel() > 0, "mean: no elements");
-  // Their sum may be out of a half type's range.
+  // The sum may exceed a half type's range.
   return in_f32(x, [](const Tensor& x) { return sum(x) / static_cast<double>(x.numel()); });
 }
 
@@ -206,7 +206,7 @@ Tensor argmin(const Tensor& x, std::optional<int> dim, bool keepdim) { return ar
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   return in_f32(x, [&](const Tensor& x) {
-    // Infinities stay what they are.
+    // Infinities stay infinite.
     Tensor largest = amax(x.detach(), dims, true);
     largest = masked_fill(largest, eq(abs(largest), std::numeric_limits<double>::infinity()), 0);
     const Tensor y = log(sum(exp(x - largest), dims, true)) + largest;

@@ -1,5 +1,5 @@
-// A tensor that a backward function needs. It shares the memory of the forward pass, so a change in place between forward
-// and backward would make the gradient wrong: get() reports it as an error.
+// A tensor that a backward function needs. It shares the memory of the forward pass, so a change in place between
+// forward and backward would make the gradient wrong: get() reports it as an error.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ class SavedArray {
   SavedArray() = default;
   // Saves x as it is now. Call it after the forward operation has been described.
   SavedArray(const Array& x) : array_(x), version_(version()) {}  // NOLINT(google-explicit-constructor)
-  // Saves nothing if `needed` is false: then no gradient is computed from x.
+  // Saves nothing if `needed` is false, because no gradient is then computed from x.
   SavedArray(bool needed, const Array& x) : SavedArray(needed ? x : Array()) {}
 
-  // Returns the array, undefined if an undefined one was saved. Throws Error, naming the operation, if it has been written
-  // since.
+  // Returns the array, undefined if an undefined one was saved. Throws Error, naming the operation, if it has been
+  // written since.
   const Array& get(std::string_view operation) const {
     if (version() != version_) [[unlikely]] {
       fail("{}: a tensor needed for its gradient was changed in place after forward: version {}, expected {}", operation,
@@ -38,7 +38,7 @@ class SavedArray {
   std::uint64_t version_ = 0;
 };
 
-// The same for a whole logical tensor: what users' own functions save.
+// The same for a logical tensor, for users' own functions.
 class SavedTensor {
  public:
   SavedTensor() = default;

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// x's elements as `shape`, the result's, the batch being where `placed` says.
+// x's elements in the result's `shape`, with the batch where `placed` says.
 Tensor reshape_as(std::string_view name, const Placed& placed, const Tensor& x, const Shape& shape) {
   return lift(name, placed, {x}, [&](const Arrays& in) -> Lifted {
     Shape part = shape;

@@ -1,5 +1,5 @@
-// Joins a batch's shards if some of them are in other processes. An operation that makes one thing of all shards (a
-// loss, synchronized batch norm, running statistics) sees the others' part through it.
+// Joins a batch's shards if some of them are in other processes. Operations that combine all shards (losses,
+// synchronized batch norm, running statistics) get the other processes' part through it.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ class ShardExchange {
  public:
   virtual ~ShardExchange() = default;
 
-  // parts[s]: what shard s of this process contributes, empty for others' shards; as many arrays of the same shapes and
-  // types for every shard. Returns the same for all shards with samples, nothing for missing ones. Pushes one task, on the
-  // urgent lane, and does not wait; every process has to call in the same order. A process whose only shard is missing gives
-  // arrays all the same: they tell shapes.
+  // parts[s]: the arrays of shard s of this process, empty for other processes' shards. Every shard has the same number
+  // of arrays, with the same shapes and types. Returns the arrays of all shards with samples, and nothing for missing
+  // ones. Pushes one task on the urgent lane and does not wait; every process must call in the same order. A process
+  // whose only shard is missing still passes arrays, because they give the shapes.
   virtual std::vector<std::vector<Array>> gather(std::vector<std::vector<Array>> parts, std::string_view what) = 0;
 
-  // Whether both join the same shards of the same processes.
+  // Whether both exchanges join the same shards of the same processes.
   virtual bool joins_as(const ShardExchange& other) const = 0;
 };
 

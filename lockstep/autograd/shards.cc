@@ -30,7 +30,7 @@ Shape as_blocks(const Array& part, const Cut& cut) {
   return {before, samples, after};
 }
 
-// Parts by sample, [samples, elements]: what can be put one below the other.
+// A part by sample, [samples, elements], which can be stacked.
 Array samples_first(const Array& part, const Cut& cut) {
   const Array plain = ops::to_layout(part, Layout::plain);
   const Shape blocks = as_blocks(plain, cut);
@@ -60,7 +60,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> slot_rows(const Placement& at
   return rows;
 }
 
-// Other processes' rows as well: shards are padded to the longest one for the exchange.
+// Includes other processes' rows. Shards are padded to the longest one for the exchange.
 Array join_all(const Tensor& x, Device device) {
   const Placement& at = *x.placement();
   if (!at.exchange()) return join_parts(x, device);
@@ -83,7 +83,7 @@ Array join_all(const Tensor& x, Device device) {
   for (std::size_t s = 0; s < parts.size(); ++s) {
     if (!parts[s].empty()) rows.push_back(ops::narrow(parts[s][0], 0, at.rows()[s]));
   }
-  // On the device of the exchange, where kernels can put axes in order.
+  // On the device of the exchange, where kernels can reorder axes.
   const Device there = rows.at(0).device();
   return ops::to_device(samples_back(ops::concatenate(rows, there), x.cut(), x.shape()), device);
 }
@@ -107,7 +107,7 @@ Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
   check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1, "scatter: the batch is {}, expected at least one axis",
         x);
   check(x.size(0) == expected, "scatter: this process has {} rows, expected {}", x.size(0), expected);
-  // Its gradient would be that of this process's rows alone, for a history that other processes may share.
+  // Its gradient would cover this process's rows alone, although other processes may share the history.
   check(!at->exchange() || !grad_enabled() || !x.grad_meta() || !x.grad_meta()->node,
         "scatter: {} has a history, but other processes have other rows: expected data, or rows that are computed after they "
         "are cut", x);
@@ -185,7 +185,7 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
     rows[static_cast<std::size_t>(slot.shard)] = at->rows_of(slot.shard);
     auto alone = std::make_shared<Placement>(std::move(rows), std::vector{slot});
     alone->set_collector(&collector, at);
-    // A tensor that f keeps does not keep this.
+    // A tensor that f keeps must not keep the collection alive.
     const std::unique_ptr<Placement, void (*)(Placement*)> end(alone.get(), [](Placement* p) { p->end_collection(); });
     std::vector<Tensor> in;
     for (const Tensor& x : inputs) {
@@ -230,7 +230,7 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
 }
 
 void ShardCollector::add(const void* owner, int shard, std::any value, std::function<void(std::vector<std::any>)> finish) {
-  // The first of this owner's that has no value for this shard yet.
+  // The owner's first entry without a value for this shard.
   auto entry = std::ranges::find_if(entries_, [&](const Entry& e) {
     return e.owner == owner && std::ranges::find(e.values, shard, &std::pair<int, std::any>::first) == e.values.end();
   });

@@ -1,4 +1,4 @@
-// Between whole tensors and batches that are cut into shards.
+// Conversions between whole tensors and batches that are cut into shards.
 #pragma once
 
 #include <any>
@@ -11,23 +11,23 @@
 
 namespace lockstep {
 
-// The rows (axis 0) of this process's shards, one shard's after the other, each copied to its device. Copies do not wait;
-// host memory is held until they are done and must not be changed meanwhile. Differentiable.
+// Copies the rows (axis 0) of this process's shards, in shard order, each to its device. Copies are asynchronous: host
+// memory is held until they are done and must not be changed meanwhile. Differentiable.
 Tensor scatter(const Tensor& rows, std::shared_ptr<const Placement> at);
 
-// All samples in one piece, on `device` (Device(): the host): those of all processes, in each of them, which therefore all
-// have to call it. Differentiable: the loss computed from it has to be the same in all processes.
+// Returns all samples of all processes in one piece on `device` (Device(): the host), in each process. Collective:
+// every process must call it. Differentiable; the loss computed from the result must be the same in all processes.
 Tensor gather(const Tensor& x, Device device);
-// On the batch's first device.
+// The same on the batch's first device.
 Tensor gather(const Tensor& x);
 
-// This process's samples in one piece, without a history.
+// Returns this process's samples in one piece, without a history.
 Array join_parts(const Tensor& x, Device device);
 
-// Runs f once for each shard of this process, on whole tensors of that shard alone, and puts the results together: each has the
-// shard's samples on axis 0. The way out for anything that the rules of cut tensors refuse. Inputs that are not cut are passed
-// on; all cut ones have their shards in the same places. A loss in f is one of that shard; parameters' gradients are summed
-// over all shards.
+// Runs f once for each shard of this process, on whole tensors of that shard alone, and joins the results, each of
+// which has the shard's samples on axis 0. Use it for operations that the rules of cut tensors refuse. Inputs that are
+// not cut are passed unchanged; all cut inputs must have their shards in the same places. A loss in f is the loss of
+// that shard; parameters' gradients are summed over all shards.
 std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                               std::span<const Tensor> inputs);
 template <typename F, typename... Inputs>
@@ -42,11 +42,12 @@ Tensor per_shard(const F& f, const Inputs&... inputs) {
       std::span<const Tensor>(all))[0];
 }
 
-// Lets a module act once for all shards of a batch although per_shard() calls it for each: to move running statistics, say.
+// Lets a module act once for all shards of a batch although per_shard() calls it for each. Batch norm moves running
+// statistics this way.
 class ShardCollector {
  public:
-  // Keeps a value that the module `owner` found for one shard. The k-th calls for all shards belong together: `finish` gets
-  // their values by shard, empty for the shards of other processes, when all are through.
+  // Keeps a value that the module `owner` computed for one shard. The k-th calls for all shards belong together. When
+  // all have finished, `finish` gets their values by shard, empty for shards of other processes.
   void add(const void* owner, int shard, std::any value, std::function<void(std::vector<std::any>)> finish);
   void finish(const Placement& at);
 

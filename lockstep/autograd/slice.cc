@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Zeros of this shape, but for y from place `start` of the axis on: in host memory, where no kernel runs, and where
-// slices lie together.
+// Zeros of this shape with y inserted at `start` of the axis. For host memory, where no kernel runs, and contiguous
+// slices.
 Array among_host_zeros(const Array& y, std::int64_t start, int axis, const Shape& shape) {
   Array all = Array::host(shape, y.dtype()).with_shard(y.shard());
   y.wait();
@@ -123,7 +123,7 @@ std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim) {
     const std::int64_t size = x.size(axis);
     return split(x, std::max<std::int64_t>((size + chunks - 1) / chunks, 1), axis);
   }
-  // Several batches side by side, as cat() puts them.
+  // Several batches side by side, as cat() joins them.
   Placed placed = place_as("chunk", x);
   if (placed.cut.outer % chunks != 0)
     fail_across_batch("chunk", x, fmt::format("and do not fall into {} equal parts", chunks));

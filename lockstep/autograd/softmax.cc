@@ -11,7 +11,7 @@ namespace {
 using RowFunction = Array (*)(const Array&);
 using RowBackward = Array (*)(const Array& y, const Array& dy);
 
-// A function of the rows of the last axis, along any other one.
+// Applies a function of the last axis's rows along any axis.
 Tensor along(std::string_view name, const Tensor& x, int dim, RowFunction forward, RowBackward backward) {
   check(x.defined() && x.shape().rank() > 0, "{}: input has no axes", name);
   const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().rank() - 1;

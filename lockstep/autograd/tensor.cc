@@ -23,7 +23,7 @@ struct PlainLeaf : GradMeta {
   Cut cut;
   Shape shape;
   DType dtype;
-  std::vector<Array> sum;     // as the leaf's parts
+  std::vector<Array> sum;     // placed like the leaf's parts
   std::vector<Array> before;  // without the latest pass
   std::vector<Device> devices;
 
@@ -192,7 +192,7 @@ Tensor Tensor::detach() const {
   if (!impl_) return t;
   t.impl_ = std::make_shared<Impl>(*impl_);
   t.impl_->grad = nullptr;
-  // No longer the parameter, though its memory.
+  // It shares the parameter's memory but is not the parameter.
   t.impl_->label.clear();
   return t;
 }

@@ -1,11 +1,12 @@
-// A tensor: one logical array, wherever its parts lie. It is whole (on one device, or in host memory), cut over the samples
-// of a batch (each shard on its device), or replicated (equal on several devices: parameters, losses). Operations treat all
-// alike: net(x), cross_entropy(net(x), y).backward() and loss.item() mean on eight devices what they mean on one.
+// A tensor: one logical array, wherever its parts lie. It is whole (on one device or in host memory), cut over the
+// samples of a batch (each shard on its device), or replicated (equal on several devices: parameters, losses).
+// Operations treat all alike: net(x), cross_entropy(net(x), y).backward(), and loss.item() mean the same on one device
+// and on eight.
 //
-// Among several processes a whole tensor that meets a batch has to be the same in all of them: what it adds to a parameter's
-// gradient counts once.
+// A whole tensor combined with a batch must be the same in all processes: its part of a parameter's gradient counts
+// once.
 //
-// Copies are handles to the same tensor. Operations never wait; reading to the host does.
+// Copies are handles to the same tensor. Operations never wait; reading on the host does.
 #pragma once
 
 #include <memory>
@@ -28,22 +29,22 @@ enum class Kind : std::uint8_t { whole, cut, replicated };
 
 // Options of a backward pass.
 struct BackwardOptions {
-  // This loss's share of the samples that the optimizer's step is over, if those are several micro-batches.
+  // This loss's share of the samples of an optimizer step with several micro-batches.
   double share = 1;
-  // None, or for each device an f32 [1] that the loss is multiplied by (loss scaling).
+  // Empty, or for each device an f32 [1] that multiplies the loss (loss scaling).
   std::span<const Array> scales = {};
-  // False: gradients are added up shard by shard, and summed over shards and processes by the first pass after this one
-  // with `sync`. PyTorch's no_sync().
+  // False: gradients are accumulated shard by shard; the next pass with `sync` sums them over shards and processes.
+  // PyTorch's no_sync().
   bool sync = true;
 };
 
 class Tensor {
  public:
   Tensor() = default;
-  // A whole one.
+  // Makes a whole tensor.
   Tensor(Array array);  // NOLINT(google-explicit-constructor)
 
-  // A tensor in host memory with these elements in plain order.
+  // Makes a tensor in host memory with these elements in plain order.
   template <typename T>
   static Tensor from(std::span<const T> values, Shape shape) {
     return Array::from(values, shape);
@@ -54,17 +55,17 @@ class Tensor {
   }
   // Zeroed host memory.
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
-  // The whole tensor of one shard, as per_shard() passes it; `at` has that shard alone.
+  // Makes the whole tensor of one shard, as in per_shard(); `at` has that shard alone.
   static Tensor of_shard(std::shared_ptr<const Placement> at, Array array);
-  // parts[i] is slot i's. The cut tells which axis the samples are on.
+  // parts[i] belongs to slot i. `cut` tells which axis has the samples.
   static Tensor cut(std::shared_ptr<const Placement> at, Cut cut, std::vector<Array> parts);
-  // `at`: the batch that the values come from; null: parameters. Its devices get a copy of the first part on demand.
+  // `at`: the batch that the values come from; null for parameters. Its devices get a copy of the first part on demand.
   static Tensor replicated(std::vector<Array> parts, std::shared_ptr<const Placement> at = nullptr);
 
   bool defined() const { return impl_ != nullptr; }
   explicit operator bool() const { return defined(); }
   Kind kind() const { return impl_ ? impl_->kind : Kind::whole; }
-  // The shape of the whole logical array: axis 0 of a cut batch has the samples of all shards, of all processes.
+  // The shape of the whole logical array: axis 0 of a cut batch has the samples of all shards of all processes.
   const Shape& shape() const { return impl_ ? impl_->shape : kNoShape; }
   std::int64_t size(int axis) const { return shape()[axis]; }
   std::int64_t numel() const { return shape().numel(); }
@@ -74,26 +75,26 @@ class Tensor {
   Device device() const { return impl_ ? impl_->parts[0].device() : Device(); }
   std::vector<Device> devices() const;
 
-  // A cut tensor has one for each slot, a replicated one for each device that has it by now.
+  // A cut tensor has one part for each slot, a replicated one for each device that has a copy already.
   const std::vector<Array>& parts() const;
   // Each part as a whole tensor, without a history.
   std::vector<Tensor> shards() const { return {parts().begin(), parts().end()}; }
-  // Null for parameters, and for whole tensors other than one shard's in per_shard().
+  // Null for parameters and for whole tensors, except one shard's tensor in per_shard().
   const std::shared_ptr<const Placement>& placement() const;
   Cut cut() const { return impl_ ? impl_->cut : Cut(); }
-  // The elements on `device`, of a tensor that is not cut. Throws if they are not there.
+  // The elements of an uncut tensor on `device`. Throws if they are not there.
   Array on(Device device) const;
-  // The elements, of a tensor that is not cut: of the first part.
+  // The elements of an uncut tensor, from its first part.
   const Array& array() const;
   const View& view() const { return array().view(); }
   const std::shared_ptr<Storage>& storage() const { return array().storage(); }
   const Resource& resource() const { return array().resource(); }
 
-  // Differentiable. The same elements under another shape; plain layout. One extent may be -1: inferred. A cut axis stays
-  // together with its samples, or that is an error.
+  // Differentiable. Returns the same elements with another shape; plain layout. One extent may be -1, which is
+  // inferred. It is an error to split the samples of a cut axis.
   Tensor reshape(Shape shape) const;
-  // Differentiable. Elements [start, start + length) of an axis that is not the batch's, or number `index` of it,
-  // without that axis: see functions.h.
+  // Differentiable. Elements [start, start + length) of an axis other than the batch axis, or its element `index`
+  // without that axis; see functions.h.
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor select(int dim, std::int64_t index) const;
   // A slice of axis 0 shares the memory.
@@ -101,13 +102,13 @@ class Tensor {
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
-  // The elements in plain order, converted from T's dtype exactly: T must be the tensor's type (f32 also reads bf16 and
-  // f16). Waits. Rows that other processes have are an error, which names gather().
+  // Returns the elements in plain order. T must be the tensor's type; f32 also reads bf16 and f16. Waits. Reading rows
+  // of other processes is an error that names gather().
   template <typename T>
   std::vector<T> to_vector() const {
     return readable("to_vector").to_vector<T>();
   }
-  // The only element. Waits.
+  // Returns the only element. Waits.
   template <typename T>
   T item() const {
     return readable("item").item<T>();
@@ -115,14 +116,14 @@ class Tensor {
   // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened in the middle if long. Waits.
   std::string str() const;
 
-  // Differentiable. A whole copy on another device (Device(): the host); the same handle if it is there already. Gradients go
-  // back to where the elements came from. An error for a cut tensor: see gather().
+  // Differentiable. Returns a whole copy on another device (Device(): the host); the same handle if it is there
+  // already. Gradients return to where the elements came from. An error for a cut tensor; see gather().
   Tensor to(Device device, CopyOptions options = {}) const;
-  // Overwrites the elements with x's, of the same shape, from any device, type and layout; one of the two has to be on a
-  // device. Not differentiable: an error if either has a history, unless a NoGradGuard says that this is meant.
+  // Overwrites the elements with those of x, which has the same shape and any device, type, and layout; one of the two
+  // must be on a device. Not differentiable: it is an error if either has a history, except under a NoGradGuard.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
-  // Differentiable. Copies host memory to host memory that `device` reads and writes by itself, so that non-blocking copies
-  // hold up no thread: page-locked for a GPU. The same handle for a CPU device.
+  // Differentiable. Copies host memory to host memory that `device` reads and writes by itself (page-locked for a GPU),
+  // so that non-blocking copies block no thread. Returns the same handle for a CPU device.
   Tensor pin(Device device) const;
   // Differentiable. The same handle if nothing changes.
   Tensor to(DType dtype) const;
@@ -131,12 +132,12 @@ class Tensor {
   // Makes a leaf whose gradient backward() leaves in grad().
   Tensor& set_requires_grad(bool value);
   bool requires_grad() const { return grad_meta() != nullptr; }
-  // Undefined before backward() reached this leaf; summed over calls until zero_grad().
+  // Undefined until backward() reaches this leaf; summed over calls until zero_grad().
   Tensor grad() const;
   void zero_grad();
   // Computes the gradients of everything that this scalar was computed from.
   void backward(const BackwardOptions& options = {}) const;
-  // The same elements without a history.
+  // Returns the same elements without a history.
   Tensor detach() const;
 
   // "[64, 1, 28, 28] f32 on cpu:0", for messages.
@@ -144,8 +145,8 @@ class Tensor {
 
   const std::shared_ptr<GradMeta>& grad_meta() const;
   void set_grad_meta(std::shared_ptr<GradMeta> meta);
-  // Keeps arrays as long as this tensor: a block that an exchange with other processes still reads must not be the next one
-  // that a compute lane gets, which would then wait for those processes.
+  // Keeps arrays alive as long as this tensor. Otherwise a compute lane could get a block that an exchange with other
+  // processes still reads, and would wait for those processes.
   void hold(std::vector<Array> arrays) { impl_->held = std::move(arrays); }
   // Names a parameter in errors.
   void set_label(std::string label) { impl_->label = std::move(label); }
@@ -163,7 +164,7 @@ class Tensor {
   };
   static const Shape kNoShape;
 
-  // All elements in one array that the host can wait for.
+  // Returns all elements in one array that the host can wait for.
   Array readable(std::string_view what) const;
 
   std::shared_ptr<Impl> impl_;

@@ -1,4 +1,4 @@
-// Those of Tensor's members that have a derivative.
+// Differentiable members of Tensor.
 #include <span>
 
 #include "lockstep/autograd/functions.h"
@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// A whole tensor, moved by `move`; its gradient is moved back.
+// Moves a whole tensor by `move`, and its gradient back.
 Tensor moved(std::string_view name, const Tensor& x, const Array& from, const Array& to) {
   const Tensor inputs[] = {x};
   return record_mix(name, inputs, {Tensor(to)},

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Zeros where the mask is 0.
+// x with zeros where the mask is 0.
 Array masked(const Array& mask, const Array& x) { return ops::where(mask, x, ops::scalar_like(x, 0)); }
 
 // Keeps elements [row, column] with column - row >= first and <= last.

@@ -1,5 +1,5 @@
-// The kernels of one kind of device, family by family. A back end is made by the Runtime that owns it; there is
-// no registry. Kernels are called from the workers of lanes, several at once, each with a KernelContext of its own.
+// The kernels of one kind of device, family by family. A back end is made by the Runtime that owns it; there is no
+// registry. Several lanes' workers call kernels at once, each with its own KernelContext.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +24,7 @@ namespace lockstep {
 class MemorySource;  // device/memory.h
 class Stream;        // device/stream.h
 
-// One of each; none is missing.
+// One kernel object of each family; none is null.
 struct KernelFamilies {
   std::unique_ptr<ElementwiseKernels> elementwise;
   std::unique_ptr<CopyKernels> copy;
@@ -42,25 +42,26 @@ struct KernelFamilies {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // For a lane with this stream (none: it computes on its worker) and this many threads. Kernels that need memory of a device
-  // for themselves take it from `scratch`.
+  // Makes the context of a lane with this stream (null: the lane computes on its worker) and this many threads. Kernels
+  // take their own device memory from `scratch`.
   virtual std::unique_ptr<KernelContext> make_context([[maybe_unused]] const std::shared_ptr<Stream>& stream, int threads,
                                                       [[maybe_unused]] std::shared_ptr<MemorySource> scratch) {
     return std::make_unique<KernelContext>(threads);
   }
-  // For capturing what a lane with the context `like` does: nothing has to be made or grown meanwhile.
+  // Makes a context for capturing the work of a lane with the context `like`. Nothing is made or grown during the
+  // capture.
   virtual std::unique_ptr<KernelContext> make_capture_context(const std::shared_ptr<Stream>& stream,
                                                               std::shared_ptr<MemorySource> memory,
                                                               const KernelContext& like) {
     return make_context(stream, like.threads, std::move(memory));
   }
   virtual std::string_view name() const = 0;
-  // Whether bf16 or f16 is multiplied in hardware. Elsewhere it works, through f32, and saves nothing.
+  // Whether the hardware multiplies bf16 or f16. If not, it works through f32 and saves no time.
   virtual bool multiplies(DType half) const = 0;
-  // Whether the bits of results depend on KernelContext::threads, as those of oneDNN's bf16 kernels do.
+  // Whether results depend on KernelContext::threads, as those of oneDNN's bf16 kernels do.
   virtual bool threads_decide_bits([[maybe_unused]] DType dtype) const { return false; }
-  // y = x, as CopyKernels::copy, where only one of both is in this device's memory (`from_here`: x is), and the other in
-  // the host's or another device's.
+  // y = x, like CopyKernels::copy, when only one of the two is in this device's memory (x, if `from_here`) and the
+  // other is in the memory of the host or of another device.
   virtual void transfer(KernelContext& context, const View& x, const View& y, [[maybe_unused]] bool from_here) {
     copy().copy(context, x, y);
   }
@@ -88,20 +89,21 @@ class Backend {
 std::unique_ptr<Backend> make_reference_backend();
 
 struct CpuBackendOptions {
-  // Sum convolutions directly, never with Winograd's algorithm: slower, and closer to exact sums. Not for bf16 in hardware.
+  // Sums convolutions directly, never with Winograd's algorithm: slower, but closer to exact sums. No effect on bf16 in
+  // hardware.
   bool direct_conv = false;
 };
-// Vectorized loops, f16 by way of f32, and oneDNN for bf16 in hardware; f64 goes to the reference kernels. Throws for a wrong
-// LOCKSTEP_SIMD.
+// Vectorized loops, f16 through f32, and oneDNN for bf16 in hardware. The reference kernels compute f64. Throws for an
+// invalid LOCKSTEP_SIMD.
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options = {});
 
 struct CudaBackendOptions {
-  // Multiply f32 in TF32, with 10 bits of mantissa: faster.
+  // Multiplies f32 in TF32, with 10 bits of mantissa: faster.
   bool tf32 = false;
-  // Where choices of algorithms are kept; see backend/cuda/algorithm_choices.h. Empty: what the libraries suggest.
+  // The file that keeps choices of algorithms; see backend/cuda/algorithm_choices.h. Empty: the libraries' suggestions.
   std::filesystem::path algorithms = {};
 };
-// cuDNN, cuBLASLt and kernels of our own, for all GPUs. Throws where Lockstep was built without CUDA.
+// cuDNN, cuBLASLt, and Lockstep's own kernels, for all GPUs. Throws if Lockstep was built without CUDA.
 std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions& options = {});
 
 }  // namespace lockstep

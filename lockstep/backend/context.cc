@@ -11,7 +11,7 @@ constexpr std::align_val_t kScratchAlignment{64};
 
 void* Scratch::get(std::size_t bytes) {
   if (bytes > capacity_ || !data_) {
-    // The old buffer goes first: both at once are never needed.
+    // Free the old buffer first: both are never needed at once.
     data_.reset();
     capacity_ = 0;
     data_.reset(::operator new(bytes, kScratchAlignment));

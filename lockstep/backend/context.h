@@ -1,4 +1,4 @@
-// What a kernel may use while it runs: the threads of its lane and memory that is its own until it returns.
+// A kernel's resources while it runs: the threads of its lane, and scratch memory until it returns.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace lockstep {
 
-// A buffer that grows to the largest request and is used by one lane only. Contents do not outlive a kernel.
+// A buffer that grows to the largest request. Only one lane uses it, and contents do not outlive a kernel.
 class Scratch {
  public:
-  // At least `bytes` bytes, aligned to 64; what an earlier call returned becomes invalid.
+  // Returns at least `bytes` bytes, aligned to 64. Invalidates earlier results.
   void* get(std::size_t bytes);
 
  private:
@@ -20,7 +20,7 @@ class Scratch {
   std::size_t capacity_ = 0;
 };
 
-// One per lane, made by the back end, which may give its kernels more than this.
+// One per lane. The back end makes it and may derive its own type from it.
 struct KernelContext {
   explicit KernelContext(int threads_per_shard = 1) : threads(threads_per_shard) {}
   virtual ~KernelContext() = default;

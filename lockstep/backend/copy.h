@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-// Which elements of a plain tensor become which ones of another: element (i, j, ..) of `extent` lies at from_first + i
-// * from[0] + j * from[1] + .. in the source, and at the same of `to` in the destination. A source stride of 0
-// repeats; no two places of the destination are the same. Permutations, slices, broadcasts and concatenations are such
-// copies.
+// Maps elements of one plain tensor to elements of another. Element (i, j, ..) of `extent` lies at from_first + i *
+// from[0] + j * from[1] + .. in the source, and correspondingly, with `to`, in the destination. A source stride of 0
+// repeats an element; all places in the destination differ. Permutations, slices, broadcasts, and concatenations are
+// such copies.
 struct StridedCopy {
   Shape extent;
   std::array<std::int64_t, Shape::kMaxRank> from{}, to{};
@@ -27,7 +27,7 @@ class CopyKernels {
   // truncates. No overlap.
   virtual void copy(KernelContext&, const View& x, const View& y) = 0;
 
-  // y[to(i)] = x[from(i)] for every i within the extents: see StridedCopy. One dtype; nothing else of y is written.
+  // y[to(i)] = x[from(i)] for every i within the extents: see StridedCopy. One dtype; the rest of y stays as it is.
   virtual void strided(KernelContext&, const StridedCopy& copy, const View& x, const View& y) = 0;
 };
 

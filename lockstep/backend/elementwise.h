@@ -13,7 +13,7 @@ enum class UnaryOp {
 inline constexpr int kUnaryOps = static_cast<int>(UnaryOp::pow) + 1;
 enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum, pow };
 inline constexpr int kBinaryOps = static_cast<int>(BinaryOp::pow) + 1;
-// Greater is less with its operands exchanged.
+// Greater is less with exchanged operands.
 enum class CompareOp { eq, ne, lt, le };
 inline constexpr int kCompareOps = static_cast<int>(CompareOp::le) + 1;
 
@@ -36,15 +36,15 @@ class ElementwiseKernels {
  public:
   virtual ~ElementwiseKernels() = default;
 
-  // y = op(x). Same shape, dtype and layout; y may be x. gelu is the exact one, x * Phi(x). NaN stays NaN.
+  // y = op(x). Same shape, dtype, and layout; y may be x. gelu is exact, x * Phi(x). NaN stays NaN.
   virtual void unary(KernelContext&, const Unary& op, const View& x, const View& y) = 0;
 
   // dx = dy * op'(x). `saved` is the output y or the input x: see unary_saves_output. All the same shape, dtype and
   // layout; dx may be dy.
   virtual void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy, const View& dx) = 0;
 
-  // out = op(a, b). Shapes broadcast as in NumPy to out's shape; one dtype. Layouts are equal when the shapes
-  // are; a broadcast is plain. out may be a or b where the shapes are equal. maximum and minimum of NaN are NaN.
+  // out = op(a, b). Shapes broadcast to out's shape as in NumPy; one dtype. Equal shapes have equal layouts; a
+  // broadcast is plain. out may be a or b if the shapes are equal. maximum and minimum of NaN are NaN.
   virtual void binary(KernelContext&, BinaryOp op, const View& a, const View& b, const View& out) = 0;
 
   // out = op(a, b) ? 1 : 0, as u8. Operands as for binary(), of any dtype. NaN differs from everything.

@@ -1,5 +1,5 @@
-// Kernels that go by numbers in an i64 tensor. Tensors have three axes, [outer, along, inner], and are plain. Index has
-// `along` numbers for each place of the other axes, or the same for all where its extent there is 1.
+// Kernels that use an i64 index tensor. Tensors have three axes, [outer, along, inner], and are plain. The index has
+// `along` numbers for each place of the other axes; an axis of extent 1 shares them.
 #pragma once
 
 #include "lockstep/backend/context.h"

@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-// What differs from step to step.
+// Values that differ from step to step.
 struct UpdateRates {
   double lr = 0;
-  // 1 - beta^step, of Adam's moments.
+  // 1 - beta^step for Adam's moments.
   double correction1 = 1, correction2 = 1;
 };
 
@@ -21,7 +21,7 @@ struct SgdArgs {
   double momentum = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  // Absent, or f64 [3]: what UpdateRates has, instead of the above. A step that is recorded finds its rates there.
+  // Absent, or f64 [3]: replaces the values of UpdateRates above. A recorded step reads its rates there.
   View rates = {};
 };
 
@@ -31,7 +31,7 @@ struct AdamArgs {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
-  // AdamW: decay the weights directly instead of through the gradient.
+  // AdamW: decays the weights directly instead of through the gradient.
   bool decoupled = false;
   // Counts from 1, for the bias corrections.
   std::int64_t step = 1;
@@ -43,7 +43,7 @@ inline UpdateRates rates_of(const AdamArgs& args) {
   const auto step = static_cast<double>(args.step);
   return {args.lr, 1 - std::pow(args.beta1, step), 1 - std::pow(args.beta2, step)};
 }
-// Of memory that the caller reads.
+// Returns the rates, from memory if they are there. The caller must be able to read that memory.
 template <typename Args>
 UpdateRates current_rates(const Args& args) {
   if (!args.rates) return rates_of(args);
@@ -51,14 +51,14 @@ UpdateRates current_rates(const Args& args) {
   return {r[0], r[1], r[2]};
 }
 
-// One step of dynamic loss scaling. The scale is a power of two: multiplying and dividing by it rounds nothing.
+// One step of dynamic loss scaling. The scale is a power of two, so multiplying and dividing by it is exact.
 struct LossScaleArgs {
-  // The gradients without the scale are clipped to it; 0: they are not.
+  // The norm to which the unscaled gradients are clipped; 0: no clipping.
   double max_norm = 0;
-  // Good steps in a row after which the scale doubles.
+  // Number of consecutive good steps after which the scale doubles.
   std::int64_t growth_interval = 2000;
 
-  // Of the scale, so that f32 holds it, one over it and what it is multiplied with.
+  // Limits of the scale, so that f32 can hold it, its reciprocal, and scaled values.
   static constexpr double kLeast = 0x1p-60, kMost = 0x1p60;
 };
 
@@ -78,22 +78,22 @@ class OptimizerKernels {
  public:
   virtual ~OptimizerKernels() = default;
 
-  // As torch.optim.SGD with dampening 0: g = scale * grad + weight_decay * w; m = momentum * m + g;
-  // w -= lr * (nesterov ? g + momentum * m : m). state0 is absent without momentum and starts as zeros, which
-  // gives m = g in the first step. `scale` (absent: 1) is a scalar [1] of f64: the factor of clipping by norm and of loss
-  // scaling. Below 0 it leaves all weights and states as they are.
+  // Like torch.optim.SGD with dampening 0: g = scale * grad + weight_decay * w; m = momentum * m + g; w -= lr *
+  // (nesterov ? g + momentum * m : m). state0 is absent without momentum and starts as zeros, so m = g in the first
+  // step. `scale` (absent: 1) is a scalar [1] of f64: the factor of clipping by norm and of loss scaling. A negative
+  // one leaves all weights and states unchanged.
   virtual void sgd(KernelContext&, const SgdArgs&, std::span<const UpdateItem>, const View& scale) = 0;
 
-  // As torch.optim.Adam and AdamW.
+  // Like torch.optim.Adam and AdamW.
   virtual void adam(KernelContext&, const AdamArgs&, std::span<const UpdateItem>, const View& scale) = 0;
 
   // scale [1] = min(1, max_norm / (sqrt(squared_norm) + 1e-6)); both f64.
   virtual void clip_scale(KernelContext&, double max_norm, const View& squared_norm, const View& scale) = 0;
 
-  // As torch.amp.GradScaler. state, f32 [2], is the loss scale and the number of good steps since it changed; squared_norm
-  // that of the gradients with the scale. Where it is finite, factor = min(1, max_norm / (norm + 1e-6)) / state[0], with the
-  // norm of the gradients without the scale, and the scale doubles after growth_interval such steps in a row. Where it is
-  // not, factor = -1 and the scale is halved.
+  // Like torch.amp.GradScaler. state, f32 [2], holds the loss scale and the number of good steps since it changed.
+  // squared_norm is that of the scaled gradients. If it is finite, factor = min(1, max_norm / (norm + 1e-6)) /
+  // state[0], with the norm of the unscaled gradients, and the scale doubles after growth_interval such steps in a row.
+  // Otherwise factor = -1, and the scale is halved.
   virtual void loss_scale(KernelContext&, const LossScaleArgs&, const View& squared_norm, const View& state,
                           const View& factor) = 0;
 };

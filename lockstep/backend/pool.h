@@ -13,7 +13,7 @@ struct Pool2dOptions {
   std::array<std::int64_t, 2> kernel{2, 2};
   std::array<std::int64_t, 2> stride{2, 2};
   std::array<std::int64_t, 2> padding{0, 0};
-  // Average pooling: whether the padding counts as zeros in the mean (PyTorch's default).
+  // For average pooling: the padding counts as zeros in the mean (PyTorch's default).
   bool count_include_pad = true;
 };
 

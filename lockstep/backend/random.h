@@ -1,6 +1,6 @@
-// Random numbers from a counter: element i of a draw depends on (key, i) alone, never on threads or order. The
-// formulas are computed in f64 as written and rounded to the dtype once (to bf16 and f16 by way of f32), so that all back
-// ends give the same bits.
+// Random numbers from a counter: element i of a draw depends on (key, i) alone, never on threads or order. The formulas
+// are computed in f64 as written and rounded once to the dtype (to bf16 and f16 through f32), so all back ends give the
+// same bits.
 #pragma once
 
 #include "lockstep/backend/context.h"
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Of memory that the caller reads.
+// Returns the key, from memory if it is there. The caller must be able to read that memory.
 inline RandomKey current_key(RandomKey key, const View& key_at) {
   if (!key_at) return key;
   const auto* words = key_at.as<std::int64_t>();
@@ -25,9 +25,9 @@ class RandomKernels {
   // y[i] = mean + stddev * random_normal(key, i). Any floating dtype, plain.
   virtual void normal(KernelContext&, RandomKey key, double mean, double stddev, const View& y) = 0;
 
-  // y[i] = random_uniform(key, i) < keep ? x[i] / keep : 0, with i in memory order: dropout, and its own backward
-  // when called again under the same key. Same shape, dtype and layout; y may be x. `key_at`: absent, or i64 [2], where the
-  // key's two words are instead; a step that is recorded finds them there.
+  // y[i] = random_uniform(key, i) < keep ? x[i] / keep : 0, with i in memory order. This is dropout, and with the same
+  // key also its backward. Same shape, dtype, and layout; y may be x. `key_at` is absent, or i64 [2] with the key's two
+  // words, which then replace `key`; a recorded step reads them there.
   virtual void dropout(KernelContext&, RandomKey key, const View& key_at, double keep, const View& x, const View& y) = 0;
 };
 

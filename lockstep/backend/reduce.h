@@ -17,7 +17,7 @@ class ReduceKernels {
   // Plain layout, one floating dtype.
   virtual void sum_to(KernelContext&, const View& x, const View& y) = 0;
 
-  // y = the largest of x over the same axes as in sum_to; NaN where there is one, minus infinity of nothing.
+  // y = the largest of x over the same axes as in sum_to; NaN if one is NaN, minus infinity over no elements.
   virtual void max_to(KernelContext&, const View& x, const View& y) = 0;
 
   // y[a, i, b] = x[a, 0, b] + ... + x[a, i, b], in this order; reverse: x[a, n - 1, b] + ... + x[a, i, b]. Three axes,
@@ -27,14 +27,14 @@ class ReduceKernels {
   // y[i] = the index of the largest element of row i, the first among equals. x floating [n, k], y i64 [n].
   virtual void argmax(KernelContext&, const View& x, const View& y) = 0;
 
-  // out = the sum of `leaves` as the shards' tree adds them: a tree over [0, n) adds the tree over its first
-  // half, n rounded down to the largest power of two below n, and the tree over the rest. All f32 (or all f64),
-  // same shape and layout; out may be one of the leaves. A leaf without data is missing: its sibling passes
-  // unchanged (adding +0 would turn -0 into +0); out must not be asked for when all are missing.
+  // out = the sum of `leaves` as the shards' tree adds them: a tree over [0, n) adds the tree over its first half, n
+  // rounded down to the largest power of two below n, and the tree over the rest. All f32 (or all f64), same shape and
+  // layout; out may be one of the leaves. A leaf without data is missing: its sibling passes unchanged (adding +0 would
+  // turn -0 into +0). At least one leaf must be present.
   virtual void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) = 0;
 
-  // y[0] = the sum of squares of all elements of all tensors, over fixed blocks added in a fixed tree, in f64.
-  // xs f32 (or f64), y f64 [1]. present is empty, or has a u8 [1] for each tensor: 0 leaves it out (absent: 1).
+  // y[0] = the sum of squares of all elements of all tensors, over fixed blocks added in a fixed tree, in f64. xs f32
+  // (or f64), y f64 [1]. present is empty, or has a u8 [1] for each tensor: 0 omits the tensor (absent: 1).
   virtual void squared_norm(KernelContext&, std::span<const View> xs, std::span<const View> present, const View& y) = 0;
 
  protected:

@@ -9,7 +9,7 @@ Walk layout_walk(const View& x, const View& y) {
     walk.add_axis(x.numel(), 1, 1);
     return walk;
   }
-  // Channels as blocks of b and the channel in its block; without blocks all are one block.
+  // A channel is a block of b channels and a place in it; without blocks, all channels are one block.
   const bool blocked = x.layout == Layout::blocked16 || y.layout == Layout::blocked16;
   const std::int64_t b = blocked ? kChannelBlock : s[1], pixels = s[2] * s[3], blocks = s[1] / b;
   struct Strides {

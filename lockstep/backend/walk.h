@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// `extent`, source `stride` and destination stride `to` per axis. Axes of one element are left out, neighbours on both
-// sides are merged: a plain copy has one axis, a change of layout three or four.
+// `extent`, source `stride`, and destination stride `to` per axis. Axes of one element are omitted, and axes that are
+// adjacent on both sides are merged: a plain copy has one axis, a change of layout three or four.
 struct Walk {
   int rank = 0;
   std::int64_t numel = 1;
@@ -33,8 +33,8 @@ struct Walk {
   }
   // Whether both sides are contiguous along the last axis.
   bool moves_rows() const { return rank == 0 || (stride[rank - 1] == 1 && to[rank - 1] == 1); }
-  // Another axis along which the source is contiguous, if the destination is along the last one: a transposition. -1
-  // if there is none.
+  // For a transposition: if the destination is contiguous along the last axis, the other axis along which the source is
+  // contiguous. -1 if there is none.
   int contiguous_axis() const {
     for (int axis = 0; axis < rank - 1 && to[rank - 1] == 1; ++axis) {
       if (stride[axis] == 1) return axis;
@@ -43,9 +43,9 @@ struct Walk {
   }
 };
 
-// From x's layout to y's, of the same shape.
+// The walk from x's layout to y's; both have the same shape.
 Walk layout_walk(const View& x, const View& y);
-// Without the offsets.
+// The walk of a strided copy, without its offsets.
 Walk strided_walk(const StridedCopy& copy);
 
 }  // namespace lockstep

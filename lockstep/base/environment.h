@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-// The variable's value, which may be empty; nothing if it is not set.
+// The variable's value, which may be an empty string; nullopt if it is not set.
 std::optional<std::string> environment(const char* name);
 
-// All of `text` as a decimal integer from min to max. Throws, calling it `what`:
-// `LOCAL_RANK is "two", expected an integer from 0 to 7`.
+// Parses all of `text` as a decimal integer from min to max. The error calls it `what`: `LOCAL_RANK is "two", expected
+// an integer from 0 to 7`.
 std::int64_t parse_integer(std::string_view what, std::string_view text, std::int64_t min, std::int64_t max);
 
-// Both together; nothing if the variable is not set.
+// Both together; nullopt if the variable is not set.
 std::optional<std::int64_t> environment_integer(const char* name, std::int64_t min, std::int64_t max);
 
 }  // namespace lockstep

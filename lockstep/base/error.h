@@ -1,5 +1,5 @@
-// Errors and checks. Every error that Lockstep reports is a lockstep::Error whose message names the
-// operation, what was found and what was expected: `conv2d: input has 3 channels, weight expects 4`.
+// Errors and checks. Every error that Lockstep reports is a lockstep::Error. Its message names the operation, what was
+// found, and what was expected: `conv2d: input has 3 channels, weight expects 4`.
 #pragma once
 
 #include <fmt/core.h>

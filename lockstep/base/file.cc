@@ -35,7 +35,7 @@ class Descriptor {
   int fd_;
 };
 
-// Calls a function of the system again while a signal interrupts it.
+// Repeats a system call while a signal interrupts it.
 template <typename F>
 auto retry(F&& call) {
   auto result = call();
@@ -47,7 +47,7 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// Where the bytes of `path` have to go: behind symbolic links, and never in place of a device or a folder.
+// The file to write for `path`: follows symbolic links, and refuses devices and folders.
 fs::path write_target(const fs::path& path) {
   check(path.has_filename(), "cannot write \"{}\": it names no file", path.string());
   std::error_code error;
@@ -73,7 +73,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
   check(expected <= max_bytes, "cannot read {}: it has {} bytes, at most {} are allowed", path.string(),
         expected, max_bytes);
 
-  // The size is a hint alone: files of /proc say 0, and a file may grow while it is read.
+  // The size is only a hint: files in /proc report 0, and a file may grow while it is read.
   std::string bytes;
   std::size_t used = 0;
   for (;;) {
@@ -91,7 +91,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(write_target(path)) {
   std::random_device random;
-  // Another process may hold the same name; a fresh one is free soon. The umask decides, as for any file.
+  // Another process may use the same name, so try several. The umask sets the permissions, as for any file.
   for (int attempt = 0; attempt < 100; ++attempt) {
     temporary_ = folder_of(path_) / fmt::format(".lockstep-{:08x}{:08x}.tmp", random(), random());
     fd_ = retry([&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
@@ -106,7 +106,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  check(fd_ >= 0, "cannot write {}: it is committed", path_.string());
+  check(fd_ >= 0, "cannot write {}: it is already committed", path_.string());
   while (!bytes.empty()) {
     const ssize_t n = retry([&] { return ::write(fd_, bytes.data(), bytes.size()); });
     if (n < 0) fail_system("write", path_, errno);
@@ -117,9 +117,9 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
 void AtomicFile::commit() {
-  check(fd_ >= 0, "cannot write {}: it is committed", path_.string());
+  check(fd_ >= 0, "cannot write {}: it is already committed", path_.string());
   if (retry([&] { return ::fsync(fd_); }) != 0) fail_system("write", path_, errno);
-  // Some file systems report a failed write only here. The descriptor is gone whatever close() says.
+  // Some file systems report a failed write only here. The descriptor is closed even if close() fails.
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_system("write", path_, errno);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_system("write", path_, errno);
   temporary_.clear();
@@ -140,7 +140,7 @@ void sync_folder(const fs::path& folder) {
   const Descriptor descriptor(
       retry([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (descriptor.get() < 0) fail_system("sync", folder, errno);
-  // EINVAL: a file system without entries to put on a disk.
+  // EINVAL: the file system has nothing to sync for a folder.
   if (retry([&] { return ::fsync(descriptor.get()); }) != 0 && errno != EINVAL)
     fail_system("sync", folder, errno);
 }

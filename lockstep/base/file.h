@@ -1,4 +1,4 @@
-// Whole files: read within a bound, and written so that nobody ever sees half of one.
+// Whole files: read up to a size limit, and written atomically.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-// The file's bytes. Throws, with the path and the system's reason, if it is missing, a directory, not
-// readable or larger than max_bytes (then nothing of its size is allocated).
+// Returns the file's bytes. Throws, with the path and the system's reason, if the file is missing, a directory,
+// unreadable, or larger than max_bytes; memory for such a large file is never allocated.
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes);
 
-// A file that appears under its name, whole and on the disk, when commit() returns, or not at all. Until then
-// the bytes go to a temporary file in the same folder, which the destructor removes; an older file of that
-// name stays. Every error names the path and the system's reason. A symbolic link is followed; what exists
-// and is no regular file is refused.
+// A file that appears under its name, complete and on disk, when commit() returns, or not at all. Until then the bytes
+// go to a temporary file in the same folder, which the destructor removes; an older file of that name stays. Every
+// error names the path and the system's reason. Symbolic links are followed. A path that exists and is not a regular
+// file is an error.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
@@ -26,7 +26,7 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  // Once, and last.
+  // Call it once, and last.
   void commit();
 
  private:
@@ -38,7 +38,7 @@ class AtomicFile {
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-// Puts the folder's entries (files created, renamed or removed in it) on the disk.
+// Syncs the folder's entries (files created, renamed, or removed in it) to disk.
 void sync_folder(const std::filesystem::path& folder);
 
 }  // namespace lockstep

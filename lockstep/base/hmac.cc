@@ -21,7 +21,7 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   std::string digest(32, '\0');
   unsigned int size = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
-  // A null key means "the one before".
+  // OpenSSL takes a null key to mean the previous key.
   const void* key_bytes = key.empty() ? "" : key.data();
   check(HMAC(EVP_sha256(), key_bytes, static_cast<int>(key.size()), bytes, message.size(), bytes_of(digest),
              &size) &&
@@ -36,7 +36,7 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
-  check(RAND_bytes(bytes_of(bytes), static_cast<int>(count)) == 1, "random_bytes: OpenSSL has no randomness");
+  check(RAND_bytes(bytes_of(bytes), static_cast<int>(count)) == 1, "random_bytes: OpenSSL cannot make random bytes");
   return bytes;
 }
 

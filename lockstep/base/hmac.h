@@ -1,4 +1,4 @@
-// What a challenge and its response are made of: HMAC-SHA256 (RFC 2104), random bytes, a comparison that tells nothing.
+// The parts of a challenge and its response: HMAC-SHA256 (RFC 2104), random bytes, and a constant-time comparison.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,16 @@
 
 namespace lockstep {
 
-// 32 bytes.
+// Returns 32 bytes.
 std::string hmac_sha256(std::string_view key, std::string_view message);
 
-// How long it takes depends on the lengths alone, not on where the two differ.
+// The time depends on the lengths alone, not on where the two differ.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
-// From the system's generator for cryptography.
+// Bytes from OpenSSL's cryptographic generator.
 std::string random_bytes(std::size_t count);
 
-// Two lower-case digits a byte.
+// Two lower-case digits per byte.
 std::string hexadecimal(std::string_view bytes);
 
 }  // namespace lockstep

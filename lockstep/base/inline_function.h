@@ -1,4 +1,5 @@
-// A move-only std::function whose closure, up to Room bytes, lies inside it: pushing a task allocates nothing.
+// A move-only std::function that stores closures of up to Room bytes inside itself, so pushing a task allocates
+// nothing.
 #pragma once
 
 #include <cstddef>

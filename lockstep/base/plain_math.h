@@ -1,5 +1,5 @@
-// Functions made of single operations of IEEE arithmetic, which gives them the same bits on every machine, in every
-// standard library and on GPUs (compiled without contraction of a * b + c). Errors are about an ulp.
+// Functions made of single IEEE operations, so they have the same bits on every machine, with every standard library,
+// and on GPUs (compiled without contraction of a * b + c). Errors are about one ulp.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct UnitVector {
   double cosine, sine;
 };
 
-// Of the angle `turn` / 2^32 of a full turn: the rest of a quarter turn is exact, whatever the quarter.
+// The unit vector at angle `turn` / 2^32 of a full turn. The remainder within a quarter turn is exact.
 constexpr UnitVector plain_unit_vector(std::uint32_t turn) {
   const std::uint32_t quarter = (turn + (1u << 29)) >> 30;
   const double x = static_cast<std::int32_t>(turn - (quarter << 30)) * (2 * std::numbers::pi * 0x1p-32), z = x * x;

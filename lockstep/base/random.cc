@@ -15,7 +15,7 @@ constexpr std::uint64_t join(std::uint32_t low, std::uint32_t high) {
 
 }  // namespace
 
-// Philox is a bijection of (stream, word) under `seed`: keys that differ in one word alone never meet.
+// Philox is a bijection of (stream, word) under `seed`, so keys that differ in one word never collide.
 RandomKey random_key(std::uint64_t seed, std::initializer_list<std::uint64_t> words) {
   RandomKey key{seed, words.size()};
   for (std::uint64_t word : words) {

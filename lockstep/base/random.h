@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
-// as 1, 2, 3", SC 2011). Draw i under a key is a pure function of both: it does not matter who draws first.
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
+// 3", SC 2011). Draw i under a key is a pure function of both, so the order of draws does not matter.
 #pragma once
 
 #include <array>
@@ -19,13 +19,14 @@ struct RandomKey {
   bool operator==(const RandomKey&) const = default;
 };
 
-// A key that no other sequence of words gives, for all practical purposes: of (seed, step, shard, operation).
+// Makes a key from words such as (step, shard, operation). For all practical purposes, no other words give the same
+// key.
 RandomKey random_key(std::uint64_t seed, std::initializer_list<std::uint64_t> words);
-// FNV-1a, 64 bits: the word for a name.
+// FNV-1a, 64 bits: turns a name into a word.
 std::uint64_t hash_name(std::string_view name);
 
-// The four numbers of block `block`. Inline, so that loops over blocks become vector instructions; constexpr, so that
-// GPUs can call it.
+// The four numbers of block `block`. Inline, so that the compiler vectorizes loops over blocks; constexpr, so that GPUs
+// can call it.
 constexpr std::array<std::uint32_t, 4> philox(RandomKey key, std::uint64_t block) {
   auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
@@ -41,13 +42,13 @@ constexpr std::array<std::uint32_t, 4> philox(RandomKey key, std::uint64_t block
   return x;
 }
 
-// What four numbers of a block become as normal numbers (see random_normal). `sqrt` is the square root of a double,
-// rounded correctly: neither C++ nor CUDA has one that both can call.
+// Turns the four numbers of a block into normal numbers (see random_normal). `sqrt` is a correctly rounded square root
+// of a double: C++ and CUDA have none that both can call.
 template <typename Sqrt>
 constexpr std::array<double, 4> normal_block(const std::array<std::uint32_t, 4>& bits, const Sqrt& sqrt) {
   std::array<double, 4> normal{};
   for (std::size_t pair = 0; pair < 4; pair += 2) {
-    // In (0, 1): the logarithm is finite.
+    // The argument is in (0, 1), so the logarithm is finite.
     const double radius = sqrt(-2 * plain_log((bits[pair] + 0.5) * 0x1p-32));
     const UnitVector direction = plain_unit_vector(bits[pair + 1]);
     normal[pair] = radius * direction.cosine;

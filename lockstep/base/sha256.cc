@@ -22,7 +22,7 @@ void Sha256::update(std::span<const std::byte> bytes) {
 }
 
 std::string Sha256::hex() const {
-  // Finishing ends a context, so a copy of it is finished.
+  // Finishing ends a context, so finish a copy.
   const std::unique_ptr<EVP_MD_CTX, Free> copy(EVP_MD_CTX_new());
   std::array<unsigned char, 32> digest;
   check(copy && EVP_MD_CTX_copy_ex(copy.get(), context_.get()) == 1 &&

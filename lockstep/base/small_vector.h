@@ -1,4 +1,4 @@
-// A vector with room for N elements inside itself: the lists of a task rarely need the heap.
+// A vector with room for N elements inside itself, so a task's lists rarely need the heap.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// T is default-constructible and cheap to move. Once it has outgrown its room all elements are on the heap.
+// T must be default-constructible and cheap to move. Once the vector outgrows N, all elements are on the heap.
 template <typename T, std::size_t N>
 class SmallVector {
  public:
@@ -20,7 +20,7 @@ class SmallVector {
   using const_iterator = const T*;
 
   SmallVector() = default;
-  // {a, b, c}: without the copies that an initializer list would make.
+  // Makes {a, b, c} without the copies of an initializer list.
   template <typename... Items>
   requires(sizeof...(Items) > 0 && (std::is_convertible_v<Items&&, T> && ...))
       SmallVector(Items&&... items) {  // NOLINT: converts like a list

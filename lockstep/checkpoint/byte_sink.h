@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Accepts all of the bytes, or throws.
+// Accepts all bytes or throws.
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 
 }  // namespace lockstep

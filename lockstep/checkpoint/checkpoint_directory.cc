@@ -28,7 +28,7 @@ constexpr std::string_view kFormat = "lockstep-checkpoint";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kMaxManifestBytes = 1 << 20;
 constexpr std::string_view kPrefix = "step-";
-// A folder of this prefix is being written or removed, or its process is dead.
+// A folder with this prefix is being written or removed, or its process died.
 constexpr std::string_view kTemporaryPrefix = ".tmp-step-";
 
 std::string folder_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
@@ -63,7 +63,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// Newest first, complete or not.
+// All steps, newest first, including incomplete ones.
 std::vector<std::int64_t> steps_in(const fs::path& folder) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : names_in(folder)) {
@@ -94,7 +94,7 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   check_system(error, "rename", from);
 }
 
-// Under another name first: no moment shows a checkpoint with some of its files.
+// Renames the folder before removing it, so that no incomplete checkpoint is ever visible.
 void retire(const fs::path& folder, std::int64_t step) {
   const fs::path retired = folder / fmt::format("{}{:08}-old", kTemporaryPrefix, step);
   rename_folder(folder / folder_name(step), retired);
@@ -187,7 +187,7 @@ LatestCheckpoint find_latest_checkpoint(const fs::path& folder) {
 CheckpointWriter::FolderLock::FolderLock(const fs::path& folder)
     : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   check(fd_ >= 0, "checkpoint: cannot open {}: {}", folder.string(), std::generic_category().message(errno));
-  // Some network file systems cannot lock a folder; there the user sees to it that one process writes.
+  // Some network file systems cannot lock a folder. There the user must ensure that only one process writes.
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(fd_);
     fail("checkpoint: another process is writing to {}", folder.string());
@@ -223,14 +223,14 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, std::int64_t step, Ch
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  std::error_code ignored;  // the next writer removes what stays
+  std::error_code ignored;  // the next writer removes leftovers
   if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
 }
 
 void CheckpointWriter::add_file(std::string_view name, const std::function<void(const ByteSink&)>& write) {
   check(!temporary_.empty(), "checkpoint: step {} is published, no file can be added", step_);
   check(is_plain_name(name), "checkpoint: \"{}\" cannot be the name of a file", name);
-  check(!files_.contains(std::string(name)), "checkpoint: file {} is there already", name);
+  check(!files_.contains(std::string(name)), "checkpoint: file {} already exists", name);
   AtomicFile file(temporary_ / name);
   Sha256 digest;
   FileRecord record;
@@ -274,9 +274,9 @@ void CheckpointWriter::replace_published() const {
   const fs::path published = folder_ / folder_name(step_);
   std::error_code error;
   if (!fs::exists(fs::symlink_status(published, error))) return rename_folder(temporary_, published);
-  // Exchanged in one stroke where the file system can: there is always one of the two.
+  // Exchange both atomically if the file system supports it, so that one of the two always exists.
   if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, published.c_str(), RENAME_EXCHANGE) == 0) {
-    sync_folder(folder_);  // before the old one goes
+    sync_folder(folder_);  // before the old one is removed
     return remove_folder(temporary_);
   }
   const fs::path old = temporary_.string() + "-old";

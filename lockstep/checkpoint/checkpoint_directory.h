@@ -1,5 +1,5 @@
-// Checkpoints on disk: a folder per step, `step-00000123`, that exists whole or not at all. A manifest lists its files
-// with their sizes and SHA-256, so that a reader finds damage before it loads anything.
+// Checkpoints on disk: one folder per step, `step-00000123`, that exists whole or not at all. A manifest lists its
+// files with their sizes and SHA-256, so a reader detects damage before it loads anything.
 #pragma once
 
 #include <cstddef>
@@ -39,19 +39,19 @@ struct LatestCheckpoint {
 LatestCheckpoint find_latest_checkpoint(const std::filesystem::path& folder);
 
 struct CheckpointWriterOptions {
-  int keep = 2;  // the number of checkpoints that stay in the folder, including the new one
+  int keep = 2;  // number of checkpoints to keep in the folder, including the new one
 };
 
 // Writes one checkpoint:
 //   CheckpointWriter writer("checkpoints", step);
 //   writer.add_file("weights.safetensors", [&](const ByteSink& sink) { write_safetensors(sink, tensors); });
 //   writer.publish();
-// A process may die or fail at any moment: the older checkpoints stay as they were.
+// Older checkpoints stay intact if the process dies or fails at any moment.
 class CheckpointWriter {
  public:
   // Makes the folder if it does not exist, and removes the leftovers of writers that died. Throws if another process is
-  // writing a checkpoint there, or if there is a valid one of a later step: it belongs to another run, and the new one
-  // would never be the latest.
+  // writing a checkpoint there, or if there is a valid checkpoint of a later step: that one belongs to another run, and
+  // the new one would never be the latest.
   CheckpointWriter(const std::filesystem::path& folder, std::int64_t step,
                    CheckpointWriterOptions options = {});
   // Removes everything if publish() was not called.
@@ -59,12 +59,12 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // `name` is a plain file name. `write` passes the file's bytes to the sink. On return the file is on the disk.
+  // `name` is a plain file name. `write` passes the file's bytes to the sink. On return the file is on disk.
   void add_file(std::string_view name, const std::function<void(const ByteSink&)>& write);
   void add_file(std::string_view name, std::string_view contents);
 
-  // Call it once, and last. On return the checkpoint is on the disk and has replaced an older one of its step. Damaged
-  // ones of later steps, and all earlier ones beyond `keep`, are gone.
+  // Call it once, and last. On return the checkpoint is on disk and has replaced an older one of its step. Damaged
+  // checkpoints of later steps, and earlier ones beyond `keep`, are removed.
   void publish();
 
  private:
@@ -72,7 +72,7 @@ class CheckpointWriter {
     std::uint64_t bytes = 0;
     std::string sha256;
   };
-  // One process at a time holds it. A dead process loses it.
+  // One process at a time holds the lock. It ends with the process.
   class FolderLock {
    public:
     explicit FolderLock(const std::filesystem::path& folder);

@@ -21,7 +21,7 @@ bool is_locked_by_another(int fd) {
   do {
     result = ::flock(fd, LOCK_EX | LOCK_NB);
   } while (result != 0 && errno == EINTR);
-  // A file system without locks: there the user sees to it that one run writes.
+  // Other errors mean a file system without locks. There the user must ensure that only one run writes.
   return result != 0 && errno == EWOULDBLOCK;
 }
 
@@ -30,9 +30,9 @@ bool is_locked_by_another(int fd) {
 FolderClaim::FolderClaim(const std::filesystem::path& folder, std::int64_t step) {
   const std::filesystem::path lock = folder / ".lock";
   std::error_code told_below;
-  if (!std::filesystem::exists(folder, told_below)) CheckpointWriter(folder, step);  // makes it
-  // Network file systems lock only what is open for writing; a file of another user may be open for reading only. Without one
-  // there is no lock, but why nothing can be written is told below.
+  if (!std::filesystem::exists(folder, told_below)) CheckpointWriter(folder, step);  // makes the folder
+  // Network file systems lock only files that are open for writing. If the file cannot be opened, there is no lock, and
+  // CheckpointWriter below reports why nothing can be written.
   file_ = FileDescriptor(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!file_) file_ = FileDescriptor(::open(lock.c_str(), O_RDONLY | O_CLOEXEC));
   const auto deadline = std::chrono::steady_clock::now() + 2s;
@@ -40,7 +40,7 @@ FolderClaim::FolderClaim(const std::filesystem::path& folder, std::int64_t step)
     check(std::chrono::steady_clock::now() < deadline, "checkpoint: another run writes to {}", folder.string());
     std::this_thread::sleep_for(20ms);
   }
-  CheckpointWriter(folder, step);  // writes nothing that stays
+  CheckpointWriter(folder, step);  // leaves nothing behind
 }
 
 FolderClaim::~FolderClaim() {

@@ -11,8 +11,8 @@ namespace lockstep {
 class FolderClaim {
  public:
   // Makes the folder if it does not exist. Throws if another run has it (a run that was just killed gets two seconds to
-  // end). Also throws the errors that CheckpointWriter would throw for this step: better now than after an hour of
-  // training.
+  // end). Also throws the errors that CheckpointWriter would throw for this step, at the start instead of after an hour
+  // of training.
   FolderClaim(const std::filesystem::path& folder, std::int64_t step);
   ~FolderClaim();
   FolderClaim(const FolderClaim&) = delete;

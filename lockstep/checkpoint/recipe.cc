@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// A path in a recipe may have any bytes.
+// A path in a recipe may contain any bytes.
 std::string dump(const auto& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 Recipe::Value value_from(const std::string& name, const nlohmann::ordered_json& json) {
@@ -18,7 +18,7 @@ Recipe::Value value_from(const std::string& name, const nlohmann::ordered_json& 
   if (json.is_number_unsigned()) return json.get<std::uint64_t>();
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number_float()) return json.get<double>();
-  check(json.is_string(), "recipe: {} is {}, expected a number, a text, true, or false", name, dump(json));
+  check(json.is_string(), "recipe: {} is {}, expected a number, a string, true, or false", name, dump(json));
   return json.get<std::string>();
 }
 
@@ -78,7 +78,7 @@ Recipe Recipe::from_json(std::string_view text) {
 
 std::string recipe_hash(const Recipe& recipe) {
   Sha256 hash;
-  // This type sorts names.
+  // nlohmann::json sorts names.
   const std::string sorted = dump(nlohmann::json::parse(recipe.json()));
   hash.update(std::as_bytes(std::span(sorted)));
   return hash.hex();

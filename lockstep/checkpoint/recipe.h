@@ -14,7 +14,7 @@ namespace lockstep {
 
 class Recipe {
  public:
-  // A truth value, an integer, a floating-point number, or a text. 1 and 1.0 differ.
+  // A Boolean, an integer, a floating-point number, or a string. 1 and 1.0 differ.
   class Value {
    public:
     Value(bool value) : value_(value) {}
@@ -29,12 +29,12 @@ class Recipe {
     Value(const char* value) : value_(std::string(value)) {}
 
     bool operator==(const Value&) const = default;
-    // Null for a value of another type. An integer is an std::uint64_t, or an std::int64_t below 0.
+    // Null for a value of another type. An integer is an std::uint64_t if it is 0 or more, otherwise an std::int64_t.
     template <typename T>
     const T* as() const {
       return std::get_if<T>(&value_);
     }
-    // true, 3, 0.1, "sgd". Numbers come back exactly.
+    // true, 3, 0.1, "sgd". Numbers survive a round trip exactly.
     std::string json() const;
 
    private:
@@ -46,7 +46,7 @@ class Recipe {
   Recipe() = default;
   Recipe(std::initializer_list<Entry> entries);
 
-  // In place of the entry of that name, or after all others.
+  // Replaces the entry of that name, or adds one after all others.
   void set(std::string_view name, Value value);
   void erase(std::string_view name);
   // Sets every entry of `other`.
@@ -62,7 +62,8 @@ class Recipe {
   // The same entries in the same order.
   bool operator==(const Recipe&) const = default;
 
-  // One object, {"seed":0,"optimizer":"sgd"}, and back. Throws for text that is not an object of values.
+  // Converts to one JSON object, {"seed":0,"optimizer":"sgd"}, and back. Throws for text that is not an object of
+  // values.
   std::string json() const;
   static Recipe from_json(std::string_view text);
 
@@ -70,7 +71,7 @@ class Recipe {
   std::vector<Entry> entries_;
 };
 
-// SHA-256 of the recipe, 64 hexadecimal digits; the order of the names does not matter. The first eight name a run.
+// SHA-256 of the recipe, 64 hexadecimal digits; the order of the names does not matter. The first eight identify a run.
 std::string recipe_hash(const Recipe& recipe);
 
 }  // namespace lockstep

@@ -44,14 +44,14 @@ std::string_view code_of(DType dtype) {
   return std::ranges::find(kDTypeCodes, dtype, &DTypeCode::dtype)->code;
 }
 
-// For an error message: JSON, so that it stays on one line whatever a file says, and not too much of it.
+// For error messages: JSON, so that it stays on one line whatever a file contains, and shortened.
 std::string excerpt(const json& value) {
   constexpr std::size_t kMost = 120;
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
   return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
 }
 
-// How many bytes a tensor takes; none if that, or the number of elements without the empty axes, overflows.
+// The bytes of a tensor; empty if that number, or the number of elements without the empty axes, overflows.
 std::optional<std::uint64_t> bytes_of(DType dtype, std::span<const std::int64_t> dims) {
   std::int64_t bytes = static_cast<std::int64_t>(item_size(dtype));
   for (std::int64_t dim : dims) {
@@ -60,7 +60,7 @@ std::optional<std::uint64_t> bytes_of(DType dtype, std::span<const std::int64_t>
   return std::ranges::count(dims, 0) > 0 ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
-// Refuses what nlohmann's parser lets pass: a second value for the same name, and depth without bound.
+// Refuses what nlohmann's parser accepts: a second value for the same name, and unbounded depth.
 class HeaderGuard {
  public:
   explicit HeaderGuard(std::string_view origin) : origin_(origin) {}
@@ -88,7 +88,7 @@ class HeaderGuard {
 };
 
 json parse_header(std::string_view text, std::string_view origin) {
-  // The parser would skip a byte order mark and take a NUL byte for the end.
+  // The parser would skip a byte order mark and treat a NUL byte as the end.
   check(text.starts_with('{') && text.find('\0') == text.npos, "{}: header is not a JSON object", origin);
   json header;
   try {
@@ -130,7 +130,7 @@ TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<c
   };
   const json& shape = entry["shape"];
   check(shape.is_array() && std::ranges::all_of(shape, is_extent),
-        "{}: shape is {}, expected a list of integers that are not negative", where, excerpt(shape));
+        "{}: shape is {}, expected a list of non-negative integers", where, excerpt(shape));
   check(shape.size() <= Shape::kMaxRank, "{}: shape has {} axes, at most {} are supported", where,
         shape.size(), Shape::kMaxRank);
   const auto dims = shape.get<std::vector<std::int64_t>>();
@@ -150,7 +150,7 @@ TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<c
   return {name, code->dtype, Shape(dims), data.subspan(begin, end - begin)};
 }
 
-// Every byte of the data belongs to exactly one tensor; sorts by place.
+// Checks that every byte of the data belongs to exactly one tensor. Sorts the tensors by offset.
 void check_coverage(std::vector<TensorBytes>& tensors, std::span<const std::byte> data,
                     std::string_view origin) {
   std::ranges::sort(tensors, {},
@@ -169,7 +169,7 @@ void check_coverage(std::vector<TensorBytes>& tensors, std::span<const std::byte
   check(rest == 0, "{}: {} bytes after {} belong to no tensor", origin, rest, before);
 }
 
-// The header as it is written, padded so that the data starts at a multiple of 8 bytes.
+// The header of a file, padded so that the data starts at a multiple of 8 bytes.
 std::string make_header(std::span<const TensorBytes* const> tensors, const SafetensorsMetadata& metadata) {
   ordered_json header = ordered_json::object();
   if (!metadata.empty()) header[kMetadata] = metadata;
@@ -236,9 +236,9 @@ SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin) {
 }
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path) {
-  std::error_code unknown;  // then read_file says what is wrong
+  std::error_code unknown;  // on an error, read_file reports the reason
   const auto type = std::filesystem::status(path, unknown).type();
-  // A pipe would block, a device never end.
+  // A pipe would block, and a device might never end.
   check(
       unknown || type == std::filesystem::file_type::regular || type == std::filesystem::file_type::directory,
       "cannot read {}: it is not a regular file", path.string());

@@ -18,8 +18,8 @@
 
 namespace lockstep {
 
-// One named tensor. The caller of write_safetensors, or a SafetensorsFile, owns the bytes. They may start at any
-// address, so copy them rather than read them in place.
+// One named tensor. The caller of write_safetensors, or a SafetensorsFile, owns the bytes. They may be unaligned, so
+// copy them instead of reading them in place.
 struct TensorBytes {
   std::string name;
   DType dtype = DType::f32;
@@ -34,7 +34,7 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 // its element, as PyTorch needs, and equal tensors make equal files. Names must be UTF-8 and unique.
 void write_safetensors(const ByteSink& sink, std::span<const TensorBytes> tensors,
                        const SafetensorsMetadata& metadata = {});
-// An older file of that name stays until the new one is whole and on the disk.
+// An older file of that name stays until the new one is complete and on disk.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorBytes> tensors,
                        const SafetensorsMetadata& metadata = {});
 
@@ -47,8 +47,8 @@ struct SafetensorsFile {
   const TensorBytes* find(std::string_view name) const;
 };
 
-// Reads a file that may come from anywhere. Every flaw is an Error that names the file, the tensor, the value found,
-// and the value expected. Memory is allocated only for bytes that the file has.
+// Reads a file that need not be trusted. Every flaw is an Error that names the file, the tensor, the value found, and
+// the value expected. Memory is allocated only for bytes that the file has.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 // The same for bytes in memory. Errors name `origin` as the file.
 SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin);

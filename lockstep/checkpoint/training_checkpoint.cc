@@ -14,8 +14,8 @@ constexpr std::string_view kWeights = "weights.safetensors";
 constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
-// Of state.json. A file without a version may lack the names below, whatever their values were. In a newer file, a name
-// that is absent means the default.
+// The version of state.json. A file without a version may lack the names below, whatever their values were. In a newer
+// file, an absent name means the default.
 constexpr int kStateVersion = 2;
 constexpr std::string_view kAddedInVersion2[] = {
     "data", "schedule", "threads_per_shard", "frozen", "evaluation_mode", "kernels", "cuda_algorithms"};
@@ -69,13 +69,13 @@ std::vector<Difference> differences(const Recipe& saved, const Recipe& mine) {
   return found;
 }
 
-// Returns the names that a file of this version may lack, and does.
+// Returns the names that a file of this version may lack and does lack.
 std::vector<std::string> compare(const Recipe& saved, int version, const Recipe& mine,
                                  const std::filesystem::path& file) {
   std::vector<Difference> found = differences(saved, mine);
   std::vector<std::string> unrecorded;
   std::erase_if(found, [&](const Difference& d) {
-    // The number of threads decides no bits of this run.
+    // The number of threads does not affect the bits of this run.
     if (d.name == "threads_per_shard" && !d.mine) return true;
     if (version >= kStateVersion || d.saved ||
         std::ranges::find(kAddedInVersion2, d.name) == std::end(kAddedInVersion2))
@@ -102,7 +102,7 @@ struct FoundCheckpoint {
   std::vector<std::string> damaged;  // newer ones
 };
 
-// The newest in `folder`, or the one that `folder` is.
+// Returns the newest checkpoint in `folder`, or `folder` itself if it is one.
 FoundCheckpoint find_checkpoint(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / "manifest.json")) return {open_checkpoint(folder), {}};
   LatestCheckpoint latest = find_latest_checkpoint(folder);
@@ -115,11 +115,11 @@ struct TrainingState {
   TrainingPosition position;
   Recipe recipe;
   int version;
-  // Of random operations: the steps of all optimizers.
+  // The step of random operations: the steps of all optimizers.
   std::uint64_t random_step;
 };
 
-// Where the model's random operations get their keys; null without parameters.
+// The source of keys for the model's random operations; null without parameters.
 RandomState* random_of(const Module& module) {
   for (const Parameter& p : module.parameters()) {
     if (p.initialized()) return state_of(p.devices()[0], "checkpoint").random.get();
@@ -131,7 +131,7 @@ TrainingState read_state(const std::filesystem::path& file) {
   try {
     auto json = nlohmann::ordered_json::parse(read_file(file, kMostStateBytes));
     const TrainingPosition position = position_from(json.at("position"));
-    // Checkpoints from before there was one were made where a single optimizer had stepped.
+    // Older checkpoints lack this field; in them a single optimizer had stepped.
     const auto random_step = json.value("random_step", static_cast<std::uint64_t>(position.step));
     const int version = json.value("version", 1);
     check(version >= 1 && version <= kStateVersion, "version is {}, expected at most {}", version, kStateVersion);

@@ -39,8 +39,8 @@ struct TrainingPosition {
   std::vector<EpochRecord> epochs = {};
 };
 
-// Waits for the values. The older checkpoints stay until this one is on the disk. Throws if the optimizer's state is
-// not finite, and for weights that sound_state_dict refuses: a run that continued from them would fail again.
+// Waits for the values. Older checkpoints stay until this one is on disk. Throws if the optimizer's state is not
+// finite, or if sound_state_dict refuses the weights: a run that continued from them would fail again.
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe);
 
@@ -66,14 +66,14 @@ struct ResumedRun {
   std::filesystem::path path;
   // The errors of newer checkpoints, which were damaged.
   std::vector<std::string> damaged;
-  // Names of this run's recipe that the checkpoint does not record, since an older version of Lockstep wrote it. They
-  // were not compared.
+  // Names of this run's recipe that the checkpoint lacks because an older version of Lockstep wrote it. They were not
+  // compared.
   std::vector<std::string> unrecorded;
 };
 
-// Loads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint, into the model, which has to
+// Loads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint, into the model, which must
 // be initialized, and the optimizer. Throws RecipeMismatch if the recipe differs, and Error if there is no valid
-// checkpoint. Then nothing has changed.
+// checkpoint. In both cases nothing has changed.
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
                            const Recipe& recipe);
 

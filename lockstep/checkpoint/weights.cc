@@ -12,8 +12,8 @@ namespace {
 
 enum class Infinity { refused, allowed };
 
-// Without its sign, an infinity is the bits of the exponent alone, a finite number is less, and a NaN is more. One pass
-// without a branch, so that it becomes vector instructions.
+// Without the sign bit, an infinity has the exponent bits alone; finite numbers are smaller as integers, and NaNs are
+// larger. One pass without branches, so that the compiler vectorizes it.
 template <typename Word>
 bool all_sound(const Tensor& t, Word infinity, Infinity rule) {
   const auto* words = static_cast<const Word*>(t.view().data);
@@ -44,7 +44,7 @@ bool all_sound(const Tensor& t, Infinity rule) {
     for (std::int64_t i = 0; i < t.numel(); ++i) {
       const auto value = static_cast<Wide>(t.view().as<T>()[i]);
       if (std::isfinite(value) || (std::isinf(value) && rule == Infinity::allowed)) continue;
-      // The sign of a NaN means nothing.
+      // The sign of a NaN has no meaning.
       fail("{}: {} holds {} at element {}", what, name, std::isnan(value) ? NAN : double{value}, i);
     }
   });

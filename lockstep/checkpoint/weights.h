@@ -1,5 +1,5 @@
-// A model's weights and buffers as one safetensors file, under PyTorch's names: PyTorch reads what Lockstep writes, and
-// back.
+// A model's weights and buffers as one safetensors file under PyTorch's names. PyTorch and Lockstep read each other's
+// files.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-// Writes the file that PyTorch's load_state_dict(strict=True) of the same model takes. Throws for values that
-// sound_state_dict refuses; an older file stays.
+// Writes a file that PyTorch's load_state_dict(strict=True) of the same model accepts. Throws if sound_state_dict
+// refuses the values; an older file then stays.
 void save_weights(const std::filesystem::path& path, const Module& module);
-// Strict, as load_state_dict is. Errors name the file.
+// Strict, like load_state_dict. Errors name the file.
 void load_weights(const std::filesystem::path& path, Module& module);
 
 // SHA-256 over all parameters and floating-point buffers, sorted by name, as little-endian bytes in plain layout.
@@ -22,8 +22,8 @@ std::string weights_sha256(const Module& module);
 
 // Throws if a tensor, in plain host memory, holds an infinity or a NaN: `what: fc.weight holds nan at element 3`.
 void check_finite(const StateDict& state, std::string_view what);
-// state_dict(module). Throws like check_finite, but a buffer that training does not compute may hold infinities: a mask
-// does.
+// Returns state_dict(module). Throws like check_finite, except that a buffer that training does not compute, such as a
+// mask, may hold infinities.
 StateDict sound_state_dict(const Module& module, std::string_view what);
 
 // Convert between host tensors and files.

@@ -29,7 +29,7 @@ class DataLoader::Prefetcher {
 
   ~Prefetcher() { stop(); }
 
-  // Examples of the batch that was used last.
+  // Number of examples in the batch that was used last.
   std::int64_t examples() const {
     const auto n = static_cast<std::int64_t>(order_.size());
     return std::clamp<std::int64_t>(n - (next_used_ - 1) * options_.batch_size, 0, options_.batch_size);
@@ -41,7 +41,7 @@ class DataLoader::Prefetcher {
                                  hash_name({reinterpret_cast<const char*>(order.data()), order.size()})));
   }
 
-  // False at the end.
+  // Returns false at the end.
   bool next(Example& batch) {
     if (next_used_ >= count_) return false;
     if (workers_.empty()) {

@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-// The rows [first, last) that this process wants of a batch of n examples. An empty range gives tensors without rows.
+// Returns the rows [first, last) that this process loads of a batch of n examples. An empty range gives tensors without
+// rows.
 using RowsOfBatch = std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t n)>;
 
 struct DataLoaderOptions {
@@ -24,25 +25,25 @@ struct DataLoaderOptions {
   bool drop_last = false;
   // For a process that loads a part of each batch, while others load the rest. Empty: it loads all rows.
   RowsOfBatch rows{};
-  // Batches are placed in memory that this device reads by itself (Tensor::pin), so that split_and_load does not wait
-  // for copies.
+  // Puts batches in memory that this device reads by itself (Tensor::pin), so that split_and_load does not wait for
+  // copies.
   Device pin_for{};
-  // The number of threads. 0: the loop makes each batch when it needs it.
+  // Number of threads. 0: the loop makes each batch when it needs it.
   int workers = 1;
-  // The most batches that wait to be used.
+  // The largest number of batches that wait to be used.
   int prefetch = 4;
 };
 
 //   for (Example& batch : loader) { Tensor images = batch[0], labels = batch[1]; ... }
 //
-// The batches do not depend on the number of workers. The loop throws an exception of a Dataset in place of the batch
-// that it belongs to. With a DistributedSampler, all ranks have the same number of batches: a rank that has no examples
-// left gets a batch without rows.
+// The batches do not depend on the number of workers. If a Dataset throws, the loop throws that exception in place of
+// the batch. With a DistributedSampler, all ranks have the same number of batches: a rank that has no examples left
+// gets a batch without rows.
 class DataLoader {
  public:
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
 
-  // Chooses the order and the random transforms of the loops that follow. Each full loop adds one to the epoch.
+  // Sets the epoch, which decides the order and the random transforms of the following loops. Each full loop adds one.
   void set_epoch(std::int64_t epoch) { epoch_ = epoch; }
   std::int64_t epoch() const { return epoch_; }
   // The next loop begins with this batch of its epoch, so that a run can resume in the middle.
@@ -66,11 +67,11 @@ class DataLoader {
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;
   std::int64_t examples() const;
-  // The number of batches in an epoch with so many examples in this process.
+  // The number of batches in an epoch with this many examples in this process.
   std::int64_t batches_of(std::int64_t examples) const;
   std::int64_t epoch_ = 0;
   std::int64_t skip_ = 0;
-  // {epoch, its examples}: an order takes a while to make.
+  // Cache of {epoch, its examples}, because making an order takes time.
   mutable std::pair<std::int64_t, std::int64_t> known_examples_{-1, 0};
 };
 

@@ -59,7 +59,8 @@ TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(t
   for (const Tensor& t : tensors_) {
     check(t.defined() && t.device().is_host() && t.shape().rank() >= 1 && t.layout() == Layout::plain,
           "tensor dataset: {}, expected host memory and at least one axis", t);
-    check(t.size(0) == tensors_[0].size(0), "tensor dataset: {} rows beside {}", t.size(0), tensors_[0].size(0));
+    check(t.size(0) == tensors_[0].size(0), "tensor dataset: a tensor with {} rows, the first one has {}",
+          t.size(0), tensors_[0].size(0));
   }
 }
 

@@ -12,27 +12,27 @@
 
 namespace lockstep {
 
-// The parts of one example, {image, label} say, as host tensors; or of a batch of them, with one axis more in front.
+// The parts of one example, such as {image, label}, as host tensors, or of a batch, with one more axis in front.
 using Example = std::vector<Tensor>;
 
-// Derive from it for data of your own: size() and get() are enough. Called from several threads at once.
+// Derive from it for your own data; size() and get() are enough. Several threads may call it at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
   // 0 <= index < size(). Parts have the same shapes and types for all examples.
   virtual Example get(std::int64_t index) const = 0;
-  // For data with random transforms: `key` belongs to (seed, epoch, index), so that an example looks the same whoever
-  // loads it, and different in the next epoch.
+  // For data with random transforms. `key` depends on (seed, epoch, index), so an example is the same on whichever
+  // process loads it, and different in the next epoch.
   virtual Example get(std::int64_t index, RandomKey key) const {
     (void)key;
     return get(index);
   }
-  // Examples one below the other. keys is as long as indices. The default stacks what get() returns.
+  // Returns examples stacked along axis 0. `keys` is as long as `indices`. The default stacks the results of get().
   virtual Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const;
 };
 
-// Row i of each tensor. All in host memory, with the same size(0).
+// Example i is row i of each tensor. All tensors are in host memory and have the same size(0).
 class TensorDataset : public Dataset {
  public:
   explicit TensorDataset(std::vector<Tensor> tensors);
@@ -72,7 +72,7 @@ class MapDataset : public Dataset {
   Transform transform_;
 };
 
-// The first `count` examples of `inner`, all of them if there are fewer.
+// The first `count` examples of `inner`, or all of them if there are fewer.
 class HeadDataset : public Dataset {
  public:
   HeadDataset(std::shared_ptr<const Dataset> inner, std::int64_t count);

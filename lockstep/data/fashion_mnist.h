@@ -1,5 +1,5 @@
-// Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): 60,000 + 10,000 images of clothes, 28x28 in grey, in ten classes. MNIST and
-// its other relatives come in the same files.
+// Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): 60,000 + 10,000 28x28 grayscale images of clothes in ten classes. MNIST
+// and similar data sets use the same files.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class FashionMnist : public Dataset {
   using Dataset::get;
   Example get(std::int64_t index) const override;
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override;
-  // Of all pixels and labels, 64 hexadecimal digits: which data a training run saw.
+  // SHA-256 of all pixels and labels, 64 hexadecimal digits; identifies the data of a training run.
   std::string sha256() const;
 
  private:

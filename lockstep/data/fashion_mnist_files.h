@@ -1,5 +1,5 @@
-// The files of Fashion-MNIST (Xiao, Rasul, Vollgraf 2017, arXiv:1708.07747): 60,000 training and 10,000 test
-// images of 28 x 28 grey pixels in ten classes, in the IDX format and under the names of MNIST.
+// The files of Fashion-MNIST (Xiao, Rasul, Vollgraf 2017, arXiv:1708.07747): 60,000 training and 10,000 test images of
+// 28 x 28 gray pixels in ten classes, in the IDX format with MNIST's file names.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@ struct MnistFiles {
   std::vector<std::uint8_t> labels;  // count, each 0 to 9
 };
 
-// Where the data is: `folder` if it is not empty, or the environment's LOCKSTEP_DATA, or the folder of
-// Debian's package dataset-fashion-mnist. Throws, and says how to get the data, if that is no folder.
+// Finds the data: in `folder` if it is not empty, otherwise in the environment's LOCKSTEP_DATA, otherwise in the folder
+// of Debian's package dataset-fashion-mnist. If that folder does not exist, throws an error that says how to get the
+// data.
 std::filesystem::path find_fashion_mnist(const std::filesystem::path& folder = {});
 
-// Reads `train-images-idx3-ubyte` and `train-labels-idx1-ubyte` (`t10k-` for the test part), each gzipped
-// with or without `.gz` in its name, from find_fashion_mnist(folder). Throws if they are missing, damaged or
-// do not fit together; images may be of any size.
+// Reads `train-images-idx3-ubyte` and `train-labels-idx1-ubyte` (`t10k-` for the test part), each plain or gzipped,
+// with or without `.gz` in its name, from find_fashion_mnist(folder). Throws if they are missing, damaged, or
+// inconsistent. Images may have any size.
 MnistFiles load_fashion_mnist(MnistPart part, const std::filesystem::path& folder = {});
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ GzipReader::GzipReader(std::istream& stream, std::string name) : stream_(stream)
 
 std::size_t GzipReader::read(std::span<std::uint8_t> out) { return inflater_ ? inflate(out) : copy(out); }
 
-// Whether there is any input. Reads more when all has been used.
+// Reads more input if all has been used. Returns whether there is any.
 bool GzipReader::refill() {
   if (input_.empty() && stream_) {
     stream_.read(reinterpret_cast<char*>(buffer_.data()), static_cast<std::streamsize>(buffer_.size()));

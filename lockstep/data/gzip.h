@@ -1,4 +1,4 @@
-// Reads a stream that may be gzipped (RFC 1952), which its first bytes tell.
+// Reads a stream that may be gzipped (RFC 1952). Its first bytes decide.
 #pragma once
 
 #include <array>
@@ -15,12 +15,11 @@ namespace lockstep {
 
 class GzipReader {
  public:
-  // The stream outlives the reader. `name` stands for it in errors.
+  // The stream must outlive the reader. `name` stands for it in errors.
   GzipReader(std::istream& stream, std::string name);
 
-  // Fills `out` with the next bytes, unpacked if the stream is gzipped, and returns how many there were:
-  // fewer than asked for only at the end. Throws on read errors and on a gzip stream that is corrupt or ends
-  // early.
+  // Fills `out` with the next bytes, unpacked if the stream is gzipped, and returns their number: less than out.size()
+  // only at the end. Throws on read errors and if a gzip stream is corrupt or ends early.
   std::size_t read(std::span<std::uint8_t> out);
 
  private:
@@ -35,7 +34,7 @@ class GzipReader {
   std::istream& stream_;
   std::string name_;
   std::array<std::uint8_t, 64 * 1024> buffer_;
-  std::span<std::uint8_t> input_;               // the part of buffer_ that nobody has used yet
+  std::span<std::uint8_t> input_;               // the unused part of buffer_
   std::unique_ptr<z_stream_s, Free> inflater_;  // null: the stream is not gzipped
   bool in_member_ = true;                       // a gzip stream is one or more members, one after the other
 };

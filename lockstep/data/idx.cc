@@ -49,7 +49,7 @@ class IdxReader {
             "{}: its header claims {} bytes of data, more than any memory holds", name_,
             fmt::join(array.dims, " x "));
     }
-    // Twice what has arrived, as long as it does.
+    // Doubles the memory as data arrives.
     constexpr std::size_t kFirst = std::size_t{1} << 20;
     while (array.data.size() < total) {
       const std::size_t have = array.data.size();
@@ -59,10 +59,10 @@ class IdxReader {
       check(got == wanted.size(), "{}: truncated, its header claims {} = {} bytes of data, it has {}", name_,
             fmt::join(array.dims, " x "), total, have + got);
     }
-    // This reads a gzip stream to its end, and so verifies its checksum.
+    // Reading a gzip stream to its end verifies its checksum.
     std::uint8_t extra;
     check(input_.read({&extra, 1}) == 0,
-          "{}: there is more behind the {} = {} bytes of data that its header claims", name_,
+          "{}: more data follows the {} = {} bytes that its header claims", name_,
           fmt::join(array.dims, " x "), total);
     return array;
   }

@@ -1,6 +1,5 @@
-// IDX: the file format of MNIST and its kin (yann.lecun.com/exdb/mnist). Two zero bytes, the element type,
-// the number of dimensions, each dimension as 32 bits, big-endian, then the elements, the last dimension
-// running fastest.
+// IDX, the file format of MNIST (yann.lecun.com/exdb/mnist): two zero bytes, the element type, the number of
+// dimensions, each dimension as a big-endian 32-bit number, then the elements in row-major order.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +15,9 @@ struct IdxArray {
   std::vector<std::uint8_t> data;
 };
 
-// An array of unsigned bytes of one to four dimensions, gzipped or not, whatever the name says. The file has
-// to hold exactly that: whatever is missing, cut off, damaged, left over or of another kind throws an Error
-// that names the file. Memory is taken as data arrives, never because a header claims it.
+// Reads an array of unsigned bytes with one to four dimensions, gzipped or not, whatever the file's name. A missing,
+// truncated, or damaged file, extra bytes, and other element types are Errors that name the file. Memory is allocated
+// as data arrives, never because a header claims it.
 IdxArray read_idx(const std::filesystem::path& path);
 // The same from a stream; `name` stands for it in errors.
 IdxArray read_idx(std::istream& stream, const std::string& name);

@@ -1,5 +1,5 @@
-// Samplers choose the order of the examples. All are views of one global order, which depends on (seed, epoch) alone:
-// every process can compute it, and a resumed run finds its place in it.
+// Samplers choose the order of the examples. All are views of one global order, which depends on (seed, epoch) alone.
+// Every process can compute it, and a resumed run finds its place in it.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class Sampler {
   struct RankSizes {
     std::int64_t least = 0, most = 0;
   };
-  // For a sampler that gives each rank a part: the fewest and the most examples of a rank. They tell a loader how many
-  // batches to make, the same number on every rank.
+  // For a sampler that gives each rank a part: the smallest and the largest number of examples of a rank. From them, a
+  // loader makes the same number of batches on every rank.
   virtual std::optional<RankSizes> rank_sizes() const { return std::nullopt; }
 };
 
@@ -31,7 +31,7 @@ class SequentialSampler : public Sampler {
   std::int64_t size_;
 };
 
-// Another permutation in every epoch (Fisher-Yates with counter-based numbers).
+// A different permutation in every epoch (Fisher-Yates with counter-based numbers).
 class RandomSampler : public Sampler {
  public:
   explicit RandomSampler(std::int64_t size, std::uint64_t seed = 0);
@@ -50,8 +50,8 @@ struct DistributedSamplerOptions {
   // Leaves out the last size % world_size examples, so that all ranks have the same number.
   bool drop_last = false;
   // Repeats the first examples until all ranks have the same number, as PyTorch does. Without `pad` and `drop_last`,
-  // every example is visited exactly once, some ranks have one more than the others, and the others' last batch may be
-  // empty.
+  // every example is visited exactly once. Some ranks then have one more than the others, and the others' last batch
+  // may be empty.
   bool pad = false;
 };
 

@@ -32,7 +32,7 @@ std::vector<std::string> words(const std::string& text) {
   return result;
 }
 
-// Nothing for "max", for -1 (version 1 for no limit) and for nonsense.
+// Empty for "max", for -1 (no limit in version 1), and for text that is not a number.
 std::optional<std::uint64_t> number(const std::string& word) {
   std::uint64_t value = 0;
   const char* end = word.data() + word.size();
@@ -64,7 +64,7 @@ std::optional<std::string> group_path(const std::string& proc_cgroup, bool versi
   return std::nullopt;
 }
 
-// Where a path of the hierarchy is mounted and what part of the hierarchy that is.
+// A mount point, and the part of the hierarchy that is mounted there.
 struct Mount {
   bool version2;
   std::string root;
@@ -102,8 +102,7 @@ std::vector<Folder> group_folders(const fs::path& root, std::string_view control
     folders.push_back({mount.version2, point});
     const std::optional<std::string> group = group_path(proc_cgroup, mount.version2, controller);
     if (!group) continue;
-    // A container may see its own group mounted as the top, and be told its path on the host or one with
-    // "..".
+    // A container may see its own group mounted as the root, while its path is the one on the host or contains "..".
     const fs::path below = fs::path(*group).lexically_relative(mount.root);
     if (below.empty() || below == "." || *below.begin() == ".." || group->find("..") != std::string::npos)
       continue;

@@ -1,5 +1,5 @@
-// The limits that Linux control groups set to this process, as containers and batch systems use them.
-// Formulas and file formats: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
+// The limits that Linux control groups set for this process, as containers and batch systems use them. Formulas and
+// file formats: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 namespace lockstep {
 
 struct CgroupLimits {
-  // The CPU time that the group may use, in CPUs, rounded up: ceil(quota / period), at least 1.
+  // The CPU time that the group may use, in CPUs: ceil(quota / period), at least 1.
   std::optional<int> cpus;
   std::optional<std::size_t> memory_bytes;
 };
 
-// The lowest limits in the hierarchy above this process, versions 1 and 2. `root` is the root of the file
-// system. What cannot be read or understood sets no limit: there may be no control groups at all.
+// The lowest limits in the hierarchy above this process, versions 1 and 2. `root` is the root of the file system. A
+// file that cannot be read or parsed sets no limit, because there may be no control groups.
 CgroupLimits read_cgroup_limits(const std::filesystem::path& root = "/");
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// GPUs, as far as layers above need to know them. A build without CUDA finds none, and says so.
+// GPUs as the layers above see them. A build without CUDA finds none and says so.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +15,33 @@ struct GpuInfo {
   int index = 0;
   std::string model;  // "NVIDIA H200"
   std::size_t memory_bytes = 0;
-  std::string uuid;  // 32 hexadecimal digits, as no other GPU has them
-  // Of the CPUs that this process may use, those near to it; all of them where that is not known.
+  std::string uuid;  // 32 hexadecimal digits, unique to the GPU
+  // The CPUs near the GPU that this process may use; all usable CPUs if unknown.
   std::vector<int> cpus;
 };
 
 struct GpuList {
   std::vector<GpuInfo> gpus;
-  // For the user, where there are none: "CUDA driver version is insufficient for CUDA runtime version".
+  // The reason for the user if there are no GPUs: "CUDA driver version is insufficient for CUDA runtime version".
   std::string why_none;
 };
 
-// Never throws: a machine without GPUs or driver is as good as any.
+// Never throws: a machine without GPUs or a driver is valid.
 GpuList find_gpus();
 
-// Whether two GPUs can read each other's memory, which this sets up.
+// Lets two GPUs read each other's memory. Returns whether they can.
 bool connect_gpus(int a, int b);
 
-// A stream of a GPU; work of an urgent one goes before that of others. With LOCKSTEP_CUDA_SYNC=1 in the environment each
-// ticket is waited for as soon as it is recorded, so that a failure of the GPU is told of the very task that caused it.
+// A stream of a GPU; an urgent one has priority. With LOCKSTEP_CUDA_SYNC=1 in the environment, recording a ticket waits
+// for it, so that a GPU failure is reported for the task that caused it.
 std::shared_ptr<Stream> make_gpu_stream(int gpu, bool urgent);
 
-// Of GPUs' streams; `timed`: with times. Null with LOCKSTEP_CUDA_SYNC=1, when tasks are to be waited for one by one.
+// A capture of GPU streams; `timed`: with times. Null with LOCKSTEP_CUDA_SYNC=1, which waits for each task.
 std::unique_ptr<StreamCapture> make_gpu_capture(bool timed);
 
 // The GPU's memory.
 std::shared_ptr<MemorySource> make_gpu_memory(int gpu);
-// Host memory that GPUs read and write by themselves, while the host does other things: page-locked. `gpu` is one that is
-// used anyway.
+// Page-locked host memory, which GPUs read and write without the host. `gpu` is any GPU that the program uses.
 std::shared_ptr<MemorySource> make_pinned_memory(int gpu);
 
 }  // namespace lockstep

@@ -22,8 +22,7 @@ std::size_t mapped_bytes(std::size_t bytes) {
   return round_up(bytes, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
 }
 
-// Maps enough to hold an aligned block wherever the mapping starts, and gives back what is before and behind
-// it.
+// Maps enough to hold an aligned block wherever the mapping starts, and unmaps the rest before and after it.
 void* map_aligned(std::size_t bytes) {
   const std::size_t total = bytes + kHugePage;
   void* mapping = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -33,12 +32,12 @@ void* map_aligned(std::size_t bytes) {
   char* block = static_cast<char*>(mapping) + before;
   if (before > 0) ::munmap(mapping, before);
   ::munmap(block + bytes, total - before - bytes);
-  // A wish: a kernel without huge pages serves small ones.
+  // Only a hint: a kernel without huge pages uses small ones.
   ::madvise(block, bytes, MADV_HUGEPAGE);
   return block;
 }
 
-// Null if there is not that much.
+// Null if there is not enough memory.
 void* try_to_allocate(std::size_t bytes) {
   constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max() - 2 * kHugePage;
   if (bytes > kMost) return nullptr;

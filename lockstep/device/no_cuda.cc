@@ -11,7 +11,7 @@ constexpr const char* kWhyNone = "Lockstep was built without CUDA";
 GpuList find_gpus() { return {.gpus = {}, .why_none = kWhyNone}; }
 bool connect_gpus(int, int) { return false; }
 std::shared_ptr<Stream> make_gpu_stream(int gpu, bool) { fail("cuda:{}: {}", gpu, kWhyNone); }
-std::unique_ptr<StreamCapture> make_gpu_capture(bool) { fail("a graph of GPUs' work: {}", kWhyNone); }
+std::unique_ptr<StreamCapture> make_gpu_capture(bool) { fail("GPU graph: {}", kWhyNone); }
 std::shared_ptr<MemorySource> make_gpu_memory(int gpu) { fail("cuda:{}: {}", gpu, kWhyNone); }
 std::shared_ptr<MemorySource> make_pinned_memory(int) { fail("pinned memory: {}", kWhyNone); }
 

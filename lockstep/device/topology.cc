@@ -26,7 +26,7 @@ class Topology {
  public:
   Topology() {
     check(hwloc_topology_init(&topology_) == 0, "topology: hwloc cannot start");
-    // Without /sys (a bare chroot) hwloc would print an error and use what it finds anyway: CPUs without their nodes.
+    // Without /sys (a bare chroot), hwloc would print an error and use CPUs without their nodes.
     if (::access("/sys/devices/system/cpu", R_OK) != 0 && !environment("HWLOC_FSROOT")) {
       (void)hwloc_topology_set_components(topology_, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux");
     }
@@ -44,7 +44,7 @@ class Topology {
   hwloc_topology_t topology_ = nullptr;
 };
 
-// The calling thread's, in ascending order.
+// The calling thread's CPUs in ascending order.
 std::vector<int> affinity_mask() {
   for (int room = 1024; room <= 1 << 20; room *= 2) {
     const auto free_set = [](cpu_set_t* set) { CPU_FREE(set); };
@@ -77,11 +77,11 @@ std::vector<std::vector<int>> deal_in_turn(const CpuNodes& nodes, std::size_t de
   return result;
 }
 
-// Each device takes from the node with the most free CPUs until it has enough: that keeps it in one node
-// whenever any node has room for it, and takes whole nodes first if it needs several.
+// Each device takes from the node with the most free CPUs until it has enough. This keeps it in one node whenever one
+// has room for it, and takes whole nodes first if it needs several.
 std::vector<std::vector<int>> deal_by_node(const CpuNodes& nodes, std::size_t devices, std::size_t each) {
   std::vector<std::size_t> used(nodes.size());
-  std::vector<std::pair<std::size_t, std::vector<int>>> dealt(devices);  // with the first node, to sort by
+  std::vector<std::pair<std::size_t, std::vector<int>>> dealt(devices);  // with the first node as the sort key
   for (auto& [first_node, cpus] : dealt) {
     while (cpus.size() < each) {
       std::size_t best = 0;
@@ -145,7 +145,7 @@ std::string binding_notice() {
 CpuNodes group_by_node(const std::vector<int>& cpus) {
   const Topology topology;
   std::vector<int> left = cpus;
-  std::map<int, std::size_t> index;  // of the node with this number
+  std::map<int, std::size_t> index;  // by node number
   CpuNodes nodes;
   for (hwloc_obj_t pu = nullptr; (pu = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PU, pu));) {
     const auto found = std::find(left.begin(), left.end(), static_cast<int>(pu->os_index));
@@ -155,7 +155,7 @@ CpuNodes group_by_node(const std::vector<int>& cpus) {
     nodes[node->second].push_back(*found);
     left.erase(found);
   }
-  // CPUs that hwloc does not know, as on a machine that it reads from a file, are as good as any.
+  // CPUs unknown to hwloc, as on a machine read from a file, form a node of their own.
   if (!left.empty()) nodes.push_back(left);
   return nodes;
 }
@@ -163,9 +163,9 @@ CpuNodes group_by_node(const std::vector<int>& cpus) {
 std::vector<std::vector<int>> split_nodes(const CpuNodes& nodes, int devices, int cores_per_device) {
   const auto total = static_cast<int>(count(nodes));
   check(total > 0, "split_cpus: there are no CPUs to split");
-  check(devices > 0, "split_cpus: {} devices asked for, expected at least 1", devices);
+  check(devices > 0, "split_cpus: {} devices requested, expected at least 1", devices);
   check(cores_per_device >= 0 && cores_per_device <= total,
-        "split_cpus: {} cores per device asked for, expected at most {}, which this process may use",
+        "split_cpus: {} cores per device requested, expected at most {}, which this process may use",
         cores_per_device, total);
   const int each = cores_per_device > 0 ? cores_per_device : std::max(1, total / devices);
   const bool disjoint = std::int64_t{devices} * each <= total;

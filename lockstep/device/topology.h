@@ -1,5 +1,5 @@
-// What of this machine the process may use, and how it is split between devices. "CPU" and "core" mean what
-// the operating system schedules on: with hyper-threading, a hardware thread.
+// The part of this machine that the process may use, and how devices split it. "CPU" and "core" mean the unit of
+// scheduling: with hyper-threading, a hardware thread.
 #pragma once
 
 #include <cstddef>
@@ -10,22 +10,21 @@
 
 namespace lockstep {
 
-// CPUs by NUMA node, in the machine's order: hardware threads of one core, cores of one cache side by side.
+// CPUs by NUMA node, in the machine's order: hardware threads of one core, and cores of one cache, side by side.
 using CpuNodes = std::vector<std::vector<int>>;
 
-// The CPUs that this process should use: the calling thread's affinity mask, no more than the control group's
-// CPU quota, and of these the part of rank LOCAL_RANK of LOCAL_WORLD_SIZE, if the environment has them. Never
-// empty; ranks share CPUs if there are more ranks. In the machine's order.
+// The CPUs that this process should use: the calling thread's affinity mask, limited by the control group's CPU quota,
+// and of these the part of rank LOCAL_RANK of LOCAL_WORLD_SIZE if the environment has them. Never empty: ranks share
+// CPUs if there are more ranks than CPUs. In the machine's order.
 std::vector<int> available_cpus();
 
-// Whether a quota, and not the mask, decides how many CPUs available_cpus() has. The process may then run on
-// any CPU of its mask, together with other groups': threads bound to the first ones would crowd there.
+// Whether a quota instead of the mask decides how many CPUs available_cpus() has. The process may then run on any CPU
+// of its mask, beside other groups; threads bound to the first CPUs would crowd there.
 bool limited_by_quota();
 
-// The CPUs of each device. All devices get equally many, cores_per_device or (0) the largest number that lets
-// them be disjoint; what is left over stays free for the host thread. A device has CPUs of one NUMA node, or
-// as few as possible, and neighbours in the list share a node. With more devices than CPUs they share CPUs in
-// turn.
+// The CPUs of each device. All devices get equally many: cores_per_device or, if that is 0, the largest number for
+// which they are disjoint. The rest stays free for the host thread. A device has CPUs of one NUMA node, or of as few as
+// possible, and neighbors in the list share a node. If there are more devices than CPUs, they share CPUs in turn.
 std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int devices, int cores_per_device = 0);
 
 // "Intel(R) Xeon(R) Gold 6454S", or the architecture if the machine does not say.
@@ -34,11 +33,11 @@ std::string cpu_model_name();
 // Bytes of memory that this process may use: the machine's, or the control group's limit.
 std::size_t total_memory();
 
-// A sentence for the user if OpenMP's settings took CPUs away from this thread (OMP_PROC_BIND=true binds the
-// main thread to one, and every thread made by it inherits that); empty if all is well.
+// A sentence for the user if OpenMP's settings took CPUs away from this thread; otherwise empty. (OMP_PROC_BIND=true
+// binds the main thread to one CPU, and every thread it makes inherits that.)
 std::string binding_notice();
 
-// The functions above, on inputs given by the caller.
+// The functions above, with the caller's inputs.
 
 CpuNodes group_by_node(const std::vector<int>& cpus);
 
@@ -48,12 +47,12 @@ struct LocalRank {
   int rank = 0;
   int size = 1;
 };
-// LOCAL_RANK of LOCAL_WORLD_SIZE; 0 of 1 if neither is set. Throws if only one is, or one makes no sense.
+// LOCAL_RANK of LOCAL_WORLD_SIZE; 0 of 1 if neither is set. Throws if only one is set or a value is invalid.
 LocalRank read_local_rank();
 
 std::vector<int> share_of_rank(const CpuNodes& nodes, std::optional<int> quota, LocalRank local);
 
-// `variable` and `value` are what binds; `mask` and `machine` are numbers of CPUs.
+// `variable` and `value` are the setting that binds; `mask` and `machine` are numbers of CPUs.
 std::string binding_notice(std::string_view variable, std::string_view value, int mask, int machine);
 
 }  // namespace lockstep

@@ -14,10 +14,10 @@ inline void spin_pause() {
 #endif
 }
 
-// Lockable, for std::unique_lock. Unfair on purpose: passing the lock and what it protects from core to core costs more
-// than a critical section takes, so who finds it taken looks away for as long as a few of them take, and its holder
-// comes back to it meanwhile. Two threads that are at it all the time get through twice as much as when each takes it at
-// once.
+// Lockable, for std::unique_lock. Deliberately unfair: moving the lock and its data from core to core costs more than a
+// critical section. A thread that finds it held therefore backs off for the length of a few critical sections, and the
+// holder can take it again meanwhile. Two threads that contend all the time get twice as much done as with immediate
+// hand-over.
 class AdaptiveLock {
  public:
   void lock() {
@@ -25,7 +25,7 @@ class AdaptiveLock {
       if (try_lock()) return;
       for (int k = 0; k < kPauses; ++k) spin_pause();
     }
-    // From here on the lock counts as contended until it is free, so that its holder wakes us.
+    // The lock stays marked as contended until it is free, so its holder wakes us.
     while (state_.exchange(kContended, std::memory_order_acquire) != kFree) state_.wait(kContended);
   }
   bool try_lock() {
@@ -40,7 +40,7 @@ class AdaptiveLock {
 
  private:
   static constexpr int kFree = 0, kHeld = 1, kContended = 2;
-  // Pauses of 10 to 60 ns each, between two looks at the lock; and looks before sleeping.
+  // Pauses of 10 to 60 ns each between two looks at the lock, and the number of looks before sleeping.
   static constexpr int kPauses = 32;
   static constexpr int kLooks = 10;
 

@@ -1,4 +1,4 @@
-// What an engine has done so far, and what it has before it.
+// Counters of an engine: what it has done and what is pending.
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,13 @@ struct EngineCounters {
 };
 
 struct LaneCounters {
-  // As in LaneOptions.
+  // From LaneOptions.
   std::string device;
   std::string name;
   std::int64_t completed = 0;
-  // Tasks that have not finished: the one that runs, those behind it, and what its stream has still to do.
+  // Unfinished tasks: the running one, those behind it, and unfinished work on the lane's stream.
   std::int64_t queued = 0;
-  // Since the lane was made: while its worker had something to run. A stream's own time is in the timeline.
+  // Time in which the worker had something to run, since the lane was made. The timeline has the stream's own time.
   std::chrono::nanoseconds busy{0};
 };
 

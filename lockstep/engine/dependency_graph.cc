@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// Whether the task has to wait for the other one.
+// Returns whether the task must wait for the other one.
 bool depends(const Task& task, const TaskNode& other) {
   return std::ranges::any_of(other.accesses, [&](const Access& access) {
     const auto same = [&](const Resource& wanted) { return wanted.state() == access.resource; };
@@ -14,7 +14,7 @@ bool depends(const Task& task, const TaskNode& other) {
   });
 }
 
-// Whether it has to wait for what a stream has not finished.
+// Returns whether the task must wait for unfinished work on a stream.
 bool depends(const Task& task, Ticket ticket) {
   return std::ranges::any_of(task.reads,
                              [&](const Resource& r) { return r.state()->uses && r.state()->uses->written(ticket); }) ||
@@ -23,7 +23,7 @@ bool depends(const Task& task, Ticket ticket) {
          });
 }
 
-// `holder` has let `next` go on: the task in question is the holder, or whom it waited for as a gate.
+// `holder` has released `next`. The task to note is the holder or, if that is a gate, the one it waited for.
 void note_wait(TaskNode& next, const TaskNode& holder) {
   const bool gate = holder.task.lane.index < 0;
   const int lane = gate ? holder.waited_lane : holder.task.lane.index;
@@ -160,7 +160,7 @@ NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr f
     if (!access.writes) continue;
     ResourceState& resource = *access.resource;
     access.replaced = std::exchange(resource.failure, failure);
-    // What a skipped task would have written is as whole as it was.
+    // A skipped task leaves its data as it was.
     if (outcome != Outcome::kSkipped) resource.torn = outcome == Outcome::kFailed;
   }
   if (has_streams_ && (ticket > 0 || outcome == Outcome::kDone)) note_device_uses(*node, ticket);
@@ -194,7 +194,7 @@ void DependencyGraph::wait_unused(const Resource& resource, Waiter& waiter) {
 }
 
 void DependencyGraph::wait_all(Waiter& waiter) {
-  // A gate for each lane: one gate for all would hold idle lanes until the others are done.
+  // One gate per lane: a single gate would hold idle lanes until the others are done.
   waiter.gates_ = 1 + static_cast<int>(lanes_.size());
   for (const Resource& lane : lanes_) claim(new_gate(lane.state(), true, false, &waiter));
   pass_gates();
@@ -274,7 +274,7 @@ void DependencyGraph::add_access(TaskNode& node, ResourceState* resource, bool r
   node.accesses.push_back({.resource = resource, .task = &node, .reads = reads, .writes = writes});
 }
 
-// Takes the node's place in all queues.
+// Puts the node into all its queues.
 void DependencyGraph::claim(TaskNode* node) {
   node->missing = 0;
   node->finished = false;
@@ -302,7 +302,7 @@ void DependencyGraph::hold(Access& access) {
   }
 }
 
-// Lets the next writer or the next readers in a row have the resource.
+// Gives the resource to the next writer or to the next consecutive readers.
 void DependencyGraph::release(Access& access) {
   ResourceState& resource = *access.resource;
   const TaskNode& holder = *access.task;
@@ -331,7 +331,7 @@ void DependencyGraph::make_ready(TaskNode* node) {
   (node->task.lane.index < 0 ? ready_gates_ : ready_).push_back(node);
 }
 
-// A gate that passes may let another one pass: a loop, since chains of them can be long.
+// A gate that passes may let another one pass. This is a loop because such chains can be long.
 void DependencyGraph::pass_gates() {
   while (TaskNode* gate = ready_gates_.pop_front()) {
     Waiter* waiter = std::exchange(gate->waiter, nullptr);
@@ -354,7 +354,7 @@ void DependencyGraph::pass_gates() {
   }
 }
 
-// What the task's own stream has still to do is done before it anyway; what it has read there may still be lost.
+// Work pending on the task's own stream finishes before it anyway, but data that it reads from there may still be lost.
 void DependencyGraph::gather_device_waits(TaskNode& node) {
   node.device_waits.clear();
   for (std::size_t i = 1; i < node.accesses.size(); ++i) {
@@ -366,7 +366,7 @@ void DependencyGraph::gather_device_waits(TaskNode& node) {
   });
 }
 
-// Of a task that has waited for all that it had to: without a ticket what it has written nobody has to wait for.
+// The task has waited for everything it depends on. Without a ticket, nothing has to wait for what it wrote.
 void DependencyGraph::note_device_uses(const TaskNode& node, std::uint64_t ticket) {
   for (const Access& access : node.accesses) {
     auto& uses = access.resource->uses;

@@ -1,16 +1,16 @@
-// Who waits for whom, and what has failed: the state machine of the engine, without threads and locks. The
-// caller holds a lock around every call, runs the tasks that become ready, and says how each has ended.
+// The engine's state machine, without threads or locks: which task waits for which, and what has failed. The caller
+// holds a lock around every call, runs the tasks that become ready, and reports how each one ended.
 //
-// A resource is a first-in-first-out queue of those who want it: one writer or several readers in a row hold
-// it, the others wait behind them. A lane is a resource that each of its tasks writes. A task is ready when
-// it holds all that it named. Whoever waits, waits for something pushed before it, so there is no deadlock.
+// A resource is a first-in-first-out queue of tasks: one writer or several consecutive readers hold it, and the others
+// wait behind them. A lane is a resource that each of its tasks writes. A task is ready when it holds everything it
+// named. A task waits only for tasks pushed earlier, so there is no deadlock.
 //
-// A task of a lane with a stream ends when it has queued its work on the stream. The graph then keeps its ticket
-// where it has read or written (see device_uses.h), and says for each task and each waiter what has to be over.
-// It never waits.
+// A task on a lane with a stream ends when it has queued its work on the stream. The graph then keeps its ticket in the
+// resources that it read or wrote (see device_uses.h), and tells each task and waiter which tickets must finish first.
+// The graph itself never waits.
 //
-// A gate is a task without a lane that has nothing to run: it passes as soon as it holds what it named, and
-// that is how the host waits, and how a resource hands its memory on to another.
+// A gate is a task without a lane and without a function. It passes as soon as it holds everything it named. The host
+// waits by gates, and a resource hands its memory to its successor by one.
 #pragma once
 
 #include <atomic>
@@ -38,9 +38,9 @@ struct Access {
   TaskNode* task = nullptr;
   Access* next = nullptr;  // in the resource's queue
   bool reads = false;
-  bool writes = false;  // alone; a task that both reads and writes has one access
+  bool writes = false;  // exclusively; a task that both reads and writes has one access
   bool held = false;
-  // The failure that the write has replaced: destroyed with the node, outside the caller's lock.
+  // The failure that the write replaced. It is destroyed with the node, outside the caller's lock.
   FailurePtr replaced = {};
 };
 
@@ -48,18 +48,18 @@ struct ResourceState {
   explicit ResourceState(const DependencyGraph* owner) : graph(owner) {}
 
   std::atomic<std::int64_t> handles{1};
-  // All below is the graph's.
+  // Everything below belongs to the graph.
   const DependencyGraph* graph;
   TaskNode* writer = nullptr;  // holds the resource
   std::int64_t readers = 0;    // hold the resource
   Access* first_waiting = nullptr;
   Access* last_waiting = nullptr;
-  // The last task that named it, so that one that names it twice has one access.
+  // The last task that named it, so a task that names it twice gets one access.
   std::int64_t last_task = -1;
-  // The failure of the last finished writer. Torn: a writer had started and failed, and none succeeded since.
+  // The failure of the last finished writer. Torn: a writer started and failed, and none has succeeded since.
   FailurePtr failure;
   bool torn = false;
-  // By streams; null if there were none since the CPU wrote it.
+  // Uses by streams; null if there were none since the CPU wrote it.
   std::unique_ptr<DeviceUses> uses;
 
   bool unused() const { return !writer && readers == 0; }
@@ -68,7 +68,7 @@ struct ResourceState {
 // A host thread that waits for gates.
 class Waiter {
  public:
-  // The gate leaves the resource's failure here, and what streams have to finish.
+  // The gate stores the resource's failure here, and the tickets that streams must finish.
   FailurePtr failure;
   std::vector<DeviceWait> device_waits;
   bool open() const { return gates_ == 0; }
@@ -84,23 +84,24 @@ class Waiter {
 
 struct TaskNode {
   std::int64_t order = 0;
-  // The last task of another lane that held it up, and that lane; -1: none.
+  // The last task of another lane that delayed this one, and that lane; -1: none.
   std::int64_t waited_for = -1;
   int waited_lane = -1;
-  // Accesses that the task does not hold yet.
+  // Number of accesses that the task does not hold yet.
   int missing = 0;
-  // Holds nothing any more, whatever `accesses` says: it may be being cleared outside the lock.
+  // The node holds nothing any more, whatever `accesses` says: another thread may be clearing it outside the lock.
   bool finished = true;
   Task task;  // task.lane is -1 in gates
-  // The lane's first, in tasks; task's resources are kept alive by its handles.
+  // In tasks, the lane's access comes first. The task's handles keep its resources alive.
   std::vector<Access> accesses;
   Waiter* waiter = nullptr;
-  TaskNode* next = nullptr;  // in the one list that it is in: pool, ready, finished
-  // What streams have to finish before it may begin: of the resources that it holds, since it is ready.
+  TaskNode* next = nullptr;  // in its list: pool, ready, or finished
+  // Stream work that must finish before the task may begin. Set when the task is ready, for the resources that it
+  // holds.
   std::vector<DeviceWait> device_waits;
 };
 
-// Nodes in a row.
+// A linked list of nodes.
 class NodeList {
  public:
   bool empty() const { return !first_; }
@@ -127,53 +128,52 @@ class DependencyGraph {
   Resource make_resource();
   Resource make_successor(const Resource& old);
 
-  // See Engine::choose_lane. `launched`: for each of `lanes` the tasks that its stream has not finished; none: 0.
+  // See Engine::choose_lane. `launched`: for each of `lanes`, the number of tasks that its stream has not finished;
+  // empty means 0 for all.
   LaneId choose_lane(std::span<const LaneId> lanes, const Task& task,
                      std::span<const std::int64_t> launched = {}) const;
-  // Throws Error, and pushes nothing, for a task without a function, an unknown lane, an empty resource or
-  // one of another graph. Returns the task where it is now.
+  // Throws Error and pushes nothing if the task has no function, its lane is unknown, or a resource is empty or belongs
+  // to another graph. Returns the task at its new address.
   const Task& push(Task&& task);
-  // The next task that may run; null if there is none. Never two of one lane at a time.
+  // Returns the next task that may run; null if there is none. Never returns two tasks of one lane at a time.
   TaskNode* pop_ready() {
     TaskNode* node = ready_.pop_front();
     if (node && has_streams_) gather_device_waits(*node);
     return node;
   }
-  // The reason to skip a ready task: of the failures that it reads, the one pushed first, or a cancellation
-  // that came after it was pushed. Null: run it.
+  // Returns the reason to skip a ready task: the earliest-pushed failure among the data it reads, or a cancellation
+  // after it was pushed. Null means run it.
   FailurePtr reason_to_skip(const TaskNode& node) const;
-  // There is a reason to skip every task pushed so far.
+  // Makes every task pushed so far one to be skipped, for this reason.
   void cancel_pending(const std::string& reason);
-  // A task that pop_ready gave has ended. `failure` is what it leaves behind, if it was not done; `ticket` is what is
-  // to be waited for, if it has queued work on its lane's stream. Returns the nodes that are of no more use, to be
-  // cleared outside the lock and then recycled.
+  // Reports that a task from pop_ready has ended. `failure` is set if the task did not succeed; `ticket` is nonzero if
+  // it queued work on its lane's stream. Returns the nodes that are no longer needed; the caller clears them outside
+  // the lock and then recycles them.
   [[nodiscard]] NodeList complete(TaskNode* node, Outcome outcome, FailurePtr failure,
                                   std::uint64_t ticket = 0) noexcept;
-  // Drops what the nodes hold. This may run any destructor: no lock is to be held.
+  // Drops what the nodes hold. This may run any destructor, so the caller must hold no lock.
   static void clear(const NodeList& nodes) noexcept;
   void recycle(NodeList& cleared) noexcept { pool_.append(cleared); }
 
-  // waiter.opened() is called as soon as it holds; at once if it holds already. The resource outlives the
-  // wait.
+  // Calls waiter.opened() when the condition holds, which may be at once. The resource must outlive the wait.
   void wait_readable(const Resource& resource, Waiter& waiter);
   void wait_unused(const Resource& resource, Waiter& waiter);
   void wait_all(Waiter& waiter);
 
   bool unused(const Resource& resource) const;
   FailurePtr failure(const Resource& resource) const;
-  // What streams have to finish before the resource may be written; `data`: what has written it.
+  // Returns the stream work that must finish before the resource may be written. `data` marks the work that wrote it.
   std::vector<DeviceWait> device_waits(const Resource& resource) const;
-  // Takes the failure away and returns it; null, and nothing changes, where the data is torn.
+  // Removes the failure and returns it. Returns null and changes nothing if the data is torn.
   FailurePtr forgive(const Resource& resource);
 
-  // Failures of tasks, by order, until someone has been told.
+  // Failures of tasks, by order, until a wait has reported them.
   using FailureLog = std::map<std::int64_t, FailurePtr>;
   using FailureEntry = FailureLog::node_type;
   // Made outside the lock.
   static FailureEntry make_entry(FailurePtr failure);
   void log(FailureEntry entry) noexcept { failures_.insert(std::move(entry)); }
-  // Takes an entry out, to be destroyed outside the lock: the given one, or the first. Empty if there is
-  // none.
+  // Removes an entry (the given one, or the first), for the caller to destroy outside the lock. Empty if there is none.
   FailureEntry take_logged(const Failure& failure) { return failures_.extract(failure.order); }
   void count_failure() noexcept { ++counters_.failed; }
   FailureEntry take_first_logged() {
@@ -181,13 +181,13 @@ class DependencyGraph {
   }
 
   const EngineCounters& counters() const { return counters_; }
-  // Unfinished tasks of a lane.
+  // Number of unfinished tasks of a lane.
   std::int64_t queued(int lane) const { return lane_lengths_[lane]; }
   std::int64_t unfinished() const { return counters_.pushed - counters_.completed; }
 
-  // The lane's unfinished tasks in order; the first one runs or waits for what it does not hold yet.
+  // The lane's unfinished tasks in order. The first one runs, or waits for resources that it does not hold yet.
   std::vector<const TaskNode*> lane_tasks(int lane) const;
-  // Those that hold what `node` waits for, in order of pushing.
+  // The tasks that hold what `node` waits for, in order of pushing.
   std::vector<const TaskNode*> blockers(const TaskNode& node) const;
 
  private:

@@ -1,6 +1,6 @@
-// Who uses a resource on streams. A task of a lane with a stream is complete for the dependency graph when it has queued
-// its work. The work is not over then, so its resources remember the ticket, and whoever comes next waits for it: on its
-// own stream, or else in its own thread.
+// Uses of a resource by streams. A task on a lane with a stream is complete for the dependency graph when it has queued
+// its work. The work itself is not finished then, so the resources remember its ticket, and the next user waits for it:
+// on its own stream if it has one, otherwise in its own thread.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Of a launched task: a lane with a stream, and the stream's ticket behind the task's work.
+// Identifies a launched task: its lane, and the stream's ticket behind the task's work.
 struct Ticket {
   int lane = -1;
   std::uint64_t number = 0;  // 0: none
@@ -17,28 +17,28 @@ struct Ticket {
 
 struct DeviceWait {
   Ticket ticket;
-  // What is waited for has written what the waiting one reads: its failure is the other's, too.
+  // The waiting task reads what the other one wrote, so it shares the other's failure.
   bool data = false;
 };
 
 class DeviceUses {
  public:
   void read(Ticket by);
-  // The writer has waited for all former users.
+  // Records a write. The writer has waited for all former users.
   void write(Ticket by);
-  // The uses of a successor: everyone waits for whoever used the former resource.
+  // The uses of a successor: its users wait for all users of the former resource.
   DeviceUses of_successor() const;
   bool read_or_written(Ticket by) const;
   bool written(Ticket by) const { return written_ == by; }
   Ticket last_written() const { return written_; }
 
-  // Adds what has to be over before who reads or writes the resource may begin.
+  // Adds the work that must finish before the resource may be read or written.
   void add_waits(bool reads, bool writes, std::vector<DeviceWait>& waits) const;
 
  private:
   Ticket written_;
-  // At most one ticket of a lane, the latest, in each list.
-  std::vector<Ticket> former_;  // of those whose memory it was
+  // Each list has at most one ticket per lane, the latest.
+  std::vector<Ticket> former_;  // users of the predecessor of this memory
   std::vector<Ticket> read_;    // since it was written
 };
 

@@ -174,7 +174,7 @@ FailurePtr Engine::failure(const Resource& resource) const {
 bool Engine::forgive(const Resource& resource) {
   check_outside_tasks("forgive");
   HostWaiter waiter;
-  FailurePtr forgiven;  // goes after the lock
+  FailurePtr forgiven;  // destroyed after the lock
   const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_unused(resource, waiter); });
   if (waiter.loss) return false;
   forgiven = impl_->graph.forgive(resource);
@@ -235,7 +235,7 @@ void Engine::set_trace(std::shared_ptr<Trace> trace) {
   for (const auto& lane : impl_->lanes) {
     lane->trace = trace ? trace->add_lane(lane->options.device, lane->options.name) : nullptr;
   }
-  impl_->trace.swap(trace);  // the old one goes after the lock
+  impl_->trace.swap(trace);  // the old one is destroyed after the lock
 }
 
 bool Engine::tracing() const {

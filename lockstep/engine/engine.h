@@ -1,20 +1,20 @@
-// The engine. A task names the data that it reads and writes and the lane that it runs on; the engine starts
-// it when that data is ready. Rules:
+// The engine. A task names the data that it reads and writes and the lane that it runs on. The engine starts the task
+// when its data is ready. Rules:
 //
-//   - The order of pushing is the order of effect: whatever runs at the same time, every task sees the data
-//     as if all tasks had run one by one in the order in which they were pushed.
-//   - Readers of a resource run together, a writer runs alone.
-//   - A lane runs its tasks in the order in which they were pushed, like a CUDA stream, and holds back only
-//     the first one whose data is not ready. Parallelism comes from several lanes.
-//   - A task that throws fails what it writes. Whoever reads failed data is skipped and fails what it writes
-//     in turn, with the first task's error. The error surfaces at every wait that needs the data, until a
-//     task that does not read it writes it anew. See failure.h.
-//   - A lane may have a stream: a queue of work that a device does beside the lane's worker. Its tasks only queue
-//     their work there. Whoever uses their data then waits for the device: on its own stream, or, where there
-//     is none, in its thread. What a device reports as failed is lost with all that the stream had not finished
-//     by then: as if the first of these tasks had thrown and the others had read what it wrote.
-//   - Pushing and waiting inside a task are errors: a task could wait for itself, and what it pushed would
-//     have no place in the order.
+//   - The order of pushing is the order of effect: every task sees the data as if all tasks had run one by one in the
+//     order in which they were pushed, whatever runs at the same time.
+//   - Readers of a resource may run together; a writer runs alone.
+//   - A lane runs its tasks in the order in which they were pushed, like a CUDA stream. A task whose data is not ready
+//     holds up its own lane only. Parallelism comes from several lanes.
+//   - A task that throws fails what it writes. A task that reads failed data is skipped and fails what it writes in
+//     turn, with the first task's error. Every wait that needs the data throws that error, until a task that does not
+//     read the data writes it anew. See failure.h.
+//   - A lane may have a stream: a queue of work that a device runs beside the lane's worker. The lane's tasks only
+//     queue their work there. A later user of their data waits for the device: on its own stream, or, if it has none,
+//     in its thread. When a device reports a failure, all unfinished work of the stream is lost, as if the first of
+//     these tasks had thrown and the others had read what it wrote.
+//   - Pushing and waiting inside a task are errors: a task could wait for itself, and a task pushed there would have no
+//     place in the order.
 //
 // The serial engine (EngineOptions::serial) keeps all of these rules and runs each task inside push().
 #pragma once
@@ -41,122 +41,124 @@ class Stream;
 class Trace;
 
 struct EngineOptions {
-  // Run each task inside push(), on the caller's thread.
+  // Runs each task inside push(), on the caller's thread.
   bool serial = false;
-  // When this many tasks are unfinished, push() waits until an eighth of them have finished: bounds how far
-  // the host can run ahead. Tasks that have queued their work on a stream count for that stream: its lane's worker
-  // waits while an eighth of this number are unfinished.
+  // When this many tasks are unfinished, push() waits until an eighth of them have finished. This limits how far the
+  // host runs ahead. Tasks that have queued their work on a stream count for that stream: its lane's worker waits while
+  // an eighth of this number are unfinished.
   std::int64_t max_pending_tasks = 16384;
-  // Whoever waits spins this long before it sleeps, while no more threads are awake than there are cores.
+  // A waiting thread spins this long before it sleeps, as long as no more threads are awake than there are cores.
   std::int64_t spin_microseconds = 50;
-  // Cores that the process may use; 0: those of its affinity mask.
+  // Number of cores that the process may use; 0: all cores of its affinity mask.
   int cores = 0;
-  // Whoever waits in vain for this long calls on_slow_wait with the pending_report(), and again each time
-  // that the wait has doubled; the wait goes on. For debugging; 0: never. What the function throws is lost.
+  // For debugging: a wait that takes this long calls on_slow_wait with the pending_report(), again whenever the time
+  // has doubled, and goes on. 0: never. Exceptions of the function are ignored.
   std::chrono::nanoseconds slow_wait{0};
   std::function<void(std::chrono::nanoseconds waited, const std::string& report)> on_slow_wait = {};
 };
 
-// One per lane; everything is optional but the name.
+// Options of one lane. Only the name is required.
 struct LaneOptions {
-  // As in the timeline: "compute 0", "copy in".
+  // The name in the timeline: "compute 0", "copy in".
   std::string name = {};
-  // The device that the lane belongs to, as in the timeline: "cpu:0".
+  // The lane's device in the timeline: "cpu:0".
   std::string device = {};
-  // Cores that the lane's worker is bound to; none: wherever the process may run.
+  // Cores that the lane's worker is bound to; empty: any core that the process may use.
   std::vector<int> cpus = {};
-  // Where the lane's tasks queue their work, and no other lane's do. A task counts as completed when its function
-  // has returned: its closure goes then, and what its work still uses is whatever its resources stand for. The
+  // The stream on which the lane's tasks, and no others, queue their work. A task is complete when its function
+  // returns. Its closure is destroyed then, so its pending work may use only memory that its resources stand for. The
   // timeline shows the device's times. The serial engine waits for the stream after each task.
   std::shared_ptr<Stream> stream = {};
-  // Runs first on the lane's worker thread; in the serial engine, inside add_lane.
+  // Runs first on the lane's worker thread, or inside add_lane in the serial engine.
   std::function<void()> on_start = {};
-  // Handed to the lane's tasks as TaskContext::lane_data.
+  // The lane's tasks get this as TaskContext::lane_data.
   void* lane_data = nullptr;
-  // Bytes in use on the device, for the timeline: read whenever a task begins.
+  // Bytes in use on the device. The timeline reads it whenever a task begins.
   std::shared_ptr<const std::atomic<std::int64_t>> device_bytes = {};
 };
 
 class Engine {
  public:
   explicit Engine(EngineOptions options = {});
-  // Waits for every task. A failure that no one waited for is lost here: call wait_all() to see it. A task
-  // whose closure owned the engine cannot wait for itself: the workers then finish what was pushed and end by
-  // themselves.
+  // Waits for every task. A failure that no wait has thrown is lost here: call wait_all() to see it. If a task's
+  // closure holds the last reference to the engine, it cannot wait for itself: the workers then finish what was pushed
+  // and end by themselves.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Returns when the lane's worker is bound and on_start has run. Throws what that threw, or an Error for
-  // cores that the process may not use.
+  // Returns when the lane's worker is bound and on_start has run. Throws what on_start threw, or an Error for cores
+  // that the process may not use.
   LaneId add_lane(LaneOptions options);
 
-  // A new resource that nobody uses yet.
+  // Returns a new, unused resource.
   Resource make_resource();
-  // A new resource for memory that `old` stood for: its first users wait for whoever still uses `old`, but do
-  // not see old's failures.
+  // Returns a new resource for the memory that `old` stood for. Its first users wait for all users of `old`, but do not
+  // see old's failures.
   Resource make_successor(const Resource& old);
 
-  // The one of `lanes` on which the task waits least, so that independent tasks spread and chains stay
-  // together: behind an unfinished task that it depends on, if that is its lane's last one; else where the
-  // fewest are unfinished. For tasks that may run on any of the lanes; task.lane is ignored.
+  // Chooses one of `lanes` for a task that may run on any of them, so that independent tasks spread and chains stay
+  // together: behind an unfinished task that it depends on, if that is the last one on its lane; otherwise the lane
+  // with the fewest unfinished tasks. Ignores task.lane.
   LaneId choose_lane(std::span<const LaneId> lanes, const Task& task) const;
 
-  // From any thread but a worker. Blocks only at max_pending_tasks, and in the serial engine for the task
-  // itself.
+  // Call it from any thread except a worker. It blocks only at max_pending_tasks and, in the serial engine, while the
+  // task runs.
   void push(Task task);
 
-  // Until every task pushed so far that writes the resource has finished. Throws the resource's failure.
+  // Waits until every task pushed so far that writes the resource has finished. Throws the resource's failure.
   void wait_readable(const Resource& resource);
-  // Until every task pushed so far that reads or writes the resource has finished. Throws nothing: the data
-  // is about to be overwritten or freed.
+  // Waits until every task pushed so far that reads or writes the resource has finished. Throws nothing: the data is
+  // about to be overwritten or freed.
   void wait_unused(const Resource& resource);
-  // Until every task pushed so far has finished. Throws the first failure, in order of pushing, that no wait
-  // has thrown yet, if there is one. A cancellation is no failure of a task, and not thrown here.
+  // Waits until every task pushed so far has finished. Throws the first failure, in order of pushing, that no wait has
+  // thrown yet, if there is one. Cancellations are not thrown here.
   void wait_all();
 
-  // What was pushed so far and has not started is skipped, because nobody needs it any more: after an error
-  // or an interruption. What it would have written fails with a CancelledError; nothing of it is torn. Tasks
-  // that run, or have queued their work on a stream, finish. Returns at once; all waits end soon. What is pushed
-  // from now on runs, once its data is written anew.
+  // Skips every task that was pushed and has not started. Use it after an error or an interruption, when the results
+  // are no longer needed. Data that these tasks would have written fails with a CancelledError but is not torn. Tasks
+  // that run, or have queued their work on a stream, finish. Returns at once; all waits end soon. Tasks pushed from now
+  // on run, once their data is written anew.
   void cancel_pending(const std::string& reason);
 
-  // Whether all tasks that use the resource have finished, on the devices, too.
+  // Returns whether all tasks that use the resource have finished, including their work on devices.
   bool unused(const Resource& resource) const;
-  // The resource's failure, if its last finished writer failed; null otherwise. Does not wait.
+  // Returns the resource's failure if its last finished writer failed, otherwise null. Does not wait.
   FailurePtr failure(const Resource& resource) const;
-  // Waits until the resource is unused, then takes the old data of a skipped write as good. False, and
-  // nothing changes, where the data is torn.
+  // Waits until the resource is unused, then accepts the data from before a skipped write as valid. Returns false and
+  // changes nothing if the data is torn.
   bool forgive(const Resource& resource);
 
   EngineCounters counters() const;
-  // By LaneId::index.
+  // Indexed by LaneId::index.
   std::vector<LaneCounters> lane_counters() const;
-  // As in LaneCounters.
+  // LaneCounters::busy of one lane.
   std::chrono::nanoseconds busy(LaneId lane) const;
-  // For Stopwatch. In a task of a lane with a stream: whether the device's time for the lane's next tasks is taken.
+  // For Stopwatch; called in a task of a lane with a stream. Turns timing of the lane's next tasks on the device on or
+  // off.
   void time_launches(LaneId lane, bool on);
-  // The sum of these times, of tasks that have been waited for, since the last call. 0 for a lane without a stream.
+  // Returns the sum of these times since the last call, for tasks that have been waited for. 0 for a lane without a
+  // stream.
   std::chrono::nanoseconds take_launched_time(LaneId lane);
   const EngineOptions& options() const;
   // "cpu:0 compute 0"
   std::string lane_name(LaneId lane) const;
   int lane_count() const;
 
-  // The unfinished tasks by lane, at most `tasks_per_lane` of each, and what the first one of each waits for:
-  // to see why nothing moves. Empty if all have finished.
+  // Describes why nothing moves: the unfinished tasks by lane, at most `tasks_per_lane` of each, and what the first one
+  // of each lane waits for. Empty if all have finished.
   std::string pending_report(int tasks_per_lane = 8) const;
 
-  // Records every task from now on until stop; null stops. The trace outlives the recording. Tasks of streams
-  // come into it when they have finished and someone has waited for them, or for a later one.
+  // Records every task from now on; null stops recording. The engine shares ownership of the trace. A task on a stream
+  // is recorded when it has finished and something has waited for it or for a later one.
   void set_trace(std::shared_ptr<Trace> trace);
   bool tracing() const;
-  // Told of every push from now on until it is replaced; null: nobody. Returns the one before.
+  // Sets the observer of every push from now on; null removes it. Returns the previous one.
   std::shared_ptr<PushObserver> set_push_observer(std::shared_ptr<PushObserver> observer);
 
  private:
   struct Impl;
-  // Shared with the workers.
+  // The workers share it.
   std::shared_ptr<Impl> impl_;
 };
 

@@ -96,7 +96,7 @@ void Engine::Impl::work(Lane& lane) noexcept {
       lane.busy.end();
       lane.parker.park(spin);
       lane.busy.begin();
-      // Of a lane that was idle nobody but its worker touches the task that woke it: no need for the lock.
+      // If the lane was idle, only its worker touches the task that woke it, so no lock is needed.
       task = std::exchange(lane.ready, {});
     }
     Ending ending;
@@ -132,7 +132,7 @@ Engine::Impl::Ending Engine::Impl::run(ReadyTask& task, Lane& lane) noexcept {
   } catch (...) {
     ending = fail(node, lane, std::current_exception());
   }
-  // What the closure owns is gone before the task counts as finished.
+  // The closure's contents are destroyed before the task counts as finished.
   node.task.run.reset();
   current_task() = outer;
   return ending;
@@ -185,7 +185,7 @@ void Engine::Impl::launch(const ReadyTask& task, Lane& lane, Ending& ending) noe
   } catch (...) {
     ending = fail(node, lane, std::current_exception());
   }
-  // Also of a task that has failed: it may have queued something before.
+  // A failed task gets a ticket too: it may have queued work before it failed.
   std::uint64_t ticket = 0;
   try {
     ticket = launch.ticket = stream.record(timed);
@@ -277,7 +277,7 @@ void Engine::Impl::push_serial(Task&& task) {
   Lock guard = lock();
   const int index = task.lane.index;
   add(std::move(task));
-  // Nothing else runs, so the task is ready.
+  // No other task runs, so this one is ready.
   dispatch();
   Lane& lane = *lanes[index];
   ReadyTask ready = std::exchange(lane.ready, {});
@@ -322,7 +322,7 @@ void Engine::Impl::wait_for_devices(const std::vector<DeviceWait>& waits) {
 void Engine::Impl::report_slow_wait(std::chrono::nanoseconds waited) noexcept try {
   options.on_slow_wait(waited, pending_report(8));
 } catch (...) {
-  // As documented: the wait matters more.
+  // As documented, exceptions of on_slow_wait are ignored.
 }
 
 std::string Engine::Impl::pending_report(int tasks_per_lane) {
@@ -340,7 +340,7 @@ std::string Engine::Impl::pending_report(int tasks_per_lane) {
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     if (i < on_devices.size() && !on_devices[i].empty()) {
       const std::vector<std::string>& tasks = on_devices[i];
-      report += fmt::format("{}: on the device {} runs or is about to", lanes[i]->full_name(), tasks.front());
+      report += fmt::format("{}: on the device, {} is running or about to run", lanes[i]->full_name(), tasks.front());
       if (tasks.size() > 1 && most > 1) report += "; then " + list({tasks.begin() + 1, tasks.end()}, most - 1);
       report += '\n';
     }
@@ -348,7 +348,7 @@ std::string Engine::Impl::pending_report(int tasks_per_lane) {
     if (tasks.empty()) continue;
     const TaskNode& head = *tasks.front();
     report += fmt::format("{}: {} {}", lanes[i]->full_name(), head.task.name,
-                          head.missing ? "waits for" : "runs or is about to");
+                          head.missing ? "waits for" : "is running or about to run");
     std::vector<std::string> blockers;
     for (const TaskNode* blocker : graph.blockers(head)) {
       const int lane = blocker->task.lane.index;
@@ -359,7 +359,7 @@ std::string Engine::Impl::pending_report(int tasks_per_lane) {
     if (!blockers.empty()) report += " " + list(blockers, most);
     std::vector<std::string> behind;
     for (std::size_t k = 1; k < tasks.size(); ++k) behind.push_back(tasks[k]->task.name);
-    // The lane's first task counts.
+    // The lane's first task counts toward `most`.
     if (!behind.empty() && most > 1) report += "; then " + list(behind, most - 1);
     report += '\n';
   }

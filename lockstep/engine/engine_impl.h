@@ -1,4 +1,4 @@
-// The engine's threads around the state machine of dependency_graph.h: one lock, one worker a lane.
+// The engine's threads around the state machine of dependency_graph.h: one lock, and one worker per lane.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-// What a thread runs now: waiting inside a task is an error and not a deadlock.
+// The task that a thread runs now. Because of it, waiting inside a task is an error instead of a deadlock.
 struct CurrentTask {
   const void* engine = nullptr;
   const std::string* name = nullptr;
@@ -30,9 +30,9 @@ CurrentTask& current_task();
 // A host thread asleep until its gates are open.
 class HostWaiter final : public Waiter {
  public:
-  // False if the time was up first.
+  // Returns false on timeout.
   bool sleep(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout);
-  // Why a stream has lost the data that was waited for.
+  // Why a stream lost the awaited data.
   FailurePtr loss;
 
  private:
@@ -49,11 +49,11 @@ struct Engine::Impl {
 
   // With the lock.
   void add(Task&& task);
-  // Gives the tasks that have become ready to their lanes, with the lock. Returns the lanes whose workers are
-  // to be woken without it.
+  // Gives ready tasks to their lanes; call with the lock. Returns the lanes whose workers the caller wakes without the
+  // lock.
   Lane* dispatch() noexcept;
   static void wake(Lane* lanes) noexcept;
-  // A lane's worker, until all is finished.
+  // Runs a lane's worker until everything has finished.
   void work(Lane& lane) noexcept;
 
   // How a task has ended.
@@ -61,27 +61,27 @@ struct Engine::Impl {
     Outcome outcome = Outcome::kDone;
     FailurePtr failure;
     DependencyGraph::FailureEntry entry;
-    std::uint64_t ticket = 0;  // of the work that it has queued on its lane's stream
+    std::uint64_t ticket = 0;  // behind the work queued on the lane's stream
   };
-  // Runs the task, or skips it if there is a reason, and destroys its closure. Without the lock.
+  // Runs the task, or skips it if there is a reason, and destroys its closure. Call without the lock.
   Ending run(ReadyTask& task, Lane& lane) noexcept;
   void call(const ReadyTask& task, const Lane& lane, Ending& ending) const;
   // The same on a lane with a stream.
   void launch(const ReadyTask& task, Lane& lane, Ending& ending) noexcept;
   std::vector<LaunchedTasks::Part> trace_parts(const std::vector<TaskPart>& parts);
-  // What streams have to do first: the lane's stream waits for it, or the caller. Returns a failure that is the task's,
-  // too, if there is one.
+  // Makes the lane's stream, or else the caller, wait for the stream work that must finish first. Returns a failure
+  // that the task inherits, if there is one.
   FailurePtr await_devices(TaskNode& node, Lane& lane);
   Ending fail(const TaskNode& node, const Lane& lane, std::exception_ptr cause) const noexcept;
   FailurePtr make_failure(const std::string& task, std::int64_t order, const std::string& lane,
                           std::exception_ptr cause) const noexcept;
-  // With the lock. Returns what is to be cleared without it.
+  // Call with the lock. Returns the nodes that the caller clears without it.
   NodeList complete(TaskNode* node, Lane& lane, Ending& ending) noexcept;
 
   void push_serial(Task&& task);
-  // Waits, with the lock when it returns, until no more than the allowed number of tasks are pending.
+  // Waits until at most the allowed number of tasks are pending. Holds the lock when it returns.
   void wait_for_room(Lock& guard);
-  // Calls wait_for(time limit) until it is true, and tells on_slow_wait each time that it is not. Without the
+  // Calls wait_for(time limit) until it returns true, and on_slow_wait each time it returns false. Call without the
   // lock.
   template <typename WaitFor>
   void wait_patiently(WaitFor wait_for) {
@@ -98,7 +98,7 @@ struct Engine::Impl {
   }
   void report_slow_wait(std::chrono::nanoseconds waited) noexcept;
   std::string pending_report(int tasks_per_lane);
-  // Adds gates for `waiter` by `add_gates`, under the lock, and returns, with the lock, when they are open.
+  // Adds gates for `waiter` with `add_gates` under the lock. Returns with the lock held when the gates are open.
   template <typename AddGates>
   Lock wait(HostWaiter& waiter, AddGates add_gates) {
     Lock guard = lock();
@@ -106,7 +106,7 @@ struct Engine::Impl {
     if (!waiter.open()) {
       guard.unlock();
       wait_patiently([&](auto timeout) { return waiter.sleep(spin, timeout); });
-      // Also waits for whoever woke us, and may still be using the waiter.
+      // This also waits for the thread that woke us, which may still be using the waiter.
       guard.lock();
     }
     if (!waiter.device_waits.empty()) {
@@ -119,17 +119,19 @@ struct Engine::Impl {
   }
   // Without the lock.
   void wait_for_devices(const std::vector<DeviceWait>& waits);
-  // Of the failures known so far of what has written the data, the one pushed first; null: none. Without the lock.
+  // Returns the earliest-pushed failure known so far among the tasks that wrote the data; null if none. Call without
+  // the lock.
   FailurePtr first_loss(const std::vector<DeviceWait>& waits) const;
 
   const EngineOptions options;
   SpinPolicy spin;
-  // For a task that failed with no memory left to say how.
+  // Used when a task fails and there is no memory left to describe the failure.
   const FailurePtr out_of_memory;
 
-  std::mutex serial_mutex;  // the serial engine runs one task at a time, whoever pushes; taken before `mutex`
+  std::mutex serial_mutex;  // makes the serial engine run one task at a time; taken before `mutex`
 
-  // On a cache line of its own: who waits for it does not disturb who works on what it protects, all below.
+  // On its own cache line, so waiting threads do not disturb the thread that works on the data it protects (everything
+  // below).
   alignas(64) mutable AdaptiveLock mutex;
   alignas(64) DependencyGraph graph;
   std::vector<std::unique_ptr<Lane>> lanes;
@@ -139,7 +141,7 @@ struct Engine::Impl {
   bool pushers_wait = false;
   std::condition_variable_any room;
 
-  // Goes first: streams finish while all else is there.
+  // Destroyed first: streams finish while everything else still exists.
   LaunchedTasks launched;
 };
 

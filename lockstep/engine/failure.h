@@ -1,4 +1,4 @@
-// What became of data whose task failed or was cancelled.
+// The state of data whose task failed or was cancelled.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace lockstep {
 
-// The first task that failed, shared by everything that failed because of it; or a cancellation.
+// The first task that failed, shared by everything that failed because of it, or a cancellation.
 struct Failure {
   // Empty for a cancellation.
   std::string task = {};
-  // What the task threw.
+  // The task's exception.
   std::exception_ptr cause = {};
   // "relu on cpu:0 compute 0: ...", "cancelled: the run was interrupted"
   std::string message = {};
-  // The task's place in the order of pushing; a cancellation has one, too.
+  // The task's place in the order of pushing. A cancellation has one, too.
   std::int64_t order = 0;
   bool cancelled = false;
 };

@@ -1,4 +1,4 @@
-// Sleeping until a word changes, with a time limit, which std::atomic::wait does not have. See futex(2).
+// Sleeps until a word changes, with a time limit, which std::atomic::wait lacks. See futex(2).
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Returns when the word is no longer `value` and someone has said so, or the time is up, or for no reason.
+// Returns when the word differs from `value` and a thread has called futex_wake_one, on timeout, or spuriously.
 void futex_wait(const std::atomic<int>& word, int value,
                 std::optional<std::chrono::nanoseconds> timeout = {}) noexcept;
 void futex_wake_one(const std::atomic<int>& word) noexcept;

@@ -16,7 +16,7 @@ void bind_to(const std::vector<int>& cpus, const std::string& lane) {
     check(cpu >= 0 && cpu < CPU_SETSIZE, "add_lane: {}: there is no cpu {}", lane, cpu);
     CPU_SET(cpu, &wanted);
   }
-  // The system drops what the process may not use in silence, if anything is left.
+  // The system silently drops forbidden CPUs as long as any allowed one is left, so check the result.
   cpu_set_t got;
   CPU_ZERO(&got);
   const bool bound = pthread_setaffinity_np(pthread_self(), sizeof wanted, &wanted) == 0 &&
@@ -41,7 +41,7 @@ bool Lane::awaits(Ticket ticket) {
 }
 
 void Lane::start_worker() const {
-  // Linux keeps 15 characters.
+  // Linux allows 15 characters.
   pthread_setname_np(pthread_self(), full_name().substr(0, 15).c_str());
   if (!options.cpus.empty()) bind_to(options.cpus, full_name());
   if (options.on_start) options.on_start();

@@ -1,4 +1,4 @@
-// A lane of an engine: what it is called, its worker, and the one task of it that may run now.
+// A lane of an engine: its name, its worker, and its one task that may run now.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// A task that is to run, and what was known of it under the engine's lock.
+// A task about to run, with what was known about it under the engine's lock.
 struct ReadyTask {
   TaskNode* node = nullptr;
   FailurePtr reason_to_skip = {};
@@ -23,7 +23,7 @@ struct ReadyTask {
   std::int64_t queued = 0;
 };
 
-// Time between begin() and end(), in all. One thread calls both; any thread may read.
+// Total time between begin() and end(). One thread calls both; any thread may read.
 class BusyClock {
  public:
   void begin() { add(-Trace::steady_ns()); }
@@ -37,7 +37,7 @@ class BusyClock {
   void add(std::int64_t ns) {
     balance_.store(balance_.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
   }
-  // Less the time of begin() in between, which is more than all that was counted.
+  // Between begin() and end() it lacks the time of begin(), which exceeds every sum of times, so it is negative.
   std::atomic<std::int64_t> balance_{0};
 };
 
@@ -51,25 +51,25 @@ struct Lane {
   std::int64_t device_bytes() const {
     return options.device_bytes ? options.device_bytes->load(std::memory_order_relaxed) : -1;
   }
-  // Whether the lane's stream has yet to be told to wait for this. The worker's.
+  // Returns whether the lane's stream must still be told to wait for this. Only the worker calls it.
   bool awaits(Ticket ticket);
 
   const LaneOptions options;
 
-  // The worker's: whether the device's time for each task is taken.
+  // Whether the device's time for each task is measured. Belongs to the worker.
   bool times_launches = false;
-  // The worker's. By lane: up to which ticket this lane's stream waits for that one's already.
+  // By lane: the last ticket of that lane that this lane's stream already waits for. Belongs to the worker.
   std::vector<std::uint64_t> awaited;
-  // The worker's when it has been woken, until it ends the task; otherwise under the engine's lock.
+  // Belongs to the worker from when it is woken until it ends the task; otherwise protected by the engine's lock.
   ReadyTask ready;
-  // Under the engine's lock.
-  bool idle = false;           // its worker parks, or is about to
-  Lane* next_woken = nullptr;  // of those that one critical section wakes
+  // Protected by the engine's lock.
+  bool idle = false;           // its worker is parked or about to park
+  Lane* next_woken = nullptr;  // list of lanes that one critical section wakes
   std::shared_ptr<TraceLane> trace;
   std::int64_t completed = 0;
 
   BusyClock busy;
-  // Its worker looks at it while it spins: on a cache line of its own.
+  // On its own cache line, because the spinning worker reads it.
   alignas(64) Parker parker;
   std::thread worker;  // none in the serial engine
 };

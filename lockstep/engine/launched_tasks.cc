@@ -25,7 +25,7 @@ void LaunchedTasks::add(int index, Launch launch) {
   Lane& lane = *find(index);
   if (std::exchange(lane.loses_next, false)) lane.losses.back().last = launch.ticket;
   lane.launches.push_back(std::move(launch));
-  // Now and then, so that they do not pile up, and a failure is found near the task that it comes from.
+  // Ask the device after this many launches, so that launches do not pile up and a failure is found near its task.
   constexpr int kLook = 16;
   if (lane.launches.size() % kLook == 0) settle_all(index);
 }
@@ -59,7 +59,7 @@ bool LaunchedTasks::wait(Ticket ticket, std::optional<std::chrono::nanoseconds> 
     if (!timeout) {
       stream(ticket.lane).synchronize(ticket.number);
     } else {
-      // Devices have no waits with a time limit.
+      // Devices have no wait with a timeout.
       if (std::chrono::steady_clock::now() - begin >= *timeout) return false;
       std::this_thread::sleep_for(kLook);
     }
@@ -73,7 +73,7 @@ void LaunchedTasks::wait_for_room(int index, std::int64_t limit) {
     const std::lock_guard lock(mutex_);
     const auto& launches = find(index)->launches;
     if (static_cast<std::int64_t>(launches.size()) < limit) return;
-    // Not for the first one alone, so that nobody is woken for each.
+    // Wait for an eighth of them rather than only the first, so that the thread does not wake for each one.
     ticket.number = launches[limit / 8].ticket;
   }
   wait(ticket);
@@ -113,8 +113,9 @@ LaunchedTasks::Lane* LaunchedTasks::find(int lane) const {
   return lane >= 0 && lane < static_cast<int>(lanes_.size()) ? lanes_[lane].get() : nullptr;
 }
 
-// A task is over only when those are whose failures would be its own, so that these are known first. They were pushed
-// before it: the lanes that wait for one another in here are all different, and the recursion is no deeper than that.
+// A task is finished only after the tasks whose failures it would inherit, so that these failures are known first. They
+// were pushed before it. The lanes that wait for one another here all differ, so the number of lanes bounds the
+// recursion.
 bool LaunchedTasks::settle(Ticket ticket) {
   Lane& lane = *find(ticket.lane);
   while (lane.settled < ticket.number) {
@@ -137,7 +138,7 @@ bool LaunchedTasks::settle(Ticket ticket) {
   return true;
 }
 
-// Returns how many are left.
+// Returns the number of unfinished launches.
 std::int64_t LaunchedTasks::settle_all(int index) {
   Lane* lane = find(index);
   if (!lane) return 0;
@@ -145,7 +146,7 @@ std::int64_t LaunchedTasks::settle_all(int index) {
   return static_cast<std::int64_t>(lane->launches.size());
 }
 
-// Only while something is not over.
+// Call it only while work is unfinished.
 void LaunchedTasks::ask(Lane& lane) {
   try {
     lane.reached = std::max(lane.reached, lane.stream->finished());
@@ -156,7 +157,8 @@ void LaunchedTasks::ask(Lane& lane) {
   }
 }
 
-// What is in flight and not before `first`. It is over before it counts as lost: its memory may be used again then.
+// Marks work in flight from `first` on as lost. The work ends before it counts as lost, because its memory may be
+// reused then.
 void LaunchedTasks::lose(Lane& lane, std::uint64_t first, std::exception_ptr cause) {
   const std::uint64_t last = lane.launches.back().ticket;
   lane.stream->synchronize(last);
@@ -169,7 +171,8 @@ void LaunchedTasks::lose(Lane& lane, std::uint64_t first, std::exception_ptr cau
   take_failures(lane, first, last);
 }
 
-// Those of tasks behind `told` and up to `last`, which are lost already: they shall not be blamed on later ones.
+// Takes the failures of tasks after `told` and up to `last`. These tasks are lost already; later tasks must not be
+// blamed for their failures.
 void LaunchedTasks::take_failures(Lane& lane, std::uint64_t told, std::uint64_t last) {
   while (true) {
     try {
@@ -177,7 +180,7 @@ void LaunchedTasks::take_failures(Lane& lane, std::uint64_t told, std::uint64_t 
       return;
     } catch (const StreamError& error) {
       lane.loses_next |= error.ticket() > last;
-      // A device that is lost for good says the same each time.
+      // A device that is lost for good reports the same failure each time.
       if (error.ticket() <= told || error.ticket() > last) return;
       told = error.ticket();
     } catch (...) {
@@ -202,14 +205,14 @@ void LaunchedTasks::take_times(Lane& lane, Launch& launch) noexcept try {
                                 .queued = launch.record.queued,
                                 .device_bytes = launch.record.device_bytes});
   }
-  // Asked for in any case: the stream keeps them until then.
+  // Always ask for the times: the stream keeps them until then.
   launch.record.begin_ns = lane.stream->time_of(launch.begin);
   launch.record.end_ns = lane.stream->time_of(launch.ticket);
   if (launch.measured) lane.time_ns += launch.record.end_ns - launch.record.begin_ns;
   if (!launch.trace || !launch.parts.empty()) return;
   launch.trace->add(launch.task, std::move(launch.record));
 } catch (...) {
-  // A device that has failed knows no times.
+  // A failed device has no times.
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The tasks that have queued their work on streams: whose is over, and whose has failed.
+// Tasks that have queued their work on streams: which have finished, and which have failed.
 #pragma once
 
 #include <chrono>
@@ -20,12 +20,11 @@
 
 namespace lockstep {
 
-// Has a lock of its own, because asking a device takes its time. It may be held when the graph's lock is taken, never the
-// other way round.
+// Has its own lock, because asking a device takes time. Lock order: this lock, then the graph's; never the reverse.
 class LaunchedTasks {
  public:
-  // Makes a failure of what a stream has thrown, and remembers it for wait_all. Called with the lock held, before
-  // anyone learns that the task is over.
+  // Turns a stream's exception into a failure and remembers it for wait_all. Called with the lock held, before any
+  // thread learns that the task is over.
   using Blame = std::function<FailurePtr(const std::string& task, std::int64_t order, const std::string& lane,
                                          std::exception_ptr cause)>;
   explicit LaunchedTasks(Blame blame) : blame_(std::move(blame)) {}
@@ -40,11 +39,12 @@ class LaunchedTasks {
     std::uint64_t ticket = 0;
     std::string task = {};
     std::int64_t order = 0;
-    // Tickets whose failures are this one's, because it reads what they wrote.
+    // Tickets whose failures this task inherits, because it reads what they wrote.
     std::vector<Ticket> reads = {};
-    // Whether its time counts for take_time().
+    // Whether its time counts in take_time().
     bool measured = false;
-    // Where the timeline is kept: with the tickets of the task's beginning, and all but the times.
+    // Set while a timeline is recorded. `begin` is then the ticket of the task's beginning, and `record` lacks only
+    // the times.
     std::shared_ptr<TraceLane> trace = {};
     std::uint64_t begin = 0;
     TraceRecord record = {};
@@ -52,29 +52,30 @@ class LaunchedTasks {
   };
 
   void add_lane(int lane, std::shared_ptr<Stream> stream, std::string name);
-  // In the order of tickets; before anyone else knows the ticket.
+  // Call it in the order of tickets, before any other thread knows the ticket.
   void add(int lane, Launch launch);
 
   Stream& stream(int lane) const;
-  // Whether the work is over. Asks the devices.
+  // Returns whether the work is over. Asks the devices.
   bool finished(Ticket ticket);
-  // Does not ask: the task's place in the order of pushing, if it is not known to have finished; else -1.
+  // Does not ask the devices. Returns the task's place in the order of pushing unless it is known to have finished;
+  // otherwise -1.
   std::int64_t unfinished_task(Ticket ticket) const;
-  // Of work that is over: why it is lost; null if it is not.
+  // Call it for finished work. Returns why the work is lost; null if it succeeded.
   FailurePtr failure(Ticket ticket) const;
-  // Waits until the work is over. With a time limit: false if the time was up first.
+  // Waits until the work is over. Returns false on timeout.
   bool wait(Ticket ticket, std::optional<std::chrono::nanoseconds> timeout = {});
   // Waits until less than `limit` of the lane's launched tasks are unfinished.
   void wait_for_room(int lane, std::int64_t limit);
 
-  // The device's time for the lane's measured tasks that are over, since the last call.
+  // Returns the device's time for the lane's finished measured tasks since the last call.
   std::chrono::nanoseconds take_time(int lane);
 
   // Names of unfinished tasks by lane, in order.
   std::vector<std::vector<std::string>> unfinished();
-  // How many they are, of one lane; 0 for one without a stream.
+  // Number of unfinished tasks of one lane; 0 for a lane without a stream.
   std::int64_t count(int lane);
-  // Of several; none where no lane has a stream.
+  // The same for several lanes; empty if no lane has a stream.
   std::vector<std::int64_t> counts(std::span<const LaneId> lanes);
 
  private:
@@ -87,14 +88,14 @@ class LaunchedTasks {
   struct Lane {
     std::shared_ptr<Stream> stream;
     std::string name;
-    // Those that are not known to be over.
+    // Launches that are not known to be over.
     std::deque<Launch> launches;
-    // The last task's ticket that is known to be over, and what the stream has said last.
+    // Ticket of the last task known to be over, and the stream's last answer.
     std::uint64_t settled = 0;
     std::uint64_t reached = 0;
     std::vector<Loss> losses;
     std::int64_t time_ns = 0;  // of measured tasks
-    // A failure came while a task was queueing its work.
+    // A failure arrived while a task was queueing its work.
     bool loses_next = false;
   };
 

@@ -31,7 +31,7 @@ bool Parker::sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept {
   while (state_.load(std::memory_order_acquire) == kParked) {
     if (timeout) {
       const auto left = end - Clock::now();
-      // Unless it is unparked at this moment.
+      // Fails if another thread unparks it at this moment.
       int parked = kParked;
       if (left.count() <= 0) return !state_.compare_exchange_strong(parked, kIdle, std::memory_order_acquire);
       timeout = left;

@@ -1,4 +1,4 @@
-// How a thread waits for another one: it spins for a while where a core is to spare, and then sleeps.
+// How a thread waits for another one: it spins for a while if a core is free, then sleeps.
 #pragma once
 
 #include <atomic>
@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-// One thread parks, any other one unparks it: one unpark() for each park(), in either order.
+// One thread parks and any other unparks it: one unpark() for each park(), in either order.
 class Parker {
  public:
-  // Whatever happened before unpark() is visible. The caller counts as awake. With a time limit: whether
-  // there was an unpark(); if not, park again.
+  // Everything that happened before unpark() is visible afterwards. The caller counts as awake. Returns false on
+  // timeout without an unpark(); then park again.
   bool park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout = {}) noexcept;
   void unpark() noexcept {
     if (state_.exchange(kUnparked, std::memory_order_release) == kParked) futex_wake_one(state_);

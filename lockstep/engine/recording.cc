@@ -55,7 +55,7 @@ void TaskRecorder::pushing(Task& task) {
   recording_.tasks_.push_back(std::move(recorded));
 }
 
-// A recording that missed one would let two uses of a block overlap: better to end here.
+// A recording that missed a succession would let two uses of a block overlap. noexcept ends the process instead.
 void TaskRecorder::succeeded(const Resource& old, const Resource& fresh) noexcept {
   successions_.emplace_back(old, fresh);
 }
@@ -73,7 +73,7 @@ Recording TaskRecorder::take() {
     for (const Resource& r : task->writes) unwritten.erase(r.state());
   }
   std::unordered_map<const ResourceState*, Resource> last;
-  // From the latest: a successor's own successor is known already.
+  // From the latest backward, so that a successor's own successor is already known.
   for (auto it = successions_.rbegin(); it != successions_.rend(); ++it) {
     const auto further = last.find(it->second.state());
     last.insert_or_assign(it->first.state(), further == last.end() ? it->second : further->second);

@@ -1,13 +1,13 @@
-// Tasks that are described once and pushed again and again: a training step.
+// Tasks that are described once and pushed repeatedly, such as a training step.
 //
 //   auto recorder = std::make_shared<TaskRecorder>();
 //   engine.set_push_observer(recorder);
-//   ...  // push; this runs as always
+//   ...  // push; this runs as usual
 //   engine.set_push_observer(nullptr);
 //   Recording step = recorder->take();
-//   step.replay(engine);  // as if it were described once more
+//   step.replay(engine);  // as if it were described again
 //
-// The memory that the tasks use has to stay where it is, and what their functions have captured has to hold for every
+// The memory that the tasks use must stay in place, and what their functions captured must be valid for every
 // repetition.
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace lockstep {
 
-// A task's function is called once at a time: all its repetitions are on one lane.
+// A task's function runs once at a time, because all its repetitions are on one lane.
 struct RecordedTask {
   std::string name;
   LaneId lane;
@@ -32,46 +32,46 @@ struct RecordedTask {
 
 class Recording {
  public:
-  // Pushes all of them.
+  // Pushes all tasks.
   void replay(Engine& engine) const;
   const std::vector<std::shared_ptr<RecordedTask>>& tasks() const { return tasks_; }
-  // What they read before they write it, and what they write, each once.
+  // Resources that the tasks read before writing, and resources that they write, each once.
   std::vector<Resource> reads() const;
   std::vector<Resource> writes() const;
 
  private:
   friend class TaskRecorder;
-  // Resources are those that stand for their memory at the end: whoever had it before waits in the same queue.
+  // The resources are those that stand for the memory at the end, so all users of that memory wait in one queue.
   std::vector<std::shared_ptr<RecordedTask>> tasks_;
 };
 
-// Records what the thread that made it pushes.
+// Records the pushes of the thread that made it.
 class TaskRecorder final : public PushObserver {
  public:
   TaskRecorder() : thread_(std::this_thread::get_id()) {}
 
-  // What this thread pushes meanwhile is no part of the recording. To be called by it.
+  // While paused, pushes of this thread are not recorded. Call it from that thread.
   void pause(bool paused) { paused_ = paused; }
-  // Whether the thread has waited for data while it was recorded: what it did then may depend on it.
+  // Whether the thread waited for data while it was recorded. Its later pushes may depend on that data.
   bool waited() const { return waited_; }
-  // A resource that was made for the recording alone: a task that finds nothing there but writes a part of it does not read
-  // it. In a repetition it would read what the one before has left, its failures too.
+  // Marks a resource as made for the recording alone. A task that writes a part of it before any other write does not
+  // count as a reader; in a repetition it would otherwise read what the previous one left, including its failures.
   void own(const Resource& resource) { own_.push_back(resource); }
-  // Once, when nothing is pushed any more.
+  // Call it once, after the last push.
   Recording take();
 
  private:
   void pushing(Task& task) override;
   void succeeded(const Resource& old, const Resource& fresh) noexcept override;
   void waiting() noexcept override { waited_ |= recording(); }
-  // Other threads do not look at what this one changes.
+  // The thread is compared first, so other threads never read what this one changes.
   bool recording() const { return std::this_thread::get_id() == thread_ && !paused_; }
 
   const std::thread::id thread_;
   bool paused_ = false;
   bool waited_ = false;
   Recording recording_;
-  // Handles of both, so that addresses mean nothing else.
+  // Handles of both keep their addresses from being reused.
   std::vector<std::pair<Resource, Resource>> successions_;
   std::vector<Resource> own_;
 };

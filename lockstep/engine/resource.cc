@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// Every unfinished task holds a handle. So the last one goes when nobody uses the resource: it needs no lock.
+// Every unfinished task holds a handle, so the last handle goes when nothing uses the resource. No lock is needed.
 void Resource::retain(ResourceState* state) noexcept {
   state->handles.fetch_add(1, std::memory_order_relaxed);
 }

@@ -1,5 +1,5 @@
-// How long a thread that waits for another one looks before it sleeps: a hand-over to a spinning thread costs a tenth of a
-// microsecond, to a sleeping one some five to thirty.
+// How long a waiting thread spins before it sleeps. A hand-over to a spinning thread costs a tenth of a microsecond, to
+// a sleeping one five to thirty.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,15 @@ struct SpinPolicy {
   // Threads that work or spin.
   std::atomic<int> awake{0};
 
-  // A thread that spins beyond this takes a core from one that works.
+  // If more threads than this are awake, a spinning one takes a core from a working one.
   bool core_to_spare() const { return awake.load(std::memory_order_relaxed) <= cores; }
 
-  // That of the engine whose worker this thread is, for tasks that wait for something outside of it; null elsewhere.
+  // The policy of the engine whose worker this thread is, for tasks that wait for something outside the engine. Null in
+  // other threads.
   static SpinPolicy*& of_thread();
 };
 
-// While one lives, this thread sleeps and does not count as awake.
+// While an object of this class lives, this thread sleeps and does not count as awake.
 class Asleep {
  public:
   Asleep() : policy_(SpinPolicy::of_thread()) {
@@ -39,7 +40,7 @@ class Asleep {
   SpinPolicy* policy_;
 };
 
-// Whether the condition came true.
+// Returns whether the condition came true.
 template <typename Condition, typename MayGoOn>
 bool spin_until(const Condition& condition, std::chrono::nanoseconds limit, const MayGoOn& may_go_on) {
   if (!may_go_on()) return false;

@@ -9,7 +9,7 @@ Stopwatch::Stopwatch(std::shared_ptr<Engine> engine, std::vector<LaneId> lanes)
 void Stopwatch::start() { push(true); }
 void Stopwatch::stop() { push(false); }
 
-// Tasks of the lane itself look at its clock: between the same two tasks whenever they run.
+// The lane's own tasks read its clock, so the interval lies between the same two tasks whenever they run.
 void Stopwatch::push(bool starts) {
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     Task task;
@@ -18,7 +18,7 @@ void Stopwatch::push(bool starts) {
     task.reads = {marks_};
     task.run = [engine = engine_.get(), times = times_, i, starts](const TaskContext& c) {
       if (c.stream) engine->time_launches(c.lane, starts);
-      // A stream's time is known when its work is over.
+      // A stream's time is known only when its work is over.
       if (!c.stream) (*times)[i] += starts ? -engine->busy(c.lane) : engine->busy(c.lane);
     };
     engine_->push(std::move(task));

@@ -1,5 +1,5 @@
-// How long lanes are busy with a part of their tasks, so without the time in which they wait. What a device computes for
-// training is measured so: lanes run behind the host, and wait for each other, which a clock of the host would count.
+// Measures how long lanes are busy with some of their tasks, without waiting time. This measures a device's work in
+// training: lanes run behind the host and wait for each other, so the host's clock would include the waiting.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,11 @@ namespace lockstep {
 
 class Stopwatch {
  public:
-  // On a lane with a stream the device's times count. Such a lane has one stopwatch at a time.
+  // On a lane with a stream, the device's times count. Such a lane can have only one stopwatch at a time.
   Stopwatch(std::shared_ptr<Engine> engine, std::vector<LaneId> lanes);
 
-  // Measures the tasks that are pushed to the lanes between the two calls. Neither waits: each pushes a task to each lane.
+  // Measures the tasks that are pushed to the lanes between the two calls. Neither waits: each pushes a task to each
+  // lane.
   void start();
   void stop();
   // The times measured since the last call, by lane. Waits for the tasks up to the last stop().
@@ -26,7 +27,7 @@ class Stopwatch {
 
   std::shared_ptr<Engine> engine_;
   std::vector<LaneId> lanes_;
-  Resource marks_;  // what the tasks of start() and stop() read, to be waited for
+  Resource marks_;  // read by the tasks of start() and stop(), so that take() can wait for them
   std::shared_ptr<std::vector<std::chrono::nanoseconds>> times_;
 };
 

@@ -1,4 +1,4 @@
-// A piece of work and what it touches.
+// A piece of work and the data it touches.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct LaneId {
 
 class Stream;
 
-// One of several tasks that a task does as one: for the timeline, which shows these instead.
+// One of several tasks that a task runs as one. The timeline shows these parts instead of the task.
 struct TaskPart {
   std::string_view name;  // outlives the task's work
   LaneId lane;
@@ -28,22 +28,22 @@ struct TaskPart {
   std::uint64_t begin = 0, end = 0;
 };
 
-// What a running task is given.
+// The argument of a running task.
 struct TaskContext {
   LaneId lane;
   void* lane_data = nullptr;                // LaneOptions::lane_data
   Stream* stream = nullptr;                 // LaneOptions::stream
-  std::vector<TaskPart>* parts = nullptr;  // on a stream, while the timeline is kept: where to name them
+  std::vector<TaskPart>* parts = nullptr;  // on a stream, while a timeline is recorded: the task lists its parts here
 };
 
 struct Task {
-  // In the field's words and of static lifetime where it can be: "conv2d", "all-reduce".
+  // In the field's words: "conv2d", "all-reduce".
   std::string name = {};
   LaneId lane = {};
   SmallVector<Resource, 4> reads = {};
-  // Written as a whole. Data that is changed in part or in place is both read and written.
+  // Data written as a whole. Data changed in part or in place is both read and written.
   SmallVector<Resource, 4> writes = {};
-  // Must keep what it touches alive. Closures up to 384 bytes need no allocation, those of most kernels among them.
+  // The function must keep what it touches alive. Closures up to 384 bytes need no allocation.
   InlineFunction<void(const TaskContext&), 384> run = {};
 };
 

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Sorts, and keeps the data edge where there are two between the same nodes.
+// Sorts the edges. If two join the same nodes, keeps the data edge.
 void tidy(std::vector<TaskGraph::Edge>& edges) {
   std::ranges::sort(edges, [](const auto& a, const auto& b) {
     return std::tuple(a.from, a.to, !a.data) < std::tuple(b.from, b.to, !b.data);
@@ -18,17 +18,17 @@ void tidy(std::vector<TaskGraph::Edge>& edges) {
   edges.erase(std::unique(edges.begin(), edges.end(), same), edges.end());
 }
 
-// For each node, which other ones there is a way from: row[to][from].
+// For each node, the nodes that have a path to it: reach[to][from].
 using Reach = std::vector<std::vector<bool>>;
 
-// Edges into each node, from the last one back. Returns those that no longer way implies.
+// Visits the edges into each node from the last predecessor backward. Returns the edges that no longer path implies.
 std::vector<TaskGraph::Edge> necessary(std::size_t nodes, const std::vector<TaskGraph::Edge>& edges) {
   std::vector<std::vector<const TaskGraph::Edge*>> into(nodes);
   for (const auto& edge : edges) into[edge.to].push_back(&edge);
   Reach reach(nodes, std::vector<bool>(nodes));
   std::vector<TaskGraph::Edge> kept;
   for (std::size_t to = 0; to < nodes; ++to) {
-    // A way from `from` that goes through another predecessor goes through a later one.
+    // A path from `from` through another predecessor goes through a later one.
     std::ranges::sort(into[to], std::greater{}, [](const auto* edge) { return edge->from; });
     for (const auto* edge : into[to]) {
       if (reach[to][edge->from]) continue;
@@ -79,7 +79,7 @@ void TaskGraphRecorder::pushed(const Task& task) noexcept try {
     users = {.held = resource, .writer = id, .readers = {}, .former = {}};
   }
 } catch (const std::bad_alloc&) {
-  // As with the timeline, what finds no memory is not in the picture.
+  // As in the timeline, an entry for which there is no memory is left out.
 }
 
 void TaskGraphRecorder::succeeded(const Resource& old, const Resource& fresh) noexcept try {
@@ -100,7 +100,7 @@ TaskGraph without_implied_edges(const TaskGraph& graph) {
 
   std::vector<TaskGraph::Edge> all = graph.edges;
   std::map<int, int> last_of_lane;
-  std::set<std::pair<int, int>> lane_edges;  // stand for the lanes' order alone
+  std::set<std::pair<int, int>> lane_edges;  // express the order of a lane alone
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
     const auto [last, is_first] = last_of_lane.try_emplace(graph.nodes[i].lane, i);
     if (is_first) continue;
@@ -124,7 +124,7 @@ TaskGraph merge_nodes(const TaskGraph& graph, const std::function<std::string(co
   std::vector<std::set<int>> after;  // groups
   std::vector<int> group_of(n);
   std::map<std::string, int> last;  // group of a key
-  // Whether there is a way from `from` to one of `to`.
+  // Whether there is a path from `from` to one of `to`.
   const auto leads_to = [&](int from, const std::set<int>& to) {
     std::vector<bool> seen(groups.size());
     std::vector<int> pending{from};
@@ -167,7 +167,7 @@ TaskGraph merge_nodes(const TaskGraph& graph, const std::function<std::string(co
     }
   }
 
-  // Edges lead forwards again: of the groups that nothing unplaced leads to, the one that began first is next.
+  // Make edges lead forward again: next comes the group that began first among those without an unplaced predecessor.
   std::vector<int> missing(groups.size());
   for (const auto& next : after) {
     for (const int group : next) ++missing[group];

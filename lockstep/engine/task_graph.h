@@ -1,5 +1,4 @@
-// The tasks of a part of a program and who waits for whom: recorded while they are pushed, simplified for a
-// picture.
+// The tasks of a part of a program and their dependencies, recorded while they are pushed and simplified for a picture.
 //
 //   auto recorder = std::make_shared<TaskGraphRecorder>();
 //   engine.set_push_observer(recorder);
@@ -22,38 +21,37 @@
 namespace lockstep {
 
 struct TaskGraph {
-  // A task, or several that are seen as one.
+  // A task, or several shown as one.
   struct Node {
-    // Of the first task.
+    // The first task's lane.
     int lane = 0;
-    // Their names and how many have each, in order of pushing.
+    // The tasks' names and the number of tasks with each, in order of pushing.
     std::vector<std::pair<std::string, int>> tasks;
-    // For whoever draws it; the first task's.
+    // The first task's kind, for the drawing code.
     int kind = 0;
   };
   struct Edge {
     int from = 0;  // nodes
     int to = 0;
-    // `to` reads what `from` wrote; otherwise it only comes after it, because it overwrites data or uses
-    // memory anew.
+    // True: `to` reads what `from` wrote. False: `to` only comes after it, because it overwrites data or reuses memory.
     bool data = true;
     auto operator<=>(const Edge&) const = default;
   };
-  // From the first to the last: edges lead forwards.
+  // In order: edges lead from earlier to later nodes.
   std::vector<Node> nodes;
-  // Sorted; at most one from one node to another.
+  // Sorted; at most one edge between two nodes.
   std::vector<Edge> edges;
 };
 
-// What is pushed while it observes.
+// Records the tasks that are pushed while it observes.
 class TaskGraphRecorder final : public PushObserver {
  public:
   TaskGraph graph() const;
 
  private:
-  // Who used a resource since it was last written; before that, whoever used its memory before.
+  // The users of a resource since its last write; before the first write, the users of its predecessor.
   struct Users {
-    Resource held;  // so that its address means nothing else
+    Resource held;  // keeps the address from being reused
     int writer = -1;
     std::vector<int> readers;
     std::vector<int> former;
@@ -69,11 +67,11 @@ class TaskGraphRecorder final : public PushObserver {
   std::unordered_map<const ResourceState*, Users> users_;
 };
 
-// Without the edges that others imply: data edges where there is a longer way along data edges, the others
-// where there is one along any edges and lanes.
+// Removes edges that others imply: a data edge if a longer path of data edges exists, any other edge if a longer path
+// of edges and lane order exists.
 TaskGraph without_implied_edges(const TaskGraph& graph);
 
-// Puts nodes of the same key together, in order, wherever that makes no circle.
+// Merges nodes of the same key, in order, unless that makes a cycle.
 TaskGraph merge_nodes(const TaskGraph& graph, const std::function<std::string(const TaskGraph::Node&)>& key);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ constexpr const char* kNearColor = "#404040";
 constexpr const char* kFarColor = "#1f5fbf";
 constexpr const char* kOrderColor = "#a0a0a0";
 
-// In Graphviz's HTML-like labels, and in double quotes.
+// Escapes text for Graphviz's HTML-like labels and for double quotes.
 std::string escape(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -43,7 +43,7 @@ std::string counted(const std::pair<std::string, int>& task) {
   return escape(task.first) + (task.second > 1 ? fmt::format(" ×{}", task.second) : "");
 }
 
-// One task by its name; several under their kind's name.
+// One task is shown by its name, several under the name of their kind.
 std::string label(const TaskGraph::Node& node, const TaskKind& kind) {
   if (node.tasks.size() == 1) return counted(node.tasks[0]);
   std::string text = "<b>" + escape(kind.name) + R"(</b><font point-size="9">)";
@@ -51,7 +51,7 @@ std::string label(const TaskGraph::Node& node, const TaskKind& kind) {
   return text + "</font>";
 }
 
-// Title and legend, of what there is to see.
+// Title and legend. The legend lists only what the picture contains.
 std::string heading(const TaskGraph& graph, const TaskGraphPicture& picture, bool far_edges) {
   std::string cells;
   int columns = 0;

@@ -1,4 +1,4 @@
-// A graph of tasks as a picture: the language of Graphviz, one column a device, time from top to bottom.
+// Draws a graph of tasks in Graphviz's language: one column per device, time from top to bottom.
 #pragma once
 
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace lockstep {
 
-// What a node is, for its colour and the legend.
+// The kind of a node, for its color and the legend.
 struct TaskKind {
   std::string name;   // "copy"
-  std::string color;  // as Graphviz has them: "#f6c85f", "lightblue"
+  std::string color;  // as in Graphviz: "#f6c85f", "lightblue"
 };
 
 struct TaskGraphPicture {
   std::string title = {};
-  // By lane: the device that it belongs to, and its name.
+  // For each lane: its device and its name.
   struct Lane {
     std::string device;
     std::string name;
   };
   std::vector<Lane> lanes = {};
-  // By TaskGraph::Node::kind.
+  // Indexed by TaskGraph::Node::kind.
   std::vector<TaskKind> kinds = {};
 };
 
-// For `dot`, Graphviz's program. Every string may hold anything.
+// Returns input for Graphviz's `dot`. Strings may contain any characters.
 std::string to_dot(const TaskGraph& graph, const TaskGraphPicture& picture);
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ void TraceLane::add(std::string_view name, TraceRecord record) noexcept try {
   const std::lock_guard lock(mutex_);
   const std::size_t at = static_cast<std::size_t>(added_) % room_;
   if (at == records_.size()) records_.emplace_back();
-  std::swap(records_[at], record);  // what was there goes after the lock
+  std::swap(records_[at], record);  // the old record is destroyed after the lock
   ++added_;
 } catch (const std::bad_alloc&) {
 }

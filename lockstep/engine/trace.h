@@ -17,20 +17,19 @@ struct TraceRecord {
   int lane = 0;
   std::int64_t begin_ns = 0;  // since the trace was made
   std::int64_t end_ns = 0;
-  // The task's place in the order of pushing, and that of the last task of another lane that held it up; -1:
-  // none.
+  // The task's place in the order of pushing, and the place of the last task of another lane that delayed it; -1: none.
   std::int64_t order = -1;
   std::int64_t waited_for = -1;
-  // When the task began: unfinished tasks of its lane, itself included, and bytes in use on its device (-1:
-  // unknown).
+  // At the task's beginning: the unfinished tasks of its lane, including itself, and the bytes in use on its device
+  // (-1: unknown).
   std::int64_t queued = 0;
   std::int64_t device_bytes = -1;
 };
 
-// What one lane did. A lane records into memory of its own, so that lanes do not wait for one another.
+// The records of one lane. Each lane records into its own memory, so lanes do not wait for one another.
 class TraceLane {
  public:
-  // Times in nanoseconds of Trace::steady_ns(). A record that finds no memory is lost.
+  // Times are in nanoseconds of Trace::steady_ns(). A record for which there is no memory is lost.
   void add(std::string_view name, TraceRecord record) noexcept;
 
  private:
@@ -41,23 +40,23 @@ class TraceLane {
   const std::string device_;
   const std::string name_;
   const std::size_t room_;
-  mutable std::mutex mutex_;  // between the lane and who reads
-  // Record i is at i % room_, as long as it is one of the last room_.
+  mutable std::mutex mutex_;  // between the lane and readers
+  // Record i is at i % room_ while it is one of the last room_ records.
   std::vector<TraceRecord> records_;
   std::int64_t added_ = 0;
 };
 
 struct TraceOptions {
-  // A lane keeps its latest records, so that a long run takes bounded memory: about 100 bytes each.
+  // A lane keeps its latest records, about 100 bytes each, so a long run takes bounded memory.
   std::size_t records_per_lane = 1 << 16;
 };
 
-// May be read while lanes record.
+// Other threads may read it while lanes record.
 class Trace {
  public:
   explicit Trace(TraceOptions options = {});
 
-  // The lanes in order of their index, from 0.
+  // Add the lanes in order of their index, from 0.
   std::shared_ptr<TraceLane> add_lane(std::string device, std::string name);
   struct LaneName {
     std::string device;
@@ -65,14 +64,14 @@ class Trace {
   };
   std::vector<LaneName> lanes() const;
 
-  // In order of beginning. Where a lane has lost its first records, those of the others are left out up to
-  // there: what is given is complete.
+  // In order of beginning. If a lane has dropped its oldest records, all lanes' records up to that time are left out,
+  // so the result is complete.
   std::vector<TraceRecord> records() const;
-  // One process a device, one thread a lane; arrows from each task to those of other lanes that it held up;
-  // counters for the tasks queued in each lane and the bytes in use on each device.
+  // Writes one process per device and one thread per lane, arrows from each task to the tasks of other lanes that it
+  // delayed, and counters for the tasks queued in each lane and the bytes in use on each device.
   void write_json(std::ostream& out) const;
 
-  // Now, as in the records: since the trace was made.
+  // The present time as in the records: since the trace was made.
   std::int64_t elapsed_ns() const { return steady_ns() - start_ns_; }
   static std::int64_t steady_ns();
 

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// As JSON wants it (RFC 8259, section 7), with the quotes.
+// A JSON string (RFC 8259, section 7), including the quotes.
 std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
@@ -34,7 +34,7 @@ class EventWriter {
     name_lanes();
   }
 
-  // A slice, and the counters where it begins and, if nothing is left to do then, ends.
+  // Writes a slice and the counters at its beginning, and at its end if nothing is left to do then.
   void write_task(const TraceRecord& task, bool idle_after) {
     write("X", json_string(task.name), task.lane, task.begin_ns,
           fmt::format(R"("dur":{:.3f})", static_cast<double>(task.end_ns - task.begin_ns) * 1e-3));
@@ -49,7 +49,7 @@ class EventWriter {
   // An arrow from the end of one task to the beginning of the other.
   void write_arrow(const TraceRecord& from, const TraceRecord& to) {
     const std::string id = fmt::format(R"("cat":"dependency","id":{})", to.order);
-    // The arrow belongs to the slice that it begins in, and a slice's end is not part of it.
+    // An arrow belongs to the slice that contains its start, and a slice does not contain its own end.
     write("s", "\"held up\"", from.lane, std::max(from.begin_ns, from.end_ns - 1), id);
     write("f", "\"held up\"", to.lane, to.begin_ns, id + R"(,"bp":"e")");
   }
@@ -75,7 +75,7 @@ class EventWriter {
     write("M", json_string(what), lane, 0, R"("args":{)" + value + "}");
   }
 
-  // Where it changes.
+  // Writes the counter if its value has changed.
   void write_counter(const std::string& name, const char* unit, int lane, std::int64_t ns,
                      std::int64_t value) {
     const auto [last, is_new] = counters_.try_emplace({process_of_[lane], name}, value);
@@ -100,13 +100,13 @@ class EventWriter {
 }  // namespace
 
 void Trace::write_json(std::ostream& out) const {
-  // Before the lanes are listed, so that each record's lane is among them.
+  // Read the records before the lanes, so that each record's lane is listed.
   const std::vector<TraceRecord> tasks = records();
   const std::vector<LaneName> names = lanes();
   EventWriter writer(out, names);
   std::unordered_map<std::int64_t, const TraceRecord*> by_order;
   for (const TraceRecord& task : tasks) by_order[task.order] = &task;
-  // Between two tasks that had nothing else beside them the lane was idle.
+  // The lane was idle between two tasks if each was the only one queued when it began.
   std::vector<bool> idle_after(tasks.size()), next_finds_none(names.size(), true);
   for (std::size_t i = tasks.size(); i-- > 0;) {
     const bool alone = tasks[i].queued == 1;

@@ -14,7 +14,7 @@ struct Interval {
   std::int64_t end = 0;
 };
 
-// Adds an interval to those that begin no later.
+// Adds an interval that begins no earlier than the others.
 void unite(std::vector<Interval>& united, Interval next) {
   if (!united.empty() && next.begin <= united.back().end) {
     united.back().end = std::max(united.back().end, next.end);

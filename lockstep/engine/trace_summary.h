@@ -1,5 +1,4 @@
-// What a timeline says in numbers: where the time went, how busy each lane was, how much communication was
-// hidden.
+// A timeline in numbers: where the time went, how busy each lane was, how much communication was hidden.
 #pragma once
 
 #include <chrono>
@@ -29,15 +28,15 @@ struct TraceSummary {
   std::vector<Lane> lanes;
   std::int64_t tasks = 0;
 
-  // The time in which a lane whose name begins with "communicate" had a task, and the part of it in which no
-  // lane whose name begins with "compute" had one: what a step takes longer for its communication.
+  // Time in which a lane whose name begins with "communicate" had a task, and the part of it in which no lane whose
+  // name begins with "compute" had one. Communication makes a step longer by that part.
   std::chrono::nanoseconds communication{0};
   std::chrono::nanoseconds exposed{0};
-  // 1 - (step - step without communication) / communication alone; nothing where there was no communication.
+  // 1 - (step - step without communication) / communication alone; empty if there was no communication.
   std::optional<double> hidden() const;
 };
 
-// Of the records that begin in [begin_ns, end_ns), counted from the trace's start.
+// Summarizes the records that begin in [begin_ns, end_ns), counted from the trace's start.
 TraceSummary summarize(const Trace& trace, std::int64_t begin_ns, std::int64_t end_ns);
 
 }  // namespace lockstep

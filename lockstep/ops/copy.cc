@@ -84,7 +84,7 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x, y);
   bool from_host = x.device().is_host(), to_host = y.device().is_host();
   check(!from_host || !to_host, "copy: both tensors are in host memory, expected one on a device");
-  // What a GPU takes part in it does itself: only it reaches its memory.
+  // A GPU makes the copies that involve it, because only it reaches its memory.
   const bool inward = from_host || (x.device().host_visible() && !y.device().host_visible());
   DeviceState& state = state_of(inward ? y.device() : x.device(), "copy");
   const Device other = inward ? x.device() : y.device();

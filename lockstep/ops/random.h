@@ -10,7 +10,7 @@ namespace lockstep::ops {
 void uniform_(const Array& y, RandomKey key, double low, double high);
 void normal_(const Array& y, RandomKey key, double mean, double stddev);
 
-// What decides a mask.
+// The values that decide a mask.
 struct DropoutKey {
   RandomKey key;
   // Undefined, or i64 [2] on x's device: the key's words instead.

@@ -17,7 +17,7 @@ double seconds_for(int shards, const ShardCost& cost) {
   return cost.seconds * ((shards + cost.lanes - 1) / cost.lanes);
 }
 
-// A device whose speed is unknown gets that of the fastest.
+// A device of unknown speed gets the speed of the fastest.
 std::vector<ShardCost> all_known(std::span<const ShardCost> costs) {
   double fastest = 0;
   for (const ShardCost& cost : costs) {
@@ -51,7 +51,7 @@ Balance Balance::parse(std::string_view text) {
 
 std::vector<int> equal_shares(int shards, std::size_t devices) {
   const auto count = static_cast<std::int64_t>(devices);
-  // Shard s is device s * devices / shards's.
+  // Shard s belongs to device s * devices / shards.
   const auto first = [&](std::int64_t device) { return (device * shards + count - 1) / count; };
   std::vector<int> shares;
   for (std::int64_t d = 0; d < count; ++d) shares.push_back(static_cast<int>(first(d + 1) - first(d)));
@@ -67,8 +67,8 @@ std::vector<int> weighted_shares(int shards, std::span<const double> weights) {
   return fastest_shares(shards, costs);
 }
 
-// Shard by shard to the device that is through with it first: no other shares have a shorter step. Of several the slowest: 8
-// shards at weights 2,1 are 5 and 3, which is nearer to them than 6 and 2, and as fast.
+// Each shard goes to the device that finishes it first; no other shares have a shorter step. Among equals the slowest
+// device gets it: 8 shards at weights 2,1 become 5 and 3, which is closer to the weights than 6 and 2, and as fast.
 std::vector<int> fastest_shares(int shards, std::span<const ShardCost> costs) {
   check(!costs.empty() && shards >= std::ssize(costs), "balance: {} shards for {} devices, expected at least one for each",
         shards, costs.size());

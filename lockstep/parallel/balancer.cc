@@ -35,8 +35,8 @@ Balancer::Balancer(std::vector<Device> devices, JobShares shares, std::shared_pt
   start_or_stop();
 }
 
-// Not the first steps after a change, which allocate memory and choose algorithms; nor the last ones before a decision, which
-// are still computed when the host, which is ahead, asks for the times.
+// Measure neither the first steps after a change, which allocate memory and choose algorithms, nor the last ones before
+// a decision: the host runs ahead, so they are still being computed when it asks for the times.
 void Balancer::start_or_stop() {
   const int margin = options_.every / 5;
   const bool run = !paused_ && steps_ >= margin && steps_ < options_.every - margin && !options_.seconds_per_shard;
@@ -70,7 +70,7 @@ void Balancer::resume() {
   start_or_stop();
 }
 
-// A device is through when its busiest lane is.
+// A device finishes when its busiest lane does.
 std::vector<double> Balancer::measure() {
   if (options_.seconds_per_shard) {
     std::vector<double> seconds = options_.seconds_per_shard();
@@ -87,7 +87,7 @@ std::vector<double> Balancer::measure() {
   return seconds;
 }
 
-// One for each device of the job. Numbers travel as nanoseconds, or whole ones.
+// Returns one number for each device of the job. The numbers travel as integers; times as nanoseconds.
 std::vector<double> Balancer::gather(const std::vector<double>& mine, const char* what) const {
   if (!communicator_) return mine;
   constexpr double kUnit = 1e9;

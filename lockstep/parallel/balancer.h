@@ -9,7 +9,7 @@
 //     balancer.step();
 //   }
 //
-// Trainer does it with Balance{.automatic = true}.
+// Trainer does this with Balance{.automatic = true}.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ namespace lockstep {
 struct BalancerOptions {
   // Steps between two decisions.
   int every = 20;
-  // The seconds that each device of this process takes for a shard, in place of the engine's measurement: for a program
-  // that knows better, and for tests.
+  // Replaces the engine's measurement: the seconds that each device of this process takes for a shard. For programs
+  // that know better, and for tests.
   std::function<std::vector<double>()> seconds_per_shard{};
 };
 
@@ -34,14 +34,15 @@ class Balancer {
  public:
   // Begins with equal shares.
   Balancer(const std::vector<Device>& devices, int shards, BalancerOptions options = {});
-  // Collective: with these shares, of the devices of all ranks. Null: this process is alone.
+  // Collective. Begins with these shares of the devices of all ranks. A null communicator means that this process is
+  // alone.
   Balancer(std::vector<Device> devices, JobShares shares, std::shared_ptr<Communicator> communicator,
            BalancerOptions options = {});
 
-  // When a step has been described. True if shares are others from the next step on. Ranks then have agreed on them:
-  // each has to call it as often as the others.
+  // Call it after describing a step. Returns true if the shares change from the next step on. Ranks agree on shares
+  // here, so each rank must call it equally often.
   bool step();
-  // Tasks that are described between the two are not measured: evaluation, say.
+  // Tasks described between the two calls, such as evaluation, are not measured.
   void pause();
   void resume();
 
@@ -61,8 +62,8 @@ class Balancer {
   BalancerOptions options_;
   std::vector<double> lanes_;  // compute lanes of all devices of the job
   std::vector<Stopwatch> stopwatches_;  // of each device of this process
-  int steps_ = 0;                       // since the last decision,
-  int measured_ = 0;                    // and those of them that were measured
+  int steps_ = 0;                       // steps since the last decision
+  int measured_ = 0;                    // measured ones among them
   bool running_ = false, paused_ = false;
 };
 

@@ -31,14 +31,15 @@ Array wrap(const void* data, const Shape& shape, DType dtype, Device device, std
   View view{const_cast<void*>(data), dtype, Layout::plain, shape};
   std::shared_ptr<Engine> engine = state_of(device, "reducer").engine;
   auto* storage = new Storage{view.data, view.bytes(), device, engine, engine->make_resource()};
-  // Unlike an allocator's block the memory has no next user who would wait for the last ones.
+  // Unlike an allocator's block, this memory has no next user that would wait for the last ones.
   return Array(std::shared_ptr<Storage>(storage, [owner = std::move(owner)](Storage* s) {
                   s->engine->wait_unused(s->resource);
                   delete s;
                 }), view);
 }
 
-// Of one segment, by place in the tree, to where it begins in a contribution; it may have been computed there.
+// Sums the arrays of one segment, by place in the tree, into its place in a contribution. One may have been computed
+// there already.
 void sum_block(Backend& backend, KernelContext& context, const std::vector<View>& block, const View& out) {
   if (block.size() == 1 && block[0].data == out.data) return;
   if (out.dtype == DType::f32) return backend.reduce().tree_sum(context, block, out);
@@ -47,27 +48,27 @@ void sum_block(Backend& backend, KernelContext& context, const std::vector<View>
   rounded_tree_sum(leaves, DType::bf16, out.data, static_cast<std::size_t>(out.numel()));
 }
 
-// Segments begin at such multiples of elements in a GPU's memory, which moves whole vectors.
+// Segments begin at multiples of this many elements in GPU memory, so that whole vectors can be moved.
 constexpr std::size_t kGpuStep = 128;
 
-// The bucket of what is in none.
+// The bucket number of a parameter that is in no bucket.
 constexpr auto kNone = static_cast<std::size_t>(-1);
 
 }  // namespace
 
 struct BucketReducer::Bucket {
   std::vector<std::size_t> parameters;
-  std::vector<std::size_t> offsets, sizes;  // of segments, in elements; there may be room between them
+  std::vector<std::size_t> offsets, sizes;  // of segments, in elements; there may be gaps between them
   std::shared_ptr<TreeReducer> reducer;
   Array sum;      // f32 [elements], the reducer's memory
-  // Segments of contributions, likewise: [block][segment], on the host none of a block of several shards. Each is a tensor
-  // of its own, written as a whole: what goes wrong in one is not forgotten when the next one goes well.
+  // Segments of contributions in the same memory: [block][segment]. On the host, a block of several shards has none.
+  // Each is its own tensor, written as a whole, so that the failure of one is not cleared when the next one succeeds.
   std::vector<std::vector<Array>> destinations;
   Array present;  // u8 [parameters]
-  // Where sums of several rounds are kept, as the reducer's memory is used again; and whose are there now.
+  // The sums of several rounds, kept here because the reducer's memory is reused, and which parameters have one.
   Array total, total_present;
   std::vector<bool> in_total;
-  // What both `present` say, for the task itself.
+  // The contents of both `present` tensors, for the task.
   struct Flags {
     std::vector<std::uint8_t> latest, total;
   };
@@ -116,15 +117,16 @@ void BucketReducer::set_shares(const JobShares& shares) {
   }
   const auto waiting = std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
   check(waiting == parameters_.end() && std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; }),
-        "distributed data parallel: other shares while gradients of an earlier backward() wait: expected step() or zero_grad() "
+        "distributed data parallel: shares change while gradients of an earlier backward() wait: expected "
+        "step() or zero_grad() "
         "before");
   wait_for_buckets();
   place_shards(shares);
   make_buckets(wanted());
 }
 
-// The tasks of earlier rounds use the group. A failed one throws here: other ranks still wait in its reduction, and would
-// report the next exchange as a mismatch.
+// Tasks of earlier rounds use the group. A failed one throws here, because other ranks still wait in its reduction and
+// would report the next exchange as a mismatch.
 void BucketReducer::wait_for_buckets() const {
   for (const auto& bucket : buckets_) bucket->present.wait();
 }
@@ -180,7 +182,7 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
     bucket->sum = wrap(result.data(), {static_cast<std::int64_t>(result.size())}, DType::f32, device, bucket->reducer);
     bucket->destinations.resize(blocks_.size());
     for (std::size_t k = 0; k < blocks_.size(); ++k) {
-      // On the host, tasks add up and round to there by themselves.
+      // On the host, tasks sum and round directly into the destination.
       if (!on_gpu && (blocks_[k].second > 1 || dtype_ != DType::f32)) continue;
       auto* own = static_cast<std::byte*>(bucket->reducer->contribution(k).data);
       for (std::size_t i = 0; i < bucket->parameters.size(); ++i) {
@@ -202,7 +204,7 @@ Device BucketReducer::place() const {
 
 void BucketReducer::attach() {
   for (const Parameter& p : parameters_) {
-    check(p.gradient_tree().reducer() == nullptr, "parameter {}: its gradients are summed by another DistributedDataParallel; "
+    check(p.gradient_tree().reducer() == nullptr, "parameter {}: another DistributedDataParallel sums its gradients; "
           "destroy that first", p.name());
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -236,13 +238,13 @@ void BucketReducer::end_backward(bool sync) {
   }
 }
 
-// Moves parameters between buckets when the set of trained parameters, or their order, has changed. All ranks call this in
-// the same state.
+// Moves parameters between buckets when the set of trained parameters, or their order, has changed. All ranks call this
+// in the same state.
 void BucketReducer::settle_buckets() {
   std::vector<std::size_t> order = wanted();
   const bool cleared = std::ranges::all_of(order, [&](std::size_t i) { return rounds_[i] == 0; });
   if (!cleared) {
-    // The buckets hold sums that an optimizer has yet to read.
+    // The buckets hold sums that an optimizer has not read yet.
     const auto stranger = std::ranges::find_if_not(order, [&](std::size_t i) { return in_bucket(i); });
     if (stranger == order.end()) return;
     fail("distributed data parallel: parameter {} is trained from now on, but gradients of an earlier backward() wait: "
@@ -281,7 +283,7 @@ void BucketReducer::learn_order() {
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (std::ranges::find(found_, i) == found_.end()) found_.push_back(i);
   }
-  // Ranks may have seen different orders, or nothing; one is as right as the other, as long as all have the same.
+  // Ranks may have seen different orders, or none. Any order is right as long as all ranks use the same one.
   std::string text(reinterpret_cast<const char*>(found_.data()), found_.size() * sizeof(found_[0]));
   text = communicator_->broadcast_on_host(text, "order of gradients");
   std::memcpy(found_.data(), text.data(), text.size());
@@ -289,7 +291,9 @@ void BucketReducer::learn_order() {
 }
 
 ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
-  check(!waiting_, "parameter {}: gradients are asked for while they wait for a backward() that synchronizes, the first one after no_sync()",
+  check(!waiting_,
+        "parameter {}: gradients were requested while they wait for a synchronizing backward(), the first "
+        "one after no_sync()",
         parameters_[index].name());
   if (rounds_[index] == 0) return {};
   auto [number, segment] = places_[index];
@@ -307,7 +311,7 @@ std::vector<std::vector<std::vector<Array>>> BucketReducer::take_parts(const Buc
     for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_tree().take_subtrees()) {
       auto after = std::ranges::find_if(blocks_, [&](const auto& b) { return shard < b.first + b.second; });
       check(after != blocks_.end() && shard >= after->first, "distributed data parallel: a gradient of shard {}, which "
-            "is another rank's", shard);
+            "belongs to another rank", shard);
       auto& block = parts[i][static_cast<std::size_t>(after - blocks_.begin())];
       block.resize(std::max(block.size(), shard - after->first + 1));
       block[shard - after->first] = ops::readable_from(sum, place());
@@ -323,7 +327,7 @@ void BucketReducer::gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::v
       if (block.empty()) continue;
       const Array& destination = bucket.destinations[k][i];
       const bool single = std::ranges::count_if(block, &Array::defined) == 1;
-      // The last one is there.
+      // The last gradient is there.
       const Array sum =
           single ? block.back() : parameters_[bucket.parameters[i]].gradient_tree().tree_sum(block, place());
       if (sum.view().data != destination.view().data) ops::copy_(sum, destination);
@@ -346,12 +350,12 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
         if (part.defined()) reads.push_back(part);
       }
       if (block.empty() || bucket.destinations[k].empty()) continue;
-      // What was not computed there is copied there; a GPU adds up where rounded gradients are.
+      // A gradient computed elsewhere is copied to its destination. A GPU sums where the rounded gradients are.
       const Array& destination = bucket.destinations[k][i];
       if (sums || block[0].data != destination.view().data) writes.push_back(destination);
     }
   }
-  // Sums of earlier rounds that somebody still wants go on in a place of their own.
+  // Sums of earlier rounds that are still needed continue in separate memory.
   std::vector<std::uint8_t> goes_on, moves;
   for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
     goes_on.push_back(rounds_[bucket.parameters[i]] > 0);
@@ -397,7 +401,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
       flags->latest[i] = reducer->result_present(i);
       if (!several) continue;
       const View from = segment(sum.data, DType::f32, i), to = segment(total.data, DType::f32, i);
-      // A first sum is taken as it is: adding it to +0 would change -0.
+      // The first sum is copied, because adding it to +0 would change -0.
       if (!goes_on[i] || !flags->total[i]) {
         backend->copy().copy(context, from, to);
         flags->total[i] = flags->latest[i];

@@ -1,12 +1,12 @@
-// Sums gradients over processes while backward still runs. Parameters are gathered into buckets; a bucket's sum is one
-// task, pushed when backward() has been described, and run as soon as its gradients are computed. Buckets go in the order
-// in which backward finds their gradients, learnt from the first step and then the same on all ranks.
+// Sums gradients over processes while backward still runs. Parameters are grouped into buckets. A bucket's sum is one
+// task, pushed when backward() has been described; it runs as soon as its gradients are computed. Buckets follow the
+// order in which backward finds their gradients. The first step shows that order, and all ranks use the same one.
 //
-// Only gradients that somebody uses travel: frozen parameters have no room in a bucket, nor those that no optimizer has
-// where others have one. These are looked for again when the gradients of a step begin to come in.
+// Only gradients that are used travel. Buckets omit frozen parameters and, if other parameters belong to an optimizer,
+// those that belong to none. This is checked again when the gradients of a step begin to arrive.
 //
-// The sum is taken in the shards' tree: each rank gives the largest complete subtrees that it has (one, where the number
-// of ranks divides V evenly into powers of two), so it has the bits that one process would get.
+// The sum follows the shards' tree, so it has the bits of one process. Each rank contributes its largest complete
+// subtrees: one, if the number of ranks divides V evenly into powers of two.
 #pragma once
 
 #include <memory>
@@ -21,29 +21,31 @@ namespace lockstep {
 
 struct BucketOptions {
   std::int64_t bytes = 25 << 20;
-  // The first one is small, so that communication begins early.
+  // The first bucket is small, so that communication begins early.
   std::int64_t first_bytes = 1 << 20;
 };
 
 class BucketReducer : public GradientReducer, public std::enable_shared_from_this<BucketReducer> {
  public:
-  // Collective. Shapes have to be known, and the same on all ranks; f32. `shares`: which rank has which shards, at least one
-  // each. `dtype`: what gradients are rounded to (GradientTree::set_dtype) and travel as.
+  // Collective. Parameters are f32, and their shapes must be known and the same on all ranks. `shares`: which rank has
+  // which shards, at least one each. `dtype`: the type to which gradients are rounded (GradientTree::set_dtype) and in
+  // which they travel.
   BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, const JobShares& shares,
                 DType dtype, BucketOptions options);
   ~BucketReducer() override;
-  // The parameters' gradients come from here from now on, or no longer.
+  // Makes this the source of the parameters' gradients, or stops that.
   void attach();
   void detach();
 
-  // Collective, between steps: ranks have other shards from now on. Waits for what was pushed before.
+  // Collective; call it between steps. Gives the ranks other shards. Waits for everything pushed before.
   void set_shares(const JobShares& shares);
 
-  // Sums what the trees hold over all ranks: a round. Without `sync`, or while held, it goes on waiting.
+  // Sums the contents of the trees over all ranks: one round. Without `sync`, or while held, the gradients keep
+  // waiting.
   void end_backward(bool sync) override;
   bool synchronizes() const override { return holds_ == 0; }
   bool has_shard(int shard) const override { return shard >= first_shard_ && shard < last_shard_; }
-  // Between the two, backward passes do not synchronize. All ranks have to agree.
+  // Between hold() and release(), backward passes do not synchronize. All ranks must agree.
   void hold() { ++holds_; }
   void release() { --holds_; }
   ReducedGradient sum(std::size_t index, Device device) override;
@@ -51,7 +53,7 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   void clear(std::size_t index) override;
   Array destination(std::size_t index, int shard, Device device) override;
 
-  // Parameter numbers by bucket, in order. Those that do not travel are in none.
+  // Parameter numbers by bucket, in order. Parameters whose gradients do not travel are in no bucket.
   std::vector<std::vector<std::size_t>> buckets() const;
 
  private:
@@ -66,33 +68,33 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   void learn_order();
   Device place() const;
   void reduce(Bucket& bucket, std::size_t number, const std::string& when);
-  // What this rank has of a bucket: for each segment and block, by place in the block.
+  // This rank's gradients of a bucket: for each segment and block, by place in the block.
   std::vector<std::vector<std::vector<Array>>> take_parts(const Bucket& bucket) const;
-  // Moves them to where a GPU sums them, where they were not computed there.
+  // Moves gradients that were computed elsewhere to where the GPU sums them.
   void gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Array>>>& parts) const;
 
   std::shared_ptr<Communicator> communicator_;
-  // Of its own: nobody else's operations come between.
+  // Its own group, so that no other operations come between.
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Parameter> parameters_;
-  // Of this rank: first shards and sizes of its largest complete subtrees.
+  // First shards and sizes of this rank's largest complete subtrees.
   std::vector<std::pair<std::size_t, std::size_t>> blocks_;
   std::vector<std::vector<int>> positions_;  // of all ranks' blocks
   DType dtype_;
   BucketOptions options_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
-  std::vector<std::pair<std::size_t, std::size_t>> places_;  // of parameters: bucket (or kNone), segment
-  std::vector<std::size_t> order_;                           // in which backward finds gradients, of all parameters
-  // Those of them that have had one, in the order in which the first backward() found their gradients.
+  std::vector<std::pair<std::size_t, std::size_t>> places_;  // of each parameter: bucket (or kNone) and segment
+  std::vector<std::size_t> order_;                           // all parameters, in backward's order
+  // Parameters that had a gradient, in the order in which the first backward() found them.
   std::vector<std::size_t> found_;
   bool learnt_ = false;
   int first_shard_ = 0, last_shard_ = 0;  // of this rank
   int holds_ = 0;
-  bool waiting_ = false;          // passes that did not synchronize since the latest round
-  std::vector<int> rounds_;       // of each parameter, since it was cleared
+  bool waiting_ = false;          // a pass since the latest round did not synchronize
+  std::vector<int> rounds_;       // of each parameter since its gradient was cleared
   std::int64_t all_rounds_ = 0;
-  std::uint64_t step_ = 0;        // of the latest backward(), and
-  std::int64_t backwards_ = 0;    // how many there have been in that step
+  std::uint64_t step_ = 0;        // step of the latest backward()
+  std::int64_t backwards_ = 0;    // number of backward() calls in that step
 };
 
 // Holds a reducer while it lives.

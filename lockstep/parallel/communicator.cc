@@ -19,8 +19,8 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
   look_at_gpus(devices.empty() ? runtime.devices() : devices);
   for (int channel = 0; channel < 2; ++channel) {
     contexts_[channel] = std::make_unique<KernelContext>();
-    // Not bound to one core: it mostly waits, and takes whatever core of this rank is free when there is something to
-    // sum. Another rank's would be free no more when that has its part to sum.
+    // The lane is bound to all cores of this rank: it mostly waits, and sums on whichever of them is free. A core of
+    // another rank would be busy once that rank sums its own part.
     lanes_[channel] = engine_->add_lane({.name = channel == 0 ? "communicate urgent" : "communicate bulk",
                                          .device = fmt::format("rank {}", group_->rank()),
                                          .cpus = limited_by_quota() ? std::vector<int>() : available_cpus(),
@@ -51,7 +51,7 @@ std::string_view Communicator::backend_name() const {
 }
 
 void Communicator::abort(const std::string& reason) {
-  group_->abort(reason);  // and all groups made from it
+  group_->abort(reason);  // also aborts all groups made from it
 }
 
 std::shared_ptr<ProcessGroup> Communicator::make_group() {
@@ -64,7 +64,7 @@ Communicator::~Communicator() {
   try {
     engine_->wait_all();
   } catch (const Error&) {
-    // Whoever needs the data that a failed task should have made hears of it there.
+    // A failed task's error surfaces where its data is needed.
   }
 }
 
@@ -82,7 +82,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
     } catch (const CommError&) {
       throw;
     } catch (const std::exception& error) {
-      // The others wait for this rank, and its describing thread may wait for them: they are told before it hears of it.
+      // Tell the other ranks first: they wait for this one, and its describing thread may be waiting for them.
       abort(error.what());
       throw;
     }

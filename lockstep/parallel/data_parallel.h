@@ -1,4 +1,5 @@
-// A model as a function of whole batches: split over devices, run there, gathered on the first.
+// A model as a function of whole batches: the batch is split over devices, the model runs there, and the first device
+// gathers the outputs.
 #pragma once
 
 #include <concepts>
@@ -10,15 +11,15 @@
 namespace lockstep {
 
 struct DataParallelOptions {
-  // V of the recipe; 0: one for each device.
+  // V of the recipe; 0: one shard for each device.
   int shards = 0;
-  // As in SplitOptions.
+  // See SplitOptions.
   std::vector<double> balance{};
 };
 
-// Wraps a model that was initialized on these devices, and is a module with the parameters, names and mode of that model (no
-// `module.` prefix). There are no clones: the parameters have a replica on each device anyway. The model's forward() runs
-// once for each shard, on tensors that have that shard alone, so it sees what one replica sees.
+// Wraps a model that was initialized on these devices. The wrapper is a module with the model's parameters, names (no
+// `module.` prefix), and mode. There are no clones, because parameters have a replica on each device anyway. The
+// model's forward() runs once for each shard, on tensors of that shard alone, so it sees what one replica sees.
 template <typename M = Module>
 class DataParallel : public Module {
  public:
@@ -37,7 +38,7 @@ class DataParallel : public Module {
       return Module::forward(x);
     }
   }
-  // The same for a model of several tensors, which are all split.
+  // The same for a model with several input tensors, which are all split.
   template <typename... More>
   Tensor operator()(const Tensor& x, const More&... more) {
     return run(x, more...);

@@ -16,7 +16,7 @@ View flat(const void* data, DType dtype, std::size_t count) {
 
 }  // namespace
 
-// Urgent: a sum is small beside what computes, and what waits for it is the next step.
+// Urgent, because a sum is small beside the computation, and the next step waits for it.
 DeviceSums::DeviceSums(Device gpu)
     : state_(state_of(gpu, "reducer").shared_from_this()),
       stream_(make_gpu_stream(state_->gpu, true)),
@@ -30,7 +30,7 @@ void DeviceSums::wait() {
 
 std::shared_ptr<std::byte> DeviceSums::allocate(std::size_t bytes) {
   Array memory = ops::empty({static_cast<std::int64_t>(bytes)}, DType::u8, device());
-  // Our stream is none of the engine's, which would wait for the memory's last user by itself.
+  // The engine does not know this stream, so it cannot make it wait for the memory's last user.
   state_->engine->wait_unused(memory.resource());
   auto* data = static_cast<std::byte*>(memory.view().data);
   return {std::make_shared<Array>(std::move(memory)), data};

@@ -1,4 +1,4 @@
-// A rank's GPU as the place where buckets are summed: a stream beside those of its lanes, and what runs on it.
+// Sums buckets on a rank's GPU, on its own stream beside those of the lanes.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class DeviceSums final : public SummingDevice {
   Device device() const { return Device(state_.get()); }
   Backend& backend() { return *state_->backend; }
   KernelContext& context() { return *context_; }
-  // Until what was queued is over. Throws where the GPU has failed.
+  // Waits until the queued work is over. Throws if the GPU has failed.
   void wait();
 
   Stream& stream() override { return *stream_; }

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Everything that ranks have to agree on, one item a line.
+// Everything that ranks must agree on, one item per line.
 std::string description(const Module& module, int shards, const std::string& recipe) {
   std::string text;
   auto add = [&](std::string_view kind, const std::vector<std::pair<std::string, Parameter>>& all) {
@@ -27,7 +27,7 @@ std::string description(const Module& module, int shards, const std::string& rec
   return text + fmt::format("shards {}\n", shards) + recipe;
 }
 
-// "" or the first line where they differ.
+// "" or the first line that differs.
 std::string first_difference(std::string_view mine, std::string_view first) {
   while (!mine.empty() || !first.empty()) {
     auto line = [](std::string_view& text) {
@@ -87,7 +87,7 @@ void DistributedDataParallel::broadcast_values() {
       p.set_data(value);
     }
   } catch (const std::exception& error) {
-    // The caller has no DistributedDataParallel yet to tell the others with.
+    // The caller has no DistributedDataParallel yet with which to tell the others.
     communicator_->abort(error.what());
     throw;
   }
@@ -112,7 +112,8 @@ DataLoader::Iterator DistributedDataParallel::begin_loop(DataLoader& loader) {
   const auto orders = communicator_->gather_on_host(static_cast<std::int64_t>(loop.fingerprint()), "order of the examples");
   const auto other = std::ranges::find_if(orders, [&](std::int64_t order) { return order != orders[0]; });
   check(other == orders.end(),
-        "batches: rank {} has other batches than rank 0, expected a loader of the whole data set with the same options on all "
+        "batches: rank {} has different batches from rank 0, expected a loader of the whole data set with "
+        "the same options on all "
         "ranks, and no DistributedSampler",
         other - orders.begin());
   return loop;
@@ -142,7 +143,7 @@ std::vector<Tensor> DistributedDataParallel::cut(std::span<const Tensor> rows, s
   const auto [first, last] = shares_.of_rank(communicator_->rank());
   const std::vector<int>& shares = shares_.devices_of(communicator_->rank());
   for (int s = first; s < last; ++s) {
-    // A rank without samples still takes part in what ranks do together: with one empty shard.
+    // A rank without samples takes part in the collectives with one empty shard.
     const bool stand_in = s + 1 == last && slots.empty();
     if (counts[static_cast<std::size_t>(s)] == 0 && !stand_in) continue;
     slots.push_back({s, devices_[device_of_shard(s - first, shares)]});

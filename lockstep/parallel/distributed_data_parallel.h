@@ -1,6 +1,6 @@
-// Data parallelism over processes: each rank computes its shards of every batch, on any number of devices, and gradients
-// are summed over all of them while backward runs. With the same shards the result has the bits of one process, for any
-// number of examples and ranks: every sample counts once, and the same.
+// Data parallelism over processes. Each rank computes its shards of every batch, on any number of devices, and
+// gradients are summed over all ranks while backward runs. With the same shards, the result has the bits of one process
+// for any number of examples and ranks: every sample counts once, with the same weight.
 //
 //   Job job;
 //   net.initialize(Xavier{}, job.devices());
@@ -28,15 +28,15 @@
 namespace lockstep {
 
 struct DistributedOptions {
-  // V of the whole job; 0: one for each device of each rank. At least one for each rank.
+  // V of the whole job, at least one per rank; 0: one shard for each device of each rank.
   int shards = 0;
   // Weights of all devices, rank 0's first, as in SplitOptions; the same on all ranks. Empty: equal shares.
   std::vector<double> balance{};
-  // bf16: every shard's gradient and every sum of two is rounded to it, wherever it is taken, and half as much travels.
-  // Part of the recipe: with other bits than f32, but the same for every number of ranks and devices.
+  // With bf16, every shard's gradient and every sum of two is rounded to it, on every rank and device, and half as many
+  // bytes travel. Part of the recipe: the bits differ from f32, but are the same for every number of ranks and devices.
   DType gradients = DType::f32;
   BucketOptions buckets{};
-  // Other settings that all ranks have to agree on, one item a line: compared before the first step.
+  // Other settings that all ranks must agree on, one item per line. They are compared before the first step.
   std::string recipe{};
 };
 
@@ -44,11 +44,11 @@ template <std::size_t N>
 class DistributedBatches;
 
 // Wraps a model that was initialized on these devices, with all shapes known (see settle_shapes). There is no clone and
-// no other state: names stay those of the model.
+// no other state, so names stay those of the model.
 class DistributedDataParallel {
  public:
-  // Collective: compares parameters' and buffers' names, shapes and types and the recipe over all ranks, naming the first
-  // difference, and copies rank 0's values to all.
+  // Collective. Compares the names, shapes, and types of parameters and buffers and the recipe over all ranks; an error
+  // names the first difference. Then copies rank 0's values to all ranks.
   DistributedDataParallel(Module& module, std::vector<Device> devices, std::shared_ptr<Communicator> communicator,
                           DistributedOptions options = {});
   DistributedDataParallel(Module& module, Job& job, DistributedOptions options = {})
@@ -57,34 +57,36 @@ class DistributedDataParallel {
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  // A loop over the batches of `loader`, whose examples have N parts (inputs and labels), each cut into this rank's shards.
-  // The loader is that of the whole job: the same data, order and global batch size on all ranks, as one process would have
-  // it; each rank loads its own rows. Collective: begins with a comparison of the order, that names a rank which differs.
+  // A loop over the batches of `loader`, whose examples have N parts (inputs and labels), each cut into this rank's
+  // shards. The loader is the one of the whole job: the same data, order, and global batch size on all ranks, as in one
+  // process. Each rank loads its own rows. Collective: it begins by comparing the order; an error names a rank that
+  // differs.
   template <std::size_t N = 2>
   DistributedBatches<N> batches(DataLoader& loader);
 
-  // For other loops. This rank's rows of a batch, of each part alike, cut into its shards. Other ranks may have more or
-  // fewer rows, or none: their numbers are asked for, and every sample counts the same. Collective: every rank has to call
-  // it as often as the others, with no rows where it has run out. Copies do not wait; host memory must not be changed until
-  // they are done.
+  // For other loops. Cuts this rank's rows of a batch into its shards; each part has the same rows. Other ranks may
+  // have more or fewer rows, or none: ranks exchange the numbers, and every sample counts the same. Collective: every
+  // rank must call it equally often, with no rows when it has run out. Copies are asynchronous; do not change the host
+  // memory until they are done.
   std::vector<Tensor> split(std::span<const Tensor> rows);
   template <std::size_t N>
   std::array<Tensor, N> split(const Example& rows) {
     return parts<N>(split(std::span<const Tensor>(rows)));
   }
-  // The same where all ranks know the global batch: `samples` are cut into ceil-chunks, and `rows` are those of
-  // rows_of(samples). Asks nobody.
+  // The same without communication, for a global batch that all ranks know: `samples` are cut into chunks of
+  // ceil(samples / V), and `rows` are those of rows_of(samples).
   std::vector<Tensor> split(std::span<const Tensor> rows, std::int64_t samples);
   // This rank's rows of a global batch: [first, last).
   std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t samples) const;
 
   Tensor operator()(const Tensor& x) { return module_(x); }
-  // While the returned object lives, backward() adds up gradients shard by shard; the first backward() after it sums them over
-  // shards and processes. Accumulation over micro-batches then costs one reduction. All ranks have to do it alike.
+  // While the returned object lives, backward() accumulates gradients shard by shard. The first backward() after it
+  // sums them over shards and processes. Accumulation over micro-batches then costs one reduction. All ranks must do
+  // the same.
   [[nodiscard]] std::unique_ptr<NoSyncGuard> no_sync() { return std::make_unique<NoSyncGuard>(reducer_); }
 
-  // Collective, between steps and loops over batches: each device computes so many shards from now on. The bits stay the
-  // same. Waits for the steps before.
+  // Collective; call it between steps and loops over batches. Sets the number of shards of each device. The bits stay
+  // the same. Waits for earlier steps.
   void set_shares(JobShares shares);
   const JobShares& shares() const { return shares_; }
 
@@ -110,8 +112,8 @@ class DistributedDataParallel {
   std::shared_ptr<BucketReducer> reducer_;
 };
 
-// Settles shapes that were left out, by passing an example ([n, ...], host or device) through the model in evaluation
-// mode, without recording.
+// Settles omitted shapes by passing an example ([n, ...], host or device) through the model in evaluation mode, without
+// recording gradients.
 void settle_shapes(Module& module, const Tensor& example, Device device);
 
 // The range of DistributedDataParallel::batches(): `for (auto [x, y] : ddp.batches(loader))`.

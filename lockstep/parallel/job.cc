@@ -40,7 +40,7 @@ Job::~Job() {
       close();
     }
   } catch (const std::exception&) {
-    // The group is gone, whatever happened: the other ranks say why.
+    // The group is gone in any case; the other ranks report the reason.
   }
 }
 

@@ -1,4 +1,4 @@
-// One process's part in a job of several: its process group, its devices, and what joins them.
+// One process's part in a job of several: its process group, its devices, and its communicator.
 //
 //   Job job;                                         // rank, world size and store from the environment: lockstep launch
 //   net.initialize(Xavier{}, job.devices());
@@ -22,23 +22,23 @@ namespace lockstep {
 struct JobOptions {
   ProcessGroupOptions group{};
   RuntimeOptions runtime{};
-  // A list of devices ("cuda:0,cuda:1"), of which each rank trains on the one with its number on its host. Empty: each rank
-  // trains on all devices of its runtime.
+  // A list of devices ("cuda:0,cuda:1"). Each rank trains on the one at its local rank. Empty: each rank trains on all
+  // devices of its runtime.
   std::string devices{};
 };
 
 class Job {
  public:
-  // Collective: waits until all ranks have come.
+  // Collective. Waits until all ranks have joined.
   explicit Job(JobOptions options = {});
-  // If an exception ends the job here, the other ranks are told, instead of waiting for this one. Else as close(), but an
-  // error of other ranks is not heard.
+  // If an exception ends the job here, the other ranks are told instead of waiting for this one. Otherwise the same as
+  // close(), except that errors of other ranks are ignored.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  // Collective: waits for this rank's work and for all ranks, so that one that has finished is not mistaken for a lost one.
-  // Throws if that fails. No use of the job after it.
+  // Collective. Waits for this rank's work and for all ranks, so that a finished rank is not mistaken for a lost one.
+  // Throws if that fails. Do not use the job afterwards.
   void close();
 
   int rank() const { return group_->rank(); }

@@ -18,7 +18,7 @@ class RankExchange final : public ShardExchange {
     return ranks && ranks->communicator_ == communicator_ && ranks->shares_ == shares_ && ranks->counts_ == counts_;
   }
 
-  // Every rank sends as many slots as the one with most shards has: an all-gather of equal parts.
+  // Every rank sends as many slots as the rank with the most shards, so this is an all-gather of equal parts.
   std::vector<std::vector<Array>> gather(std::vector<std::vector<Array>> parts, std::string_view what) override {
     int world = communicator_->world_size();
     auto [first, last] = shares_.of_rank(communicator_->rank());
@@ -28,7 +28,7 @@ class RankExchange final : public ShardExchange {
       if (!shapes) shapes = &at(parts, s);
     }
     check(shapes != nullptr, "{}: this rank has no shard, expected one of {} to {}", what, first, last - 1);
-    // A part's place in its slot, and the slot's size.
+    // A part's offset in its slot, and the slot's size.
     std::vector<std::size_t> offsets;
     std::size_t slot = 0;
     for (const Array& t : *shapes) {
@@ -38,7 +38,7 @@ class RankExchange final : public ShardExchange {
 
     std::vector<Array> reads, writes;
     std::vector<std::vector<Array>> all(counts_.size());
-    // Copies to make: of our shards into the slots that we send, of others' out of those that we get.
+    // Copies of our shards into the slots to send, and of others' out of the received slots.
     struct Copy {
       View tensor;
       std::size_t offset;

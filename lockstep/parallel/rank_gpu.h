@@ -1,4 +1,4 @@
-// Which GPUs the ranks of a job have, and whether NCCL can move data between them.
+// The GPUs of a job's ranks, and whether NCCL can move data between them.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace lockstep {
 
-// What a rank tells the others, as it lies in memory. Texts end with a zero.
+// The message of one rank to the others, as it lies in memory. Strings end with a zero byte.
 struct RankGpu {
   char backend[8] = {};   // ProcessGroup::backend()
-  char uuid[40] = {};     // "": it has no GPU
+  char uuid[40] = {};     // "": no GPU
   std::int32_t nccl = 0;  // NcclInfo::version
   std::int32_t may_share = 0;
 };
 
-// Of this rank. NCCL is looked for where it is wanted. NCCL refuses a GPU that belongs to two ranks of one host; with
-// LOCKSTEP_NCCL_SHARE_GPU=1 it is asked nevertheless, for tests in which each rank has an NCCL_HOSTID of its own.
+// Describes this rank. Loads NCCL if the back end may use it. NCCL refuses a GPU that belongs to two ranks of one host.
+// LOCKSTEP_NCCL_SHARE_GPU=1 tries it nevertheless, for tests in which each rank has its own NCCL_HOSTID.
 RankGpu describe_gpu(Device device, std::string_view backend);
 
-// "" where NCCL can be used, else why not: "ranks 0 and 1 have the same GPU". Throws where ranks asked for different back
-// ends.
+// "" if NCCL can be used, otherwise why not: "ranks 0 and 1 have the same GPU". Throws if ranks requested different
+// back ends.
 std::string why_not_nccl(std::span<const RankGpu> ranks);
 
 }  // namespace lockstep

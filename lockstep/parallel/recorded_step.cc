@@ -15,7 +15,8 @@ bool alike_parts(const Array& a, const Array& b) {
          a.shard() == b.shard();
 }
 
-// The parts that an input brings: of a batch's replicated tensor the first one, since the others are copies made on demand.
+// The parts that an input supplies. A replicated tensor supplies only the first, because the others are copies made on
+// demand.
 std::span<const Array> brought(const Tensor& t) {
   const bool on_demand = t.kind() == Kind::replicated && t.placement();
   return std::span(t.parts()).first(on_demand ? 1 : t.parts().size());
@@ -64,7 +65,7 @@ std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
     check(t.defined() && !t.device().is_host(), "recorded step: an input is {}, expected it on a device", t);
     check(!t.requires_grad(), "recorded step: an input has a history of its own, expected data");
   }
-  // Part of another one's recording.
+  // This is part of another step's recording.
   if (StepRecorder::current()) return describe_(inputs);
   const bool same = std::ranges::equal(inputs, inputs_, alike);
   if (tasks_) return same ? repeat(inputs) : describe_(inputs);
@@ -77,7 +78,7 @@ std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
 
 std::vector<Tensor> RecordedStep::record(std::span<const Tensor> inputs) {
   const std::shared_ptr<Engine> engine = state_of(inputs[0].device(), "recorded step").engine;
-  // What described steps have used goes to the recorded one, which has its memory for itself.
+  // Free the memory of described steps for the recorded one, which has its own.
   for (const Tensor& t : inputs) {
     for (Device device : t.devices()) state_of(device, "recorded step").allocator->release_free();
   }
@@ -86,7 +87,7 @@ std::vector<Tensor> RecordedStep::record(std::span<const Tensor> inputs) {
   try {
     outputs_ = describe_(inputs_);
   } catch (const std::exception& error) {
-    // There may not be the memory for it.
+    // There may be too little memory for it.
     why_not_ = fmt::format("while it was recorded: {}", error.what());
     throw;
   }

@@ -1,5 +1,5 @@
-// A training step that is described once and then repeated: what it costs to describe (memory, gradients' graph, checks) is
-// paid no more, and GPUs get it as one piece, a CUDA graph.
+// A training step that is described once and then repeated. A repetition skips the cost of description (allocation, the
+// gradients' graph, checks), and GPUs get the step as one CUDA graph.
 //
 //   RecordedStep step([&](std::span<const Tensor> in) -> std::vector<Tensor> {
 //     Tensor loss = cross_entropy(net(in[0]), in[1]);
@@ -9,20 +9,22 @@
 //   });
 //   for (...) Tensor loss = step.run({x, labels})[0];
 //
-// The bits are those of the step described anew each time. What is to hold for that:
+// The bits are those of the step described anew each time, if these rules are kept:
 //
-//   - What differs between steps comes in as an input, in tensors of the same shapes, types and devices; others make that
-//     step be described. Learning rates and step counts of optimizers and the masks of dropout are seen to.
-//   - The description pushes the same tasks each time, and does not look at what they compute. It does not copy from or to
-//     the host's memory, nor exchange data with other processes: such a step is described each time, and why_not() says so.
-//   - Nothing else of the description happens again: no counter counts, no schedule moves, and the module is in the mode that
-//     it was in. So gradients are made and used within it: backward() and the optimizer's step(). What is given by value (the
-//     clipping norm, momentum, decay) stays as it was recorded.
-//   - Parameters are overwritten (set_data, load), and not initialized anew. Which of them are trained stays as it was recorded: make
-//     another RecordedStep after freeze() or unfreeze(), as Trainer does.
-//   - Outputs and inputs have no history. Tensors that it computes and that are no outputs, and gradients of leaves, are
-//     overwritten by the next repetition.
-//   - A recording keeps the memory of a step for itself. Where there is none for it, run() throws, and describes from then on.
+//   - Data that differs between steps comes as inputs: tensors of the same shapes, types, and devices. A step with
+//     other inputs is described. Learning rates and step counts of optimizers and masks of dropout are updated
+//     automatically.
+//   - The description pushes the same tasks each time and does not read their results. A step that copies from or to
+//     host memory, or exchanges data with other processes, is described each time, and why_not() says so.
+//   - Nothing else in the description is repeated: counters do not count, schedules do not move, and the module stays
+//     in its mode. Gradients must therefore be made and used within the step, by backward() and the optimizer's step().
+//     Values passed by value (clipping norm, momentum, decay) stay as recorded.
+//   - Overwrite parameters (set_data, load) instead of initializing them anew. The set of trained parameters stays as
+//     recorded: make another RecordedStep after freeze() or unfreeze(), as Trainer does.
+//   - Outputs and inputs have no history. The next repetition overwrites tensors that are not outputs, and gradients of
+//     leaves.
+//   - A recording owns the memory of a step. If there is too little memory, run() throws, and later calls describe each
+//     step.
 //   - One thread at a time records on a Runtime.
 #pragma once
 
@@ -39,7 +41,8 @@ namespace lockstep {
 class RecordedTasks;
 
 struct RecordedStepOptions {
-  // Steps that are described before one is recorded, at least one: shapes, states of optimizers and choices of algorithms settle.
+  // Steps to describe before one is recorded, at least one. Shapes, optimizer state, and choices of algorithms settle
+  // in them.
   int warm_up = 2;
 };
 
@@ -47,18 +50,18 @@ class RecordedStep {
  public:
   using Describe = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
-  // What `describe` refers to has to outlive this.
+  // Everything that `describe` refers to must outlive this object.
   explicit RecordedStep(Describe describe, RecordedStepOptions options = {});
   ~RecordedStep();
 
-  // One step. `inputs`, at least one, are on devices of one Runtime; the outputs are the caller's to keep.
+  // Runs one step. `inputs`, at least one, are on devices of one Runtime. The caller may keep the outputs.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
 
-  // Whether there is a recording, which inputs like the recorded ones repeat.
+  // Whether there is a recording. Inputs like the recorded ones repeat it.
   bool recorded() const { return tasks_ != nullptr; }
   // Empty, or why there is none: "it waits for data that it has computed".
   const std::string& why_not() const { return why_not_; }
-  // Empty where a GPU gets it as one piece, or why not: "conv2d runs on cpu:0".
+  // Empty if a GPU runs the step as one graph, otherwise why not: "conv2d runs on cpu:0".
   std::string why_no_graph() const;
 
  private:
@@ -67,9 +70,9 @@ class RecordedStep {
 
   const Describe describe_;
   const RecordedStepOptions options_;
-  int described_ = 0;  // in a row, with inputs like the last ones
+  int described_ = 0;  // consecutive described steps with inputs like the last ones
   std::string why_not_;
-  // Like the last inputs; where there is a recording, what it reads.
+  // Inputs like the last ones. If there is a recording, the tensors it reads and writes.
   std::vector<Tensor> inputs_, outputs_;
   std::unique_ptr<RecordedTasks> tasks_;
 };

@@ -10,22 +10,22 @@
 namespace lockstep {
 
 struct SplitOptions {
-  // V of the recipe: the number of logical shards; 0: one for each device. Results depend on it, and on nothing else
-  // about devices.
+  // V of the recipe: the number of logical shards; 0: one for each device. Results depend on V, but not on the devices.
   int shards = 0;
-  // Weights of the devices: {2, 1} gives the first one twice as many shards. Empty: equal shares. For shares by measured
-  // speed see Balancer.
+  // Weights of the devices: {2, 1} gives the first one twice as many shards. Empty: equal shares. Balancer sets shares
+  // by measured speed.
   std::vector<double> balance{};
 };
 
-// V where nobody chooses it: the largest power of two, from 1 to 8, that leaves at least 32 samples a shard. It depends on
-// the batch alone, so the same training on one device or on eight has the same bits. default_shards(256) is 8,
-// default_shards(100) is 2.
+// The default V: the largest power of two from 1 to 8 that leaves at least 32 samples per shard. It depends on the
+// batch alone, so training has the same bits on one device and on eight. default_shards(256) is 8, default_shards(100)
+// is 2.
 int default_shards(std::int64_t batch_size);
 
-// Cuts axis 0 into chunks of ceil(n / V) samples, so the last ones may be short or missing, and copies each to its device,
-// devices[s * D / V] without weights: each device gets a run of consecutive shards. x may be in host memory or on any device. Copies
-// do not wait; host memory is held until they are done and must not be changed meanwhile. Differentiable.
+// Cuts axis 0 into chunks of ceil(n / V) samples (the last ones may be short or missing) and copies each to its device.
+// Each device gets a run of consecutive shards; without weights, shard s goes to devices[s * D / V]. x may be in host
+// memory or on any device. Copies are asynchronous: host memory is held until they are done and must not be changed
+// meanwhile. Differentiable.
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options = {});
 
 // The sizes of the chunks that n samples are cut into: split_sizes(10, 3) is 4 4 2, split_sizes(10, 8) is 2 2 2 2 2.

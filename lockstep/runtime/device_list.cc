@@ -40,7 +40,7 @@ DeviceList parse_device_list(std::string_view list) {
     }
     if (rest.find(',') == std::string_view::npos) break;
   }
-  check(!whole || o.cuda_logical == 0, "devices '{}': GPUs are listed as wholes and as logical devices, expected one kind",
+  check(!whole || o.cuda_logical == 0, "devices '{}': whole and logical GPUs are both listed, expected one kind",
         list);
   return found;
 }

@@ -7,19 +7,19 @@
 
 namespace lockstep {
 
-// How many are listed, and the options of a Runtime that has them all (cpu_devices, cuda, cuda_logical; all else as it is by
-// default).
+// The number of devices in the list, and the options of a Runtime that has them all: cpu_devices, cuda, and
+// cuda_logical; the rest have their defaults.
 struct DeviceList {
   int count = 0;
   RuntimeOptions options;
 };
 
-// Throws Error for what cannot be understood. Whether there are such GPUs is for the Runtime to say.
+// Throws Error if the list cannot be parsed. The Runtime checks whether the GPUs exist.
 DeviceList parse_device_list(std::string_view list);
 
-// `count` devices of the best kind that there is: GPUs, several logical ones on each if they are fewer; else of the CPU, which
-// share the cores. 0: all GPUs, or one CPU device. Ranks of one host (LOCAL_RANK of LOCAL_WORLD_SIZE) divide its GPUs; where
-// these are fewer, several ranks have the same one.
+// Returns `count` devices of the best available kind: GPUs, with several logical devices on each if there are fewer
+// GPUs; otherwise CPU devices, which share the cores. 0: all GPUs, or one CPU device. The ranks of one host (LOCAL_RANK
+// of LOCAL_WORLD_SIZE) divide its GPUs; if there are fewer GPUs than ranks, several ranks get the same one.
 DeviceList find_devices(int count = 0);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Everything that one device consists of. Tensors keep their device's state alive, so that it may outlive its Runtime.
+// Everything that makes up one device. Tensors keep their device's state alive, so it may outlive its Runtime.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// Settings beside a device's kind that decide its bits. A recipe names those that differ from the default.
+// Settings, besides a device's kind, that decide its bits. A recipe names those that differ from the default.
 struct KernelSettings {
   bool reference = false;
   bool direct_conv = false;  // CPUs only
@@ -28,25 +28,25 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   std::shared_ptr<Backend> backend;
   std::shared_ptr<RandomState> random;
   KernelSettings kernels;
-  // One per lane. Declared before the allocator, whose end waits for the lanes' tasks.
+  // One per lane. Declared before the allocator, whose destructor waits for the lanes' tasks.
   std::vector<std::unique_ptr<KernelContext>> contexts;
-  // Independent work of shards runs side by side here: shard s on lane s modulo their number.
+  // Independent shards run side by side: shard s on lane s modulo the number of lanes.
   std::vector<LaneId> compute_lanes;
-  // Copies from the host, and copies to the host and to other devices. Two lanes: a copy out waits for what computes
-  // its source, and the next batch should not wait behind it.
+  // Copies from the host, and copies to the host and other devices. They are two lanes because a copy out waits for the
+  // computation of its source, and the next batch should not wait behind it.
   LaneId copy_in_lane, copy_out_lane;
   // Small urgent work that must not hold up a compute lane while it waits for other devices: batch-norm statistics.
   LaneId urgent_lane;
-  // Devices of one memory domain read each other's memory directly; CPU devices the host's, too. -1: none.
+  // Devices of one memory domain read each other's memory directly; CPU devices also read the host's. -1: none.
   int memory_domain = -1;
   std::unique_ptr<CachingAllocator> allocator;
-  // Host memory that the device reads and writes by itself; null where it does so with any.
+  // Host memory that the device reads and writes by itself; null if it can use any host memory.
   std::shared_ptr<CachingAllocator> pinned;
-  // The CPU device that works for a GPU where the host has to see data: where processes exchange it, and where initial
+  // The CPU device that works for a GPU when the host must see data: when processes exchange it, and when initial
   // values are made, so that they are the same on devices of all kinds. Null for a CPU device.
   std::shared_ptr<DeviceState> host_side;
 
-  // The device itself, or its host_side.
+  // Returns host_side if there is one, otherwise the device itself.
   Device host_visible_device() const { return Device(host_side ? host_side.get() : this); }
 
   // Null for a lane of another device.
@@ -61,7 +61,7 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   }
 };
 
-// Throws where `device` is the host, which computes nothing: `what` names the operation.
+// Throws if `device` is the host, which computes nothing. `what` names the operation.
 DeviceState& state_of(Device device, std::string_view what);
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index
     state->contexts.push_back(state->backend->make_context(nullptr, threads, nullptr));
     return parts.engine->add_lane({.name = std::move(lane_name),
                                    .device = state->name,
-                                   // Under a quota every group of processes would bind its threads to the first cores.
+                                   // Under a quota, every group of processes would bind its threads to the first cores.
                                    .cpus = limited_by_quota() ? std::vector<int>() : std::move(lane_cpus),
                                    .on_start = [threads] { use_openmp_threads(threads); },
                                    .lane_data = state->contexts.back().get(),
@@ -75,7 +75,7 @@ std::vector<std::shared_ptr<DeviceState>> make_gpu_devices(const DeviceParts& pa
     state->pinned = pinned;
     state->host_side = host_side;
 
-    // Workers only queue; near the GPU, wherever the system finds room.
+    // Workers only queue work, so they may run on any core near the GPU.
     auto add_lane = [&](std::string lane_name, bool urgent) {
       auto stream = make_gpu_stream(gpu.index, urgent);
       state->contexts.push_back(backend->make_context(stream, 1, state->allocator->scratch()));
@@ -86,7 +86,7 @@ std::vector<std::shared_ptr<DeviceState>> make_gpu_devices(const DeviceParts& pa
                                      .lane_data = state->contexts.back().get(),
                                      .device_bytes = state->allocator->used_bytes()});
     };
-    // One: each kernel has the whole GPU's room, and launches are ahead of it.
+    // One lane is enough: each kernel can use the whole GPU, and launches run ahead of it.
     state->compute_lanes = {add_lane("compute 0", false)};
     state->copy_in_lane = add_lane("copy in", false);
     state->copy_out_lane = add_lane("copy out", false);

@@ -1,4 +1,4 @@
-// What a Runtime makes its devices of. Internal.
+// The parts of which a Runtime makes its devices. Internal.
 #pragma once
 
 #include <memory>
@@ -11,22 +11,22 @@
 
 namespace lockstep {
 
-// What all devices of a Runtime share.
+// Parts that all devices of a Runtime share.
 struct DeviceParts {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<RandomState> random;
   const RuntimeOptions& options;
   int threads_per_shard;
-  // Of no device's own computation.
+  // CPUs on which no device computes.
   std::vector<int> copy_cpus;
-  // Of the CPU devices.
+  // Shared by the CPU devices.
   std::shared_ptr<SharedHostMemory> host_memory;
 };
 
 std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index, std::vector<int> cpus,
                                              std::shared_ptr<Backend> backend);
 
-// One GPU's devices: "cuda:0", or "cuda:0/0", "cuda:0/1" … if it is made into logical ones.
+// Makes one GPU's devices: "cuda:0", or the logical devices "cuda:0/0", "cuda:0/1", and so on.
 std::vector<std::shared_ptr<DeviceState>> make_gpu_devices(const DeviceParts& parts, const GpuInfo& gpu,
                                                            int memory_domain, std::shared_ptr<Backend> backend,
                                                            std::shared_ptr<CachingAllocator> pinned,

@@ -1,6 +1,6 @@
-// Where the keys of random operations come from: (seed, step, shard, how many the shard drew in this step before).
-// Nothing of it depends on devices, so neither do dropout masks. The step counts those of all optimizers together: with one
-// of them it is that one's own number, and with several no key comes twice.
+// The source of the keys of random operations: (seed, step, shard, number of earlier draws of the shard in this step).
+// Nothing in a key depends on devices, so dropout masks do not either. The step counts the steps of all optimizers
+// together. With one optimizer it equals that optimizer's own number; with several, no key repeats.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ class RandomState {
  public:
   void set_seed(std::uint64_t seed);
   std::uint64_t seed() const;
-  // Begins a step: every shard's draws count from zero again. A checkpoint has the step, and sets it.
+  // Begins a step: every shard's draws count from zero again. Loading a checkpoint sets the step that it contains.
   void set_step(std::uint64_t step);
-  // The same, `count` steps on, or back where it is negative, to 0 at most. Called by optimizers.
+  // The same, `count` steps ahead, or back if it is negative, but not below 0. Optimizers call it.
   void add_steps(std::int64_t count);
   std::uint64_t step() const;
-  // shard -1: of a tensor that is the same for all shards, which has draws of its own.
+  // Shard -1 stands for tensors that are the same for all shards; it has its own draws.
   RandomKey next(int shard);
 
  private:

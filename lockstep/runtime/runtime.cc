@@ -9,8 +9,8 @@
 namespace lockstep {
 namespace {
 
-// A copy should not take time from computation: it runs on the cores that no device computes on, or, if there are none,
-// wherever the system finds one idle.
+// A copy should not take time from computation: it runs on cores where no device computes or, if there are none,
+// wherever the system finds an idle one.
 std::vector<int> cpus_for_copies(const std::vector<std::vector<int>>& device_cpus) {
   const std::vector<int> all = available_cpus();
   std::vector<int> spare = all;
@@ -47,7 +47,7 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
   std::shared_ptr<Backend> backend = options.reference_backend ? make_reference_backend()
                                                                : make_cpu_backend({.direct_conv = options.direct_conv});
 
-  // An explicit limit of one device may be above what the machine seems to have.
+  // An explicit limit of one device may exceed the memory that the machine appears to have.
   const std::size_t host_bytes = std::max(total_memory(), options.memory_limit);
   const DeviceParts parts{engine_, random_, options, threads_per_shard_, cpus_for_copies(cpus),
                           std::make_shared<SharedHostMemory>(host_bytes)};
@@ -55,7 +55,7 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
     states_.push_back(make_cpu_device(parts, i, cpus[static_cast<std::size_t>(i)], backend));
   }
   if (!options.cuda.empty() || options.cuda_logical > 0) add_gpus(parts);
-  // Those that the user asked for come first.
+  // The requested GPUs come first.
   std::ranges::stable_partition(states_, [](const auto& state) { return state->kind == DeviceKind::cuda; });
   for (const auto& state : states_) {
     state->kernels.reference = options.reference_backend;
@@ -76,14 +76,14 @@ void Runtime::add_gpus(const DeviceParts& parts) {
         "runtime: {} logical devices of a GPU, expected at most {}", options.cuda_logical, kMostLogical);
   const std::vector<int> wanted = options.cuda.empty() ? std::vector{0} : options.cuda;
   const GpuList found = find_gpus();
-  check(!found.gpus.empty(), "runtime: cuda:{} asked for, there is no GPU: {}", wanted[0], found.why_none);
+  check(!found.gpus.empty(), "runtime: cuda:{} requested, but there is no GPU: {}", wanted[0], found.why_none);
   std::shared_ptr<Backend> backend = make_cuda_backend({.tf32 = options.tf32, .algorithms = options.cuda_algorithms});
   auto pinned =
       std::make_shared<CachingAllocator>(engine_, "pinned host memory", total_memory(), make_pinned_memory(wanted[0]));
   std::shared_ptr<DeviceState> host_side = states_[0];
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     auto gpu = std::ranges::find(found.gpus, wanted[i], &GpuInfo::index);
-    check(gpu != found.gpus.end(), "runtime: cuda:{} asked for, there are {} GPUs", wanted[i], found.gpus.size());
+    check(gpu != found.gpus.end(), "runtime: cuda:{} requested, but there are {} GPUs", wanted[i], found.gpus.size());
     check(std::ranges::count(wanted, wanted[i]) == 1, "runtime: cuda:{} is listed twice", wanted[i]);
     // GPUs that read each other's memory are one domain; 0 is the host's.
     std::size_t first = 0;
@@ -98,7 +98,7 @@ Runtime::~Runtime() {
   try {
     engine_->wait_all();
   } catch (const Error&) {
-    // Documented: whoever wants to see it synchronizes.
+    // Documented: failures not yet seen are lost here; synchronize() throws them.
   }
 }
 

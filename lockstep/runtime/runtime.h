@@ -1,5 +1,5 @@
-// The runtime owns devices, the engine and the back ends: the only place that knows them all. There are no globals:
-// a program makes a Runtime, asks it for devices and works with those.
+// The runtime owns the devices, the engine, and the back ends; no other class knows them all. There are no globals: a
+// program makes a Runtime, asks it for devices, and works with those.
 //
 //   Runtime runtime({.cpu_devices = 2});
 //   std::vector<Device> devices = runtime.devices();
@@ -18,37 +18,39 @@
 namespace lockstep {
 
 struct RuntimeOptions {
-  // How many CPU devices, at least one; the cores that this process may use are split evenly, and shared where there are fewer.
+  // Number of CPU devices, at least one. They split the cores that this process may use evenly, and share cores if
+  // there are fewer.
   int cpu_devices = 1;
-  // Cores of one CPU device; 0: as many as there are for each.
+  // Cores of one CPU device; 0: an equal part of all cores.
   int cores_per_device = 0;
-  // T: threads that compute one shard. A device of c cores has floor(c / T) compute lanes, at least one. 0: all cores of a
-  // device. T decides no bits, except those of bf16 on CPUs that multiply it.
+  // T: threads that compute one shard. A device of c cores has floor(c / T) compute lanes, at least one. 0: all cores
+  // of a device. T affects the bits only for bf16 on CPUs that multiply it in hardware.
   int threads_per_shard = 1;
-  // Run each task at once on the calling thread: for debugging. Same results.
+  // For debugging: runs each task at once on the calling thread. Results are the same.
   bool serial = false;
-  // Numbers of the GPUs to use beside the CPU devices; see find_gpus().
+  // Numbers of the GPUs to use in addition to the CPU devices; see find_gpus().
   std::vector<int> cuda = {};
-  // 0: each GPU is one device, "cuda:0". Else it is made into so many logical ones, "cuda:0/0", "cuda:0/1" and so on, with
-  // queues and a share of its memory each: what runs on several GPUs runs on one, with the same bits. Alone: of GPU 0.
+  // 0: each GPU is one device, "cuda:0". Otherwise the number of logical devices per GPU, "cuda:0/0", "cuda:0/1", and
+  // so on. Each has its own queues and a share of the memory, so a program for several GPUs runs on one, with the same
+  // bits. If `cuda` is empty, this means GPU 0.
   int cuda_logical = 0;
-  // Bytes that one device on a GPU may take; 0: its share of the GPU's memory.
+  // Bytes that one device on a GPU may use; 0: its share of the GPU's memory.
   std::size_t cuda_memory_limit = 0;
-  // CPUs sum convolutions directly, never with Winograd's algorithm: slower, and closer to exact sums. It is part of the recipe
-  // that decides the bits.
+  // CPUs sum convolutions directly, never with Winograd's algorithm: slower, but closer to exact sums. Part of the
+  // recipe that decides the bits.
   bool direct_conv = false;
   // GPUs multiply f32 in TF32, with 10 bits of mantissa.
   bool tf32 = false;
-  // A file that keeps, for GPUs, which of the libraries' algorithms are the fastest: they are timed where it has none yet.
-  // It is part of the recipe that decides the bits. Empty: the libraries' first suggestion, the same in all runs.
+  // A file with the fastest of the libraries' algorithms for GPUs; missing entries are timed and added. Part of the
+  // recipe that decides the bits. Empty: the libraries' first suggestion, the same in all runs.
   std::filesystem::path cuda_algorithms = {};
-  // Compute with the reference kernels (every dtype, f64 arithmetic, slow).
+  // Computes with the reference kernels: every dtype, f64 arithmetic, slow.
   bool reference_backend = false;
   std::uint64_t seed = 0;
-  // Bytes that one CPU device may take; 0: as much as the others leave. Together they take no more than this process may
-  // use, the machine's memory or its control group's limit, or than one of them may take, if that is more.
+  // Bytes that one CPU device may use; 0: as much as the others leave. All CPU devices together use at most the memory
+  // that this process may use (the machine's memory or its control group's limit), or this limit if it is larger.
   std::size_t memory_limit = 0;
-  // As in EngineOptions: who is told which tasks wait for what when a wait takes this long. 0: nobody.
+  // When a wait takes this long, on_slow_wait gets a report of which tasks wait for what; see EngineOptions. 0: never.
   std::chrono::nanoseconds slow_wait{0};
   std::function<void(std::chrono::nanoseconds waited, const std::string& report)> on_slow_wait = {};
 };
@@ -56,16 +58,16 @@ struct RuntimeOptions {
 class Runtime {
  public:
   explicit Runtime(RuntimeOptions options = {});
-  // Waits for all work. Failures that nobody waited for are lost here: synchronize() shows them.
+  // Waits for all work. Failures that no wait has thrown are lost here; synchronize() throws them.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // What there is to train on: GPUs if any were asked for, else CPU devices.
+  // The devices to train on: GPUs if any were requested, otherwise CPU devices.
   const std::vector<Device>& devices() const { return devices_; }
-  // By name, "cpu:0". An unknown one is an Error that lists those there are.
+  // Finds a device by name, "cpu:0". An unknown name is an Error that lists the existing ones.
   Device device(std::string_view name) const;
-  // "cpu:0,cpu:1", of both kinds as well; "cpu", "cuda": all of a kind.
+  // A list, "cpu:0,cuda:0", or all devices of a kind, "cpu" or "cuda".
   std::vector<Device> devices(std::string_view list) const;
 
   Engine& engine() { return *engine_; }
@@ -73,7 +75,7 @@ class Runtime {
   int threads_per_shard() const { return threads_per_shard_; }
   MemoryCounters memory(Device device) const;
 
-  // Waits for everything. Throws the first failure that no one has seen yet.
+  // Waits for everything. Throws the first failure that no wait has thrown yet.
   void synchronize();
 
  private:

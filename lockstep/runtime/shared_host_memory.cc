@@ -30,7 +30,7 @@ void SharedHostMemory::reclaim() {
     std::scoped_lock lock(mutex_);
     users = users_;
   }
-  // Not under the lock: this waits for tasks.
+  // Outside the lock, because this waits for tasks.
   for (const auto& user : users) {
     if (const std::shared_ptr<DeviceState> device = user.lock()) device->allocator->release_free();
   }

@@ -1,4 +1,4 @@
-// The host memory of all CPU devices of a Runtime. Each takes what it needs; together they take no more than there is.
+// The host memory of all CPU devices of a Runtime. Each takes what it needs, up to a common limit.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class SharedHostMemory final : public MemorySource {
   // `limit` in bytes, for all devices.
   explicit SharedHostMemory(std::size_t limit) : limit_(limit) {}
 
-  // One whose free blocks reclaim() may ask for.
+  // Adds a device whose free blocks reclaim() may request.
   void add_user(std::weak_ptr<DeviceState> device);
 
   void* allocate(std::size_t bytes) override;

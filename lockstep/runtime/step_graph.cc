@@ -20,20 +20,20 @@ DeviceState* find_device(const std::vector<DeviceState*>& devices, LaneId lane) 
 
 }  // namespace
 
-// A captured lane: a stream of its own, with what kernels need there.
+// A captured lane: its own stream, and what kernels need there.
 struct StepGraph::Lane {
   std::shared_ptr<Stream> stream;
   std::unique_ptr<KernelContext> context;
   int tasks = 0;
-  std::map<int, std::uint64_t> awaited;  // by lane: up to which ticket
+  std::map<int, std::uint64_t> awaited;  // by lane: the last awaited ticket
 };
 
-// A graph that is launched again when its last launch is over.
+// A graph. It is launched again only after its last launch is over.
 struct StepGraph::Instance {
-  // Before the graph, which uses their memory, in order of destruction.
+  // The graph uses the lanes' memory, so it is destroyed first.
   std::map<int, Lane> lanes;
   std::shared_ptr<StreamGraph> graph;
-  // Where there are times, of each task: its number among those of its lane, and how many there are of lanes before.
+  // If times are taken, each task's number within its lane, and the number of tasks on the lanes before it.
   std::vector<TaskPart> parts;
   Resource used;
 };
@@ -42,7 +42,7 @@ std::string StepGraph::why_not(const Recording& tasks, const std::vector<DeviceS
   if (tasks.tasks().empty()) return "there are no tasks";
   for (const auto& task : tasks.tasks()) {
     const DeviceState* device = find_device(devices, task->lane);
-    if (!device) return fmt::format("{} is no task of a device", task->name);
+    if (!device) return fmt::format("{} is not a task of a device", task->name);
     if (device->kind != DeviceKind::cuda) return fmt::format("{} runs on {}", task->name, device->name);
   }
   return "";
@@ -51,7 +51,7 @@ std::string StepGraph::why_not(const Recording& tasks, const std::vector<DeviceS
 StepGraph::StepGraph(const Recording& tasks, std::vector<DeviceState*> devices)
     : tasks_(tasks), devices_(std::move(devices)), engine_(*devices_.front()->engine), reads_(tasks.reads()),
       writes_(tasks.writes()) {
-  // Whoever ran them while they were recorded is to be through: a task's function is not called twice at a time.
+  // Wait for the recorded run to finish, because a task's function must not run twice at a time.
   for (const Resource& r : reads_) engine_.wait_unused(r);
   for (const Resource& r : writes_) engine_.wait_unused(r);
   plain_ = capture(false);
@@ -63,12 +63,12 @@ StepGraph::~StepGraph() {
 }
 
 std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
-  auto instance = std::make_unique<Instance>();  // goes after the capture
+  auto instance = std::make_unique<Instance>();  // destroyed after the capture
   const std::unique_ptr<StreamCapture> capture = make_gpu_capture(timed);
   check(capture != nullptr, "LOCKSTEP_CUDA_SYNC is set");
   instance->used = engine_.make_resource();
   std::map<int, Lane>& lanes = instance->lanes;
-  std::vector<int> in_order;  // as the streams were added
+  std::vector<int> in_order;  // in the order in which streams were added
   for (const auto& task : tasks_.tasks()) {
     const auto [at, fresh] = lanes.try_emplace(task->lane.index);
     ++at->second.tasks;
@@ -79,7 +79,7 @@ std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
     at->second.context = device.backend->make_capture_context(at->second.stream, device.allocator->scratch(),
                                                                     *device.context(task->lane));
   }
-  // Two times a task, lane by lane.
+  // Two times per task, lane by lane.
   std::map<int, std::uint64_t> next_time;
   std::uint64_t times = 0;
   for (int lane : in_order) {
@@ -125,7 +125,7 @@ StepGraph::Instance* StepGraph::timed_instance() {
   try {
     timed_.push_back(capture(true));
   } catch (const std::exception&) {
-    // The step has begun, and does as well without.
+    // The step has begun and can run without times.
     times_ = false;
     return nullptr;
   }
@@ -140,7 +140,7 @@ void StepGraph::repeat() {
   task.writes.push_back(plain_->used);
   if (timed) task.writes.push_back(timed->used);
   task.run = [plain = plain_.get(), timed](const TaskContext& context) {
-    // The timeline may have ended since.
+    // The timeline may have ended meanwhile.
     if (!timed || !context.parts) {
       plain->graph->launch(*context.stream);
       return;

@@ -1,4 +1,4 @@
-// A recording on GPUs as one task, which launches a CUDA graph.
+// Turns a recording on GPUs into one task that launches a CUDA graph.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,18 @@ namespace lockstep {
 
 class StepGraph {
  public:
-  // Captures the tasks, which do not run. All devices whose lanes they are on have to be in `devices`; both outlive this.
-  // Throws where a GPU cannot do such a task as part of a graph.
+  // Captures the tasks without running them. `devices` must contain all devices of the tasks' lanes. The tasks and the
+  // devices must outlive this object. Throws if a GPU cannot run such a task as part of a graph.
   StepGraph(const Recording& tasks, std::vector<DeviceState*> devices);
   // Waits for the last launch.
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  // Why there can be none: "convert runs on cpu:0"; empty: there can.
+  // Why a graph is impossible, "convert runs on cpu:0"; empty if it is possible.
   static std::string why_not(const Recording& tasks, const std::vector<DeviceState*>& devices);
 
-  // Pushes the task. While the timeline is kept it has the times of the recorded ones.
+  // Pushes the task. While a timeline is recorded, the task has the times of the recorded ones.
   void repeat();
 
  private:
@@ -31,7 +31,7 @@ class StepGraph {
   struct Lane;
 
   std::unique_ptr<Instance> capture(bool timed) const;
-  // The next one with times; null where there are none.
+  // The next instance with times; null if there are none.
   Instance* timed_instance();
 
   const Recording& tasks_;
@@ -39,10 +39,10 @@ class StepGraph {
   Engine& engine_;
   std::vector<Resource> reads_, writes_;
   std::unique_ptr<Instance> plain_;
-  // In turn: the times of one are read while others run.
+  // Used in turn: the times of one are read while others run.
   std::vector<std::unique_ptr<Instance>> timed_;
   std::size_t next_timed_ = 0;
-  bool times_ = true;  // until it is found that there is no memory for them, say
+  bool times_ = true;  // false once timed graphs fail, for lack of memory for example
 };
 
 }  // namespace lockstep

@@ -31,16 +31,16 @@ void RecordedTasks::make_graph() {
   try {
     graph_ = std::make_unique<StepGraph>(tasks_, devices_);
   } catch (const std::exception& error) {
-    // Its tasks are as good one by one.
+    // Without a graph, the tasks are pushed one by one.
     why_no_graph_ = error.what();
   }
 }
 
 StepRecorder::StepRecorder(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
-  check(!current_recorder, "recorded step: recorded inside another one");
+  check(!current_recorder, "recorded step: it is inside another recorded step");
   if (const std::shared_ptr<PushObserver> other = engine_->set_push_observer(tasks_)) {
     engine_->set_push_observer(other);
-    fail("recorded step: another thread records one, or what is pushed is observed already");
+    fail("recorded step: another thread is recording, or a push observer is set");
   }
   current_recorder = this;
 }
@@ -56,7 +56,7 @@ StepRecorder* StepRecorder::current() { return current_recorder; }
 std::unique_ptr<RecordedTasks> StepRecorder::finish() {
   current_recorder = nullptr;
   engine_->set_push_observer(nullptr);
-  if (!pending_.empty()) refuse("it leaves gradients behind that no optimizer's step() has used");
+  if (!pending_.empty()) refuse("it leaves gradients that no optimizer's step() has used");
   if (tasks_->waited()) refuse("it waits for data that it has computed");
   recorded_->engine_ = engine_;
   recorded_->tasks_ = tasks_->take();
@@ -82,7 +82,7 @@ int StepRecorder::pool_of(Device device) const {
 }
 
 void StepRecorder::begin_gradient(const void* tree, bool empty) {
-  if (pending_.insert(tree).second && !empty) refuse("it adds to gradients from before it");
+  if (pending_.insert(tree).second && !empty) refuse("it adds to earlier gradients");
 }
 
 void StepRecorder::use(const Array& t) {

@@ -1,4 +1,4 @@
-// Records what a thread describes, so that it can be repeated without being described: see parallel/recorded_step.h. Whoever
+// Records what a thread describes, to repeat it without describing it again; see parallel/recorded_step.h. Code that
 // takes part in a step and does more than push tasks finds the recorder here.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-// What a repetition needs, and keeps alive.
+// The data that a repetition needs and keeps alive.
 class RecordedTasks {
  public:
   RecordedTasks() = default;
@@ -24,11 +24,11 @@ class RecordedTasks {
   RecordedTasks(const RecordedTasks&) = delete;
   RecordedTasks& operator=(const RecordedTasks&) = delete;
 
-  // Once more: what the host has to do first, then the tasks.
+  // Repeats the step: first the host's preparations, then the tasks.
   void repeat();
   // Empty, or why the step cannot be repeated: "it waits for data that it has computed".
   const std::string& why_not() const { return why_not_; }
-  // Empty where the tasks have become a graph of a GPU's, or why they have not: "conv2d runs on cpu:0".
+  // Empty if the tasks became a GPU graph, otherwise why they did not: "conv2d runs on cpu:0".
   const std::string& why_no_graph() const { return why_no_graph_; }
 
  private:
@@ -39,18 +39,18 @@ class RecordedTasks {
   Recording tasks_;
   std::string why_not_, why_no_graph_;
   std::vector<std::function<void()>> preparations_;
-  // Tensors from before the recording, which the tasks use.
+  // Tensors from before the recording that the tasks use.
   std::vector<std::shared_ptr<Storage>> held_;
-  // Those of them that the tasks write: parameters, states of optimizers.
+  // Those that the tasks write: parameters and optimizer state.
   std::vector<Storage*> written_;
-  // The memory of all others, by device.
+  // Memory pools of all other tensors, by device.
   std::map<std::shared_ptr<DeviceState>, int> pools_;
-  // Of all that they use.
+  // All devices that the tasks use.
   std::vector<DeviceState*> devices_;
-  std::unique_ptr<StepGraph> graph_;  // goes first
+  std::unique_ptr<StepGraph> graph_;  // destroyed first
 };
 
-// From its beginning to finish() what this thread pushes is recorded, and runs as always.
+// Until finish(), everything this thread pushes is recorded, and runs as usual.
 class StepRecorder {
  public:
   explicit StepRecorder(std::shared_ptr<Engine> engine);
@@ -58,24 +58,24 @@ class StepRecorder {
   StepRecorder(const StepRecorder&) = delete;
   StepRecorder& operator=(const StepRecorder&) = delete;
 
-  // The thread's; null where nothing is recorded.
+  // This thread's recorder; null if nothing is being recorded.
   static StepRecorder* current();
 
   std::unique_ptr<RecordedTasks> finish();
 
-  // `prepare` runs before each repetition, on the thread that asks for it: what is different each time goes to memory that
-  // the recorded tasks read. What it needs has to outlive the recording.
+  // `prepare` runs before each repetition, on the thread that requests it. It writes values that change each time to
+  // memory that the recorded tasks read. Everything it uses must outlive the recording.
   void before_each(std::function<void()> prepare) { recorded_->preparations_.push_back(std::move(prepare)); }
-  // The step does what cannot be repeated. The first reason stays.
+  // Reports that the step does something that cannot be repeated. The first reason is kept.
   void refuse(std::string why);
 
-  // Memory for what the step computes.
+  // Allocates memory for the step's results.
   Block allocate(DeviceState& device, std::size_t bytes, LaneId lane);
-  // A gradient comes into a parameter's tree, which was empty or not, and is used up in the end: what is left would be there
-  // for the host, which does nothing in repetitions.
+  // A gradient enters a parameter's tree. It must be consumed within the step: a remaining gradient would be for the
+  // host, which does nothing in repetitions.
   void begin_gradient(const void* tree, bool empty);
   void end_gradient(const void* tree) { pending_.erase(tree); }
-  // A task of the step uses it, and writes it.
+  // A task of the step reads or writes the array.
   void use(const Array& t);
   void writes(const Array& t);
 
@@ -89,7 +89,7 @@ class StepRecorder {
   std::set<const void*> pending_;  // trees of gradients
 };
 
-// Within a scope what is described is no part of the recording, if there is one.
+// In this scope, nothing is recorded.
 class RecordingPause {
  public:
   RecordingPause();

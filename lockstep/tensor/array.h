@@ -1,6 +1,6 @@
-// An array: a handle to memory on one device, with a shape, an element type and a layout. Copies are handles to the same
-// memory. Every array is dense. Operations never wait; reading to the host does. Tensors (autograd/tensor.h) are made of
-// arrays.
+// An array: a handle to memory on one device, with a shape, an element type, and a layout. Copies are handles to the
+// same memory. Every array is dense. Operations never wait; reading on the host does. Tensors (autograd/tensor.h) are
+// made of arrays.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@
 namespace lockstep {
 
 struct CopyOptions {
-  // Return before the copy is done. What reads the result later waits for it; in host memory that means to_vector(),
-  // item() and wait(). Host memory that is copied from must not be changed until then. Copies between devices never
-  // make the caller wait, who could not tell.
+  // Returns before the copy is done. Later readers of the result wait for it: operations, and for host memory
+  // to_vector(), item(), and wait(). Do not change the copied host memory until then. Copies between devices are always
+  // asynchronous.
   bool non_blocking = false;
 };
 
@@ -26,7 +26,7 @@ class Array {
   // `view.data` lies within `storage`.
   Array(std::shared_ptr<Storage> storage, View view) : storage_(std::move(storage)), view_(view) {}
 
-  // An array in host memory with these elements in plain order.
+  // Makes an array in host memory with these elements in plain order.
   template <typename T>
   static Array from(std::span<const T> values, Shape shape);
   template <typename T>
@@ -46,8 +46,8 @@ class Array {
   // Device() for host memory.
   Device device() const { return storage_ ? storage_->device : Device(); }
 
-  // The shard of the batch that the array belongs to, -1 for none (parameters, say). What is computed from an array belongs
-  // to its shard, too.
+  // The shard of the batch that the array belongs to; -1 for none, as for parameters. Results computed from an array
+  // belong to its shard.
   int shard() const { return shard_; }
   Array with_shard(int shard) const {
     Array t = *this;
@@ -55,25 +55,25 @@ class Array {
     return t;
   }
 
-  // Defined in ops/copy.cc. The same memory under another shape; plain layout. One extent may be -1: inferred.
+  // Defined in ops/copy.cc. Returns the same memory with another shape; plain layout. One extent may be -1, which is
+  // inferred.
   Array reshape(Shape shape) const;
-  // Defined in ops/copy.cc. Elements [start, start + count) of axis 0: the same memory.
+  // Defined in ops/copy.cc. Returns elements [start, start + count) of axis 0 in the same memory.
   Array narrow(std::int64_t start, std::int64_t count) const;
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
-  // The elements in plain order, converted from T's dtype exactly: T must be the tensor's type (f32 also reads
-  // bf16 and f16). Waits.
+  // Returns the elements in plain order. T must be the tensor's type; f32 also reads bf16 and f16. Waits.
   template <typename T>
   std::vector<T> to_vector() const;
-  // The only element. Waits.
+  // Returns the only element. Waits.
   template <typename T>
   T item() const;
   // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened in the middle if long. Waits.
   std::string str() const;
 
-  // Defined in ops/copy.cc. A copy on another device (Device(): the host), of another type or in another layout; the same
-  // handle if nothing changes.
+  // Defined in ops/copy.cc. Returns a copy on another device (Device(): the host), of another type, or in another
+  // layout; the same handle if nothing changes.
   Array to(Device device, CopyOptions options = {}) const;
   Array to(DType dtype) const;
   Array to(Layout layout) const;

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// Four classes to each power of two: at most a quarter of a block is wasted.
+// Four classes per power of two waste at most a quarter of a block.
 std::size_t size_class(std::size_t bytes) {
   constexpr std::size_t kSmallest = 256;
   if (bytes <= kSmallest) return kSmallest;
@@ -73,7 +73,7 @@ void CachingAllocator::release_free() {
     all.swap(pools_[0]);
   }
   std::size_t released = 0;
-  // Not under the lock: a task that is waited for may be the last to hold a tensor.
+  // Outside the lock: this waits for tasks, and such a task may hold the last handle of a tensor.
   for (auto& [bytes, blocks] : all) {
     for (Block& block : blocks) {
       engine_->wait_unused(block.resource);
@@ -98,7 +98,7 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
     count_used(counters_.used_bytes + size);
     return block;
   };
-  // From the back: the block freed last is the likeliest to be in the cache.
+  // From the back: the block freed last is the most likely to be in the cache.
   for (auto it = blocks.end(); lane.index >= 0 && it != blocks.begin();) {
     if ((--it)->lane == lane) return take(it);
   }
@@ -121,13 +121,13 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
   }
   if (data == nullptr) {
     const std::size_t scratch = scratch_->bytes(), all = counters_.reserved_bytes + scratch;
-    const std::string taken = all + size > limit_ ? fmt::format("{} of at most {} are taken", all, limit_)
-                                                  : fmt::format("there are no more than the {} taken", all);
-    // Other processes, and other logical devices, take from it as well.
+    const std::string taken = all + size > limit_ ? fmt::format("{} of at most {} are in use", all, limit_)
+                                                  : fmt::format("only the {} in use exist", all);
+    // Other processes and other logical devices use this memory, too.
     const std::optional<std::size_t> left = source_->left();
-    fail("{}: out of memory: {} bytes asked for, {}, {} of them held by tensors{}{}", owner_, bytes, taken,
+    fail("{}: out of memory: {} bytes requested, {}, {} of them held by tensors{}{}", owner_, bytes, taken,
          counters_.used_bytes, scratch > 0 ? fmt::format(", {} by kernels", scratch) : "",
-         left ? fmt::format("; {} are left for all that share this memory", *left) : "");
+         left ? fmt::format("; {} are left for all users of this memory", *left) : "");
   }
   Block block{data, size, engine_->make_resource(), lane, pool};
   counters_.reserved_bytes += size;

@@ -1,9 +1,9 @@
-// The memory of one device, or host memory that devices read and write themselves: blocks are kept when they are freed
-// and handed out again, so that a steady training loop allocates nothing. A block is free as soon as the host says so;
-// its next user inherits whoever still reads or writes it, as a dependency.
+// The memory of one device, or host memory that devices read and write themselves. Freed blocks are kept and reused, so
+// a steady training loop allocates nothing. A block is free as soon as the host drops it; its next user depends on the
+// tasks that still read or write it.
 //
-// What a recorded step uses has to stay where it is: it comes from a pool of its own, whose blocks are handed out again
-// within the pool alone, for as long as there is one.
+// The memory of a recorded step must stay in place. It comes from a separate pool, whose blocks are reused only within
+// the pool while the pool exists.
 #pragma once
 
 #include <atomic>
@@ -32,39 +32,40 @@ struct MemoryCounters {
   std::size_t reserved_bytes = 0;  // taken from the system
   std::size_t used_bytes = 0;      // of these, held by tensors
   std::size_t peak_used_bytes = 0;
-  std::size_t scratch_bytes = 0;  // taken besides by a GPU's kernels, for themselves
+  std::size_t scratch_bytes = 0;  // used in addition by a GPU's kernels
   std::int64_t system_allocations = 0;
 
-  // Kept for whoever asks next.
+  // Bytes kept for later allocations.
   std::size_t cached_bytes() const { return reserved_bytes - used_bytes; }
 };
 
 class CachingAllocator {
  public:
-  // `limit` in bytes bounds what is taken from `source`, scratch() included.
+  // `limit`: the most bytes to take from `source`, including scratch().
   CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit,
                    std::shared_ptr<MemorySource> source = std::make_shared<HostPages>());
   ~CachingAllocator();
 
-  // A block of at least `bytes` bytes, aligned to 64. Among free blocks of the size class: one that `lane` used last (its
-  // next user would wait for that lane anyway; no lane: none), then one that nobody uses, then new memory, and only where
-  // there is none, or at the limit, one that another lane still uses or, last of all, new memory after giving back all
-  // free blocks, and those of others that share the source. Throws Error, naming the owner and the bytes held, when all fail. `pool`: 0, or of make_pool().
+  // Returns a block of at least `bytes` bytes, aligned to 64. Tries in this order: a free block of the size class that
+  // `lane` used last (its next user would wait for that lane anyway; skipped without a lane); an unused free block; new
+  // memory; if there is none, a free block that another lane still uses; and new memory after returning all free
+  // blocks, including those of other users of the source. If all fail, throws an Error that names the owner and the
+  // bytes held. `pool`: 0, or from make_pool().
   Block allocate(std::size_t bytes, LaneId lane, int pool = 0);
   void free(Block block);
 
   int make_pool();
-  // From now on its blocks are everybody's.
+  // Makes the pool's blocks available to all allocations.
   void drop_pool(int pool);
-  // Gives all free blocks that are in no pool back to the system. Waits for who still uses them.
+  // Returns all free blocks outside pools to the system. Waits for tasks that still use them.
   void release_free();
 
-  // More of the same memory, for kernels themselves; may outlive the allocator. The limit refuses nobody here, since a kernel
-  // cannot wait for free blocks as allocate() does: it leaves less for blocks.
+  // A source of the same memory for kernels; may outlive the allocator. It ignores the limit, because a kernel cannot
+  // wait for free blocks as allocate() does, and leaves less for blocks.
   std::shared_ptr<MemorySource> scratch() const;
 
   MemoryCounters counters() const;
-  // counters().used_bytes, for who looks often and must not wait.
+  // counters().used_bytes without a lock, for frequent readers that must not wait.
   std::shared_ptr<const std::atomic<std::int64_t>> used_bytes() const { return used_bytes_; }
 
  private:
@@ -81,7 +82,7 @@ class CachingAllocator {
   std::shared_ptr<CountedSource> scratch_;
   mutable std::mutex mutex_;
   using FreeBlocks = std::map<std::size_t, std::vector<Block>>;  // by size class
-  std::map<int, FreeBlocks> pools_;                              // 0: of none
+  std::map<int, FreeBlocks> pools_;                              // 0: no pool
   int next_pool_ = 1;
   MemoryCounters counters_;
   std::shared_ptr<std::atomic<std::int64_t>> used_bytes_ = std::make_shared<std::atomic<std::int64_t>>(0);

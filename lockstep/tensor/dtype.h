@@ -30,12 +30,12 @@ struct BFloat16 {
   constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
-// IEEE binary16: 5 bits of exponent, 10 of mantissa, up to 65504. Storage only, as BFloat16.
+// IEEE binary16: 5 bits of exponent, 10 of mantissa, up to 65504. Storage only, like BFloat16.
 struct Float16 {
   std::uint16_t bits = 0;
 
   Float16() = default;
-  // Rounds to nearest, ties to even, 65520 and more to infinity; NaN stays NaN.
+  // Rounds to nearest, ties to even; 65520 and more become infinity; NaN stays NaN.
   constexpr explicit Float16(float value) {
     const auto u = std::bit_cast<std::uint32_t>(value);
     std::uint32_t rest = u & 0x7fffffffu;
@@ -45,7 +45,7 @@ struct Float16 {
       rest = 0x7c00u;
     } else if (rest >= 0x38800000u) {
       rest = (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13;
-    } else {  // below 2^-14: a multiple of 2^-24, which is the last bit of numbers from 1/2 on
+    } else {  // below 2^-14: a multiple of 2^-24, the last bit of an f32 in [1/2, 1)
       rest = std::bit_cast<std::uint32_t>(std::bit_cast<float>(rest) + 0.5f) - 0x3f000000u;
     }
     bits = static_cast<std::uint16_t>((u >> 16 & 0x8000u) | rest);
@@ -63,7 +63,7 @@ struct Float16 {
   }
 };
 
-// Stored in 16 bits and computed in f32.
+// Types stored in 16 bits and computed in f32.
 template <typename T>
 inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 constexpr bool is_half_dtype(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
@@ -114,7 +114,7 @@ struct DTypeOf<Float16> { static constexpr DType value = DType::f16; };
 template <typename T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
-// Calls `visitor` with a value-initialized element of the type that `dtype` stands for.
+// Calls `visitor` with a value-initialized element of `dtype`'s C++ type.
 template <typename Visitor>
 decltype(auto) visit_dtype(DType dtype, Visitor&& visitor) {
   switch (dtype) {

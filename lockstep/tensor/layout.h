@@ -1,10 +1,10 @@
-// How the elements of a tensor lie in memory. Every tensor is dense; a layout only orders its elements.
+// The order of a tensor's elements in memory. Every tensor is dense.
 //
 //   plain          row-major, the last axis is contiguous (N, C, H, W for images)
-//   channels_last  N, H, W, C: what bf16 convolutions (AMX) and cuDNN want
-//   blocked16      N, C/16, H, W, 16: what f32 convolutions with AVX-512 want; C is a multiple of 16
+//   channels_last  N, H, W, C: preferred by bf16 convolutions (AMX) and cuDNN
+//   blocked16      N, C/16, H, W, 16: preferred by f32 convolutions; C is a multiple of 16
 //
-// The shape of a tensor is always written (N, C, H, W). Layouts other than plain have four axes.
+// The shape of a tensor is always written (N, C, H, W). Layouts other than plain require four axes.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ inline bool layout_fits(Layout layout, const Shape& shape) {
   return layout == Layout::channels_last || shape[1] % kChannelBlock == 0;
 }
 
-// True if both layouts put every element of this shape at the same place (one channel, say, or 1x1 images).
+// True if both layouts put every element of this shape at the same place, as with one channel or 1x1 images.
 inline bool same_order(Layout a, Layout b, const Shape& shape) {
   if (a == b) return true;
   if (shape.rank() != 4) return false;

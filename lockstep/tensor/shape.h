@@ -1,4 +1,4 @@
-// The extents of a tensor: a small value with room for six axes, so that shapes never allocate.
+// The extents of a tensor, with room for six axes, so that shapes never allocate.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class Shape {
   // Negative axes count from the end, as in shape[-1].
   std::int64_t operator[](int axis) const { return dims_[index(axis)]; }
   std::int64_t& operator[](int axis) { return dims_[index(axis)]; }
-  // The number of elements. Throws where an extent is negative, or where an int64 cannot count them.
+  // The number of elements. Throws if an extent is negative or the number does not fit in an int64.
   std::int64_t numel() const {
     std::int64_t n = 1;
     bool counted = true;
@@ -48,7 +48,7 @@ class Shape {
   }
 
  private:
-  // Of extents whose product overflows, unless one of them is 0.
+  // Called if an extent is negative or the product overflows; the product is 0 if one extent is 0.
   std::int64_t numel_of_odd() const {
     for (std::int64_t extent : *this) check(extent >= 0, "tensor: shape {} has a negative extent", str());
     if (std::find(begin(), end(), 0) == end()) fail("tensor: shape {} has more elements than can be counted", str());

@@ -1,5 +1,5 @@
-// What a kernel sees of a tensor: where its elements are and how they are ordered. It owns nothing and knows
-// no device, no engine and no gradient.
+// A kernel's view of a tensor: the address and order of its elements. It owns nothing and knows no device, engine, or
+// gradient.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct View {
     return static_cast<T*>(data);
   }
   std::int64_t numel() const { return shape.numel(); }
-  // Throws where there are more than can be counted.
+  // Throws on overflow.
   std::size_t bytes() const {
     std::size_t bytes = 0;
     if (__builtin_mul_overflow(static_cast<std::size_t>(numel()), item_size(dtype), &bytes)) {

@@ -21,9 +21,9 @@ TEST(Simd, IsTheWidestUnlessTheSettingNamesLess) {
 }
 
 TEST(Simd, WrongSettingsAreErrors) {
-  EXPECT_ERROR(choose_simd("avx512", Simd::avx2), "LOCKSTEP_SIMD is avx512, but this processor has avx2 at most");
-  EXPECT_ERROR(choose_simd("neon", Simd::avx512), "LOCKSTEP_SIMD is neon, but this processor has avx512 at most");
-  EXPECT_ERROR(choose_simd("avx2", Simd::neon), "LOCKSTEP_SIMD is avx2, but this processor has neon at most");
+  EXPECT_ERROR(choose_simd("avx512", Simd::avx2), "LOCKSTEP_SIMD is avx512, but this processor supports at most avx2");
+  EXPECT_ERROR(choose_simd("neon", Simd::avx512), "LOCKSTEP_SIMD is neon, but this processor supports at most avx512");
+  EXPECT_ERROR(choose_simd("avx2", Simd::neon), "LOCKSTEP_SIMD is avx2, but this processor supports at most neon");
   EXPECT_ERROR(choose_simd("mmx", Simd::avx512), "LOCKSTEP_SIMD is \"mmx\", expected scalar, avx2, avx512, or neon");
   EXPECT_ERROR(choose_simd("", Simd::avx512), "LOCKSTEP_SIMD is \"\"");
 }

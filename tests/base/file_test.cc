@@ -70,8 +70,8 @@ TEST(AtomicFile, AppearsWhenCommitted) {
     EXPECT_FALSE(fs::exists(folder / "f"));
     file.commit();
     EXPECT_EQ(folder.read("f"), "one two");
-    EXPECT_ERROR(file.write("three"), "it is committed");
-    EXPECT_ERROR(file.commit(), "it is committed");
+    EXPECT_ERROR(file.write("three"), "it is already committed");
+    EXPECT_ERROR(file.commit(), "it is already committed");
   }
   EXPECT_EQ(folder.read("f"), "one two");
   EXPECT_EQ(folder.entries(), 1);

@@ -158,7 +158,7 @@ TEST(CheckpointDirectory, RefusesMisuse) {
     EXPECT_ERROR(writer.add_file(name, ""), "cannot be the name of a file");
   }
   writer.add_file("a", "");
-  EXPECT_ERROR(writer.add_file("a", ""), "file a is there already");
+  EXPECT_ERROR(writer.add_file("a", ""), "file a already exists");
   writer.publish();
   EXPECT_ERROR(writer.add_file("b", ""), "step 1 is published");
   EXPECT_ERROR(writer.publish(), "step 1 is published");

@@ -36,7 +36,8 @@ TEST(Recipe, GoesThroughJsonExactly) {
   EXPECT_NE(recipe.at("momentum"), 0);  // an integer
   EXPECT_ERROR(Recipe::from_json("[1]"), "the recipe is [1], expected an object");
   EXPECT_ERROR(Recipe::from_json("{"), "the recipe is {, expected an object");
-  EXPECT_ERROR(Recipe::from_json(R"({"lr": [0.1]})"), "recipe: lr is [0.1], expected a number, a text, true, or false");
+  EXPECT_ERROR(Recipe::from_json(R"({"lr": [0.1]})"),
+               "recipe: lr is [0.1], expected a number, a string, true, or false");
 }
 
 TEST(RecipeHash, IsOfNamesAndValuesInAnyOrder) {

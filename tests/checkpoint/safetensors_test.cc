@@ -194,7 +194,7 @@ TEST(Safetensors, SaysWhatIsWrongWithAHeader) {
        R"(f: tensor "a": dtype is "F8_E4M3", expected F32, BF16, F16, F64, I64 or U8)"},
       {R"({"a": {"dtype": 8, "shape": [1], "data_offsets": [0, 1]}})", 1, R"(f: tensor "a": dtype is 8)"},
       {R"({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}})", 1,
-       R"(f: tensor "a": shape is [-1], expected a list of integers that are not negative)"},
+       R"(f: tensor "a": shape is [-1], expected a list of non-negative integers)"},
       {R"({"a": {"dtype": "U8", "shape": [1.0], "data_offsets": [0, 1]}})", 1, "shape is [1.0], expected"},
       {R"({"a": {"dtype": "U8", "shape": [9223372036854775808], "data_offsets": [0, 1]}})", 1,
        "shape is [9223372036854775808], expected"},

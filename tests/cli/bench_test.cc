@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 class Bench : public ::testing::Test {
  protected:
-  // Of a run that has to succeed.
+  // The output of a run that must succeed.
   json run(const Arguments& more) {
     const std::filesystem::path file = folder_ / "bench.json";
     Arguments all{"bench"};
@@ -28,7 +28,7 @@ class Bench : public ::testing::Test {
     return json::parse(folder_.read("bench.json"));
   }
 
-  // Parts, sum, longest and together belong together, and all of it was printed.
+  // Checks that parts, sum, longest, and together are consistent, and that all were printed.
   void expect_parts(const json& table, const std::vector<std::string>& parts) {
     EXPECT_THAT(printed_, HasSubstr(table.at("title").get<std::string>()));
     ASSERT_EQ(table.at("rows").size(), 2u);
@@ -64,7 +64,7 @@ TEST_F(Bench, ParallelTimesTwoDevicesAloneAndTogether) {
   ASSERT_EQ(result.at("tables").size(), 1u);
   EXPECT_EQ(result["tables"][0]["title"], "2 devices of 1 core; on each 5 products of 32 x 32");
   expect_parts(result["tables"][0], {"cpu:0", "cpu:1"});
-  // Each part's and the whole's rounds, for each engine.
+  // The rounds of each part and of the whole, for each engine.
   ASSERT_EQ(result.at("rounds").size(), 2u);
   for (const json& parts : result["rounds"]) {
     ASSERT_EQ(parts.size(), 3u);
@@ -92,7 +92,7 @@ TEST_F(Bench, OverlapTimesProductsAndCopies) {
   EXPECT_THAT(result.at("notes").back(), HasSubstr("Where every core computes"));
 }
 
-// Or says that there is no GPU.
+// Without a GPU, the tool says so.
 TEST_F(Bench, OnGpusPinnedAndPageableMemoryAreSideBySide) {
   const Arguments arguments{"overlap", "--devices", "cuda:0",   "--size", "16",
                             "--count", "4",         "--copies", "2"};
@@ -100,7 +100,7 @@ TEST_F(Bench, OnGpusPinnedAndPageableMemoryAreSideBySide) {
   all.insert(all.end(), arguments.begin(), arguments.end());
   if (const ToolResult result = run_tool(all); result.status != 0) {
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.err, HasSubstr("cuda:0 asked for, there is no GPU"));
+    EXPECT_THAT(result.err, HasSubstr("cuda:0 requested, but there is no GPU"));
     return;
   }
   const json result = run(arguments);

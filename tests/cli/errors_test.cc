@@ -1,4 +1,4 @@
-// A failure ends with a status that scripts can recognize and one line that says what to do.
+// A failure ends with an exit status that scripts can recognize and one line that says what to do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -170,7 +170,7 @@ TEST_F(Failure, DamagedDataNamesTheFile) {
   expect_failure(train({}), 1, name);
 }
 
-// Heard of before the first step, not after the last one.
+// The error comes before the first step, not after the last one.
 TEST_F(Failure, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
   const std::string file = folder_.write("file", ""), folder = folder_ / "folder.svg";
   std::filesystem::create_directory(folder);
@@ -233,7 +233,7 @@ TEST_F(Failure, AnotherRecipeIsNoResumption) {
   refused({"--limit-train", "50"}, "100 training images (--limit-train); this run has 50 training images");
   refused({"--schedule", "cosine"}, "--schedule constant; this run has --schedule cosine");
   refused({"--gradients", "bf16"}, "--gradients f32; this run has --gradients bf16");
-  // All at once.
+  // One error names all differences.
   refused({"--seed", "7", "--momentum", "0.5", "--clip", "1"},
           "--seed 0, --clip 0.0, --momentum 0.0; this run has --seed 7, --clip 1.0, --momentum 0.5");
 }

@@ -41,7 +41,7 @@ TEST_F(Graph, DrawsAColumnForEachDevice) {
 }
 
 TEST_F(Graph, BringsALargeStepToASizeThatCanBeRead) {
-  // Shards of one layer are one box; the layers of a deep net are one, too.
+  // Shards of one layer share a box; so do the layers of a deep net.
   for (const auto& [model, box] : {std::pair{"lenet", "label=<conv2d ×2>"}, {"resnet18", "<b>forward</b>"}}) {
     const std::string file = path("step.dot");
     const ToolResult result = run_tool({"graph", "--model", model, "--devices", "cpu:0,cpu:1", "--threads-per-shard", "1",

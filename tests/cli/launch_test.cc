@@ -97,7 +97,7 @@ TEST_P(LaunchSignal, IsHandedOn) {
   const ToolResult result = tool.wait();
   EXPECT_EQ(result.status, 130);
   EXPECT_THAT(lines(result.out), UnorderedElementsAre("[rank 0] stopped", "[rank 1] stopped"));
-  const auto printed = lines(result.err);  // shells may have said something before
+  const auto printed = lines(result.err);  // shells may have printed something before
   ASSERT_FALSE(printed.empty());
   EXPECT_TRUE(std::regex_match(printed.back(), std::regex("lockstep: rank [01] exited with status 130")))
       << result.err;

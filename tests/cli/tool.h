@@ -1,4 +1,4 @@
-// Runs the tool as users do: as a process of its own, with files around it.
+// Runs the tool as users do: as a separate process with files.
 #pragma once
 
 #include <signal.h>
@@ -25,8 +25,7 @@ struct ToolOptions {
 
 using Arguments = std::vector<std::string>;
 
-// A run of `lockstep ARGS…`, whose output goes to files in a folder of its own. Nothing of the environment
-// decides what it prints.
+// A run of `lockstep ARGS…` with output to files in a separate folder. The environment does not affect what it prints.
 class Tool {
  public:
   explicit Tool(const Arguments& arguments, ToolOptions options = {});
@@ -35,7 +34,7 @@ class Tool {
   Tool& operator=(const Tool&) = delete;
 
   void send(int signal);
-  // Ends the process the hard way after a minute.
+  // Kills the process after a minute.
   ToolResult wait();
 
  private:
@@ -62,9 +61,9 @@ class SmallData {
 // `lockstep train` of a small net on `data` that takes well below a second; `more` may override.
 Arguments train_arguments(const SmallData& data, const Arguments& more = {});
 
-// A log's lines, as far as they are complete.
+// The complete lines of a log.
 std::vector<nlohmann::json> read_log(const std::filesystem::path& path);
-// Those of one kind.
+// The log's lines of one kind.
 std::vector<nlohmann::json> events(const std::filesystem::path& path, const std::string& kind);
 
 }  // namespace lockstep

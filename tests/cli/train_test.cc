@@ -1,4 +1,4 @@
-// What `train` and `eval` print and write: other programs read it.
+// The output and files of `train` and `eval`, which other programs read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 class Train : public ::testing::Test {
  protected:
   ToolResult train(const Arguments& more) { return run_tool(train_arguments(data_, more)); }
-  // Of a run that has to succeed.
+  // The weights of a run that must succeed.
   std::string weights_of(const Arguments& more) {
     const std::filesystem::path log = folder_ / "weights.log";
     Arguments all = more;
@@ -52,7 +52,7 @@ TEST_F(Train, PrintsALineAnEpochAndOneAtTheEnd) {
   EXPECT_TRUE(std::regex_match(printed[4],
                                std::regex(R"(test acc: [01]\.\d\d, \d+\.\d sec/epoch on \[cpu:0, cpu:1\])")))
       << result.out;
-  // The last epoch's accuracy is the job's.
+  // The job reports the last epoch's accuracy.
   EXPECT_EQ(printed[4].substr(10, 4), printed[3].substr(printed[3].size() - 4));
 }
 
@@ -90,7 +90,7 @@ TEST_F(Train, LogsEveryStepExactly) {
     EXPECT_GT(line.at("seconds"), 0);
     EXPECT_EQ(line.at("test_total"), SmallData::kTest);
     EXPECT_EQ(line.at("test_acc").get<double>(), line.at("test_correct").get<double>() / SmallData::kTest);
-    // The losses came back with all of their bits: the mean of those read is the mean that was logged.
+    // The losses kept all their bits: the mean of the values read equals the logged mean.
     EXPECT_EQ(line.at("train_loss").get<double>(), sum / static_cast<double>(samples));
   }
   // Ten classes that start alike.
@@ -177,7 +177,7 @@ TEST_F(Train, EvalCountsTheSameImagesAsTraining) {
   const std::filesystem::path log = folder_ / "log", file = folder_ / "weights";
   ASSERT_EQ(train({"--epochs", "5", "--momentum", "0.9", "--log", log, "--export", file}).status, 0);
   const std::int64_t correct = events(log, "epoch").back().at("test_correct");
-  EXPECT_GT(correct, 10);  // it has learned something: chance is 3 of 30
+  EXPECT_GT(correct, 10);  // it has learned: chance is 3 of 30
   for (const char* devices : {"1", "3"}) {
     const ToolResult result = run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", file,
                                         "--num-devices", devices, "--batch-size", "7"});
@@ -186,7 +186,7 @@ TEST_F(Train, EvalCountsTheSameImagesAsTraining) {
     EXPECT_EQ(result.out,
               fmt::format("test acc: {:.4f} ({} of 30)\n", static_cast<double>(correct) / 30, correct));
   }
-  // Weights travel: a run that starts from them begins where this one ended.
+  // A run that starts from these weights begins where this one ended.
   ASSERT_EQ(train({"--epochs", "0", "--init-from", file, "--log", log}).status, 0);
   EXPECT_EQ(events(log, "end").at(0).at("test_acc").get<double>(), static_cast<double>(correct) / 30);
 }
@@ -219,7 +219,7 @@ TEST_F(Train, ResumesToTheBitOnOtherDevices) {
   EXPECT_EQ(events(log, "epoch").back().at("train_loss"), events(whole, "epoch").back().at("train_loss"));
 }
 
-// The headline: nobody has to ask for the same bits.
+// The same bits are the default.
 TEST_F(Train, DefaultsGiveOneHashOnAnyNumberOfDevicesAndRanks) {
   const std::filesystem::path log = folder_ / "log";
   std::set<std::string> weights, recipes;
@@ -260,7 +260,7 @@ TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
     if (name == "state.json") {
       nlohmann::json state = nlohmann::json::parse(contents);
       state.at("recipe").erase("data");
-      state.at("recipe")["threads_per_shard"] = 1;  // decided bits once
+      state.at("recipe")["threads_per_shard"] = 1;  // affected bits in older versions
       state.erase("recipe_hash");
       state.erase("version");
       contents = state.dump();
@@ -311,7 +311,7 @@ TEST_F(Train, RanksMayHaveDifferentNumbersOfDevices) {
   EXPECT_EQ(events(ranks_log, "end").at(0), events(log, "end").at(0));
 }
 
-// The others do not wait for it.
+// The other ranks do not wait for it.
 TEST_F(Train, ARankThatCannotUseItsDevicesTellsTheOthersWhy) {
   const std::string rank = LOCKSTEP_TOOL " train --data " + data_.path() +
                            " --model mlp --cores-per-device $((1 + RANK * 2000))";
@@ -329,7 +329,7 @@ TEST_F(Train, SaysWhichCoresAreIdle) {
   EXPECT_THAT(run_tool(common).out, HasSubstr("1 shard, batch 32, sgd at 0.1, f32; 1 of 2 cores idle (--threads-per-shard 2 uses them, with the same bits)"));
 }
 
-// With f32 the number of threads is a matter of speed.
+// With f32, the number of threads affects only the speed.
 TEST_F(Train, ThreadsOfAShardDecideNoBits) {
   const std::filesystem::path log = folder_ / "log";
   std::vector<nlohmann::json> ends;
@@ -343,7 +343,7 @@ TEST_F(Train, ThreadsOfAShardDecideNoBits) {
   EXPECT_EQ(ends[2], ends[0]);
 }
 
-// What decides the bits, and nothing else.
+// The hash covers exactly the settings that decide the bits.
 TEST_F(Train, TheRecipesHashNamesTheRun) {
   const std::filesystem::path log = folder_ / "log", weights = folder_ / "weights", save = folder_ / "save";
   auto recipe = [&](const Arguments& more) {
@@ -366,7 +366,7 @@ TEST_F(Train, TheRecipesHashNamesTheRun) {
   const SmallData other_pictures(3);
   EXPECT_NE(recipe({"--data", other_pictures.path()}), plain);
 
-  // Checkpoints carry it, and the start weights of a resumed run are still those it was told.
+  // Checkpoints contain it, and a resumed run keeps its original start weights.
   const std::string started = recipe({"--init-from", weights, "--max-steps", "2", "--save", save});
   const auto state = nlohmann::json::parse(std::ifstream(find_latest_checkpoint(save).checkpoint->file("state.json")));
   EXPECT_EQ(state.at("recipe_hash"), started);
@@ -406,7 +406,7 @@ TEST_F(Train, TheLogHasTheSharesOfAllDevices) {
   }
 }
 
-// The run before went on after its checkpoint, which ends neither an epoch nor the run.
+// The earlier run continued after its checkpoint, which lies inside an epoch and before the end.
 TEST_F(Train, AResumedRunsLogHasEachStepOnce) {
   const std::string whole = folder_ / "whole.log", log = folder_ / "log", save = folder_ / "save";
   ASSERT_EQ(train({"--epochs", "3", "--log", whole}).status, 0);
@@ -510,7 +510,7 @@ TEST_F(Train, InterruptWithoutAFolderForCheckpointsSaysJustThat) {
 TEST_F(Train, AnInterruptedRunIsMarkedAsOne) {
   using namespace std::chrono_literals;
   const std::filesystem::path log = folder_ / "log", file = folder_ / "weights";
-  // A first epoch that is long enough to be stopped in.
+  // The first epoch is long enough to be stopped in.
   Tool tool(train_arguments(data_, {"--batch-size", "4", "--model", "resnet18", "--log", log, "--export", file}));
   for (int i = 0; i < 10000 && events(log, "step").empty(); ++i) std::this_thread::sleep_for(2ms);
   tool.send(SIGINT);

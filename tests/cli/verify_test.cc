@@ -36,7 +36,7 @@ TEST_F(Verify, LayoutsAgree) {
   }
 }
 
-// f32 weights after four steps on the real Fashion-MNIST, whatever the vector instructions.
+// f32 weights after four steps on the real Fashion-MNIST are the same with all vector instructions.
 TEST(VerifyGolden, EveryMachineHasTheSameWeights) {
   struct Run {
     const char *model, *simd;
@@ -51,13 +51,13 @@ TEST(VerifyGolden, EveryMachineHasTheSameWeights) {
   }
 }
 
-// A list of weights is for the layouts with as many devices.
+// A list of weights applies to the layouts with that number of devices.
 TEST_F(Verify, SharesDoNotChangeTheBits) {
   const ToolResult result =
       verify({"--model", "mlp", "--shards", "4", "--layouts", "1,2,2x1,1x2", "--balance", "1,3"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("equal: 4 layouts, 4 steps, 4 shards"));
-  // So many steps that shares may change.
+  // Enough steps for shares to change.
   const ToolResult automatic = run_tool({"verify", "--data", data_.path(), "--batch-size", "12", "--model", "mlp", "--shards", "4",
                                          "--layouts", "1,2", "--balance", "auto"});
   EXPECT_EQ(automatic.status, 0) << automatic.err;

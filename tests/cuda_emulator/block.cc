@@ -25,11 +25,11 @@ namespace {
 uint3 as_uint3(dim3 d) { return {d.x, d.y, d.z}; }
 unsigned count(dim3 d) { return d.x * d.y * d.z; }
 
-// The threads of the block that is under way. A fiber runs thread after thread as long as none waits; the one that
-// does keeps the fiber, and another takes the threads that have not begun. A kernel that never waits needs but one.
+// The threads of the running block. A fiber runs one thread after another until one waits. That thread keeps the fiber,
+// and another fiber takes the threads that have not begun. A kernel that never waits needs only one fiber.
 class Block {
  public:
-  // Whoever is to run first, of those who may, is the last thread if `backwards`: no thread may count on others being ahead.
+  // With `backwards`, the last runnable thread runs first, because no thread may rely on others being ahead.
   void run(const Launch& launch, bool backwards) {
     launch_ = &launch;
     backwards_ = backwards;
@@ -72,7 +72,7 @@ class Block {
     if (!(mask >> source % 32 & 1)) die("a shuffle from a lane that is not in the mask");
     Warp& warp = warps_[self / 32];
     if (warp.arrived != 0 && warp.mask != mask) die("lanes of a warp disagree about the mask");
-    // Who is ahead writes to the other half while the last ones still read.
+    // Threads that are ahead write to the other half while the last ones still read.
     std::array<std::uint64_t, 32>& values = warp.values[threads_[self].turn ^= 1];
     values[lane] = bits;
     warp.mask = mask;
@@ -122,7 +122,7 @@ class Block {
       launch_->run(launch_->arguments);
       threads_[i].state = State::ended;
       ++ended_;
-      // It waited on the way, and another fiber has gone on with the rest.
+      // The thread waited, and another fiber has continued with the rest.
       if (fiber_ != own) return;
     }
   }
@@ -145,7 +145,7 @@ class Block {
   std::array<Warp, 32> warps_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::size_t fibers_in_use_ = 0;
-  // The one that begins threads.
+  // The fiber that begins threads.
   Fiber* fiber_ = nullptr;
   std::vector<ulonglong2> shared_;
 };
@@ -165,7 +165,7 @@ unsigned lane() { return this_block().current() % 32; }
 
 void* dynamic_shared_memory() { return this_block().shared_memory(); }
 
-// Every other launch runs from the last block and thread to the first: nothing may count on an order.
+// Every other launch runs from the last block and thread to the first, because kernels must not rely on an order.
 void run_blocks(const Launch& launch) {
   thread_local bool backwards = true;
   backwards = !backwards;

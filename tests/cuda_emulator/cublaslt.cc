@@ -15,7 +15,7 @@ struct cublasLtContext {};
 
 namespace {
 
-// What the program's semi-opaque structs hold here.
+// The contents of cuBLASLt's semi-opaque structs.
 struct Product {
   cublasComputeType_t compute;
   cudaDataType_t scale;
@@ -35,7 +35,7 @@ struct Preference {
 };
 struct Algorithm {
   std::uint64_t number, workspace, alignment;
-  std::uint64_t output_type;  // parts of the sum are rounded to the result's type
+  std::uint64_t output_type;  // partial sums are rounded to the result's type
 };
 
 template <typename Inside, typename Outside>
@@ -63,7 +63,7 @@ bool read(T& to, const void* from, std::size_t bytes) {
 
 cublasStatus_t status(bool good) { return good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE; }
 
-// The combinations that cuBLASLt's manual lists, of those types that Lockstep has.
+// The combinations of Lockstep's types that cuBLASLt's manual lists.
 bool supported(const Product& p, const Matrix& a, const Matrix& b, const Matrix& c) {
   if (a.type != b.type) return false;
   const bool f64 = a.type == CUDA_R_64F;
@@ -197,7 +197,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if (!supported(p, ma, mb, mc) || mc.type != md.type) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (p.epilogue == CUBLASLT_EPILOGUE_BIAS) {
     if (p.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-    if (md.rows == 1) return CUBLAS_STATUS_NOT_SUPPORTED;  // so that callers have another way
+    if (md.rows == 1) return CUBLAS_STATUS_NOT_SUPPORTED;  // so that callers need another way
   }
   const Preference& wish = as<Preference>(preference);
   if (wish.reduction & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE && *found < requested) {
@@ -207,7 +207,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     r.state = CUBLAS_STATUS_SUCCESS;
   }
   const std::size_t workspaces[] = {0, 4096, 0};
-  // The first one is no good, which only its state says.
+  // The first one is unusable; only its state shows that.
   results[(*found)++] = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
   for (int i = 0; i < 3 && *found < requested; ++i) {
     if (workspaces[i] > wish.workspace) continue;

@@ -20,7 +20,7 @@ struct cudnnTensorStruct {
   std::int64_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
     return n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3];
   }
-  // One pixel is as good in either order.
+  // A single pixel has both orders.
   bool channels_last() const { return strides[1] == 1 && extents[1] > 1 && extents[2] * extents[3] > 1; }
 };
 struct cudnnFilterStruct : cudnnTensorStruct {};
@@ -60,7 +60,7 @@ struct Conv {
   cudnnStatus_t checked() const {
     if (x.type != w.type || x.type != y.type) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
     if ((x.type == Type::f64) != (o.compute == CUDNN_DATA_DOUBLE)) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
-    // Some that cuDNN's manual leaves out: the caller has to have another way.
+    // Some combinations that cuDNN's manual omits, so that the caller needs another way.
     if (x.type == Type::f64 && (x.channels_last() || y.channels_last())) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
     const bool half = x.type == Type::bf16 || x.type == Type::f16;
     if (half && o.groups > 1 && x.channels_last()) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
@@ -74,7 +74,7 @@ struct Conv {
     return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
   }
 
-  // Where in x kernel element (i, j) of output pixel (p, q) falls; false outside.
+  // Finds the position in x of kernel element (i, j) for output pixel (p, q); false if it is outside.
   bool source(std::int64_t p, std::int64_t q, std::int64_t i, std::int64_t j, std::int64_t& h, std::int64_t& v) const {
     h = p * o.stride[0] + i * o.dilation[0] - o.padding[0];
     v = q * o.stride[1] + j * o.dilation[1] - o.padding[1];
@@ -82,7 +82,7 @@ struct Conv {
   }
 };
 
-// The place of step `i` of `n` under an algorithm: each adds in an order of its own.
+// The index of step `i` of `n` under an algorithm. Each algorithm adds in a different order.
 std::int64_t turn(int algorithm, std::int64_t i, std::int64_t n) { return algorithm % 2 == 0 ? i : n - 1 - i; }
 
 template <typename Visit>
@@ -154,10 +154,10 @@ void backward_filter(const Conv& c, int algorithm, double alpha, const void* x, 
   });
 }
 
-// Algorithm 0 of the backward passes is the fastest and adds as it happens, 2 wants memory.
+// Algorithm 0 of the backward passes is the fastest and is nondeterministic; algorithm 2 needs memory.
 constexpr std::size_t kWorkspace = 1000;
 
-// Suggested, but refused when it is called.
+// An algorithm that is suggested but refused when called.
 bool empty_promise(const Conv& conv, bool backward, int algorithm) {
   return conv.w.extents[2] == 1 && conv.o.stride[0] > 1 && algorithm == (backward ? 1 : 0);
 }

@@ -30,7 +30,7 @@ struct Heap {
 };
 
 Heap& heap() {
-  static Heap& heap = *new Heap;  // outlives the threads of streams
+  static Heap& heap = *new Heap;  // must outlive the threads of streams
   return heap;
 }
 

@@ -1,5 +1,5 @@
-// The memory of emulated GPUs. Where the processor has protection keys, only the threads of streams can touch it: a
-// program that follows a device pointer on the host ends with a segmentation fault, as it would with a GPU.
+// The memory of emulated GPUs. If the processor has protection keys, only the threads of streams can access it: a
+// program that dereferences a device pointer on the host gets a segmentation fault, as with a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace cuda_emulator {
 
-// Lets the calling thread touch device memory as long as this lives.
+// Lets the calling thread access device memory while this object lives.
 class DeviceAccess {
  public:
   DeviceAccess();
@@ -27,11 +27,11 @@ struct MemoryPlace {
   int device = -1;
 };
 
-// Every byte is 0xff at first: NaN. Null if the device has not so many left.
+// Fills the block with 0xff bytes, which are NaN. Null if the device has too little memory left.
 void* allocate(std::size_t bytes, MemoryKind kind, int device);
 // False if this is not the address of a block of that kind.
 bool release(void* p, MemoryKind kind);
-// Where p lies; all of [p, p + bytes) is in one block, or the result is unknown.
+// Where p lies. If [p, p + bytes) is not within one block, the result is unknown.
 MemoryPlace find(const void* p, std::size_t bytes);
 // Whether the processor keeps the host away from device memory.
 bool device_memory_is_protected();

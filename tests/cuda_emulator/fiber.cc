@@ -1,4 +1,4 @@
-#undef _FORTIFY_SOURCE  // its longjmp refuses to go to another stack
+#undef _FORTIFY_SOURCE  // its longjmp refuses to switch to another stack
 #include "tests/cuda_emulator/fiber.h"
 
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ std::size_t page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 }  // namespace
 
 Fiber::Fiber() {
-  // The first page stays out of bounds: a stack that grows too far ends the program at once.
+  // The first page stays inaccessible, so a stack overflow ends the program at once.
   void* memory = mmap(nullptr, page() + kStack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) std::abort();
   stack_ = static_cast<std::byte*>(memory) + page();
@@ -61,7 +61,7 @@ void Fiber::resume() { switch_in(); }
 
 void Fiber::suspend() { switch_out(); }
 
-// setcontext enters the new stack; from then on setjmp and longjmp go to and fro, which unlike swapcontext make no
+// setcontext enters the new stack. From then on, setjmp and longjmp switch, because unlike swapcontext they make no
 // system call.
 LOCKSTEP_NO_TSAN void Fiber::switch_in() {
 #if defined(__SANITIZE_THREAD__)

@@ -1,4 +1,4 @@
-// Threads of one block: each has a stack of its own, all take turns on one thread of the operating system.
+// Threads of one block. Each has its own stack, and all take turns on one thread of the operating system.
 #pragma once
 
 #include <csetjmp>
@@ -8,7 +8,7 @@
 
 namespace cuda_emulator {
 
-// Runs a function that can be left half way and gone on with later.
+// Runs a function that can be suspended and resumed.
 class Fiber {
  public:
   Fiber();
@@ -16,11 +16,11 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Runs `function` until it ends or calls suspend(). What has ended can be started again.
+  // Runs `function` until it ends or calls suspend(). A fiber that has ended can be started again.
   void start(void (*function)(void*), void* argument);
   void resume();
   bool ended() const { return ended_; }
-  // From inside: back to who started or resumed it.
+  // Called inside the function: returns to the caller of start() or resume().
   void suspend();
 
  private:
@@ -28,7 +28,7 @@ class Fiber {
   void loop();
   void switch_in();
   void switch_out();
-  // What sanitizers have to be told of a switch to a stack, before and after.
+  // Tells sanitizers of a switch of stacks, before and after.
   void announce(bool in);
   void arrived(bool in);
 

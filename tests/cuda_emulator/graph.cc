@@ -110,7 +110,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 
-// A launch that is under way goes on.
+// A launch in progress continues.
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   delete executable_of(executable);
   return cudaSuccess;

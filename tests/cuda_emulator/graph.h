@@ -1,5 +1,5 @@
-// Graphs of captured work. A launch runs the nodes in an order drawn at random among those that their edges allow: a missing
-// edge shows.
+// Graphs of captured work. A launch runs the nodes in a random order among those that their edges allow, so that a
+// missing edge shows.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Graph {
   };
   std::vector<Node> nodes;
 
-  // Whether all nodes come before, or are among, the given ones.
+  // Whether all nodes come before the given ones or are among them.
   bool ends_in(const std::set<std::size_t>& last) const;
   void run(unsigned seed) const;
 };
@@ -30,10 +30,10 @@ struct Capture {
   Stream* origin = nullptr;
   std::vector<Stream*> streams;
   bool over = false;
-  bool invalid = false;  // something was asked for that a capture has no place for
+  bool invalid = false;  // a call was made that a capture does not allow
 };
 
-// A place in a capture: what is next in it comes after these nodes.
+// A place in a capture: the next work comes after these nodes.
 struct CapturedPlace {
   std::shared_ptr<Capture> capture;
   std::set<std::size_t> after;

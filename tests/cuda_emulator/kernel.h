@@ -1,6 +1,6 @@
-// What CUDA C++ adds to C++, as far as the project's kernels use it, for a compiler that knows none of it: the same
-// sources run on the CPU, block after block, the threads of a block as fibers (see block.h). Included before any
-// kernel, instead of what nvcc includes by itself.
+// The parts of CUDA C++ that the project's kernels use, for a plain C++ compiler. The same sources run on the CPU,
+// block after block, with the threads of a block as fibers (see block.h). Included before any kernel, instead of nvcc's
+// implicit include.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +24,7 @@ LOCKSTEP_KERNEL_COORDINATES(LOCKSTEP_DECLARE)
 #undef LOCKSTEP_DECLARE
 inline constexpr int warpSize = 32;
 
-// Both wait for threads that are to come along; that one of them ended instead is a mistake that ends the program.
+// Both wait for other threads. If one of those ends instead, that is a mistake, and the program ends.
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
@@ -35,7 +35,7 @@ namespace cuda_emulator {
 // The 64 bits that lane `source` of this warp passes to the same call.
 std::uint64_t exchange(unsigned mask, std::uint64_t bits, unsigned source);
 unsigned lane();
-// Of the block that runs on this thread, aligned to 16.
+// The dynamic shared memory of the block that runs on this thread, aligned to 16.
 void* dynamic_shared_memory();
 
 template <typename T>
@@ -48,8 +48,8 @@ T shuffle(unsigned mask, T value, unsigned source) {
   return value;
 }
 
-// A kernel with its arguments, on its way to a stream. `run` is called once for every thread, between the calls
-// for the first and the last of a block on the same thread; `destroy` once at the end.
+// A kernel with its arguments, to be queued on a stream. `run` is called once for every thread; all calls of a block
+// happen on one thread of the operating system. `destroy` is called once at the end.
 struct Launch {
   dim3 grid, block;
   std::size_t shared_bytes = 0;
@@ -58,7 +58,7 @@ struct Launch {
   void* arguments = nullptr;
   std::size_t argument_bytes = 0;
 };
-// As cudaLaunchKernel, with its checks of limits.
+// Like cudaLaunchKernel, including its checks of limits.
 cudaError_t launch(const Launch& launch, cudaStream_t stream);
 
 template <typename... Parameters>

@@ -1,6 +1,6 @@
-// The part of NCCL that Lockstep uses, between threads and between processes of one host: each pair of ranks has a Unix
-// socket, and what is queued on a stream is sent and received by the stream's thread. Stricter than NCCL where that finds
-// mistakes: calls do nothing before the one before them is through, and sizes are compared.
+// The part of NCCL that Lockstep uses, between threads and between processes of one host. Each pair of ranks has a Unix
+// socket, and a stream's thread sends and receives the work queued on it. It is stricter than NCCL to find mistakes:
+// calls do nothing before the previous one has finished, and sizes are compared.
 #if __has_include(<nccl.h>)
 #include <fcntl.h>
 #include <nccl.h>
@@ -26,14 +26,14 @@
 
 namespace {
 
-constexpr int kLook = 5;  // milliseconds after which a wait looks whether it was aborted
+constexpr int kLook = 5;  // milliseconds after which a wait checks whether it was aborted
 
 struct Hello {
   int rank = 0, device = 0;
   char host[64] = {};
 };
 
-// Outlives its communicator while a stream is at work.
+// May outlive its communicator while a stream works.
 struct Links {
   std::vector<int> sockets;
   std::atomic<bool> aborted{false};
@@ -48,7 +48,7 @@ struct Links {
     ncclResult_t fine = ncclSuccess;
     if (!state.compare_exchange_strong(fine, why) && fine == ncclInProgress) state = why;
   }
-  // As a kernel does that waits for a rank which is gone.
+  // Hangs like a kernel that waits for a lost rank.
   void hang() const {
     while (!aborted) std::this_thread::sleep_for(std::chrono::milliseconds(kLook));
   }
@@ -67,12 +67,12 @@ struct Operation {
   Piece piece;
 };
 
-// One message after the other, each behind its size, in one direction of one socket.
+// Messages in one direction of one socket, each after its size.
 class Flow {
  public:
   void add(const Piece& piece) { pieces_.push_back(piece); }
   bool done() const { return pieces_.empty(); }
-  // As far as it goes without waiting. What is wrong, if something is.
+  // Transfers as much as possible without waiting. Returns an error, if any.
   ncclResult_t go_on(int socket) {
     while (!done()) {
       Piece& piece = pieces_.front();
@@ -97,7 +97,7 @@ class Flow {
 
  private:
   std::deque<Piece> pieces_;
-  std::size_t at_ = 0, size_ = 0;  // of the first one, its size included
+  std::size_t at_ = 0, size_ = 0;  // of the first message, including its size field
 };
 
 void run(Links& links, const std::vector<Piece>& pieces) {
@@ -126,7 +126,7 @@ void run(Links& links, const std::vector<Piece>& pieces) {
 sockaddr_un address_of(const ncclUniqueId& id, int rank, socklen_t& length) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // Abstract: gone with the process.
+  // An abstract socket disappears with the process.
   const int n =
       std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "nccl-%.32s-%d", id.internal, rank);
   length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(n));
@@ -194,7 +194,7 @@ struct ncclComm {
   int device = 0;
   std::shared_ptr<Links> links = std::make_shared<Links>();
   std::thread connecting;
-  // Of an ended group; queued when its caller asks for the second time whether it is.
+  // Operations of an ended group. They are queued at the caller's second query.
   std::vector<Operation> pending;
   int asked = 0;
 };
@@ -275,14 +275,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error)
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
-  // It works on its device, and goes back to the thread's.
+  // It works on its device, then restores the thread's.
   int before = 0;
   cudaGetDevice(&before);
   cudaSetDevice(communicator->device);
   cudaSetDevice(before);
   communicator->links->aborted = true;
   communicator->connecting.join();
-  // Other ranks notice.
+  // Lets other ranks notice.
   for (int socket : communicator->links->sockets) {
     if (socket >= 0) ::shutdown(socket, SHUT_RDWR);
   }
@@ -297,7 +297,7 @@ ncclResult_t ncclGroupEnd() {
   if (--group.depth > 0 || group.operations.empty()) return ncclSuccess;
   ncclComm& communicator = *group.operations[0].communicator;
   for (const Operation& o : group.operations) {
-    // As far as it is used.
+    // Only what Lockstep uses is supported.
     if (o.communicator != &communicator || o.stream != group.operations[0].stream) return ncclInternalError;
   }
   if (!communicator.pending.empty()) return ncclInvalidUsage;

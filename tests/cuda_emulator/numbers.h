@@ -1,4 +1,4 @@
-// Elements of the types that cuDNN and cuBLASLt are used with.
+// Elements of the types for which Lockstep uses cuDNN and cuBLASLt.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline float widen(std::uint16_t bf16) {
   return value;
 }
 
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 inline std::uint16_t narrow(float value) {
   std::uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -48,7 +48,7 @@ inline double scale(Type type, const void* factor) {
   return type == Type::f64 ? *static_cast<const double*>(factor) : *static_cast<const float*>(factor);
 }
 
-// Adds as the libraries do: in f32, but for f64. Another algorithm, another order.
+// Adds as the libraries do: in f32, except for f64. Each algorithm has a different order.
 class Sum {
  public:
   explicit Sum(Type type) : wide_(type == Type::f64) {}

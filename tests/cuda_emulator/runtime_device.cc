@@ -1,4 +1,4 @@
-// The part of the CUDA runtime's interface that is about devices and errors.
+// The CUDA runtime's functions for devices and errors.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 

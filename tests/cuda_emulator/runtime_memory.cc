@@ -1,4 +1,4 @@
-// The part of the CUDA runtime's interface that is about memory.
+// The CUDA runtime's functions for memory.
 #include <cuda_runtime_api.h>
 
 #include <cstring>
@@ -26,7 +26,7 @@ cudaError_t release_from(void* p, MemoryKind kind) {
   return set_last_error(release(p, kind) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
-// Whether both sides are what `kind` says, all bytes of them.
+// Whether all bytes of both sides are of the kind that `kind` states.
 bool fits(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   const bool to_device = find(to, bytes).kind == MemoryKind::device;
   const bool from_device = find(from, bytes).kind == MemoryKind::device;
@@ -51,7 +51,7 @@ cudaError_t copy_on(Stream* stream, void* to, const void* from, std::size_t byte
     return set_last_error(cudaErrorStreamCaptureUnsupported);
   }
   if (pageable_source) {
-    // Read before the call returns, as the runtime does it by way of a buffer of its own.
+    // Read before the call returns, like the runtime, which uses its own buffer.
     const auto* first = static_cast<const char*>(from);
     stream->enqueue([to, bytes, copy = std::vector<char>(first, first + bytes)] {
       std::memcpy(to, copy.data(), bytes);

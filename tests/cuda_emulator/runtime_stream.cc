@@ -1,4 +1,4 @@
-// The part of the CUDA runtime's interface that is about streams, events and kernels.
+// The CUDA runtime's functions for streams, events, and kernels.
 #include <cuda_runtime_api.h>
 
 #include "tests/cuda_emulator/block.h"
@@ -8,7 +8,7 @@ using namespace cuda_emulator;
 
 namespace {
 
-// Queued, and left out once the device has failed.
+// Queues work, which is skipped once the device has failed.
 cudaError_t enqueue(cudaStream_t handle, std::function<void()> work) {
   Stream* stream = find_stream(handle);
   if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
@@ -36,9 +36,9 @@ cudaError_t cuda_emulator::launch(const Launch& launch, cudaStream_t stream) {
     launch.destroy(launch.arguments);
     return set_last_error(cudaErrorInvalidConfiguration);
   }
-  // The function may be copied, the arguments are destroyed once.
+  // The function may be copied, but the arguments must be destroyed only once.
   std::shared_ptr<void> arguments(launch.arguments, launch.destroy);
-  // A stream takes kernels while its device is the thread's.
+  // A stream accepts kernels only while its device is the thread's current one.
   Stream* const on = find_stream(stream);
   if (on && on->device() != current_device()) return set_last_error(cudaErrorInvalidResourceHandle);
   return enqueue(stream, [launch, arguments] { run_blocks(launch); });
@@ -112,7 +112,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-// Events happen on a failed device too: who waits is to hear of the failure.
+// Events happen on a failed device, too, so that waiting threads learn of the failure.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   Stream* stream = find_stream(handle);
   if (!stream || stream->device() != pointer(event)->device()) return set_last_error(cudaErrorInvalidResourceHandle);
@@ -128,7 +128,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, uns
   Stream* stream = find_stream(handle);
   if (!stream || !stream->place() || flags != cudaEventRecordExternal) return cudaEventRecord(event, handle);
   if (stream->device() != pointer(event)->device()) return set_last_error(cudaErrorInvalidResourceHandle);
-  // A node, which makes the event happen each time.
+  // A node that makes the event happen at each launch.
   stream->enqueue([event = pointer(event)] { event->happen(event->record()); });
   return cudaSuccess;
 }

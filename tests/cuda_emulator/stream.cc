@@ -17,14 +17,14 @@ constexpr int kMostDevices = 16;
 
 struct Streams {
   std::mutex mutex;
-  // Shared with who waits for one while another thread destroys it.
+  // Shared with threads that wait for a stream while another thread destroys it.
   std::map<Stream*, std::shared_ptr<Stream>> all;
   std::array<std::shared_ptr<Stream>, kMostDevices> of_devices;
   std::array<std::atomic<cudaError_t>, kMostDevices> errors{};
 };
 
 Streams& streams() {
-  static Streams& streams = *new Streams;  // never destroyed: a program may end with streams at work
+  static Streams& streams = *new Streams;  // never destroyed, because a program may end while streams work
   return streams;
 }
 
@@ -152,7 +152,7 @@ Stream* create_stream(int device, int priority) {
 }
 
 bool destroy_stream(cudaStream_t handle) {
-  std::shared_ptr<Stream> stream;  // goes after the lock
+  std::shared_ptr<Stream> stream;  // destroyed after the lock
   std::lock_guard lock(streams().mutex);
   const auto found = streams().all.find(reinterpret_cast<Stream*>(handle));
   if (found == streams().all.end()) return false;

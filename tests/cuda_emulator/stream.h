@@ -1,4 +1,4 @@
-// Streams and events: a stream is a thread that runs what is queued, in order.
+// Streams and events. A stream is a thread that runs queued work in order.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,21 +21,21 @@ namespace cuda_emulator {
 class Stream {
  public:
   Stream(int device, int priority);
-  // Runs what is queued first.
+  // Runs the queued work first.
   ~Stream();
 
-  // Or takes it down, while it is captured.
+  // Queues work, or records it during a capture.
   void enqueue(std::function<void()> work);
   bool idle();
   void synchronize();
   int device() const { return device_; }
   int priority() const { return priority_; }
 
-  // Where it is in a capture; null: in none. For the one thread that captures.
+  // The stream's place in a capture; null if there is none. Only the capturing thread calls it.
   const CapturedPlace* place() const { return place_ ? &*place_ : nullptr; }
   void join(const CapturedPlace& place);
   void leave() { place_.reset(); }
-  // False, and the capture is lost, while there is one: for calls that wait.
+  // Call it in functions that wait. During a capture, returns false and invalidates the capture.
   bool may_wait();
 
  private:
@@ -50,14 +50,15 @@ class Stream {
   std::thread thread_;
 };
 
-// The handle of an event is a pointer to a shared pointer to this: streams may still wait for a destroyed one.
+// The handle of an event is a pointer to a shared pointer to this, because streams may still wait for a destroyed
+// event.
 class Event {
  public:
   using Clock = std::chrono::steady_clock;
 
   Event(int device, unsigned flags) : device_(device), flags_(flags) {}
   int device() const { return device_; }
-  // The number of this record; wait() takes it. An event never recorded is at 0, which has happened.
+  // Returns the number of this record, for wait(). An event that was never recorded is at 0, which counts as happened.
   std::uint64_t record();
   std::uint64_t recorded();
   void happen(std::uint64_t record);
@@ -66,7 +67,7 @@ class Event {
   bool timed() const { return !(flags_ & cudaEventDisableTiming); }
   Clock::time_point time();
 
-  // Where it was recorded, if that was in a capture.
+  // Where it was recorded, if in a capture.
   std::optional<CapturedPlace> captured;
 
  private:
@@ -80,22 +81,24 @@ class Event {
 
 using EventPointer = std::shared_ptr<Event>;
 
-// The stream behind a handle; null and the legacy handles are the device's own. Null for what is no stream.
+// The stream of a handle. Null and the legacy handles mean the device's default stream. Returns null for an invalid
+// handle.
 Stream* find_stream(cudaStream_t handle);
 Stream* create_stream(int device, int priority);
 bool destroy_stream(cudaStream_t handle);
 void synchronize_device(int device);
 
 int device_count();
-// The calling thread's. Asked for by whatever makes a device's context on a GPU, and counted as that.
+// The calling thread's device. Every function that would create a context on a GPU calls it, and the call counts as
+// creating one.
 int current_device();
 bool has_context(int device);
-// For the next test.
+// Resets the contexts for the next test.
 void forget_contexts();
 
-// The error that the calling thread asks for with cudaGetLastError.
+// Sets the error that cudaGetLastError returns to the calling thread.
 cudaError_t set_last_error(cudaError_t error);
-// A device that has failed fails all that follows, as GPUs do; cudaSuccess makes it whole again, for the next test.
+// Makes a device fail all later work, as GPUs do. cudaSuccess restores it for the next test.
 void fail_device(int device, cudaError_t error);
 cudaError_t device_error(int device);
 

@@ -43,7 +43,7 @@ TEST(TensorDataset, GivesRows) {
 
 TEST(TensorDataset, RefusesWhatDoesNotFit) {
   EXPECT_ERROR(TensorDataset({}), "no tensors");
-  EXPECT_ERROR(TensorDataset({Tensor::host({3}), Tensor::host({2})}), "2 rows beside 3");
+  EXPECT_ERROR(TensorDataset({Tensor::host({3}), Tensor::host({2})}), "2 rows, the first one has 3");
   EXPECT_ERROR(TensorDataset({Tensor::host({})}), "at least one axis");
   EXPECT_ERROR(letters()->get(3), "3");
   EXPECT_ERROR(letters()->get(-1), "-1");

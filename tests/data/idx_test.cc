@@ -86,9 +86,9 @@ TEST(ReadIdx, RefusesTruncatedFiles) {
 TEST(ReadIdx, RefusesTrailingBytes) {
   const std::string plain = idx_header({2, 3}) + "abcdef";
   EXPECT_ERROR(parse(plain + "g"),
-               "F: there is more behind the 2 x 3 = 6 bytes of data that its header claims");
-  EXPECT_ERROR(parse(gzip(plain + "g")), "there is more behind");
-  EXPECT_ERROR(parse(gzip(plain) + gzip("g")), "there is more behind");
+               "F: more data follows the 2 x 3 = 6 bytes that its header claims");
+  EXPECT_ERROR(parse(gzip(plain + "g")), "more data follows");
+  EXPECT_ERROR(parse(gzip(plain) + gzip("g")), "more data follows");
   EXPECT_ERROR(parse(gzip(plain) + "g"), "F: the gzip stream ends early");
   EXPECT_ERROR(parse(gzip(plain) + "garbage"), "F: the gzip stream is corrupt: incorrect header check");
 }
@@ -134,7 +134,7 @@ TEST(ReadIdx, UnpacksNoMoreThanTheHeaderClaims) {
   std::string data(1 << 20, '\0');
   for (char& byte : data) byte = static_cast<char>(random());
   std::istringstream stream(gzip(idx_header({1}) + data));
-  EXPECT_ERROR(read_idx(stream, "F"), "there is more behind the 1 = 1 bytes");
+  EXPECT_ERROR(read_idx(stream, "F"), "more data follows the 1 = 1 bytes");
   EXPECT_LT(stream.tellg(), 100'000) << "it went on reading";
 }
 

@@ -69,10 +69,10 @@ TEST(SplitNodes, EveryDeviceGetsItsShareOfDistinctCpus) {
 }
 
 TEST(SplitNodes, RefusesWhatMakesNoSense) {
-  EXPECT_ERROR(split_nodes(kTwoNodes, 0), "0 devices asked for, expected at least 1");
-  EXPECT_ERROR(split_nodes(kTwoNodes, -1), "-1 devices asked for");
-  EXPECT_ERROR(split_nodes(kTwoNodes, 1, 9), "9 cores per device asked for, expected at most 8");
-  EXPECT_ERROR(split_nodes(kTwoNodes, 1, -1), "-1 cores per device asked for");
+  EXPECT_ERROR(split_nodes(kTwoNodes, 0), "0 devices requested, expected at least 1");
+  EXPECT_ERROR(split_nodes(kTwoNodes, -1), "-1 devices requested");
+  EXPECT_ERROR(split_nodes(kTwoNodes, 1, 9), "9 cores per device requested, expected at most 8");
+  EXPECT_ERROR(split_nodes(kTwoNodes, 1, -1), "-1 cores per device requested");
   EXPECT_ERROR(split_nodes({}, 1), "there are no CPUs");
   EXPECT_ERROR(split_nodes({{}}, 1), "there are no CPUs");
 }

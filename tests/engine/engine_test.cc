@@ -258,7 +258,7 @@ TEST_F(ThreadedEngine, AWriterWaitsForReadersOfOtherLanes) {
   std::this_thread::sleep_for(10ms);
   EXPECT_FALSE(wrote);
   EXPECT_EQ(engine.pending_report(),
-            "a: r runs or is about to\n"
+            "a: r is running or about to run\n"
             "b: w waits for r on a\n");
   go.set_value();
   engine.wait_unused(x);
@@ -293,7 +293,7 @@ TEST_F(ThreadedEngine, ASuccessorsFirstUserWaitsForTheOldOnesLastUser) {
   x = {};
   engine.push({.name = "new", .lane = b, .writes = {fresh}, .run = [&](Context) { memory = 2; }});
   EXPECT_EQ(engine.pending_report(),
-            "a: old runs or is about to\n"
+            "a: old is running or about to run\n"
             "b: new waits for the last users of its memory\n");
   go.set_value();
   engine.wait_readable(fresh);
@@ -306,7 +306,7 @@ TEST_F(ThreadedEngine, TheReportIsBounded) {
   engine.push({.name = "t", .lane = a, .run = [&](Context) { go.get_future().wait(); }});
   for (const char* name : {"u", "v", "w", "z"}) engine.push({.name = name, .lane = a, .run = [](Context) {}});
   EXPECT_EQ(engine.lane_counters()[a.index].queued, 5);
-  EXPECT_EQ(engine.pending_report(3), "a: t runs or is about to; then u, v and 2 more\n");
+  EXPECT_EQ(engine.pending_report(3), "a: t is running or about to run; then u, v and 2 more\n");
   go.set_value();
   engine.wait_all();
 }

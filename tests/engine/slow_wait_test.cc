@@ -46,7 +46,7 @@ TEST_F(SlowWait, ReportsWhoWaitsForWhatAndGoesOn) {
   waited.resize(kReports);
   reports.resize(kReports);
   for (const std::string& report : reports) {
-    EXPECT_EQ(report, "a: held runs or is about to\nb: next waits for held on a\n");
+    EXPECT_EQ(report, "a: held is running or about to run\nb: next waits for held on a\n");
   }
   EXPECT_EQ(waited, (std::vector<std::chrono::nanoseconds>{2ms, 4ms, 8ms}));
 }
@@ -55,7 +55,7 @@ TEST_F(SlowWait, AlsoWhereThePusherWaitsForRoom) {
   push_held();
   for (int i = 0; i < 4; ++i) engine.push({.name = "t", .lane = a, .run = [](Context) {}});
   EXPECT_GE(reports.size(), std::size_t{kReports});
-  EXPECT_EQ(reports[0], "a: held runs or is about to; then t\n");
+  EXPECT_EQ(reports[0], "a: held is running or about to run; then t\n");
   engine.wait_all();
 }
 

@@ -362,7 +362,7 @@ TEST_F(SlowStreams, AreReported) {
   while (engine.counters().completed < 2) std::this_thread::yield();
   engine.wait_readable(x);
   ASSERT_GE(reports.size(), 2u);
-  EXPECT_EQ(reports[0], "gpu:0 a: on the device held runs or is about to; then next\n");
+  EXPECT_EQ(reports[0], "gpu:0 a: on the device, held is running or about to run; then next\n");
 }
 
 class SerialStreams : public Streams {

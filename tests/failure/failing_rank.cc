@@ -1,4 +1,4 @@
-// A rank of a small job, to which something happens.
+// A rank of a small job that injects one fault.
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
@@ -23,11 +23,11 @@ struct Options {
   int culprit = 0;
   std::int64_t delay = 0;  // microseconds
   std::string save;
-  // In what the culprit differs: "model", "recipe" or "order".
+  // How the culprit differs: "model", "recipe", or "order".
   std::string disagree;
 };
 
-// Comes by "backward" while the host describes it.
+// Reaches "backward" while the host describes the pass.
 struct Backward : Function {
   FaultInjector* fault = nullptr;
   Runtime* runtime = nullptr;
@@ -39,13 +39,13 @@ struct Backward : Function {
   }
 };
 
-// Comes by "evaluation": for the example that settles its shapes, and then for each shard of each batch.
+// Reaches "evaluation" for the example that settles its shapes, and then for each shard of each batch.
 struct Net : Module {
   Linear hidden, out{{.out_features = 10}};
   FaultInjector& fault;
   Runtime& runtime;
 
-  // The second layer has a bucket of its own: it is larger than the first bucket may be.
+  // The second layer gets its own bucket, because it exceeds the size of the first one.
   Net(std::int64_t width, FaultInjector& f, Runtime& r) : hidden({.out_features = width}), fault(f), runtime(r) {
     add("hidden", hidden);
     add("out", out);
@@ -63,7 +63,7 @@ struct Net : Module {
   }
 };
 
-// Whether there is something of a checkpoint: more than what the run leaves when it claims its folder at step 0.
+// Whether part of a checkpoint exists, beyond what the run leaves when it claims its folder at step 0.
 bool has_checkpoint(const std::filesystem::path& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
@@ -73,7 +73,7 @@ bool has_checkpoint(const std::filesystem::path& folder) {
   return false;
 }
 
-// Strikes while a checkpoint is being written: as soon as there is something of it.
+// Strikes while a checkpoint is being written, as soon as part of it exists.
 void watch_folder(const std::filesystem::path& folder, FaultInjector& fault) {
   std::thread([folder, &fault] {
     while (!has_checkpoint(folder)) std::this_thread::sleep_for(std::chrono::microseconds(50));

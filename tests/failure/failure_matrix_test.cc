@@ -1,7 +1,8 @@
-// Whatever happens to a rank, whenever: the others end in time, and say who was lost and what they waited for.
+// Whatever happens to a rank at any time, the others end in time and report which rank was lost and during which
+// operation.
 //
-// Each cell once with two ranks; on demand LOCKSTEP_FAILURE_RUNS=200 cells drawn from the whole matrix, at random
-// moments, from the seed LOCKSTEP_FAILURE_SEED (or a random one, which is printed).
+// Each cell runs once with two ranks. LOCKSTEP_FAILURE_RUNS=200 draws that many cells from the whole matrix, at random
+// moments, with the seed LOCKSTEP_FAILURE_SEED (or a random one, which is printed).
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr auto kTimeout = 2s;
-// For a busy machine to start, find and end processes.
+// Time for a busy machine to start, find, and end processes.
 constexpr auto kSlack = 6s;
 
 struct Cell {
@@ -40,24 +41,24 @@ std::ostream& operator<<(std::ostream& out, const Cell& c) {
              << ", --skip " << c.skip << " --delay " << c.delay;
 }
 
-// Where the fault does not close a connection that others have, nothing but time tells.
+// If the fault closes no connection to the others, only the timeout reveals it.
 bool needs_timeout(const Cell& c) { return c.kind == "stop" || c.phase == "rendezvous" || c.delay > 0; }
 
-// The third step's, for instance.
+// How often to pass the phase first, for example to strike in the third step.
 int first_skip(const std::string& phase) {
   const std::map<std::string, int> skips{{"backward", 4}, {"reduce", 2}, {"evaluation", 2}};
   return skips.contains(phase) ? skips.at(phase) : 0;
 }
 
 std::string waited_for(const Cell& c) {
-  // What ranks of one host have in shared memory still arrives: it is a later operation that finds the cut.
+  // Shared memory of one host still delivers data, so a later operation finds the cut.
   if (c.kind == "cut" && !c.tcp && c.phase != "rendezvous") return " during ";
   return std::map<std::string, std::string>{{"rendezvous", "rendezvous: "},
-                                            // The root's part of a broadcast may end before the others' begins, so it
-                                            // may find the loss in any later one.
+                                            // The root's part of a broadcast may end before the others' part begins, so
+                                            // it may find the loss in any later broadcast.
                                             {"broadcast", " during broadcast of "},
                                             {"backward", " during all-"},
-                                            // Of the losses, or of the bucket: whichever is read first.
+                                            // The exchange of losses or the sum of the bucket, whichever is read first.
                                             {"reduce", " during all-"},
                                             {"evaluation", " during all-gather of correct examples of the evaluation"},
                                             {"checkpoint", " during all-gather of checkpoint"}}
@@ -68,7 +69,7 @@ JobEnd run_cell(const Cell& c) {
   return run_job({.ranks = c.ranks,
                   .tcp = c.tcp,
                   .timeout = kTimeout,
-                  // Nobody but the launcher ends a process that is stopped.
+                  // Only the launcher ends a stopped process.
                   .grace = c.kind == "stop" ? 1s : 10s,
                   .arguments = {"--fault", c.kind, "--phase", c.phase, "--culprit", std::to_string(c.culprit), "--skip",
                                 std::to_string(c.skip), "--delay", std::to_string(c.delay)}});
@@ -99,7 +100,7 @@ void expect_bounded(const Cell& c, const JobEnd& end) {
       EXPECT_THAT(rank.errors[0], ContainsRegex(" during |^lockstep: rendezvous: "));
     }
   }
-  // Of two that lose each other there is no telling.
+  // If two ranks lose each other, either may be named.
   if (c.kind != "cut" || c.ranks > 2) {
     EXPECT_THAT(end.result.message, HasSubstr(fmt::format("rank {} ", c.culprit)));
   }
@@ -141,7 +142,7 @@ TEST(FailureMatrix, AnyCellAtAnyMoment) {
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const std::vector<std::string> kinds{"kill", "stop", "throw", "cut"};
-  // How often each is come by at least, before the last epoch.
+  // The least number of times that each phase is reached before the last epoch.
   const std::vector<std::pair<std::string, int>> phases{{"rendezvous", 7}, {"broadcast", 2}, {"backward", 8},
                                                         {"reduce", 8},     {"evaluation", 4}, {"checkpoint", 2}};
   std::map<std::string, std::chrono::milliseconds> longest;
@@ -181,7 +182,7 @@ TEST(Busy, RanksAreWaitedFor) {
   }
 }
 
-// The first rank to end is the one that has noticed; the other would not end for a minute.
+// The first rank to end is the one that noticed; the other would not end for a minute.
 TEST(Launcher, NamesTheRankThatStandsStillAndEndsItSoon) {
   const JobEnd end = run_job({.ranks = 2,
                               .timeout = 1s,
@@ -195,7 +196,7 @@ TEST(Launcher, NamesTheRankThatStandsStillAndEndsItSoon) {
 
 class Disagreement : public ::testing::Test {
  protected:
-  // All ranks end, and say this.
+  // Expects that all ranks end with this text.
   void expect(const std::string& what, const std::string& text) {
     for (const bool tcp : {false, true}) {
       const JobEnd end = run_job({.ranks = 3, .tcp = tcp, .arguments = {"--disagree", what, "--culprit", "1"}});

@@ -15,14 +15,14 @@
 namespace lockstep::testing {
 namespace {
 
-// As if the network were gone: nothing arrives any more, in neither direction.
+// Simulates a lost network: nothing arrives any more in either direction.
 void cut_all_connections() {
   std::vector<int> sockets;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const int fd = std::stoi(entry.path().filename());
     struct stat status;
     if (::fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) continue;
-    // A network that is gone does not disturb who listens.
+    // A lost network does not affect listening sockets.
     int listens = 0;
     socklen_t size = sizeof listens;
     if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) sockets.push_back(fd);
@@ -39,8 +39,8 @@ void hold_this_thread(int) {
   --threads_held;
 }
 
-// All lines at one moment: a rank that runs on while they are cut one by one says goodbye through the last of them, and
-// then only one line of it was lost, which others rightly see otherwise.
+// Cuts all connections at one moment. If the rank kept running while they were cut one by one, it would say goodbye
+// through the last one; then only one connection was lost, which others rightly report differently.
 void cut_at_once() {
   struct sigaction action{};
   action.sa_handler = hold_this_thread;
@@ -52,13 +52,13 @@ void cut_at_once() {
     const pid_t thread = std::stoi(entry.path().filename());
     if (thread != ::gettid() && ::tgkill(::getpid(), thread, SIGUSR1) == 0) ++asked;
   }
-  // One that ends meanwhile never comes.
+  // A thread that ends meanwhile never arrives.
   for (int i = 0; threads_held < asked && i < 500; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   cut_all_connections();
   hold_threads = false;
 }
 
-// And for good: what is being connected meanwhile must not be the one line that is left.
+// Cuts repeatedly, so that a connection made meanwhile is not left over.
 void cut_for_good() {
   cut_at_once();
   std::thread([] {

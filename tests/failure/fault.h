@@ -1,4 +1,4 @@
-// What happens to a rank, and when.
+// The fault of a rank, and when it strikes.
 #pragma once
 
 #include <atomic>
@@ -9,26 +9,26 @@
 namespace lockstep::testing {
 
 struct Fault {
-  // "kill", "stop", "throw", "cut"; "busy": for three seconds; none if empty.
+  // "kill", "stop", "throw", "cut", or "busy" (for three seconds); empty: no fault.
   std::string kind;
-  // "rendezvous", "broadcast", "backward", "reduce", "evaluation", "checkpoint".
+  // "rendezvous", "broadcast", "backward", "reduce", "evaluation", or "checkpoint".
   std::string phase;
-  // How often the phase is come by first.
+  // How often the phase is reached before the fault.
   int skip = 0;
-  // From then on: not at the same point any more, but at any.
+  // Delay after that, so that the fault strikes at an arbitrary point.
   std::chrono::microseconds delay{0};
 };
 
-// The one fault of this process. Phases are come by on any thread.
+// The one fault of this process. Any thread may reach a phase.
 class FaultInjector {
  public:
   explicit FaultInjector(Fault fault) : fault_(std::move(fault)), left_(fault_.skip) {}
 
   bool waits_for(const std::string& phase) const { return !fault_.kind.empty() && phase == fault_.phase; }
-  // Not from outside: it is the thread that comes by which throws, or takes its time.
+  // True if the thread that reaches the phase itself throws or is busy, so the fault cannot come from outside.
   bool strikes_in_place() const { return fault_.kind == "throw" || fault_.kind == "busy"; }
-  // Called where a phase is come by. Does not return from "kill", and throws for "throw". `settle` runs first: it
-  // waits until nothing but this phase is under way.
+  // Call it when a phase is reached. Does not return for "kill", and throws for "throw". `settle` runs first and waits
+  // until only this phase is in progress.
   void reach(const std::string& phase, const std::function<void()>& settle = {});
 
  private:

@@ -36,7 +36,7 @@ class FaultyReducer final : public TreeReducer {
   }
   void reduce(const CollectiveOptions& options) override {
     if (options.label.starts_with("bucket 1,")) {
-      // What else is under way is through by then.
+      // Other operations in progress are finished by then.
       fault_.reach("reduce", [] { std::this_thread::sleep_for(std::chrono::milliseconds(400)); });
     }
     reducer_->reduce(options);
@@ -64,7 +64,7 @@ class FaultyGroup final : public ProcessGroup {
     return group_->broadcast(data, root, std::move(options));
   }
   Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options) override {
-    // Rank 0 is cut down while it writes, where that can be done from outside.
+    // A fault from outside strikes rank 0 while it writes.
     if (options.label == "checkpoint" && (rank() != 0 || fault_.strikes_in_place())) fault_.reach("checkpoint");
     return group_->all_gather(in, out, std::move(options));
   }

@@ -1,4 +1,4 @@
-// A process group, and a store, that behave as those they stand for, up to the fault.
+// A process group and a store that behave like the ones they wrap, until the fault.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace lockstep::testing {
 
-// Each call comes by "rendezvous".
+// Each call reaches "rendezvous".
 std::shared_ptr<Store> make_faulty_store(std::shared_ptr<Store> store, FaultInjector& fault);
 
-// Comes by "broadcast" before each broadcast of a parameter, "reduce" before each sum of the second bucket, and
+// Reaches "broadcast" before each broadcast of a parameter, "reduce" before each sum of the second bucket, and
 // "checkpoint" before ranks agree that one was written.
 std::shared_ptr<ProcessGroup> make_faulty_group(std::shared_ptr<ProcessGroup> group, FaultInjector& fault);
 

@@ -22,7 +22,7 @@ std::set<std::string> entries(const std::filesystem::path& folder) {
   return names;
 }
 
-// Processes in whose command `mark` occurs.
+// Processes whose command contains `mark`.
 std::vector<std::string> processes(const std::string& mark) {
   std::vector<std::string> found;
   for (const std::string& name : entries("/proc")) {
@@ -34,8 +34,8 @@ std::vector<std::string> processes(const std::string& mark) {
   return found;
 }
 
-// Others may run on this machine, too, and what they have in there goes away again; Open MPI's stays as long as its jobs,
-// which may be among the tests.
+// Other jobs may use shared memory on this machine, too. Their files disappear soon, except Open MPI's, which last as
+// long as its jobs; these may be other tests.
 bool is_of_mpi(const std::string& name) { return name.starts_with("vader_segment") || name.starts_with("sm_segment"); }
 
 std::vector<std::string> new_shared_memory(const std::set<std::string>& before) {
@@ -60,7 +60,7 @@ JobEnd run_job(const JobOptions& options) {
   const std::set<std::string> shared_memory = entries("/dev/shm");
 
   LauncherOptions launcher{.nproc_per_node = options.ranks, .timeout = options.timeout, .grace = options.grace};
-  // A shell around each rank says how it ended.
+  // A shell around each rank reports how it ended.
   launcher.command = {"/bin/sh", "-c",
                       "cd " + path + " && mkdir -p tmp && TMPDIR=tmp \"$@\"; s=$?; echo status $s; exit $s", "sh",
                       LOCKSTEP_FAILING_RANK, "--save", path + "/save"};

@@ -1,4 +1,4 @@
-// A job of failing_rank, under the launcher, and all that came of it.
+// Runs a job of failing_rank under the launcher and collects everything that came of it.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,9 @@
 namespace lockstep::testing {
 
 struct RankEnd {
-  std::optional<int> status;  // none where the launcher had to end it
+  std::optional<int> status;  // empty if the launcher had to end it
   std::vector<std::string> errors;
-  // From the fault on.
+  // Time since the fault.
   std::chrono::milliseconds took{0};
 };
 
@@ -21,17 +21,17 @@ struct JobEnd {
   std::vector<RankEnd> ranks;
   LaunchResult result;
   bool fault_came = false;
-  // Processes, files and shared memory that are still there.
+  // Processes, files, and shared memory that still exist.
   std::vector<std::string> left_behind;
-  std::string output;  // all of it, to be shown with a failure
+  std::string output;  // all output, shown if a test fails
 };
 
 struct JobOptions {
   int ranks = 2;
-  // TCP in place of shared memory.
+  // Uses TCP instead of shared memory.
   bool tcp = false;
   std::chrono::milliseconds timeout{2'000};
-  // For the others to end by themselves, once one has.
+  // Time for the others to end by themselves after the first has ended.
   std::chrono::milliseconds grace{10'000};
   std::vector<std::string> arguments;  // of failing_rank
 };

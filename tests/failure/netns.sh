@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/failure/netns.sh LOCKSTEP: two ranks in network namespaces of their own, joined by one link, which goes down while
-# they train. Each has to end within the timeout and to name the other. Needs root; says so and succeeds without.
+# tests/failure/netns.sh LOCKSTEP: two ranks in separate network namespaces, joined by one link, which goes down while
+# they train. Each must end within the timeout and name the other. Needs root; without root it says so and succeeds.
 set -euo pipefail
 tool=$(realpath "${1:?the lockstep program}")
 timeout=3

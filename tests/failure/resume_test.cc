@@ -1,7 +1,7 @@
-// Runs that are killed, again and again, and resumed: they end with the weights of the run that nobody disturbed.
+// Runs that are repeatedly killed and resumed end with the weights of an undisturbed run.
 //
-// Three kills each; on demand LOCKSTEP_RESUME_RUNS=20 of them, at moments from the seed LOCKSTEP_RESUME_SEED (or a
-// random one, which is printed).
+// Each is killed three times. LOCKSTEP_RESUME_RUNS=20 sets another number, at moments drawn with the seed
+// LOCKSTEP_RESUME_SEED (or a random one, which is printed).
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class Resume : public ::testing::Test {
     EXPECT_EQ(run_tool(train({}, whole_)).status, 0);
   }
 
-  // Four shards of one thread each, whoever computes them. With as many processes as told; 0: without a launcher.
+  // Four shards of one thread each, on `processes` processes; 0: without a launcher.
   Arguments train(const Arguments& more, const std::filesystem::path& log, int processes = 0) const {
     Arguments all{"--epochs", "12", "--optimizer", "adam", "--lr", "0.01", "--log", log};
     all.insert(all.end(), more.begin(), more.end());
@@ -57,7 +57,8 @@ class Resume : public ::testing::Test {
   }
   int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
 
-  // Kills it after a step more or a few, or as soon as the next checkpoint is begun, or at any time of its start.
+  // Kills the run after one or a few more steps, as soon as the next checkpoint begins, or at any time during its
+  // start.
   void run_and_kill(int processes) {
     const std::int64_t before = steps_saved();
     Tool tool(train_on(part_, processes));
@@ -76,7 +77,7 @@ class Resume : public ::testing::Test {
     ASSERT_THAT(result.status, ::testing::AnyOf(128 + SIGKILL, 0)) << result.err;
   }
 
-  // Folders appear and go while we look.
+  // Folders appear and disappear while this runs.
   std::vector<std::string> saved() const {
     std::vector<std::string> names;
     std::error_code ignored;
@@ -99,7 +100,7 @@ class Resume : public ::testing::Test {
     const auto end = events(part_, "end"), expected = events(whole_, "end");
     ASSERT_EQ(end.size(), 1u);
     ASSERT_EQ(expected.size(), 1u);
-    EXPECT_EQ(end[0], expected[0]);  // steps, accuracy and weights_sha256
+    EXPECT_EQ(end[0], expected[0]);  // steps, accuracy, and weights_sha256
     EXPECT_EQ(expected[0].at("steps"), kSteps);
   }
 

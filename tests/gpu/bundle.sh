@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# bundle.sh BUILD FILE.tar.xz [emulated_]: what run_all.sh needs of a build with LOCKSTEP_CUDA=ON, for a machine that has a GPU but
-# not the packages that Lockstep is built from: the programs, stripped, and the libraries that they load, but for the C library and
-# CUDA's. That machine's C library must not be older than this one's. gpu_bandwidth is taken along if it was built.
-# With `emulated_`: the programs of a build with LOCKSTEP_CUDA_EMULATION=ON.
+# bundle.sh BUILD FILE.tar.xz [emulated_]: packs what run_all.sh needs from a build with LOCKSTEP_CUDA=ON, for a machine with a GPU
+# but without the packages that Lockstep is built from: the stripped programs and the libraries that they load, except
+# the C library and CUDA's. That machine's C library must be at least as new as this one's. Includes gpu_bandwidth if it
+# was built.
+# With `emulated_`: packs the programs of a build with LOCKSTEP_CUDA_EMULATION=ON.
 set -euo pipefail
 build=$1 file=$(realpath "$2") folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,5 +1,5 @@
-// cuBLASLt is loaded at its first call (backend/cuda/cublas_lt_library.cc): the functions that need no GPU. An emulation loads
-// nothing.
+// Tests that cuBLASLt is loaded at its first call (backend/cuda/cublas_lt_library.cc), with functions that need no GPU.
+// The emulation loads nothing.
 #ifndef LOCKSTEP_CUDA_EMULATED
 #include <cublasLt.h>
 #include <gtest/gtest.h>

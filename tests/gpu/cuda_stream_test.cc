@@ -8,7 +8,7 @@
 namespace lockstep::testing {
 namespace {
 
-// Who asks for the last error after a launch of its own would take it for that of the launch.
+// Code that asks for the last error after its own launch would take the leftover error for the launch's.
 TEST(CudaStreamTest, AskingForWorkThatIsNotOverLeavesNoError) {
   if (!has_gpu()) GTEST_SKIP() << kNoGpu;
   CudaStream stream(0, false);

@@ -1,4 +1,4 @@
-// What the emulator promises beyond what a GPU does. Nothing of this is there on a GPU.
+// Tests guarantees of the emulator that a GPU does not give.
 #include "tests/gpu/gpu_testing.h"
 
 #ifdef LOCKSTEP_CUDA_EMULATED

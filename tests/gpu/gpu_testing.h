@@ -1,4 +1,4 @@
-// What the tests of GPUs share.
+// Shared by the GPU tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 
 namespace lockstep::testing {
 
-// False where there is no GPU (or no driver), which is a reason to skip: `GTEST_SKIP() << kNoGpu`.
+// False without a GPU or driver. Tests then skip: `GTEST_SKIP() << kNoGpu`.
 bool has_gpu();
 inline constexpr const char* kNoGpu = "there is no GPU here";
 
-// A context on a GPU and memory on it, all of it given back in the end.
+// A context on a GPU and memory on it, all of which the destructor frees.
 class GpuMemory {
  public:
   explicit GpuMemory(int gpu = 0);
@@ -24,13 +24,13 @@ class GpuMemory {
 
   CudaContext& context() { return context_; }
   cudaStream_t stream() { return context_.stream(); }
-  // Bytes of 0xff. `offset` bytes from an address that is a multiple of 256.
+  // Allocates bytes of 0xff, `offset` bytes after a multiple of 256.
   void* allocate(std::size_t bytes, std::size_t offset = 0);
   void* upload(const void* host, std::size_t bytes, std::size_t offset = 0);
-  // After all that was queued on the stream. Throws what kernels reported.
+  // Copies after all work queued on the stream. Throws errors that kernels reported.
   void download(void* host, const void* device, std::size_t bytes);
   void synchronize();
-  // Gives all blocks back.
+  // Frees all blocks.
   void release();
 
  private:

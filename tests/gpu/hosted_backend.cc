@@ -9,14 +9,14 @@
 namespace lockstep::testing {
 namespace {
 
-// One for all calls, as a lane has it: the libraries' handles are dear to make, and what a kernel leaves behind in the
-// context's memory meets the next one. It stays: at the program's end the driver may be gone before it.
+// One for all calls, as in a lane: library handles are expensive to make, and what a kernel leaves in the context's
+// memory meets the next one. It is never destroyed, because the driver may be gone before it when the program ends.
 GpuMemory& lane() {
   static GpuMemory& memory = *new GpuMemory;
   return memory;
 }
 
-// One call of a kernel: its tensors on the GPU, by their places on the host.
+// One call of a kernel: its tensors on the GPU, by their host addresses.
 class Call {
  public:
   Call() : memory_(lane()) {
@@ -55,7 +55,7 @@ class Call {
     return copies;
   }
 
-  // Inputs come back too: tests see if a kernel has written to them.
+  // Inputs are copied back, too, so tests notice if a kernel wrote to them.
   void finish() {
     memory_.synchronize();
     for (const auto& [host, device] : views_) memory_.download(host, device.data, device.bytes());
@@ -67,7 +67,7 @@ class Call {
   std::map<void*, View> views_;
 };
 
-// Calls a member of a family with every argument that is a tensor, or made of tensors, on the GPU.
+// Calls a member of a family with every tensor argument, or argument made of tensors, on the GPU.
 template <typename Family, typename... Parameters, typename... Arguments>
 void call(Family& family, void (Family::*kernel)(KernelContext&, Parameters...), const Arguments&... arguments) {
   Call on_gpu;

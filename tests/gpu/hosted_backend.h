@@ -1,4 +1,4 @@
-// The CUDA back end for tests that know host memory only.
+// The CUDA back end for tests that use only host memory.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,8 @@
 
 namespace lockstep::testing {
 
-// Every kernel gets copies of its tensors in the GPU's memory, and what it made of them is copied back. In every other
-// call they begin one element behind an aligned address, which must make no difference to a single bit. Null if there
-// is no GPU.
+// Every kernel gets copies of its tensors in the GPU's memory, and the results are copied back. In every other call
+// they begin one element after an aligned address, which must not change a bit. Null if there is no GPU.
 std::unique_ptr<Backend> make_hosted_cuda_backend();
 
 }  // namespace lockstep::testing

@@ -1,4 +1,4 @@
-// What kernels rely on, on a GPU and in the emulator alike.
+// Tests what kernels rely on, on a GPU and in the emulator alike.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 96;
 
-// Every thread adds up what all threads of the block wrote, then what the lanes of its warp hold.
+// Every thread adds the values that all threads of the block wrote, then the values of its warp's lanes.
 __global__ void sum_block(const int* x, int* of_block, int* of_warp) {
   __shared__ int values[kThreads];
   int* copies = shared_memory<int>();

@@ -1,4 +1,4 @@
-// NCCL is loaded when it is first asked for (comm/cuda/nccl_library.cc), which takes no GPU.
+// NCCL is loaded at first use (comm/cuda/nccl_library.cc), which needs no GPU.
 #include <gtest/gtest.h>
 
 #include "lockstep/comm/device_links.h"

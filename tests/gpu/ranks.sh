@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# NCCL between two ranks: the bits are those of one process, and of sums in host memory; and a rank that is killed ends the
-# other one. Both ranks use GPU 0 where there is no other: NCCL has to take them for ranks of two hosts then, and goes by way
-# of sockets. MODEL=mlp is for the emulation, where others take long.
+# NCCL between two ranks: the bits are those of one process and of sums in host memory, and a killed rank ends the other
+# one. If there is only one GPU, both ranks use GPU 0; NCCL must then take them for ranks of two hosts, and uses
+# sockets. MODEL=mlp is for the emulation, where other models take long.
 #
 #   tests/gpu/ranks.sh LOCKSTEP DATA OUT
 set -euo pipefail
@@ -16,7 +16,7 @@ ranks() {
   "$lockstep" launch --nproc-per-node 2 --timeout "$timeout" -- bash -c '
     gpu=$RANK
     if [ "$GPUS" -lt 2 ]; then gpu=0; export NCCL_HOSTID=rank$RANK; fi
-    # The shell becomes the rank: one and the same process.
+    # exec makes the shell the rank, so both have one process number.
     if [ -n "${KILL_AFTER:-}" ] && [ "$RANK" = 1 ]; then (sleep "$KILL_AFTER"; kill -9 $$) & fi
     exec "$0" train --devices cuda:$gpu "$@"' "$lockstep" "$@"
 }
@@ -35,7 +35,7 @@ for layout in "2 f32" "4 bf16"; do
   [ "$(sort -u <<< "$weights" | wc -l)" = 1 ]
 done
 
-# The timeout is longer than this takes: it ends because a connection does.
+# The timeout exceeds the time this takes, so the job ends because a connection does.
 begin=$SECONDS
 if KILL_AFTER=12 ranks 60 "${recipe[@]}" --shards 2 --epochs 1000 --backend nccl > "$out/ranks_killed.txt" 2>&1; then
   echo "a killed rank went unnoticed"

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Everything that has to be seen on a GPU, what matters most first: tests, losses beside the CPU's, speed and PyTorch's, overlap,
-# bits on logical devices, then what explains the speed, and memory checkers. Goes on after a failure; each step has a time limit,
-# and what does not fit in $BUDGET seconds in all (560) is left out. Ends with the number of failures.
+# Runs every check that needs a GPU, the most important first: tests, losses beside the CPU's, speed beside PyTorch's,
+# overlap, bits on logical devices, then details of the speed, and memory checkers. Continues after a failure. Each step
+# has a time limit, and steps beyond $BUDGET seconds in total (560) are skipped. summary.txt ends with the number of
+# failures.
 #
 #   tests/gpu/run_all.sh DATA [BUNDLE]
 #
-# DATA: the folder of Fashion-MNIST. BUNDLE: a file made by bundle.sh; without it everything is built here, before the clock starts,
-# which needs nvcc and the packages of scripts/packages.txt. $OUT (or gpu-results/) gets two files, after every step anew:
-# summary.txt and logs.tar.gz. PyTorch is left out where python3 has none. SMALL=1 shows that the steps work, not how fast: for the
-# emulation, with a bundle of its build and a BUDGET of 3000.
+# DATA: the folder of Fashion-MNIST. BUNDLE: a file made by bundle.sh; without it, everything is built here before the
+# clock starts, which needs nvcc and the packages of scripts/packages.txt. $OUT (or gpu-results/) gets two files,
+# updated after every step: summary.txt and logs.tar.gz. PyTorch is skipped if python3 lacks it. SMALL=1 checks that the
+# steps work, not their speed; use it in the emulation, with a bundle of its build and a BUDGET of 3000.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 data=$(realpath "$1")
@@ -41,7 +42,7 @@ else
 fi
 SECONDS=0
 
-# CUDA's libraries: those of Python's wheels, or of the system. For our programs only: Python has its own.
+# CUDA's libraries, from Python's wheels or the system. For our programs only, because Python finds its own.
 wheels=$(python3 -c 'import os, sys
 for p in sys.path:
     n = os.path.join(p, "nvidia")
@@ -56,7 +57,7 @@ done
 PATH=$PATH:/usr/local/cuda/bin
 lockstep=$bin/lockstep
 
-# step NAME SECONDS COMMAND...: its log is NAME.txt; a line of the summary tells how it went.
+# step NAME SECONDS COMMAND...: writes its log to NAME.txt and its result to a line of the summary.
 failures=0
 step() {
   local name=$1 limit=$2 begin=$SECONDS left=$((${BUDGET:-560} - SECONDS)) how=ok status
@@ -80,7 +81,7 @@ step() {
   LD_LIBRARY_PATH=$libraries ldd "$(realpath "${programs[0]}")"
 } > "$logs/machine.txt" 2>&1
 step devices 30 "$lockstep" devices
-# A process for each suite: a kernel that touches what it must not leaves nothing usable to the process.
+# One process per suite, because an illegal access by a kernel makes the GPU unusable for its process.
 suites() { "$bin/$1" --gtest_list_tests 2> /dev/null | sed -n 's/^\([^ ]*\)\.\( .*\)\?$/\1/p'; }
 for suite in $(suites gpu_test); do
   step "kernels_${suite##*/}" 90 "$bin/gpu_test" --gtest_filter="$suite.*"
@@ -101,7 +102,7 @@ print(f"{len(cpu)} and {len(gpu)} steps, largest relative distance {worst:.2e}")
 sys.exit(not (len(cpu) == len(gpu) == 12 and worst < 1e-3))
 PY
 
-# Steps that are recorded, as CUDA graphs, and such that are not: the same bits, and no notice that there was no graph.
+# Recorded steps (CUDA graphs) and described steps: the same bits, and no notice that a graph was impossible.
 step recorded 60 bash -c '
   set -e
   for option in "" --record-steps; do
@@ -112,7 +113,7 @@ step recorded 60 bash -c '
   [ "$(grep -o "weights_sha256.*" "$2/recorded.list" | sort -u | wc -l)" = 1 ] && [ ! -s "$2/recorded.notices" ]' \
   "$lockstep" "$data" "$logs" "$MODEL" "$batch"
 
-# Speed as the libraries suggest.
+# Speed with the libraries' suggested algorithms.
 bench=("$lockstep" bench train --model "$MODEL" --data "$data" --dtype bf16 --devices cuda:0 --steps "$steps")
 for size in "${speeds[@]}"; do
   step "speed_$size" 60 "${bench[@]}" --batch-size "$size" --trace "$logs/timeline_$size.json"
@@ -122,8 +123,8 @@ done
 if python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
   step pytorch 180 bench/compare_pytorch_gpu.sh "$lockstep" "$data"
 fi
-# Products and copies of their results to the host, to pinned and to pageable memory; two logical devices; a GPU, a CPU and the link
-# between them; a random graph.
+# Products and copies of their results to the host, to pinned and to pageable memory; two logical devices; a GPU, a CPU,
+# and the link between them; a random graph.
 step overlap 40 "$lockstep" bench overlap --rounds 3 --devices cuda:0 "${products[@]}" --copies 1 \
   --trace "$logs/timeline_overlap.json"
 parallel=("$lockstep" bench parallel --rounds 3)
@@ -132,7 +133,7 @@ step three_way 30 "${parallel[@]}" --experiment three-way --devices cpu:0,cuda:0
 step dag 30 "${parallel[@]}" --experiment dag --devices cuda:0/0,cuda:0/1 --size "$graph"
 step example 30 "$bin/automatic_parallelism" --devices cuda:0/0,cuda:0/1 "${products[@]}"
 
-# The same recipe on 1, 2 and 4 logical devices, and again: the same bits.
+# The same recipe on 1, 2, and 4 logical devices, and once more: the same bits.
 step bits 90 bash -c '
   set -e
   for devices in cuda:0 cuda:0/0,cuda:0/1 cuda:0/0,cuda:0/1,cuda:0/2,cuda:0/3 cuda:0; do
@@ -145,13 +146,13 @@ for suite in $(suites gpu_devices_test | grep Lockstep); do
   step "devices_${suite##*/}" 90 "$bin/gpu_devices_test" --gtest_filter="$suite.*$slow"
 done
 
-# Ten epochs, and the seconds of each.
+# Ten epochs, with the seconds of each.
 step epochs 90 bash -c '
   "$0" train --model "$MODEL" --data "$1" --dtype bf16 --batch-size "$3" --devices cuda:0 --record-steps --log "$2/epochs.jsonl" "${@:5}" &&
     tail -1 "$2/epochs.jsonl" | python3 -c "import json, sys
 sys.exit(json.loads(sys.stdin.read())[\"test_acc\"] < $4)"' "$lockstep" "$data" "$logs" "$batch" "$least_accuracy" "${epochs[@]}"
 
-# NCCL between two ranks, on one GPU where there is no other.
+# NCCL between two ranks, on one GPU if there is no other.
 step ranks 120 tests/gpu/ranks.sh "$lockstep" "$data" "$logs"
 
 # With algorithms chosen by timing.

@@ -177,7 +177,11 @@ TEST(DistributedBatches, ThatDifferAreToldApart) {
            DataLoader loader(numbered_examples(64), options(r.rank()));
            for (auto [x, y] : ddp.batches(loader)) FAIL() << "a batch of " << x.size(0);
          })) {
-      EXPECT_EQ(error.find("batches: rank 1 has other batches than rank 0, expected a loader of the whole data set"), 0u) << error;
+      EXPECT_EQ(
+          error.find(
+              "batches: rank 1 has different batches from rank 0, expected a loader of the whole data set"),
+          0u)
+          << error;
     }
   };
   expect_refused([](int rank) {

@@ -373,12 +373,12 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
   expect_refused("it copies from or to the host's memory",
                  [](const Tensor& x) { Tensor::from(std::vector<float>{1}, {1}).to(x.device()); });
   Linear net({.out_features = 2});
-  expect_refused("it leaves gradients behind that no optimizer's step() has used", [&](const Tensor& x) {
+  expect_refused("it leaves gradients that no optimizer's step() has used", [&](const Tensor& x) {
     if (!net.parameters()[0].initialized()) net.initialize(Xavier{}, {x.device()});
     for (const Parameter& p : net.parameters()) p.zero_grad();
     sum(net(x.reshape({1, 2}))).backward();
   });
-  expect_refused("it asks for random keys of its own", [](const Tensor& x) {
+  expect_refused("it draws its own random keys", [](const Tensor& x) {
     ops::uniform_(ops::empty_like(x.array()), state_of(x.device(), "test").random->next(0), 0, 1);
   });
 }

@@ -78,7 +78,7 @@ TEST(Runtime, SerialEqualsThreaded) {
 TEST(Runtime, MemoryLimitsAreKept) {
   Runtime runtime({.memory_limit = 1 << 20});
   Device device = runtime.devices()[0];
-  EXPECT_ERROR(Tensor::host({1 << 20}).to(device), "cpu:0: out of memory: 4194304 bytes asked for");
+  EXPECT_ERROR(Tensor::host({1 << 20}).to(device), "cpu:0: out of memory: 4194304 bytes requested");
   EXPECT_EQ(Tensor::host({1 << 10}).to(device).numel(), 1 << 10);
 }
 
@@ -88,7 +88,8 @@ TEST(Runtime, CpuDevicesShareTheMemoryThatThereIs) {
   const Device first = runtime.devices()[0], second = runtime.devices()[1];
   const Shape most{static_cast<std::int64_t>(total_memory() / 10 * 6)};
   Tensor x = ops::empty(most, DType::u8, first);
-  EXPECT_ERROR(ops::empty(most, DType::u8, second), "cpu:1: out of memory: " + std::to_string(most.numel()) + " bytes asked for");
+  EXPECT_ERROR(ops::empty(most, DType::u8, second),
+               "cpu:1: out of memory: " + std::to_string(most.numel()) + " bytes requested");
   // What the first one keeps for later goes to who needs it now.
   x = {};
   EXPECT_GT(runtime.memory(first).cached_bytes(), 0U);
@@ -100,7 +101,8 @@ TEST(Runtime, AnExplicitLimitIsThatOfEachDevice) {
   Runtime runtime({.cpu_devices = 2, .memory_limit = 1 << 20});
   for (const Device device : runtime.devices()) {
     EXPECT_EQ(ops::empty({1 << 19}, DType::u8, device).numel(), 1 << 19);
-    EXPECT_ERROR(ops::empty({1 << 21}, DType::u8, device), fmt::format("{}: out of memory: 2097152 bytes asked for", device.name()));
+    EXPECT_ERROR(ops::empty({1 << 21}, DType::u8, device),
+                 fmt::format("{}: out of memory: 2097152 bytes requested", device.name()));
   }
 }
 

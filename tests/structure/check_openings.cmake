@@ -6,14 +6,28 @@ cmake_minimum_required(VERSION 3.25)
 set(folders
     apps/lockstep
     examples
+    lockstep/autograd
+    lockstep/backend
+    lockstep/base
+    lockstep/checkpoint
     lockstep/comm
+    lockstep/data
+    lockstep/device
+    lockstep/engine
     lockstep/launch
     lockstep/net
+    lockstep/ops
+    lockstep/parallel
+    lockstep/runtime
+    lockstep/tensor
+    tests/cli
     tests/comm
+    tests/cuda_emulator
+    tests/failure
+    tests/gpu
     tests/launch
     tests/net)
-set(folders_of_headers  # their sources are not mended yet
-    lockstep/checkpoint
+set(folders_of_headers  # their sources are not checked yet
     lockstep/nn
     lockstep/train)
 set(opening "(Who|Of|What|In which) [^?]*$")
@@ -32,7 +46,9 @@ endforeach()
 
 set(patterns "")
 foreach(folder ${folders})
-  list(APPEND patterns ${SOURCE_DIR}/${folder}/*.h ${SOURCE_DIR}/${folder}/*.cc)
+  foreach(ending h cc cu cuh inc)
+    list(APPEND patterns ${SOURCE_DIR}/${folder}/*.${ending})
+  endforeach()
 endforeach()
 foreach(folder ${folders_of_headers})
   list(APPEND patterns ${SOURCE_DIR}/${folder}/*.h)

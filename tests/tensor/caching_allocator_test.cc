@@ -117,7 +117,7 @@ TEST_F(CachingAllocatorTest, TheNextUserDoesNotInheritAFailure) {
 TEST_F(CachingAllocatorTest, OutOfMemoryNamesWhoHoldsWhat) {
   Block block = allocator_.allocate(3000, a_);
   EXPECT_ERROR(allocator_.allocate(2000, a_),
-               "cpu:7: out of memory: 2000 bytes asked for, 3072 of at most 4096 are taken, 3072 of them "
+               "cpu:7: out of memory: 2000 bytes requested, 3072 of at most 4096 are in use, 3072 of them "
                "held by tensors");
   allocator_.free(block);
 }
@@ -165,8 +165,8 @@ TEST_F(CachingAllocatorTest, ASourceWithoutMoreIsALimit) {
     Block block = allocator.allocate(3000, a_);  // after giving back the other
     EXPECT_EQ(source->taken, 3072U);
     EXPECT_ERROR(allocator.allocate(512, a_),
-                 "gpu:0: out of memory: 512 bytes asked for, there are no more than the 3072 taken, 3072 of them held "
-                 "by tensors; 0 are left for all that share this memory");
+                 "gpu:0: out of memory: 512 bytes requested, only the 3072 in use exist, 3072 of them held "
+                 "by tensors; 0 are left for all users of this memory");
     allocator.free(block);
   }
   EXPECT_EQ(source->taken, 0U);
@@ -182,7 +182,8 @@ TEST_F(CachingAllocatorTest, TheLimitCountsScratch) {
   Block block = allocator_.allocate(3000, a_);  // after giving back the free one
   EXPECT_EQ(allocator_.counters().reserved_bytes, 3072U);
   EXPECT_ERROR(allocator_.allocate(256, a_),
-               "cpu:7: out of memory: 256 bytes asked for, 4072 of at most 4096 are taken, 3072 of them held by tensors, "
+               "cpu:7: out of memory: 256 bytes requested, 4072 of at most 4096 are in use, 3072 of them "
+               "held by tensors, "
                "1000 by kernels");
   scratch->free(taken, 1000);
   EXPECT_EQ(allocator_.counters().scratch_bytes, 0U);

@@ -1,5 +1,5 @@
-// How broadcast operands line up: axes on which each operand does the same are joined, and what is left is
-// walked in runs along the innermost axis, where each operand either moves on or repeats one element.
+// How broadcast operands line up. Axes on which each operand behaves alike are merged. The rest is walked in runs along
+// the innermost axis, where each operand either advances or repeats one element.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ namespace lockstep::cpu {
 template <std::size_t kOperands>
 class BroadcastPlan {
  public:
-  // Elements [out, out + length) of the result, and the first elements of the operands that belong to them.
+  // Elements [out, out + length) of the result, and the operands' matching first elements.
   struct Run {
     std::array<std::int64_t, kOperands> at;
     std::int64_t out;
     std::int64_t length;
   };
 
-  // The operands broadcast to `out` as in NumPy. All plain, or of one shape.
+  // The operands broadcast to `out` as in NumPy. All are plain, or all have one shape.
   BroadcastPlan(const std::array<Shape, kOperands>& operands, const Shape& out) : numel_(out.numel()) {
     std::array<std::int64_t, kOperands> strides;
     strides.fill(1);
@@ -47,7 +47,7 @@ class BroadcastPlan {
   }
 
   std::int64_t numel() const { return numel_; }
-  // True if the operand stands still during a run. Never all.
+  // True if the operand repeats one element during a run. Never true for all operands.
   bool repeats(std::size_t operand) const { return axes_[0].step[operand] == 0; }
 
   // f(run) for the runs that make up elements [begin, end) of the result, in order.
@@ -76,7 +76,7 @@ class BroadcastPlan {
   }
 
  private:
-  // Steps of 0 repeat.
+  // A step of 0 repeats an element.
   struct Axis {
     std::int64_t extent;
     std::array<std::int64_t, kOperands> step;

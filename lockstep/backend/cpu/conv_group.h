@@ -1,4 +1,4 @@
-// The sizes of a convolution of one group of channels, for the f32 kernels.
+// Sizes of a convolution of one group of channels, for the f32 kernels.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::cpu {
 
-// Images that are computed together may take so many f32: about half of a second-level cache. Decides no bits.
+// The most f32 that images computed together may take: about half of a second-level cache. It does not affect the bits.
 inline constexpr std::int64_t kPanel = 96 << 10;
 
 // A convolution of one group of channels.

@@ -8,7 +8,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// Images that a kernel can read in place, or else room for a copy of them.
+// Images that a kernel can read in place, otherwise room for a copy of them.
 StridedImages readable(const StridedImages& images) {
   return images.readable() ? images : StridedImages::channels_last(nullptr, images.channels, images.pixels);
 }
@@ -36,7 +36,8 @@ RowPass::RowPass(std::vector<AxisClass> rows, std::vector<AxisClass> columns, co
 
 void RowPass::run(const KernelContext& context, const float* packed, const float* bias,
                   float* scratch) const {
-  // Whole groups of images for each thread; where there are fewer than threads, parts of the output's blocks, too.
+  // Each thread gets whole groups of images. If there are fewer groups than threads, the output's blocks are divided,
+  // too.
   const std::int64_t groups = ceil_div(images_, group_), tiles = ceil_div(to_.channels, kTileColumns);
   const std::int64_t parts = groups >= context.threads ? 1 : std::min<std::int64_t>(tiles, context.threads);
   for_each_thread(context, groups * parts, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
@@ -111,7 +112,7 @@ void RowPass::run_tile(const StridedImages& in, std::int64_t first, std::int64_t
   const std::int64_t blocks = in.blocks(), full = in.channels / kBlock;
   RowProduct p{.y = out.f32(), .y_block = out.block, .blocks = blocks_of(columns)};
   for (std::int64_t b = 0; b < blocks;) {
-    // A block that is partly used is a chunk of its own.
+    // A partly used block is its own chunk.
     const std::int64_t height = b < full ? std::min(chunk_, full - b) : 1;
     p.x = in.f32() + b * in.block;
     p.w = packed + (column / kTileColumns * blocks + b) * taps_ * kTap;

@@ -18,7 +18,7 @@ class RowPass {
           std::int64_t from_width, std::int64_t to_width, std::int64_t taps, std::int64_t images,
           const StridedImages& from, const StridedImages& to);
 
-  // In f32, for each thread.
+  // Number of f32 for each thread.
   std::int64_t scratch() const {
     return from_scratch() + (to_.vectors() ? 0 : group_ * to_.pixels * kTileColumns);
   }
@@ -29,11 +29,11 @@ class RowPass {
  private:
   struct Steps {
     std::vector<Step> steps;
-    std::int64_t terms = 0;  // of each step
+    std::int64_t terms = 0;  // per step
   };
   // Pixels of all images of a group that meet the same taps, by image.
   struct PixelClass {
-    Steps whole, part;  // of a chunk of whole blocks, and of the channels that fill no block
+    Steps whole, part;  // for a chunk of whole blocks, and for the remaining channels
     std::vector<std::int64_t> from, to;
   };
 
@@ -41,8 +41,8 @@ class RowPass {
                         std::int64_t from_width, std::int64_t to_width, const StridedImages& from,
                         const StridedImages& to) const;
 
-  // Steps over all taps of `blocks` blocks of `channels` channels. Taps that read pixels side by side are one step where the
-  // channels are all that a pixel has there.
+  // Steps over all taps of `blocks` blocks of `channels` channels. Taps that read adjacent pixels become one step if
+  // the channels are all that a pixel has there.
   Steps make_steps(const AxisClass& row, const AxisClass& column, std::int64_t kernel_width,
                    std::int64_t from_width, const StridedImages& from, std::int64_t blocks,
                    std::int64_t channels) const;
@@ -57,8 +57,8 @@ class RowPass {
 
   StridedImages from_, to_;
   std::int64_t images_, taps_;
-  std::int64_t chunk_;  // blocks of channels that are summed in one go
-  std::int64_t group_;  // images that are computed together
+  std::int64_t chunk_;  // blocks of channels per partial sum
+  std::int64_t group_;  // images computed together
   std::vector<PixelClass> classes_;
 };
 

@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// reads(position, tap) is what is read, or less than 0 for padding.
+// reads(position, tap) is the position read, or negative for padding.
 template <typename Reads>
 std::vector<AxisClass> classes(std::int64_t positions, std::int64_t taps, const Reads& reads) {
   std::vector<AxisClass> all;

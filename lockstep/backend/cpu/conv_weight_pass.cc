@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// Pixels of a weight gradient that are added in one go, at most, unless a row of pixels has more. Part of what decides bits.
+// The most pixels per partial sum of a weight gradient, unless a row of pixels has more. It affects the bits.
 constexpr std::int64_t kPixels = 128;
 }  // namespace
 

@@ -12,15 +12,15 @@
 
 namespace lockstep::cpu {
 
-// The gradient of the weights. Where inputs fill their blocks, the 16 channels of a block are the rows of a register tile, and
-// the pixels of a tap leave out the padding. Otherwise all weights of an output are rows, of a copy of x with its padding.
+// The gradient of the weights. If the inputs fill their blocks, the 16 channels of a block are the rows of a register
+// tile, and a tap's pixels omit the padding. Otherwise all weights of an output are rows of a padded copy of x.
 class WeightPass {
  public:
   WeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy);
 
-  // In f32, for each thread.
+  // Number of f32 for each thread.
   std::int64_t scratch() const { return x_scratch() + padded_scratch() + dy_scratch(); }
-  // In f32: the gradient as the kernels compute it, by blocks of outputs.
+  // Number of f32 in the gradient as the kernels compute it, by blocks of outputs.
   std::int64_t packed_size() const { return blocks_of(p_.outputs) * kBlock * p_.inputs * p_.taps(); }
 
   void run(const KernelContext& context, float* packed, float* dw, float* scratch) const;
@@ -37,17 +37,17 @@ class WeightPass {
   }
   std::int64_t dy_scratch() const { return dy_.vectors() ? 0 : group_ * dy_.pixels * round_up(dy_.channels); }
 
-  // How x lies where the kernels read it.
+  // The arrangement of x that the kernels read.
   StridedImages input_panel(float* data) const;
 
   StridedImages input(std::int64_t first, std::int64_t count, float* panel) const;
 
   StridedImages gradient(std::int64_t first, std::int64_t count, float* panel) const;
 
-  // The pixels that meet a tap, of a chunk of rows of each of the images that are summed in one go.
+  // The pixels that meet a tap, in a chunk of rows of each image of a partial sum.
   std::vector<PixelPair> make_pixels(std::int64_t chunk, std::int64_t tap, const StridedImages& x,
                                      const StridedImages& dy) const;
-  // For sums of dy alone: x stays at one element.
+  // For sums of dy alone; x stays at one element.
   std::vector<PixelPair> make_bias_pixels(std::int64_t chunk, const StridedImages& dy) const;
   // Calls f(image, row, column) for each output of a chunk.
   template <typename F>
@@ -60,8 +60,8 @@ class WeightPass {
     }
   }
 
-  // Calls f(image, chunk, how many of its images) for the chunks of `count` images. One chunk at a time stays in the
-  // first-level cache.
+  // Calls f(image, chunk, number of the chunk's images) for the chunks of `count` images. One chunk at a time stays in
+  // the first-level cache.
   template <typename F>
   void for_each_chunk(std::int64_t count, const F& f) const {
     for (std::int64_t n = 0; n < count; n += chunk_images_) {
@@ -75,17 +75,17 @@ class WeightPass {
   void run_unit(const StridedImages& x, const StridedImages& dy, std::int64_t first, std::int64_t count,
                 std::int64_t tile, std::int64_t block, float* packed) const;
 
-  // To [O, I, taps].
+  // Converts to [O, I, taps].
   void unpack(const float* packed, std::int64_t tile, std::int64_t block, float* dw) const;
 
   ConvGroup p_;
   StridedImages x_, dy_;
   bool blocks_;
   std::int64_t output_pixels_, padded_rows_, padded_columns_;
-  // A chunk, which is summed in one go, has this many rows of each of this many images.
+  // A chunk, which makes one partial sum, has this many rows of each of this many images.
   std::int64_t chunk_rows_, chunk_images_ = 1;
-  std::int64_t chunks_ = 1;                     // of an image's rows
-  std::int64_t group_;                          // images that are computed together
+  std::int64_t chunks_ = 1;                     // per image
+  std::int64_t group_;                          // images computed together
   std::vector<std::vector<PixelPair>> pixels_;  // by chunk, then tap
   std::vector<std::vector<PixelPair>> bias_pixels_;
   std::vector<std::int64_t> rows_;

@@ -36,7 +36,7 @@ void transpose_tile(const From* x, std::int64_t x_stride, To* y, std::int64_t y_
   }
 }
 
-// Offsets on both sides of number `i` among the elements of all axes but those in `skip`.
+// Offsets on both sides of element number `i` over all axes except those in `skip`.
 struct Offsets {
   std::int64_t source = 0, destination = 0;
 };
@@ -52,7 +52,7 @@ Offsets offsets(const Walk& walk, std::int64_t i, int skip_a, int skip_b) {
   return o;
 }
 
-// row(x, y) for the first elements of every row: of all axes but the last one.
+// Calls row(x, y) with the first elements of every row along the last axis.
 template <typename To, typename From, typename F>
 void for_each_row(const KernelContext& ctx, const Walk& walk, const From* x, To* y, const F& row) {
   const int last = walk.rank - 1;
@@ -89,7 +89,8 @@ void run(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
       for (std::int64_t j = 0; j < columns; ++j) v[j * to] = convert<To>(u[j * from]);
     });
   } else {
-    // Tiles of two cache lines or so each way: lines of both sides are used up while they are in the cache.
+    // Tiles of about two cache lines each way, so that lines of both sides are used completely while they are in the
+    // cache.
     constexpr std::int64_t kTile = 32;
     const std::int64_t rows = walk.extent[inner], y_stride = walk.to[inner];
     const std::int64_t x_stride = walk.stride[last], strips = (rows + kTile - 1) / kTile;
@@ -111,7 +112,7 @@ void run(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
   }
 }
 
-// y = x, of one layout. Pairs without f32 are rare: plain loops, for the sake of the time to compile them.
+// y = x, with one layout. Pairs without f32 are rare and use plain loops, which compile faster.
 void convert_elements(const KernelContext& ctx, const View& x, const View& y) {
   visit_dtype(x.dtype, [&](auto from) {
     visit_dtype(y.dtype, [&](auto to) {
@@ -139,7 +140,7 @@ class CpuCopy final : public CopyKernels {
     if (x.numel() == 0) return;
     const Walk walk = layout_walk(x, y);
     if (x.dtype == y.dtype) return move(ctx, walk, x, y);
-    // Training in bf16 converts all the time: these take one pass.
+    // Training in bf16 converts often, so these conversions take one pass.
     if (x.dtype == DType::f32 && y.dtype == DType::bf16) return run(ctx, walk, x.as<float>(), y.as<BFloat16>());
     if (x.dtype == DType::bf16 && y.dtype == DType::f32) return run(ctx, walk, x.as<BFloat16>(), y.as<float>());
     if (walk.rank <= 1) return convert_elements(ctx, x, y);

@@ -29,7 +29,7 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
-  static_cast<void>(simd());  // a wrong LOCKSTEP_SIMD is an error here, not in the first kernel
+  static_cast<void>(simd());  // reports a wrong LOCKSTEP_SIMD here instead of in the first kernel
   return std::make_unique<CpuBackend>(options);
 }
 

@@ -19,7 +19,7 @@ bool includes(Simd widest, Simd simd) {
 
 Simd widest_simd() {
 #if defined(__x86_64__)
-  // __builtin_cpu_supports also asks whether the operating system saves the registers.
+  // __builtin_cpu_supports also checks that the operating system saves the registers.
   const bool fma = __builtin_cpu_supports("fma");
   if (fma && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq")) {
@@ -38,7 +38,8 @@ Simd choose_simd(const std::optional<std::string>& setting, Simd widest) {
   if (!setting) return widest;
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (*setting != kNames[i]) continue;
-    check(includes(widest, static_cast<Simd>(i)), "LOCKSTEP_SIMD is {}, but this processor has {} at most", *setting,
+    check(includes(widest, static_cast<Simd>(i)),
+          "LOCKSTEP_SIMD is {}, but this processor supports at most {}", *setting,
           kNames[static_cast<std::size_t>(widest)]);
     return static_cast<Simd>(i);
   }

@@ -1,5 +1,5 @@
-// The element types of loops: f32 and bf16 are computed in f32; f64 as it is, or by the reference kernels. There is no f16
-// here: see f16.h.
+// The element types of loops. f32 and bf16 are computed in f32; f64 in f64, or by the reference kernels. f16.h handles
+// f16.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ void visit_floating(DType dtype, std::string_view operation, const Visitor& visi
   visit_narrow(dtype, visitor);
 }
 
-// Calls visitor with an unsigned integer as large as an element of `dtype`: to move elements without looking at them.
+// Calls visitor with an unsigned integer of `dtype`'s size, to move elements without interpreting them.
 template <typename Visitor>
 void visit_bits(DType dtype, const Visitor& visitor) {
   switch (item_size(dtype)) {
@@ -41,7 +41,7 @@ void visit_bits(DType dtype, const Visitor& visitor) {
   }
 }
 
-// As it is computed with.
+// The value used in computation.
 template <typename T>
 auto widened(T x) {
   if constexpr (is_half<T>) {
@@ -51,7 +51,7 @@ auto widened(T x) {
   }
 }
 
-// To bf16 and f16 by way of f32.
+// Rounds to bf16 and f16 through f32.
 template <typename T>
 T rounded(double x) {
   if constexpr (is_half<T>) {

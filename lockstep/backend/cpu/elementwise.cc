@@ -131,7 +131,7 @@ std::uint8_t holds(C a, C b) {
   if constexpr (kOp == CompareOp::le) return a <= b;
 }
 
-// Calls loop(left, right): functions that give element i of a run's operands, u and v from their first elements on.
+// Calls loop(left, right) with functions that return element i of a run's operands u and v.
 template <typename Plan, typename T, typename Loop>
 void with_operands(const Plan& plan, const T* u, const T* v, const Loop& loop) {
   auto all_u = [=](std::int64_t i) { return cpu::widened(u[i]); };
@@ -147,7 +147,7 @@ void with_operands(const Plan& plan, const T* u, const T* v, const Loop& loop) {
   }
 }
 
-// f(run) for all runs of the plan, vectorized, on the threads of the lane.
+// Calls f(run) for all runs of the plan, vectorized, on the threads of the lane.
 template <typename Plan, typename F>
 void for_each_run(const KernelContext& ctx, const Plan& plan, const F& f) {
   constexpr std::int64_t kGrain = 16384;

@@ -9,7 +9,7 @@ namespace {
 
 enum class Access { read, write };
 
-// An operand of an f32 kernel: the view itself, or a copy in f32 of one in f16.
+// An operand of an f32 kernel: the view itself, or an f32 copy of an f16 view.
 template <Access kAccess>
 class Operand {
  public:
@@ -46,7 +46,8 @@ class Operand {
 Operand<Access::read> in(const View& view) { return Operand<Access::read>(view); }
 Operand<Access::write> out(const View& view) { return Operand<Access::write>(view); }
 
-// kernel(views...) with f32 where operands are f16. It rounds outputs after it has read all inputs, so an output may be an input.
+// Calls kernel(views...) with f32 copies of f16 operands. Outputs are rounded after all inputs have been read, so an
+// output may be an input.
 template <typename Kernel, typename... Operands>
 void in_f32(const KernelContext& ctx, const Kernel& kernel, Operands... operands) {
   (operands.before(ctx), ...);
@@ -54,7 +55,7 @@ void in_f32(const KernelContext& ctx, const Kernel& kernel, Operands... operands
   (operands.after(ctx), ...);
 }
 
-// The kernels of a family, and those that do more for f16.
+// The kernels of a family, and the ones that need more for f16.
 template <typename Family>
 class WithF16 : public Family {
  public:

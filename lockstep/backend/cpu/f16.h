@@ -1,5 +1,5 @@
-// Adds f16 to kernels that lack it: operands are copied to f32, the f32 kernel runs, and its output is rounded to f16. The
-// results equal those of loops that load f16 and compute in f32. No CPU multiplies f16 faster than f32.
+// Adds f16 to kernels that lack it: operands are copied to f32, the f32 kernel runs, and its output is rounded to f16.
+// The results equal those of loops that load f16 and compute in f32. No CPU multiplies f16 faster than f32.
 #pragma once
 
 #include <memory>

@@ -17,8 +17,8 @@ namespace lockstep {
 namespace cpu {
 namespace {
 
-// The weights [O, I, taps] of a group. Forward, columns are outputs and the sum is over inputs; for the gradient of the data it
-// is the other way round.
+// The weights [O, I, taps] of a group. In the forward pass, columns are outputs and the sum is over inputs; for the
+// gradient of the data, the reverse.
 Weights weights_of(const ConvGroup& p, const float* w, ConvPass pass, DType rounded) {
   const std::int64_t taps = p.taps();
   Weights weights{.data = w, .taps = taps, .rounded = rounded};
@@ -32,7 +32,7 @@ Weights weights_of(const ConvGroup& p, const float* w, ConvPass pass, DType roun
   return weights;
 }
 
-// All images in memory from which the channels of a group can be taken: a copy where a group begins within a block of channels.
+// All images in memory that allows taking the channels of a group: a copy if a group begins within a block of channels.
 class Groups {
  public:
   Groups(const View& v, std::int64_t groups, bool filled)
@@ -46,7 +46,7 @@ class Groups {
   StridedImages group(std::int64_t g, std::int64_t channels) const {
     return images_.slice(g * channels, channels);
   }
-  // Copies back what was written.
+  // Copies results back.
   void finish() const {
     if (!copy_.empty()) copy_images(images_, target_, count_);
   }
@@ -189,7 +189,7 @@ class F32Conv final : public ConvKernels {
                                                 : WinogradTiles{p.rows, p.columns};
   }
 
-  // Only for its weights.
+  // A pass used only for its weights.
   static WinogradPass winograd_weights(const ConvGroup& p, ConvPass direction) {
     const bool backward = direction == ConvPass::backward_data;
     const StridedImages from = StridedImages::blocked(nullptr, backward ? p.outputs : p.inputs, 1);

@@ -1,4 +1,4 @@
-// Convolutions summed in f32, on f32_kernels.h. The bits of a result are a function of shapes and values alone: not of the
+// Convolutions summed in f32, on f32_kernels.h. The bits of a result depend on shapes and values alone, not on the
 // number of threads, the processor, or the layout.
 #pragma once
 
@@ -12,7 +12,7 @@ struct F32ConvOptions {
   bool direct = false;  // never Winograd's algorithm
 };
 
-// For f32, and for bf16 and f16 with f32 inside.
+// Computes f32, and bf16 and f16 through f32.
 std::unique_ptr<ConvKernels> make_f32_conv(const F32ConvOptions& options = {});
 
 }  // namespace lockstep

@@ -11,8 +11,8 @@
 #include <arm_neon.h>
 #endif
 
-// Functions between push and pop are compiled for the named instructions. All standard headers are included above: what they
-// define keeps the instructions of the oldest processor.
+// Functions between push and pop are compiled for the named instructions. All standard headers are included above, so
+// their functions keep the baseline instructions.
 namespace lockstep::cpu {
 #if defined(__x86_64__)
 
@@ -56,7 +56,7 @@ namespace neon {
 
 #endif
 
-// Any processor: fmaf() of the C library is exact, and slow where there is no instruction for it.
+// Any processor: the C library's fmaf() is exact, but slow without an instruction for it.
 #define LOCKSTEP_TARGET_SCALAR
 namespace scalar {
 #include "lockstep/backend/cpu/f32x16.inc"

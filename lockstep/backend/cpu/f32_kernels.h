@@ -1,6 +1,6 @@
-// The two loops to which convolutions and matrix products in f32 come down, and the transforms of Winograd's algorithm,
-// compiled for each set of instructions. All of them give the same bits: the order of every sum is that of the arguments,
-// every product is fused into its sum, and how many rows a register tile holds decides nothing.
+// The two loops behind all f32 convolutions and matrix products, and the transforms of Winograd's algorithm, compiled
+// for each instruction set. All of them give the same bits: sums follow the order of the arguments, every product is
+// fused into its sum, and the number of rows in a register tile does not matter.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@ namespace lockstep::cpu {
 // Offsets and distances are in elements. A block is 16 columns, the width of F32x16; a tile is two blocks.
 inline constexpr std::int64_t kBlock = 16, kTileColumns = 2 * kBlock;
 
-// Where a run of terms of a sum begins: in a row of x, and in the packed weights of a tile.
+// Where a run of a sum's terms begins: in a row of x, and in the packed weights of a tile.
 struct Step {
   std::int64_t x, w;
 };
 
-// y[r, j] = sum over steps s, then terms c, of x[x_rows[r] + s.x + c] * w[s.w + 32 c + j], for each row r and each of the 16
-// or 32 columns j of a tile. The sum starts from zero; with `accumulate`, what y held is added to it; then `bias`, if any.
+// y[r, j] = sum over steps s, then terms c, of x[x_rows[r] + s.x + c] * w[s.w + 32 c + j], for each row r and each of
+// the 16 or 32 columns j of a tile. The sum starts from zero; with `accumulate`, the old y is added to it, then `bias`,
+// if any.
 struct RowProduct {
   const float* x = nullptr;
   const std::int64_t* x_rows = nullptr;
@@ -28,20 +29,20 @@ struct RowProduct {
   std::int64_t y_block = 0;  // from the first block of y to the second
   const Step* steps = nullptr;
   std::int64_t step_count = 0;
-  std::int64_t terms = 0;  // of each step
+  std::int64_t terms = 0;  // per step
   const float* w = nullptr;
   std::int64_t blocks = 0;  // 1 or 2
   bool accumulate = false;
   const float* bias = nullptr;  // one for each column, or null
 };
 
-// Where a pixel is in x and in y.
+// The offsets of a pixel in x and in y.
 struct PixelPair {
   std::int64_t x, y;
 };
 
-// d[i, j] = sum over pixels p of x[rows[i] + p.x] * y[p.y + j], for each row i and each of the 16 or 32 columns j of a tile.
-// The sum starts from zero; with `accumulate`, it is added to what d held.
+// d[i, j] = sum over pixels p of x[rows[i] + p.x] * y[p.y + j], for each row i and each of the 16 or 32 columns j of a
+// tile. The sum starts from zero; with `accumulate`, it is added to the old d.
 struct PixelProduct {
   const float* x = nullptr;
   const std::int64_t* rows = nullptr;  // null: rows[i] = i
@@ -57,12 +58,12 @@ struct PixelProduct {
   bool accumulate = false;
 };
 
-// Winograd's algorithm, F(4 x 4, 3 x 3), computes tiles of 4 x 4 outputs from 6 x 6 inputs. Transformed, a tile or a kernel of
-// 3 x 3 taps is 6 x 6 numbers, its frequencies.
+// Winograd's algorithm, F(4 x 4, 3 x 3), computes tiles of 4 x 4 outputs from 6 x 6 inputs. Transformed, a tile or a
+// kernel of 3 x 3 taps is 6 x 6 numbers, its frequencies.
 inline constexpr std::int64_t kWinogradTile = 4, kWinogradFrequencies = 36;
 
-// Tiles of images: tile (r, c) of an image is the square of pixels that begins at row 4 r - row_padding and column
-// 4 c - column_padding. 16 channels of frequency f of tile t are at f * frequency + block * transformed_block + 16 t.
+// Tiles of images. Tile (r, c) of an image is the square of pixels that begins at row 4 r - row_padding and column 4 c
+// - column_padding. 16 channels of frequency f of tile t are at f * frequency + block * transformed_block + 16 t.
 struct WinogradPatches {
   float* images = nullptr;  // 16 channels of a pixel side by side
   std::int64_t image = 0, block = 0, row = 0, pixel = 0;
@@ -76,7 +77,7 @@ struct WinogradPatches {
   const float* bias = nullptr;  // added to outputs: one for each channel, or null
 };
 
-// `count` kernels of 3 x 3 taps side by side, a multiple of 16. Turned: tap 8 - t in place of t.
+// `count` kernels of 3 x 3 taps side by side; a multiple of 16. Turned: tap 8 - t replaces tap t.
 struct WinogradWeights {
   float* taps = nullptr;
   std::int64_t tap = 0;
@@ -84,7 +85,7 @@ struct WinogradWeights {
   std::int64_t frequency = 0;
   std::int64_t count = 0;
   bool turned = false;
-  // Writes past the caches, where all transformed weights would not fit. What is written is aligned to 64 bytes then.
+  // Bypasses the caches when writing, for weights that would not fit. The destination must then be aligned to 64 bytes.
   bool past_caches = false;
 };
 
@@ -93,14 +94,14 @@ struct F32Kernels {
   void (*pixel_product)(const PixelProduct&);
   void (*winograd_input)(const WinogradPatches&);  // 6 x 6 pixels of each tile -> transformed
   void (*winograd_output)(
-      const WinogradPatches&);  // transformed -> 4 x 4 pixels of each tile, as far as images go
+      const WinogradPatches&);  // transformed -> 4 x 4 pixels of each tile, cut off at the images' edges
   void (*winograd_output_gradient)(
       const WinogradPatches&);  // 4 x 4 pixels of each tile -> transformed: its transpose
   void (*winograd_weights)(const WinogradWeights&);          // taps -> transformed
   void (*winograd_weight_gradient)(const WinogradWeights&);  // transformed -> taps: its transpose
 };
 
-// For a set of instructions, which the processor must have; without one, for those that simd() names.
+// The kernels for an instruction set, which the processor must have; without one, for the set of simd().
 const F32Kernels& f32_kernels(Simd simd);
 const F32Kernels& f32_kernels();
 

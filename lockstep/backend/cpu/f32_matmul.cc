@@ -11,21 +11,23 @@ namespace lockstep {
 namespace cpu {
 namespace {
 
-// Rows that are computed together: with kPackedTerms of their terms they stay in the second-level cache. Neither decides bits.
+// Rows computed together. With kPackedTerms of their terms, they stay in the second-level cache. Neither affects the
+// bits.
 constexpr std::int64_t kRows = 96, kPackedTerms = 8 * kTerms;
-// Rows of a transposed a that lie side by side in a copy, term after term: what a register tile reads comes from one place.
+// Rows of a transposed a that lie side by side in a copy, term after term, so that a register tile reads from one
+// place.
 constexpr std::int64_t kSideRows = 12;
-// Where they are in such a copy of a, and in a packed tile of b.
+// The terms' offsets in such a copy of a, and in a packed tile of b.
 constexpr auto kTermsOfTile = [] {
   std::array<PixelPair, kTerms> terms{};
   for (std::int64_t t = 0; t < kTerms; ++t)
     terms[static_cast<std::size_t>(t)] = {t * kSideRows, t * kTileColumns};
   return terms;
 }();
-// Packed weights may take so many f32, unless one tile takes more.
+// The most f32 for packed weights, unless one tile takes more.
 constexpr std::int64_t kPacked = 1 << 20;
 
-// c = a b + bias for a [m, k] and b [k, n], either of which may be transposed in memory.
+// c = a b + bias for a [m, k] and b [k, n]. Either may be transposed in memory.
 class Product {
  public:
   Product(const KernelContext& context, const MatmulOptions& options, const View& a, const View& b,
@@ -38,7 +40,7 @@ class Product {
         k_(b_.terms),
         n_(b_.columns),
         in_place_(c.dtype == DType::f32 && n_ % kBlock == 0),
-        // A copy of c's rows holds whole sums.
+        // A copy of c's rows must hold whole sums.
         depth_(in_place_ ? std::min(k_, kPackedTerms) : k_),
         rows_(std::min({m_, kRows, std::max<std::int64_t>(1, ceil_div(m_, context.threads))})) {
     tiles_ = std::clamp<std::int64_t>(kPacked / (kTileColumns * std::max(round_up(depth_), kBlock)), 1,
@@ -92,7 +94,7 @@ class Product {
   }
 
  private:
-  // a as images of one pixel a row, whose channels are its columns.
+  // a as images of one pixel per row, whose channels are its columns.
   static StridedImages matrix(const View& a, bool transposed) {
     const std::int64_t rows = a.shape[transposed ? 1 : 0], columns = a.shape[transposed ? 0 : 1];
     const std::int64_t row = transposed ? 1 : columns, column = transposed ? rows : 1;
@@ -112,12 +114,13 @@ class Product {
     return w;
   }
 
-  // Columns of a that lie side by side stay so in a copy, and are the rows of pixel_product.
+  // Adjacent columns of a stay adjacent in a copy and become the rows of pixel_product.
   bool transposed_a() const { return a_.dtype == DType::f32 && a_.channel > 1; }
-  // Rows that are a multiple of 256 apart would meet in a few sets of the first-level cache before the next tile reads them.
+  // Rows at distances that are multiples of 256 share a few sets of the first-level cache and would be evicted before
+  // the next tile reads them.
   bool copies_a() const { return !a_.readable() || (a_.pixel % 256 == 0 && b_.tiles() > 2); }
   std::int64_t tile_size() const { return blocks_of(depth_) * kTap; }
-  // Room for a tile of rows of c, where they are not written in place.
+  // The size of a tile of rows of c that cannot be written in place.
   std::int64_t panel_size() const { return in_place_ ? 0 : rows_ * kTileColumns; }
   std::int64_t copied_row() const { return round_up(depth_) + kBlock; }
   std::int64_t copy_size() const {
@@ -184,7 +187,7 @@ class Product {
                  .blocks = blocks_of(columns)};
     std::int64_t t = 0;
     do {
-      // Terms that do not fill a block are a run of their own. Without any, c is the bias or zero.
+      // Terms that do not fill a block are a separate run. Without any terms, c is the bias or zero.
       const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock),
                          run = whole > 0 ? whole : terms - t;
       p.terms = run;
@@ -197,7 +200,7 @@ class Product {
     } while (t < terms);
   }
 
-  // The same sums, of a copy of a whose rows are side by side.
+  // The same sums, from a copy of a whose rows are side by side.
   void multiply_columns(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms,
                         std::int64_t columns, const float* bias, const float* packed, float* sums) const {
     const std::int64_t row = in_place_ ? n_ : kTileColumns;
@@ -233,7 +236,7 @@ class Product {
   View c_;
   std::int64_t m_, k_, n_;
   bool in_place_;
-  std::int64_t depth_, rows_, tiles_;  // terms, rows, and tiles that are computed together
+  std::int64_t depth_, rows_, tiles_;  // terms, rows, and tiles computed together
   std::array<std::int64_t, kRows> a_rows_, c_rows_;
   ScratchParts parts_;
   std::int64_t padded_, packed_, threads_, thread_size_;

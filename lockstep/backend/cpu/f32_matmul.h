@@ -1,4 +1,4 @@
-// Matrix products summed in f32, on f32_kernels.h. The bits of a result are a function of shapes and values alone: not of the
+// Matrix products summed in f32, on f32_kernels.h. The bits of a result depend on shapes and values alone, not on the
 // number of threads or the processor.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// For f32, and for bf16 and f16 with f32 inside.
+// Computes f32, and bf16 and f16 through f32.
 std::unique_ptr<MatmulKernels> make_f32_matmul();
 
 }  // namespace lockstep

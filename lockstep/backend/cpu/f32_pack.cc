@@ -26,7 +26,7 @@ void transpose4(const float* from, std::int64_t from_row, float* to, std::int64_
   store(3, __builtin_shuffle(ab_high, cd_high, Index{2, 3, 6, 7}));
 }
 
-// Packs f32 in whole tiles, which most weights are. Returns false for the others.
+// Packs f32 weights in whole tiles, as most are. Returns false for others.
 bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
   if (w.dtype != DType::f32 || w.rounded != DType::f32 || column + kTileColumns > w.columns ||
       term + kBlock > w.terms)
@@ -41,7 +41,7 @@ bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float*
   if (w.term_stride == w.taps) {
     const std::int64_t taps = w.taps;
     for (std::int64_t j = 0; j < kTileColumns; j += 4) {
-      // The next terms: columns are streams of their own, more than the processor follows by itself.
+      // Prefetch the next terms: columns are more separate streams than the processor's prefetcher follows.
       for (std::int64_t i = j; i < j + 4; ++i)
         __builtin_prefetch(in + i * w.column_stride + 2 * kBlock * taps);
       for (std::int64_t k = 0; k < kBlock * taps; k += 4) {
@@ -70,7 +70,7 @@ void pack(const Weights& w, std::int64_t column, std::int64_t term, float* packe
     packed[(t * height + i) * kTileColumns + j] =
         static_cast<float>(Rounded(static_cast<float>(in[i * w.term_stride + j * w.column_stride + t])));
   };
-  // In the order of the source's memory: it may lie in main memory, and a packed tap in the first-level cache.
+  // Follow the order of the source, which may lie in main memory; a packed tap fits in the first-level cache.
   if (w.term_stride < w.column_stride) {
     for (std::int64_t j = 0; j < width; ++j) {
       for (std::int64_t i = 0; i < height; ++i) {

@@ -1,6 +1,6 @@
-// Weights as row_product reads them: by tiles of columns; in a tile by 16 terms of the sum, then by tap, then by term. A tap of
-// 16 terms is 16 rows of the tile's columns; where the last terms are fewer, a tap has as many rows. Columns beyond the last
-// are 0.
+// Weights in the order that row_product reads: by tiles of columns; in a tile by 16 terms of the sum, then by tap, then
+// by term. A tap of 16 terms is 16 rows of the tile's columns; if fewer terms are left, a tap has as many rows. Columns
+// beyond the last are 0.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace lockstep::cpu {
 
 inline constexpr std::int64_t kTap = kBlock * kTileColumns;
 
-// A matrix of `terms` rows and `columns` columns, with `taps` numbers side by side in place of each.
+// A matrix of `terms` rows and `columns` columns, each element of which is `taps` numbers side by side.
 struct Weights {
   const void* data = nullptr;
   DType dtype = DType::f32;
   std::int64_t terms = 0, columns = 0, taps = 1;
   std::int64_t term_stride = 0, column_stride = 0;
-  // What numbers are rounded to on the way.
+  // The type to which packing rounds.
   DType rounded = DType::f32;
 
   std::int64_t tiles() const { return (columns + kTileColumns - 1) / kTileColumns; }

@@ -1,4 +1,4 @@
-// What the f32 kernels share around their loops: parts of a lane's scratch, and parts of the work for its threads.
+// Helpers of the f32 kernels: parts of a lane's scratch memory, and parts of the work for its threads.
 #pragma once
 
 #include <algorithm>
@@ -9,23 +9,23 @@
 
 namespace lockstep::cpu {
 
-// Terms of a sum that are added in one go, from zero. Part of what decides bits.
+// Terms of a partial sum, which starts from zero. Affects the bits.
 inline constexpr std::int64_t kTerms = 128;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t blocks_of(std::int64_t n) { return ceil_div(n, kBlock); }
 constexpr std::int64_t round_up(std::int64_t n) { return blocks_of(n) * kBlock; }
 
-// Parts of a context's scratch, in f32. Each begins at a multiple of 64 bytes.
+// Parts of a context's scratch memory, in f32. Each begins at a multiple of 64 bytes.
 class ScratchParts {
  public:
-  // The offset of `count` elements.
+  // Adds a part of `count` elements and returns its offset.
   std::int64_t add(std::int64_t count) {
     const std::int64_t at = size_;
     size_ += round_up(count);
     return at;
   }
-  // All parts; what an earlier call returned becomes invalid.
+  // Returns the memory of all parts. Invalidates earlier results.
   float* take(KernelContext& context) const {
     return static_cast<float*>(context.scratch.get(static_cast<std::size_t>(size_) * sizeof(float)));
   }

@@ -18,7 +18,7 @@ void check_index(const View& index, std::int64_t m) {
   }
 }
 
-// Where index[a, i, b] lies.
+// Strides to find index[a, i, b].
 struct IndexStrides {
   std::int64_t outer, along, inner;
 
@@ -75,7 +75,7 @@ class CpuIndex final : public IndexKernels {
   }
 
  private:
-  // A thread has whole columns, so that each of their sums is one thread's, in the order of the index.
+  // A thread gets whole columns, so it makes each of their sums alone, in the order of the index.
   template <typename T, typename Sum>
   static void add_up(const KernelContext& ctx, const T* x, const Shape& shape, const View& index, Sum* sums,
                      std::int64_t m) {

@@ -1,5 +1,5 @@
-// Reductions whose order is fixed by the number of elements alone: the same bits on any number of threads,
-// and with any vector instructions, as the lanes are there on every machine.
+// Reductions whose order depends on the number of elements alone. The bits are the same for any number of threads and
+// any vector instructions, because every machine uses the same lanes.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ template <typename F>
 double lane_sum(std::int64_t n, const F& term) {
   constexpr std::int64_t kLanes = 16;
   std::int64_t i = 0;
-  if (n < kLanes) {  // folding the lanes would take longer than this
+  if (n < kLanes) {  // faster than folding the lanes
     decltype(term(i)) terms[kLanes];
     vector_loop(0, n, [&](std::int64_t k) { terms[k] = term(k); });
     double sum = 0;
@@ -35,7 +35,7 @@ double lane_sum(std::int64_t n, const F& term) {
   return lanes[0];
 }
 
-// The largest of term(i) over [0, n), NaN left out; minus infinity if there is none. Call it in vectorized().
+// The largest of term(i) over [0, n), ignoring NaN; minus infinity if there is none. Call it in vectorized().
 template <typename F>
 float lane_max(std::int64_t n, const F& term) {
   constexpr std::int64_t kLanes = 32;
@@ -72,7 +72,7 @@ void block_sums(const KernelContext& ctx, std::int64_t n, double* sums, const F&
   });
 }
 
-// All of them, added in the tree of base/tree.h.
+// The total, added in the tree of base/tree.h.
 inline double tree_total(const double* sums, std::int64_t count) {
   return tree_fold(
              0, static_cast<std::size_t>(count), [=](std::size_t i) { return std::optional(sums[i]); },

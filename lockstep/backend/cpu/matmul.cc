@@ -16,7 +16,7 @@ class CpuMatmul final : public MatmulKernels {
  private:
   MatmulKernels& kernels(const View& a) {
     if (a.dtype == DType::f64) return *f64_;
-    // oneDNN has no products over nothing.
+    // oneDNN has no products over zero terms.
     return a.dtype == DType::bf16 && native_bf16_ && a.numel() > 0 ? *bf16_ : *f32_;
   }
 

@@ -8,9 +8,9 @@
 namespace lockstep::cpu {
 namespace {
 
-// A row of an image with few channels, whose numbers are computed side by side from rows of another image. Number e comes
-// from `count[e]` pixels beside each other, from pixel `column[e]` on. Its channel of pixel s of them is at
-// source(s)[e] in the row; 0 where s is count[e] or more.
+// A row of an image with few channels, whose numbers are computed side by side from rows of another image. Number e
+// comes from `count[e]` adjacent pixels, beginning at pixel `column[e]`. Its channel of their pixel s is at
+// source(s)[e] in the row; 0 if s is count[e] or more.
 struct GatheredRow {
   GatheredRow(const std::vector<Range>& columns, std::int64_t channels) {
     for (const Range& range : columns) {
@@ -36,13 +36,13 @@ struct GatheredRow {
   std::vector<std::int32_t> column, count, sources;
 };
 
-// Numbers of a row that are computed together.
+// Numbers of a row computed together.
 constexpr std::int64_t kGathered = 64;
 
 // Lanes of channels would be mostly empty. Plain images have one channel each here.
 bool gathers(const Planes& planes) { return planes.channels < kChannelBlock; }
 
-// f(plane, row, first number, numbers) for parts of all rows.
+// Calls f(plane, row, first number, numbers) for parts of all rows.
 template <typename F>
 void for_gathered(const KernelContext& ctx, const Planes& planes, const F& f) {
   const std::int64_t size = planes.width * planes.channels;
@@ -69,7 +69,7 @@ void max_forward_gathered(KernelContext& ctx, const Planes& in, const Planes& ou
     const Range rs = rows[p];
     float best[kGathered], found[kGathered];
     std::int32_t place[kGathered];
-    // As below: the first pixel wins, and an empty window has none.
+    // As below, the first pixel wins, and an empty window has none.
     const auto top = static_cast<std::int32_t>(rs.begin * in.width);
     vector_loop(0, n, [&](std::int64_t e) {
       best[e] = -std::numeric_limits<float>::infinity();

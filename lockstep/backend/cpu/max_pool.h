@@ -1,4 +1,4 @@
-// Max pooling of f32 and bf16, as PoolKernels has it.
+// Max pooling of f32 and bf16; see PoolKernels.
 #pragma once
 
 #include "lockstep/backend/pool.h"

@@ -1,6 +1,6 @@
-// Rounding f32 to bf16 by the instruction that some processors have for it: a fifth of the integer arithmetic
-// that takes its place elsewhere, and the larger part of the cost of a bf16 kernel. It rounds to nearest even
-// too, but flushes subnormal numbers to zero.
+// Rounds f32 to bf16 by an instruction that some processors have. Rounding is most of the cost of a bf16 kernel, and
+// the instruction takes a fifth of the time of integer arithmetic. It also rounds to nearest even, but flushes
+// subnormal numbers to zero.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ template <typename F>
   f(std::true_type{});
 }
 
-// y[i] = x[i] for i < kCount, a multiple of 16. Only for calls from run_native_bf16.
+// y[i] = x[i] for i < kCount, a multiple of 16. Call it only from run_native_bf16.
 template <std::int64_t kCount>
 [[LOCKSTEP_NATIVE_BF16]] inline void round_natively(const float* x, BFloat16* y) {
   for (std::int64_t i = 0; i < kCount; i += 16) {
@@ -35,7 +35,7 @@ template <std::int64_t kCount>
 #undef LOCKSTEP_NATIVE_BF16
 #endif
 
-// vectorized(f) for a kernel that writes T: f gets a constant that says whether to round natively.
+// Calls vectorized(f) for a kernel that writes T. f gets a constant: whether to round by the instruction.
 template <typename T, typename F>
 void vectorized_for(const F& f) {
 #if defined(__x86_64__)

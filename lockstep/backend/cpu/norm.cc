@@ -19,8 +19,8 @@ using cpu::Panel;
 
 constexpr std::int64_t kUnitsPerChunk = 4;
 
-// One number per column of a panel. Loops over all of it become a few vector instructions, and the compiler
-// keeps such arrays in registers as long as loops over rows index them by constants.
+// One number per column of a panel. Loops over all columns become a few vector instructions, and the compiler keeps
+// such arrays in registers as long as loops over rows index them by constants.
 using Columns = std::array<float, kColumns>;
 
 Columns expand(const float* channels, std::int64_t width) {
@@ -29,7 +29,7 @@ Columns expand(const float* channels, std::int64_t width) {
   return out;
 }
 
-// The sums over the columns of each channel, of which there are `width`.
+// Sums the columns of each of the `width` channels.
 void fold(const Columns& columns, std::int64_t width, float* channels) {
   Columns sum = columns;
   for (std::int64_t half = kColumns / 2; half >= width; half /= 2) {
@@ -38,13 +38,13 @@ void fold(const Columns& columns, std::int64_t width, float* channels) {
   std::copy_n(sum.begin(), width, channels);
 }
 
-// f(first element) for every row of a panel.
+// Calls f(first element) for every row of a panel.
 template <typename F>
 void for_rows(const Panel& p, const F& f) {
   for (std::int64_t row = p.offset; row < p.offset + p.rows * p.stride; row += p.stride) f(row);
 }
 
-// body(element i, column j) for every element of a panel, with the common full width as a constant.
+// Calls body(element i, column j) for every element of a panel, with the common full width as a constant.
 template <typename Body>
 void for_columns(const Panel& p, const Body& body) {
   if (p.columns == kColumns) {
@@ -60,7 +60,7 @@ void for_columns(const Panel& p, const Body& body) {
   }
 }
 
-// y[i] = value(i, j) likewise; y may be what value reads at i.
+// The same for y[i] = value(i, j); value may read y[i].
 template <typename T, typename Native, typename Value>
 void write_columns(const Panel& p, T* y, Native native, const Value& value) {
   if (p.columns < kColumns) {
@@ -84,7 +84,7 @@ void for_units(const KernelContext& ctx, const NormPanels& panels, const F& f) {
   });
 }
 
-// Arrays of floats in the lane's scratch memory, one number per (padded) channel each.
+// Arrays of floats in the lane's scratch memory, each with one number per (padded) channel.
 class ChannelArrays {
  public:
   ChannelArrays(KernelContext& ctx, const NormPanels& panels, std::int64_t count)
@@ -102,13 +102,13 @@ double inverse_std(const BatchNormStats& stats, double eps, std::int64_t c) {
   return 1 / std::sqrt(static_cast<double>(stats.m2.as<float>()[c]) / static_cast<double>(stats.n) + eps);
 }
 
-// dy, or its part that passes a fused ReLU whose output was y.
+// dy, or 0 where a fused ReLU with output y blocked it.
 template <bool kRelu>
 float gradient(const float* dy, const float* y, std::int64_t i) {
   const float g = dy[i];
   return !kRelu || y[i] > 0 ? g : 0.f;
 }
-// Selected before any conversion: 0 < y means that y's bits are 1 (the least number) to those of infinity.
+// Selects before any conversion: 0 < y if y's bits are between 1 (the smallest number) and infinity's.
 template <bool kRelu, typename T>
   requires is_half<T>
 T gradient(const T* dy, const T* y, std::int64_t i) {
@@ -118,7 +118,7 @@ T gradient(const T* dy, const T* y, std::int64_t i) {
   return g;
 }
 
-// Member by member: the compiler makes no vector instructions of copies of a structure.
+// Member by member, because the compiler does not vectorize copies of a structure.
 void assign(float& to, float from) { to = from; }
 template <typename T>
   requires is_half<T>
@@ -130,9 +130,8 @@ template <typename T>
 void stats_kernel(KernelContext& ctx, const View& view, const BatchNormStats& stats) {
   const NormPanels panels(view);
   const std::int64_t width = panels.width(), channels = view.shape[1];
-  // Sums of x - shift and its square, per block. The shift, the mean of the block's first row, lies so close
-  // to the block's mean that no digits cancel: the squares' sum is at most 1 + 256 times the sum around the
-  // mean itself.
+  // Sums of x - shift and of its square, per block. The shift, the mean of the block's first row, is so close to the
+  // block's mean that no digits cancel: the sum of squares is at most 1 + 256 times the sum around the mean itself.
   enum { kShift, kSum, kSquares, kArrays };
   const ChannelArrays partial(ctx, panels, panels.blocks() * kArrays);
   const T* x = view.as<T>();
@@ -320,8 +319,8 @@ void visit(DType dtype, bool a, bool b, const Visitor& visitor) {
   });
 }
 
-// f32 and bf16 here, f64 by the reference loops; so are the few numbers of merge_stats and commit, whose bits
-// are part of the kernels' contract.
+// Computes f32 and bf16. The reference loops compute f64, and the few numbers of merge_stats and commit, whose bits are
+// part of the kernels' contract.
 class CpuNorm final : public NormKernels {
  public:
   void stats(KernelContext& ctx, const View& x, const BatchNormStats& stats) override {

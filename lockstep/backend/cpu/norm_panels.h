@@ -1,12 +1,12 @@
-// One way to walk over images [N, C, H, W] for all layouts: as panels of up to 64 columns, where column j of
-// group g belongs to channel g * width + j % width. The loops over a panel know nothing of layouts.
+// Walks over images [N, C, H, W] of all layouts as panels of up to 64 columns, where column j of group g belongs to
+// channel g * width + j % width. Loops over a panel are independent of layouts.
 //
 //   channels_last  width 64: a panel is 64 channels of up to 256 pixels, `stride` = C apart
-//   blocked16      width 16: 64 columns are 4 neighbouring pixels of one channel block
-//   plain          width 1: 64 columns are 64 neighbouring pixels of one channel
+//   blocked16      width 16: 64 columns are 4 neighboring pixels of one channel block
+//   plain          width 1: 64 columns are 64 neighboring pixels of one channel
 //
-// A unit, the panels of one block of one group, has at most 256 rows: few enough that sums over its columns
-// are accurate in f32, and that sums over units can afford f64.
+// A unit, the panels of one block of one group, has at most 256 rows. Sums over its columns are therefore accurate in
+// f32, and units are few enough to sum in f64.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class NormPanels {
   // Channels rounded up to whole groups: the length of arrays of parameters and partial sums.
   std::int64_t padded_channels() const { return groups_ * width_; }
 
-  // Of one channel, in all blocks or in one.
+  // Samples of one channel, in all blocks or in one.
   std::int64_t samples() const { return samples_; }
   std::int64_t samples(std::int64_t block) const {
     if (width_ == kColumns) return std::min(step_, samples_ - block * step_);
@@ -93,9 +93,9 @@ class NormPanels {
   }
 
   std::int64_t samples_, channels_, width_, groups_, images_;
-  // Elements of one group in one image, where they lie together.
+  // Number of contiguous elements of one group in one image.
   std::int64_t plane_;
-  // Rows (channels_last) or images of one block; a plane larger than a block is cut into pieces.
+  // Rows (channels_last) or images per block. A plane larger than a block is cut into pieces.
   std::int64_t step_ = 0, pieces_ = 1;
   std::int64_t blocks_ = 0;
 };

@@ -1,5 +1,5 @@
-// Convolutions and matrix products of bf16 by oneDNN, on processors that multiply bf16. Weights and their gradients may be
-// f32. At fixed sizes and a fixed number of threads the results have the same bits from run to run and from thread to thread.
+// bf16 convolutions and matrix products by oneDNN, on processors that multiply bf16. Weights and their gradients may be
+// f32. With fixed sizes and a fixed number of threads, results have the same bits in every run and on every thread.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace lockstep {
 // True if the processor multiplies bf16 (AVX-512 BF16 or AMX) and oneDNN may use that (ONEDNN_MAX_CPU_ISA).
 bool has_native_bf16();
 
-// Null where Lockstep was built without oneDNN (-DLOCKSTEP_ONEDNN=OFF).
+// Null if Lockstep was built without oneDNN (-DLOCKSTEP_ONEDNN=OFF).
 std::unique_ptr<ConvKernels> make_onednn_conv();
 std::unique_ptr<MatmulKernels> make_onednn_matmul();
 

@@ -23,8 +23,8 @@ bool is_one_of(const Wrong& wrong, const dnnl::primitive_desc& pd) {
   return std::ranges::any_of(wrong, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
 }
 
-// A primitive descriptor of Op, empty where oneDNN has no implementation that is right. Version 2 makes it of a description
-// of the operation, which it reads again to go on to the next implementation, version 3 directly. `hint`, for
+// A primitive descriptor of Op; empty if oneDNN has no correct implementation. Version 2 makes it from a description of
+// the operation, which it reads again to move to the next implementation; version 3 makes it directly. `hint`, for
 // backward kinds, is the forward pass.
 template <typename Op, typename... Args, typename... Hint>
 typename Op::primitive_desc describe(const dnnl::engine& engine, const Wrong& wrong,
@@ -65,14 +65,14 @@ Tag onednn_tag(std::optional<Layout> layout) {
 
 memory::dims onednn_dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-// Descriptions of what the caller has (`given`) and of what the primitive computes with (`wanted`), by role.
+// Formats of the caller's operands (`given`) and of the primitive's (`wanted`), by role.
 struct Formats {
   std::array<Desc, kRoles> given;
   std::array<Desc, kRoles> wanted;
 };
 
-// The layouts of images to try, best first. Other layouts than channels-last cost 3 to 12 times as much; reordering is cheap
-// beside that. Without a layout, oneDNN chooses.
+// The layouts of images to try, best first. Layouts other than channels-last cost 3 to 12 times as much, so reordering
+// is cheap in comparison. Without a layout, oneDNN chooses.
 constexpr std::array<std::optional<Layout>, 2> kImageLayouts{Layout::channels_last, std::nullopt};
 
 memory::dims weight_dims(const Problem& p) {
@@ -96,7 +96,7 @@ Formats conv_formats(const Problem& p, std::optional<Layout> layout) {
   image(kX);
   image(kY);
 
-  // Gradients of weights are summed in f32 and stay so.
+  // Gradients of weights are summed in f32 and stay f32.
   const Operand& w = p.operands[kW];
   DType type = p.is_output(kW) ? w.dtype : p.operands[kX].dtype;
   f.given[kW] = Desc(weight_dims(p), onednn_type(w.dtype), p.conv.groups > 1 ? Tag::goihw : Tag::oihw);
@@ -109,13 +109,13 @@ Formats conv_formats(const Problem& p, std::optional<Layout> layout) {
   return f;
 }
 
-// Found by convolutions of random shapes.
+// Tests with convolutions of random shapes found these.
 Wrong wrong_convs(const Problem& p) {
   const Shape &x = p.operands[kX].shape, &y = p.operands[kY].shape;
   Wrong wrong;
-  // oneDNN 2.6.3 and 3.7: with fewer channels than a vector has lanes, the copy of every other pixel is written beyond its
-  // place in the scratchpad, on any number of threads. It overwrites another thread's copy (wrong sums), the barrier of all
-  // threads (an endless loop), or memory behind the scratchpad.
+  // oneDNN 2.6.3 and 3.7: with fewer channels than vector lanes, the copy of every other pixel is written beyond its
+  // place in the scratchpad, on any number of threads. It overwrites another thread's copy (wrong sums), the barrier of
+  // all threads (an endless loop), or memory behind the scratchpad.
   const std::int64_t channels = x[1] / p.conv.groups;
   if (p.kind == Kind::conv_backward_weights && (p.conv.stride[0] > 1 || p.conv.stride[1] > 1) && channels < 16) {
     wrong.push_back("jit_1x1:avx512");
@@ -184,7 +184,7 @@ Formats matmul_formats(const Problem& p) {
 
 dnnl::primitive_desc describe_matmul(const dnnl::engine& engine, const Problem& p, const Formats& f) {
   const auto& [x, w, bias, y] = f.wanted;
-  // With AMX, oneDNN 2.6.3 gives wrong sums of exactly 63 products, or dies of an illegal instruction.
+  // With AMX, oneDNN 2.6.3 computes sums of exactly 63 products wrongly, or crashes with an illegal instruction.
   const bool broken = p.operands[kX].shape[p.transpose_x ? 0 : 1] == 63;
   return describe<dnnl::matmul>(engine, broken ? Wrong{"amx"} : Wrong{}, std::tuple(x, w, bias, y));
 }

@@ -1,5 +1,5 @@
-// Which of oneDNN's implementations computes a problem, and in which formats. Private to the CPU back end; only the files
-// onednn_choice.cc and onednn_plan.cc include this, and with it oneDNN's header.
+// Chooses oneDNN's implementation for a problem, and its formats. Private to the CPU back end; only onednn_choice.cc
+// and onednn_plan.cc include this, and with it oneDNN's header.
 #pragma once
 
 #include <array>
@@ -10,15 +10,15 @@
 namespace lockstep::onednn {
 
 struct Choice {
-  // The caller's operands, by role. The primitive may want others.
+  // The caller's operands, by role. The primitive may need other formats.
   std::array<dnnl::memory::desc, kRoles> given;
   dnnl::primitive_desc primitive;
 };
 
-// Depends on the problem, the processor and oneDNN's version alone. Throws if no implementation is right.
+// Depends only on the problem, the processor, and oneDNN's version. Throws if no implementation is correct.
 Choice choose(const dnnl::engine& engine, const Problem& problem);
 
-// Scratchpads belong to the caller: oneDNN's own are shared by all threads that run a primitive.
+// Scratchpads belong to the caller, because all threads that run a primitive share oneDNN's own.
 dnnl::primitive_attr caller_scratchpad();
 
 }  // namespace lockstep::onednn

@@ -34,7 +34,7 @@ std::shared_ptr<Plan> Executor::plan(const KernelContext& context, Problem& prob
       return it->second.plan;
     }
   }
-  // Made without the lock: others go on meanwhile. Of two that are made at once the first stays.
+  // Make it without the lock, so that others can continue. If two are made at once, the first is kept.
   auto made = std::make_shared<Plan>(problem);
   std::unique_lock lock(mutex_);
   if (auto it = plans_.find(problem); it != plans_.end()) return it->second.plan;

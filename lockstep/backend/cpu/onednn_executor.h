@@ -12,27 +12,27 @@
 
 namespace lockstep::onednn {
 
-// May be called from many threads at once, each with a context of its own.
+// Many threads may call it at once, each with its own context.
 class Executor {
  public:
-  // Keeps the `most_plans` plans that were used last; a forgotten plan that runs lives until it is done. A training run needs
-  // a few hundred: three passes of each layer, for each size of a shard. A service that sees images of every size has no
-  // bound.
+  // Keeps the `most_plans` plans used last. A dropped plan lives until its runs are done. A training run needs a few
+  // hundred: three passes of each layer for each shard size. A service with images of every size would need unboundedly
+  // many.
   explicit Executor(std::size_t most_plans = 1024);
 
-  // `kind`, options and transposes of `problem` are the caller's; operands are filled in here.
+  // The caller sets `kind`, options, and transposes of `problem`; run() fills in the operands.
   void run(KernelContext& context, Problem problem, const std::array<View, kRoles>& views);
 
-  // For kernels that do more around a plan. `problem` is complete but for its threads.
+  // For kernels that do more around a plan. `problem` is complete except for its threads.
   std::shared_ptr<Plan> plan(const KernelContext& context, Problem& problem);
 
-  // The number of plans that are kept.
+  // The number of kept plans.
   std::size_t plans() const;
 
  private:
   struct Entry {
     std::shared_ptr<Plan> plan;
-    // When it was asked for last. Written by readers of the table.
+    // When it was last used. Readers of the table write it.
     std::atomic<std::uint64_t> used = 0;
   };
 

@@ -21,7 +21,7 @@ void onednn::limit_isa() {
 
 bool has_native_bf16() {
   onednn::limit_isa();
-  // Sets of instructions are bit masks: each holds those it extends.
+  // Instruction sets are bit masks; each contains the sets it extends.
   constexpr auto kWanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
 }

@@ -3,8 +3,9 @@
 
 namespace lockstep::onednn {
 
-// Before anything else is asked of oneDNN: a narrower LOCKSTEP_SIMD (cpu_features.h) is its limit, too, so that one variable
-// shows what another processor computes. ONEDNN_MAX_CPU_ISA (oneDNN 2: DNNL_MAX_CPU_ISA), where set, is left to oneDNN.
+// Call it before any other use of oneDNN. A narrower LOCKSTEP_SIMD (cpu_features.h) also limits oneDNN, so that one
+// variable shows what another processor computes. If ONEDNN_MAX_CPU_ISA (oneDNN 2: DNNL_MAX_CPU_ISA) is set, oneDNN
+// uses that instead.
 void limit_isa();
 
 }  // namespace lockstep::onednn

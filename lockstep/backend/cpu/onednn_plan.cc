@@ -29,22 +29,20 @@ std::array<int, kRoles> arguments(Kind kind) {
 
 }  // namespace
 
-// A plan is a list of primitives and of the memory they work on: the caller's operands and parts of the
-// scratch.
+// A plan is a list of primitives and their memory: the caller's operands and parts of the scratch memory.
 struct Plan::Impl {
   static constexpr int kScratch = -1;
 
   struct Buffer {
     Desc desc;
-    int role;  // whose data it is, or kScratch
+    int role;  // the operand's role, or kScratch
     std::size_t offset = 0;
   };
   struct Step {
     dnnl::primitive primitive;
     std::vector<std::pair<int, std::size_t>> arguments;  // oneDNN's number, index of the buffer
   };
-  // What one run at a time needs. Kept between runs: making oneDNN's memory objects costs more than a small
-  // product.
+  // The state of one run. Kept between runs, because making oneDNN's memory objects costs more than a small product.
   struct Frame {
     dnnl::stream stream;
     std::vector<memory> memories;
@@ -63,7 +61,7 @@ struct Plan::Impl {
   std::vector<Step> steps;
   std::size_t scratch_bytes = 0;
   std::mutex mutex;
-  std::vector<std::unique_ptr<Frame>> frames;  // those not running
+  std::vector<std::unique_ptr<Frame>> frames;  // frames not in use
 };
 
 Plan::Impl::Impl(const Problem& problem) {
@@ -153,7 +151,7 @@ void Plan::Impl::run(const std::array<void*, kRoles>& data, void* scratch) {
 
 namespace {
 
-// Errors of oneDNN are not lockstep's: translated here, so that its header stays here.
+// Translates oneDNN's errors to lockstep::Error here, so that other files need not include its header.
 template <typename F>
 decltype(auto) translated(F&& f) {
   try {

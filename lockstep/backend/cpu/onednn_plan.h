@@ -10,11 +10,11 @@
 
 namespace lockstep::onednn {
 
-// Reorders into the formats oneDNN likes best, its primitive, and reorders back. Any number of threads may
-// run a plan at once, each with a scratch of its own.
+// Reorders into oneDNN's preferred formats, its primitive, and reorders back. Any number of threads may run a plan at
+// once, each with its own scratch memory.
 class Plan {
  public:
-  // To be called where the OpenMP thread count is problem.threads, as run() is.
+  // Call this and run() with an OpenMP thread count of problem.threads.
   explicit Plan(const Problem& problem);
   ~Plan();
 

@@ -1,4 +1,4 @@
-// A kernel call without its data: what plans are made for and cached under. Private to the CPU back end.
+// A kernel call without its data: the key under which plans are cached. Private to the CPU back end.
 #pragma once
 
 #include <array>
@@ -13,8 +13,7 @@ namespace lockstep::onednn {
 // y = conv(x, w) + bias and its gradients; y = op(x) op(w) + bias for matmul.
 enum class Kind : std::uint8_t { conv_forward, conv_backward_data, conv_backward_weights, matmul };
 
-// The operands of every kind, in this order. In a backward kind an operand stands for its gradient where the
-// gradient is what is given or asked for.
+// The operands of every kind, in this order. In a backward kind, an operand may stand for its gradient.
 enum Role : int { kX, kW, kBias, kY, kRoles };
 
 // A View without its data; an absent one has no axes.
@@ -27,7 +26,7 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-// All that a plan depends on: plans are cached under it.
+// Everything that a plan depends on.
 struct Problem {
   Kind kind;
   int threads = 1;

@@ -23,7 +23,7 @@ void unfold(const KernelContext& context, const Conv2dOptions& options, const Vi
     const std::int64_t n = row / rows, top = row % rows * options.stride[0] - options.padding[0];
     BFloat16* out = to + row * columns * kh * kw * c;
     for (std::int64_t j = 0; j < columns; ++j) {
-      // Of a row of the kernel, taps [first, last) are inside the image, next to each other in memory.
+      // Taps [first, last) of a kernel row are inside the image, adjacent in memory.
       const std::int64_t left = j * options.stride[1] - options.padding[1];
       const std::int64_t first = std::clamp<std::int64_t>(-left, 0, kw);
       const std::int64_t last = std::clamp<std::int64_t>(w - left, first, kw);
@@ -73,7 +73,7 @@ void sum_pixels(const KernelContext& context, const View& dy, const View& db) {
 bool unfolding_pays(const Conv2dOptions& options, const View& x, const View& dy, const View& dw) {
   if (x.dtype != DType::bf16 || options.groups != 1 || !is_channels_last(x) || !is_channels_last(dy))
     return false;
-  if (options.dilation[1] != 1) return false;  // the taps of a row have to lie next to each other
+  if (options.dilation[1] != 1) return false;  // the taps of a row must be adjacent
   const std::int64_t pixels = dy.numel() / dy.shape[1], weights = dw.numel() / dw.shape[0];
   const std::int64_t w = dy.shape[3], c = x.shape[1];
   return 4 * w * c < round_up(w, 32) * round_up(c, 16) && pixels * weights <= kMaxUnfolded;

@@ -7,12 +7,12 @@
 
 namespace lockstep::onednn {
 
-// True where this beats oneDNN's own bf16 weight gradient, which multiplies one row of output pixels, padded
-// to 32, by input channels, padded to 16: of small images, or of one channel, most of that is padding. A pure
-// function of sizes, types and layouts, never of timing: the choice is part of the result's bits.
+// True if this is faster than oneDNN's own bf16 weight gradient. oneDNN multiplies one row of output pixels, padded to
+// 32, by input channels, padded to 16; for small images or one channel, most of that is padding. A pure function of
+// sizes, types, and layouts, never of timing, because the choice affects the bits.
 bool unfolding_pays(const Conv2dOptions& options, const View& x, const View& dy, const View& dw);
 
-// ConvKernels::backward_weights for bf16 operands of which unfolding_pays().
+// ConvKernels::backward_weights for bf16 operands for which unfolding_pays().
 void backward_weights_unfolded(Executor& executor, KernelContext& context, const Conv2dOptions& options,
                                const View& x, const View& dy, const View& dw, const View& db);
 

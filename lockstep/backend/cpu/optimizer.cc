@@ -41,7 +41,7 @@ void adam_item(const KernelContext& ctx, const AdamArgs& args, const UpdateItem&
   const T keep2 = static_cast<T>(args.beta2), take2 = static_cast<T>(1 - args.beta2);
   const T rate = static_cast<T>(rates.lr / rates.correction1);
   const T correction2 = static_cast<T>(1 / rates.correction2);
-  // Decay goes one way or the other.
+  // Decay acts through the gradient or directly, never both.
   const T l2 = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
   const T shrink = static_cast<T>(args.decoupled ? 1 - rates.lr * args.weight_decay : 1);
   cpu::parallel_vector_loop(ctx, item.weight.numel(),

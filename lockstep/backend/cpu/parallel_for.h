@@ -9,13 +9,12 @@
 
 namespace lockstep {
 
-// Calls fn(begin, end) for [0, grain), [grain, 2 grain), ... up to `count`, on ctx.threads threads. The
-// chunks depend on count and grain alone, so whatever is computed chunk by chunk has the same bits on any
-// number of threads; chunk k begins at k * grain. If chunks throw, the exception of the first of them leaves,
-// after all threads are done.
+// Calls fn(begin, end) for [0, grain), [grain, 2 grain), ... up to `count`, on ctx.threads threads. Chunk k begins at k
+// * grain. The chunks depend on count and grain alone, so results computed chunk by chunk have the same bits on any
+// number of threads. If chunks throw, this throws the first chunk's exception after all threads are done.
 //
-// More than one thread means an OpenMP region: oneDNN's own loops run in one, and libgomp keeps one team for
-// both. A pool of our own would compete with that team, whose threads spin for a while after each region.
+// More than one thread means an OpenMP region. oneDNN's own loops run in one, and libgomp keeps one team for both. A
+// separate pool would compete with that team, whose threads spin for a while after each region.
 template <typename F>
 void parallel_for(const KernelContext& ctx, std::int64_t count, std::int64_t grain, const F& fn) {
   const std::int64_t chunks = (count + grain - 1) / grain;
@@ -24,7 +23,7 @@ void parallel_for(const KernelContext& ctx, std::int64_t count, std::int64_t gra
     for (std::int64_t k = 0; k < chunks; ++k) run(k);
     return;
   }
-  // An exception must not leave the region, so the one a plain loop would have met first is carried out.
+  // An exception must not leave the region, so keep the one that a plain loop would have thrown first.
   std::exception_ptr error;
   std::int64_t failed = chunks;
 #pragma omp parallel for schedule(static) num_threads(ctx.threads)

@@ -57,7 +57,7 @@ void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x
              });
 }
 
-// f(plane) for all of them, in chunks that move about as much as those of for_lanes.
+// Calls f(plane) for all planes, in chunks that move about as much data as those of for_lanes.
 template <typename F>
 void for_planes(const KernelContext& ctx, const Planes& planes, const F& f) {
   const std::int64_t size = std::max<std::int64_t>(planes.pixels() * planes.channels, 1);
@@ -117,7 +117,7 @@ void global_avg_backward(KernelContext& ctx, const View& dy_view, const View& dx
   });
 }
 
-// f32 and bf16 here, f64 by the reference loops.
+// Computes f32 and bf16; the reference loops compute f64.
 class CpuPool final : public PoolKernels {
  public:
   void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,

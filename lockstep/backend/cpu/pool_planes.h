@@ -10,9 +10,9 @@
 
 namespace lockstep::cpu {
 
-// Images of any layout as planes of pixels with `channels` neighbouring numbers each: all channels of an
-// image (channels_last), a block of them (blocked16) or one (plain). Channel c of plane p is number p *
-// channels + c of the plain tensor [N, C, 1, 1].
+// Images of any layout as planes of pixels with `channels` adjacent numbers each: all channels of an image
+// (channels_last), a block of them (blocked16), or one (plain). Channel c of plane p is number p * channels + c of the
+// plain tensor [N, C, 1, 1].
 struct Planes {
   explicit Planes(const View& v)
       : channels(v.layout == Layout::channels_last ? v.shape[1]
@@ -36,8 +36,7 @@ struct Range {
   std::int64_t size() const { return std::max<std::int64_t>(end - begin, 0); }
 };
 
-// The pixels inside an image, of height or width `extent`, that the window of each of `outputs` outputs
-// covers.
+// For each of `outputs` outputs, the pixels that its window covers inside an image of height or width `extent`.
 inline std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t outputs,
                                   std::int64_t extent) {
   std::vector<Range> ranges;
@@ -48,21 +47,21 @@ inline std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t
   return ranges;
 }
 
-// The outputs whose windows cover each of `extent` pixels.
+// For each of `extent` pixels, the outputs whose windows cover it.
 inline std::vector<Range> windows_over(const Pool2dOptions& o, int axis, std::int64_t outputs,
                                        std::int64_t extent) {
   std::vector<Range> ranges;
   for (std::int64_t in = 0; in < extent; ++in) {
     const std::int64_t last = in + o.padding[axis];
-    const std::int64_t before = last - o.kernel[axis];  // the last pixel at which a window ends too early
+    const std::int64_t before = last - o.kernel[axis];  // the last position at which a window ends too early
     ranges.push_back(
         {before < 0 ? 0 : before / o.stride[axis] + 1, std::min(last / o.stride[axis] + 1, outputs)});
   }
   return ranges;
 }
 
-// f(first channel, lanes) for blocks of up to 16 channels. `lanes` is a constant for full blocks and for
-// single channels, so that arrays of one number per lane stay in registers.
+// Calls f(first channel, lanes) for blocks of up to 16 channels. `lanes` is a constant for full blocks and for single
+// channels, so that arrays of one number per lane stay in registers.
 template <typename F>
 void for_lanes(std::int64_t channels, const F& f) {
   if (channels == 1) return f(std::int64_t{0}, std::integral_constant<std::int64_t, 1>{});
@@ -73,8 +72,8 @@ void for_lanes(std::int64_t channels, const F& f) {
   if (c < channels) f(c, channels - c);
 }
 
-// f(lane) for all lanes. As a loop it becomes one vector instruction; written out as 16 steps, which the
-// pragma prevents, it would stay scalar.
+// Calls f(lane) for all lanes. As a loop it becomes one vector instruction. Unrolled into 16 steps, which the pragma
+// prevents, it would stay scalar.
 template <typename Lanes, typename F>
 void each_lane(Lanes lanes, const F& f) {
   const std::int64_t count = lanes;
@@ -84,7 +83,7 @@ void each_lane(Lanes lanes, const F& f) {
 
 inline constexpr std::int64_t kElementsPerChunk = 8192;
 
-// f(plane, row, column, first channel, lanes) for every pixel.
+// Calls f(plane, row, column, first channel, lanes) for every pixel.
 template <typename F>
 void for_pixels(const KernelContext& ctx, const Planes& planes, const F& f) {
   const std::int64_t row = std::max<std::int64_t>(planes.width * planes.channels, 1);
@@ -101,7 +100,8 @@ void for_pixels(const KernelContext& ctx, const Planes& planes, const F& f) {
   });
 }
 
-// dx gathers from all windows that cover it: no two threads add to one element, and each is rounded once.
+// Each element of dx gathers from all windows that cover it, so no two threads add to one element, and each is rounded
+// once.
 template <typename T, typename Share>
 void gather_windows(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx_view,
                     const Share& share) {

@@ -11,11 +11,11 @@
 namespace lockstep {
 namespace {
 
-// Numbers drawn at a time: in blocks of four, many at once for the sake of vector instructions.
+// Numbers drawn at a time: many blocks of four, so that the compiler vectorizes the loop.
 constexpr std::int64_t kTile = 256;
 using Tile = std::array<std::uint32_t, kTile>;
 
-// f(begin, length, draws [begin, begin + length)) for tiles of [0, count), on the threads of the lane.
+// Calls f(begin, length, draws [begin, begin + length)) for tiles of [0, count), on the threads of the lane.
 template <typename F>
 void for_each_tile(const KernelContext& ctx, std::int64_t count, RandomKey key, const F& f) {
   constexpr std::int64_t kGrain = 32 * kTile;

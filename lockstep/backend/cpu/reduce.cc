@@ -14,8 +14,8 @@
 namespace lockstep {
 namespace {
 
-// How elements are put together, in f64: `kNone` is the result of nothing, fold(n, term) that of term(0) to term(n -
-// 1).
+// How elements are combined, in f64: `kNone` is the result over no elements, fold(n, term) the result over term(0) to
+// term(n - 1).
 struct Sum {
   static constexpr double kNone = 0;
   static double join(double a, double b) { return a + b; }
@@ -50,7 +50,7 @@ void reduce_as(KernelContext& ctx, const View& x, const View& y) {
   const T* in = x.as<T>();
   T* out = y.as<T>();
   const std::int64_t width = y.numel();
-  // Every chunk of x has results of its own, which take at most an eighth of its elements.
+  // Every chunk of x has its own results, at most an eighth as many as its elements.
   const std::int64_t grain = std::max<std::int64_t>(65536, 8 * width);
   const std::int64_t chunks = (x.numel() + grain - 1) / grain;
   auto* results = static_cast<double*>(ctx.scratch.get(chunks * width * sizeof(double)));
@@ -78,8 +78,7 @@ void reduce_as(KernelContext& ctx, const View& x, const View& y) {
   }
 }
 
-// Sums tiles of all leaves, one after another: every leaf is read once, and what is between lies in the
-// cache.
+// Sums tile after tile over all leaves, so every leaf is read once and intermediate sums stay in the cache.
 template <typename T>
 class TreeSum {
  public:
@@ -100,14 +99,14 @@ class TreeSum {
  private:
   static constexpr std::int64_t kTile = 512;
 
-  // A tile of a leaf, or of a sum in a tile of ours.
+  // A tile of a leaf, or of a sum in one of our tiles.
   struct Part {
     const T* data;
     T* own;
   };
 
   Part add(const Part& a, const Part& b, std::int64_t length) {
-    if (a.own && b.own) --used_;  // b's tile, the last one taken
+    if (a.own && b.own) --used_;  // frees b's tile, the last one taken
     T* sum = a.own ? a.own : b.own ? b.own : tiles_[used_++].data();
     cpu::vectorized([&, u = a.data, v = b.data] {
       cpu::vector_loop(0, length, [=](std::int64_t i) { sum[i] = u[i] + v[i]; });
@@ -116,7 +115,7 @@ class TreeSum {
   }
 
   std::span<const View> leaves_;
-  // One for every level of the tree.
+  // One tile for every level of the tree.
   std::array<std::array<T, kTile>, 32> tiles_;
   std::size_t used_ = 0;
 };

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// What the elements of a row have in common: softmax(x)[i] = exp(x[i] - max) / sum.
+// Values common to a row: softmax(x)[i] = exp(x[i] - max) / sum.
 struct RowStats {
   float max;
   float sum;
@@ -28,7 +28,7 @@ RowStats row_stats(const T* x, std::int64_t k) {
 // Not the C library's logarithm, whose last bits differ between libraries. The sum is at least 1, of the largest element, or NaN.
 double log_of_sum(const RowStats& stats) { return stats.sum >= 1 ? plain_log(stats.sum) : stats.sum; }
 
-// f(row, offset of its first element), vectorized, on the threads of the lane.
+// Calls f(row, offset of its first element), vectorized, on the threads of the lane.
 template <typename F>
 void for_each_row(const KernelContext& ctx, std::int64_t rows, std::int64_t k, const F& f) {
   const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(k, 1));
@@ -130,7 +130,7 @@ class Softmax final : public SoftmaxKernels {
           [=, x = logits.as<T>(), label = labels.as<std::int64_t>()](std::int64_t n, std::int64_t at) {
             const RowStats stats = row_stats(x + at, classes);
             auto below_max = [=](std::int64_t k) { return static_cast<float>(x[at + k]) - stats.max; };
-            // sum_k q_k (x_k - max). Without smoothing a logit of -inf costs nothing.
+            // sum_k q_k (x_k - max). Without smoothing, a logit of -inf adds nothing.
             double score = (1 - smoothing) * below_max(label[n]);
             if (smoothing != 0) {
               score += smoothing / static_cast<double>(classes) * cpu::lane_sum(classes, below_max);

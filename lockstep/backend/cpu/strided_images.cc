@@ -41,7 +41,8 @@ void copy_typed(const StridedImages& f, const StridedImages& t, std::int64_t cou
         }
         std::int64_t p = 0;
         if (f.channel == 1 && t.channel == 1 && (f.pixel == width || f.pixel >= kBlock) && (t.pixel == width || t.padded)) {
-          // Whole vectors, which read or write the next pixels, too: the latter are written again. The last pixels have no next.
+          // Whole vectors also read or write the next pixels, which are then written again. The last pixels have no
+          // next ones.
           for (; p + ceil_div(kBlock, width) <= f.pixels; ++p, in += f.pixel, out += t.pixel) {
             for (std::int64_t i = 0; i < kBlock; ++i) {
               out[i] = i < width ? static_cast<To>(static_cast<float>(in[i])) : To{};
@@ -62,7 +63,7 @@ void copy_typed(const StridedImages& f, const StridedImages& t, std::int64_t cou
 StridedImages StridedImages::of(const View& v) {
   const std::int64_t c = v.shape[1], p = v.shape[2] * v.shape[3];
   StridedImages s{.data = v.data, .dtype = v.dtype, .channels = c, .pixels = p, .image = c * p};
-  // One channel, or one pixel, is every layout at once: the one that kernels can use.
+  // With one channel or one pixel, all layouts are equal; use the one that kernels can read.
   if (same_order(v.layout, Layout::blocked16, v.shape) && c % kBlock == 0) {
     s.block = p * kBlock;
     s.pixel = kBlock;
@@ -99,7 +100,7 @@ StridedImages StridedImages::images_from(std::int64_t n) const {
 }
 
 StridedImages StridedImages::slice(std::int64_t begin, std::int64_t count) const {
-  check(can_slice(begin), "cpu: channels from {} on do not begin a block", begin);
+  check(can_slice(begin), "cpu: channel {} does not begin a block", begin);
   StridedImages s = *this;
   const std::int64_t offset = begin / kBlock * block + begin % kBlock * channel;
   s.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(offset) * item_size(dtype);

@@ -1,6 +1,6 @@
-// exp, log, tanh, the normal distribution, sine, cosine and powers in f32, free of branches and calls so that loops
-// over them become vector instructions. Errors are a few units in the last place. The polynomials in f32 interpolate
-// at Chebyshev nodes; those in f64 are Taylor's.
+// exp, log, tanh, the normal distribution, sine, cosine, and powers in f32, without branches and calls, so that the
+// compiler vectorizes loops over them. Errors are a few units in the last place. The polynomials in f32 interpolate at
+// Chebyshev nodes; those in f64 are Taylor's.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ inline float fast_exp(float x) {
   return y * two_to(half) * two_to(power - half);
 }
 
-// exp(x) - 1, which would cancel near 0.
+// exp(x) - 1 without cancellation near 0.
 inline float fast_expm1(float x) {
   float small = x + x * x * polynomial(x, kExp);
   return std::abs(x) < 0.34f ? small : fast_exp(x) - 1.f;
@@ -107,8 +107,8 @@ struct Angle {
   double rest;
 };
 
-// Exact enough for every float: 1 / (2 pi) in pieces of 24 bits has exact products with x, and of each product only
-// what is left of whole turns counts. (Payne and Hanek, 1983.)
+// Exact enough for every float: 1 / (2 pi) in pieces of 24 bits has exact products with x, and only the fraction of a
+// turn in each product counts (Payne and Hanek, 1983).
 inline Angle angle(float x) {
   constexpr std::array kPieces{0xA2F983p-26, 0x6E4E44p-50,  0x1529FCp-74,  0x2757D1p-98,
                                0xF534DDp-122, 0xC0DB62p-146, 0x95993Cp-170, 0x439041p-194};
@@ -140,10 +140,10 @@ inline float fast_cos(float x) {
   return sine({a.quarter + 1, a.rest});
 }
 
-// log(x) as fast_log, to a relative error of 1e-12, for x > 0 that is normal.
+// log(x) like fast_log, to a relative error of 1e-12, for normal x > 0.
 inline double wide_log(double x) {
   auto bits = std::bit_cast<std::uint64_t>(x);
-  // The exponent plus 1024, so that it is a positive integer, which the mantissa of 2^52 takes.
+  // The exponent plus 1024 is a positive integer, which fits in the mantissa of 2^52.
   std::uint64_t biased = (bits - 0x3fe6a09e667f3bcdu + (std::uint64_t{1024} << 52)) >> 52;
   double e = std::bit_cast<double>(0x4330000000000000u | biased) - (0x1p52 + 1024);
   double m = std::bit_cast<double>(bits - ((biased - 1024) << 52));
@@ -152,7 +152,7 @@ inline double wide_log(double x) {
   return e * 0.693147180559945309 + (2 * s + s * z * polynomial(z, c));
 }
 
-// exp(x) as fast_exp, to a relative error of 1e-13, for |x| <= 200.
+// exp(x) like fast_exp, to a relative error of 1e-13, for |x| <= 200.
 inline double wide_exp(double x) {
   constexpr double kRound = 0x1.8p52;
   double shifted = x * 1.44269504088896341 + kRound;
@@ -163,7 +163,7 @@ inline double wide_exp(double x) {
   return polynomial(r, c) * std::bit_cast<double>(power << 52);
 }
 
-// x^y with C's special cases. In f64, where y log(x) does not lose the last bits of the result.
+// x^y with C's special cases. Computed in f64, so that y log(x) does not lose the last bits of the result.
 inline float fast_pow(float x, float y) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   float a = std::abs(x);

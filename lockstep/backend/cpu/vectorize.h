@@ -1,4 +1,4 @@
-// Loops for the widest vectors of simd(), although the library is built for the oldest x86-64.
+// Compiles loops for the widest vectors of simd(), although the library is built for baseline x86-64.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,8 @@ namespace lockstep::cpu {
 // third of the time.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
-// `flatten` inlines all that f calls, so that it is compiled for the instructions named here. Unlike
-// target_clones this serves templates and lambdas, and needs no ifunc (sanitizers run before those are
-// resolved).
+// `flatten` inlines everything that f calls, so that it is compiled for these instructions. Unlike target_clones, this
+// works for templates and lambdas and needs no ifunc (sanitizers run before ifuncs are resolved).
 template <typename F>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq"), gnu::flatten]] void run_avx512(const F& f) {
   f();
@@ -23,8 +22,8 @@ template <typename F>
   f();
 }
 
-// Calls f(), compiled for the instructions that simd() names. Without fused multiply-add, and as long as f fixes the
-// order of its sums, the results are the same bits everywhere.
+// Calls f(), compiled for the instructions of simd(). Without fused multiply-add, and if f fixes the order of its sums,
+// results have the same bits everywhere.
 template <typename F>
 void vectorized(const F& f) {
   switch (simd()) {
@@ -44,8 +43,8 @@ void vectorized(const F& f) {
 }
 #endif
 
-// f(i) for every i in [begin, end). An f(i) must not read what another writes: y may be x, but not overlap
-// it.
+// Calls f(i) for every i in [begin, end). One f(i) must not read what another writes: y may be x, but must not overlap
+// it partly.
 template <typename F>
 void vector_loop(std::int64_t begin, std::int64_t end, const F& f) {
 #pragma GCC ivdep

@@ -10,13 +10,14 @@ namespace lockstep::cpu {
 namespace {
 
 constexpr std::int64_t kTaps = 9;
-// What the tiles that a forward pass transforms together may take, in f32: about half of a second-level cache. Decides no bits.
+// The most f32 for the tiles that a forward pass transforms together: about half of a second-level cache. It does not
+// affect the bits.
 constexpr std::int64_t kTransformed = 128 << 10;
-// Tiles of a weight gradient that are added in one go, at most. Part of what decides bits.
+// The most tiles per partial sum of a weight gradient. Affects the bits.
 constexpr std::int64_t kTiles = 64;
 // One cache line between two frequencies keeps them out of the same set of a cache.
 constexpr std::int64_t kApart = kBlock;
-// Transformed weights of more elements leave the caches before they are read. Decides no bits.
+// Larger transformed weights leave the caches before they are read. It does not affect the bits.
 constexpr std::int64_t kCached = 1 << 20;
 
 // All tiles of `count` images of `rows` by `columns` pixels.
@@ -35,12 +36,12 @@ WinogradPatches patches(const WinogradTiles& tiles, const StridedImages& images,
           .blocks = images.blocks()};
 }
 
-// Images that a kernel can read or write in place, or else a copy of them at `data`.
+// Images that a kernel can read or write in place, otherwise a copy of them at `data`.
 StridedImages in_place(const StridedImages& images, float* data) {
   return images.readable() ? images : StridedImages::blocked(data, images.channels, images.pixels);
 }
 
-// In f32, of a copy of `count` images, if there is one.
+// Number of f32 in a copy of `count` images; 0 if they need no copy.
 std::int64_t copy_size(const StridedImages& images, std::int64_t count) {
   return images.readable() ? 0 : count * images.pixels * images.channels;
 }
@@ -56,15 +57,15 @@ std::int64_t products(const ConvAxis& a) {
   return count;
 }
 
-// How many tiles' inputs and outputs must share the transforms of the weights, for the cost of both to be the same.
+// The number of tiles at which transforming their inputs and outputs costs as much as transforming the weights.
 std::int64_t balance(std::int64_t inputs, std::int64_t outputs) {
   return inputs * outputs / (inputs + outputs);
 }
 
 }  // namespace
 
-// The costs are in products of one pair of channels, as measured on a Cascade Lake Xeon with AVX-512. With AVX2 products cost
-// more, and transforms about as much more.
+// The costs are in products of one pair of channels, as measured on a Cascade Lake Xeon with AVX-512. With AVX2,
+// products cost more, and transforms cost more by about the same factor.
 bool winograd_pays(const ConvAxis& rows, const ConvAxis& columns, std::int64_t images, std::int64_t inputs,
                    std::int64_t outputs) {
   for (const ConvAxis& axis : {rows, columns}) {
@@ -72,12 +73,12 @@ bool winograd_pays(const ConvAxis& rows, const ConvAxis& columns, std::int64_t i
   }
   if (inputs % kBlock != 0 || outputs % kBlock != 0) return false;
   const std::int64_t tiles = images * WinogradTiles{rows, columns}.count(), pairs = inputs * outputs;
-  // Transforming the weights takes as long as the products of this many tiles, or packing them for direct sums as those of this
-  // many pixels.
+  // Transforming the weights takes as long as the products of this many tiles; packing them for direct sums takes as
+  // long as the products of this many pixels.
   constexpr std::int64_t kWeights = 64;
   const std::int64_t direct = (images * products(rows) * products(columns) + kTaps * kWeights) * pairs;
-  // Products over short sums run at 4/5 of the speed. A transform of a tile of one channel takes as long as 25 products for
-  // each of its frequencies.
+  // Products over short sums run at 4/5 of the speed. A transform of a tile of one channel takes as long as 25 products
+  // for each of its frequencies.
   const std::int64_t winograd =
       kWinogradFrequencies * ((tiles + kWeights) * pairs * 5 / 4 + tiles * 25 * (inputs + outputs));
   return winograd < direct;
@@ -208,9 +209,9 @@ void WinogradPass::run(const KernelContext& context, const float* transformed, c
   });
 }
 
-// Where chunks of tiles begin that are summed in one go, of all images: parts of an image, or some images.
+// Chunks of tiles that make one partial sum each: parts of an image, or several images.
 struct WinogradWeightPass::Chunks {
-  std::int64_t tiles, images;  // tiles of an image
+  std::int64_t tiles, images;  // tiles per image
   std::int64_t parts = std::max<std::int64_t>(ceil_div(tiles, kTiles), 1);
   std::int64_t group = std::max<std::int64_t>(kTiles / tiles, 1);
 
@@ -251,7 +252,7 @@ void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scr
   for (std::int64_t chunk = 0; chunk < chunks.count(); chunk += chunks_) {
     const std::int64_t last = std::min(chunk + chunks_, chunks.count());
     const std::int64_t begin = chunks.begin(chunk), end = chunks.begin(last);
-    // Copies serve the next panel, too, where an image has many tiles.
+    // If an image has many tiles, its copy serves the next panel, too.
     if (ceil_div(end, chunks.tiles) > end_copied) {
       first_copied = begin / chunks.tiles;
       end_copied = std::min(first_copied + copied_, images_);

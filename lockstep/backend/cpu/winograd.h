@@ -1,6 +1,6 @@
-// Winograd's algorithm for convolutions of 3 x 3 taps at stride 1 and dilation 1, of whole blocks of 16 channels. A tile of 4 x 4
-// outputs takes 36 products for each pair of channels, where direct sums take 144. The order of sums depends on shapes alone, as
-// everywhere in the f32 kernels. An infinity or a NaN may reach all outputs of the tiles that read it.
+// Winograd's algorithm for convolutions with 3 x 3 taps, stride 1, and dilation 1, over whole blocks of 16 channels. A
+// tile of 4 x 4 outputs takes 36 products for each pair of channels; direct sums take 144. As in all f32 kernels, the
+// order of sums depends on shapes alone. An infinity or a NaN may reach all outputs of the tiles that read it.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace lockstep::cpu {
 
-// Whether the algorithm can compute a convolution, and takes less time than direct sums. A function of sizes alone.
+// Whether the algorithm can compute a convolution and takes less time than direct sums. Depends on sizes alone.
 bool winograd_pays(const ConvAxis& rows, const ConvAxis& columns, std::int64_t images, std::int64_t inputs,
                    std::int64_t outputs);
 
-// The axis along which the gradient of the data is a convolution of the gradient of the outputs with the kernel turned around.
+// The axis for the gradient of the data, which is a convolution of the outputs' gradient with the reversed kernel.
 ConvAxis turned(const ConvAxis& axis);
 
 // How images are cut into tiles.
@@ -27,8 +27,8 @@ struct WinogradTiles {
 
   std::int64_t tile_rows() const { return (rows.output + kWinogradTile - 1) / kWinogradTile; }
   std::int64_t tile_columns() const { return (columns.output + kWinogradTile - 1) / kWinogradTile; }
-  std::int64_t count() const { return tile_rows() * tile_columns(); }  // of an image
-  // All tiles of `count` images of what the convolution reads, and of what it writes.
+  std::int64_t count() const { return tile_rows() * tile_columns(); }  // per image
+  // All tiles of `count` input images, and of `count` output images.
   WinogradPatches inputs(const StridedImages& images, std::int64_t count) const;
   WinogradPatches outputs(const StridedImages& images, std::int64_t count) const;
 };
@@ -39,12 +39,12 @@ class WinogradPass {
   WinogradPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& from,
                const StridedImages& to);
 
-  // In f32: the transformed weights.
+  // Number of f32 in the transformed weights.
   std::int64_t weights_size() const { return kWinogradFrequencies * frequency_; }
-  // Once for all images that are computed with the same weights. Those of the gradient of the data are turned.
+  // Call it once for all images computed with the same weights. The gradient of the data uses turned weights.
   void transform(const KernelContext& context, const Weights& weights, bool turned, float* transformed,
                  const F32Kernels& kernels = f32_kernels()) const;
-  // In f32, for each thread.
+  // Number of f32 for each thread.
   std::int64_t scratch() const;
   // `bias` is one number for each output, or null.
   void run(const KernelContext& context, const float* transformed, const float* bias, float* scratch,
@@ -54,10 +54,10 @@ class WinogradPass {
   WinogradTiles tiles_;
   std::int64_t images_;
   StridedImages from_, to_;
-  std::int64_t frequency_;             // of the transformed weights: from one frequency to the next
-  std::int64_t group_, panel_;         // images, and tiles, that are computed together
-  std::int64_t chunk_;                 // blocks of channels that are summed in one go
-  std::vector<std::int64_t> offsets_;  // of the tiles of a panel
+  std::int64_t frequency_;             // distance between frequencies of the transformed weights
+  std::int64_t group_, panel_;         // images and tiles computed together
+  std::int64_t chunk_;                 // blocks of channels per partial sum
+  std::vector<std::int64_t> offsets_;  // offsets of a panel's tiles
   std::vector<Step> steps_;
 };
 
@@ -67,7 +67,7 @@ class WinogradWeightPass {
   WinogradWeightPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& x,
                      const StridedImages& dy);
 
-  // In f32, for all threads.
+  // Number of f32 for all threads.
   std::int64_t scratch() const;
   // dw is [outputs, inputs, 9].
   void run(const KernelContext& context, float* dw, float* scratch,
@@ -79,9 +79,9 @@ class WinogradWeightPass {
   WinogradTiles tiles_;
   std::int64_t images_;
   StridedImages x_, dy_;
-  std::int64_t frequency_;       // of the products
-  std::int64_t chunks_, panel_;  // chunks that are transformed together, and their tiles
-  std::int64_t copied_;  // images of which there is a copy at any time, where they cannot be read in place
+  std::int64_t frequency_;       // distance between frequencies of the products
+  std::int64_t chunks_, panel_;  // chunks transformed together, and their tiles
+  std::int64_t copied_;  // images copied at a time if they cannot be read in place
   std::vector<PixelPair> pixels_;
 };
 

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The best of a few: others may use the GPU meanwhile. Infinite for what does not run.
+// The best of several runs, because others may use the GPU meanwhile. Infinity if it does not run.
 float milliseconds(cudaStream_t stream, const std::function<bool()>& run) {
   constexpr int kRuns = 4;
   if (!run()) return std::numeric_limits<float>::infinity();

@@ -1,9 +1,9 @@
-// Which of several algorithms a library's call uses. Another algorithm rounds otherwise, so the choice is part of what
-// decides a run's bits: it is made once for each problem and kept.
+// Chooses among several algorithms of a library's call. Another algorithm rounds differently, so the choice affects a
+// run's bits. It is made once for each problem and kept.
 //
-// Without a file it is the library's first suggestion, which depends on the problem, the GPU's model and the library's
-// release alone. With a file, candidates are timed, the fastest is chosen, and a line of the file keeps it for all runs:
-// the same file gives the same bits.
+// Without a file, the choice is the library's first suggestion, which depends only on the problem, the GPU's model, and
+// the library's release. With a file, candidates are timed, the fastest is chosen, and a line of the file keeps it for
+// all runs. The same file gives the same bits.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,8 +22,8 @@ class AlgorithmChoices {
   // Reads the file if there is one. Empty: no file.
   explicit AlgorithmChoices(std::filesystem::path file = {});
 
-  // Which of `candidates` (at least one). `run` queues one on `stream`, which times it; it may run any of them often. False,
-  // and nothing is queued: the library cannot do it after all.
+  // Returns which of `candidates` (at least one) to use. `run` queues one on `stream`, which times it; any of them may
+  // run several times. `run` returns false and queues nothing if the library cannot run that candidate after all.
   std::size_t choose(const std::string& problem, std::size_t candidates, cudaStream_t stream,
                      const std::function<bool(std::size_t)>& run);
 

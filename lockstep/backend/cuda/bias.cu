@@ -9,14 +9,14 @@ namespace {
 
 using namespace cuda;
 
-// How the vectors of y, one after another in memory, go through the channels: each channel has `run` of them in a row
-// (H * W in plain layout, one in channels-last), and after `channels` it begins again.
+// How consecutive vectors of y in memory cycle through the channels: each channel has `run` consecutive vectors (H * W
+// in plain layout, one in channels-last), and after `channels` channels the cycle begins again.
 template <typename Index>
 struct Channels {
   Index vectors, run, channels;
 };
 
-// A thread for each vector. kAlong: its elements belong to channels side by side, not to one.
+// One thread per vector. kAlong: a vector's elements belong to adjacent channels instead of one.
 template <typename T, int kWidth, bool kAlong, typename Index>
 __global__ void add_bias_kernel(T* y, const Compute<T>* bias, Channels<Index> e, bool aligned) {
   using C = Compute<T>;
@@ -40,7 +40,7 @@ void launch_add_bias(CudaContext& context, const View& y, const View& bias, std:
     launch(add_bias_kernel<T, kWidth, kAlong, Index>, blocks_for(vectors), dim3(kThreads), 0, context.stream(), y.as<T>(),
            bias.as<Compute<T>>(), e, aligned(y.data));
   };
-  // Division by 64 bits costs more than all else here.
+  // 64-bit division would cost more than the rest of the kernel.
   vectors <= std::numeric_limits<unsigned>::max() ? start(0U) : start(std::int64_t{});
 }
 

@@ -1,4 +1,4 @@
-// The part of convolutions and products that the libraries leave to us: a bias.
+// The bias of convolutions and products, which the libraries do not add.
 #pragma once
 
 #include "lockstep/backend/cuda/cuda_context.h"
@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-// y += bias, rounded to y's type. y is [N, C, H, W], plain or channels-last, or [N, C]; bias is [C], f32 (f64 with f64).
+// y += bias, rounded to y's type. y is [N, C, H, W], plain or channels-last, or [N, C]; bias is [C], f32 (f64 with
+// f64).
 void add_bias(CudaContext& context, const View& y, const View& bias);
 
 }  // namespace lockstep

@@ -1,11 +1,11 @@
-// Kernels that walk along one axis: sums so far, and the place of the largest element.
+// Kernels that walk along one axis: cumulative sums, and the index of the largest element.
 #pragma once
 
 #include "lockstep/backend/cuda/element.cuh"
 
 namespace lockstep::cuda {
 
-// A thread for each column.
+// One thread per column.
 template <typename T>
 __global__ void cumsum_kernel(bool reverse, const T* x, T* y, std::int64_t outer, std::int64_t n, std::int64_t inner) {
   const std::int64_t i = thread_number();
@@ -19,7 +19,7 @@ __global__ void cumsum_kernel(bool reverse, const T* x, T* y, std::int64_t outer
   }
 }
 
-// NaN counts as the largest; the first among equals.
+// NaN counts as the largest; the first among equals wins.
 template <typename C>
 __device__ bool is_better(C a, std::int64_t i, C b, std::int64_t j) {
   const bool a_nan = a != a, b_nan = b != b;
@@ -27,7 +27,7 @@ __device__ bool is_better(C a, std::int64_t i, C b, std::int64_t j) {
   return a > b || (!(a < b) && i < j);
 }
 
-// A warp for each row.
+// One warp per row.
 template <typename T>
 __global__ void argmax_kernel(const T* x, std::int64_t* y, std::int64_t rows, std::int64_t k) {
   using C = Compute<T>;

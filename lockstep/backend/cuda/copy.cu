@@ -9,7 +9,7 @@ namespace {
 
 using namespace cuda;
 
-// Elements for each thread where both sides are contiguous: 16 bytes on the wider side.
+// Elements per thread if both sides are contiguous: 16 bytes on the wider side.
 template <typename To, typename From>
 inline constexpr int kWidth = kVectorBytes / static_cast<int>(std::max(sizeof(To), sizeof(From)));
 
@@ -28,7 +28,7 @@ __global__ void convert_kernel(const From* x, To* y, std::int64_t n, bool aligne
   }
 }
 
-// Each thread writes one element: for walks that are no transposition.
+// For walks that are not transpositions. Each thread writes one element.
 template <typename To, typename From>
 __global__ void gather_kernel(const __grid_constant__ Walk walk, const From* x, To* y) {
   const std::int64_t i = thread_number();
@@ -96,7 +96,7 @@ __global__ void transpose_kernel(const __grid_constant__ Transposition t, const 
 
 template <typename To, typename From>
 void run(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
-  // Integers that change their type and their layout at once are too rare for a kernel of their own.
+  // Integers rarely change type and layout at once, so they have no kernel of their own.
   constexpr bool kIsCommon = std::is_same_v<To, From> || !(std::is_integral_v<To> || std::is_integral_v<From>);
   const int inner = walk.contiguous_axis();
   if (walk.rank <= 1 && walk.moves_rows()) {
@@ -138,7 +138,7 @@ class CudaCopy final : public CopyKernels {
   }
 
  private:
-  // Elements as they are.
+  // Moves elements without conversion.
   static void move(CudaContext& ctx, const Walk& walk, const View& x, std::int64_t from, const View& y,
                    std::int64_t to) {
     visit_bits(x.dtype, [&](auto bits) {

@@ -1,5 +1,5 @@
-// cuBLASLt is loaded when it is first called: half a gigabyte, which would cost every start of every program 60 ms, also
-// where there is no GPU. These are the functions that we call, under their own names; each goes to the library's.
+// Loads cuBLASLt at its first call. The library has half a gigabyte; linking it would cost every program 60 ms at each
+// start, even without a GPU. These functions have the names of the library's and forward to them.
 #ifndef LOCKSTEP_CUDA_EMULATED
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ namespace {
 
 void* library() {
   static void* const handle = [] {
-    // Where the program looks for libraries, or where it was built.
+    // Try the program's library path, then the path at build time.
     const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
     std::string why;
     for (const std::string& place : {name, std::string(LOCKSTEP_CUBLAS_LT)}) {
@@ -25,7 +25,7 @@ void* library() {
   return handle;
 }
 
-// `own` only says the type.
+// `own` only gives the type.
 template <typename Function>
 Function* theirs(Function*, const char* name) {
   void* symbol = ::dlsym(library(), name);
@@ -36,7 +36,8 @@ Function* theirs(Function*, const char* name) {
 }  // namespace
 }  // namespace lockstep
 
-// Looked up once for each function. Errors pass through these: no C code lies between them and their callers.
+// Each function is looked up once. Exceptions may pass through, because no C code lies between these functions and
+// their callers.
 #define LOCKSTEP_FORWARD(function, ...)                                    \
   static auto* const theirs = lockstep::theirs(&function, #function);      \
   return theirs(__VA_ARGS__)

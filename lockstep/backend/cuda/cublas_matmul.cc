@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 constexpr int kMostCandidates = 8;
-// What algorithms may rely on. The same for all operands, so that no choice depends on where a tensor lies.
+// The alignment that algorithms may rely on. The same for all operands, so that no choice depends on a tensor's
+// address.
 constexpr std::uint32_t kAlignment = 16;
 
 cudaDataType_t cuda_type(DType dtype) {
@@ -33,7 +34,7 @@ struct Problem {
   std::int64_t m, n, k;
   MatmulOptions options;
   DType in, out;
-  bool bias;  // in the epilogue, if there is an algorithm that can
+  bool bias;  // in the epilogue, if an algorithm supports it
 
   using Key = std::array<std::int64_t, 9>;
   Key key(int gpu) const {
@@ -46,8 +47,8 @@ struct Problem {
   }
 };
 
-// cuBLASLt's matrices are column-major, ours row-major, which it sees transposed: it is asked for c' = op(b)' op(a)'.
-// Its A is our b, its B our a.
+// cuBLASLt's matrices are column-major, and ours are row-major, so it sees ours transposed. We ask for c' = op(b)'
+// op(a)': its A is our b, its B our a.
 struct Plan {
   bool bias = false;  // in the epilogue
   cublasLtMatmulDescOpaque_t product;
@@ -80,7 +81,7 @@ class CublasMatmul final : public MatmulKernels {
     if (c.numel() == 0) return;
     const bool wide = a.dtype == DType::f64;
     const std::int64_t k = a.shape[options.transpose_a ? 0 : 1];
-    // Without a term the sum is 0; and cuBLASLt adds no bias in f64.
+    // Without terms the sum is 0. cuBLASLt adds no bias in f64.
     if (k == 0) check_cuda(cudaMemsetAsync(c.data, 0, c.bytes(), context.stream()), "cudaMemsetAsync");
     bool added = false;
     if (k > 0) {
@@ -91,9 +92,9 @@ class CublasMatmul final : public MatmulKernels {
   }
 
  private:
-  // Whether c has the bias.
+  // Returns whether c includes the bias.
   bool run(CudaContext& context, const Problem& problem, const View& a, const View& b, const View& bias, const View& c) {
-    // Operands in the types, and aligned as the algorithm expects; the bias is of c's type.
+    // Operands with the types and alignment that the algorithm expects. The bias has c's type.
     std::size_t bytes = ScratchArena::bytes_of(kWorkspace);
     auto in_place = [](const View& v, DType dtype) {
       return v.dtype == dtype && reinterpret_cast<std::uintptr_t>(v.data) % kAlignment == 0;
@@ -133,7 +134,7 @@ class CublasMatmul final : public MatmulKernels {
     void* workspace;
   };
 
-  // A copy of the plan: the bias is this call's.
+  // Takes a copy of the plan, because the bias belongs to this call.
   cublasStatus_t multiply(CudaContext& context, const Problem& problem, Plan plan, const Operands& o) {
     if (plan.bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.bias);
     const double one = 1, zero = 0;
@@ -166,11 +167,11 @@ class CublasMatmul final : public MatmulKernels {
     if (problem.bias) {
       set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(problem.out));
-      // Suggestions may depend on where the bias lies: any place that is aligned as little as a bias may be.
+      // Suggestions may depend on the bias's address, so use one with the least alignment that a bias may have.
       const void* const place = static_cast<const std::byte*>(operands.workspace) + kAlignment;
       set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, place);
     }
-    // As they lie in memory: rows of ours are columns of theirs.
+    // Extents in memory order: our rows are its columns.
     plan->a = transpose_b ? layout(problem.in, problem.k, problem.n) : layout(problem.in, problem.n, problem.k);
     plan->b = transpose_a ? layout(problem.in, problem.m, problem.k) : layout(problem.in, problem.k, problem.m);
     plan->c = layout(problem.out, problem.n, problem.m);
@@ -182,7 +183,7 @@ class CublasMatmul final : public MatmulKernels {
                    "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-    // Parts of a sum are added in f32 and in an order of their own: not in the result's type, which may be bf16 or f16.
+    // Partial sums must be added in f32, not in the result's type, which may be bf16 or f16.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {

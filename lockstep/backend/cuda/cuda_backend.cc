@@ -22,7 +22,7 @@ void move(CudaContext& context, const View& from, const View& to) {
   }
 }
 
-// A base, so that it is there before the families and after them.
+// A base class, so that it is constructed before the families and destroyed after them.
 struct OwnsChoices {
   AlgorithmChoices choices;
 };
@@ -53,7 +53,7 @@ class CudaBackend final : private OwnsChoices, public Backend {
     CudaContext& context = cuda_context(kernel_context);
     if (x.numel() == 0) return;
     if (x.dtype == y.dtype && same_order(x.layout, y.layout, x.shape)) return move(context, x, y);
-    // Converted on this side, where it is fast.
+    // Convert on this side, where it is fast.
     View between = from_here ? y : x;
     ScratchArena arena(context, ScratchArena::bytes_of(between.bytes()));
     between = arena.take(between);
@@ -67,7 +67,7 @@ class CudaBackend final : private OwnsChoices, public Backend {
   }
 
  private:
-  // The libraries' families copy to layouts that the libraries take.
+  // Families that use libraries need `copy` to convert to the libraries' layouts.
   static KernelFamilies make_families(const CudaBackendOptions& options, AlgorithmChoices& choices) {
     const LibraryOptions library{.tf32 = options.tf32};
     KernelFamilies f{.elementwise = make_cuda_elementwise(),

@@ -43,7 +43,7 @@ cublasLtContext* CudaContext::cublas() {
 void* CudaContext::device_scratch(std::size_t bytes) {
   if (bytes <= scratch_bytes_) return scratch_;
   GpuScope scope(gpu());
-  // What was given out before may be in use until here.
+  // Kernels may use earlier memory until here.
   check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
   if (scratch_) memory_->free(std::exchange(scratch_, nullptr), scratch_bytes_.exchange(0));
   scratch_ = take(bytes);
@@ -54,7 +54,7 @@ void* CudaContext::device_scratch(std::size_t bytes) {
 void* CudaContext::take(std::size_t bytes) {
   void* block = memory_->allocate(bytes);
   if (block == nullptr) {
-    fail("cuda:{}: out of memory: a kernel asks for {} bytes for itself, the GPU has {} left for all", gpu(), bytes,
+    fail("cuda:{}: out of memory: a kernel needs {} bytes of its own, the GPU has {} left", gpu(), bytes,
          memory_->left().value_or(0));
   }
   return block;

@@ -1,4 +1,4 @@
-// What a CUDA kernel may use: its lane's stream, the libraries' handles bound to it, and device memory of its own.
+// A CUDA kernel's resources: its lane's stream, library handles bound to that stream, and its own device memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 #include "lockstep/device/cuda/cuda_stream.h"
 #include "lockstep/device/memory.h"
 
-// As in cudnn.h and cublasLt.h, which kernels need not see.
+// Declared as in cudnn.h and cublasLt.h, so that kernels need not include these.
 struct cudnnContext;
 struct cublasLtContext;
 
@@ -19,29 +19,29 @@ namespace lockstep {
 
 class CudaContext final : public KernelContext {
  public:
-  // Kernels get their own memory from `memory`, the GPU's.
+  // Kernels take their own memory from `memory`, the GPU's source.
   CudaContext(std::shared_ptr<CudaStream> stream, std::shared_ptr<MemorySource> memory);
   ~CudaContext() override;
 
   cudaStream_t stream() const { return stream_->handle(); }
-  // Where kernels report errors that data cause; in the GPU's address space.
+  // Where kernels report data errors. In the GPU's address space.
   ErrorSlot* errors() const { return stream_->errors(); }
   // The GPU that the stream belongs to.
   int gpu() const { return stream_->gpu(); }
 
-  // Made when first asked for: only compute lanes need them.
+  // Made at first use, because only compute lanes need them.
   cudnnContext* cudnn();
   cublasLtContext* cublas();
 
-  // At least `bytes` bytes of the GPU's memory, aligned to 256; throws Error if there are not so many. Work on the stream that
-  // used what an earlier call returned is not disturbed, but each call returns the same memory: a kernel family asks once
-  // and divides it.
+  // Returns at least `bytes` bytes of the GPU's memory, aligned to 256; throws Error if there is not enough. Queued
+  // work that uses the result of an earlier call stays valid, but each call returns the same memory, so a kernel family
+  // calls once and divides the result.
   void* device_scratch(std::size_t bytes);
-  // kCounters zeros in the GPU's memory, which each kernel that counts with them leaves as zeros.
+  // kCounters zeros in the GPU's memory. A kernel that counts with them must reset them to zero.
   unsigned* counters();
   static constexpr std::size_t kCounters = 65536;
 
-  // Makes all that `like` has come to need, so that nothing of it happens while this one's stream is captured.
+  // Allocates in advance everything that `like` has needed, so that nothing is allocated while this stream is captured.
   void prepare_capture(const CudaContext& like);
 
  private:
@@ -56,7 +56,7 @@ class CudaContext final : public KernelContext {
   unsigned* counters_ = nullptr;
 };
 
-// Makes its GPU the calling thread's: only there may kernels be queued on its stream.
+// Returns the CUDA context and selects its GPU for the calling thread, which queueing kernels on its stream requires.
 CudaContext& cuda_context(KernelContext& context);
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uintptr_t kVectorBytes = 16;
 
-// Tensor cores want channels side by side; FMA kernels are at home in plain layout.
+// Tensor cores prefer channels-last; FMA kernels prefer plain layout.
 Layout favourite(DType dtype, bool tf32) {
   return is_half_dtype(dtype) || (dtype == DType::f32 && tf32) ? Layout::channels_last : Layout::plain;
 }
@@ -43,7 +43,7 @@ class CudnnConv final : public ConvKernels {
     if (y.numel() == 0) return;
     run(context, {ConvPass::forward, x.dtype, {}, x.shape, w.shape, y.shape, options}, x, w, y);
     if (!bias) return;
-    if (y.layout == Layout::blocked16) {  // never asked for on a GPU, but right
+    if (y.layout == Layout::blocked16) {  // never preferred on a GPU, but supported
       const View wide{nullptr, y.dtype, Layout::channels_last, y.shape};
       ScratchArena arena(context, ScratchArena::bytes_of(wide.bytes()));
       const View copy = arena.take(wide);
@@ -79,8 +79,8 @@ class CudnnConv final : public ConvKernels {
     DType dtype;
     Layout layout;
   };
-  // How a problem can be computed, best first: in the favourite layout, in the other one; and what cuDNN does not do in
-  // bf16 or f16 (a single channel, for one), it does in f32.
+  // Ways to compute a problem, best first: in the preferred layout, then in the other one; and in f32 for problems that
+  // cuDNN does not support in bf16 or f16, such as a single channel.
   std::vector<Way> ways(DType dtype) const {
     std::vector<Way> all;
     for (const DType in : is_half_dtype(dtype) ? std::vector{dtype, DType::f32} : std::vector{dtype}) {
@@ -91,7 +91,7 @@ class CudnnConv final : public ConvKernels {
     return all;
   }
 
-  // With the lock.
+  // Call it with the lock.
   ConvPlan& plan(CudaContext& context, const ConvProblem& problem) {
     std::unique_ptr<ConvPlan>& made = plans_[problem.key(context.gpu())];
     if (!made) {
@@ -102,7 +102,7 @@ class CudnnConv final : public ConvKernels {
     return *made;
   }
 
-  // Timing needs operands, of any content.
+  // Timing needs operands, with any contents.
   void choose(CudaContext& context, const ConvProblem& problem, ConvPlan& plan) {
     cudaDeviceProp properties;
     check_cuda(cudaGetDeviceProperties(&properties, context.gpu()), "cudaGetDeviceProperties");
@@ -121,13 +121,13 @@ class CudnnConv final : public ConvKernels {
     plan.use(chosen);
   }
 
-  // x, w and y as the pass names them: whichever of them it writes is the result.
+  // x, w, and y in the roles of the pass; the one it writes is the result.
   void run(CudaContext& context, const ConvProblem& asked, const View& x, const View& w, const View& y) {
     for (const Way& way : ways(asked.dtype)) {
       ConvProblem problem = asked;
       problem.dtype = way.dtype;
       problem.layout = way.layout;
-      // Kept until an algorithm has been seen to run: who comes with the same problem meanwhile is to use the same one.
+      // Held until an algorithm has run once, so that a concurrent call with the same problem uses the same algorithm.
       std::unique_lock lock(mutex_);
       ConvPlan& plan = this->plan(context, problem);
       while (plan.candidates() > 0) {

@@ -10,9 +10,9 @@
 namespace lockstep {
 namespace {
 
-// What one lane may take for a single algorithm: those that want more are seldom faster.
+// The most workspace of one lane for a single algorithm. Algorithms that need more are rarely faster.
 constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
-// More than cuDNN has for any pass, times two kinds of arithmetic.
+// More than cuDNN's number of algorithms for any pass, times two kinds of arithmetic.
 constexpr int kMostResults = 24;
 
 cudnnDataType_t cudnn_type(DType dtype) {
@@ -41,7 +41,7 @@ Descriptor created(cudnnStatus_t (*create)(Descriptor*), const char* call) {
   return descriptor;
 }
 
-// Such a call has done nothing. A combination that cuDNN does not know may also be a bad parameter to it.
+// A refused call has done nothing. cuDNN may also report an unsupported combination as a bad parameter.
 bool refused(cudnnStatus_t status) {
   return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_INTERNAL_ERROR;
 }
@@ -99,7 +99,7 @@ ConvPlan::ConvPlan(const ConvProblem& problem, cudnnHandle_t handle, bool tf32)
                                               problem.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT),
               "cudnnSetConvolution2dDescriptor");
   check_cudnn(cudnnSetConvolutionGroupCount(conv_.get(), as_int(o.groups)), "cudnnSetConvolutionGroupCount");
-  // The default mathematics of f32 is TF32.
+  // cuDNN's default math mode for f32 is TF32.
   const bool fma = problem.dtype == DType::f32 && !tf32;
   const cudnnMathType_t math = fma ? CUDNN_FMA_MATH : is_half_dtype(problem.dtype) ? CUDNN_TENSOR_OP_MATH : CUDNN_DEFAULT_MATH;
   check_cudnn(cudnnSetConvolutionMathType(conv_.get(), math), "cudnnSetConvolutionMathType");
@@ -124,7 +124,7 @@ ConvPlan::ConvPlan(const ConvProblem& problem, cudnnHandle_t handle, bool tf32)
            std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMostResults>{}, x_, y_, conv_, w_);
       break;
   }
-  // What is not supported has no candidates.
+  // An unsupported problem has no candidates.
   if (!refused(status)) check_cudnn(status, "cudnnGetConvolution…Algorithm_v7");
   if (!candidates_.empty()) use(0);
 }

@@ -1,4 +1,4 @@
-// How cuDNN computes one convolution: descriptors and the algorithm, made once for each problem.
+// cuDNN's plan for one convolution: descriptors and the algorithm, made once for each problem.
 #pragma once
 
 #include <cudnn.h>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// Shapes as in ConvKernels, all of one dtype and one layout; not blocked16.
+// Shapes as in ConvKernels, with one dtype and one layout, which is not blocked16.
 struct ConvProblem {
   ConvPass pass = ConvPass::forward;
   DType dtype = DType::f32;
@@ -22,12 +22,12 @@ struct ConvProblem {
   Conv2dOptions options;
 
   std::string str() const;
-  // What tells problems apart, for maps.
+  // The key of a problem in maps.
   using Key = std::array<std::int64_t, 22>;
   Key key(int gpu) const;
 };
 
-// Of the device's memory, in the problem's dtype and layout, aligned to 16.
+// Operands in device memory, in the problem's dtype and layout, aligned to 16.
 struct ConvOperands {
   void* x;
   void* w;
@@ -40,18 +40,18 @@ class ConvPlan {
   ConvPlan(const ConvProblem& problem, cudnnHandle_t handle, bool tf32);
 
   std::size_t candidates() const { return candidates_.size(); }
-  // From now on. The first one at first.
+  // Selects a candidate. The first one is selected initially.
   void use(std::size_t candidate);
   std::size_t workspace_bytes() const { return candidates_[used_].memory; }
-  // The largest of any candidate.
+  // The largest workspace of any candidate.
   std::size_t most_workspace_bytes() const;
-  // False, and nothing is queued, where cuDNN cannot do after all what it suggested.
+  // Returns false and queues nothing if cuDNN cannot run the algorithm that it suggested.
   bool run(cudnnHandle_t handle, const ConvOperands& operands, void* workspace) const;
 
-  // Whether the algorithm in use has run: then it is the one for good, and the plan does not change any more.
+  // Whether the selected algorithm has run. From then on the plan does not change.
   bool proven() const { return proven_; }
   void prove() { proven_ = true; }
-  // The one in use is none; the best of the others is used from now on.
+  // Drops the selected algorithm and selects the best of the others.
   void reject();
 
  private:

@@ -1,4 +1,4 @@
-// Elements in kernels, one and several at a time. f32, bf16 and f16 are computed in f32, f64 as it is.
+// Elements in kernels, one or several at a time. f32, bf16, and f16 are computed in f32, f64 in f64.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace lockstep::cuda {
 template <typename T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// What one access moves.
+// Bytes per access.
 inline constexpr int kVectorBytes = 16;
-// Elements of a thread. f64 is not for speed, and its code is long: one.
+// Elements per thread. One for f64, which need not be fast and whose code is long.
 template <typename T>
 inline constexpr int kVector = std::is_same_v<T, double> ? 1 : kVectorBytes / static_cast<int>(sizeof(T));
 
@@ -25,7 +25,7 @@ struct alignas(std::min<std::size_t>(sizeof(T) * N, kVectorBytes)) Vector {
   T at[N];
 };
 
-// One instruction; a NaN becomes another than BFloat16 and Float16 make of it.
+// One instruction. Its NaNs have other bits than those of BFloat16 and Float16.
 template <typename T>
 __device__ inline T to_half(float x) {
 #ifdef __CUDA_ARCH__
@@ -52,7 +52,7 @@ __device__ inline float to_float(Float16 x) {
 #endif
 }
 
-// Between any two element types: to and from bf16 and f16 by way of f32, floating to integer truncates.
+// Converts between any two element types: to and from bf16 and f16 through f32; floating to integer truncates.
 template <typename To, typename From>
 __device__ inline To convert(From x) {
   if constexpr (std::is_same_v<From, To>) {
@@ -73,7 +73,7 @@ __device__ inline Compute<T> widened(T x) {
   return convert<Compute<T>>(x);
 }
 
-// N elements from p on: in pieces of kVectorBytes where all such places are `aligned`.
+// Loads N elements from p, in pieces of kVectorBytes if all such addresses are `aligned`.
 template <int N, typename T>
 __device__ inline Vector<T, N> load(const T* p, bool aligned) {
   if (aligned) return *reinterpret_cast<const Vector<T, N>*>(p);
@@ -93,7 +93,7 @@ __device__ inline void store(T* p, const Vector<T, N>& v, bool aligned) {
   for (int k = 0; k < N; ++k) p[k] = v.at[k];
 }
 
-// Every element rounded to T.
+// Rounds every element to T.
 template <typename T, int N>
 __device__ inline Vector<T, N> narrowed(const Vector<Compute<T>, N>& x) {
   Vector<T, N> y;
@@ -130,7 +130,7 @@ template <typename Integer>
 __host__ __device__ constexpr Integer ceil_div(Integer a, std::type_identity_t<Integer> b) {
   return (a + b - 1) / b;
 }
-// Of kThreads threads, for so many threads.
+// The number of blocks of kThreads threads for this many threads.
 inline dim3 blocks_for(std::int64_t threads) { return dim3(static_cast<unsigned>(ceil_div(threads, kThreads))); }
 __device__ inline std::int64_t thread_number() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -148,7 +148,7 @@ void visit_floating(DType dtype, const char* operation, const Visitor& visitor) 
   }
 }
 
-// Calls visitor with an unsigned integer as large as an element of `dtype`: to move elements as they are.
+// Calls visitor with an unsigned integer of `dtype`'s size, to move elements without conversion.
 template <typename Visitor>
 void visit_bits(DType dtype, const Visitor& visitor) {
   switch (item_size(dtype)) {

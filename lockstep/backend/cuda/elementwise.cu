@@ -12,7 +12,7 @@ namespace {
 
 using namespace cuda;
 
-// y[i] = f(x[i]...), a vector of elements for each thread. Arguments and result of f are Compute<T>.
+// y[i] = f(x[i]...), with one vector of elements per thread. Arguments and result of f are Compute<T>.
 template <typename T, typename F, typename... X>
 __device__ void map(std::int64_t n, bool aligned, T* y, const F& f, const X*... x) {
   constexpr int kWidth = kVector<T>;
@@ -79,7 +79,7 @@ __global__ void unary_kernel(Unary op, const T* x, T* y, std::int64_t n, bool al
   }
 }
 
-// s is the output for some operations, the input for the others: see unary_saves_output.
+// s is the output or the input, depending on the operation: see unary_saves_output.
 template <typename T>
 __global__ void unary_backward_kernel(Unary op, const T* saved, const T* dy, T* dx, std::int64_t n, bool aligned) {
   using C = Compute<T>;
@@ -163,8 +163,8 @@ __global__ void binary_kernel(BinaryOp op, const T* a, const T* b, T* out, std::
   visit_operation<Compute<T>>(op, [&](auto f) { map(n, aligned, out, f, a, b); });
 }
 
-// How the operands move along the axes of the result, innermost first. Strides of 0 repeat. Neighbouring axes on
-// which each operand does the same are one.
+// The operands' strides along the axes of the result, innermost first. A stride of 0 repeats. Adjacent axes on which
+// each operand behaves alike are merged.
 template <int kOperands>
 struct Broadcast {
   struct Axis {
@@ -195,7 +195,7 @@ struct Broadcast {
     }
   }
 
-  // Where element i of the result has its operands.
+  // The offsets of the operands of element i.
   __device__ void offsets(std::int64_t i, std::int64_t (&at)[kOperands]) const {
     for (int k = 0; k < rank; ++k) {
       const std::int64_t place = i % axes[k].extent;
@@ -245,7 +245,7 @@ __global__ void arange_kernel(double start, double step, T* y, std::int64_t n) {
   if (i < n) y[i] = convert<T>(start + static_cast<double>(i) * step);
 }
 
-// One thread for every vector of elements.
+// One thread per vector of elements.
 template <typename T, typename... Parameters, typename... Arguments>
 void launch_map(KernelContext& ctx, std::int64_t n, void (*kernel)(Parameters...), const Arguments&... arguments) {
   if (n == 0) return;
@@ -326,7 +326,7 @@ class CudaElementwise final : public ElementwiseKernels {
   }
 
  private:
-  // To bf16 and f16 by way of f32.
+  // To bf16 and f16 through f32.
   template <typename T>
   static T rounded_on_host(double value) {
     if constexpr (is_half<T>) {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace cuda;
 
-// Where index[a, i, b] lies.
+// Strides to find index[a, i, b].
 struct Numbers {
   const std::int64_t* data;
   std::int64_t outer, along, inner;
@@ -24,7 +24,7 @@ struct Numbers {
   }
 };
 
-// Each thread moves one unit: an element, or several that lie side by side and have one index.
+// Each thread moves one unit: an element, or several adjacent ones with one index.
 template <typename Unit>
 __global__ void take_kernel(const Unit* x, const __grid_constant__ Numbers index, Unit* y, std::int64_t outer,
                             std::int64_t m, std::int64_t n, std::int64_t inner, ErrorSlot* errors) {
@@ -39,7 +39,7 @@ __global__ void take_kernel(const Unit* x, const __grid_constant__ Numbers index
   }
 }
 
-// A thread for each column [a, :, b], which it adds up in the order of the index.
+// One thread per column [a, :, b]; it adds in the order of the index.
 template <typename T>
 __global__ void scatter_sum_kernel(const T* x, const __grid_constant__ Numbers index, Compute<T>* sums,
                                    std::int64_t outer, std::int64_t n, std::int64_t m, std::int64_t inner,

@@ -1,5 +1,5 @@
-// Starting kernels. Included by whatever is written in CUDA C++, which a plain C++ compiler compiles as well: for the
-// emulator of tests/cuda_emulator.
+// Starts kernels. All CUDA C++ sources include it. A plain C++ compiler also compiles them, for the emulator in
+// tests/cuda_emulator.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,13 +11,13 @@
 #include "lockstep/device/cuda/cuda_status.h"
 
 #ifdef LOCKSTEP_CUDA_EMULATED
-#include <tests/cuda_emulator/kernel.h>  // in place of what nvcc includes by itself
+#include <tests/cuda_emulator/kernel.h>  // instead of nvcc's implicit include
 #endif
 
 namespace lockstep {
 
-// kernel<<<grid, block, shared_bytes, stream>>>(arguments...), which only nvcc understands. Errors of the launch itself
-// are thrown; those of the kernel come with a later wait.
+// kernel<<<grid, block, shared_bytes, stream>>>(arguments...), which only nvcc understands. Throws errors of the
+// launch; a later wait throws errors of the kernel.
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             const Arguments&... arguments) {

@@ -1,4 +1,4 @@
-// The families on top of NVIDIA's libraries; those of our own kernels are in families.h.
+// The families that use NVIDIA's libraries. families.h has those with Lockstep's own kernels.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 namespace lockstep {
 
 struct LibraryOptions {
-  // Multiply f32 in TF32: 10 bits of mantissa.
+  // Multiplies f32 in TF32: 10 bits of mantissa.
   bool tf32 = false;
 };
 
-// `copy` rounds master weights and reorders; it and `choices` outlive what is made.
+// `copy` rounds master weights and reorders. It and `choices` must outlive the result.
 std::unique_ptr<MatmulKernels> make_cublas_matmul(LibraryOptions options, AlgorithmChoices& choices, CopyKernels& copy);
 std::unique_ptr<ConvKernels> make_cudnn_conv(LibraryOptions options, AlgorithmChoices& choices, CopyKernels& copy);
 

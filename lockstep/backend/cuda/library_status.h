@@ -1,4 +1,4 @@
-// Calls of cuDNN and cuBLASLt, with errors that name the call, the GPU and the meaning.
+// Checks calls of cuDNN and cuBLASLt. Errors name the call, the GPU, and the meaning.
 #pragma once
 
 #include <cublasLt.h>

@@ -29,7 +29,7 @@ __global__ void merge_stats_kernel(const __grid_constant__ Parts<C> parts, unsig
     std::int64_t n;
     double mean, m2;
   };
-  // To the bit as norm.h says.
+  // The bits are those that norm.h specifies.
   const Moments all = fold_tree<kPartsDepth>(
       parts.count,
       [&](int i) {
@@ -101,7 +101,7 @@ class CudaNorm final : public NormKernels {
   }
 
  private:
-  // Of more parts than one launch takes: complete subtrees first.
+  // For more parts than one launch takes, merge complete subtrees first.
   template <typename C>
   static void merge_stats_as(CudaContext& ctx, std::span<const BatchNormStats> parts, const BatchNormStats& out) {
     const std::int64_t channels = out.mean.numel();
@@ -129,7 +129,7 @@ class CudaNorm final : public NormKernels {
   template <typename C>
   static void launch_merge(CudaContext& ctx, std::span<const BatchNormStats> parts, const BatchNormStats& out) {
     Parts<C> arguments{};
-    arguments.count = static_cast<int>(std::max<std::size_t>(parts.size(), 1));  // one that is missing, if there is none
+    arguments.count = static_cast<int>(std::max<std::size_t>(parts.size(), 1));  // none: one that is missing
     for (std::size_t i = 0; i < parts.size(); ++i) {
       arguments.n[i] = parts[i].n;
       if (parts[i].n == 0) continue;

@@ -1,5 +1,6 @@
-// How the kernels of batch normalization walk over images [N, C, H, W] of any layout: the samples of a channel are rows,
-// the channels columns. Threads of a block lie along both; in channels-last images each takes a vector of channels.
+// How the kernels of batch normalization walk over images [N, C, H, W] of any layout. The samples of a channel are
+// rows; the channels are columns. A block's threads lie along both; in channels-last images, each takes a vector of
+// channels.
 #pragma once
 
 #include <cmath>
@@ -40,7 +41,7 @@ struct Images {
   }
 };
 
-// A grid of blocks over images. It depends on their shape alone, and with it the order of sums.
+// A grid of blocks over images. It depends on their shape alone, and so does the order of sums.
 struct NormGrid {
   // Along channels: threads, each for `width` of them, and blocks.
   int width, lanes, tiles;
@@ -48,7 +49,7 @@ struct NormGrid {
   int threads, step;
   unsigned rows_per_block, blocks;
 
-  // About `target` blocks of so many threads, a power of two.
+  // About `target` blocks of `threads_per_block` threads, a power of two.
   NormGrid(const View& x, int threads_per_block, int target) {
     const Images images(x);
     const int vector = x.dtype == DType::f32 ? kVector<float> : is_half_dtype(x.dtype) ? kVector<BFloat16> : 1;
@@ -71,10 +72,10 @@ struct NormGrid {
   dim3 block() const { return dim3(static_cast<unsigned>(threads)); }
 };
 
-// Where a thread of such a grid is.
+// The position of a thread in such a grid.
 struct NormPlace {
   unsigned row, end, step;
-  // The first of its channels. In the last tile it may be none.
+  // The thread's first channel. In the last tile it may be out of range.
   unsigned channel;
   int lane, row_of_block;
 
@@ -90,7 +91,7 @@ struct NormPlace {
   }
 };
 
-// use(load(row), row) for the rows of a thread in order, kAhead loads at a time.
+// Calls use(load(row), row) for a thread's rows in order, with kAhead loads at a time.
 template <int kAhead, typename Load, typename Use>
 __device__ void for_rows(const NormPlace& place, const Load& load, const Use& use) {
   for (unsigned row = place.row; row < place.end; row += kAhead * place.step) {
@@ -108,7 +109,7 @@ __device__ void for_rows(const NormPlace& place, const Load& load, const Use& us
   }
 }
 
-// body(constant): true where vectors are loaded at once, with code of its own.
+// Calls body(constant), which is true if vectors are loaded at once, so that this case has its own code.
 template <int kWidth, typename Body>
 __device__ void with_alignment(bool aligned, const Body& body) {
   if (kWidth == 1 || aligned) {
@@ -129,7 +130,7 @@ __device__ C inverse_std(C m2, double inverse_n, double eps) {
   return 1 / std::sqrt(m2 * static_cast<C>(inverse_n) + static_cast<C>(eps));
 }
 
-// What the elements of a channel have in common.
+// Values common to a channel.
 template <typename C>
 struct Channels {
   const C *mean, *m2;
@@ -139,7 +140,7 @@ struct Channels {
       : mean(stats.mean.as<C>()), m2(stats.m2.as<C>()), inverse_n(1 / static_cast<double>(stats.n)), eps(epsilon) {}
 };
 
-// dy, or its part that passes a fused ReLU whose output was y.
+// dy, or 0 where a fused ReLU with output y blocked it.
 template <int kWidth, typename T>
 struct Gradient {
   Vector<T, kWidth> x, dy, y;
@@ -157,7 +158,7 @@ struct Gradient {
   }
 };
 
-// Calls visitor(element, vector width) for x's dtype and how it is walked over.
+// Calls visitor(element, vector width) for x's dtype and walk.
 template <typename Visitor>
 void visit_images(const View& x, int width, const Visitor& visitor) {
   visit_floating(x.dtype, "batch_norm", [&](auto zero) {

@@ -1,4 +1,4 @@
-// The large kernels of batch normalization, as in backend/norm.h: those that sum over images and those that map them.
+// The large kernels of batch normalization (see backend/norm.h), which sum over images or map them.
 #pragma once
 
 #include "lockstep/backend/cuda/cuda_context.h"

@@ -6,10 +6,10 @@
 namespace lockstep::cuda {
 namespace {
 
-// Large blocks, so that the last one has few partial sums to add.
+// Large blocks, so that the last block has few partial sums to add.
 constexpr int kSumThreads = 512, kSumBlocks = 264, kAhead = 4;
 
-// The sum over the rows of a block of what the threads of a column hold, for the columns of a tile: to[column].
+// For each column of a tile, sums the values of its threads over the rows of a block: to[column].
 template <int kWidth, typename C>
 __device__ void sum_rows(const C (&x)[kWidth], int lanes, C* to) {
   __shared__ C sums[kSumThreads / 32][32 * kWidth];
@@ -28,8 +28,8 @@ __device__ void sum_rows(const C (&x)[kWidth], int lanes, C* to) {
   }
 }
 
-// Two sums over blocks in f64 for each column of a tile. term(block, column, a, b) adds to a and b; finish(column, a, b)
-// gets the totals. All threads call it; neighbouring threads have neighbouring columns.
+// Two sums over blocks in f64 for each column of a tile. term(block, column, a, b) adds to a and b; finish(column, a,
+// b) gets the totals. All threads call it; adjacent threads have adjacent columns.
 template <typename Term, typename Finish>
 __device__ void sum_blocks(int columns, int blocks, const Term& term, const Finish& finish) {
   __shared__ double sums[2][kSumThreads];
@@ -64,8 +64,8 @@ struct Partials {
   }
 };
 
-// Sums of x - shift and of its square, per block. The shift, the block's first row, lies near enough to the block's mean
-// that few digits cancel. The last block of a tile puts them together around the first block's shift.
+// Sums of x - shift and of its square, per block. The shift, the block's first row, is close enough to the block's mean
+// that few digits cancel. The last block of a tile combines them around the first block's shift.
 template <typename T, int kWidth, typename C = Compute<T>>
 __global__ void __launch_bounds__(kSumThreads, 2) stats_kernel(Images images, Partials<C> partials, const T* x, C* mean,
                                                             C* m2, bool aligned) {

@@ -11,7 +11,7 @@ namespace {
 
 using namespace cuda;
 
-// One parameter. The states are null where there are none.
+// One parameter. Absent states are null.
 template <typename T>
 struct Parameter {
   T* weight;
@@ -22,8 +22,8 @@ struct Parameter {
   bool aligned;
 };
 
-// Calls update(weight, grad, state0, state1) for the elements of a block's chunk, by vectors; what it makes of them is
-// stored, but for the gradient. States that are absent stay 0.
+// Calls update(weight, grad, state0, state1) for the elements of a block's chunk, by vectors, and stores the results
+// except the gradient. Absent states stay 0.
 template <typename T, typename Update>
 __device__ void update_chunk(const TensorTable<Parameter<T>>& table, const Update& update) {
   constexpr int kWidth = kVector<T>;
@@ -65,7 +65,7 @@ __global__ void sgd_kernel(const __grid_constant__ TensorTable<Parameter<T>> tab
   const T by = factor<T>(scale);
   if (by < 0) return;
   if (rates) lr = static_cast<T>(rates[0]);
-  // Without a state the momentum is 0: m becomes the gradient.
+  // Without a state, the momentum is 0 and m becomes the gradient.
   update_chunk(table, [=](T& w, T grad, T& m, T&) {
     const T g = by * grad + decay * w;
     m = momentum * m + g;
@@ -76,7 +76,7 @@ __global__ void sgd_kernel(const __grid_constant__ TensorTable<Parameter<T>> tab
 template <typename T>
 struct AdamFactors {
   T keep1, take1, keep2, take2, eps, decay;
-  double shrink_by;  // times the learning rate: decay that is decoupled
+  double shrink_by;  // decoupled decay, times the learning rate
   T rate, correction2, shrink;
 
   __host__ __device__ void set(const UpdateRates& r) {
@@ -121,7 +121,7 @@ __global__ void loss_scale_kernel(LossScaleArgs args, const double* squared_norm
   }
 }
 
-// Launches `kernel` on all items of one dtype, as many at a time as a table holds.
+// Launches `kernel` on all items of one dtype, as many at a time as fit in a table.
 template <typename T, typename Launch>
 void for_each_table(std::span<const UpdateItem> items, const Launch& launch_table) {
   TensorTable<Parameter<T>> table;
@@ -180,7 +180,7 @@ class CudaOptimizer final : public OptimizerKernels {
     f.keep1 = static_cast<T>(args.beta1), f.take1 = static_cast<T>(1 - args.beta1);
     f.keep2 = static_cast<T>(args.beta2), f.take2 = static_cast<T>(1 - args.beta2);
     f.eps = static_cast<T>(args.eps);
-    // Decay goes one way or the other.
+    // Decay acts through the gradient or directly, never both.
     f.decay = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
     f.shrink_by = args.decoupled ? args.weight_decay : 0;
     f.set(rates_of(args));

@@ -10,8 +10,8 @@ namespace {
 
 using namespace cuda;
 
-// Images [N, C, H, W] for kernels: thread i works on the i-th vector of elements in the order of memory, `width`
-// channels side by side in channels-last images, else one element.
+// Images [N, C, H, W] for kernels. Thread i works on the i-th vector of elements in memory order: `width` adjacent
+// channels in channels-last images, otherwise one element.
 struct Images {
   Layout layout;
   unsigned count, channels, height, width;
@@ -43,7 +43,7 @@ struct Place {
   unsigned n, c, h, w;
 };
 
-// Where vector i of a tensor in memory order is.
+// The position of vector i of a tensor in memory order.
 template <int kWidth>
 __device__ Place place_of(const Images& s, unsigned i) {
   unsigned block = 0, c = 0;
@@ -86,7 +86,7 @@ struct Window {
     const int first = static_cast<int>(p) * stride[axis] - padding[axis];
     return {std::max(first, 0), std::min(first + kernel[axis], static_cast<int>(extent))};
   }
-  // The windows over pixel h, of so many windows.
+  // The windows over pixel h, out of `count` windows.
   __device__ Range windows(int axis, unsigned h, unsigned count) const {
     const int last = static_cast<int>(h) + padding[axis], before = last - kernel[axis];
     return {before < 0 ? 0 : before / stride[axis] + 1, std::min(last / stride[axis] + 1, static_cast<int>(count))};
@@ -99,7 +99,7 @@ struct Window {
   }
 };
 
-// f(a, b) for all of two ranges.
+// Calls f(a, b) for all pairs of two ranges.
 template <typename F>
 __device__ void for_each(Range a, Range b, const F& f) {
   for (int i = a.begin; i < a.end; ++i) {
@@ -126,7 +126,7 @@ __global__ void max_forward_kernel(Images from, Images to, Window window, const 
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
       const C value = widened(v.at[k]), largest = widened(best.at[k]);
-      // NaN counts as the largest; the first among equals.
+      // NaN counts as the largest; the first among equals wins.
       if (place.at[k] < 0 || value > largest || (value != value && largest == largest)) {
         best.at[k] = v.at[k];
         place.at[k] = std::int64_t{h} * from.width + w;
@@ -202,8 +202,7 @@ __global__ void avg_backward_kernel(Images from, Images to, Window window, const
   store(dx + std::int64_t{i} * kWidth, out, aligned);
 }
 
-// y is [N, C]. Images whose pixels lie side by side have a warp for each channel, others a thread for each vector of
-// channels.
+// y is [N, C]. Images with adjacent pixels get a warp per channel, others a thread per vector of channels.
 template <typename T, int kWidth>
 __global__ void global_avg_kernel(Images from, const T* x, T* y, unsigned vectors, bool aligned) {
   using C = Compute<T>;
@@ -240,7 +239,7 @@ __global__ void global_avg_backward_kernel(Images to, const T* dy, T* dx, unsign
   store(dx + std::int64_t{i} * kWidth, out, aligned);
 }
 
-// Calls f(element, vector width, threads) with a thread for each vector of x.
+// Calls f(element, vector width, threads) with one thread per vector of x.
 template <typename F>
 void visit_vectors(const View& x, const F& f) {
   if (x.numel() == 0) return;

@@ -14,7 +14,7 @@ namespace {
 
 using namespace cuda;
 
-// Axes of x that are kept, or summed over: extents and strides in x, innermost first. Neighbours are merged.
+// Axes of x that are kept or summed over: extents and strides in x, innermost first. Adjacent axes are merged.
 struct Axes {
   int rank = 0;
   std::int64_t count = 1;
@@ -29,7 +29,7 @@ struct Axes {
       stride[rank++] = axis_stride;
     }
   }
-  // Where in x number i of these axes' elements begins.
+  // The offset in x of element number i over these axes.
   __device__ std::int64_t offset(std::int64_t i) const {
     std::int64_t at = 0;
     for (int k = 0; k < rank - 1; ++k) {
@@ -42,7 +42,7 @@ struct Axes {
 
 constexpr int kSumThreads = 256, kMostSumBlocks = 528;
 
-// How elements are put together, in f64.
+// How elements are combined, in f64.
 struct Sum {
   __device__ static double none() { return 0; }
   __device__ static double join(double a, double b) { return a + b; }
@@ -53,9 +53,9 @@ struct Max {
   __device__ static double join(double a, double b) { return a != a || a > b ? a : b; }
 };
 
-// y[kept] = the sum, or the largest, over `summed`. A block adds a share of the summed elements of some kept ones:
-// `lanes` threads lie side by side along the kept ones, the others along the summed ones. The shares are put together
-// by the last block.
+// y[kept] = the sum, or the largest, over `summed`. A block adds a share of the summed elements for some kept ones:
+// `lanes` adjacent threads lie along the kept elements, the others along the summed ones. The last block combines the
+// shares.
 struct SumPlan {
   Axes kept, summed;
   int lanes = 1;
@@ -73,7 +73,7 @@ struct SumPlan {
       (keep ? kept : summed).add(extent, stride);
       stride *= extent;
     }
-    // As many as read side by side, or as have no summed element to go to.
+    // As many lanes as read adjacent elements, or as would have no summed element otherwise.
     while (lanes < kSumThreads && lanes < kept.count &&
            ((kept_is_inner && lanes < 32) || kSumThreads / lanes > summed.count)) {
       lanes *= 2;
@@ -86,7 +86,7 @@ struct SumPlan {
   }
 };
 
-// The results over the threads of a block that lie `lanes` apart: in threads [0, lanes).
+// Combines the results of a block's threads that are `lanes` apart, into threads [0, lanes).
 template <typename Fold>
 __device__ double fold_lanes(double x, int lanes) {
   __shared__ double results[kSumThreads];
@@ -154,7 +154,7 @@ struct Addend {
   }
 };
 
-// kCount leaves, all there; or any number, some of them missing, if it is 0.
+// kCount leaves, all present; or, if it is 0, any number of leaves, some of which may be missing.
 template <typename T, int kCount>
 __global__ void tree_sum_kernel(const __grid_constant__ Leaves<T> leaves, T* out, std::int64_t n, bool aligned) {
   constexpr int kWidth = kVector<T>;
@@ -218,7 +218,7 @@ struct Squared {
   std::int64_t n;
 };
 
-// Partial sums of all launches lie one behind the other; the last block of the last launch adds them up.
+// Partial sums of all launches are consecutive in memory; the last block of the last launch adds them.
 template <typename T>
 __global__ void squared_norm_kernel(const __grid_constant__ TensorTable<Squared<T>> table, double* partial,
                                     unsigned before, bool last_launch, double* y, unsigned* counter) {
@@ -311,7 +311,7 @@ class CudaReduce final : public ReduceKernels {
     const std::int64_t n = out.numel();
     std::vector<const T*> data;
     for (const View& leaf : leaves) data.push_back(leaf ? leaf.as<T>() : nullptr);
-    // More than one launch takes: complete subtrees first, each into memory of its own.
+    // For more leaves than one launch takes, sum complete subtrees first, each into its own memory.
     if (data.size() > kMostLeaves) {
       const std::size_t chunks = ceil_div(data.size(), std::size_t{kMostLeaves});
       check(chunks <= kMostLeaves, "tree_sum: {} leaves are too many", leaves.size());

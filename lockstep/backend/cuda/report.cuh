@@ -1,4 +1,4 @@
-// How kernels report data that they cannot use.
+// How kernels report invalid data.
 #pragma once
 
 #include "lockstep/backend/cuda/launch.h"
@@ -6,7 +6,7 @@
 
 namespace lockstep::cuda {
 
-// That value `value` at place `index` is outside [0, end). The first report stays.
+// Reports that `value` at `index` is outside [0, end). The first report is kept.
 __device__ inline void report(ErrorSlot* slot, DataError error, std::int64_t index, std::int64_t value,
                               std::int64_t end) {
   if (atomicCAS(&slot->claimed, 0, 1) != 0) return;

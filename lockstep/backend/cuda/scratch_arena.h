@@ -1,4 +1,4 @@
-// One call's share of its lane's device memory: what it needs is counted first, then taken.
+// One call's share of its lane's device memory. Count the needed bytes first, then take them.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace lockstep {
 
 class ScratchArena {
  public:
-  // Room for all parts, each rounded up as bytes_of() does.
+  // `bytes` must cover all parts, each rounded up by bytes_of().
   ScratchArena(CudaContext& context, std::size_t bytes)
       : next_(bytes == 0 ? nullptr : static_cast<std::byte*>(context.device_scratch(bytes))) {}
 
@@ -21,7 +21,7 @@ class ScratchArena {
     next_ += bytes_of(bytes);
     return part;
   }
-  // `v` with memory of its own.
+  // Gives `v` its own memory.
   View take(View v) {
     v.data = take(v.bytes());
     return v;

@@ -12,7 +12,7 @@ namespace {
 
 using namespace cuda;
 
-// The threads that share a row: a warp, or a block for long rows, but of f64.
+// Rows from this length on are shared by a block, except in f64; others by a warp.
 constexpr int kLongRow = 1024;
 
 template <int kGroup>
@@ -30,7 +30,7 @@ struct Group {
       return block_sum(x);
     }
   }
-  // NaN is left out.
+  // Ignores NaN.
   template <typename C>
   __device__ C max(C x) const {
     for (int bits = 16; bits > 0; bits /= 2) {
@@ -46,14 +46,14 @@ struct Group {
     }
     return x;
   }
-  // f(i) for the elements of a row.
+  // Calls f(i) for the elements of a row.
   template <typename F>
   __device__ void for_each(std::int64_t k, const F& f) const {
     for (std::int64_t i = thread; i < k; i += kGroup) f(i);
   }
 };
 
-// What the elements of a row have in common: softmax(x)[i] = exp(x[i] - max) / sum.
+// Values common to a row: softmax(x)[i] = exp(x[i] - max) / sum.
 template <typename C>
 struct RowStats {
   C max, sum;
@@ -123,7 +123,7 @@ __global__ void cross_entropy_kernel(const T* x, const std::int64_t* labels, std
     }
     if (group.thread == 0) {
       if (!valid) report(errors, DataError::label_out_of_range, group.row, label, classes);
-      // sum_k q_k (x_k - max). Without smoothing a logit of -inf costs nothing.
+      // sum_k q_k (x_k - max). Without smoothing, a logit of -inf adds nothing.
       double score = valid ? (1 - smoothing) * static_cast<double>(widened(row[label]) - stats.max) : 0;
       if (smoothing != 0) score += smoothing / static_cast<double>(classes) * static_cast<double>(others);
       losses[group.row] = std::log(static_cast<double>(stats.sum)) - score;
@@ -187,7 +187,8 @@ __global__ void mse_backward_kernel(const T* x, const T* target, std::int64_t n,
   dx[i] = convert<T>(scale * (widened(x[i]) - widened(target[i])));
 }
 
-// Calls launch_rows(element, threads of a row, grid) for rows of k elements. There is a block even if there is no row.
+// Calls launch_rows(element, threads of a row, grid) for rows of k elements. Launches a block even if there are no
+// rows.
 template <typename F>
 void visit_rows(DType dtype, const char* operation, std::int64_t rows, std::int64_t k, const F& launch_rows) {
   visit_floating(dtype, operation, [&](auto zero) {

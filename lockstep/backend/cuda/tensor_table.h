@@ -1,4 +1,4 @@
-// Many tensors in one launch: each block of a grid works on one chunk of one of them.
+// Many tensors in one launch. Each block of a grid works on one chunk of one tensor.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@ namespace lockstep::cuda {
 inline constexpr int kMostTensors = 64;
 inline constexpr std::int64_t kChunk = 8192;
 
-// `Tensor` says where one is, and has `n`, the number of its elements. Passed to kernels by value.
+// `Tensor` points to one tensor and has `n`, its number of elements. The table is passed to kernels by value.
 template <typename Tensor>
 struct TensorTable {
   int count = 0;
-  // The number of the first block of each, and in the end that of all blocks.
+  // The first block of each tensor, followed by the number of blocks.
   unsigned first_block[kMostTensors + 1] = {};
   Tensor tensors[kMostTensors] = {};
 

@@ -1,4 +1,4 @@
-// Sums whose order is part of their contract, or depends on shapes alone.
+// Sums whose order is fixed by contract or depends on shapes alone.
 #pragma once
 
 #include "lockstep/backend/cuda/element.cuh"
@@ -6,8 +6,8 @@
 
 namespace lockstep::cuda {
 
-// Folds leaf(0) to leaf(count - 1) in the tree of base/tree.h. Joined is what grew together so far, as the digits of a
-// binary number: complete subtrees, the larger ones first. count <= 2^kDepth.
+// Folds leaf(0) to leaf(count - 1) in the tree of base/tree.h. The joined leaves so far form complete subtrees, like
+// the digits of a binary number, the larger ones first. count <= 2^kDepth.
 template <int kDepth, typename Leaf, typename Join>
 __device__ auto fold_tree(int count, const Leaf& leaf, const Join& join) {
   decltype(leaf(0)) joined[kDepth + 1];
@@ -22,7 +22,7 @@ __device__ auto fold_tree(int count, const Leaf& leaf, const Join& join) {
   return node;
 }
 
-// The same for a constant number of leaves, all of which are there; what is between stays in registers.
+// The same for a constant number of leaves, all present. Intermediate sums stay in registers.
 template <int kBegin, int kCount, typename Leaf, typename Join>
 __device__ auto fold_constant_tree(const Leaf& leaf, const Join& join) {
   if constexpr (kCount == 1) {
@@ -34,14 +34,14 @@ __device__ auto fold_constant_tree(const Leaf& leaf, const Join& join) {
   }
 }
 
-// The sum over the lanes of a warp that are a multiple of `stride` lanes apart, a power of two: in all of them.
+// The sum over the lanes of a warp that are multiples of `stride` apart, a power of two; all of them get it.
 template <typename C>
 __device__ C warp_sum(C x, int stride = 1) {
   for (int bits = stride; bits < 32; bits *= 2) x += __shfl_xor_sync(0xffffffffu, x, bits);
   return x;
 }
 
-// The sum over the threads of a block of up to 1024: in all of them. All must call it.
+// The sum over the threads of a block of up to 1024; all of them get it. All must call it.
 template <typename C>
 __device__ C block_sum(C x) {
   __shared__ C sums[32];
@@ -55,8 +55,8 @@ __device__ C block_sum(C x) {
   return total;
 }
 
-// Whether this block is the last of `blocks` that come here, in all its threads: it sees what the others wrote before.
-// *counter is 0 at first, and again in the end.
+// Whether this block is the last of `blocks` to arrive; all its threads get the answer. The last block sees what the
+// others wrote before. *counter must be 0 at first and is 0 again at the end.
 __device__ inline bool is_last_block(unsigned* counter, unsigned blocks) {
   __shared__ bool last;
   __threadfence();

@@ -7,7 +7,7 @@
 
 namespace lockstep::reference {
 
-// The element of a plain tensor of shape `from` that element i of its broadcast to `to` comes from.
+// For element i of a broadcast to shape `to`, the number of the source element in the plain tensor of shape `from`.
 inline std::int64_t broadcast_source(const Shape& from, const Shape& to, std::int64_t i) {
   std::int64_t source = 0, stride = 1;
   for (int axis = 1; axis <= from.rank(); ++axis) {

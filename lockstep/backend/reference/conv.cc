@@ -12,7 +12,7 @@ void for_each_product(const Conv2dOptions& o, const View& x, const View& w, cons
                       const Visit& visit) {
   Elements in(x), weight(w), out(y);
   std::int64_t height = x.shape[2], width = x.shape[3];
-  std::int64_t channels = w.shape[1], outputs = w.shape[0] / o.groups;  // of one group
+  std::int64_t channels = w.shape[1], outputs = w.shape[0] / o.groups;  // per group
   for_each4(y.shape, [&](std::int64_t n, std::int64_t k, std::int64_t p, std::int64_t q) {
     for (std::int64_t c = 0; c < channels; ++c) {
       for (std::int64_t i = 0; i < w.shape[2]; ++i) {

@@ -9,7 +9,7 @@
 
 namespace lockstep::reference {
 
-// f64 and i64 become bf16 and f16 by way of f32; floating to integer truncates.
+// f64 and i64 become bf16 and f16 through f32; floating to integer truncates.
 template <typename To, typename From>
 To convert(From x) {
   if constexpr (std::is_same_v<From, To>) {
@@ -23,7 +23,7 @@ To convert(From x) {
   }
 }
 
-// x as an element of `dtype` holds it.
+// x rounded to `dtype`.
 inline double rounded(double x, DType dtype) {
   return visit_dtype(dtype, [&](auto zero) { return convert<double>(convert<decltype(zero)>(x)); });
 }
@@ -54,7 +54,7 @@ class Elements {
   View view_;
 };
 
-// Element i in memory order becomes values[i].
+// Sets element i, in memory order, to values[i].
 inline void store(const std::vector<double>& values, const View& view) {
   Elements out(view);
   for (std::int64_t i = 0; i < view.numel(); ++i) out.set(i, values[i]);

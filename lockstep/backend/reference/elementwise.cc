@@ -152,7 +152,7 @@ bool compare_as(CompareOp op, T a, T b) {
   fail("compare: unknown operation {}", static_cast<int>(op));
 }
 
-// Operands of the result's shape have its layout too: their elements meet in memory order.
+// Operands of the result's shape also have its layout, so their elements match in memory order.
 std::int64_t source(const View& in, const View& out, std::int64_t i) {
   return in.shape == out.shape ? i : broadcast_source(in.shape, out.shape, i);
 }
@@ -182,7 +182,7 @@ class Elementwise final : public ElementwiseKernels {
     auto* result = out.as<std::uint8_t>();
     for (std::int64_t i = 0; i < out.numel(); ++i) {
       const std::int64_t j = source(a, out, i), k = source(b, out, i);
-      // f64 does not hold every i64.
+      // f64 cannot represent every i64.
       result[i] = a.dtype == DType::i64 ? compare_as(op, a.as<std::int64_t>()[j], b.as<std::int64_t>()[k])
                                         : compare_as(op, u[j], v[k]);
     }

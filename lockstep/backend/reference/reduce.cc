@@ -58,7 +58,7 @@ class Reduce final : public ReduceKernels {
     }
   }
 
-  // The one kernel that does not sum in double: the order and rounding of its additions are the contract.
+  // The only kernel that does not sum in double: the order and rounding of its additions are its contract.
   void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) override {
     if (out.dtype == DType::f64) {
       tree_sum_as<double>(leaves, out);

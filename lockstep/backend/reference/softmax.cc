@@ -34,7 +34,7 @@ double target(std::int64_t k, std::int64_t label, double smoothing, std::int64_t
   return (k == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
 }
 
-// The label of sample n, once it is known to be one.
+// The label of sample n; throws if it is out of range.
 std::int64_t checked_label(const View& labels, std::int64_t n, std::int64_t classes) {
   std::int64_t label = labels.as<std::int64_t>()[n];
   check(label >= 0 && label < classes, "cross_entropy: label {} of sample {} is outside [0, {})", label, n,
@@ -89,7 +89,7 @@ class Softmax final : public SoftmaxKernels {
       double norm = log_sum_exp(x, row);
       for (std::int64_t k = 0; k < classes; ++k) {
         double q = target(k, label, smoothing, classes);
-        if (q != 0) sum -= q * (x[row.begin + k] - norm);  // a logit of -inf costs nothing where q is 0
+        if (q != 0) sum -= q * (x[row.begin + k] - norm);  // a logit of -inf adds nothing if q is 0
       }
     }
     Elements(loss).set(0, samples > 0 ? sum / samples : 0);

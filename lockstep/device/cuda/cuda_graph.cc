@@ -1,4 +1,4 @@
-// CUDA graphs: captured from streams of their own, so that nobody else's work comes into them.
+// CUDA graphs, captured from their own streams so that no other work enters them.
 #include <cuda_runtime_api.h>
 
 #include <new>
@@ -18,7 +18,7 @@ using Streams = std::vector<std::shared_ptr<CudaStream>>;
 
 class CudaGraph final : public StreamGraph {
  public:
-  // Takes the graph.
+  // Takes ownership of the graph.
   CudaGraph(cudaGraph_t graph, Streams streams, std::vector<CudaStream::GraphTime> times)
       : streams_(std::move(streams)), times_(std::move(times)) {
     GpuScope scope(streams_[0]->gpu());
@@ -66,7 +66,7 @@ class CudaCapture final : public StreamCapture {
   void begin() override {
     for (const auto& stream : streams_) stream->begin_capture(timed_);
     scope_.emplace(streams_[0]->gpu());
-    // Other threads go on working with other streams, and allocate memory.
+    // Relaxed: other threads keep using other streams and allocating memory.
     check_cuda(cudaStreamBeginCapture(streams_[0]->handle(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
     capturing_ = true;
     const std::uint64_t begun = streams_[0]->record(false);
@@ -91,7 +91,7 @@ class CudaCapture final : public StreamCapture {
   const bool timed_;
   Streams streams_;
   bool capturing_ = false;
-  // Kernels choose the GPU of their stream for the calling thread, who is to find his own again.
+  // Kernels select their stream's GPU for the calling thread; the scope restores the thread's own GPU.
   std::optional<GpuScope> scope_;
 };
 

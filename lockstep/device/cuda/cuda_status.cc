@@ -8,7 +8,7 @@ namespace lockstep {
 
 void check_cuda(cudaError_t status, std::string_view call) {
   if (status == cudaSuccess) [[likely]] return;
-  cudaGetLastError();  // what can be forgotten is: the next call should not fail for this one
+  cudaGetLastError();  // clears a recoverable error, so that the next call does not report it again
   int gpu = -1;
   if (cudaGetDevice(&gpu) != cudaSuccess) gpu = -1;
   fail("{} on {}: {} ({})", call, gpu < 0 ? "a GPU" : fmt::format("cuda:{}", gpu), cudaGetErrorString(status),
@@ -29,7 +29,7 @@ GpuScope::~GpuScope() {
   if (previous_ != gpu_ && has_gpu_context(previous_)) cudaSetDevice(previous_);
 }
 
-// The runtime has no call that tells, the driver has.
+// Only the driver API can tell, not the runtime API.
 bool has_gpu_context(int gpu) {
   static const auto get_state = [] {
     void* function = nullptr;

@@ -1,4 +1,4 @@
-// Calls of the CUDA runtime, with errors that name the call, the GPU and the meaning.
+// Checks calls of the CUDA runtime. Errors name the call, the GPU, and the meaning.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,16 +9,17 @@
 namespace lockstep {
 
 // Throws Error unless `status` is success: `cudaMemcpyAsync on cuda:0: an illegal memory access was encountered
-// (cudaErrorIllegalAddress)`. The GPU named is the calling thread's.
+// (cudaErrorIllegalAddress)`. It names the calling thread's GPU.
 void check_cuda(cudaError_t status, std::string_view call);
 
-// Makes a GPU the calling thread's for as long as it lives, and goes back then: unless the GPU before has no context, which
-// going back would make, with some hundred megabytes. A thread is at GPU 0 until it goes elsewhere, and since CUDA 12
-// cudaSetDevice makes the context; so do most other calls, of the thread's GPU, whatever they are about.
+// Selects a GPU for the calling thread while it lives, then restores the former one. If the former GPU has no context,
+// the thread stays: restoring it would create one, which takes some hundred megabytes. A thread is at GPU 0 until it
+// selects another. Since CUDA 12, cudaSetDevice creates a context; most other calls create one on the thread's GPU,
+// whatever they are about.
 class GpuScope {
  public:
   explicit GpuScope(int gpu);
-  // For destructors: the calls that follow are made even if the GPU cannot be chosen.
+  // For destructors: the following calls are made even if the GPU cannot be selected.
   GpuScope(int gpu, std::nothrow_t) noexcept;
   ~GpuScope();
   GpuScope(const GpuScope&) = delete;
@@ -29,8 +30,8 @@ class GpuScope {
   int previous_ = 0;
 };
 
-// Whether this process has a context on a GPU; true if the driver does not tell. To be asked in a GpuScope, as the question
-// may make one on the thread's GPU.
+// Whether this process has a context on a GPU; true if the driver does not tell. Call it in a GpuScope, because the
+// call may create a context on the thread's GPU.
 bool has_gpu_context(int gpu);
 
 }  // namespace lockstep

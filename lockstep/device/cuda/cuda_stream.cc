@@ -17,7 +17,7 @@ std::int64_t now_ns() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// In the words of the kernels that find it on the host.
+// The same messages as those of the CPU kernels.
 std::string describe(const ErrorSlot& slot, DataError error) {
   switch (error) {
     case DataError::label_out_of_range:
@@ -92,14 +92,14 @@ std::uint64_t CudaStream::record(bool timed) {
   GpuScope scope(gpu_);
   if (timed && !capturing_) set_base();
   if (timed && capturing_) {
-    // A node of the graph; the event below is only a place in it, for wait().
+    // This event is a node of the graph. The event below only marks a place in it, for wait().
     captured_times_.push_back(timed_->get());
     check_cuda(cudaEventRecordWithFlags(captured_times_.back().get(), stream_, cudaEventRecordExternal),
                "cudaEventRecordWithFlags");
     timed = false;
   }
   Mark mark{recorded_ + 1, (timed ? timed_ : untimed_)->get(), timed};
-  // A lost GPU takes no more events: finished() says so of this ticket.
+  // A lost GPU accepts no more events; finished() reports that for this ticket.
   mark.status = cudaEventRecord(mark.event.get(), stream_);
   if (capturing_) check_cuda(mark.status, "cudaEventRecord");
   if (synchronous_ && mark.status == cudaSuccess) mark.status = cudaEventSynchronize(mark.event.get());
@@ -109,7 +109,7 @@ std::uint64_t CudaStream::record(bool timed) {
   return ++recorded_;
 }
 
-// On a stream that has nothing to do, so that the event happens between two looks at the clock that are near each other.
+// Call it on an idle stream, so that the event happens between two clock reads that are close together.
 CudaStream::Base CudaStream::make_base() {
   check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   constexpr int kTries = 4;
@@ -160,7 +160,7 @@ std::uint64_t CudaStream::finished() {
   while (!marks_.empty()) {
     const Mark& mark = marks_.front();
     const cudaError_t status = mark.status == cudaSuccess ? cudaEventQuery(mark.event.get()) : mark.status;
-    if (status != cudaSuccess) cudaGetLastError();  // "not ready" stays for whoever asks next, as failures do
+    if (status != cudaSuccess) cudaGetLastError();  // clears "not ready", which CUDA keeps
     if (status == cudaErrorNotReady) break;
     if (status != cudaSuccess) {
       throw StreamError(fmt::format("cuda:{}: {} ({})", gpu_, cudaGetErrorString(status), cudaGetErrorName(status)),
@@ -205,7 +205,7 @@ void CudaStream::synchronize(std::uint64_t ticket) noexcept {
 std::int64_t CudaStream::time_of(std::uint64_t ticket) {
   std::scoped_lock lock(mutex_);
   const auto found = times_.find(ticket);
-  if (found == times_.end()) return now_ns();  // recorded on a GPU that was lost
+  if (found == times_.end()) return now_ns();  // recorded on a lost GPU
   const Time time = std::move(found->second);
   times_.erase(found);
   if (!time.clock) return time_of(time.event);
@@ -218,8 +218,8 @@ std::int64_t CudaStream::time_of(const Event& event) {
   float milliseconds = 0;
   check_cuda(cudaEventElapsedTime(&milliseconds, base_.event.get(), event.get()), "cudaEventElapsedTime");
   const std::int64_t time = base_.ns + static_cast<std::int64_t>(double{milliseconds} * 1e6);
-  constexpr float kRebase = 500;  // a float has 24 bits: half a microsecond in 500 ms would be 20
-  // A graph's event happens again; its stream has nothing to do.
+  constexpr float kRebase = 500;  // milliseconds; a float has 24 bits, which resolve 500 ms to about 30 ns
+  // A graph's event happens again at the next launch, so it serves as the base only here, while its stream is idle.
   if (milliseconds > kRebase) base_ = captured_times_.empty() ? Base{event, time} : make_base();
   return time;
 }
@@ -238,7 +238,7 @@ std::vector<CudaStream::Event> CudaStream::end_capture() {
 }
 
 std::uint64_t CudaStream::record_graph(std::vector<std::shared_ptr<CudaStream>> streams, std::span<const GraphTime> times) {
-  // When this one is over the times are those of this launch.
+  // When this ticket is over, the times belong to this launch.
   const std::uint64_t over = record(false);
   std::scoped_lock lock(mutex_);
   marks_.back().captured = std::move(streams);

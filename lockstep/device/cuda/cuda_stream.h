@@ -19,13 +19,13 @@ class CudaStream final : public Stream {
  public:
   using Event = std::shared_ptr<CUevent_st>;
 
-  // Work of an urgent stream goes before that of others.
+  // Work on an urgent stream has priority.
   CudaStream(int gpu, bool urgent);
   ~CudaStream() override;
 
   cudaStream_t handle() const { return stream_; }
   int gpu() const { return gpu_; }
-  // Where kernels queued before the next record() report errors that data cause; in the GPU's address space.
+  // Where kernels queued before the next record() report data errors. In the GPU's address space.
   ErrorSlot* errors() const { return gpu_slots_ + (recorded_ + 1) % kSlots; }
 
   std::uint64_t record(bool timed) override;
@@ -34,23 +34,23 @@ class CudaStream final : public Stream {
   void synchronize(std::uint64_t ticket) noexcept override;
   std::int64_t time_of(std::uint64_t ticket) override;
 
-  // What is queued from here to end_capture() becomes part of a graph; nobody else knows the stream. `timed`: with the times
-  // of record(true).
+  // Work queued until end_capture() becomes part of a graph. No other code uses the stream. `timed`: with the times of
+  // record(true).
   void begin_capture(bool timed);
-  // The events of these times.
+  // Ends the capture and returns the events of its times.
   std::vector<Event> end_capture();
 
-  // A time that a graph on this stream takes each time it is launched.
+  // A time that a graph on this stream records at each launch.
   struct GraphTime {
-    CudaStream* clock;  // the stream that it was captured on
+    CudaStream* clock;  // the stream on which it was captured
     Event event;
   };
-  // Behind the launch of a graph that was captured on `streams`: the errors that its kernels report become this stream's.
-  // Returns the ticket of the first of `times`; 0 where there are none.
+  // Behind the launch of a graph that was captured on `streams`: the errors that its kernels report become this
+  // stream's. Returns the ticket of the first of `times`; 0 where there are none.
   std::uint64_t record_graph(std::vector<std::shared_ptr<CudaStream>> streams, std::span<const GraphTime> times);
 
  private:
-  // Tickets that far apart share a slot, and an error of the later one may be told of the earlier.
+  // Tickets this far apart share a slot, so an error of the later one may be reported for the earlier one.
   static constexpr std::uint64_t kSlots = 256;
   class EventPool;
 
@@ -67,7 +67,7 @@ class CudaStream final : public Stream {
     Event event;
   };
 
-  // A time of both clocks, near to each other. Where nothing is queued it is exact.
+  // An event and the host time of about the same moment; exact if nothing is queued.
   struct Base {
     Event event;
     std::int64_t ns = 0;
@@ -75,9 +75,9 @@ class CudaStream final : public Stream {
   Base make_base();
   void set_base();
 
-  // None for work that is over.
+  // Returns no event for finished work.
   Event event_of(std::uint64_t ticket);
-  // Throws what kernels have reported up to the mark.
+  // Throws errors that kernels have reported up to the mark.
   void take_data_errors(const Mark& mark);
   // Empty if there is none.
   std::string take_data_error(std::size_t slot);
@@ -90,13 +90,13 @@ class CudaStream final : public Stream {
   ErrorSlot* slots_ = nullptr;
   ErrorSlot* gpu_slots_ = nullptr;
   std::shared_ptr<EventPool> untimed_, timed_;
-  std::uint64_t recorded_ = 0;  // of the thread that queues
+  std::uint64_t recorded_ = 0;  // belongs to the queueing thread
 
   std::mutex mutex_;
-  std::deque<Mark> marks_;               // not known to be over
+  std::deque<Mark> marks_;               // marks not known to be over
   std::map<std::uint64_t, Time> times_;   // over, until time_of
   std::uint64_t finished_ = 0;
-  // Near to the times that are asked for: CUDA gives differences, in floats.
+  // Close to the requested times, because CUDA returns differences as floats.
   Base base_;
 
   bool capturing_ = false;

@@ -37,7 +37,7 @@ std::vector<int> parse_cpu_list(std::string_view list) {
   return cpus;
 }
 
-// Those of `usable`, or all of them where that is not known.
+// Returns the CPUs of `usable` near the GPU, or all of `usable` if that is unknown.
 std::vector<int> cpus_near(int gpu, const std::vector<int>& usable) {
   char bus[32] = "";
   if (cudaDeviceGetPCIBusId(bus, sizeof bus, gpu) != cudaSuccess) {
@@ -61,7 +61,7 @@ GpuList find_gpus() {
   GpuList list;
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
-  // Once: it takes a look at the whole machine, which is seconds where many wait for a core.
+  // Called once: it inspects the whole machine, which takes seconds on a busy one.
   const std::vector<int> usable = status == cudaSuccess && count > 0 ? available_cpus() : std::vector<int>();
   for (int i = 0; status == cudaSuccess && i < count; ++i) {
     cudaDeviceProp properties;

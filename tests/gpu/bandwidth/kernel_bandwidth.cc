@@ -1,5 +1,5 @@
-// How near our own kernels come to the speed of a GPU's memory: gpu_bandwidth [batch]. Prints, for the kernels of a step
-// of ResNet-18 on images of 28x28, the time of one run and the bytes that it must read and write, per second.
+// Measures how close our own kernels come to the speed of a GPU's memory: gpu_bandwidth [batch]. For the kernels of a
+// step of ResNet-18 on 28x28 images, prints the time of one run and the bytes per second that it must read and write.
 #include <fmt/core.h>
 
 #include <cstdlib>
@@ -26,7 +26,7 @@ class Bench {
   }
   KernelContext& context() { return memory_.context(); }
 
-  // `moved`: every tensor that is read, or written, once for each time.
+  // `moved`: every tensor read or written, listed once per access.
   void measure(const std::string& name, std::initializer_list<View> moved, const std::function<void()>& run) {
     double bytes = 0;
     for (const View& view : moved) bytes += static_cast<double>(view.bytes());

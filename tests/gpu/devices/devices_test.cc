@@ -95,7 +95,7 @@ TEST_P(GpuTest, CopiesConvert) {
   }
 }
 
-// What the host does with its memory after a call must not reach what was copied, however late the GPU is.
+// Changes to the host's memory after a call must not affect the copy, however late the GPU is.
 TEST_P(GpuTest, BlockingCopiesAreThroughWithTheirSource) {
   for (int i = 0; i < 10; ++i) {
     Array x = counting({1000});
@@ -111,7 +111,7 @@ TEST_P(GpuTest, PinnedMemoryIsCopiedWithoutWaiting) {
     EXPECT_TRUE(x.device().is_host());
     EXPECT_EQ(x.to_vector<float>(), counting({1000}).to_vector<float>());
     Tensor y = x.to(a_, {.non_blocking = true});
-    // Its memory has another user at once, who has to wait for the copy.
+    // Its memory gets another user at once, which must wait for the copy.
     x = Tensor();
     Tensor other = Tensor::host({1000}).pin(a_);
     Tensor back = y.to(Device(), {.non_blocking = true});
@@ -155,7 +155,7 @@ TEST_P(GpuTest, BadLabelsAreNamed) {
   Array loss = ops::cross_entropy(logits, labels, 0);
   EXPECT_ERROR(loss.to_vector<float>(), "cross entropy");
   EXPECT_ERROR(loss.to_vector<float>(), "label 12 of sample 1 is outside [0, 10)");
-  // The device goes on.
+  // The device continues to work.
   Array good = Array::from(std::vector<std::int64_t>{1, 2, 3}, {3}).to(a_);
   EXPECT_NEAR(ops::cross_entropy(logits, good, 0).to_vector<float>()[0], std::log(10.0), 1e-6);
   try {
@@ -168,7 +168,8 @@ TEST_P(GpuTest, OutOfMemorySaysWhoHoldsWhat) {
   Runtime small({.cuda_logical = 2, .cuda_memory_limit = 1 << 20});
   Array held = ops::empty({1 << 16}, DType::f32, small.devices()[1]);
   EXPECT_ERROR(ops::empty({1 << 18}, DType::f32, small.devices()[1]),
-               "cuda:0/1: out of memory: 1048576 bytes asked for, 262144 of at most 1048576 are taken, 262144 of them held");
+               "cuda:0/1: out of memory: 1048576 bytes requested, 262144 of at most 1048576 are in use, "
+               "262144 of them held");
 }
 
 TEST_P(GpuTest, MemoryOfKernelsCounts) {
@@ -197,7 +198,7 @@ TEST_P(GpuTest, TheTimelineHasTheTasksOfAllLanes) {
   EXPECT_EQ(names, (std::vector<std::string>{"copy in", "matmul", "copy", "copy out"}));
 }
 
-// A graph is one task, and the timeline has its parts, on their lanes, at each repetition.
+// A graph is one task. The timeline shows its parts, on their lanes, at each repetition.
 TEST_P(GpuTest, TheTimelineHasThePartsOfARecordedStep) {
   RecordedStep step([&](std::span<const Tensor> in) {
     const Tensor y = matmul(in[0], in[0]);
@@ -207,7 +208,7 @@ TEST_P(GpuTest, TheTimelineHasThePartsOfARecordedStep) {
   for (int i = 0; i < 4; ++i) step.run(std::vector{x});
   ASSERT_EQ(step.why_no_graph(), "");
   runtime_->synchronize();
-  constexpr int kRounds = 7;  // more than there are graphs with times
+  constexpr int kRounds = 7;  // more than the number of graphs with times
   auto trace = std::make_shared<Trace>();
   runtime_->engine().set_trace(trace);
   for (int i = 0; i < kRounds; ++i) step.run(std::vector{x});
@@ -225,7 +226,7 @@ TEST_P(GpuTest, TheTimelineHasThePartsOfARecordedStep) {
   }
   EXPECT_EQ(count["matmul"], kRounds);
   EXPECT_EQ(count["relu"], kRounds);
-  EXPECT_EQ(count["copy"], 3 * kRounds);  // one of the step's, and those of its input and output
+  EXPECT_EQ(count["copy"], 3 * kRounds);  // one in the step, and those of its input and output
   EXPECT_EQ(device["matmul"], "cuda:0/0");
   EXPECT_EQ(device["relu"], "cuda:0/1");
   for (const TraceRecord& r : trace->records()) EXPECT_NE(r.name, "recorded step");
@@ -266,14 +267,14 @@ TEST_P(GpuTest, TrainingIsThatOfTheCpu) {
   }
 }
 
-// Shards on a GPU and on the CPU: one model, whose gradients meet.
+// Shards of one model run on a GPU and on the CPU, and their gradients meet.
 TEST_P(GpuTest, CpuAndGpuTrainTogether) {
   auto make = [] { return lenet(); };
   const Floats expected = train({cpu_}, make, 4, DType::f32, 0.05), both = train({a_, cpu_}, make, 4, DType::f32, 0.05);
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(both[i], expected[i], 1e-4 * expected[i]) << i;
 }
 
-// What the graph has besides shards' tensors: a batch norm over all of them, a penalty that counts once, loss scales.
+// A graph with more than shards' tensors: a batch norm over all of them, a penalty that counts once, and loss scales.
 struct Penalized {
   Floats losses;
   std::string weights;
@@ -300,7 +301,7 @@ Penalized train_penalized(const std::vector<Device>& devices, bool scaled) {
       const Tensor squares = sum(square(p)) * 0.01;
       penalty = penalty.defined() ? penalty + squares : squares;
     }
-    // In the loss, and every other time by itself.
+    // The penalty is in the loss, and every other time separate.
     if (step % 2 == 0) {
       (loss + penalty).backward({.scales = scales});
     } else {
@@ -318,7 +319,7 @@ Penalized train_penalized(const std::vector<Device>& devices, bool scaled) {
 TEST_P(GpuTest, PenaltiesSynchronizedNormsAndLossScalesDependOnNoNumberOfDevices) {
   const Penalized one = train_penalized({a_}, false);
   EXPECT_EQ(train_penalized({a_, b_}, false), one);
-  // By a power of two, there and back.
+  // Scaling by a power of two is exact in both directions.
   EXPECT_EQ(train_penalized({a_}, true), one);
   EXPECT_EQ(train_penalized({a_, b_}, true), one);
   const Floats cpu = train_penalized({cpu_}, false).losses, both = train_penalized({cpu_, b_}, true).losses;
@@ -328,7 +329,7 @@ TEST_P(GpuTest, PenaltiesSynchronizedNormsAndLossScalesDependOnNoNumberOfDevices
   }
 }
 
-// Replicas of a parameter are one, though devices of two kinds compute a penalty's gradient.
+// Replicas of a parameter stay equal although devices of two kinds compute a penalty's gradient.
 TEST_P(GpuTest, ReplicasOnCpuAndGpuStayEqual) {
   const std::vector<Device> devices{cpu_, a_};
   Parameter p(ParameterOptions{.shape = {64}});
@@ -356,7 +357,7 @@ TEST(DeviceListTest, SaysWhatARuntimeNeeds) {
 }
 
 TEST(MissingGpuTest, IsNamed) {
-  EXPECT_ERROR(Runtime({.cuda = {63}}), "cuda:63 asked for");
+  EXPECT_ERROR(Runtime({.cuda = {63}}), "cuda:63 requested");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-// Included in front of tests that were written for CPU devices, so that they run on GPUs: their runtimes have as many
-// logical devices of GPU 0 as they ask CPU devices for.
+// Included before tests that were written for CPU devices, so that they run on GPUs: a runtime gets a logical device of
+// GPU 0 for each CPU device that the test requests.
 #pragma once
 
-// All that speak of a Runtime, before the name means another.
+// All headers that mention Runtime, before the name is redefined.
 #include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/runtime.h"
 

@@ -1,4 +1,4 @@
-// For faults in the middle of a sum: `hook` is called where a rank's own kernels are queued, between the two exchanges.
+// For faults in the middle of a sum: calls `hook` when a rank's own kernels are queued, between the two exchanges.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Ranks as processes that train on GPUs of their own; one of them is killed or stopped in the middle of a sum.
+// Ranks are processes that train on their own GPUs. One of them is killed or stopped in the middle of a sum.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 3, kVictim = 1;
 
-// What ranks leave behind for the test, in memory that all of them have.
+// The ranks' results for the test, in shared memory.
 struct Shared {
   std::atomic<int> pids[kRanks];
   std::atomic<int> finished;
@@ -41,7 +41,7 @@ struct Shared {
 class NcclProcesses : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Asked for in a process of its own: this one is to stay without threads.
+    // Ask in a separate process, because this one must stay without threads.
     int enough = 0;
     spawn([&](int) { shared_->finished = static_cast<int>(find_gpus().gpus.size()); });
     enough = shared_->finished.exchange(0);

@@ -1,4 +1,4 @@
-// Sums in the memory of ranks' GPUs, between which NCCL moves the pieces. Ranks are threads, each with a GPU of its own.
+// Sums in GPU memory, with pieces moved by NCCL. Ranks are threads, each with its own GPU.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -35,7 +35,7 @@ class Nccl : public ::testing::TestWithParam<int> {
  protected:
   static bool gpus(int ranks) { return static_cast<int>(find_gpus().gpus.size()) >= ranks; }
 
-  // What each rank throws; "" if it does not.
+  // The error of each rank; "" if it does not throw.
   static std::vector<std::string> on_all(int ranks, const std::function<void(Rank&)>& body,
                                          std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
     auto groups = make_local_groups(ranks, timeout);
@@ -65,7 +65,7 @@ std::vector<T> elements(std::size_t position, std::size_t count) {
   return values;
 }
 
-// Who has what: everything, nothing in one segment, one leaf of several.
+// Which gradients are present: all, none in one segment, or one leaf of several.
 bool present(int round, int position, std::size_t segment) {
   if (round == 0) return true;
   return segment != 2 &&
@@ -129,7 +129,7 @@ TEST_P(Nccl, SumsHaveTheBitsOfTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Nccl, ::testing::Values(2, 3, 4));
 
-// Rank 1 does `hook` in the middle of the third sum.
+// Rank 1 calls `hook` in the middle of the third sum.
 void sum_until(Rank& rank, const std::function<void()>& hook) {
   int sums = 0;
   auto device = std::make_shared<HookedSums>(rank.runtime.devices()[0], [&] {
@@ -203,7 +203,7 @@ TEST_F(Nccl, RefusesAGpuOfTwoRanks) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// What the communicator makes of the ranks' GPUs.
+// The back ends that the communicator chooses for the ranks' GPUs.
 std::vector<std::string> backends(const std::vector<int>& gpus) {
   auto groups = make_local_groups(static_cast<int>(gpus.size()));
   std::vector<std::string> found(groups.size());

@@ -1,5 +1,5 @@
-// Who uses some of a machine's GPUs takes nothing of the others: no context either, which is made by almost any call, on the
-// calling thread's GPU, and takes some hundred megabytes.
+// A process that uses some of a machine's GPUs takes nothing from the others, not even a context. Almost any call
+// creates one on the calling thread's GPU, and it takes some hundred megabytes.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-// Of three at least these two.
+// Uses these two of at least three GPUs.
 constexpr int kFirst = 1, kSecond = 2;
 
 class OneOfSeveralGpus : public ::testing::Test {
@@ -40,7 +40,7 @@ class OneOfSeveralGpus : public ::testing::Test {
     return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
   }
 
-  // GPUs with a context, but for the two.
+  // GPUs with a context, except the two.
   static std::vector<int> others() {
     std::vector<int> found;
     on_new_thread([&] {
@@ -52,7 +52,7 @@ class OneOfSeveralGpus : public ::testing::Test {
     return found;
   }
 
-  // One that has not been at any GPU.
+  // Runs the body on a thread that has never selected a GPU.
   static void on_new_thread(const std::function<void()>& body) { std::thread(body).join(); }
 };
 
@@ -102,7 +102,7 @@ TEST_F(OneOfSeveralGpus, TrainingMakesNoContextElsewhere) {
   EXPECT_EQ(others(), std::vector<int>());
 }
 
-// A thread that has once been at the GPU stays there: each step on a thread of its own, then.
+// A thread that has selected a GPU stays there, so each step runs on a new thread.
 TEST_F(OneOfSeveralGpus, NorDoesAnyThreadThatUsesWhatOthersMade) {
   std::unique_ptr<Runtime> runtime;
   Device gpu;
@@ -136,7 +136,7 @@ TEST_F(OneOfSeveralGpus, NorDoRanks) {
       Runtime runtime({.threads_per_shard = 1, .cuda = {rank == 0 ? kFirst : kSecond}});
       auto communicator = std::make_shared<Communicator>(runtime, group);
       EXPECT_EQ(communicator->backend_name(), "nccl");
-      // On a thread of its own, as above.
+      // On a new thread, as above.
       const std::shared_ptr<void> last(nullptr, [&](void*) { on_new_thread([&] { communicator.reset(); }); });
       auto net = mlp();
       net->initialize(Xavier{}, runtime.devices());

@@ -1,11 +1,11 @@
-// Included in front of tests whose ranks are threads with a Runtime of their own each: as runtime_on_gpu.h, but every
-// Runtime takes the next GPU, so that ranks have different ones and NCCL moves their gradients. (With fewer GPUs than ranks
-// they share, and meet in host memory.)
+// Included before tests whose ranks are threads with their own Runtimes. Like runtime_on_gpu.h, but every Runtime takes
+// the next GPU, so ranks have different ones and NCCL moves their gradients. (With fewer GPUs than ranks, ranks share
+// GPUs and exchange gradients in host memory.)
 #pragma once
 
 #include <atomic>
 
-// All that speak of a Runtime, before the name means another.
+// All headers that mention Runtime, before the name is redefined.
 #include "lockstep/device/gpu.h"
 #include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/runtime.h"
