@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/autograd/axes.h"
+#include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/losses.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/pool.h"

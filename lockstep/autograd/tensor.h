@@ -8,6 +8,7 @@
 // Copies are handles to the same tensor. Operations never wait; reading to the host does.
 #pragma once
 
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
@@ -96,6 +97,8 @@ class Tensor {
   // without that axis: see functions.h.
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor select(int dim, std::int64_t index) const;
+  // x[i] is select(0, i).
+  Tensor operator[](std::int64_t index) const { return select(0, index); }
   // A slice of axis 0 shares the memory.
   Tensor narrow(std::int64_t start, std::int64_t count) const;
 
@@ -112,12 +115,15 @@ class Tensor {
   T item() const {
     return readable("item").item<T>();
   }
-  // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened in the middle if long. Waits.
+  // "tensor([[1, 2], [3, 4]], f32, cpu:0)"; more than 1,000 elements are shortened to the first and last three of each axis.
+  // Waits.
   std::string str() const;
 
   // Differentiable. A whole copy on another device (Device(): the host); the same handle if it is there already. Gradients go
   // back to where the elements came from. An error for a cut tensor: see gather().
   Tensor to(Device device, CopyOptions options = {}) const;
+  // A copy in host memory without a history, of what to_vector() reads. Waits.
+  Tensor to_host() const;
   // Overwrites the elements with x's, of the same shape, from any device, type and layout; one of the two has to be on a
   // device. Not differentiable: an error if either has a history, unless a NoGradGuard says that this is meant.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
@@ -168,6 +174,8 @@ class Tensor {
 
   std::shared_ptr<Impl> impl_;
 };
+
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 // "cpu:0", or "[cpu:0, cpu:1]"
 std::string describe_devices(const std::vector<Device>& devices);

@@ -49,4 +49,7 @@ class Device {
   const DeviceInfo* info_ = nullptr;
 };
 
+// Host memory.
+inline constexpr Device kHost{};
+
 }  // namespace lockstep

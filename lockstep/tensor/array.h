@@ -69,7 +69,7 @@ class Array {
   // The only element. Waits.
   template <typename T>
   T item() const;
-  // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened in the middle if long. Waits.
+  // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened if it has more than 1,000 elements. Waits.
   std::string str() const;
 
   // Defined in ops/copy.cc. A copy on another device (Device(): the host), of another type or in another layout; the same
