@@ -13,11 +13,15 @@ struct LinearOptions {
 // y = x weight^T + bias: [.., in] -> [.., out].
 class Linear : public Module {
  public:
+  using Options = LinearOptions;
   explicit Linear(LinearOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [out, in]
   Parameter bias;    // [out]
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   LinearOptions options_;

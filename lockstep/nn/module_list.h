@@ -27,6 +27,7 @@ class ModuleList : public Module {
   }
 
   std::size_t size() const { return modules_.size(); }
+  using Module::operator[];
   M& operator[](std::size_t i) const {
     check(i < size(), "module list: number {} of {} modules", i, size());
     return *modules_[i];
