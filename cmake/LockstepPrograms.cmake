@@ -1,4 +1,4 @@
-# lockstep_program(TARGET source...): a program with a command line, as the tool and the examples are. It spends its time in the
+# lockstep_program(TARGET [INTERNALS] source...): a program with a command line, as the tool and the examples are. It spends its time in the
 # library: -O3 would double the time to compile what CLI11 and JSON bring, for nothing.
 find_package(CLI11 CONFIG REQUIRED)
 
@@ -7,6 +7,12 @@ target_link_libraries(lockstep_program_options INTERFACE lockstep_options CLI11:
 target_compile_options(lockstep_program_options INTERFACE $<$<CONFIG:Release>:-O1>)
 
 function(lockstep_program TARGET)
-  add_executable(${TARGET} ${ARGN})
-  target_link_libraries(${TARGET} PRIVATE Lockstep::lockstep lockstep_program_options)
+  cmake_parse_arguments(ARG "INTERNALS" "" "" ${ARGN})
+  add_executable(${TARGET} ${ARG_UNPARSED_ARGUMENTS})
+  if(ARG_INTERNALS AND BUILD_SHARED_LIBS)
+    lockstep_link_layers(${TARGET} train)
+  else()
+    target_link_libraries(${TARGET} PRIVATE Lockstep::lockstep)
+  endif()
+  target_link_libraries(${TARGET} PRIVATE lockstep_program_options)
 endfunction()

@@ -14,7 +14,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct TensorOptions {
   // Default: i64 for arange() of integers, f32 for all else.

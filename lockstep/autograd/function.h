@@ -15,7 +15,7 @@
 #include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // One object for each call: members may keep what backward needs. A SavedTensor notices where it is changed in between.
 class Function {

@@ -16,7 +16,7 @@
 #include "lockstep/ops/norm.h"
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // elementwise.cc
 Tensor negate(const Tensor& x);

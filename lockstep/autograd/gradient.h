@@ -8,7 +8,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // a + b, of gradients for one tensor. In host memory, where no device computes, this waits for both.
 Array add_gradients(const Array& a, const Array& b);

@@ -13,7 +13,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // The elements' losses are returned as they are, as their mean, as their sum (both [1]), or, for kl_div alone, as their sum
 // divided by the number of samples.

@@ -9,7 +9,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // The rows (axis 0) of this process's shards, one shard's after the other, each copied to its device. Copies do not wait;
 // host memory is held until they are done and must not be changed meanwhile. Differentiable.

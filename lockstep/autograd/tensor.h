@@ -19,7 +19,7 @@
 #include "lockstep/base/small_vector.h"
 #include "lockstep/tensor/array.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct GradMeta;
 

@@ -7,7 +7,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Which elements of a plain tensor become which ones of another: element (i, j, ..) of `extent` lies at from_first + i
 // * from[0] + j * from[1] + .. in the source, and at the same of `to` in the destination. A source stride of 0

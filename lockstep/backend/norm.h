@@ -7,7 +7,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // x, y, residual, dy, dx are [N, C, H, W] of one dtype and one layout (any). Everything per channel is [C] and
 // f32 (f64 where x is f64). n = samples per channel, N*H*W of all shards that share the statistics.

@@ -7,7 +7,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Of memory that the caller reads.
 inline RandomKey current_key(RandomKey key, const View& key_at) {

@@ -7,7 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 class Error : public std::runtime_error {
  public:

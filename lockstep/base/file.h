@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // The file's bytes. Throws, with the path and the system's reason, if it is missing, a directory, not
 // readable or larger than max_bytes (then nothing of its size is allocated).

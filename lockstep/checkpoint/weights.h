@@ -9,7 +9,7 @@
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/nn/state_dict.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Writes the file that PyTorch's load_state_dict(strict=True) of the same model takes. Throws for values that
 // sound_state_dict refuses; an older file stays.

@@ -1,6 +1,7 @@
 // Batches of a data set. Threads in the background make them before they are used.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,7 +10,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // The rows [first, last) that this process wants of a batch of n examples. An empty range gives tensors without rows.
 using RowsOfBatch = std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t n)>;
@@ -41,6 +42,10 @@ struct DataLoaderOptions {
 class DataLoader {
  public:
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
+  // DataLoader loader(RandomDataset({.examples = 100, .length = 5}), {.batch_size = 30});
+  template <std::derived_from<Dataset> D>
+  DataLoader(D dataset, DataLoaderOptions options)
+      : DataLoader(std::make_shared<const D>(std::move(dataset)), std::move(options)) {}
 
   // Chooses the order and the random transforms of the loops that follow. Each full loop adds one to the epoch.
   void set_epoch(std::int64_t epoch) { epoch_ = epoch; }

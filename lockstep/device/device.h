@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 enum class DeviceKind { cpu, cuda };
 

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <optional>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // Uninitialized memory. A block of 2 MiB or more starts at a multiple of 2 MiB and asks for huge pages, with
 // which the processor finds addresses faster; a smaller one starts at a multiple of 64, a cache line. Never

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // The device has failed, or a kernel has found data that it cannot use: nothing queued behind ticket() - 1 is to be
 // trusted.

@@ -4,7 +4,7 @@
 
 #include "lockstep/nn/linear.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct MultiheadAttentionOptions {
   std::int64_t embed_dim = 0;

@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct Conv2dLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass

@@ -4,7 +4,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct EmbeddingOptions {
   std::int64_t num_embeddings = 0;

@@ -3,7 +3,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // x as it is: for a layer that is left out.
 class Identity : public Module {

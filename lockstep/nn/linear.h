@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct LinearOptions {
   std::int64_t in_features = 0;  // 0: inferred at the first forward pass

@@ -22,7 +22,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/nn/parameter.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct InitializeOptions {
   std::uint64_t seed = 0;
@@ -88,7 +88,7 @@ class Module {
   // For Sequential::append(Linear({..})). An error for a module with a child that is a member, which cannot move along.
   Module(Module&& other);
 
-  // What str() shows between the parentheses: "in_features=784, out_features=256, bias=True".
+  // The text between the parentheses of str(): "in_features=784, out_features=256, bias=True".
   virtual std::string extra_repr() const { return ""; }
 
   Parameter add_parameter(std::string name, ParameterOptions options);

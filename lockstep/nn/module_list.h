@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Modules named "0", "1", ... that the owner calls as it likes. M is their class, where they are called by more than
 // forward(x).

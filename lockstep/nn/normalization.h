@@ -3,7 +3,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct LayerNormOptions {
   Shape normalized_shape;  // the extents of the last axes

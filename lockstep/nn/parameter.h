@@ -11,7 +11,7 @@
 #include "lockstep/nn/initializer.h"
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct ParameterOptions {
   // An extent of 0 is not known yet; the first forward pass settles it (deferred initialization).

@@ -5,7 +5,7 @@
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct RecurrentOptions {
   std::int64_t input_size = 0;  // 0: inferred at the first forward pass

@@ -5,7 +5,7 @@
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv2d.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct ResidualOptions {
   std::int64_t channels = 0;

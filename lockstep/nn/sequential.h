@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Modules one after the other, named "0", "1", ... or as told. A batch norm and the ReLU after it run as one.
 //

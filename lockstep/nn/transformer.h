@@ -6,7 +6,7 @@
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct TransformerEncoderLayerOptions {
   std::int64_t d_model = 0;

@@ -7,7 +7,7 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/split.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct DataParallelOptions {
   // V of the recipe; 0: one for each device.
@@ -16,8 +16,8 @@ struct DataParallelOptions {
   std::vector<double> balance{};
 };
 
-// Wraps a model that was initialized on these devices, and is a module with the parameters, names and mode of that model (no
-// `module.` prefix). There are no clones: the parameters have a replica on each device anyway. The model's forward() runs
+// Wraps a model that was initialized on these devices, and is a module with the parameters, names and mode of that model,
+// without a prefix before the names. There are no clones: the parameters have a replica on each device anyway. The model's forward() runs
 // once for each shard, on tensors that have that shard alone, so it sees what one replica sees.
 template <typename M = Module>
 class DataParallel : public Module {

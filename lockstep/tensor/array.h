@@ -11,7 +11,7 @@
 #include "lockstep/tensor/storage.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct CopyOptions {
   // Return before the copy is done. What reads the result later waits for it; in host memory that means to_vector(),
