@@ -1,5 +1,5 @@
-# lockstep_program(TARGET [INTERNALS] source...): a program with a command line, as the tool and the examples are. It spends its time in the
-# library: -O3 would double the time to compile what CLI11 and JSON bring, for nothing.
+# lockstep_program(TARGET [INTERNALS] source...): a program with a command line, as the tool and the examples are.
+# INTERNALS: it uses more of the library than the public headers. It spends its time in the library: -O3 would double the time to compile what CLI11 and JSON bring, for nothing.
 find_package(CLI11 CONFIG REQUIRED)
 
 add_library(lockstep_program_options INTERFACE)

@@ -38,7 +38,8 @@ int main(int argc, char** argv) try {
   DataParallel parallel(model, devices);
   fmt::print("{}\n", str(parallel));
 
-  DataLoader loader(RandomDataset({.examples = kExamples, .length = kInputs}), {.batch_size = kBatchSize, .shuffle = true});
+  DataLoader loader(RandomDataset({.examples = kExamples, .length = kInputs}),
+                    {.batch_size = kBatchSize, .shuffle = true});
   for (Example& batch : loader) {
     Tensor output = parallel(batch[0]);
     fmt::print("Outside: input size {} output size {}\n", batch[0].shape().str(), output.shape().str());

@@ -14,7 +14,8 @@ std::chrono::milliseconds read_timeout(double seconds) {
 }
 
 std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::optional<double> timeout_seconds) {
-  const std::chrono::milliseconds timeout = timeout_seconds ? read_timeout(*timeout_seconds) : std::chrono::milliseconds(0);
+  std::chrono::milliseconds timeout{0};
+  if (timeout_seconds) timeout = read_timeout(*timeout_seconds);
   const auto launched = read_launched_rank();
   if (backend == "mpi" && !(launched && launched->world_size == 1 && launched->is_told())) {
     // MPI itself knows the number of ranks best.

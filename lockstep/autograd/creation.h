@@ -32,9 +32,9 @@ struct RandomOptions {
 // Stands for the number of samples in the shape of a tensor that is made like() another one.
 inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
 
-// The placement of a new tensor: that of x. A shape with kBatch makes a tensor whose samples lie where x's do, cut as x is; a
-// shape without it makes one that is the same on all of x's devices. For a whole x, kBatch is the extent of its axis 0. An
-// error for kBatch like a parameter, which has no samples.
+// The placement of a new tensor: that of x. A shape with kBatch makes a tensor whose samples lie where x's do, cut as x
+// is; a shape without it makes one that is the same on all of x's devices. For a whole x, kBatch is the extent of its
+// axis 0. An error for kBatch like a parameter, which has no samples.
 class Like {
  public:
   const Tensor& x() const { return x_; }
@@ -61,8 +61,8 @@ Tensor ones(const Shape& shape, const Like& like);
 Tensor rand(const Shape& shape, const RandomOptions& options = {});
 // Normal, of mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const RandomOptions& options = {});
-// The same for noise in a forward pass: as for dropout, the key comes from the device's random state (seed, step, shard,
-// operation). A RecordedStep cannot repeat it. An error like a tensor in host memory, which has no random state.
+// The same for noise in a forward pass: as for dropout, the key comes from the device's random state (seed, step,
+// shard, operation). A RecordedStep cannot repeat it. An error like a tensor in host memory, which has no random state.
 Tensor rand(const Shape& shape, const Like& like);
 Tensor randn(const Shape& shape, const Like& like);
 

@@ -115,8 +115,8 @@ class Tensor {
   T item() const {
     return readable("item").item<T>();
   }
-  // "tensor([[1, 2], [3, 4]], f32, cpu:0)"; more than 1,000 elements are shortened to the first and last three of each axis.
-  // Waits.
+  // "tensor([[1, 2], [3, 4]], f32, cpu:0)"; more than 1,000 elements are shortened to the first and last three of each
+  // axis. Waits.
   std::string str() const;
 
   // Differentiable. A whole copy on another device (Device(): the host); the same handle if it is there already. Gradients go

@@ -45,8 +45,8 @@ class Module {
   // The same start values on all devices, from (seed, name). Parameters whose shape is not known are made when data
   // first passes through.
   void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options = {});
-  // Moves all parameters and buffers, with their values, to these devices. Gradients are dropped. An error after an optimizer
-  // has been made of the parameters, whose state is on their devices.
+  // Moves all parameters and buffers, with their values, to these devices. Gradients are dropped. An error after an
+  // optimizer has been made of the parameters, whose state is on their devices.
   void to(const std::vector<Device>& devices);
 
   // In the order of registration, children after a module's own. Names are paths: "fc.1.weight".

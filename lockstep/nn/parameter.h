@@ -64,8 +64,9 @@ class Parameter {
   // settle_shape. `fallback` initializes where the options named no initializer.
   void initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback, std::uint64_t seed);
   bool initialized() const { return !devices().empty(); }
-  // Replaces the replicas by ones on these devices, with the values of the first. Drops the gradient. Throws for a parameter
-  // that is not initialized, or that an optimizer or DistributedDataParallel has, which keep their state on its devices.
+  // Replaces the replicas by ones on these devices, with the values of the first. Drops the gradient. Throws for a
+  // parameter that is not initialized, or that an optimizer or DistributedDataParallel has, which keep their state on
+  // its devices.
   void to(const std::vector<Device>& devices) const;
   void check_movable() const;
 

@@ -51,8 +51,8 @@ class Communicator {
   // Why it is not NCCL, where a rank has a GPU and did not ask for something else; else empty.
   const std::string& why_not_nccl() const { return why_not_nccl_; }
 
-  // Collective, and does not wait: the sum (or another reduction) of all ranks' x, which have one shape and type, on x's device,
-  // in host memory or on a device of this rank. Not differentiable, and not for tensors that are cut.
+  // Collective, and does not wait: the sum (or another reduction) of all ranks' x, which have one shape and type, on
+  // x's device, in host memory or on a device of this rank. Not differentiable, and not for tensors that are cut.
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum);
 
   // What the describing thread itself has to know; these wait for the other processes' describing threads, but for no

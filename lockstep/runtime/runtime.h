@@ -17,14 +17,15 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// The devices that a Runtime is asked for. A number: so many of the best kind that there is, GPUs or, without one, of the CPU
-// (see find_devices). A list as in Runtime::devices(): "cpu:0,cpu:1", "cuda:0". "auto": all GPUs or, without one, one CPU device.
+// The devices that a Runtime is asked for. A number: so many of the best kind that there is, GPUs or, without one, of
+// the CPU (see find_devices). A list as in Runtime::devices(): "cpu:0,cpu:1", "cuda:0". "auto": all GPUs or, without
+// one, one CPU device.
 class WantedDevices {
  public:
   WantedDevices() = default;
-  WantedDevices(int count) : count_(count), given_(true) {}                              // NOLINT(google-explicit-constructor)
-  WantedDevices(std::string list) : list_(std::move(list)), given_(true) {}              // NOLINT(google-explicit-constructor)
-  WantedDevices(const char* list) : WantedDevices(std::string(list)) {}                  // NOLINT(google-explicit-constructor)
+  WantedDevices(int count) : count_(count), given_(true) {}                  // NOLINT(google-explicit-constructor)
+  WantedDevices(std::string list) : list_(std::move(list)), given_(true) {}  // NOLINT(google-explicit-constructor)
+  WantedDevices(const char* list) : WantedDevices(std::string(list)) {}      // NOLINT(google-explicit-constructor)
 
   bool given() const { return given_; }
   // 0 for a list.
@@ -83,7 +84,8 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // What there is to train on: what RuntimeOptions::devices asked for; by default GPUs if there are any, else CPU devices.
+  // What there is to train on: what RuntimeOptions::devices asked for; by default GPUs if there are any, else CPU
+  // devices.
   const std::vector<Device>& devices() const { return devices_; }
   // By name, "cpu:0". An unknown one is an Error that lists those there are.
   Device device(std::string_view name) const;

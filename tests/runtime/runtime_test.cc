@@ -49,8 +49,9 @@ TEST(Runtime, OneDeviceIsWaitedFor) {
   Runtime runtime({.devices = 2, .cores_per_device = 1});
   std::promise<void> gate;
   Engine& engine = runtime.engine();
-  const auto push = [&](int device, auto run) {
-    engine.push({.name = "task", .lane = state_of(runtime.devices()[static_cast<std::size_t>(device)], "test").urgent_lane, .run = run});
+  const auto push = [&](int number, auto run) {
+    const Device device = runtime.devices()[static_cast<std::size_t>(number)];
+    engine.push({.name = "task", .lane = state_of(device, "test").urgent_lane, .run = run});
   };
   push(1, [&](const TaskContext&) { gate.get_future().wait(); });
   std::atomic<bool> done = false;
