@@ -3,10 +3,25 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 
 install(TARGETS lockstep_all EXPORT LockstepTargets)
-install(DIRECTORY lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
-        PATTERN "backend/cpu" EXCLUDE PATTERN "backend/reference" EXCLUDE PATTERN "cuda" EXCLUDE
-        PATTERN "mpi" EXCLUDE  # reached through make_*() only
-        PATTERN "train/log_writer.h" EXCLUDE)  # only for the tool; no installed header needs JSON
+# lockstep/lockstep.h, and what it includes.
+set(headers lockstep/lockstep.h)
+set(next ${headers})
+while(next)
+  list(POP_FRONT next header)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+  file(STRINGS ${header} includes REGEX "^#include \"lockstep/")
+  foreach(line ${includes})
+    string(REGEX REPLACE "^#include \"([^\"]*)\".*" "\\1" included "${line}")
+    if(NOT included IN_LIST headers)
+      list(APPEND headers ${included})
+      list(APPEND next ${included})
+    endif()
+  endforeach()
+endwhile()
+foreach(header ${headers})
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endforeach()
 if(TARGET lockstep)
   install(TARGETS lockstep)
 endif()

@@ -56,7 +56,8 @@ function(lockstep_layer NAME)
   endforeach()
   list(REMOVE_DUPLICATES closure)
   set_target_properties(lockstep_${NAME} PROPERTIES LOCKSTEP_USES "${closure}" LOCKSTEP_LIBRARIES "${ARG_LIBRARIES}"
-                                                 UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 16)
+                                                 UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 16
+                                                 CXX_VISIBILITY_PRESET hidden)  # see base/export.h
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${NAME})
 
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/no_cuda.cc)

@@ -5,7 +5,6 @@
 //   automatic_parallelism --serial          one thing after the other, for comparison
 #include <fmt/core.h>
 #include <lockstep/autograd/functions.h>
-#include <lockstep/nn/initializer.h>
 
 #include <chrono>
 #include <cmath>
@@ -47,7 +46,7 @@ std::vector<Tensor> run(const Tensor& x, int count) {
 std::vector<Tensor> copy_to_host(const std::vector<Tensor>& y, int times) {
   std::vector<Tensor> copies;
   for (const Tensor& t : y) {
-    copies.push_back(t.to(Device(), {.non_blocking = true}));
+    copies.push_back(t.to(kHost, {.non_blocking = true}));
     for (int i = 1; i < times; ++i) copies.back().copy_from(t, {.non_blocking = true});
   }
   return copies;
@@ -91,12 +90,11 @@ int main(int argc, char** argv) try {
   RuntimeOptions runtime_options = o.runtime();
   runtime_options.serial = o.serial;
   Runtime runtime(runtime_options);
-  const std::vector<Device> devices = o.select(runtime);
+  const std::vector<Device>& devices = runtime.devices();
 
   std::vector<Tensor> x;
   for (Device device : devices) {
-    x.push_back(Tensor::host({o.size, o.size}).to(device));
-    Uniform{0, 1}(x.back().array(), random_key(0, {}));
+    x.push_back(rand({o.size, o.size}, {.device = device}));
     copy_to_host(run(x.back(), o.count), 1);  // warms up
   }
   runtime.synchronize();

@@ -12,11 +12,10 @@ using namespace lockstep;
 
 namespace {
 
-constexpr std::int64_t kInputs = 5, kOutputs = 2, kBatch = 30, kExamples = 100;
+constexpr std::int64_t kInputs = 5, kOutputs = 2, kBatchSize = 30, kExamples = 100;
 
 struct Model : Module {
-  Linear fc{{.in_features = kInputs, .out_features = kOutputs}};
-  Model() { add("fc", fc); }
+  Linear& fc = make<Linear>("fc", {.in_features = kInputs, .out_features = kOutputs});
   Tensor forward(const Tensor& x) override {
     Tensor y = fc(x);
     fmt::print("In Model: input size {} output size {}\n", x.shape().str(), y.shape().str());
@@ -33,13 +32,14 @@ int main(int argc, char** argv) try {
   if (const auto status = parse(app, argc, argv)) return *status;
 
   Runtime runtime(options.runtime());
-  std::vector<Device> devices = options.select(runtime);
+  const std::vector<Device>& devices = runtime.devices();
   Model model;
   model.initialize(Xavier{}, devices);
   DataParallel parallel(model, devices);
+  fmt::print("{}\n", str(parallel));
 
-  auto data = std::make_shared<RandomDataset>(kExamples, kInputs);
-  DataLoader loader(data, {.batch_size = kBatch, .shuffle = true});
+  DataLoader loader(RandomDataset({.examples = kExamples, .length = kInputs}),
+                    {.batch_size = kBatchSize, .shuffle = true});
   for (Example& batch : loader) {
     Tensor output = parallel(batch[0]);
     fmt::print("Outside: input size {} output size {}\n", batch[0].shape().str(), output.shape().str());

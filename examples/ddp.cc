@@ -27,7 +27,8 @@ struct Options : DeviceOptions {
 // 2,048 examples of 20 random inputs and a random output.
 std::shared_ptr<Dataset> load_train_set() {
   auto split = [](const Example& row, RandomKey) { return Example{row[0].narrow(0, 20), row[0].narrow(20, 1)}; };
-  return std::make_shared<MapDataset>(std::make_shared<RandomDataset>(2048, 21), split);
+  const RandomDatasetOptions rows{.examples = 2048, .length = 21};
+  return std::make_shared<MapDataset>(std::make_shared<RandomDataset>(rows), split);
 }
 
 struct Trainer {

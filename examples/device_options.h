@@ -47,17 +47,7 @@ struct DeviceOptions {
 
   // As many devices as the options ask for. All cores of a device compute its one shard.
   lockstep::RuntimeOptions runtime() const {
-    lockstep::RuntimeOptions options =
-        list.empty() ? lockstep::find_devices(num_devices).options : lockstep::parse_device_list(list).options;
-    options.threads_per_shard = 0;
-    return options;
-  }
-
-  // Those that the options name; an unknown one is an Error.
-  std::vector<lockstep::Device> select(const lockstep::Runtime& runtime) const {
-    if (!list.empty()) return runtime.devices(list);
-    std::vector<lockstep::Device> devices = runtime.devices();
-    devices.resize(static_cast<std::size_t>(num_devices));
-    return devices;
+    using lockstep::WantedDevices;
+    return {.devices = list.empty() ? WantedDevices(num_devices) : WantedDevices(list), .threads_per_shard = 0};
   }
 };

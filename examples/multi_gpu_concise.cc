@@ -50,23 +50,21 @@ std::shared_ptr<Dataset> load_images(const std::string& folder, MnistPart part, 
 // Parameters come to life on a device when data first passes through; then all replicas are equal.
 void show_initialization(Module& net, const std::vector<Device>& devices) {
   net.initialize(Normal{0.01}, devices);
-  const Tensor images = Tensor::host({4, 1, 28, 28}).to(devices[0]);
-  Uniform{0, 1}(images.array(), random_key(0, {hash_name("images")}));
+  const Tensor images = rand({4, 1, 28, 28}, {.device = devices[0]});
   EvalGuard evaluation(net);
   for (const Tensor& y : net(split_and_load(images, devices)).shards()) {
     fmt::print("{}: {}\n", y.shape().str(), y.str());
   }
 
-  Parameter weight = net.parameters()[0];
+  const Parameter weight = net["0.weight"];
   try {
-    weight.data(Device());
+    weight.data(kHost);
   } catch (const Error& error) {
     fmt::print("{}\n", error.what());
   }
-  auto first_filter = [&](Device device) { return weight.data(device).narrow(0, 1).reshape({3, 3}); };
   for (Device device : devices) {
-    fmt::print("{}\n", first_filter(device).str());
-    check(first_filter(device).to_vector<float>() == first_filter(devices[0]).to_vector<float>(),
+    fmt::print("{}\n", weight.data(device)[0].str());
+    check(weight.data(device).to_vector<float>() == weight.data(devices[0]).to_vector<float>(),
           "the replicas on {} and {} differ", devices[0].name(), device.name());
   }
 }
@@ -119,7 +117,7 @@ int main(int argc, char** argv) try {
   const auto train_data = load_images(options.data, MnistPart::train, options.limit_train);
   const auto test_data = load_images(options.data, MnistPart::test, options.limit_test);
   Runtime runtime(options.runtime());
-  const std::vector<Device> devices = options.select(runtime);
+  const std::vector<Device>& devices = runtime.devices();
   auto net = resnet18();
   show_initialization(*net, devices);
 

@@ -20,18 +20,18 @@ struct Circle : Dataset {
 };
 
 struct Net : Module {
-  Linear hidden{{.out_features = 64}}, out{{.out_features = 2}};
-  Net() { add("hidden", hidden), add("out", out); }
+  Linear& hidden = make<Linear>("hidden", {.out_features = 64});
+  Linear& out = make<Linear>("out", {.out_features = 2});
   Tensor forward(const Tensor& x) override { return out(relu(hidden(x))); }
 };
 
 int main() {
-  Runtime runtime({.cpu_devices = 2});
+  Runtime runtime({.devices = 2});
   const std::vector<Device>& devices = runtime.devices();
   Net net;
   net.initialize(Xavier{}, devices);  // the same weights on all devices
   Sgd sgd(net.parameters(), {.lr = 0.5});
-  DataLoader loader(std::make_shared<Circle>(), {.batch_size = 64, .shuffle = true});
+  DataLoader loader(Circle(), {.batch_size = 64, .shuffle = true});
   for (int epoch = 1; epoch <= 10; ++epoch) {
     for (Example& batch : loader) {
       Tensor x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);

@@ -61,12 +61,7 @@ struct Net : Module {
 
 // The losses of the same training on any devices.
 std::vector<float> train(const std::vector<Device>& devices) {
-  const Tensor x = Tensor::host({24, 8, 4, 4}), y = Tensor::host({24, 8});
-  const RandomKey key = random_key(1, {});
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    x.view().as<float>()[i] = static_cast<float>(random_uniform(key, static_cast<std::uint64_t>(i)));
-    y.view().as<float>()[i / 128 * 8 + i % 8] = x.view().as<float>()[i];
-  }
+  const Tensor x = rand({24, 8, 4, 4}, {.device = devices[0], .seed = 1}), y = select(flatten(x, 2), 2, -1);
   Net net;
   net.initialize(Xavier{}, devices);
   Adam adam(net.parameters(), {.lr = 0.02});
@@ -83,7 +78,7 @@ std::vector<float> train(const std::vector<Device>& devices) {
 }
 
 int main() {
-  Runtime runtime({.cpu_devices = 2});
+  Runtime runtime({.devices = 2});
   const std::vector<Device>& devices = runtime.devices();
   const std::vector<float> one = train({devices[0]}), two = train(devices);
   for (const auto& [name, parameter] : Net().named_parameters()) fmt::print("{} {}\n", name, parameter.shape().str());

@@ -8,6 +8,7 @@
 #include "job_options.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/runtime/device_list.h"
+#include "ranks.h"
 
 namespace lockstep::app {
 namespace {
@@ -28,11 +29,7 @@ int run(LaunchOptions options) {
   // Runs this program itself, which may not be in PATH.
   if (options.command[0] == "lockstep") options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
   if (const auto seconds = options.timeout_seconds) {
-    // The condition is written so that NaN fails it.
-    if (!(*seconds >= 0.001 && *seconds <= 1e6)) {
-      throw UsageError(fmt::format("--timeout: {} is not in [0.001 - 1000000]", *seconds));
-    }
-    options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+    options.timeout = read_timeout(*seconds);
   }
   options.colour_output = ::isatty(STDOUT_FILENO);
   options.colour_errors = ::isatty(STDERR_FILENO);

@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "job_options.h"
+#include "lockstep/version.h"
 #include "unexpected_arguments.h"
 
 namespace {

@@ -1,19 +1,30 @@
 #include "ranks.h"
 
+#include "job_options.h"
 #include "lockstep/launch/launch_environment.h"
 
 namespace lockstep::app {
 
-std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend) {
+std::chrono::milliseconds read_timeout(double seconds) {
+  // The condition is written so that NaN fails it.
+  if (!(seconds >= 0.001 && seconds <= 1e6)) {
+    throw UsageError(fmt::format("--timeout: {} is not in [0.001 - 1000000]", seconds));
+  }
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::optional<double> timeout_seconds) {
+  std::chrono::milliseconds timeout{0};
+  if (timeout_seconds) timeout = read_timeout(*timeout_seconds);
   const auto launched = read_launched_rank();
   if (backend == "mpi" && !(launched && launched->world_size == 1 && launched->is_told())) {
     // MPI itself knows the number of ranks best.
-    auto group = init_process_group({.backend = backend});
+    auto group = init_process_group({.backend = backend, .timeout = timeout});
     return group->size() == 1 ? nullptr : group;
   }
   const auto environment = read_launch_environment();
   if (!environment || environment->world_size == 1) return nullptr;
-  return init_process_group({.backend = backend});
+  return init_process_group({.backend = backend, .timeout = timeout});
 }
 
 int rank() {

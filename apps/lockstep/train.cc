@@ -160,7 +160,7 @@ int train(TrainOptions o) {
     check_writable(o.plot);
     check_writable(o.trace);
   }
-  std::shared_ptr<ProcessGroup> group = join_ranks(o.backend);
+  std::shared_ptr<ProcessGroup> group = join_ranks(o.backend, o.timeout_seconds);
   Job job;
   try {
     // A restarted job continues from its own checkpoint, even if it began with --resume of another folder.

@@ -113,6 +113,8 @@ void TrainOptions::add_to(CLI::App& app) {
                  "nccl (a GPU for each rank), or auto: nccl if possible, else host")
       ->check(CLI::IsMember({"auto", "host", "gloo", "mpi", "nccl"}))
       ->capture_default_str();
+  app.add_option("--timeout", o.timeout_seconds,
+                 "Seconds of silence after which a rank is lost [LOCKSTEP_TIMEOUT, which `launch --timeout` sets, or 60]");
   app.add_option("--weights-log", o.weights_log,
                  "SHA-256 of every parameter and buffer after each step, JSON lines");
   // Used by `lockstep verify`.

@@ -31,6 +31,7 @@ struct TrainOptions : JobOptions {
   std::string export_file, save, resume, log, plot, trace;
   std::int64_t save_every = 0;
   std::string backend = "auto";
+  std::optional<double> timeout_seconds;
   std::string weights_log, inject_flip;
   // SHA-256 of the start weights from --init-from, of this run or of the run that wrote the checkpoint. Part of the
   // recipe.

@@ -5,7 +5,9 @@
 #include <span>
 #include <vector>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // One axis or several; negative ones count from the end. Empty: all axes.
 class Dims {

@@ -22,7 +22,7 @@ std::string class_name(const Function& function) {
 }
 
 // The properties that a gradient shares with its input, without the input's memory.
-struct Like {
+struct Outline {
   bool defined;
   Kind kind;
   Shape shape;
@@ -31,11 +31,11 @@ struct Like {
   std::shared_ptr<const Placement> at;
   Cut cut;
 
-  explicit Like(const Tensor& t)
+  explicit Outline(const Tensor& t)
       : defined(t.defined()), kind(t.kind()), shape(t.shape()), dtype(t.dtype()), devices(t.devices()), at(t.placement()),
         cut(t.cut()) {}
   bool fits(const Tensor& gradient) const {
-    const Like other(gradient);
+    const Outline other(gradient);
     if (kind == Kind::cut && (other.cut != cut || !same_placement(at, other.at))) return false;
     // A whole gradient suffices for a replicated input, because it is the same everywhere.
     const bool same_kind = kind == other.kind || (kind == Kind::replicated && other.kind == Kind::whole);
@@ -50,7 +50,7 @@ struct Like {
 };
 
 // A gradient as the output that it belongs to.
-Tensor as_tensor(const Gradient& g, const Like& output, const BackwardPass& pass) {
+Tensor as_tensor(const Gradient& g, const Outline& output, const BackwardPass& pass) {
   if (!g.defined()) return {};
   if (output.kind != Kind::cut) {
     const TotalGradient total(g, output.kind == Kind::replicated && output.at ? output.at : pass.at);
@@ -89,7 +89,7 @@ std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span
     for (Tensor& output : outputs) output = output.detach();
   }
   if (!needs_grad(inputs)) return outputs;
-  const std::vector<Like> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
+  const std::vector<Outline> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
   const std::string name = class_name(*function);
   return record_mix(name, inputs, std::move(outputs),
                     [function = std::move(function), in, out](const Node& node, const BackwardPass& pass,

@@ -15,7 +15,7 @@
 #include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // One object per call; members may keep values for backward. A SavedTensor detects a change in between.
 class Function {

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "lockstep/autograd/axes.h"
+#include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/losses.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/pool.h"
 #include "lockstep/ops/norm.h"
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // elementwise.cc
 Tensor negate(const Tensor& x);

@@ -8,7 +8,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Returns a + b for gradients of one tensor. In host memory, where no device computes, it waits for both.
 Array add_gradients(const Array& a, const Array& b);

@@ -12,7 +12,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Returns the elements' losses unchanged, their mean, their sum (both [1]), or, for kl_div only, their sum divided by
 // the number of samples.

@@ -12,7 +12,7 @@
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct Node;
 

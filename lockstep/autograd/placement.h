@@ -9,7 +9,7 @@
 #include "lockstep/autograd/shard_exchange.h"
 #include "lockstep/device/device.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class ShardCollector;
 

@@ -5,7 +5,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct RecurrentWeights {
   Tensor weight_ih;  // [gates * H, input]

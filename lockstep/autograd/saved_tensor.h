@@ -8,7 +8,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // One part of a tensor, as operations save it.
 class SavedArray {

@@ -8,7 +8,7 @@
 
 #include "lockstep/tensor/array.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class ShardExchange {
  public:

@@ -9,7 +9,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Copies the rows (axis 0) of this process's shards, in shard order, each to its device. Copies are asynchronous: host
 // memory is held until they are done and must not be changed meanwhile. Differentiable.

@@ -1,6 +1,7 @@
 #include "lockstep/autograd/tensor.h"
 
 #include <algorithm>
+#include <ostream>
 
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/node.h"
@@ -158,6 +159,13 @@ Array Tensor::readable(std::string_view what) const {
 }
 
 std::string Tensor::str() const { return defined() ? readable("str").str() : "tensor(undefined)"; }
+
+std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << x.str(); }
+
+Tensor Tensor::to_host() const {
+  const Array elements = readable("to_host");
+  return elements.device().is_host() ? elements : elements.to(kHost);
+}
 
 Tensor& Tensor::set_requires_grad(bool value) {
   check(defined() && is_floating(dtype()), "requires_grad: {}, expected a floating tensor", *this);

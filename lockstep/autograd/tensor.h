@@ -9,6 +9,7 @@
 // Copies are handles to the same tensor. Operations never wait; reading on the host does.
 #pragma once
 
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,7 +20,7 @@
 #include "lockstep/base/small_vector.h"
 #include "lockstep/tensor/array.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct GradMeta;
 
@@ -97,6 +98,8 @@ class Tensor {
   // without that axis; see functions.h.
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor select(int dim, std::int64_t index) const;
+  // x[i] is select(0, i).
+  Tensor operator[](std::int64_t index) const { return select(0, index); }
   // A slice of axis 0 shares the memory.
   Tensor narrow(std::int64_t start, std::int64_t count) const;
 
@@ -113,12 +116,15 @@ class Tensor {
   T item() const {
     return readable("item").item<T>();
   }
-  // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened in the middle if long. Waits.
+  // "tensor([[1, 2], [3, 4]], f32, cpu:0)"; more than 1,000 elements are shortened to the first and last three of each
+  // axis. Waits.
   std::string str() const;
 
   // Differentiable. Returns a whole copy on another device (Device(): the host); the same handle if it is there
   // already. Gradients return to where the elements came from. An error for a cut tensor; see gather().
   Tensor to(Device device, CopyOptions options = {}) const;
+  // Returns a copy in host memory without a history, of what to_vector() reads. Waits.
+  Tensor to_host() const;
   // Overwrites the elements with those of x, which has the same shape and any device, type, and layout; one of the two
   // must be on a device. Not differentiable: it is an error if either has a history, except under a NoGradGuard.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
@@ -169,6 +175,8 @@ class Tensor {
 
   std::shared_ptr<Impl> impl_;
 };
+
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 // "cpu:0", or "[cpu:0, cpu:1]"
 std::string describe_devices(const std::vector<Device>& devices);

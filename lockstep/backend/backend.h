@@ -19,7 +19,7 @@
 #include "lockstep/backend/reduce.h"
 #include "lockstep/backend/softmax.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class MemorySource;  // device/memory.h
 class Stream;        // device/stream.h

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <memory>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // A buffer that grows to the largest request. Only one lane uses it, and contents do not outlive a kernel.
 class Scratch {

@@ -6,7 +6,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Height first, then width.
 struct Conv2dOptions {

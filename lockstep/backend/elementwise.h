@@ -4,7 +4,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 enum class UnaryOp {
   negate, exp, log, sqrt, square, abs, sign, reciprocal, rsqrt, sin, cos, relu, leaky_relu, elu, gelu, silu, softplus,

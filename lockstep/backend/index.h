@@ -5,7 +5,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class IndexKernels {
  public:

@@ -4,7 +4,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct MatmulOptions {
   bool transpose_a = false;

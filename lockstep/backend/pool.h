@@ -7,7 +7,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct Pool2dOptions {
   std::array<std::int64_t, 2> kernel{2, 2};

@@ -10,7 +10,9 @@
 #include <string>
 #include <utility>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 class Error : public std::runtime_error {
  public:

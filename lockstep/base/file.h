@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // Returns the file's bytes. Throws, with the path and the system's reason, if the file is missing, a directory,
 // unreadable, or larger than max_bytes; memory for such a large file is never allocated.

@@ -5,7 +5,9 @@
 
 #include <utility>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 class FileDescriptor {
  public:

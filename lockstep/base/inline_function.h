@@ -8,7 +8,9 @@
 #include <type_traits>
 #include <utility>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 template <typename Signature, std::size_t Room>
 class InlineFunction;

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <numbers>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // c[0] + c[1] x + c[2] x^2 + ...
 template <std::size_t N>

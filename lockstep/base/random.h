@@ -7,9 +7,10 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "lockstep/base/export.h"
 #include "lockstep/base/plain_math.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // 64 bits of key and the upper 64 bits of the counter; the lower 64 count the blocks of four numbers.
 struct RandomKey {

@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // T must be default-constructible and cheap to move. Once the vector outgrows N, all elements are on the heap.
 template <typename T, std::size_t N>

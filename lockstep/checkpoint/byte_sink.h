@@ -5,7 +5,9 @@
 #include <functional>
 #include <span>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // Accepts all bytes or throws.
 using ByteSink = std::function<void(std::span<const std::byte>)>;

@@ -14,7 +14,7 @@
 
 #include "lockstep/checkpoint/byte_sink.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // A checkpoint. When it was opened, all of its files existed and had the sizes and checksums of the manifest.
 struct Checkpoint {

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/file_descriptor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class FolderClaim {
  public:

@@ -10,7 +10,9 @@
 #include <variant>
 #include <vector>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 class Recipe {
  public:

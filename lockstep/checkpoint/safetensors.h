@@ -16,7 +16,7 @@
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/shape.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // One named tensor. The caller of write_safetensors, or a SafetensorsFile, owns the bytes. They may be unaligned, so
 // copy them instead of reading them in place.

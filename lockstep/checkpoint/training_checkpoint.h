@@ -15,7 +15,7 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // The report of a finished epoch.
 struct EpochRecord {

@@ -9,7 +9,7 @@
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/nn/state_dict.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Writes a file that PyTorch's load_state_dict(strict=True) of the same model accepts. Throws if sound_state_dict
 // refuses the values; an older file then stays.

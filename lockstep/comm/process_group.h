@@ -23,7 +23,7 @@
 #include "lockstep/net/store.h"
 #include "lockstep/tensor/dtype.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class SummingDevice;  // comm/summing_device.h
 

@@ -5,7 +5,7 @@
 
 #include "lockstep/net/comm_error.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // A handle. Copies refer to the same operation. Dropping it cancels nothing.
 class Work {

@@ -1,6 +1,7 @@
 // Batches of a data set. Threads in the background make them before they are used.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,7 +10,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Returns the rows [first, last) that this process loads of a batch of n examples. An empty range gives tensors without
 // rows.
@@ -42,6 +43,10 @@ struct DataLoaderOptions {
 class DataLoader {
  public:
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
+  // DataLoader loader(RandomDataset({.examples = 100, .length = 5}), {.batch_size = 30});
+  template <std::derived_from<Dataset> D>
+  DataLoader(D dataset, DataLoaderOptions options)
+      : DataLoader(std::make_shared<const D>(std::move(dataset)), std::move(options)) {}
 
   // Sets the epoch, which decides the order and the random transforms of the following loops. Each full loop adds one.
   void set_epoch(std::int64_t epoch) { epoch_ = epoch; }

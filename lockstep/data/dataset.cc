@@ -85,16 +85,16 @@ Example TensorDataset::batch(std::span<const std::int64_t> indices, std::span<co
   return batch;
 }
 
-RandomDataset::RandomDataset(std::int64_t size, std::int64_t length, std::uint64_t seed)
-    : size_(size), length_(length), seed_(seed) {
-  check(size >= 0 && length >= 1, "random dataset: {} vectors of length {}", size, length);
+RandomDataset::RandomDataset(RandomDatasetOptions options) : options_(options) {
+  check(options.examples >= 0 && options.length >= 1, "random dataset: {} examples of length {}", options.examples,
+        options.length);
 }
 
 Example RandomDataset::get(std::int64_t index) const {
-  check_index("random dataset", index, size_);
-  RandomKey key = random_key(seed_, {static_cast<std::uint64_t>(index)});
-  Tensor x = Tensor::host({length_});
-  for (std::int64_t i = 0; i < length_; ++i) {
+  check_index("random dataset", index, size());
+  RandomKey key = random_key(options_.seed, {static_cast<std::uint64_t>(index)});
+  Tensor x = Tensor::host({options_.length});
+  for (std::int64_t i = 0; i < options_.length; ++i) {
     x.view().as<float>()[i] = static_cast<float>(random_normal(key, static_cast<std::uint64_t>(i)));
   }
   return {x};

@@ -10,7 +10,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // The parts of one example, such as {image, label}, as host tensors, or of a batch, with one more axis in front.
 using Example = std::vector<Tensor>;
@@ -45,17 +45,22 @@ class TensorDataset : public Dataset {
   std::vector<Tensor> tensors_;
 };
 
-// `size` random vectors of `length` standard normal numbers, the same for the same seed.
+struct RandomDatasetOptions {
+  std::int64_t examples = 0;
+  std::int64_t length = 0;
+  std::uint64_t seed = 0;
+};
+
+// Random vectors of standard normal numbers, the same for the same seed.
 class RandomDataset : public Dataset {
  public:
-  RandomDataset(std::int64_t size, std::int64_t length, std::uint64_t seed = 0);
-  std::int64_t size() const override { return size_; }
+  explicit RandomDataset(RandomDatasetOptions options);
+  std::int64_t size() const override { return options_.examples; }
   using Dataset::get;
   Example get(std::int64_t index) const override;
 
  private:
-  std::int64_t size_, length_;
-  std::uint64_t seed_;
+  RandomDatasetOptions options_;
 };
 
 // `inner` with `transform` applied to each example as it is loaded.

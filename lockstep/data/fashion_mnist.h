@@ -9,7 +9,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/fashion_mnist_files.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 inline constexpr std::array<std::string_view, 10> kFashionMnistClasses{
     "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"};

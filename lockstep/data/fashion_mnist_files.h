@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <vector>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 enum class MnistPart { train, test };
 

@@ -6,7 +6,9 @@
 #include <optional>
 #include <vector>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 class Sampler {
  public:

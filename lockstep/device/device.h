@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 enum class DeviceKind { cpu, cuda };
 
@@ -47,5 +49,8 @@ class Device {
  private:
   const DeviceInfo* info_ = nullptr;
 };
+
+// Host memory.
+inline constexpr Device kHost{};
 
 }  // namespace lockstep

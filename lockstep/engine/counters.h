@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 struct EngineCounters {
   std::int64_t pushed = 0;

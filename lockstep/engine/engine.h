@@ -34,7 +34,7 @@
 #include "lockstep/engine/resource.h"
 #include "lockstep/engine/task.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class PushObserver;
 class Stream;

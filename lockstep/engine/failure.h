@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // The first task that failed, shared by everything that failed because of it, or a cancellation.
 struct Failure {

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 class DependencyGraph;
 struct ResourceState;

@@ -8,7 +8,7 @@
 
 #include "lockstep/engine/engine.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class Stopwatch {
  public:

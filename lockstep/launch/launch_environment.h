@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 struct LaunchedRank {
   int rank = 0;

@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 struct SpawnOptions {
   int nprocs = 1;

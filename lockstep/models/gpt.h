@@ -6,7 +6,7 @@
 #include "lockstep/nn/module_list.h"
 #include "lockstep/nn/normalization.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct GPTOptions {
   std::int64_t vocab_size = 0;

@@ -7,7 +7,7 @@
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/recurrent.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct LstmLanguageModelOptions {
   std::int64_t vocab_size = 0;

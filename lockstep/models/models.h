@@ -8,7 +8,7 @@
 
 #include "lockstep/nn/sequential.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // ResNet-18 for small images (D2L 13.6): no max pool, 3x3 stem; [N, C, H, W] -> [N, classes].
 std::unique_ptr<Sequential> resnet18(std::int64_t classes = 10);

@@ -10,7 +10,7 @@
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/sequential.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct ResNetOptions {
   // Blocks of three convolutions, 1x1, 3x3, and 1x1 with four times the channels, instead of two 3x3.

@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/net/time_limit.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Thrown for every failure of communication. Names the lost rank, if one is known, and the operation that waited for
 // it: `rank 1 lost (connection closed) during all-reduce of bucket 3, step 17`.

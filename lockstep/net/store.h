@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 class Store {
  public:

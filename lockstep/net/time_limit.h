@@ -7,7 +7,9 @@
 #include <chrono>
 #include <string>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // How long a group waits for a rank.
 struct GroupTimeouts {

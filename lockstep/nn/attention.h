@@ -4,7 +4,7 @@
 
 #include "lockstep/nn/linear.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct MultiheadAttentionOptions {
   std::int64_t embed_dim = 0;
@@ -26,6 +26,7 @@ struct MultiheadMasks {
 // keys, and values one below the other.
 class MultiheadAttention : public Module {
  public:
+  using Options = MultiheadAttentionOptions;
   explicit MultiheadAttention(MultiheadAttentionOptions options);
 
   // The output [L, N, E], and the weights after dropout: their mean over the heads [N, L, S]. PyTorch's need_weights

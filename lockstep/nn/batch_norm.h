@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct BatchNorm2dOptions {
   std::int64_t channels = 0;  // 0: inferred at the first forward pass
@@ -16,6 +16,7 @@ struct BatchNorm2dOptions {
 // those of all shards, merged in their tree, at every call. In evaluation with the running statistics.
 class BatchNorm2d : public Module {
  public:
+  using Options = BatchNorm2dOptions;
   explicit BatchNorm2d(BatchNorm2dOptions options = {});
   Tensor forward(const Tensor& x) override { return forward_fused(x, {}, false); }
 
@@ -30,6 +31,9 @@ class BatchNorm2d : public Module {
   Parameter running_mean;            // [C]
   Parameter running_var;             // [C]
   Parameter num_batches_tracked;     // i64 scalar
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   void settle(const Tensor& x);

@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct Conv1dLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
@@ -18,11 +18,15 @@ struct Conv1dLayerOptions {
 // [N, C, L] -> [N, O, L'], L' = (L + 2 padding - dilation (kernel - 1) - 1) / stride + 1.
 class Conv1d : public Module {
  public:
+  using Options = Conv1dLayerOptions;
   explicit Conv1d(Conv1dLayerOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [O, C / groups, kernel]
   Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   Conv1dLayerOptions options_;

@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct Conv2dLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
@@ -18,11 +18,15 @@ struct Conv2dLayerOptions {
 // [N, C, H, W] -> [N, O, H', W'] with square kernels.
 class Conv2d : public Module {
  public:
+  using Options = Conv2dLayerOptions;
   explicit Conv2d(Conv2dLayerOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [O, C / groups, kernel, kernel]
   Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   Conv2dLayerOptions options_;

@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct ConvTranspose2dLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
@@ -20,11 +20,15 @@ struct ConvTranspose2dLayerOptions {
 // output_padding + 1: at stride 2 images grow to twice their size.
 class ConvTranspose2d : public Module {
  public:
+  using Options = ConvTranspose2dLayerOptions;
   explicit ConvTranspose2d(ConvTranspose2dLayerOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [C, O / groups, kernel, kernel]
   Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   ConvTranspose2dLayerOptions options_;

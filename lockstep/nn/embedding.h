@@ -4,7 +4,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct EmbeddingOptions {
   std::int64_t num_embeddings = 0;
@@ -15,10 +15,14 @@ struct EmbeddingOptions {
 // Rows of the weight by number: i64 of any shape -> [input's shape, embedding_dim].
 class Embedding : public Module {
  public:
+  using Options = EmbeddingOptions;
   explicit Embedding(EmbeddingOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [num_embeddings, embedding_dim]
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   EmbeddingOptions options_;

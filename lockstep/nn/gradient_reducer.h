@@ -6,7 +6,7 @@
 #include "lockstep/autograd/node.h"
 #include "lockstep/tensor/array.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // A sum over shards, some of them in other processes.
 struct ReducedGradient {

@@ -14,7 +14,7 @@
 #include "lockstep/nn/gradient_reducer.h"
 #include "lockstep/tensor/array.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class GradientTree {
  public:

@@ -7,7 +7,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/array.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Overwrites a parameter.
 using Initializer = std::function<void(const Array& parameter, RandomKey key)>;

@@ -3,7 +3,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // x as it is: for a layer that is left out.
 class Identity : public Module {
@@ -21,6 +21,9 @@ class LeakyReLU : public Module {
   explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
   Tensor forward(const Tensor& x) override { return leaky_relu(x, negative_slope_); }
 
+ protected:
+  std::string extra_repr() const override;
+
  private:
   double negative_slope_;
 };
@@ -29,6 +32,9 @@ class ELU : public Module {
  public:
   explicit ELU(double alpha = 1) : alpha_(alpha) {}
   Tensor forward(const Tensor& x) override { return elu(x, alpha_); }
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   double alpha_;
@@ -44,6 +50,9 @@ class Softplus : public Module {
   explicit Softplus(double beta = 1, double threshold = 20) : beta_(beta), threshold_(threshold) {}
   Tensor forward(const Tensor& x) override { return softplus(x, beta_, threshold_); }
 
+ protected:
+  std::string extra_repr() const override;
+
  private:
   double beta_, threshold_;
 };
@@ -51,6 +60,9 @@ class Softplus : public Module {
 class GELU : public Module {
  public:
   Tensor forward(const Tensor& x) override { return gelu(x); }
+
+ protected:
+  std::string extra_repr() const override;
 };
 
 class Sigmoid : public Module {
@@ -69,6 +81,9 @@ class Softmax : public Module {
   explicit Softmax(int dim = -1) : dim_(dim) {}
   Tensor forward(const Tensor& x) override { return softmax(x, dim_); }
 
+ protected:
+  std::string extra_repr() const override;
+
  private:
   int dim_;
 };
@@ -77,6 +92,9 @@ class LogSoftmax : public Module {
  public:
   explicit LogSoftmax(int dim = -1) : dim_(dim) {}
   Tensor forward(const Tensor& x) override { return log_softmax(x, dim_); }
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   int dim_;
@@ -88,6 +106,9 @@ class Flatten : public Module {
   explicit Flatten(int start_dim = 1, int end_dim = -1) : start_dim_(start_dim), end_dim_(end_dim) {}
   Tensor forward(const Tensor& x) override { return flatten(x, start_dim_, end_dim_); }
 
+ protected:
+  std::string extra_repr() const override;
+
  private:
   int start_dim_, end_dim_;
 };
@@ -98,6 +119,9 @@ class Unflatten : public Module {
   Unflatten(int dim, Shape unflattened_size) : dim_(dim), unflattened_size_(unflattened_size) {}
   Tensor forward(const Tensor& x) override { return unflatten(x, dim_, unflattened_size_); }
 
+ protected:
+  std::string extra_repr() const override;
+
  private:
   int dim_;
   Shape unflattened_size_;
@@ -105,8 +129,12 @@ class Unflatten : public Module {
 
 class MaxPool2d : public Module {
  public:
+  using Options = Pool2dOptions;
   explicit MaxPool2d(Pool2dOptions options = {}) : options_(options) {}
   Tensor forward(const Tensor& x) override { return max_pool2d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   Pool2dOptions options_;
@@ -114,8 +142,12 @@ class MaxPool2d : public Module {
 
 class AvgPool2d : public Module {
  public:
+  using Options = Pool2dOptions;
   explicit AvgPool2d(Pool2dOptions options = {}) : options_(options) {}
   Tensor forward(const Tensor& x) override { return avg_pool2d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   Pool2dOptions options_;
@@ -134,6 +166,9 @@ class AdaptiveAvgPool2d : public Module {
   explicit AdaptiveAvgPool2d(std::array<std::int64_t, 2> output_size) : output_size_(output_size) {}
   Tensor forward(const Tensor& x) override { return adaptive_avg_pool2d(x, output_size_); }
 
+ protected:
+  std::string extra_repr() const override;
+
  private:
   std::array<std::int64_t, 2> output_size_;
 };
@@ -141,8 +176,12 @@ class AdaptiveAvgPool2d : public Module {
 // [N, C, H, W] in another size: to `size`, or `scale_factor` times as large; nearest pixels or bilinear.
 class Upsample : public Module {
  public:
+  using Options = InterpolateOptions;
   explicit Upsample(InterpolateOptions options) : options_(options) {}
   Tensor forward(const Tensor& x) override { return interpolate(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   InterpolateOptions options_;
@@ -155,6 +194,9 @@ class Dropout : public Module {
     check(p >= 0 && p < 1, "dropout: probability {}, expected at least 0 and below 1", p);
   }
   Tensor forward(const Tensor& x) override { return training() && p_ > 0 ? dropout(x, p_) : x; }
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   double p_;

@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct LinearOptions {
   std::int64_t in_features = 0;  // 0: inferred at the first forward pass
@@ -13,11 +13,15 @@ struct LinearOptions {
 // y = x weight^T + bias: [.., in] -> [.., out].
 class Linear : public Module {
  public:
+  using Options = LinearOptions;
   explicit Linear(LinearOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [out, in]
   Parameter bias;    // [out]
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   LinearOptions options_;

@@ -1,8 +1,64 @@
 #include "lockstep/nn/module.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <ostream>
+#include <typeinfo>
 
 namespace lockstep {
+namespace {
+
+// "Linear" for lockstep::Linear, "ModuleList" for lockstep::ModuleList<M>.
+std::string class_name(const Module& module) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> demangled(abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status),
+                                                         std::free);
+  std::string name = status == 0 ? demangled.get() : typeid(module).name();
+  if (name.ends_with('>')) {
+    int depth = 0;
+    std::size_t i = name.size();
+    do {
+      --i;
+      depth += name[i] == '>' ? 1 : name[i] == '<' ? -1 : 0;
+    } while (depth > 0 && i > 0);
+    name.resize(i);
+  }
+  const std::size_t colon = name.rfind(':');
+  return colon == std::string::npos ? name : name.substr(colon + 1);
+}
+
+std::string indented(const std::string& text) {
+  std::string result;
+  for (char c : text) {
+    result += c;
+    if (c == '\n') result += "  ";
+  }
+  return result;
+}
+
+using Named = std::vector<std::pair<std::string, Parameter>>;
+
+Parameter find(const Named& all, std::string_view kind, std::string_view name) {
+  const auto found = std::ranges::find(all, name, &Named::value_type::first);
+  if (found != all.end()) return found->second;
+  std::string names;
+  for (const auto& [known, parameter] : all) names += (names.empty() ? "" : ", ") + known;
+  fail("module: no {} '{}', expected one of: {}", kind, name, names.empty() ? "(none)" : names);
+}
+
+}  // namespace
+
+Module::Module(Module&& other)
+    : parameters_(std::move(other.parameters_)), buffers_(std::move(other.buffers_)), children_(std::move(other.children_)),
+      training_(other.training_) {
+  for (const Child& child : children_) {
+    if (child.owner || child.name.empty()) continue;
+    fail("module: child '{}' is a member, which cannot move: make the module where it stays, as in append<M>(...), or its "
+         "children with make<M>()", child.name);
+  }
+}
 
 Tensor Module::forward(const Tensor& x) {
   fail("module: it does not compute one tensor from one ({}): call its own forward()", x.describe());
@@ -63,6 +119,31 @@ std::int64_t Module::parameter_count() const {
   for (const Parameter& p : parameters()) n += p.shape().numel();
   return n;
 }
+
+Parameter Module::parameter(std::string_view name) const { return find(named_parameters(), "parameter", name); }
+Parameter Module::buffer(std::string_view name) const { return find(named_buffers(), "buffer", name); }
+
+void Module::to(const std::vector<Device>& devices) {
+  Named all = named_parameters();
+  for (auto& buffer : named_buffers()) all.push_back(std::move(buffer));
+  for (const auto& [name, p] : all) p.check_movable();
+  for (const auto& [name, p] : all) p.to(devices);
+}
+
+void Module::apply(const std::function<void(Module&)>& f) {
+  for (const Child& child : children_) child.module->apply(f);
+  f(*this);
+}
+
+std::string Module::str() const {
+  std::string text = class_name(*this) + "(" + extra_repr();
+  for (const Child& child : children_) {
+    text += fmt::format("\n  ({}): {}", child.name.empty() ? "module" : child.name, indented(child.module->str()));
+  }
+  return text + (children_.empty() ? ")" : "\n)");
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.str(); }
 
 void Module::set_trainable(bool trainable) const {
   for (const Parameter& p : parameters()) p.set_trainable(trainable);

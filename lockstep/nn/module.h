@@ -2,8 +2,8 @@
 // travel both ways.
 //
 //   struct Net : Module {
-//     Linear hidden{{.out_features = 256}}, out{{.out_features = 10}};
-//     Net() { add("hidden", hidden); add("out", out); }
+//     Linear& hidden = make<Linear>("hidden", {.out_features = 256});
+//     Linear& out = make<Linear>("out", {.out_features = 10});
 //     Tensor forward(const Tensor& x) override { return out(relu(hidden(x))); }
 //   };
 //   Net net;
@@ -11,15 +11,18 @@
 //   Tensor y = net(split_and_load(x, runtime.devices()));
 #pragma once
 
+#include <functional>
+#include <iosfwd>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/nn/parameter.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct InitializeOptions {
   std::uint64_t seed = 0;
@@ -42,6 +45,9 @@ class Module {
   // The same start values on all devices, from (seed, name). Parameters whose shape is not known are made when data
   // first passes through.
   void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options = {});
+  // Moves all parameters and buffers, with their values, to these devices. Gradients are dropped. An error after an
+  // optimizer has been made of the parameters, whose state is on their devices.
+  void to(const std::vector<Device>& devices);
 
   // In the order of registration, children after a module's own. Names are paths: "fc.1.weight".
   std::vector<std::pair<std::string, Parameter>> named_parameters() const;
@@ -50,6 +56,24 @@ class Module {
   // Each once, even if modules share it.
   std::vector<Parameter> parameters() const;
   std::int64_t parameter_count() const;
+  // By its path; an unknown name is an Error that lists those there are.
+  Parameter parameter(std::string_view name) const;
+  Parameter buffer(std::string_view name) const;
+  // net["0.weight"] is net.parameter("0.weight").
+  Parameter operator[](std::string_view name) const { return parameter(name); }
+
+  // Calls f on every module in this one, children first, and then on this one.
+  //
+  //   net.apply([](Module& m) { if (auto* dropout = dynamic_cast<Dropout*>(&m)) dropout->eval(); });
+  void apply(const std::function<void(Module&)>& f);
+
+  // The classes of this module and its children, as PyTorch prints them:
+  //
+  //   Net(
+  //     (hidden): Linear(in_features=784, out_features=256, bias=True)
+  //     (out): Linear(in_features=256, out_features=10, bias=True)
+  //   )
+  std::string str() const;
 
   // All parameters: see Parameter::set_trainable. Batch norm is another matter: what it does depends on train() and eval().
   void freeze() { set_trainable(false); }
@@ -61,11 +85,30 @@ class Module {
   bool training() const { return training_; }
 
  protected:
+  // For Sequential::append(Linear({..})). An error for a module with a child that is a member, which cannot move along.
+  Module(Module&& other);
+
+  // The text between the parentheses of str(): "in_features=784, out_features=256, bias=True".
+  virtual std::string extra_repr() const { return ""; }
+
   Parameter add_parameter(std::string name, ParameterOptions options);
   Parameter add_buffer(std::string name, ParameterOptions options);
   // A member of this module, or owned by it.
   void add(std::string name, Module& child);
   void add(std::string name, std::shared_ptr<Module> child);
+  // Makes a child, which this module owns, from its options or from other arguments:
+  //
+  //   Linear& fc = make<Linear>("fc", {.out_features = 10});
+  template <typename M>
+  M& make(std::string name, const typename M::Options& options) {
+    return make<M, const typename M::Options&>(std::move(name), options);
+  }
+  template <typename M, typename... Args>
+  M& make(std::string name, Args&&... args) {
+    auto child = std::make_shared<M>(std::forward<Args>(args)...);
+    add(std::move(name), child);
+    return *child;
+  }
 
   // The parameters and children of `inner` are this module's, under their own names.
   void pass_on(Module& inner) { children_.push_back({"", &inner, nullptr}); }
@@ -89,6 +132,9 @@ class Module {
   std::vector<Child> children_;
   bool training_ = true;
 };
+
+inline std::string str(const Module& module) { return module.str(); }
+std::ostream& operator<<(std::ostream& out, const Module& module);
 
 // Puts a module into evaluation mode, and each module in it back into its own mode at the end: one that was frozen in evaluation
 // mode stays there.

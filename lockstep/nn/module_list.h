@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Modules named "0", "1", ... that the owner calls as it likes. M is their class, where they are called by more than
 // forward(x).
@@ -27,6 +27,7 @@ class ModuleList : public Module {
   }
 
   std::size_t size() const { return modules_.size(); }
+  using Module::operator[];
   M& operator[](std::size_t i) const {
     check(i < size(), "module list: number {} of {} modules", i, size());
     return *modules_[i];

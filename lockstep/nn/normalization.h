@@ -3,7 +3,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct LayerNormOptions {
   Shape normalized_shape;  // the extents of the last axes
@@ -15,11 +15,15 @@ struct LayerNormOptions {
 // (x - mean) / sqrt(var + eps) * weight + bias over the last axes (Ba, Kiros, and Hinton 2016).
 class LayerNorm : public Module {
  public:
+  using Options = LayerNormOptions;
   explicit LayerNorm(LayerNormOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [normalized_shape]
   Parameter bias;    // [normalized_shape]
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   LayerNormOptions options_;
@@ -34,10 +38,14 @@ struct RMSNormOptions {
 // x / sqrt(mean(x^2) + eps) * weight over the last axes (Zhang and Sennrich 2019).
 class RMSNorm : public Module {
  public:
+  using Options = RMSNormOptions;
   explicit RMSNorm(RMSNormOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [normalized_shape]
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   RMSNormOptions options_;
@@ -53,11 +61,15 @@ struct GroupNormOptions {
 // [N, C, ..]: as layer norm, over all pixels of each group of channels (Wu and He 2018).
 class GroupNorm : public Module {
  public:
+  using Options = GroupNormOptions;
   explicit GroupNorm(GroupNormOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [C]
   Parameter bias;    // [C]
+
+ protected:
+  std::string extra_repr() const override;
 
  private:
   GroupNormOptions options_;

@@ -224,6 +224,25 @@ void Parameter::initialize(std::string name, const std::vector<Device>& devices,
   if (s.shape_known()) s.make_replicas();
 }
 
+void Parameter::check_movable() const {
+  const State& s = *state_;
+  check(initialized(), "to: {} is not initialized: initialize() makes it on the devices", s.label);
+  check(!optimized(), "to: an optimizer has {}, and keeps its state on {}: move the module first", s.label, str(s.devices));
+  check(s.gradient.reducer() == nullptr, "to: DistributedDataParallel has {} on {}: move the module first", s.label,
+        str(s.devices));
+}
+
+void Parameter::to(const std::vector<Device>& devices) const {
+  State& s = *state_;
+  check(!devices.empty(), "to: no devices");
+  check_movable();
+  const Array value = s.replicas.empty() ? Array() : s.replicas[0];
+  s.devices = devices;
+  s.tensor = {};
+  s.gradient.clear();
+  if (value.defined()) s.make_replicas(&value);
+}
+
 Tensor Parameter::gradient(Device device) const { return state_->own_gradient(device); }
 ReducedGradient Parameter::reduced_gradient(Device device) const { return state_->gradient.sum(device); }
 std::shared_ptr<void> Parameter::claim() const { return state_->claim; }

@@ -11,7 +11,7 @@
 #include "lockstep/nn/initializer.h"
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct ParameterOptions {
   // An extent of 0 is not known yet; the first forward pass settles it (deferred initialization).
@@ -64,6 +64,11 @@ class Parameter {
   // settle_shape. `fallback` initializes where the options named no initializer.
   void initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback, std::uint64_t seed);
   bool initialized() const { return !devices().empty(); }
+  // Replaces the replicas by ones on these devices, with the values of the first. Drops the gradient. Throws for a
+  // parameter that is not initialized, or that an optimizer or DistributedDataParallel has, which keep their state on
+  // its devices.
+  void to(const std::vector<Device>& devices) const;
+  void check_movable() const;
 
   // The gradient since it was last cleared: over all shards, weighted as backward() was told, on `device`. Undefined
   // if the parameter had none.

@@ -5,7 +5,7 @@
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct RecurrentOptions {
   std::int64_t input_size = 0;  // 0: inferred at the first forward pass
@@ -20,7 +20,11 @@ struct RecurrentOptions {
 // The common part of LSTM and GRU. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0,
 // bias_hh_l0, and so on for layers 1, ...; those of the other direction end with _reverse.
 class RecurrentModule : public Module {
+ public:
+  using Options = RecurrentOptions;
+
  protected:
+  std::string extra_repr() const override;
   RecurrentModule(std::string_view name, int gates, const RecurrentOptions& options);
 
   // One layer in one direction: changes `state`, all tensors of it, to that after the last step.

@@ -5,7 +5,7 @@
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv2d.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct ResidualOptions {
   std::int64_t channels = 0;
@@ -18,6 +18,7 @@ struct ResidualOptions {
 // 3x3 convolutions and, as conv3, a 1x1 convolution on the shortcut if it projects.
 class Residual : public Module {
  public:
+  using Options = ResidualOptions;
   explicit Residual(ResidualOptions options);
   Tensor forward(const Tensor& x) override;
 

@@ -2,19 +2,30 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Modules one after the other, named "0", "1", ... or as told. A batch norm and the ReLU after it run as one.
 //
 //   Sequential net;
-//   net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 64, .kernel = 3}).append<BatchNorm2d>().append<ReLU>();
+//   net.append(Conv2d({.out_channels = 64, .kernel = 3})).append(BatchNorm2d()).append(ReLU());
+//   net.at<Conv2d>(0).weight.set_trainable(false);
 class Sequential : public Module {
  public:
   Sequential() = default;
 
+  // Makes the module in place: append<Conv2d>({.out_channels = 64}), or from other arguments.
+  template <typename M>
+  Sequential& append(const typename M::Options& options) {
+    return append(std::make_shared<M>(options));
+  }
   template <typename M, typename... Args>
   Sequential& append(Args&&... args) {
     return append(std::make_shared<M>(std::forward<Args>(args)...));
+  }
+  template <typename M>
+    requires std::is_base_of_v<Module, M>
+  Sequential& append(M&& module) {
+    return append(std::make_shared<M>(std::move(module)));
   }
   Sequential& append(std::shared_ptr<Module> module) {
     return append(std::to_string(children().size()), std::move(module));
@@ -25,7 +36,18 @@ class Sequential : public Module {
   }
 
   std::size_t size() const { return children().size(); }
-  Module& operator[](std::size_t i) const { return *children().at(i).module; }
+  using Module::operator[];
+  Module& operator[](std::size_t i) const {
+    check(i < size(), "sequential: number {} of {} modules", i, size());
+    return *children()[i].module;
+  }
+  // Number i, which has to be an M.
+  template <typename M>
+  M& at(std::size_t i) const {
+    auto* const module = dynamic_cast<M*>(&(*this)[i]);
+    if (!module) fail("sequential: number {} is another kind of module than the one asked for: {}", i, (*this)[i].str());
+    return *module;
+  }
 
   Tensor forward(const Tensor& x) override;
 };

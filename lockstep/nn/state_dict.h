@@ -7,7 +7,7 @@
 
 #include "lockstep/nn/module.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 

@@ -6,7 +6,7 @@
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct TransformerEncoderLayerOptions {
   std::int64_t d_model = 0;
@@ -30,6 +30,7 @@ struct TransformerMasks {
 // 2017). Names of parameters are PyTorch's: self_attn.in_proj_weight, ..., linear1, linear2, norm1, norm2.
 class TransformerEncoderLayer : public Module {
  public:
+  using Options = TransformerEncoderLayerOptions;
   explicit TransformerEncoderLayer(TransformerEncoderLayerOptions options);
   Tensor forward(const Tensor& src, const TransformerMasks& masks);
   Tensor forward(const Tensor& src) override { return forward(src, TransformerMasks{}); }

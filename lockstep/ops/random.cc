@@ -16,6 +16,12 @@ void normal_(const Array& y, RandomKey key, double mean, double stddev) {
          [=, y = y.view()](Backend& b, KernelContext& c) { b.random().normal(c, key, mean, stddev, y); });
 }
 
+RandomKey next_key(Device device, std::string_view what) {
+  DeviceState& state = state_of(device, what);
+  if (StepRecorder* const recorder = StepRecorder::current()) recorder->refuse(fmt::format("{} draws random numbers", what));
+  return state.random->next(ShardScope::current());
+}
+
 DropoutKey next_dropout_key(Device device) {
   DeviceState& state = state_of(device, "dropout");
   StepRecorder* const recorder = StepRecorder::current();

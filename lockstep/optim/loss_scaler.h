@@ -18,7 +18,7 @@
 
 #include "lockstep/tensor/array.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct LossScalerOptions {
   // A power of two.

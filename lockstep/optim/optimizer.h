@@ -11,7 +11,7 @@
 #include "lockstep/nn/parameter.h"
 #include "lockstep/optim/loss_scaler.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class Optimizer {
  public:

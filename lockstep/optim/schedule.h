@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 enum class ScheduleKind { constant, step, cosine };
 

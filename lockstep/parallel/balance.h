@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // The user's choice. Each device gets a run of consecutive shards:
 struct Balance {

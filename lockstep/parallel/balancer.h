@@ -20,7 +20,7 @@
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/communicator.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct BalancerOptions {
   // Steps between two decisions.

@@ -17,7 +17,7 @@
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/communicator.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct BucketOptions {
   std::int64_t bytes = 25 << 20;

@@ -3,9 +3,13 @@
 #include "lockstep/runtime/step_recorder.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <numeric>
 
+#include "lockstep/autograd/node.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/parallel/rank_gpu.h"
 
 namespace lockstep {
@@ -88,6 +92,24 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
     }
   };
   engine_->push(std::move(task));
+}
+
+Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
+  check(x.defined(), "all_reduce: undefined tensor");
+  check(x.kind() != Kind::cut, "all_reduce: {} is cut over the batch, expected it in one piece: gather() it", x.describe());
+  check(!grad_enabled() || !x.requires_grad(), "all_reduce: {} needs a gradient, which it would not get: detach() it",
+        x.describe());
+  const Device home = x.device();
+  const Array own = ops::to_layout(home == device_ ? x.array() : ops::to_device(x.array(), device_, {.non_blocking = true}),
+                                   Layout::plain);
+  Array sum = ops::empty(own.shape(), own.dtype(), device_);
+  push("all_reduce", CommChannel::urgent, std::array{own}, std::array{sum},
+       [group = lane_group_, op, from = own.view(), to = sum.view()](KernelContext&) {
+         std::memcpy(to.data, from.data, to.bytes());
+         group->all_reduce({to.data, static_cast<std::size_t>(to.numel()), to.dtype}, op,
+                           {.label = "all_reduce", .channel = CommChannel::urgent, .wait = true});
+       });
+  return home == device_ ? sum : ops::to_device(sum, home, {.non_blocking = true});
 }
 
 std::vector<std::int64_t> Communicator::gather_on_host(std::int64_t mine, std::string_view what) {

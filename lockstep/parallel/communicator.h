@@ -10,12 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/device_sums.h"
 #include "lockstep/runtime/runtime.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class Communicator {
  public:
@@ -49,6 +50,10 @@ class Communicator {
   std::string_view backend_name() const;
   // Why NCCL is not used although a rank has a GPU and requested no other back end; otherwise empty.
   const std::string& why_not_nccl() const { return why_not_nccl_; }
+
+  // Collective, and does not wait: the sum (or another reduction) of all ranks' x, which have one shape and type, on
+  // x's device, in host memory or on a device of this rank. Not differentiable, and not for tensors that are cut.
+  Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum);
 
   // Exchanges for the describing thread itself. They wait for the other processes' describing threads, but for no lane.
   // Every rank must call them in the same order.

@@ -8,7 +8,7 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/split.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct DataParallelOptions {
   // V of the recipe; 0: one shard for each device.

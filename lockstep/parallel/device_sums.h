@@ -6,7 +6,7 @@
 #include "lockstep/comm/summing_device.h"
 #include "lockstep/runtime/device_state.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class DeviceSums final : public SummingDevice {
  public:

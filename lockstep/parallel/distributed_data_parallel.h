@@ -25,7 +25,7 @@
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/job.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct DistributedOptions {
   // V of the whole job, at least one per rank; 0: one shard for each device of each rank.

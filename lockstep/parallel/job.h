@@ -17,7 +17,7 @@
 #include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/runtime.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct JobOptions {
   ProcessGroupOptions group{};
@@ -43,6 +43,8 @@ class Job {
 
   int rank() const { return group_->rank(); }
   int world_size() const { return group_->size(); }
+  // Collective: see Communicator::all_reduce().
+  Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum) { return communicator_->all_reduce(x, op); }
   // This rank's devices.
   const std::vector<Device>& devices() const { return devices_; }
   Runtime& runtime() { return runtime_; }

@@ -36,7 +36,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class RecordedTasks;
 

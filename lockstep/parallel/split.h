@@ -7,7 +7,7 @@
 #include "lockstep/autograd/shards.h"
 #include "lockstep/parallel/balance.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct SplitOptions {
   // V of the recipe: the number of logical shards; 0: one for each device. Results depend on V, but not on the devices.

@@ -45,6 +45,8 @@ DeviceList parse_device_list(std::string_view list) {
   return found;
 }
 
+int device_count() { return static_cast<int>(find_gpus().gpus.size()); }
+
 DeviceList find_devices(int count) {
   const GpuList found = find_gpus();
   if (found.gpus.empty()) return {std::max(count, 1), {.cpu_devices = std::max(count, 1)}};

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/random.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class RandomState {
  public:

@@ -4,10 +4,13 @@
 
 #include "lockstep/backend/openmp_threads.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/runtime/device_list.h"
 #include "lockstep/runtime/make_device.h"
 
 namespace lockstep {
 namespace {
+
+constexpr int kMostRuntimeDevices = 1024;
 
 // A copy should not take time from computation: it runs on cores where no device computes or, if there are none,
 // wherever the system finds an idle one.
@@ -20,6 +23,26 @@ std::vector<int> cpus_for_copies(const std::vector<std::vector<int>>& device_cpu
   return spare.empty() ? all : spare;
 }
 
+// With cpu_devices, cuda, and cuda_logical for `devices`.
+RuntimeOptions resolved(RuntimeOptions options) {
+  const WantedDevices& wanted = options.devices;
+  if (!wanted.given()) return options;
+  check(options.cpu_devices == 1 && options.cuda.empty() && options.cuda_logical == 0,
+        "runtime: `devices` and one of cpu_devices, cuda, and cuda_logical are given, expected `devices` alone");
+  RuntimeOptions found;
+  if (!wanted.list().empty()) {
+    found = wanted.list() == "auto" ? find_devices().options : parse_device_list(wanted.list()).options;
+  } else {
+    check(wanted.count() >= 1 && wanted.count() <= kMostRuntimeDevices, "runtime: {} devices, expected 1 to {}", wanted.count(),
+          kMostRuntimeDevices);
+    found = find_devices(wanted.count()).options;
+  }
+  options.cpu_devices = found.cpu_devices;
+  options.cuda = found.cuda;
+  options.cuda_logical = found.cuda_logical;
+  return options;
+}
+
 }  // namespace
 
 DeviceState& state_of(Device device, std::string_view what) {
@@ -29,10 +52,10 @@ DeviceState& state_of(Device device, std::string_view what) {
   return *const_cast<DeviceState*>(static_cast<const DeviceState*>(device.info()));
 }
 
-Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>()) {
-  constexpr int kMostDevices = 1024;
-  check(options.cpu_devices >= 1 && options.cpu_devices <= kMostDevices, "runtime: {} CPU devices, expected 1 to {}",
-        options.cpu_devices, kMostDevices);
+Runtime::Runtime(RuntimeOptions given) : random_(std::make_shared<RandomState>()) {
+  const RuntimeOptions options = resolved(std::move(given));
+  check(options.cpu_devices >= 1 && options.cpu_devices <= kMostRuntimeDevices, "runtime: {} CPU devices, expected 1 to {}",
+        options.cpu_devices, kMostRuntimeDevices);
   check(options.threads_per_shard >= 0, "runtime: {} threads per shard, expected at least 1",
         options.threads_per_shard);
   engine_ = std::make_shared<Engine>(EngineOptions{.serial = options.serial,
@@ -66,6 +89,15 @@ Runtime::Runtime(RuntimeOptions options) : random_(std::make_shared<RandomState>
     }
     all_devices_.push_back(Device(state.get()));
     if (state->kind == states_[0]->kind) devices_.push_back(all_devices_.back());
+  }
+  choose(options.devices);
+}
+
+void Runtime::choose(const WantedDevices& wanted) {
+  if (wanted.count() > 0) {
+    devices_.resize(static_cast<std::size_t>(wanted.count()));
+  } else if (wanted.given() && wanted.list() != "auto") {
+    devices_ = devices(wanted.list());
   }
 }
 
@@ -128,6 +160,21 @@ std::vector<Device> Runtime::devices(std::string_view list) const {
 MemoryCounters Runtime::memory(Device device) const { return state_of(device, "memory").allocator->counters(); }
 
 void Runtime::synchronize() { engine_->wait_all(); }
+
+void Runtime::synchronize(Device device) {
+  const DeviceState& state = state_of(device, "synchronize");
+  std::vector<LaneId> lanes = state.compute_lanes;
+  lanes.insert(lanes.end(), {state.copy_in_lane, state.copy_out_lane, state.urgent_lane});
+  std::vector<Resource> ends;
+  // The last task of each lane; a lane runs its tasks in order.
+  for (LaneId lane : lanes) {
+    Task task{.name = "synchronize", .lane = lane};
+    task.writes.push_back(ends.emplace_back(engine_->make_resource()));
+    task.run = [](const TaskContext&) {};
+    engine_->push(std::move(task));
+  }
+  for (const Resource& end : ends) engine_->wait_readable(end);
+}
 
 std::string str(const std::vector<Device>& devices) {
   std::string s = "[";

@@ -1,7 +1,7 @@
 // The runtime owns the devices, the engine, and the back ends; no other class knows them all. There are no globals: a
 // program makes a Runtime, asks it for devices, and works with those.
 //
-//   Runtime runtime({.cpu_devices = 2});
+//   Runtime runtime({.devices = 2});
 //   std::vector<Device> devices = runtime.devices();
 #pragma once
 
@@ -15,9 +15,32 @@
 
 #include "lockstep/runtime/device_state.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
+
+// The devices that a Runtime is asked for. A number: so many of the best kind that there is, GPUs or, without one, of
+// the CPU (see find_devices). A list as in Runtime::devices(): "cpu:0,cpu:1", "cuda:0". "auto": all GPUs or, without
+// one, one CPU device.
+class WantedDevices {
+ public:
+  WantedDevices() = default;
+  WantedDevices(int count) : count_(count), given_(true) {}                  // NOLINT(google-explicit-constructor)
+  WantedDevices(std::string list) : list_(std::move(list)), given_(true) {}  // NOLINT(google-explicit-constructor)
+  WantedDevices(const char* list) : WantedDevices(std::string(list)) {}      // NOLINT(google-explicit-constructor)
+
+  bool given() const { return given_; }
+  // 0 for a list.
+  int count() const { return count_; }
+  const std::string& list() const { return list_; }
+
+ private:
+  int count_ = 0;
+  std::string list_;
+  bool given_ = false;
+};
 
 struct RuntimeOptions {
+  // Runtime::devices() is exactly these. They replace cpu_devices, cuda, and cuda_logical, each of which says a part.
+  WantedDevices devices = {};
   // Number of CPU devices, at least one. They split the cores that this process may use evenly, and share cores if
   // there are fewer.
   int cpu_devices = 1;
@@ -63,7 +86,7 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // The devices to train on: GPUs if any were requested, otherwise CPU devices.
+  // The devices to train on: those of RuntimeOptions::devices; by default GPUs if there are any, otherwise CPU devices.
   const std::vector<Device>& devices() const { return devices_; }
   // Finds a device by name, "cpu:0". An unknown name is an Error that lists the existing ones.
   Device device(std::string_view name) const;
@@ -77,9 +100,12 @@ class Runtime {
 
   // Waits for everything. Throws the first failure that no wait has thrown yet.
   void synchronize();
+  // Waits for what was pushed on one device. Failures show where their data is read, and in synchronize().
+  void synchronize(Device device);
 
  private:
   void add_gpus(const struct DeviceParts& parts);
+  void choose(const WantedDevices& wanted);
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<RandomState> random_;

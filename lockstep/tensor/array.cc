@@ -25,10 +25,10 @@ std::string element(T value) {
   }
 }
 
-// Nested brackets, at most the first and the last three items of each axis.
+// Nested brackets. A tensor of many elements shows the first and the last three items of each axis, as in PyTorch.
 template <typename T>
 std::string print(const View& v, int axis, std::int64_t first) {
-  constexpr std::int64_t kEdge = 3;
+  constexpr std::int64_t kEdge = 3, kMost = 1000;
   if (axis == v.shape.rank()) return element(static_cast<const T*>(v.data)[memory_offset(v, first)]);
   std::int64_t stride = 1;
   for (int i = axis + 1; i < v.shape.rank(); ++i) stride *= v.shape[i];
@@ -36,7 +36,7 @@ std::string print(const View& v, int axis, std::int64_t first) {
   std::string s = "[";
   for (std::int64_t i = 0; i < n; ++i) {
     if (i > 0) s += axis + 1 == v.shape.rank() ? ", " : ",\n" + std::string(8 + axis, ' ');
-    if (n > 2 * kEdge + 1 && i == kEdge) {
+    if (v.numel() > kMost && n > 2 * kEdge && i == kEdge) {
       s += "...";
       i = n - kEdge - 1;
       continue;

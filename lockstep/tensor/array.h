@@ -11,7 +11,7 @@
 #include "lockstep/tensor/storage.h"
 #include "lockstep/tensor/view.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct CopyOptions {
   // Returns before the copy is done. Later readers of the result wait for it: operations, and for host memory
@@ -69,7 +69,7 @@ class Array {
   // Returns the only element. Waits.
   template <typename T>
   T item() const;
-  // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened in the middle if long. Waits.
+  // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened if it has more than 1,000 elements. Waits.
   std::string str() const;
 
   // Defined in ops/copy.cc. Returns a copy on another device (Device(): the host), of another type, or in another

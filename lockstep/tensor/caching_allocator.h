@@ -17,7 +17,7 @@
 #include "lockstep/device/memory.h"
 #include "lockstep/engine/engine.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct Block {
   void* data = nullptr;

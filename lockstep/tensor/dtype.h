@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 enum class DType : std::uint8_t { f32, bf16, f64, i64, u8, f16 };
 

@@ -12,7 +12,7 @@
 
 #include "lockstep/tensor/shape.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 enum class Layout : std::uint8_t { plain, channels_last, blocked16 };
 

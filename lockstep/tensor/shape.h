@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class Shape {
  public:

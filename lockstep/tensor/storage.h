@@ -12,7 +12,7 @@
 #include "lockstep/device/device.h"
 #include "lockstep/engine/engine.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // Device memory comes from the device's caching allocator and returns to it with the last handle, even while tasks
 // still use it: the next user of the memory waits for them (Engine::make_successor). Tasks therefore name the resource

@@ -8,7 +8,7 @@
 #include "lockstep/tensor/layout.h"
 #include "lockstep/tensor/shape.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct View {
   void* data = nullptr;

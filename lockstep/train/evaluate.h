@@ -7,7 +7,7 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct EvaluateOptions {
   std::vector<Device> devices;

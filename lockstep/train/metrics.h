@@ -16,7 +16,7 @@
 
 #include "lockstep/train/evaluate.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct Metric {
   std::string name;

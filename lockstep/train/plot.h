@@ -5,7 +5,9 @@
 #include <span>
 #include <string>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 // Values that are not finite (an epoch without evaluation, a loss that diverged) leave a gap in their line.
 struct EpochResult {

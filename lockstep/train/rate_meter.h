@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <deque>
 
-namespace lockstep {
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
 
 class RateMeter {
  public:

@@ -17,7 +17,7 @@
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/rate_meter.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct TrainerOptions {
   // The devices of this process.

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/cli/tool.h"
+#include "tests/free_port.h"
 
 namespace lockstep {
 namespace {
@@ -78,6 +79,21 @@ TEST(Launch, StartsAgainAfterAFailure) {
   EXPECT_THAT(lines(result.out), ElementsAre("[rank 0] start 0", "[rank 0] start 1", "[rank 0] start 2"));
   EXPECT_THAT(lines(result.err), ElementsAre("lockstep: rank 0 exited with status 6; restart 1 of 2",
                                              "lockstep: rank 0 exited with status 3; restart 2 of 2"));
+}
+
+// A rank that never comes.
+TEST(Launch, TrainHasTheTimeoutToo) {
+  SmallData data;
+  const auto begin = std::chrono::steady_clock::now();
+  const ToolResult alone = run_tool(train_arguments(data, {"--timeout", "1"}),
+                                    {.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                                                     "MASTER_PORT=" + std::to_string(free_port())}});
+  EXPECT_EQ(alone.status, 1) << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("rank 1"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  const ToolResult wrong = run_tool(train_arguments(data, {"--timeout", "nan"}));
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--timeout: nan is not in [0.001 - 1000000]"));
 }
 
 TEST(Launch, TheTimeoutReachesTheRanks) {

@@ -63,6 +63,11 @@ TEST_P(Loader, BatchesInOrderWithAShortOneAtTheEnd) {
   EXPECT_EQ(batches(loader), (std::vector<Indices>{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9}}));
 }
 
+TEST_P(Loader, TakesADataSetByValue) {
+  DataLoader loader(TensorDataset({Tensor::from(Indices{5, 6, 7}, {3})}), options({.batch_size = 2}));
+  EXPECT_EQ(batches(loader), (std::vector<Indices>{{5, 6}, {7}}));
+}
+
 TEST_P(Loader, DropsTheShortBatchWhenTold) {
   DataLoader loader(std::make_shared<Numbers>(10), options({.batch_size = 4, .drop_last = true}));
   EXPECT_EQ(loader.size(), 2);

@@ -51,7 +51,7 @@ TEST(TensorDataset, RefusesWhatDoesNotFit) {
 }
 
 TEST(RandomDataset, IsStandardNormalAndTheSameEveryTime) {
-  const RandomDataset data(2000, 5, 1);
+  const RandomDataset data({.examples = 2000, .length = 5, .seed = 1});
   double sum = 0, squares = 0;
   for (std::int64_t i = 0; i < data.size(); ++i) {
     const Floats x = data.get(i)[0].to_vector<float>();
@@ -61,12 +61,12 @@ TEST(RandomDataset, IsStandardNormalAndTheSameEveryTime) {
   EXPECT_NEAR(sum / 10'000, 0, 0.04);
   EXPECT_NEAR(squares / 10'000, 1, 0.06);
   auto row = [](std::int64_t i, std::uint64_t seed) {
-    return RandomDataset(9, 5, seed).get(i)[0].to_vector<float>();
+    return RandomDataset({.examples = 9, .length = 5, .seed = seed}).get(i)[0].to_vector<float>();
   };
   EXPECT_EQ(row(3, 1), data.get(3)[0].to_vector<float>());
   EXPECT_NE(row(3, 1), row(4, 1));
   EXPECT_NE(row(3, 1), row(3, 2));
-  EXPECT_ERROR(RandomDataset(3, 0), "length 0");
+  EXPECT_ERROR(RandomDataset({.examples = 3}), "length 0");
   EXPECT_ERROR(data.get(2000), "2000");
 }
 

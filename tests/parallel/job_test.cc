@@ -57,6 +57,23 @@ TEST(Job, TrainsAModelOnAllRanks) {
   EXPECT_EQ(weights[0], weights[1]);
 }
 
+TEST(Job, TensorsAreReducedOverRanks) {
+  expect_fine(run_jobs(3, [](Job& job) {
+    const Device device = job.devices()[0];
+    const double mine = job.rank() + 1;
+    EXPECT_EQ(job.all_reduce(full({2}, mine, {.device = device})).to_vector<float>(), (std::vector<float>{6, 6}));
+    // Host memory, other types, other reductions, and in a row without a wait.
+    const Tensor host = full({}, mine, {.dtype = DType::i64});
+    const Tensor most = job.all_reduce(host, ReduceOp::max), least = job.all_reduce(host, ReduceOp::min);
+    EXPECT_TRUE(most.device().is_host());
+    EXPECT_EQ(most.item<std::int64_t>(), 3);
+    EXPECT_EQ(least.item<std::int64_t>(), 1);
+    EXPECT_EQ(host.item<std::int64_t>(), job.rank() + 1);
+    EXPECT_ERROR(job.all_reduce(Tensor()), "all_reduce: undefined tensor");
+    EXPECT_ERROR(job.all_reduce(zeros({1}, {.device = device}).set_requires_grad(true)), "detach() it");
+  }));
+}
+
 TEST(Job, AnExceptionIsToldToTheOtherRanks) {
   const std::vector<std::string> errors = run_jobs(3, [](Job& job) {
     if (job.rank() == 1) fail("no more rows");

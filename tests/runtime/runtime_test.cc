@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+#include <thread>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/runtime/device_list.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
 
@@ -25,6 +30,43 @@ TEST(Runtime, DevicesHaveNames) {
 TEST(Runtime, WrongOptionsAreErrors) {
   EXPECT_ERROR(Runtime({.cpu_devices = 0}), "runtime: 0 CPU devices, expected 1 to 1024");
   EXPECT_ERROR(Runtime({.threads_per_shard = -1}), "runtime: -1 threads per shard");
+}
+
+TEST(Runtime, DevicesAreThoseThatWereAskedFor) {
+  EXPECT_EQ(Runtime({.devices = 3}).devices().size(), 3U);
+  EXPECT_EQ(str(Runtime({.devices = "cpu:2,cpu:0"}).devices()), "[cpu:2, cpu:0]");
+  EXPECT_EQ(Runtime({.devices = "auto"}).devices().size(), static_cast<std::size_t>(find_devices().count));
+  Runtime chosen({.devices = "cpu:1"});
+  EXPECT_EQ(str(chosen.devices()), "[cpu:1]");
+  EXPECT_EQ(str(chosen.devices("cpu")), "[cpu:0, cpu:1]");
+  EXPECT_ERROR(Runtime({.devices = 0}), "runtime: 0 devices, expected 1 to 1024");
+  EXPECT_ERROR(Runtime({.devices = "gpu:0"}), "unknown device 'gpu:0'");
+  EXPECT_ERROR(Runtime({.devices = 2, .cpu_devices = 2}), "expected `devices` alone");
+  EXPECT_EQ(cuda_is_available(), device_count() > 0);
+}
+
+TEST(Runtime, OneDeviceIsWaitedFor) {
+  Runtime runtime({.devices = 2, .cores_per_device = 1});
+  std::promise<void> gate;
+  Engine& engine = runtime.engine();
+  const auto push = [&](int number, auto run) {
+    const Device device = runtime.devices()[static_cast<std::size_t>(number)];
+    engine.push({.name = "task", .lane = state_of(device, "test").urgent_lane, .run = run});
+  };
+  push(1, [&](const TaskContext&) { gate.get_future().wait(); });
+  std::atomic<bool> done = false;
+  push(0, [&](const TaskContext&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    done = true;
+  });
+  runtime.synchronize(runtime.devices()[0]);  // not for the other device, which waits for us
+  EXPECT_TRUE(done);
+  gate.set_value();
+  runtime.synchronize();
+  push(0, [](const TaskContext&) { fail("broken"); });
+  runtime.synchronize(runtime.devices()[0]);
+  EXPECT_THROW(runtime.synchronize(), TaskError);
+  EXPECT_ERROR(runtime.synchronize(kHost), "synchronize: the tensor is in host memory");
 }
 
 // More devices than any laptop has cores, each with its own memory and all of them at work.

@@ -91,7 +91,9 @@ TEST(Array, PrintsItself) {
   EXPECT_EQ(Array().str(), "tensor(undefined)");
   std::vector<std::int64_t> many(8);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::int64_t>(i);
-  EXPECT_EQ(Array::from(many, {8}).str(), "tensor([0, 1, 2, ..., 5, 6, 7], i64, host)");
+  EXPECT_EQ(Array::from(many, {8}).str(), "tensor([0, 1, 2, 3, 4, 5, 6, 7], i64, host)");
+  many.resize(1001, 9);
+  EXPECT_EQ(Array::from(many, {1001}).str(), "tensor([0, 1, 2, ..., 9, 9, 9], i64, host)");
   Runtime runtime;
   EXPECT_EQ(Array::from<BFloat16>({BFloat16(0.5F)}, {1}).to(runtime.devices()[0]).str(),
             "tensor([0.5], bf16, cpu:0)");

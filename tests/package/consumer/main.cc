@@ -1,29 +1,23 @@
 // Trains a small net on random images through the installed library, on one device and on two: the same
 // losses to the last bit.
 #include <fmt/core.h>
-#include <lockstep/models/models.h>
-#include <lockstep/optim/optimizer.h>
-#include <lockstep/parallel/split.h>
-#include <lockstep/runtime/runtime.h>
+#include <lockstep/lockstep.h>
 
 using namespace lockstep;
 
 namespace {
 
-std::vector<double> train(int device_count) {
-  Runtime runtime({.cpu_devices = device_count, .threads_per_shard = 1});
+std::vector<double> train(int devices_wanted) {
+  Runtime runtime({.cpu_devices = devices_wanted, .threads_per_shard = 1});
   const std::vector<Device>& devices = runtime.devices();
   auto net = mlp();
   net->initialize(Normal{0.01}, devices);
   Sgd sgd(net->parameters(), {.lr = 0.5});
 
-  constexpr std::int64_t kImages = 60, kPixels = 28 * 28;
-  std::vector<float> pixels(kImages * kPixels);
+  constexpr std::int64_t kImages = 60;
   std::vector<std::int64_t> classes(kImages);
-  RandomKey key = random_key(0, {hash_name("images")});
-  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(random_uniform(key, i));
-  for (std::int64_t i = 0; i < kImages; ++i) classes[i] = i % 10;
-  Tensor images = Tensor::from(pixels, {kImages, 1, 28, 28}), labels = Tensor::from(classes, {kImages});
+  for (std::int64_t i = 0; i < kImages; ++i) classes[static_cast<std::size_t>(i)] = i % 10;
+  const Tensor images = rand({kImages, 1, 28, 28}), labels = Tensor::from(classes, {kImages});
 
   std::vector<double> losses;
   for (int step = 0; step < 20; ++step) {

@@ -1,0 +1,26 @@
+# An image with the tool and Fashion-MNIST, as the Kubernetes example of docs/distributed.md runs it:
+#
+#   docker build -t registry.example.com/lockstep:latest .
+#   docker run --rm registry.example.com/lockstep:latest lockstep train --model lenet --epochs 1
+#
+# For CPUs. Untested: no container engine was at hand.
+FROM debian:12 AS build
+ENV DEBIAN_FRONTEND=noninteractive
+COPY scripts/packages.txt /tmp/packages.txt
+RUN apt-get -qq update \
+    && apt-get -qq install -y --no-install-recommends $(sed 's/#.*//' /tmp/packages.txt) \
+    && rm -rf /var/lib/apt/lists/*
+COPY . /source
+WORKDIR /source
+RUN cmake --preset release -B /build -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_EXAMPLES=OFF \
+    && cmake --build /build \
+    && cmake --install /build --prefix /usr/local --strip
+
+FROM debian:12
+RUN apt-get -qq update \
+    && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+       dataset-fashion-mnist libdnnl2 libfmt9 libgomp1 libhwloc15 libopenmpi3 libssl3 zlib1g \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=build /usr/local /usr/local
+# A shell-form command of a Job replaces this one.
+CMD ["lockstep", "--help"]

@@ -1,0 +1,93 @@
+// Tensors made from nothing. Where they lie is said in one of two ways:
+//
+//   Tensor a = zeros({2, 3}, {.device = device});                // whole: on a device, or in host memory
+//   Tensor b = randn({64, 5}, {.device = device, .seed = 7});    // the same numbers on every device
+//   Tensor h = zeros({kBatch, hidden}, like(x));                 // where x lies, with as many samples as x
+//
+// None of them has a history.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct TensorOptions {
+  // Default: i64 for arange() of integers, f32 for all else.
+  std::optional<DType> dtype = {};
+  Device device = kHost;
+};
+
+struct RandomOptions {
+  DType dtype = DType::f32;
+  Device device = kHost;
+  // Equal seeds give equal numbers, on every device and in every call.
+  std::uint64_t seed = 0;
+};
+
+// Stands for the number of samples in the shape of a tensor that is made like() another one.
+inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
+
+// The placement of a new tensor: that of x. A shape with kBatch makes a tensor whose samples lie where x's do, cut as x
+// is; a shape without it makes one that is the same on all of x's devices. For a whole x, kBatch is the extent of its
+// axis 0. An error for kBatch like a parameter, which has no samples.
+class Like {
+ public:
+  const Tensor& x() const { return x_; }
+  DType dtype() const { return dtype_; }
+
+ private:
+  friend Like like(const Tensor& x, std::optional<DType> dtype);
+  Like(const Tensor& x, DType dtype) : x_(x), dtype_(dtype) {}
+
+  Tensor x_;
+  DType dtype_;
+};
+// `dtype`: by default x's.
+inline Like like(const Tensor& x, std::optional<DType> dtype = {}) { return {x, dtype.value_or(x.dtype())}; }
+
+Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
+Tensor full(const Shape& shape, double value, const Like& like);
+Tensor zeros(const Shape& shape, const TensorOptions& options = {});
+Tensor zeros(const Shape& shape, const Like& like);
+Tensor ones(const Shape& shape, const TensorOptions& options = {});
+Tensor ones(const Shape& shape, const Like& like);
+
+// Uniform in [0, 1).
+Tensor rand(const Shape& shape, const RandomOptions& options = {});
+// Normal, of mean 0 and standard deviation 1.
+Tensor randn(const Shape& shape, const RandomOptions& options = {});
+// The same for noise in a forward pass: as for dropout, the key comes from the device's random state (seed, step,
+// shard, operation). A RecordedStep cannot repeat it. An error like a tensor in host memory, which has no random state.
+Tensor rand(const Shape& shape, const Like& like);
+Tensor randn(const Shape& shape, const Like& like);
+
+// Ones on the diagonal: [n, n] or [n, m].
+Tensor eye(std::int64_t n, const TensorOptions& options = {});
+Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
+
+template <typename T>
+concept Number = std::integral<T> || std::floating_point<T>;
+
+// start, start + step, ... up to `end`, which is not one of them: element i is start + i * step, computed in f64.
+// `whole`: i64 by default.
+Tensor arange_of(double start, double end, double step, bool whole, const TensorOptions& options);
+template <Number A, Number B, Number C>
+Tensor arange(A start, B end, C step, const TensorOptions& options = {}) {
+  constexpr bool whole = std::integral<A> && std::integral<B> && std::integral<C>;
+  return arange_of(static_cast<double>(start), static_cast<double>(end), static_cast<double>(step), whole, options);
+}
+template <Number A, Number B>
+Tensor arange(A start, B end, const TensorOptions& options = {}) {
+  return arange(start, end, 1, options);
+}
+template <Number T>
+Tensor arange(T end, const TensorOptions& options = {}) {
+  return arange(0, end, 1, options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+// All of Lockstep's public headers. Headers that these include are installed beside them, and may change in any version.
+#pragma once
+
+// Tensors, operations, losses, functions of your own.
+#include "lockstep/autograd/creation.h"
+#include "lockstep/autograd/function.h"
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/losses.h"
+#include "lockstep/autograd/shards.h"
+#include "lockstep/autograd/tensor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/random.h"
+
+// Devices.
+#include "lockstep/runtime/device_list.h"
+#include "lockstep/runtime/runtime.h"
+
+// Modules and layers.
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv1d.h"
+#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/conv_transpose2d.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/initializer.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/nn/module_list.h"
+#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/parameter.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/transformer.h"
+
+// Optimizers and schedules.
+#include "lockstep/optim/loss_scaler.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+
+// Data, models, files of weights.
+#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/data/data_loader.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/models.h"
+#include "lockstep/models/resnet.h"
+
+// Several devices, several processes.
+#include "lockstep/launch/launch_environment.h"
+#include "lockstep/launch/spawn.h"
+#include "lockstep/parallel/balancer.h"
+#include "lockstep/parallel/data_parallel.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/job.h"
+#include "lockstep/parallel/recorded_step.h"
+#include "lockstep/parallel/split.h"
+
+// Training loops.
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/metrics.h"
+#include "lockstep/train/plot.h"
+#include "lockstep/train/trainer.h"
+
+#include "lockstep/version.h"

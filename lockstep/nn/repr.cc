@@ -1,0 +1,124 @@
+// How layers print themselves: as the same layers in PyTorch do.
+#include <span>
+
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv1d.h"
+#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/conv_transpose2d.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/recurrent.h"
+
+namespace lockstep {
+namespace {
+
+// Python's notation.
+std::string python(bool value) { return value ? "True" : "False"; }
+
+std::string python(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string python(std::span<const std::int64_t> extents) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < extents.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(extents[i]);
+  return text + (extents.size() == 1 ? ",)" : ")");
+}
+
+std::string python(const Shape& shape) { return python(shape.dims()); }
+
+// One number where both are equal.
+std::string pair(const std::array<std::int64_t, 2>& extents) {
+  return extents[0] == extents[1] ? std::to_string(extents[0]) : python(extents);
+}
+
+// `axes`: of the kernel, whose options are one number for all of them.
+template <typename Options>
+std::string conv(const Options& o, std::int64_t in_channels, std::size_t axes, std::int64_t output_padding = 0) {
+  const auto all = [axes](std::int64_t value) { return python(std::vector(axes, value)); };
+  std::string text =
+      fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, o.out_channels, all(o.kernel), all(o.stride));
+  if (o.padding != 0) text += ", padding=" + all(o.padding);
+  if (o.dilation != 1) text += ", dilation=" + all(o.dilation);
+  if (output_padding != 0) text += ", output_padding=" + all(output_padding);
+  if (o.groups != 1) text += fmt::format(", groups={}", o.groups);
+  if (!o.bias) text += ", bias=False";
+  return text;
+}
+
+}  // namespace
+
+std::string Linear::extra_repr() const {
+  return fmt::format("in_features={}, out_features={}, bias={}", weight.shape()[1], options_.out_features,
+                     python(options_.bias));
+}
+std::string Conv1d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups, 1); }
+std::string Conv2d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups, 2); }
+std::string ConvTranspose2d::extra_repr() const { return conv(options_, weight.shape()[0], 2, options_.output_padding); }
+
+std::string Embedding::extra_repr() const {
+  const std::string text = fmt::format("{}, {}", options_.num_embeddings, options_.embedding_dim);
+  return options_.padding_idx ? fmt::format("{}, padding_idx={}", text, *options_.padding_idx) : text;
+}
+
+std::string BatchNorm2d::extra_repr() const {
+  return fmt::format("{}, eps={}, momentum={}, affine=True, track_running_stats=True{}", weight.shape()[0],
+                     python(options_.eps), python(options_.momentum), options_.synchronized ? ", synchronized=True" : "");
+}
+std::string LayerNorm::extra_repr() const {
+  return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape), python(options_.eps),
+                     python(options_.elementwise_affine));
+}
+std::string RMSNorm::extra_repr() const {
+  return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape), python(options_.eps),
+                     python(options_.elementwise_affine));
+}
+std::string GroupNorm::extra_repr() const {
+  return fmt::format("{}, {}, eps={}, affine={}", options_.num_groups, options_.num_channels, python(options_.eps),
+                     python(options_.affine));
+}
+
+std::string RecurrentModule::extra_repr() const {
+  const RecurrentOptions& o = options_;
+  std::string text = fmt::format("{}, {}", weights_[0].weight_ih.shape()[1], o.hidden_size);
+  if (o.num_layers != 1) text += fmt::format(", num_layers={}", o.num_layers);
+  if (!o.bias) text += ", bias=False";
+  if (o.batch_first) text += ", batch_first=True";
+  if (o.dropout != 0) text += ", dropout=" + python(o.dropout);
+  if (o.bidirectional) text += ", bidirectional=True";
+  return text;
+}
+
+std::string LeakyReLU::extra_repr() const { return "negative_slope=" + python(negative_slope_); }
+std::string ELU::extra_repr() const { return "alpha=" + python(alpha_); }
+std::string Softplus::extra_repr() const {
+  return fmt::format("beta={}, threshold={}", python(beta_), python(threshold_));
+}
+std::string GELU::extra_repr() const { return "approximate='none'"; }
+std::string Softmax::extra_repr() const { return fmt::format("dim={}", dim_); }
+std::string LogSoftmax::extra_repr() const { return fmt::format("dim={}", dim_); }
+std::string Flatten::extra_repr() const { return fmt::format("start_dim={}, end_dim={}", start_dim_, end_dim_); }
+std::string Unflatten::extra_repr() const {
+  return fmt::format("dim={}, unflattened_size={}", dim_, python(unflattened_size_));
+}
+std::string MaxPool2d::extra_repr() const {
+  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode=False", pair(options_.kernel),
+                     pair(options_.stride), pair(options_.padding));
+}
+std::string AvgPool2d::extra_repr() const {
+  return fmt::format("kernel_size={}, stride={}, padding={}", pair(options_.kernel), pair(options_.stride),
+                     pair(options_.padding));
+}
+std::string AdaptiveAvgPool2d::extra_repr() const { return "output_size=" + python(output_size_); }
+std::string Upsample::extra_repr() const {
+  const std::string mode = options_.mode == Interpolation::nearest ? "'nearest'" : "'bilinear'";
+  return options_.scale_factor ? fmt::format("scale_factor={}, mode={}", python(*options_.scale_factor), mode)
+                               : fmt::format("size={}, mode={}", python(options_.size.value()), mode);
+}
+std::string Dropout::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
+
+}  // namespace lockstep

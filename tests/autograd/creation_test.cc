@@ -1,0 +1,198 @@
+// Tensors made from nothing: in host memory, on a device, and where another tensor lies.
+#include "lockstep/autograd/creation.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/shards.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Numbers = std::vector<double>;
+
+class CreationTest : public ::testing::Test {
+ protected:
+  // [samples, 3], in shards of 2 samples by turns on the two devices.
+  Tensor batch(std::int64_t samples) {
+    std::vector<Slot> slots;
+    std::vector<std::int64_t> rows;
+    for (std::int64_t first = 0; first < samples; first += 2) {
+      rows.push_back(std::min<std::int64_t>(2, samples - first));
+      slots.push_back({static_cast<int>(slots.size()), devices_[slots.size() % 2]});
+    }
+    return scatter(Tensor::host({samples, 3}), std::make_shared<Placement>(rows, slots));
+  }
+  Tensor parameter() {
+    return Tensor::replicated({Array::host({2, 2}).to(devices_[0]), Array::host({2, 2}).to(devices_[1])});
+  }
+
+  Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
+  const std::vector<Device>& devices_ = runtime_.devices();
+};
+
+TEST_F(CreationTest, ConstantsLieWhereTheOptionsSay) {
+  for (const Device device : {kHost, devices_[1]}) {
+    const Tensor z = zeros({2, 3}, {.device = device});
+    EXPECT_EQ(z.device(), device);
+    EXPECT_EQ(z.dtype(), DType::f32);
+    EXPECT_EQ(z.shape(), (Shape{2, 3}));
+    EXPECT_EQ(z.to_vector<float>(), std::vector<float>(6, 0));
+    EXPECT_EQ(ones({2}, {.dtype = DType::f64, .device = device}).to_vector<double>(), (Numbers{1, 1}));
+    EXPECT_EQ(full({2}, 7, {.dtype = DType::i64, .device = device}).to_vector<std::int64_t>(),
+              (std::vector<std::int64_t>{7, 7}));
+    EXPECT_EQ(full({}, 0.5, {.dtype = DType::bf16, .device = device}).item<float>(), 0.5F);
+    EXPECT_EQ(zeros({0, 4}, {.device = device}).numel(), 0);
+  }
+}
+
+TEST_F(CreationTest, ArangeCountsUpToItsEnd) {
+  for (const Device device : {kHost, devices_[0]}) {
+    EXPECT_EQ(arange(4, {.device = device}).to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 2, 3}));
+    EXPECT_EQ(arange(2, 9, 3, {.device = device}).to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 5, 8}));
+    EXPECT_EQ(arange(3, 0, -1, {.device = device}).to_vector<std::int64_t>(), (std::vector<std::int64_t>{3, 2, 1}));
+    EXPECT_EQ(arange(1.0, {.device = device}).to_vector<float>(), std::vector<float>{0});
+    EXPECT_EQ(arange(0, 1, 0.25, {.dtype = DType::f64, .device = device}).to_vector<double>(),
+              (Numbers{0, 0.25, 0.5, 0.75}));
+    EXPECT_EQ(arange(5, 5, {.device = device}).numel(), 0);
+  }
+  EXPECT_ERROR(arange(0, 5, -1), "arange: from 0 to 5 by -1");
+  EXPECT_ERROR(arange(0, 5, 0), "arange: from 0 to 5 by 0");
+}
+
+TEST_F(CreationTest, EyeHasOnesOnItsDiagonal) {
+  for (const Device device : {kHost, devices_[0]}) {
+    EXPECT_EQ(eye(2, {.device = device}).to_vector<float>(), (std::vector<float>{1, 0, 0, 1}));
+    EXPECT_EQ(eye(2, 3, {.dtype = DType::i64, .device = device}).to_vector<std::int64_t>(),
+              (std::vector<std::int64_t>{1, 0, 0, 0, 1, 0}));
+    EXPECT_EQ(eye(3, 2, {.device = device}).shape(), (Shape{3, 2}));
+  }
+}
+
+TEST_F(CreationTest, RandomNumbersFollowFromTheSeedAlone) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const auto uniform = values(rand({33, 3}, {.dtype = dtype, .device = devices_[0], .seed = 7}));
+    EXPECT_EQ(values(rand({33, 3}, {.dtype = dtype, .device = devices_[1], .seed = 7})), uniform);
+    EXPECT_EQ(values(rand({33, 3}, {.dtype = dtype, .seed = 7}).to(devices_[0])), uniform);
+    EXPECT_NE(values(rand({33, 3}, {.dtype = dtype, .device = devices_[0], .seed = 8})), uniform);
+    const auto normal = values(randn({33, 3}, {.dtype = dtype, .device = devices_[0], .seed = 7}));
+    EXPECT_EQ(values(randn({33, 3}, {.dtype = dtype, .seed = 7}).to(devices_[0])), normal);
+    EXPECT_TRUE(std::ranges::all_of(uniform, [](double u) { return u >= 0 && u <= 1; }));
+    EXPECT_TRUE(std::ranges::any_of(normal, [](double z) { return z < -1; }));
+  }
+  const auto many = values(randn({10000}, {.device = devices_[0]}));
+  double sum = 0, squares = 0;
+  for (double z : many) sum += z, squares += z * z;
+  EXPECT_NEAR(sum / 1e4, 0, 0.05);
+  EXPECT_NEAR(squares / 1e4, 1, 0.05);
+  EXPECT_ERROR(rand({2}, {.dtype = DType::i64}), "rand: i64 elements, expected a floating type");
+}
+
+TEST_F(CreationTest, AStateOfABatchIsCutAsTheBatch) {
+  const Tensor x = batch(5);
+  const Tensor h = zeros({2, kBatch, 4}, like(x));
+  EXPECT_EQ(h.kind(), Kind::cut);
+  EXPECT_EQ(h.shape(), (Shape{2, 5, 4}));
+  EXPECT_EQ(h.cut(), (Cut{.axis = 1}));
+  EXPECT_TRUE(same_placement(h.placement(), x.placement()));
+  EXPECT_EQ(values(zeros({kBatch, 3}, like(x)) + x + 1), Numbers(15, 1));
+  EXPECT_EQ(full({kBatch}, 3, like(x, DType::i64)).to_vector<std::int64_t>(), std::vector<std::int64_t>(5, 3));
+  // Also like a result of the batch that is not cut itself.
+  EXPECT_EQ(values(ones({kBatch, 1}, like(mean(x))) + x), Numbers(15, 1));
+}
+
+TEST_F(CreationTest, WithoutTheBatchATensorIsTheSameOnAllDevices) {
+  const Tensor x = batch(5);
+  const Tensor bias = ones({3}, like(x));
+  EXPECT_EQ(bias.kind(), Kind::replicated);
+  EXPECT_EQ(bias.devices(), devices_);
+  EXPECT_EQ(values(x + bias), Numbers(15, 1));
+  EXPECT_EQ(zeros({3}, like(parameter())).devices(), devices_);
+  EXPECT_EQ(values(parameter() + ones({2, 2}, like(parameter()))), Numbers(4, 1));
+}
+
+TEST_F(CreationTest, LikeAWholeTensorTheBatchIsItsFirstAxis) {
+  EXPECT_EQ(zeros({kBatch, 2}, like(zeros({4, 9}))).shape(), (Shape{4, 2}));
+  const Tensor y = zeros({kBatch, 2}, like(zeros({4, 9}, {.dtype = DType::f64, .device = devices_[1]})));
+  EXPECT_EQ(y.device(), devices_[1]);
+  EXPECT_EQ(y.dtype(), DType::f64);
+}
+
+TEST_F(CreationTest, InPerShardTheBatchIsTheShard) {
+  std::vector<Shape> seen;
+  const Tensor y = per_shard(
+      [&](const Tensor& t) {
+        const Tensor h = ones({kBatch, 3}, like(t));
+        seen.push_back(h.shape());
+        return t + h;
+      },
+      batch(3));
+  EXPECT_EQ(seen, (std::vector<Shape>{{2, 3}, {1, 3}}));
+  EXPECT_EQ(values(y), Numbers(9, 1));
+}
+
+TEST_F(CreationTest, NoiseDependsOnTheShardAndTheStepAndNotOnTheDevice) {
+  const auto draw = [&](const Tensor& x) {
+    runtime_.random().set_seed(3);
+    runtime_.random().set_step(5);
+    return values(randn({kBatch, 3}, like(x)));
+  };
+  const Tensor x = batch(5);
+  const Numbers noise = draw(x);
+  EXPECT_NE(noise[0], noise[6]);  // the second shard
+  EXPECT_EQ(draw(x), noise);
+  // All shards on one device; and one after the other.
+  const std::vector<Slot> slots{{0, devices_[0]}, {1, devices_[0]}, {2, devices_[0]}};
+  EXPECT_EQ(draw(scatter(Tensor::host({5, 3}), std::make_shared<Placement>(x.placement()->rows(), slots))), noise);
+  runtime_.random().set_step(5);
+  EXPECT_EQ(values(per_shard([&](const Tensor& t) { return randn({kBatch, 3}, like(t)); }, x)), noise);
+  EXPECT_NE(values(randn({kBatch, 3}, like(x))), noise) << "the second draw of the step";
+}
+
+TEST_F(CreationTest, ReplicasDrawTheSameNoise) {
+  const Tensor noise = rand({4}, like(batch(5)));
+  EXPECT_EQ(noise.parts()[0].to_vector<float>(), noise.parts()[1].to_vector<float>());
+  EXPECT_NE(rand({4}, like(batch(5))).parts()[0].to_vector<float>(), noise.parts()[0].to_vector<float>());
+}
+
+TEST_F(CreationTest, WhatCannotBePlacedIsAnError) {
+  EXPECT_ERROR(zeros({kBatch, 2}), "zeros: kBatch stands for the samples of a batch, but no tensor of it is given");
+  EXPECT_ERROR(zeros({kBatch, 2}, like(parameter())), "which has no samples");
+  EXPECT_ERROR(zeros({kBatch, kBatch}, like(batch(2))), "kBatch is axis 0 and axis 1 of the shape, expected it once");
+  EXPECT_ERROR(zeros({-1}), "zeros: shape [-1] has a negative extent");
+  EXPECT_ERROR(zeros({2}, like(Tensor())), "zeros: like an undefined tensor");
+  EXPECT_ERROR(randn({2}, like(zeros({2}))), "host memory has no random state: give a seed, randn(shape, {.seed = 1})");
+}
+
+TEST_F(CreationTest, AnIndexSelectsFromTheFirstAxis) {
+  const Tensor x = arange(6, {.device = devices_[0]}).reshape({3, 2});
+  EXPECT_EQ(x[1].to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(x[-1][0].item<std::int64_t>(), 4);
+  EXPECT_ERROR(x[3], "3");
+}
+
+TEST_F(CreationTest, ToHostReadsWhateverThereIs) {
+  const Tensor whole = arange(4, {.device = devices_[1]}).to_host();
+  EXPECT_EQ(whole.device(), kHost);
+  EXPECT_EQ(whole.to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 2, 3}));
+  const Tensor rows = ones({kBatch, 2}, like(batch(5))).to_host();
+  EXPECT_EQ(rows.device(), kHost);
+  EXPECT_EQ(rows.to_vector<float>(), std::vector<float>(10, 1));
+}
+
+TEST_F(CreationTest, TensorsPrintWhole) {
+  const std::string rows = zeros({10, 2}, {.device = devices_[0]}).str();
+  EXPECT_EQ(std::ranges::count(rows, '0'), 21) << rows;  // 20 elements and cpu:0
+  EXPECT_EQ(rows.find("..."), std::string::npos);
+  std::ostringstream out;
+  out << arange(2);
+  EXPECT_EQ(out.str(), "tensor([0, 1], i64, host)");
+}
+
+}  // namespace
+}  // namespace lockstep::testing

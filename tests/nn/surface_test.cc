@@ -1,0 +1,179 @@
+// What users know from PyTorch's modules: look-up by name, apply(), to(), printing, and modules made in place.
+#include <sstream>
+
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/conv1d.h"
+#include "lockstep/nn/conv_transpose2d.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/module_list.h"
+#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
+#include "tests/nn/nn_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct SmallNet : Module {
+  Linear& hidden = make<Linear>("hidden", {.in_features = 3, .out_features = 4});
+  Linear& out = make<Linear>("out", {.out_features = 2, .bias = false});
+  Tensor forward(const Tensor& x) override { return out(relu(hidden(x))); }
+};
+
+struct WithMembers : Module {
+  Linear fc{{.in_features = 1, .out_features = 1}};
+  WithMembers() { add("fc", fc); }
+};
+
+TEST(ModuleSurface, ChildrenAreMadeWhereTheyAreDeclared) {
+  Runtime runtime(small_devices(1));
+  SmallNet net;
+  EXPECT_EQ(names(net.named_parameters()), (std::vector<std::string>{"hidden.weight", "hidden.bias", "out.weight"}));
+  net.initialize(Constant{1}, runtime.devices());
+  EXPECT_EQ(values(net(ones({2, 3}, {.device = runtime.devices()[0]}))), std::vector<double>(4, 12));
+}
+
+TEST(ModuleSurface, ParametersAreFoundByTheirPath) {
+  Runtime runtime(small_devices(1));
+  Sequential net;
+  net.append(Linear({.in_features = 2, .out_features = 2})).append(BatchNorm2d({.channels = 3}));
+  EXPECT_EQ(net["0.weight"], net.at<Linear>(0).weight);
+  EXPECT_EQ(net[1]["bias"], net.parameter("1.bias"));
+  EXPECT_EQ(net.buffer("1.running_mean"), net.at<BatchNorm2d>(1).running_mean);
+  EXPECT_ERROR(net["0.wieght"], "module: no parameter '0.wieght', expected one of: 0.weight, 0.bias, 1.weight, 1.bias");
+  EXPECT_ERROR(net.buffer("0.weight"), "module: no buffer '0.weight'");
+  EXPECT_ERROR(ReLU()["x"], "(none)");
+  ModuleList<Linear> list;
+  list.append(LinearOptions{.in_features = 1, .out_features = 1});
+  EXPECT_EQ(list["0.weight"], list[0].weight);
+}
+
+TEST(ModuleSurface, ASequenceTakesModulesAndGivesThemBackByType) {
+  Runtime runtime(small_devices(1));
+  const LinearOptions options{.in_features = 2, .out_features = 2};
+  Sequential net, inner;
+  inner.append<Linear>(options).append(Tanh());
+  net.append(Linear(options)).append(LeakyReLU(0.5)).append<Linear>({.out_features = 1}).append(std::move(inner));
+  EXPECT_EQ(net.size(), 4U);
+  EXPECT_EQ(net.at<LeakyReLU>(1).str(), "LeakyReLU(negative_slope=0.5)");
+  EXPECT_EQ(names(net.named_parameters()).back(), "3.0.bias");
+  EXPECT_ERROR(net.at<Linear>(1), "sequential: number 1 is another kind of module than the one asked for: LeakyReLU(");
+  EXPECT_ERROR(net[4], "sequential: number 4 of 4 modules");
+  // Parameters and mode move along; members of a module cannot.
+  Linear frozen(options);
+  frozen.freeze();
+  frozen.eval();
+  const Parameter weight = frozen.weight;
+  net.append(std::move(frozen));
+  EXPECT_EQ(net.at<Linear>(4).weight, weight);
+  EXPECT_EQ(net["4.weight"], weight);
+  EXPECT_FALSE(net[4].training());
+  EXPECT_ERROR(net.append(WithMembers()), "module: child 'fc' is a member, which cannot move");
+  net.append<WithMembers>().append(SmallNet());
+}
+
+TEST(ModuleSurface, ApplyReachesChildrenFirst) {
+  SmallNet net;
+  std::vector<const Module*> seen;
+  net.apply([&](Module& m) { seen.push_back(&m); });
+  EXPECT_EQ(seen, (std::vector<const Module*>{&net.hidden, &net.out, &net}));
+}
+
+TEST(ModuleSurface, ToMovesValuesToOtherDevices) {
+  Runtime runtime(small_devices(3));
+  const auto& devices = runtime.devices();
+  Sequential net;
+  net.append(Linear({.in_features = 3, .out_features = 2})).append(BatchNorm2d());
+  EXPECT_ERROR(net.to(devices), "to: a parameter is not initialized: initialize() makes it on the devices");
+  net.initialize(Normal{}, {devices[0]});
+  const auto before = values(net["0.weight"].data(devices[0]));
+  sum(square(net["0.weight"])).backward();
+  net.to({devices[1], devices[2]});
+  EXPECT_EQ(net["0.weight"].devices(), (std::vector<Device>{devices[1], devices[2]}));
+  EXPECT_EQ(values(net["0.weight"].data(devices[2])), before);
+  EXPECT_EQ(net.buffer("1.num_batches_tracked").devices().size(), 2U);
+  EXPECT_ERROR(net["0.weight"].data(devices[0]), "parameter 0.weight is not initialized on cpu:0");
+  EXPECT_FALSE(net["0.weight"].gradient().defined());
+  // Operations find the new replicas, and gradients their way back.
+  sum(square(net["0.weight"])).backward();
+  std::vector<double> twice = before;
+  for (double& x : twice) x *= 2;
+  EXPECT_EQ(values(net["0.weight"].gradient()), twice);
+  // A shape that is not known yet is settled where the module is now.
+  EXPECT_EQ(net["1.weight"].devices(), (std::vector<Device>{devices[1], devices[2]}));
+  net["1.weight"].settle_shape({2});
+  EXPECT_EQ(values(net["1.weight"].data(devices[1])), (std::vector<double>{1, 1}));
+}
+
+TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
+  Runtime runtime(small_devices(1));
+  SmallNet net;
+  EXPECT_EQ(net.str(),
+            "SmallNet(\n"
+            "  (hidden): Linear(in_features=3, out_features=4, bias=True)\n"
+            "  (out): Linear(in_features=0, out_features=2, bias=False)\n"
+            ")");
+  net.initialize(Constant{1}, runtime.devices());
+  net(ones({1, 3}, {.device = runtime.devices()[0]}));
+  EXPECT_NE(str(net).find("(out): Linear(in_features=4, out_features=2, bias=False)"), std::string::npos);
+
+  Sequential all;
+  all.append(Conv2d({.in_channels = 3, .out_channels = 8, .kernel = 3, .stride = 2, .padding = 1, .bias = false}))
+      .append(Conv2d({.in_channels = 8, .out_channels = 8, .kernel = 1, .dilation = 2, .groups = 4}))
+      .append(Conv1d({.in_channels = 2, .out_channels = 4, .kernel = 5}))
+      .append(ConvTranspose2d({.in_channels = 4, .out_channels = 2, .kernel = 2, .stride = 2, .output_padding = 1}))
+      .append(BatchNorm2d({.channels = 8}))
+      .append(LayerNorm({.normalized_shape = {10}}))
+      .append(GroupNorm({.num_groups = 2, .num_channels = 8}))
+      .append(Embedding({.num_embeddings = 10, .embedding_dim = 3, .padding_idx = 0}))
+      .append(MaxPool2d({.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}))
+      .append(AvgPool2d({.kernel = {2, 3}, .stride = {2, 3}}))
+      .append(AdaptiveAvgPool2d(1))
+      .append(Dropout(0.5))
+      .append(GELU())
+      .append(Softplus(1, 20))
+      .append(Flatten())
+      .append(Unflatten(1, {-1, 1}))
+      .append(Upsample({.scale_factor = 2}))
+      .append(LSTM({.input_size = 10, .hidden_size = 20, .num_layers = 2, .batch_first = true}))
+      .append<Sequential>();
+  EXPECT_EQ(str(all),
+            "Sequential(\n"
+            "  (0): Conv2d(3, 8, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), bias=False)\n"
+            "  (1): Conv2d(8, 8, kernel_size=(1, 1), stride=(1, 1), dilation=(2, 2), groups=4)\n"
+            "  (2): Conv1d(2, 4, kernel_size=(5,), stride=(1,))\n"
+            "  (3): ConvTranspose2d(4, 2, kernel_size=(2, 2), stride=(2, 2), output_padding=(1, 1))\n"
+            "  (4): BatchNorm2d(8, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
+            "  (5): LayerNorm((10,), eps=1e-05, elementwise_affine=True)\n"
+            "  (6): GroupNorm(2, 8, eps=1e-05, affine=True)\n"
+            "  (7): Embedding(10, 3, padding_idx=0)\n"
+            "  (8): MaxPool2d(kernel_size=3, stride=2, padding=1, dilation=1, ceil_mode=False)\n"
+            "  (9): AvgPool2d(kernel_size=(2, 3), stride=(2, 3), padding=0)\n"
+            "  (10): AdaptiveAvgPool2d(output_size=(1, 1))\n"
+            "  (11): Dropout(p=0.5, inplace=False)\n"
+            "  (12): GELU(approximate='none')\n"
+            "  (13): Softplus(beta=1.0, threshold=20.0)\n"
+            "  (14): Flatten(start_dim=1, end_dim=-1)\n"
+            "  (15): Unflatten(dim=1, unflattened_size=(-1, 1))\n"
+            "  (16): Upsample(scale_factor=2.0, mode='nearest')\n"
+            "  (17): LSTM(10, 20, num_layers=2, batch_first=True)\n"
+            "  (18): Sequential()\n"
+            ")");
+
+  // Nested modules are indented.
+  ModuleList<SmallNet> list;
+  list.append();
+  std::ostringstream out;
+  out << list;
+  EXPECT_EQ(out.str(),
+            "ModuleList(\n"
+            "  (0): SmallNet(\n"
+            "    (hidden): Linear(in_features=3, out_features=4, bias=True)\n"
+            "    (out): Linear(in_features=0, out_features=2, bias=False)\n"
+            "  )\n"
+            ")");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
