@@ -8,6 +8,7 @@
 #include <lockstep/base/file.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
+#include <lockstep/data/text.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
 #include <lockstep/models/gpt.h>
@@ -31,44 +32,6 @@ struct Options : DeviceOptions {
   std::int64_t max_steps = 500, log_every = 50, sample = 200;
   double lr = 1e-3, dropout = 0.1, clip = 1, temperature = 0.8;
   std::uint64_t seed = 0;
-};
-
-// Windows of a text, and the same windows one character later: each character is the label of those before it. A
-// character is a byte.
-struct Text : Dataset {
-  std::string characters;  // those that occur, in order
-  std::vector<std::int64_t> ids;
-  std::int64_t context;
-
-  Text(const std::string& text, std::int64_t context) : characters(text), context(context) {
-    std::ranges::sort(characters);
-    characters.erase(std::ranges::unique(characters).begin(), characters.end());
-    ids = encode(text);
-    check(this->size() > 0, "the text has {} characters, expected more than {}", ids.size(), context);
-  }
-
-  std::vector<std::int64_t> encode(const std::string& text) const {
-    std::vector<std::int64_t> numbers;
-    for (char c : text) {
-      const std::size_t number = characters.find(c);
-      check(number != std::string::npos, "prompt '{}' has characters that the text does not have", text);
-      numbers.push_back(static_cast<std::int64_t>(number));
-    }
-    return numbers;
-  }
-
-  std::int64_t size() const override { return (static_cast<std::int64_t>(ids.size()) - 1) / context; }
-  Example window(std::int64_t start) const {
-    const std::span<const std::int64_t> from = std::span(ids).subspan(static_cast<std::size_t>(start));
-    const auto length = static_cast<std::size_t>(context);
-    return {Tensor::from(from.first(length), {context}), Tensor::from(from.subspan(1, length), {context})};
-  }
-  Example get(std::int64_t i) const override { return window(i * context); }
-  // Windows begin anywhere, and elsewhere in each epoch.
-  Example get(std::int64_t, RandomKey key) const override {
-    const auto starts = static_cast<double>(static_cast<std::int64_t>(ids.size()) - context);
-    return window(static_cast<std::int64_t>(random_uniform(key, 0) * starts));
-  }
 };
 
 std::unique_ptr<Module> make_model(const Options& o, std::int64_t characters, const std::vector<Device>& devices) {
@@ -104,10 +67,10 @@ std::int64_t draw(const std::vector<float>& logits, double temperature, double r
 }
 
 // Text that goes on from the prompt.
-std::string sample(Module& model, const Text& text, const Options& o, Device device) {
+std::string sample(Module& model, const CharacterSet& characters, std::int64_t first, const Options& o, Device device) {
   NoGradGuard no_grad;
   EvalGuard mode(model);
-  std::vector<std::int64_t> ids = o.prompt.empty() ? std::vector{text.ids[0]} : text.encode(o.prompt);
+  std::vector<std::int64_t> ids = o.prompt.empty() ? std::vector{first} : characters.encode(o.prompt);
   const RandomKey key = random_key(o.seed, {1});
   for (std::int64_t i = 0; i < o.sample; ++i) {
     const std::int64_t length = std::min(static_cast<std::int64_t>(ids.size()), o.context);
@@ -116,9 +79,7 @@ std::string sample(Module& model, const Text& text, const Options& o, Device dev
     const double random = random_uniform(key, static_cast<std::uint64_t>(i));
     ids.push_back(draw(logits.to_vector<float>(), o.temperature, random));
   }
-  std::string written;
-  for (std::int64_t id : ids) written += text.characters[static_cast<std::size_t>(id)];
-  return written;
+  return characters.decode(ids);
 }
 
 // The program of each rank.
@@ -128,16 +89,19 @@ void run(const Options& o) {
   Job job({.runtime = alone || !o.list.empty() ? o.runtime() : RuntimeOptions{.cpu_devices = o.num_devices},
            .devices = alone ? "" : o.list});
   const std::vector<Device>& devices = job.devices();
-  auto text = std::make_shared<Text>(read_file(o.data, std::size_t{1} << 30), o.context);
-  text->encode(o.prompt);  // an error before the training
-  const std::unique_ptr<Module> model = make_model(o, static_cast<std::int64_t>(text->characters.size()), devices);
+  const std::string text = read_file(o.data, std::size_t{1} << 30);
+  const CharacterSet characters(text);
+  const std::vector<std::int64_t> ids = characters.encode(text);
+  characters.encode(o.prompt);  // an error before the training
+  const auto windows = std::make_shared<TextDataset>(ids, TextOptions{.context = o.context, .random_starts = true});
+  const std::unique_ptr<Module> model = make_model(o, characters.size(), devices);
   DistributedDataParallel ddp(*model, job, {.shards = o.shards});
   AdamW optimizer(model->parameters(), {.lr = o.lr, .weight_decay = 0.1});
-  DataLoader loader(text, {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed});
+  DataLoader loader(windows, {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed});
   const bool speaks = job.rank() == 0;
   if (speaks) {
     fmt::print("{}: {} parameters, {} characters, {} in each of {} processes\n", o.model, model->parameter_count(),
-               text->characters.size(), str(devices), job.world_size());
+               characters.size(), str(devices), job.world_size());
   }
 
   auto begin = std::chrono::steady_clock::now();
@@ -164,7 +128,7 @@ void run(const Options& o) {
     }
   }
   if (speaks) {
-    fmt::print("weights {}\n{}\n", weights_sha256(*model), sample(*model, *text, o, devices[0]));
+    fmt::print("weights {}\n{}\n", weights_sha256(*model), sample(*model, characters, ids[0], o, devices[0]));
     if (!o.save.empty()) save_weights(o.save, *model);
   }
   job.close();

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "bench.h"
+#include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/trace_summary.h"
 #include "ranks.h"
@@ -43,13 +44,15 @@ struct Measurement {
 };
 
 Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::shared_ptr<Trace>& trace) {
-  const auto data = load_data(o, MnistPart::train);
-  auto net = make_initialized_model(o, job);
+  // Any text takes the same time.
+  const Examples examples = o.is_language_model() && o.data.empty() ? made_up_examples(o, 64 * o.batch_size)
+                                                                    : load_examples(o, MnistPart::train);
+  auto net = make_initialized_model(o, job, examples.classes);
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);
   options.epochs = std::int64_t{1} << 40;
   options.max_steps = o.steps * (rounds + 1);
-  Trainer trainer(*net, *optimizer, data, nullptr, options);
+  Trainer trainer(*net, *optimizer, examples.data, nullptr, options);
 
   Measurement m;
   trainer.on_step = [&](const StepReport& report) {
@@ -172,7 +175,10 @@ Benchmark add_bench_train(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--record-steps", o->record_steps, "Describe a step once and repeat it");
   app.add_option("--trace", o->trace, "Timeline in Chrome's trace-event format, for Perfetto");
-  return [o](const BenchOptions& common, Report& report) { measure_train(*o, common, report); };
+  return [o, &app](const BenchOptions& common, Report& report) {
+    o->choose_defaults(app);
+    measure_train(*o, common, report);
+  };
 }
 
 }  // namespace lockstep::app

@@ -1,5 +1,5 @@
 #include "commands.h"
-#include "job_options.h"
+#include "learning_task.h"
 #include "lockstep/train/evaluate.h"
 
 namespace lockstep::app {
@@ -11,14 +11,30 @@ Command add_eval(CLI::App& parent) {
   options->add_model(*app);
   options->add_devices(*app);
   options->add_data(*app);
+  options->add_metrics(*app);
   app->get_option("--init-from")->required();
-  return [options] {
+  return [options, app] {
+    options->choose_defaults(*app);
     Job job = make_job(*options);
-    auto net = make_initialized_model(*options, job);
-    DataLoader loader(head(load_data(*options, MnistPart::test), options->limit_test),
-                      {.batch_size = options->batch_size});
-    Accuracy a = evaluate(*net, loader, {.devices = job.devices, .shards = job.shards, .dtype = job.dtype});
-    fmt::print("test acc: {:.4f} ({} of {})\n", a.value(), a.correct, a.total);
+    const Examples test = load_examples(*options, MnistPart::test);
+    auto net = make_initialized_model(*options, job, test.classes);
+    DataLoader loader(test.data, {.batch_size = options->batch_size});
+    const EvaluateOptions how{.devices = job.devices, .shards = job.shards, .dtype = job.dtype};
+    const std::vector<Metric> metrics = make_metrics(*options, test.classes);
+    if (metrics.empty()) {
+      const Accuracy a = evaluate(*net, loader, how);
+      fmt::print("test acc: {:.4f} ({} of {})\n", a.value(), a.correct, a.total);
+      return 0;
+    }
+    for (const MetricResult& m : evaluate(*net, loader, metrics, how)) {
+      if (m.name == "accuracy") {
+        fmt::print("test acc: {:.4f} ({:.0f} of {:.0f})\n", m.value, m.sum, m.count);
+      } else if (m.table.empty()) {
+        fmt::print("{}: {:.4f}\n", m.name, m.value);
+      } else {
+        fmt::print("{}:\n{}", m.name, as_text(m.table));
+      }
+    }
     return 0;
   };
 }

@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "graphviz.h"
+#include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/task_graph.h"
 #include "lockstep/engine/task_graph_dot.h"
@@ -76,13 +77,11 @@ TaskGraph capture_step(const GraphOptions& o, Job& job) {
   TrainerOptions options = o.trainer_options(job);
   options.epochs = 1;
   options.max_steps = kStep;
-  // The tasks are the same for any images.
-  const std::int64_t images = kStep * o.batch_size;
-  const auto data = std::make_shared<TensorDataset>(
-      std::vector<Tensor>{Tensor::host({images, 1, 28, 28}, DType::f32), Tensor::host({images}, DType::i64)});
-  auto net = make_initialized_model(o, job);
+  // The tasks are the same for any examples.
+  const Examples examples = made_up_examples(o, kStep * o.batch_size);
+  auto net = make_initialized_model(o, job, examples.classes);
   auto optimizer = o.make_optimizer(net->parameters());
-  Trainer trainer(*net, *optimizer, data, nullptr, options);
+  Trainer trainer(*net, *optimizer, examples.data, nullptr, options);
   const auto recorder = std::make_shared<TaskGraphRecorder>();
   trainer.on_update = [&](std::int64_t step) {
     if (step == kStep - 1) job.runtime->engine().set_push_observer(recorder);
@@ -132,7 +131,10 @@ Command add_graph(CLI::App& parent) {
       ->capture_default_str();
   app->add_option("--clip", options->clip, "Maximum norm of the gradient");
   app->add_option("--out", options->out, "FILE.dot, or FILE.svg, which needs Graphviz")->required();
-  return [options] { return draw_graph(*options); };
+  return [options, app] {
+    options->choose_defaults(*app);
+    return draw_graph(*options);
+  };
 }
 
 }  // namespace lockstep::app

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "lockstep/base/environment.h"
-#include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/models/models.h"
@@ -53,7 +52,8 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
   const std::int64_t batch = o.batch_size / o.accumulate;
   if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
-  const int shards = o.shards > 0 ? o.shards : default_shards(batch);
+  // A window of a text is as much work as several pictures.
+  const int shards = o.shards > 0 ? o.shards : default_shards(o.is_language_model() ? 8 * batch : batch);
   if (shards >= devices) return shards;
   if (o.shards == 0 && o.open_shards == OpenShards::enough) return devices;
   const std::string of = job.world_size() > 1 ? fmt::format(" of {} ranks", job.world_size()) : "";
@@ -106,7 +106,17 @@ std::string idle_cores(const JobOptions& o, const Job& job) {
 void notice(const std::string& text) { std::fprintf(stderr, "lockstep: %s\n", text.c_str()); }
 
 void JobOptions::add_model(CLI::App& app) {
-  app.add_option("--model", model, "The model")->check(CLI::IsMember(model_names()))->capture_default_str();
+  std::vector<std::string> names = model_names();
+  names.insert(names.end(), {"gpt", "lstm"});
+  app.add_option("--model", model, "The model: of pictures, or of the characters of a text (gpt, lstm)")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
+  app.add_option("--context", context, "gpt, lstm: characters of an example")->check(count)->capture_default_str();
+  app.add_option("--layers", layers, "gpt, lstm: number of layers [gpt: 4, lstm: 2]")->check(count);
+  app.add_option("--heads", heads, "gpt: heads of the attention")->check(count)->capture_default_str();
+  app.add_option("--width", width, "gpt, lstm: features of a character")->check(count)->capture_default_str();
+  app.add_option("--dropout", dropout, "gpt, lstm")->check(CLI::Range(0.0, 0.99))->capture_default_str();
   app.add_option("--init-from", init_from, "Start weights, safetensors")->check(CLI::ExistingFile);
   app.add_option("--dtype", dtype, "Number format of heavy operations; master weights stay f32")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
@@ -144,9 +154,33 @@ void JobOptions::add_devices(CLI::App& app) {
 }
 
 void JobOptions::add_data(CLI::App& app) {
-  app.add_option("--data", data, "Folder with the four IDX files [the Debian package's, or LOCKSTEP_DATA]");
-  app.add_option("--limit-test", limit_test, "Use only the first N test images")
+  app.add_option("--data", data, "Folder with the four IDX files [the Debian package's, or LOCKSTEP_DATA]; gpt, lstm: a text file");
+  app.add_option("--limit-test", limit_test, "Use only the first N test examples")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+}
+
+void JobOptions::add_metrics(CLI::App& app) {
+  app.add_option("--metrics", metrics,
+                 "Measured on the test data beside the accuracy: top5_accuracy (or another number), perplexity, "
+                 "confusion_matrix [gpt, lstm: perplexity]")
+      ->delimiter(',');
+}
+
+bool is_given(const CLI::App& app, const std::string& option) {
+  const CLI::Option* found = app.get_option_no_throw(option);
+  return found != nullptr && found->count() > 0;
+}
+
+void JobOptions::choose_defaults(const CLI::App& app) {
+  if (!is_language_model()) {
+    for (const char* name : {"--context", "--layers", "--heads", "--width", "--dropout"}) {
+      if (is_given(app, name)) throw UsageError(fmt::format("{}: only with --model gpt or lstm, not {}", name, model));
+    }
+    return;
+  }
+  if (dtype != "f32") throw UsageError(fmt::format("--dtype {}: {} computes in f32", dtype, model));
+  if (layers == 0) layers = model == "gpt" ? 4 : 2;
+  if (!is_given(app, "--batch-size")) batch_size = 32;
 }
 
 Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
@@ -207,22 +241,6 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
     notice(fmt::format("gradients travel through host memory, without NCCL: {}", why));
   }
   return job;
-}
-
-std::shared_ptr<const FashionMnist> load_data(const JobOptions& o, MnistPart part) {
-  return std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
-}
-
-std::shared_ptr<const Dataset> head(std::shared_ptr<const Dataset> data, std::int64_t limit) {
-  if (limit == 0) return data;
-  return std::make_shared<HeadDataset>(std::move(data), limit);
-}
-
-std::unique_ptr<Sequential> make_initialized_model(const JobOptions& o, const Job& job) {
-  auto net = make_model(o.model);
-  net->initialize(model_initializer(o.model), job.devices, {.seed = o.seed});
-  if (!o.init_from.empty()) load_weights(o.init_from, *net);
-  return net;
 }
 
 }  // namespace lockstep::app

@@ -9,7 +9,7 @@
 
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/fashion_mnist_files.h"
-#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/runtime.h"
 
@@ -41,10 +41,22 @@ struct JobOptions {
   std::string init_from;
   std::int64_t limit_train = 0;
   std::int64_t limit_test = 0;
+  // For language models:
+  std::int64_t context = 128, heads = 4, width = 128;
+  std::int64_t layers = 0;  // 0: four of a GPT, two of an LSTM
+  double dropout = 0.1;
+  bool no_shuffle = false;
+  std::vector<std::string> metrics;
 
   void add_model(CLI::App& app);
   void add_devices(CLI::App& app);
   void add_data(CLI::App& app);
+  void add_metrics(CLI::App& app);
+  // After the parse: what the user left open and the model decides. Throws UsageError for options that do not fit the
+  // model.
+  void choose_defaults(const CLI::App& app);
+
+  bool is_language_model() const { return model == "gpt" || model == "lstm"; }
 };
 
 // Unusable arguments: exit status 2.
@@ -76,12 +88,8 @@ Job make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = nu
 // them, with other bits)". Empty if all cores have work.
 std::string idle_cores(const JobOptions& options, const Job& job);
 
-std::shared_ptr<const FashionMnist> load_data(const JobOptions& options, MnistPart part);
-// The first `limit` examples, or all if it is 0.
-std::shared_ptr<const Dataset> head(std::shared_ptr<const Dataset> data, std::int64_t limit);
-
-// A model on the job's devices, with start weights from the seed or from the file.
-std::unique_ptr<Sequential> make_initialized_model(const JobOptions& options, const Job& job);
+// Whether the user gave the option; false if the command has none of that name.
+bool is_given(const CLI::App& app, const std::string& option);
 
 void notice(const std::string& text);
 

@@ -101,8 +101,12 @@ void RunReport::step(const StepReport& r) {
 void RunReport::epoch(const EpochReport& r) {
   bar_.reset();
   seconds_ += r.seconds;
-  fmt::print("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}\n", r.epoch, r.seconds,
-             r.train_loss, r.test.value());
+  std::string others;
+  for (const MetricResult& m : r.metrics) {
+    if (m.name != "accuracy" && m.table.empty()) others += fmt::format(", {} {:.3f}", m.name, m.value);
+  }
+  fmt::print("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}{}\n", r.epoch, r.seconds,
+             r.train_loss, r.test.value(), others);
   std::fflush(stdout);
   if (log_) log_->write(epoch_event(r));
   plotted_.push_back(to_plot(r.epoch, r.train_loss, r.test));

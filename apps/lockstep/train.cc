@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "commands.h"
+#include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
@@ -66,16 +67,15 @@ void check_replicas(const Job& job, const Module& net) {
 int run(TrainOptions o, Job& job) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
-  const auto images = load_data(o, MnistPart::train);
-  const auto train_data = head(images, o.limit_train),
-             test_data = head(load_data(o, MnistPart::test), o.limit_test);
-  auto net = make_initialized_model(o, job);
+  const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
+  auto net = make_initialized_model(o, job, train_data.classes);
   if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) convert_sync_batchnorm(*net);
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);
-  options.recipe.set("data", images->sha256());
-  Trainer trainer(*net, *optimizer, train_data, test_data, std::move(options));
+  options.recipe.set("data", train_data.sha256());
+  options.metrics = make_metrics(o, train_data.classes);
+  Trainer trainer(*net, *optimizer, train_data.data, test_data.data, std::move(options));
   TrainingPosition start;
   if (!o.resume.empty()) {
     ResumedRun run = resume(trainer, o.resume);
@@ -87,7 +87,7 @@ int run(TrainOptions o, Job& job) {
   }
 
   std::optional<RunReport> report;
-  if (first) report.emplace(o, job, *net, trainer, train_data->size(), start);
+  if (first) report.emplace(o, job, *net, trainer, train_data.data->size(), start);
   std::optional<WeightsLog> weights;
   if (first && !o.weights_log.empty()) weights.emplace(o.weights_log);
   if (!o.weights_log.empty()) {
@@ -117,7 +117,7 @@ int run(TrainOptions o, Job& job) {
     write_file_atomically(trace_file(o.trace, job.rank()), timeline.str());
   }
   // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
-  if (!result.stopped && result.epochs.empty()) result.epochs.push_back({.test = trainer.evaluate()});
+  if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
   if (report) report->finish(result);
   // If the run was stopped before its first step, even the weights' shapes may be unknown.
   const bool has_weights = !result.stopped || net->parameters()[0].shape_known();
@@ -185,10 +185,13 @@ int train(TrainOptions o) {
 }  // namespace
 
 Command add_train(CLI::App& parent) {
-  auto* app = parent.add_subcommand("train", "Train a model on Fashion-MNIST");
+  auto* app = parent.add_subcommand("train", "Train a model on Fashion-MNIST, or on a text");
   auto options = std::make_shared<TrainOptions>();
   options->add_to(*app);
-  return [options] { return train(*options); };
+  return [options, app] {
+    options->choose_defaults(*app);
+    return train(*options);
+  };
 }
 
 }  // namespace lockstep::app

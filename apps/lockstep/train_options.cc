@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "learning_task.h"
 #include "lockstep/base/environment.h"
 
 namespace lockstep::app {
@@ -56,22 +57,20 @@ void TrainOptions::add_to(CLI::App& app) {
   add_model(app);
   add_devices(app);
   add_data(app);
-  app.add_option("--limit-train", o.limit_train, "Use only the first N training images")
+  app.add_option("--limit-train", o.limit_train, "Use only the first N training examples")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   app.add_option("--epochs", o.epochs, "Passes over the data")->check(steps)->capture_default_str();
   app.add_option("--max-steps", o.max_steps, "End the run after N steps")->check(steps);
-  app.add_option("--lr", o.lr, "Learning rate")->check(amount)->capture_default_str();
+  app.add_option("--lr", o.lr, "Learning rate [0.1; gpt, lstm: 0.001]")->check(amount);
   app.add_option("--momentum", o.momentum)->check(number(0, 1))->capture_default_str();
   app.add_option("--weight-decay", o.weight_decay)->check(amount)->capture_default_str();
-  app.add_option("--optimizer", o.optimizer)
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
-      ->capture_default_str();
+  app.add_option("--optimizer", o.optimizer, "[sgd; gpt, lstm: adamw]")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
   app.add_option("--schedule", o.schedule)
       ->check(CLI::IsMember({"constant", "step", "cosine"}))
       ->capture_default_str();
   app.add_option("--warmup", o.warmup, "Number of steps in which the learning rate rises linearly")
       ->check(steps);
-  app.add_option("--clip", o.clip, "Maximum norm of the gradient")->check(amount);
+  app.add_option("--clip", o.clip, "Maximum norm of the gradient, 0: any [0; gpt, lstm: 1]")->check(amount);
   app.add_option("--accumulate", o.accumulate, "Micro-batches per step; must divide the batch size")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
@@ -93,7 +92,8 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--seed", o.seed, "Determines start weights, the order of the data, and dropout")
       ->check(unsigned_integer())
       ->capture_default_str();
-  app.add_flag("--no-shuffle", o.no_shuffle, "Read images in the order of the files");
+  app.add_flag("--no-shuffle", o.no_shuffle, "Read examples in the order of the files");
+  add_metrics(app);
   app.add_flag("--sync-bn", o.sync_bn, "Synchronized batch norm");
   app.add_flag("--record-steps", o.record_steps,
                "Describe a step once and repeat it, as a CUDA graph on GPUs; does not change the bits");
@@ -119,6 +119,14 @@ void TrainOptions::add_to(CLI::App& app) {
                  "SHA-256 of every parameter and buffer after each step, JSON lines");
   // Used by `lockstep verify`.
   app.add_option("--inject-flip", o.inject_flip)->group("");
+}
+
+void TrainOptions::choose_defaults(const CLI::App& app) {
+  JobOptions::choose_defaults(app);
+  if (!is_language_model()) return;
+  if (!is_given(app, "--optimizer")) optimizer = "adamw";
+  if (!is_given(app, "--lr")) lr = 0.001;
+  if (!is_given(app, "--clip")) clip = 1;
 }
 
 std::pair<std::int64_t, std::string> TrainOptions::flip() const {
@@ -181,6 +189,7 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
                    .seed = o.seed,
                    .dtype = job.dtype,
                    .gradients = o.gradients == "bf16" ? DType::bf16 : DType::f32,
+                   .loss = make_loss(o, o.label_smoothing),
                    .label_smoothing = o.label_smoothing,
                    .clip_norm = o.clip,
                    .save_folder = o.save,
@@ -195,6 +204,11 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
               {"momentum", o.momentum},
               {"weight_decay", o.weight_decay},
               {"sync_bn", o.sync_bn}};
+  if (o.is_language_model()) {
+    t.recipe.update(
+        {{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"dropout", o.dropout}});
+    if (o.model == "gpt") t.recipe.set("heads", o.heads);
+  }
   if (!o.start_weights.empty()) t.recipe.set("init_from", o.start_weights);
   return t;
 }

@@ -25,7 +25,6 @@ struct TrainOptions : JobOptions {
   std::optional<double> loss_scale;
   std::string gradients = "f32";
   std::string balance = "equal";
-  bool no_shuffle = false;
   bool sync_bn = false;
   bool record_steps = false;
   std::string export_file, save, resume, log, plot, trace;
@@ -40,6 +39,7 @@ struct TrainOptions : JobOptions {
   void add_to(CLI::App& app);
   std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters) const;
   TrainerOptions trainer_options(const Job& job) const;
+  void choose_defaults(const CLI::App& app);
   // --inject-flip STEP:PARAMETER. Step 0 means none.
   std::pair<std::int64_t, std::string> flip() const;
 };

@@ -10,11 +10,10 @@
 
 #include "commands.h"
 #include "golden_hashes.h"
-#include "job_options.h"
+#include "learning_task.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
 #include "lockstep/launch/launcher.h"
-#include "lockstep/models/models.h"
 #include "lockstep/parallel/split.h"
 #include "train_options.h"
 #include "weights_log.h"
@@ -126,6 +125,7 @@ class Verification {
     } catch (const CLI::ParseError&) {
       return;  // the first layout reports the error
     }
+    train.choose_defaults(app);
     train.inject_flip = options_.inject_flip;
     const auto [step, parameter] = train.flip();
     if (step == 0) return;
@@ -134,7 +134,7 @@ class Verification {
                                    step, options_.steps));
     }
     try {
-      find_parameter(*make_model(train.model), parameter);
+      find_parameter(*build_model(train, 10), parameter);
     } catch (const Error& error) {
       throw UsageError(error.what());
     }

@@ -1,6 +1,7 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
@@ -34,6 +35,7 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
                            {"train_loss", e.train_loss},
                            {"test_correct", e.test_correct},
                            {"test_total", e.test_total}});
+    for (const auto& [name, value] : e.metrics) j["epochs"].back()["metrics"][name] = value;
   }
   return j;
 }
@@ -46,6 +48,10 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
   }
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
     p.epochs.push_back({e.at("epoch"), e.at("seconds"), e.at("train_loss"), e.at("test_correct"), e.at("test_total")});
+    for (const auto& [name, value] : e.value("metrics", nlohmann::ordered_json::object()).items()) {
+      // Not a number: JSON has none.
+      p.epochs.back().metrics.emplace_back(name, value.is_null() ? NAN : value.get<double>());
+    }
   }
   check(p.step >= 0 && p.epoch >= 0 && p.batch >= 0 && p.samples >= 0, "a negative position");
   return p;

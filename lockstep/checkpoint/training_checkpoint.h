@@ -23,6 +23,8 @@ struct EpochRecord {
   double seconds = 0;      // training time, without evaluation
   double train_loss = 0;
   std::int64_t test_correct = 0, test_total = 0;
+  // By name, in the order of the run's metrics. Tables are not kept.
+  std::vector<std::pair<std::string, double>> metrics = {};
 };
 
 struct TrainingPosition {

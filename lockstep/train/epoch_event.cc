@@ -15,7 +15,13 @@ nlohmann::ordered_json epoch_event(const EpochReport& report) {
     event["test_correct"] = report.test.correct;
     event["test_total"] = report.test.total;
   }
-  for (const MetricResult& m : report.metrics) event["metrics"][m.name] = m.value;
+  for (const MetricResult& m : report.metrics) {
+    if (m.table.empty()) {
+      event["metrics"][m.name] = m.value;
+    } else {
+      event["metrics"][m.name] = m.table;
+    }
+  }
   return event;
 }
 

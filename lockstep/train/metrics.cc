@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// One metric's part in a batch: f64 [1], on their way.
+// One metric's part in a batch: f64 [1], or a table, on their way.
 struct BatchTotal {
   Tensor sum;
   Tensor count;  // undefined: all values count
@@ -27,6 +27,9 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
     std::vector<Tensor> results;
     for (const Metric& metric : metrics) {
       Tensor values = metric.values(outputs, in[1]).to(DType::f64);
+      check(!metric.table || (values.shape().rank() == 3 && !metric.counted),
+            "metric {}: values are {}, expected a table for each sample (n, rows, columns), all of which count",
+            metric.name, values.describe());
       if (metric.counted) {
         const Tensor counted = metric.counted(in[1]);
         check(counted.shape() == values.shape() && counted.dtype() == DType::u8,
@@ -45,9 +48,16 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
   std::size_t next = 0;
   for (const Metric& metric : metrics) {
     const Tensor& values = results[next++];
-    totals.push_back({sum(values), metric.counted ? sum(results[next++]) : Tensor(), values.numel()});
+    totals.push_back({metric.table ? sum(values, 0) : sum(values), metric.counted ? sum(results[next++]) : Tensor(), values.numel()});
   }
   return totals;
+}
+
+void add_table(std::vector<std::vector<double>>& table, const Tensor& more) {
+  const auto columns = static_cast<std::size_t>(more.size(1));
+  const std::vector<double> values = more.to_vector<double>();
+  table.resize(static_cast<std::size_t>(more.size(0)), std::vector<double>(columns));
+  for (std::size_t i = 0; i < values.size(); ++i) table[i / columns][i % columns] += values[i];
 }
 
 }  // namespace
@@ -70,6 +80,10 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
   const auto add_first = [&] {
     for (std::size_t i = 0; i < metrics.size(); ++i) {
       const BatchTotal& total = pending.front()[i];
+      if (metrics[i].table) {
+        add_table(results[i].table, total.sum);
+        continue;
+      }
       results[i].sum += total.sum.item<double>();
       results[i].count += total.count.defined() ? total.count.item<double>() : static_cast<double>(total.values);
     }
@@ -93,6 +107,10 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
   while (!pending.empty()) add_first();
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     MetricResult& r = results[i];
+    if (metrics[i].table) {
+      r.value = std::numeric_limits<double>::quiet_NaN();
+      continue;
+    }
     const double mean = r.count > 0 ? r.sum / r.count : std::numeric_limits<double>::quiet_NaN();
     r.value = metrics[i].result ? metrics[i].result(mean) : mean;
   }
@@ -165,6 +183,26 @@ Metric perplexity(const ClassOptions& options) {
           .values = values,
           .counted = not_ignored(options),
           .result = [](double mean) { return std::exp(mean); }};
+}
+
+Metric confusion_matrix(std::int64_t classes, const ClassOptions& options) {
+  check(classes > 0, "confusion_matrix: {} classes, expected at least 1", classes);
+  const auto values = [=](const Tensor& outputs, const Tensor& labels) {
+    const int axis = class_axis("confusion_matrix", outputs, labels, options.dim);
+    check(outputs.size(axis) == classes, "confusion_matrix: outputs are {}, expected {} classes on axis {}",
+          outputs.describe(), classes, options.dim);
+    // [n, places]: a sample has one label, or one at each of its places.
+    const auto places = [](const Tensor& t) { return t.shape().rank() == 1 ? unsqueeze(t, 1) : flatten(t, 1); };
+    Tensor counts = one_hot(places(known_labels(labels, options)), classes).to(DType::f32);
+    if (options.ignore_index) {
+      const Tensor known = ne(places(labels), static_cast<double>(*options.ignore_index));
+      counts = counts * unsqueeze(known.to(DType::f32), 2);
+    }
+    const Tensor found = one_hot(places(argmax(outputs, axis)), classes).to(DType::f32);
+    // Whole numbers, exact in f32 up to 2^24 places of a sample.
+    return matmul(transpose(counts, 1, 2), found);
+  };
+  return {.name = "confusion_matrix", .values = values, .table = true};
 }
 
 Metric mean_absolute_error() {

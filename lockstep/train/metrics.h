@@ -1,4 +1,4 @@
-// Measures of a model: accuracy, top-k accuracy, mean absolute and squared error, perplexity, and a user's own.
+// Measures of a model: accuracy, top-k accuracy, mean absolute and squared error, perplexity, confusion matrix, and a user's own.
 //
 //   const Metric close{.name = "close", .values = [](const Tensor& outputs, const Tensor& targets) {
 //     return le(abs(outputs - targets), 0.1);
@@ -27,13 +27,16 @@ struct Metric {
   std::function<Tensor(const Tensor& targets)> counted{};
   // The metric from the mean of all values. Empty: the mean.
   std::function<double(double mean)> result{};
+  // The values are a table for each sample, [n, rows, columns], and the result is the sum of them.
+  bool table = false;
 };
 
 struct MetricResult {
   std::string name;
   double sum = 0;    // of the values
   double count = 0;  // of the values
-  double value = 0;  // NaN without any values
+  double value = 0;  // NaN without any values, and of a table
+  std::vector<std::vector<double>> table{};  // of a metric that is one; 0 rows without any samples
 };
 
 // Metrics of all the loader's examples, {inputs, targets}, in the order of `metrics`. The model computes in evaluation
@@ -59,6 +62,8 @@ Metric accuracy(const ClassOptions& options = {});
 Metric top_k_accuracy(std::int64_t k, const ClassOptions& options = {});
 // "perplexity": e to the mean cross entropy of logits and labels.
 Metric perplexity(const ClassOptions& options = {});
+// "confusion_matrix", a table of counts: row i, column j has the labels i for which output j is the largest.
+Metric confusion_matrix(std::int64_t classes, const ClassOptions& options = {});
 // "mean_absolute_error" and "mean_squared_error", over all elements.
 Metric mean_absolute_error();
 Metric mean_squared_error();

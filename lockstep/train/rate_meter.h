@@ -2,6 +2,7 @@
 // between two of them is not the time of a step.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 
@@ -11,6 +12,10 @@ namespace LOCKSTEP_API lockstep {
 
 class RateMeter {
  public:
+  // The time that start(), stop() and add() are given.
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
   // The clock runs from start() to stop(), and stands during evaluation and checkpoints. Times are in seconds.
   void start(double time);
   void stop(double time);

@@ -38,6 +38,8 @@ struct TrainerOptions {
   // The number of micro-batches in a step. It has to divide batch_size. Use more than one when a batch does not fit in
   // memory.
   std::int64_t accumulate = 1;
+  // Throws if accumulate does not divide batch_size.
+  std::int64_t micro_batch_size() const;
   // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same.
   bool record_steps = false;
   std::int64_t epochs = 10;
@@ -131,9 +133,10 @@ class Trainer {
   std::string why_not_recorded() const;
   // The reason why recorded steps on GPUs are not a CUDA graph. Empty if they are, or if none are recorded there.
   std::string why_no_graph() const;
-  Accuracy evaluate();
-  // The metrics of the options on the test data. Collective.
-  std::vector<MetricResult> measure();
+  // Measures the test data: the accuracy, or the metrics of the options. Collective.
+  EpochReport test();
+  Accuracy evaluate() { return test().test; }
+  std::vector<MetricResult> measure() { return test().metrics; }
 
  private:
   struct PendingLoss {
@@ -168,6 +171,7 @@ class Trainer {
   }
   int rank() const { return options_.communicator ? options_.communicator->rank() : 0; }
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
+  Recipe make_recipe() const;
   void record_fixed_parts();
   void choose_shards();
   void share_shards();

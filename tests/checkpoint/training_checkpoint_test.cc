@@ -52,7 +52,7 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
                                   .samples = 8,
                                   .seconds = 0.1,
                                   .loss_scaler = LossScalerState{.scale = 4096, .good_steps = 17},
-                                  .epochs = {{1, 0.7, 1.0 / 7, 5, 6}, {2, 1e-9, 0, 0, 0}}};
+                                  .epochs = {{1, 0.7, 1.0 / 7, 5, 6, {{"perplexity", 1.0 / 3}, {"odd", NAN}}}, {2, 1e-9, 0, 0, 0}}};
   save_checkpoint(folder.path(), job.net, job.optimizer, position, kRecipe);
 
   Job other(2, 9);  // other start weights, on other devices
@@ -74,6 +74,10 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
   EXPECT_EQ(run.position.epochs[0].train_loss, 1.0 / 7);
   EXPECT_EQ(run.position.epochs[0].test_correct, 5);
   EXPECT_EQ(run.position.epochs[0].test_total, 6);
+  ASSERT_EQ(run.position.epochs[0].metrics.size(), 2u);
+  EXPECT_EQ(run.position.epochs[0].metrics[0], std::pair(std::string("perplexity"), 1.0 / 3));
+  EXPECT_TRUE(std::isnan(run.position.epochs[0].metrics[1].second));
+  EXPECT_TRUE(run.position.epochs[1].metrics.empty());
   EXPECT_EQ(run.position.epochs[1].epoch, 2);
   EXPECT_EQ(other.optimizer.steps(), 2);
   EXPECT_EQ(weights_sha256(other.net), weights_sha256(job.net));

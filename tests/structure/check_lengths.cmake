@@ -6,7 +6,6 @@ if(NOT DEFINED MOST)
 endif()
 set(too_long
     lockstep/parallel/bucket_reducer.cc
-    lockstep/train/trainer.cc
     tests/backend/onednn_test.cc
     tests/cli/train_test.cc
     tests/parallel/distributed_data_parallel_test.cc

@@ -89,6 +89,31 @@ TEST(Metrics, FindClassesOnAnyAxis) {
   EXPECT_NEAR(results[2].value, std::exp((4 * right + 2 * wrong) / 6), 1e-6);
 }
 
+TEST(Metrics, TheConfusionMatrixCountsLabelsByRow) {
+  const Scores s;
+  std::vector<std::vector<double>> expected(kClasses, std::vector<double>(kClasses));
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    std::int64_t best = 0;
+    for (std::int64_t c = 1; c < kClasses; ++c) {
+      if (s.output(row, c) > s.output(row, best)) best = c;
+    }
+    if (s.label(row) >= 0) ++expected[static_cast<std::size_t>(s.label(row))][static_cast<std::size_t>(best)];
+  }
+  const std::vector<Metric> all{metrics::confusion_matrix(kClasses, {.ignore_index = -1}), metrics::accuracy()};
+  for (int devices : {1, 3}) {
+    const auto results = measure(s.outputs, s.labels, all, devices);
+    EXPECT_EQ(results[0].table, expected);
+    EXPECT_TRUE(std::isnan(results[0].value));
+    EXPECT_TRUE(results[1].table.empty());
+  }
+  EXPECT_TRUE(measure(Tensor::host({0, 6}), Tensor::host({0}, DType::i64), all)[0].table.empty());
+  EXPECT_ERROR(measure(s.outputs, s.labels, {metrics::confusion_matrix(5)}),
+               "confusion_matrix: outputs are [2, 6] f32");
+  EXPECT_ERROR(metrics::confusion_matrix(0), "confusion_matrix: 0 classes");
+  const Metric flat{.name = "flat", .values = [](const Tensor& outputs, const Tensor&) { return outputs; }, .table = true};
+  EXPECT_ERROR(measure(s.outputs, s.labels, {flat}), "expected a table for each sample");
+}
+
 TEST(Metrics, OfNumbersCountEveryElement) {
   const Tensor outputs = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});
   const Tensor targets = Tensor::from(std::vector<float>{1, 0, 0, 4, 5, 7}, {3, 2});
@@ -160,7 +185,8 @@ Task language() {
     return cross_entropy(transpose(outputs, 1, 2), targets);
   };
   const metrics::ClassOptions classes{.dim = 2};
-  options.metrics = {metrics::perplexity(classes), metrics::accuracy(classes), metrics::top_k_accuracy(2, classes)};
+  options.metrics = {metrics::perplexity(classes), metrics::accuracy(classes), metrics::top_k_accuracy(2, classes),
+                     metrics::confusion_matrix(5, classes)};
   return {std::make_unique<GPT>(GPTOptions{.vocab_size = 5, .block_size = 6, .n_layer = 1, .n_head = 2, .n_embd = 8}),
           Normal{0.1}, data(40), data(17), options};
 }
@@ -201,6 +227,8 @@ void expect_same(const Trained& a, const Trained& b) {
     for (std::size_t m = 0; m < a.epochs[e].metrics.size(); ++m) {
       EXPECT_EQ(a.epochs[e].metrics[m].sum, b.epochs[e].metrics[m].sum);
       EXPECT_EQ(a.epochs[e].metrics[m].count, b.epochs[e].metrics[m].count);
+      EXPECT_EQ(a.epochs[e].metrics[m].table, b.epochs[e].metrics[m].table);
+      if (!a.epochs[e].metrics[m].table.empty()) continue;
       EXPECT_EQ(a.epochs[e].metrics[m].value, b.epochs[e].metrics[m].value);
     }
     EXPECT_EQ(a.epochs[e].test.correct, b.epochs[e].test.correct);
@@ -245,6 +273,15 @@ TEST(TrainerMetrics, LanguageModelIsTheSameEverywhere) {
   EXPECT_GE(metric_named(one.epochs[5].metrics, "top2_accuracy").value, accuracy.value);
   EXPECT_EQ(one.epochs[5].test.total, 17 * 6);
   EXPECT_EQ(static_cast<double>(one.epochs[5].test.correct), accuracy.sum);
+  double right = 0, all = 0;
+  const auto& table = metric_named(one.epochs[5].metrics, "confusion_matrix").table;
+  ASSERT_EQ(table.size(), 5U);
+  for (std::size_t row = 0; row < 5; ++row) {
+    for (double count : table[row]) all += count;
+    right += table[row][row];
+  }
+  EXPECT_EQ(all, 17 * 6);
+  EXPECT_EQ(right, accuracy.sum);
 }
 
 TEST(EpochEvent, HasMetricsByName) {
@@ -252,9 +289,11 @@ TEST(EpochEvent, HasMetricsByName) {
   const nlohmann::ordered_json plain = epoch_event(report);
   EXPECT_EQ(plain.dump(), R"({"event":"epoch","epoch":2,"seconds":0.5,"train_loss":1.5,"test_acc":0.75,)"
                           R"("test_correct":3,"test_total":4})");
-  report.metrics = {{"accuracy", 3, 4, 0.75}, {"perplexity", 8, 4, 7.5}};
+  report.metrics = {{"accuracy", 3, 4, 0.75}, {"perplexity", 8, 4, 7.5},
+                    {.name = "confusion_matrix", .table = {{1, 0}, {2, 3}}}};
   nlohmann::ordered_json more = plain;
   more["metrics"] = {{"accuracy", 0.75}, {"perplexity", 7.5}};
+  more["metrics"]["confusion_matrix"] = std::vector<std::vector<double>>{{1, 0}, {2, 3}};
   EXPECT_EQ(epoch_event(report), more);
   report.test = {};
   report.metrics = {{"mean_absolute_error", 3, 4, 0.75}};

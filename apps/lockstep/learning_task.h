@@ -1,0 +1,40 @@
+// Models of the tool learn the classes of pictures, or the next character of a text. That decides the examples, the
+// model's outputs, the loss, and the metrics.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "job_options.h"
+#include "lockstep/train/metrics.h"
+
+namespace lockstep::app {
+
+struct Examples {
+  std::shared_ptr<const Dataset> data;
+  // Ten kinds of clothes, or the characters that occur.
+  std::int64_t classes = 10;
+  // It covers all that was read, also where --limit-train or --limit-test leaves out some of it.
+  std::function<std::string()> sha256{};
+};
+
+// The last tenth of a text is its test data.
+Examples load_examples(const JobOptions& options, MnistPart part);
+// Examples of the same shapes that mean nothing, where only the time or the tasks of a step matter.
+Examples made_up_examples(const JobOptions& options, std::int64_t count);
+
+std::unique_ptr<Module> build_model(const JobOptions& options, std::int64_t classes);
+// A model on the job's devices, with start weights from the seed or from the file.
+std::unique_ptr<Module> make_initialized_model(const JobOptions& options, const Job& job, std::int64_t classes);
+
+// Empty: the default of Trainer and of evaluate(), for pictures.
+std::vector<Metric> make_metrics(const JobOptions& options, std::int64_t classes);
+// A line for each row.
+std::string as_text(const std::vector<std::vector<double>>& table);
+// Empty: the default of Trainer.
+std::function<Tensor(const Tensor& outputs, const Tensor& labels)> make_loss(const JobOptions& options,
+                                                                              double label_smoothing);
+
+}  // namespace lockstep::app

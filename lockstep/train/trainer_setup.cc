@@ -1,0 +1,168 @@
+// How a Trainer is put together: its recipe, the shards, and the ranks that it joins.
+#include <algorithm>
+#include <filesystem>
+
+#include "lockstep/train/trainer.h"
+
+namespace lockstep {
+namespace {
+
+const char* schedule_name(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::constant: return "constant";
+    case ScheduleKind::step: return "step";
+    case ScheduleKind::cosine: return "cosine";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::int64_t TrainerOptions::micro_batch_size() const {
+  check(accumulate >= 1 && batch_size % accumulate == 0,
+        "trainer: a batch of {} in {} micro-batches, expected a number that divides it", batch_size, accumulate);
+  return batch_size / accumulate;
+}
+
+Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
+                 std::shared_ptr<const Dataset> test, TrainerOptions options)
+    : module_(module), optimizer_(optimizer), options_(std::move(options)), test_(std::move(test)),
+      loader_(std::move(train), rows_of_rank({.batch_size = options_.micro_batch_size(),
+                                              .shuffle = options_.shuffle,
+                                              .seed = options_.seed})) {
+  TrainerOptions& o = options_;
+  check(!o.devices.empty(), "trainer: no devices");
+  check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.shards >= 0 && o.clip_norm >= 0,
+        "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
+        o.max_steps, o.save_every, o.shards, o.clip_norm);
+  check(loader_.dataset().size() > 0, "trainer: the data set is empty");
+  choose_shards();
+  o.schedule.base_lr = optimizer.learning_rate();
+  o.schedule.total_steps = o.epochs * steps_of(loader_.size());
+  if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
+  if (o.dtype == DType::f16) scaler_.emplace(o.devices, o.loss_scaling);
+  o.recipe = make_recipe();
+  record_fixed_parts();
+  if (o.communicator) {
+    join_ranks();
+  } else {
+    for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
+  }
+  share_shards();
+}
+
+// All settings that decide the bits, and those of the options' recipe.
+Recipe Trainer::make_recipe() const {
+  const TrainerOptions& o = options_;
+  Recipe recipe = {{"seed", o.seed},
+                   {"shards", o.shards},
+                   {"batch_size", o.batch_size},
+                   {"accumulate", o.accumulate},
+                   {"examples", loader_.dataset().size()},
+                   {"shuffle", o.shuffle},
+                   {"dtype", name(o.dtype)},
+                   {"learning_rate", o.schedule.base_lr},
+                   {"schedule", schedule_name(o.schedule.kind)},
+                   {"warmup", o.schedule.warmup},
+                   {"clip_norm", o.clip_norm},
+                   {"label_smoothing", o.label_smoothing}};
+  const DeviceState& device = state_of(o.devices[0], "trainer");
+  if (device.backend->threads_decide_bits(o.dtype)) recipe.set("threads_per_shard", device.contexts.front()->threads);
+  // Where a schedule depends on the length of the run, so do the bits.
+  if (o.schedule.kind != ScheduleKind::constant) recipe.set("scheduled_steps", o.schedule.total_steps);
+  if (o.schedule.kind == ScheduleKind::step) {
+    recipe.set("schedule_step_size", o.schedule.step_size);
+    recipe.set("schedule_gamma", o.schedule.gamma);
+  }
+  if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
+  if (o.dtype == DType::f16) {
+    recipe.set("loss_scale", o.loss_scaling.initial_scale);
+    recipe.set("loss_scale_interval", o.loss_scaling.growth_interval);
+  }
+  const KernelSettings& kernels = state_of(o.devices[0], "trainer").kernels;
+  if (kernels.reference) recipe.set("kernels", "reference");
+  if (kernels.direct_conv) recipe.set("direct_conv", true);
+  if (kernels.tf32) recipe.set("tf32", true);
+  // The file grows while algorithms are timed, so its path names the choices: one file gives the same bits in all runs.
+  if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
+    recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
+  }
+  recipe.update(o.recipe);
+  return recipe;
+}
+
+void Trainer::record_fixed_parts() {
+  std::string frozen, evaluating;
+  const auto add = [](std::string& names, const std::string& name) { names += (names.empty() ? "" : ",") + name; };
+  for (const auto& [name, p] : module_.named_parameters()) {
+    if (!p.trainable() || !p.optimized()) add(frozen, name);
+  }
+  // run() puts all of a model in evaluation mode into training mode.
+  for (const auto& [name, module] : module_.named_modules()) {
+    if (module_.training() && !module->training()) add(evaluating, name);
+  }
+  const auto record = [&](const char* name, const std::string& names) {
+    options_.recipe.erase(name);
+    if (!names.empty()) options_.recipe.set(name, names);
+  };
+  record("frozen", frozen);
+  record("evaluation_mode", evaluating);
+}
+
+void Trainer::choose_shards() {
+  TrainerOptions& o = options_;
+  std::int64_t devices = std::ssize(o.devices);
+  if (o.communicator) devices = o.communicator->sum_on_host(devices, "number of devices");
+  const std::int64_t batch = o.micro_batch_size();
+  if (o.shards == 0) {
+    o.shards = on_gpu() ? static_cast<int>(devices) : default_shards(batch);
+  }
+  check(o.shards >= devices, "trainer: {} shards of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
+        o.shards, batch, devices);
+}
+
+void Trainer::share_shards() {
+  const TrainerOptions& o = options_;
+  if (distributed_) {
+    shares_ = distributed_->shares();
+  } else {
+    const int devices = static_cast<int>(o.devices.size());
+    shares_ = JobShares(o.shards, {&devices, 1}, o.balance.weights);
+  }
+  // With one shard for each device there is nothing to move.
+  const bool movable = o.shards > std::ssize(shares_.all()) && shares_.all().size() > 1;
+  if (o.balance.automatic && movable) balancer_.emplace(o.devices, shares_, o.communicator, o.balancer);
+}
+
+void Trainer::join_ranks() {
+  const TrainerOptions& o = options_;
+  try {
+    const RandomKey key = random_key(o.seed, {});
+    const std::int64_t index = 0;
+    settle_shapes(module_, loader_.dataset().batch({&index, 1}, {&key, 1}).at(0), o.devices[0]);
+  } catch (const std::exception& error) {
+    o.communicator->abort(error.what());
+    throw;
+  }
+  std::string recipe;
+  for (const auto& [name, value] : o.recipe) recipe += fmt::format("{} {}\n", name, value.json());
+  // What does not decide the bits, but has to be done by all together.
+  recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
+                        !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
+  for (const Metric& metric : o.metrics) recipe += fmt::format("metric {}\n", metric.name);
+  if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
+  distributed_ = std::make_unique<DistributedDataParallel>(module_, o.devices, o.communicator,
+                                                           DistributedOptions{.shards = o.shards,
+                                                                              .balance = o.balance.weights,
+                                                                              .gradients = o.gradients,
+                                                                              .recipe = recipe});
+}
+
+// The rows are asked for when the loader runs, long after the ranks have met.
+DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
+  if (!options_.devices.empty()) options.pin_for = options_.devices[0];
+  if (options_.communicator) options.rows = [this](std::int64_t n) { return distributed_->rows_of(n); };
+  return options;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+// One step of a Trainer: micro-batches, the update, and the report that comes a little later.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "lockstep/autograd/lift.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/parallel/split.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep {
+namespace {
+
+// How many of the job's shards are in a process that is asked to stop: known to all processes.
+Tensor stop_requests(const Tensor& batch, bool stop) {
+  const NoGradGuard no_grad;
+  return mix_shards("stop requests", Mix::sum, place_as("stop requests", batch), {batch}, [stop](const Arrays& in) -> Lifted {
+    Array flag = ops::empty({1}, DType::f32, in[0].device());
+    ops::fill_(flag, stop ? 1 : 0);
+    return {flag, nullptr};
+  });
+}
+
+}  // namespace
+
+void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
+  const TrainerOptions& o = options_;
+  check(batch.size() == 2, "trainer: examples have {} parts, expected inputs and labels", batch.size());
+  std::int64_t samples = loader_.batch_examples(position_.batch);
+  Tensor x, labels;
+  if (distributed_) {
+    auto parts = distributed_->split(batch, samples);
+    x = std::move(parts[0]);
+    labels = std::move(parts[1]);
+  } else {
+    const std::vector<int>& shares = shares_.devices_of(0);
+    const SplitOptions split{.shards = o.shards, .balance = {shares.begin(), shares.end()}};
+    x = split_and_load(batch[0], o.devices, split);
+    labels = split_and_load(batch[1], o.devices, split);
+  }
+  std::int64_t first = position_.batch - position_.batch % o.accumulate;
+  std::int64_t last = std::min(first + o.accumulate, batches) - 1;
+  std::int64_t step_samples = 0;
+  for (std::int64_t b = first; b <= last; ++b) step_samples += loader_.batch_examples(b);
+  double share = static_cast<double>(samples) / static_cast<double>(step_samples);
+  // Of the step before its update, and no part of a recording.
+  if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
+  const Tensor loss = records() ? recorded_step(x, labels) : learn(x, labels, share, position_.batch >= last);
+  current_.losses.emplace_back(share, loss.detach());
+  if (distributed_) current_.stopped = stop_requests(labels, stop_);
+  current_.report.samples = step_samples;
+  ++position_.batch;
+}
+
+// What ranks exchange is not the same task each time, and a step of micro-batches is several calls.
+bool Trainer::records() const {
+  return options_.record_steps && !options_.communicator && options_.accumulate == 1 && !(balancer_ && on_gpu());
+}
+
+bool Trainer::on_gpu() const {
+  return std::ranges::any_of(options_.devices, [](Device d) { return d.kind() == DeviceKind::cuda; });
+}
+
+std::string Trainer::why_not_recorded() const {
+  if (!options_.record_steps) return "";
+  if (options_.communicator) return "it is one of several processes";
+  if (options_.accumulate > 1) return "it has several micro-batches";
+  if (!records()) return "the speed of each GPU is measured, and a CUDA graph has one time for all";
+  return recorded_ ? recorded_->why_not() : "";
+}
+
+std::string Trainer::why_no_graph() const {
+  return on_gpu() && recorded_ && recorded_->recorded() ? recorded_->why_no_graph() : "";
+}
+
+Tensor Trainer::learn(const Tensor& x, const Tensor& labels, double share, bool sync) {
+  // Numbers of words and the like stay whole.
+  const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(options_.dtype) : x);
+  const Tensor loss = options_.loss ? options_.loss(outputs, labels)
+                                    : cross_entropy(outputs, labels, {.label_smoothing = options_.label_smoothing});
+  loss.backward({.share = share, .scales = scaler_ ? scaler_->scales() : std::span<const Array>(), .sync = sync});
+  return loss;
+}
+
+void Trainer::update() {
+  if (scaler_) {
+    optimizer_.unscale(*scaler_, options_.clip_norm);
+  } else if (options_.clip_norm > 0) {
+    optimizer_.clip_grad_norm(options_.clip_norm);
+  }
+  optimizer_.step();
+}
+
+Tensor Trainer::recorded_step(const Tensor& x, const Tensor& labels) {
+  std::vector<bool> trainable;
+  for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
+  // A recording goes on to train what was trained when it was made.
+  if (!recorded_ || trainable != recorded_trainable_) {
+    recorded_trainable_ = std::move(trainable);
+    recorded_ = std::make_unique<RecordedStep>([this](std::span<const Tensor> inputs) {
+      const Tensor loss = learn(inputs[0], inputs[1], 1, true);
+      update();
+      return std::vector<Tensor>{loss};
+    });
+  }
+  optimizer_.set_learning_rate(scheduled_lr(options_.schedule, position_.step));
+  return recorded_->run(std::array{x, labels})[0];
+}
+
+void Trainer::finish_step(std::int64_t batches) {
+  const TrainerOptions& o = options_;
+  if (!records()) {
+    optimizer_.set_learning_rate(scheduled_lr(o.schedule, position_.step));
+    update();
+  }
+  ++position_.step;
+  if (on_update) on_update(position_.step);
+  StepReport& report = current_.report;
+  report.step = position_.step;
+  report.epoch = position_.epoch + 1;
+  report.batch = steps_of(position_.batch);
+  report.batches = steps_of(batches);
+  report.shares = shares_.all();
+  pending_.push_back(std::exchange(current_, {}));
+  // A few steps stay in flight, so that the devices never wait for the host.
+  constexpr std::size_t kInFlight = 2;
+  read_losses(kInFlight);
+}
+
+// Between two steps; collective. `loop` stands on the batch that has been used, and goes on.
+void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
+  if (!balancer_ || !balancer_->step()) {
+    ++*loop;
+    return;
+  }
+  shares_ = balancer_->shares();
+  // Its tasks are those of other shares. It is described anew.
+  recorded_ = nullptr;
+  if (!distributed_) {
+    ++*loop;
+    return;
+  }
+  // Batches that were loaded ahead have other rows.
+  loop.reset();
+  distributed_->set_shares(shares_);
+  loader_.skip_batches(position_.batch);
+  loop.emplace(loader_.begin());
+}
+
+void Trainer::read_losses(std::size_t leave) {
+  while (pending_.size() > leave) {
+    PendingLoss next = std::move(pending_.front());
+    pending_.pop_front();
+    StepReport& report = next.report;
+    report.loss = 0;
+    for (auto& [share, loss] : next.losses) report.loss += share * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});
+    if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
+    if (!std::isfinite(report.loss)) {
+      pending_.clear();
+      fail("the loss is {} at step {}{}", std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
+           last_good_checkpoint());
+    }
+    if (next.loss_scale.defined()) {
+      report.loss_scale = next.loss_scale.item<float>();
+      // As small as this no overflow is to blame.
+      check(*report.loss_scale >= 0x1p-20,
+            "the gradients are not finite at step {}, however small the loss scale", report.step);
+    }
+    report.images_per_second = rate_.add(RateMeter::now(), report.samples);
+    report.seconds = rate_.seconds();
+    position_.loss_sum += report.loss * static_cast<double>(report.samples);
+    position_.samples += report.samples;
+    if (on_step) on_step(report);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+// Language models in the tool: `train`, `eval`, and `verify` on a text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <optional>
+#include <regex>
+#include <thread>
+
+#include "lockstep/checkpoint/checkpoint_directory.h"
+#include "tests/cli/tool.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TrainText : public ::testing::Test {
+ protected:
+  // 400 characters, 40 of them for tests: 44 windows to train on and 4 to test.
+  TrainText() {
+    std::ofstream text(text_);
+    for (int i = 0; i < 10; ++i) text << "the cat sat on the mat and the dog ran. ";
+  }
+  Arguments with_model(const char* command, const std::string& model, const Arguments& more) const {
+    Arguments all{command,    "--model", model,     "--data", text_.string(),       "--context", "8",
+                  "--layers", "1",       "--width", "8",      "--threads-per-shard", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  Arguments training(const std::string& model, const Arguments& more) const {
+    Arguments all = with_model("train", model, {"--batch-size", "8", "--shards", "4"});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string hash(const std::filesystem::path& log) const {
+    const auto end = events(log, "end");
+    return end.empty() ? "none" : end.back().at("weights_sha256").get<std::string>();
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path text_ = folder_ / "text.txt", log_ = folder_ / "log";
+};
+
+TEST_F(TrainText, PrintsAndLogsThePerplexity) {
+  const std::filesystem::path weights = folder_ / "weights";
+  const ToolResult result = run_tool(training("gpt", {"--epochs", "3", "--lr", "0.02", "--log", log_, "--export", weights}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(std::regex_search(result.out, std::regex("seed 0, 4 shards, batch 8, adamw at 0.02, f32"))) << result.out;
+  EXPECT_TRUE(std::regex_search(result.out, std::regex(R"(epoch 3, .*, test acc 0\.\d\d, perplexity \d+\.\d{3}\n)")));
+  const auto epochs = events(log_, "epoch");
+  ASSERT_EQ(epochs.size(), 3u);
+  EXPECT_EQ(epochs[0].at("test_total"), 4 * 8);
+  EXPECT_EQ(epochs[0].at("metrics").at("accuracy"), epochs[0].at("test_acc"));
+  const double first = epochs[0].at("metrics").at("perplexity"), last = epochs[2].at("metrics").at("perplexity");
+  EXPECT_LT(first, 20);
+  EXPECT_LT(last, 0.8 * first);
+  // The defaults of language models.
+  const nlohmann::json start = events(log_, "start").at(0);
+  EXPECT_EQ(start.at("optimizer"), "adamw");
+  EXPECT_EQ(start.at("clip_norm"), 1);
+  EXPECT_EQ(start.at("dropout"), 0.1);
+
+  const ToolResult evaluation =
+      run_tool(with_model("eval", "gpt", {"--init-from", weights, "--metrics", "perplexity,confusion_matrix"}));
+  ASSERT_EQ(evaluation.status, 0) << evaluation.err;
+  const auto printed = lines(evaluation.out);
+  ASSERT_EQ(printed.size(), 3u + 14);  // a row for each character
+  EXPECT_THAT(printed[0], HasSubstr(" of 32)"));
+  EXPECT_NEAR(std::stod(printed[1].substr(12)), last, 1e-3);
+  EXPECT_EQ(printed[2], "confusion_matrix:");
+}
+
+TEST_F(TrainText, LayoutsAgree) {
+  for (const char* model : {"gpt", "lstm"}) {
+    const ToolResult result =
+        run_tool(with_model("verify", model, {"--layouts", "1,3,2x1,2x2", "--shards", "4", "--batch-size", "8", "--steps", "4"}));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("equal: 4 layouts, 4 steps, 4 shards")) << model;
+  }
+}
+
+// With dropout, clipping, and AdamW: the defaults.
+TEST_F(TrainText, AKilledRunGoesOnInAnotherLayout) {
+  const std::filesystem::path save = folder_ / "save", other = folder_ / "other";
+  const Arguments all{"--max-steps", "30", "--epochs", "9"};
+  const auto with = [&](const char* model, Arguments more) {
+    more.insert(more.end(), all.begin(), all.end());
+    return training(model, more);
+  };
+  for (const char* model : {"gpt", "lstm"}) {
+    std::filesystem::remove_all(save);
+    ASSERT_EQ(run_tool(with(model, {"--log", log_})).status, 0);
+    Tool killed(with(model, {"--num-devices", "2", "--save", save, "--save-every", "3"}));
+    std::optional<Checkpoint> found;
+    while (!found) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      found = find_latest_checkpoint(save).checkpoint;
+    }
+    killed.send(SIGKILL);
+    EXPECT_EQ(killed.wait().status, 128 + SIGKILL);
+    Arguments resumed = with(model, {"--resume", save, "--log", other});
+    resumed.insert(resumed.begin(), {"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL});
+    const ToolResult result = run_tool(resumed);
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(hash(other), hash(log_)) << model;
+  }
+}
+
+TEST_F(TrainText, ErrorsNameTheOption) {
+  const auto expect = [](const Arguments& arguments, const std::string& error, int status = 2) {
+    const ToolResult result = run_tool(arguments);
+    EXPECT_EQ(result.status, status);
+    EXPECT_THAT(result.err, HasSubstr(error));
+  };
+  expect({"train", "--model", "gpt"}, "--model gpt: expected --data FILE, a text");
+  expect({"train", "--model", "mlp", "--width", "8"}, "--width: only with --model gpt or lstm, not mlp");
+  expect(training("gpt", {"--dtype", "bf16"}), "--dtype bf16: gpt computes in f32");
+  expect(training("gpt", {"--heads", "3"}), "--width 8: 3 heads do not divide it");
+  expect(training("gpt", {"--metrics", "loudness"}), "--metrics loudness: expected accuracy, ");
+  Arguments long_context = training("lstm", {});
+  long_context[6] = "300";
+  expect(long_context, "text.txt: 400 characters", 1);
+}
+
+}  // namespace
+}  // namespace lockstep
