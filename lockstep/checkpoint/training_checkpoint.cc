@@ -49,7 +49,8 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
   }
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
     p.epochs.push_back({e.at("epoch"), e.at("seconds"), e.at("train_loss"), e.at("test_correct"), e.at("test_total")});
-    for (const auto& [name, value] : e.value("metrics", nlohmann::ordered_json::object()).items()) {
+    const auto metrics = e.value("metrics", nlohmann::ordered_json::object());
+    for (const auto& [name, value] : metrics.items()) {
       // Not a number: JSON has none.
       p.epochs.back().metrics.emplace_back(name, value.is_null() ? NAN : value.get<double>());
     }
