@@ -73,7 +73,8 @@ Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::s
   return m;
 }
 
-void report_steps(const Measurement& m, const TraceSummary& s, Report& report) {
+// `tokens`: in an example of a text; 0 for pictures.
+void report_steps(const Measurement& m, const TraceSummary& s, std::int64_t tokens, Report& report) {
   const double step = m.wall() / m.steps();
   std::vector<std::vector<Cell>> rows{
       {"images/s, median step", Cell(median(m.images_per_second), 1)},
@@ -87,6 +88,11 @@ void report_steps(const Measurement& m, const TraceSummary& s, Report& report) {
     rows.push_back({"communication, nothing computed beside it: ms a step",
                     Cell(1e3 * seconds(s.exposed) / m.steps(), 2)});
     rows.push_back({"communication hidden", Cell(*hidden, 2)});
+  }
+  if (tokens > 0) {
+    rows.insert(rows.begin(), {{"tokens/s, median step", Cell(static_cast<double>(tokens) * median(m.images_per_second), 0)},
+                               {"tokens/s, fastest step",
+                                Cell(static_cast<double>(tokens) * std::ranges::max(m.images_per_second), 0)}});
   }
   report.table("steps", {"what", "value"}, rows);
 }
@@ -144,7 +150,7 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
   const auto trace = std::make_shared<Trace>();
   const Measurement m = train(o, common.rounds, job, trace);
   const TraceSummary summary = summarize(*trace, m.begin.trace_ns, m.end.trace_ns);
-  report_steps(m, summary, report);
+  report_steps(m, summary, o.is_language_model() ? o.context : 0, report);
   report_operations(m, summary, report);
   report_lanes(m, summary, report);
   report_memory(m, job, report);

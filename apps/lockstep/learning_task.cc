@@ -116,7 +116,16 @@ std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const Job& j
                             : o.model == "lstm" ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
                                                 : model_initializer(o.model);
   net->initialize(start, job.devices, {.seed = o.seed});
-  if (!o.init_from.empty()) load_weights(o.init_from, *net);
+  if (o.init_from.empty()) return net;
+  if (!o.partial) {
+    load_weights(o.init_from, *net);
+    return net;
+  }
+  const UnmatchedEntries unmatched = load_matching_weights(o.init_from, *net);
+  if (job.rank() != 0) return net;
+  for (const std::string& entry : unmatched.missing) notice("--partial: not in the file: " + entry);
+  for (const std::string& entry : unmatched.different) notice("--partial: does not fit: " + entry);
+  for (const std::string& entry : unmatched.unexpected) notice("--partial: not in the model: " + entry);
   return net;
 }
 

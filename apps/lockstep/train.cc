@@ -10,6 +10,7 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 #include "ranks.h"
 #include "resume.h"
 #include "run_report.h"
@@ -69,6 +70,12 @@ int run(TrainOptions o, Job& job) {
   auto [flip_step, flip_parameter] = o.flip();
   const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
   auto net = make_initialized_model(o, job, train_data.classes);
+  // Weights that the file does not have may not have shapes yet.
+  if (o.partial) {
+    const std::int64_t index = 0;
+    const RandomKey key = random_key(o.seed, {});
+    settle_shapes(*net, train_data.data->batch({&index, 1}, {&key, 1}).at(0), job.devices[0]);
+  }
   if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) convert_sync_batchnorm(*net);
   auto optimizer = o.make_optimizer(net->parameters());
@@ -119,10 +126,17 @@ int run(TrainOptions o, Job& job) {
   // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
   if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
   if (report) report->finish(result);
+  if (first && result.stopped_early) {
+    notice(fmt::format("ended after step {}: {} epochs without a better value", result.steps, o.patience));
+  }
   // If the run was stopped before its first step, even the weights' shapes may be unknown.
   const bool has_weights = !result.stopped || net->parameters()[0].shape_known();
   const bool exports = !o.export_file.empty() && has_weights;
-  if (first && exports) save_weights(o.export_file, *net);
+  if (first && exports) {
+    std::optional<AveragedWeights> averaged;
+    if (trainer.average()) averaged.emplace(*trainer.average());
+    save_weights(o.export_file, *net);
+  }
   // A flipped bit must stay for others to see.
   if (flip_step == 0) check_replicas(job, *net);
   destroy_process_group(job.group);

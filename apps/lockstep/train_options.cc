@@ -102,6 +102,20 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--save-every", o.save_every, "Steps between checkpoints [one after each epoch]")
       ->check(steps)
       ->needs("--save");
+  app.add_option("--keep", o.keep, "Newest checkpoints that stay in the folder")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->needs("--save");
+  app.add_option("--watch", o.watch,
+                 "The metric that --patience and --save-best look at: accuracy, train_loss, or one of --metrics "
+                 "[accuracy; gpt, lstm: perplexity]");
+  app.add_option("--patience", o.patience, "End the run after N epochs without a better value")->check(steps);
+  app.add_option("--min-delta", o.min_delta, "The least change of the value that counts as better")->check(amount);
+  app.add_flag("--save-best", o.save_best, "Keep the checkpoint of the best epoch in DIR/best")->needs("--save");
+  app.add_option("--average", o.average,
+                 "Decay of a moving average of the weights, which is tested and exported; 0: none")
+      ->check(number(0, 0.9999999));
+  app.add_flag("--partial", o.partial, "With --init-from: load what fits, and list what does not")->needs("--init-from");
   app.add_option("--resume", o.resume, "Continue from the newest checkpoint in this folder")
       ->check(CLI::ExistingDirectory)
       ->excludes("--init-from");
@@ -193,7 +207,17 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
                    .label_smoothing = o.label_smoothing,
                    .clip_norm = o.clip,
                    .save_folder = o.save,
-                   .save_every = o.save_every};
+                   .save_every = o.save_every,
+                   .keep_checkpoints = o.keep,
+                   .average_decay = o.average};
+  if (o.patience > 0 || o.save_best) {
+    const std::string metric = !o.watch.empty() ? o.watch : o.is_language_model() ? "perplexity" : "accuracy";
+    t.watch = {.metric = metric,
+               .smallest = metric == "train_loss" || metric == "perplexity",
+               .min_delta = o.min_delta,
+               .patience = o.patience,
+               .save_best = o.save_best};
+  }
   t.schedule.kind = o.schedule == "step"     ? ScheduleKind::step
                     : o.schedule == "cosine" ? ScheduleKind::cosine
                                              : ScheduleKind::constant;

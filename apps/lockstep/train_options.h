@@ -29,6 +29,12 @@ struct TrainOptions : JobOptions {
   bool record_steps = false;
   std::string export_file, save, resume, log, plot, trace;
   std::int64_t save_every = 0;
+  int keep = 2;
+  std::string watch;
+  std::int64_t patience = 0;
+  double min_delta = 0;
+  bool save_best = false;
+  double average = 0;
   std::string backend = "auto";
   std::optional<double> timeout_seconds;
   std::string weights_log, inject_flip;

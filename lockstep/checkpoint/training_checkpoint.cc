@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kWeights = "weights.safetensors";
 constexpr std::string_view kOptimizer = "optimizer.safetensors";
+constexpr std::string_view kAverage = "average.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
 // The version of state.json. A file without a version may lack the names below, whatever their values were. In a newer
@@ -48,7 +49,8 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
   }
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
     p.epochs.push_back({e.at("epoch"), e.at("seconds"), e.at("train_loss"), e.at("test_correct"), e.at("test_total")});
-    for (const auto& [name, value] : e.value("metrics", nlohmann::ordered_json::object()).items()) {
+    const auto metrics = e.value("metrics", nlohmann::ordered_json::object());
+    for (const auto& [name, value] : metrics.items()) {
       // Not a number: JSON has none.
       p.epochs.back().metrics.emplace_back(name, value.is_null() ? NAN : value.get<double>());
     }
@@ -150,21 +152,27 @@ TrainingState read_state(const std::filesystem::path& file) {
 }  // namespace
 
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
-                     const TrainingPosition& position, const Recipe& recipe) {
+                     const TrainingPosition& position, const Recipe& recipe, const SaveOptions& options) {
   const std::string what = fmt::format("checkpoint: step {}", position.step);
   const StateDict weights = sound_state_dict(module, what);
   const StateDict state = optimizer.state_dict();
   check_finite(state, what + ": optimizer");
+  check_finite(options.average, what + ": average of the weights");
   nlohmann::ordered_json json = {{"version", kStateVersion},
                                  {"position", to_json(position)},
                                  {"recipe", nlohmann::ordered_json::parse(recipe.json())},
                                  {"recipe_hash", recipe_hash(recipe)}};
   if (const RandomState* random = random_of(module)) json["random_step"] = random->step();
-  CheckpointWriter writer(folder, position.step);
+  CheckpointWriter writer(folder, position.step, {.keep = options.keep});
   writer.add_file(kWeights, [&](const ByteSink& sink) {
     write_safetensors(sink, as_bytes(weights), {{"format", "pt"}});
   });
   writer.add_file(kOptimizer, [&](const ByteSink& sink) { write_safetensors(sink, as_bytes(state)); });
+  if (!options.average.empty()) {
+    writer.add_file(kAverage, [&](const ByteSink& sink) {
+      write_safetensors(sink, as_bytes(options.average), {{"format", "pt"}});
+    });
+  }
   writer.add_file(kState, json.dump(2) + "\n");
   writer.publish();
 }
@@ -180,10 +188,14 @@ ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, 
   TrainingState saved = read_state(state_file);
   std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, state_file);
   StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
+  StateDict average;
+  if (std::ranges::find(checkpoint.files, kAverage) != checkpoint.files.end()) {
+    average = as_tensors(read_safetensors(checkpoint.file(kAverage)));
+  }
   load_weights(checkpoint.file(kWeights), module);
   optimizer.load_state_dict(state, saved.position.step);
   if (RandomState* random = random_of(module)) random->set_step(saved.random_step);
-  return {saved.position, checkpoint.path, damaged, std::move(unrecorded)};
+  return {saved.position, checkpoint.path, damaged, std::move(unrecorded), std::move(average)};
 }
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/recipe.h"
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {
@@ -41,10 +41,17 @@ struct TrainingPosition {
   std::vector<EpochRecord> epochs = {};
 };
 
+struct SaveOptions {
+  // The newest checkpoints that stay in the folder.
+  int keep = 2;
+  // A moving average of the weights, by name. Empty: there is none.
+  StateDict average = {};
+};
+
 // Waits for the values. Older checkpoints stay until this one is on disk. Throws if the optimizer's state is not
 // finite, or if sound_state_dict refuses the weights: a run that continued from them would fail again.
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
-                     const TrainingPosition& position, const Recipe& recipe);
+                     const TrainingPosition& position, const Recipe& recipe, const SaveOptions& options = {});
 
 // The error of a checkpoint with another recipe. The message names all differences.
 class RecipeMismatch : public Error {
@@ -71,6 +78,8 @@ struct ResumedRun {
   // Names of this run's recipe that the checkpoint lacks because an older version of Lockstep wrote it. They were not
   // compared.
   std::vector<std::string> unrecorded;
+  // The moving average of the weights; empty if the checkpoint has none.
+  StateDict average = {};
 };
 
 // Loads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint, into the model, which must

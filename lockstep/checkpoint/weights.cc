@@ -106,6 +106,15 @@ void load_weights(const std::filesystem::path& path, Module& module) {
   }
 }
 
+UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module) {
+  const StateDict state = as_tensors(read_safetensors(path));
+  try {
+    return load_matching_state(module, state);
+  } catch (const Error& error) {
+    fail("{}: {}", path.string(), error.what());
+  }
+}
+
 std::string weights_sha256(const Module& module) {
   StateDict state = state_dict(module);
   std::ranges::sort(state, {}, &StateDict::value_type::first);

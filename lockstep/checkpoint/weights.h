@@ -16,6 +16,8 @@ namespace LOCKSTEP_API lockstep {
 void save_weights(const std::filesystem::path& path, const Module& module);
 // Strict, like load_state_dict. Errors name the file.
 void load_weights(const std::filesystem::path& path, Module& module);
+// As load_matching_state. Errors name the file.
+UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module);
 
 // SHA-256 over all parameters and floating-point buffers, sorted by name, as little-endian bytes in plain layout.
 std::string weights_sha256(const Module& module);

@@ -12,6 +12,14 @@ std::vector<std::pair<std::string, Parameter>> entries(const Module& module) {
   return all;
 }
 
+// Extents that are not known yet fit any.
+bool fits(const Parameter& parameter, const Tensor& value) {
+  const Shape& shape = parameter.shape();
+  bool same = value.shape().rank() == shape.rank();
+  for (int i = 0; same && i < shape.rank(); ++i) same = shape[i] == 0 || shape[i] == value.shape()[i];
+  return same;
+}
+
 }  // namespace
 
 StateDict state_dict(const Module& module) {
@@ -36,10 +44,8 @@ void load_state_dict(Module& module, const StateDict& state) {
     const Tensor& value = *it->second;
     check(value.dtype() == parameter.dtype(), "load_state_dict: {} is {}, expected {}", name, value,
           lockstep::name(parameter.dtype()));
-    const Shape& shape = parameter.shape();
-    bool fits = value.shape().rank() == shape.rank();
-    for (int i = 0; fits && i < shape.rank(); ++i) fits = shape[i] == 0 || shape[i] == value.shape()[i];
-    check(fits, "load_state_dict: {} has shape {}, expected {}", name, value.shape(), shape);
+    check(fits(parameter, value), "load_state_dict: {} has shape {}, expected {}", name, value.shape(),
+          parameter.shape());
     check(parameter.initialized(), "load_state_dict: {} is not initialized; call initialize() first", name);
   }
   if (given.size() != mine.size()) {
@@ -47,6 +53,35 @@ void load_state_dict(Module& module, const StateDict& state) {
     fail("load_state_dict: {} is not in the model", given.begin()->first);
   }
   for (auto& [name, parameter] : mine) parameter.set_data(*given.at(name));
+}
+
+UnmatchedEntries load_matching_state(Module& module, const StateDict& state) {
+  std::map<std::string_view, const Tensor*> given;
+  for (auto& [name, tensor] : state) {
+    check(given.emplace(name, &tensor).second, "load_matching_state: {} is given twice", name);
+  }
+  UnmatchedEntries unmatched;
+  std::vector<std::pair<Parameter, const Tensor*>> loaded;
+  for (auto& [name, parameter] : entries(module)) {
+    const auto it = given.find(name);
+    if (it == given.end()) {
+      unmatched.missing.push_back(name);
+      continue;
+    }
+    const Tensor& value = *it->second;
+    given.erase(it);
+    if (fits(parameter, value) && value.dtype() == parameter.dtype()) {
+      check(parameter.initialized(), "load_matching_state: {} is not initialized; call initialize() first", name);
+      loaded.emplace_back(parameter, &value);
+    } else {
+      unmatched.different.push_back(fmt::format("{} {}, expected {} {}", name, value.describe(),
+                                                parameter.shape().str(), lockstep::name(parameter.dtype())));
+    }
+  }
+  for (const auto& [name, tensor] : given) unmatched.unexpected.emplace_back(name);
+  check(!loaded.empty(), "load_matching_state: none of {} tensors fits the model", state.size());
+  for (auto& [parameter, value] : loaded) parameter.set_data(*value);
+  return unmatched;
 }
 
 }  // namespace lockstep

@@ -41,7 +41,7 @@ TrainingResult Trainer::run() {
   const LeftOutGuard left_out(module_);
   TrainingResult result;
   const auto claim = claim_save_folder();
-  while (!finished() && !stopping()) {
+  while (!finished() && !stopping() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();
     loader_.skip_batches(position_.batch);
@@ -96,10 +96,14 @@ TrainingResult Trainer::run() {
     position_ = {.step = position_.step, .epoch = position_.epoch + 1, .epochs = std::move(epochs)};
     if (!options_.save_folder.empty() &&
         (options_.save_every == 0 || position_.step % options_.save_every == 0)) save();
+    if (options_.watch.save_best && best_epoch(position_.epochs, options_.watch) == position_.epoch) {
+      save(options_.save_folder / "best", 1);
+    }
   }
   if (!options_.save_folder.empty() && saved_step_ != position_.step) save();
   result.steps = position_.step;
   result.stopped = stopping();
+  result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
   return result;
 }
 
@@ -116,6 +120,8 @@ std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
 EpochReport Trainer::test() {
   EpochReport report;
   if (!test_) return report;
+  std::optional<AveragedWeights> averaged;
+  if (average_) averaged.emplace(*average_);
   auto [loader, options] = test_data();
   if (options_.metrics.empty()) {
     report.test = lockstep::evaluate(module_, loader, options);

@@ -11,11 +11,13 @@
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/optim/weight_average.h"
 #include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/rate_meter.h"
+#include "lockstep/train/watch.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -66,6 +68,12 @@ struct TrainerOptions {
   // checkpoints.
   std::filesystem::path save_folder{};
   std::int64_t save_every = 0;
+  // The newest checkpoints that stay.
+  int keep_checkpoints = 2;
+  // Ends the run early, and keeps the best checkpoint.
+  WatchOptions watch{};
+  // The decay of a moving average of the weights, with which the test data are measured; 0: none.
+  double average_decay = 0;
   // Everything else that decides the bits: model, optimizer, data, and so on. resume() compares it.
   Recipe recipe{};
 };
@@ -95,6 +103,7 @@ struct EpochReport {
 struct TrainingResult {
   std::int64_t steps = 0;
   bool stopped = false;  // by request_stop
+  bool stopped_early = false;  // by TrainerOptions::watch
   std::vector<EpochReport> epochs;
 };
 
@@ -135,6 +144,8 @@ class Trainer {
   std::string why_no_graph() const;
   // Measures the test data: the accuracy, or the metrics of the options. Collective.
   EpochReport test();
+  // The moving average of the weights; null without one. Others exchange it with the weights through AveragedWeights.
+  WeightAverage* average() { return average_ ? &*average_ : nullptr; }
   Accuracy evaluate() { return test().test; }
   std::vector<MetricResult> measure() { return test().metrics; }
 
@@ -160,7 +171,8 @@ class Trainer {
   void rebalance(std::optional<DataLoader::Iterator>& loop);
   void read_losses(std::size_t leave);
   std::unique_ptr<FolderClaim> claim_save_folder() const;
-  void save();
+  void save() { save(options_.save_folder, options_.keep_checkpoints); }
+  void save(const std::filesystem::path& folder, int keep);
   std::string last_good_checkpoint() const;
   bool finished() const;
   // Whether the run ends here. All ranks agree.
@@ -186,6 +198,7 @@ class Trainer {
   JobShares shares_;
   std::optional<Balancer> balancer_;  // with Balance::automatic
   std::optional<LossScaler> scaler_;  // with f16
+  std::optional<WeightAverage> average_;  // with average_decay
   std::unique_ptr<RecordedStep> recorded_;
   std::vector<bool> recorded_trainable_;  // which parameters it trains
   DataLoader loader_;

@@ -15,6 +15,7 @@ ResumedRun Trainer::resume(const std::filesystem::path& folder) {
       check(run.position.loss_scaler.has_value(), "{}: the checkpoint has no loss scale", run.path.string());
       scaler_->set_state(*run.position.loss_scaler);
     }
+    if (average_) average_->load_state_dict(run.average);
   } catch (const RecipeMismatch& error) {
     if (!ranks) throw;
     mismatch = error;
@@ -69,19 +70,20 @@ std::string Trainer::last_good_checkpoint() const {
   return fmt::format("; the last good checkpoint is that of step {}", saved_step_);
 }
 
-void Trainer::save() {
+void Trainer::save(const std::filesystem::path& folder, int keep) {
   if (scaler_) position_.loss_scaler = scaler_->state();
   std::string complaint;
   if (rank() == 0) {
     try {
-      save_checkpoint(options_.save_folder, module_, optimizer_, position_, options_.recipe);
+      save_checkpoint(folder, module_, optimizer_, position_, options_.recipe,
+                      {.keep = keep, .average = average_ ? average_->state_dict() : StateDict()});
     } catch (const std::exception& error) {
       complaint = error.what() + last_good_checkpoint();
     }
   }
   if (options_.communicator) options_.communicator->agree(complaint, "checkpoint");
   check(complaint.empty(), "{}", complaint);
-  saved_step_ = position_.step;
+  if (folder == options_.save_folder) saved_step_ = position_.step;
 }
 
 }  // namespace lockstep

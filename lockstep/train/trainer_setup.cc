@@ -36,10 +36,16 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
         o.max_steps, o.save_every, o.shards, o.clip_norm);
   check(loader_.dataset().size() > 0, "trainer: the data set is empty");
+  check(o.keep_checkpoints >= 1 && o.watch.patience >= 0 && o.watch.min_delta >= 0,
+        "trainer: keeps {} checkpoints, patience {}, min_delta {}: expected at least 1, 0, and 0", o.keep_checkpoints,
+        o.watch.patience, o.watch.min_delta);
+  check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
+        "trainer: saves the best checkpoint, expected a metric to watch and a save folder");
   choose_shards();
   o.schedule.base_lr = optimizer.learning_rate();
   o.schedule.total_steps = o.epochs * steps_of(loader_.size());
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
+  if (o.average_decay != 0) average_.emplace(module_, o.average_decay);
   if (o.dtype == DType::f16) scaler_.emplace(o.devices, o.loss_scaling);
   o.recipe = make_recipe();
   record_fixed_parts();
@@ -79,6 +85,7 @@ Recipe Trainer::make_recipe() const {
     recipe.set("loss_scale", o.loss_scaling.initial_scale);
     recipe.set("loss_scale_interval", o.loss_scaling.growth_interval);
   }
+  if (o.average_decay != 0) recipe.set("average_decay", o.average_decay);
   const KernelSettings& kernels = state_of(o.devices[0], "trainer").kernels;
   if (kernels.reference) recipe.set("kernels", "reference");
   if (kernels.direct_conv) recipe.set("direct_conv", true);
@@ -150,6 +157,10 @@ void Trainer::join_ranks() {
   recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
                         !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
   for (const Metric& metric : o.metrics) recipe += fmt::format("metric {}\n", metric.name);
+  if (!o.watch.metric.empty()) {
+    recipe += fmt::format("watch {}, smallest {}, min_delta {}, patience {}, save_best {}\n", o.watch.metric,
+                          o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
+  }
   if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
   distributed_ = std::make_unique<DistributedDataParallel>(module_, o.devices, o.communicator,
                                                            DistributedOptions{.shards = o.shards,

@@ -115,6 +115,7 @@ void Trainer::finish_step(std::int64_t batches) {
     optimizer_.set_learning_rate(scheduled_lr(o.schedule, position_.step));
     update();
   }
+  if (average_) average_->update();
   ++position_.step;
   if (on_update) on_update(position_.step);
   StepReport& report = current_.report;

@@ -113,6 +113,42 @@ TEST_F(Train, TheLoggedHashIsThatOfTheExportedWeights) {
   EXPECT_EQ(logged, hash.hex());
 }
 
+TEST_F(Train, FineTunesFromWeightsThatFitInPart) {
+  const std::filesystem::path file = folder_ / "weights", log = folder_ / "log";
+  ASSERT_EQ(train({"--model", "mlp", "--export", file}).status, 0);
+  const ToolResult strict = train({"--model", "lenet", "--init-from", file});
+  EXPECT_EQ(strict.status, 1);
+  SafetensorsFile weights = read_safetensors(file);
+  weights.tensors.erase(weights.tensors.begin());
+  write_safetensors(file, weights.tensors, {});
+  const ToolResult result = train({"--init-from", file, "--partial", "--log", log});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("lockstep: --partial: not in the file: 1.weight"));
+  EXPECT_EQ(lines(result.err).size(), 1u);
+  EXPECT_TRUE(events(log, "start").at(0).contains("init_from"));
+}
+
+TEST_F(Train, EndsEarlyAndKeepsTheBestCheckpointAndTheAverage) {
+  const std::filesystem::path save = folder_ / "save", file = folder_ / "average", log = folder_ / "log";
+  // Nothing is learned, so nothing improves.
+  const ToolResult result = train({"--lr", "0", "--epochs", "9", "--patience", "2", "--save", save, "--save-best", "--log", log});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("lockstep: ended after step 12: 2 epochs without a better value"));
+  EXPECT_EQ(events(log, "end").at(0).at("steps"), 12);
+  EXPECT_EQ(find_latest_checkpoint(save / "best").checkpoint->step, 4);
+  // The average of one step is the weights; later it is another.
+  const std::string once = weights_of({"--average", "0.9", "--max-steps", "1", "--export", file});
+  const auto hash_of = [&] {
+    SafetensorsFile weights = read_safetensors(file);
+    std::ranges::sort(weights.tensors, {}, &TensorBytes::name);
+    Sha256 hash;
+    for (const TensorBytes& tensor : weights.tensors) hash.update(tensor.bytes);
+    return hash.hex();
+  };
+  EXPECT_EQ(hash_of(), once);
+  EXPECT_NE(weights_of({"--average", "0.9", "--max-steps", "2", "--export", file}), hash_of());
+}
+
 TEST_F(Train, TheWeightsDoNotDependOnTheDevices) {
   for (const char* dtype : {"f32", "bf16", "f16"}) {
     const std::string one = weights_of({"--num-devices", "1", "--dtype", dtype});

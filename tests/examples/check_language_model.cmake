@@ -7,13 +7,13 @@ file(WRITE ${FOLDER}/text_${MODEL}.txt "${text}")
 foreach(layout "--num-devices 1" "--num-devices 2" "--num-devices 1 --nprocs 2")
   separate_arguments(arguments UNIX_COMMAND "${layout}")
   execute_process(COMMAND ${PROGRAM} --data ${FOLDER}/text_${MODEL}.txt --model ${MODEL} ${arguments} --context 16 --layers 2
-                          --heads 2 --width 16 --batch-size 8 --shards 4 --lr 0.02 --max-steps 40 --log-every 20 --sample 30
+                          --heads 2 --width 16 --batch-size 8 --shards 4 --lr 0.02 --max-steps 60 --log-every 30 --sample 30
                   OUTPUT_VARIABLE printed RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "${layout}: exit status ${status}, having printed\n${printed}")
   endif()
   set(form "^${MODEL}: [0-9]+ parameters, 14 characters, \\[[^\n]*\\] in each of [12] processes\n")
-  string(APPEND form "step 20, loss ([0-9.]+), [0-9]+ tokens/s\nstep 40, loss ([0-9.]+), [0-9]+ tokens/s\n")
+  string(APPEND form "step 30, loss ([0-9.]+), [0-9]+ tokens/s\nstep 60, loss ([0-9.]+), [0-9]+ tokens/s\n")
   string(APPEND form "weights ([0-9a-f]+)\n(t[acdeghmnorst. ]+)\n$")
   if(NOT printed MATCHES "${form}")
     message(FATAL_ERROR "${layout}: printed\n${printed}")

@@ -78,5 +78,26 @@ TEST_F(StateDictTest, WhatDoesNotFitIsNamedAndNothingChanges) {
   EXPECT_NE(replicas(net_.parameters()[0])[0], before);
 }
 
+TEST_F(StateDictTest, LoadsWhatMatchesAndListsTheRest) {
+  StateDict state = state_dict(net_);
+  const Tensor convolution = state[0].second;
+  state[4].second = Tensor::host({5, 12});
+  state.erase(state.begin() + 1);
+  state.emplace_back("head.weight", Tensor::host({1}));
+  Sequential other;
+  build(other);
+  other.initialize(Normal{}, {runtime_.devices()[0]}, {.seed = 2});
+  other(input());
+  const auto bias = replicas(other.named_parameters()[1].second)[0], last = replicas(other.named_parameters()[4].second)[0];
+  const UnmatchedEntries unmatched = load_matching_state(other, state);
+  EXPECT_EQ(unmatched.missing, std::vector<std::string>{"0.bias"});
+  EXPECT_EQ(unmatched.unexpected, std::vector<std::string>{"head.weight"});
+  EXPECT_EQ(unmatched.different, std::vector<std::string>{"3.weight [5, 12] f32 on host, expected [2, 12] f32"});
+  EXPECT_EQ(replicas(other.named_parameters()[0].second)[0], convolution.to_vector<float>());
+  EXPECT_EQ(replicas(other.named_parameters()[1].second)[0], bias);
+  EXPECT_EQ(replicas(other.named_parameters()[4].second)[0], last);
+  EXPECT_ERROR(load_matching_state(other, {{"x", Tensor::host({1})}}), "none of 1 tensors fits the model");
+}
+
 }  // namespace
 }  // namespace lockstep::testing

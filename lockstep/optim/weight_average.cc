@@ -1,0 +1,97 @@
+#include "lockstep/optim/weight_average.h"
+
+#include <algorithm>
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+
+namespace lockstep {
+namespace {
+
+// To the bit.
+Array copy_of(const Array& x) {
+  Array copy = ops::empty(x.shape(), x.dtype(), x.device()).with_shard(-1);
+  ops::copy_(x, copy);
+  return copy;
+}
+
+}  // namespace
+
+WeightAverage::WeightAverage(const Module& module, double decay) : decay_(decay) {
+  check(decay >= 0 && decay < 1, "weight average: decay {}, expected at least 0 and below 1", decay);
+  for (auto& [name, parameter] : module.named_parameters()) entries_.push_back({name, parameter, {}});
+}
+
+void WeightAverage::update() {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& e = entries_[i];
+    if (!e.parameter.shape_known()) continue;
+    // Spreads them over a device's lanes.
+    ops::ShardScope lane(static_cast<int>(i));
+    const auto& devices = e.parameter.devices();
+    const bool first = e.averages.empty();
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      const Array weight = e.parameter.data(devices[d]).array();
+      if (first) {
+        e.averages.push_back(copy_of(weight));
+        continue;
+      }
+      const Array sum = ops::binary(BinaryOp::add, ops::affine(e.averages[d], decay_, 0), ops::affine(weight, 1 - decay_, 0));
+      e.averages[d] = Array(sum).with_shard(-1);
+    }
+  }
+}
+
+void WeightAverage::swap() {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& e = entries_[i];
+    ops::ShardScope lane(static_cast<int>(i));
+    for (std::size_t d = 0; d < e.averages.size(); ++d) {
+      const Array weight = e.parameter.data(e.parameter.devices()[d]).array();
+      Array kept = copy_of(weight);
+      ops::copy_(e.averages[d], weight);
+      e.averages[d] = std::move(kept);
+    }
+  }
+}
+
+StateDict WeightAverage::state_dict() const {
+  StateDict state;
+  for (const Entry& e : entries_) {
+    if (e.averages.empty()) continue;
+    const Array plain = ops::to_layout(e.averages[0], Layout::plain);
+    state.emplace_back(e.name, Tensor(plain).to(Device()));
+  }
+  return state;
+}
+
+void WeightAverage::load_state_dict(const StateDict& state) {
+  if (state.empty()) {
+    for (Entry& e : entries_) e.averages.clear();
+    return;
+  }
+  check(state.size() == entries_.size(), "weight average: {} tensors, expected {}", state.size(), entries_.size());
+  std::vector<const Tensor*> values;
+  for (const Entry& e : entries_) {
+    const auto found = std::ranges::find(state, e.name, &StateDict::value_type::first);
+    check(found != state.end(), "weight average: {} is missing", e.name);
+    const Tensor& value = found->second;
+    check(value.shape() == e.parameter.shape() && value.dtype() == e.parameter.dtype(),
+          "weight average: {} is {}, expected {} {}", e.name, value.describe(), e.parameter.shape().str(),
+          name(e.parameter.dtype()));
+    values.push_back(&value);
+  }
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& e = entries_[i];
+    ops::ShardScope lane(static_cast<int>(i));
+    e.averages.clear();
+    for (Device device : e.parameter.devices()) {
+      Array average = copy_of(e.parameter.data(device).array());
+      ops::copy_(values[i]->array(), average);
+      e.averages.push_back(std::move(average));
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+#include "lockstep/optim/weight_average.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lockstep/nn/linear.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+
+namespace lockstep {
+namespace {
+
+struct Net {
+  explicit Net(int devices = 1) : runtime({.cpu_devices = devices}) { net.initialize(Normal{1}, runtime.devices()); }
+  void set(const std::vector<float>& values) {
+    net.named_parameters()[0].second.set_data(Tensor::from(values, {1, 3}));
+  }
+  std::vector<float> values(std::size_t device = 0) const {
+    return net.named_parameters()[0].second.data(runtime.devices()[device]).to_vector<float>();
+  }
+  Runtime runtime;
+  Linear net{{.in_features = 3, .out_features = 1, .bias = false}};
+};
+
+TEST(WeightAverage, FollowsTheWeightsOnEveryDevice) {
+  Net n(2);
+  WeightAverage average(n.net, 0.75);
+  n.set({1, -0.0F, 4});
+  EXPECT_TRUE(average.state_dict().empty());
+  average.swap();  // there is nothing yet
+  average.update();
+  EXPECT_EQ(n.values(), (std::vector<float>{1, 0, 4}));
+  n.set({5, -0.0F, -4});
+  average.update();
+  EXPECT_EQ(average.state_dict().at(0).second.to_vector<float>(), (std::vector<float>{2, 0, 2}));
+  {
+    AveragedWeights averaged(average);
+    EXPECT_EQ(n.values(0), (std::vector<float>{2, 0, 2}));
+    EXPECT_EQ(n.values(1), (std::vector<float>{2, 0, 2}));
+  }
+  EXPECT_EQ(n.values(0), (std::vector<float>{5, 0, -4}));
+  EXPECT_TRUE(std::signbit(n.values(1)[1]));  // the very bits
+  average.update();
+  EXPECT_EQ(average.state_dict().at(0).second.to_vector<float>(), (std::vector<float>{2.75, 0, 0.5}));
+}
+
+TEST(WeightAverage, GoesOnFromItsState) {
+  Net n;
+  WeightAverage average(n.net, 0.5);
+  n.set({1, 2, 3});
+  average.update();
+  const StateDict state = average.state_dict();
+  n.set({3, 2, 1});
+  Net m(2);
+  m.set({3, 2, 1});
+  WeightAverage other(m.net, 0.5);
+  other.load_state_dict(state);
+  average.update();
+  other.update();
+  EXPECT_EQ(other.state_dict().at(0).second.to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  EXPECT_EQ(average.state_dict().at(0).second.to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  other.load_state_dict({});
+  EXPECT_TRUE(other.state_dict().empty());
+  EXPECT_ERROR(other.load_state_dict({{"other", Tensor::host({1, 3})}}), "weight average: weight is missing");
+  EXPECT_ERROR(other.load_state_dict({{"weight", Tensor::host({3})}}), "weight average: weight is [3] f32");
+  EXPECT_ERROR(other.load_state_dict({state[0], state[0]}), "weight average: 2 tensors, expected 1");
+  EXPECT_ERROR(WeightAverage(n.net, 1), "decay 1, expected at least 0 and below 1");
+}
+
+}  // namespace
+}  // namespace lockstep

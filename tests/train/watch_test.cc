@@ -1,0 +1,163 @@
+// A watched metric ends a run and chooses the best checkpoint; a moving average is measured and saved.
+#include "lockstep/train/watch.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "lockstep/checkpoint/weights.h"
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+#include "tests/train/small_job.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<EpochRecord> epochs(const std::vector<double>& values) {
+  std::vector<EpochRecord> all;
+  for (double v : values) {
+    all.push_back({.epoch = std::ssize(all) + 1, .train_loss = -v, .metrics = {{"score", v}}});
+  }
+  return all;
+}
+
+TEST(Watch, TheBestEpochIsTheFirstThatNoneBetters) {
+  EXPECT_EQ(best_epoch(epochs({1, 3, 2, 3}), {.metric = "score"}), 2);
+  EXPECT_EQ(best_epoch(epochs({1, 3, 2, 3}), {.metric = "score", .smallest = true}), 1);
+  EXPECT_EQ(best_epoch(epochs({1, 3, 2, 3}), {.metric = "train_loss", .smallest = true}), 2);
+  EXPECT_EQ(best_epoch(epochs({1, 1.25, 1.5, 2}), {.metric = "score", .min_delta = 0.5}), 4);
+  EXPECT_EQ(best_epoch(epochs({NAN, 1, NAN}), {.metric = "score"}), 2);
+  EXPECT_EQ(best_epoch(epochs({NAN}), {.metric = "score"}), 0);
+  EXPECT_EQ(best_epoch(std::vector<EpochRecord>{{.epoch = 1, .test_correct = 1, .test_total = 2},
+                                                {.epoch = 2, .test_correct = 2, .test_total = 2}},
+                       {.metric = "accuracy"}),
+            2);
+  EXPECT_ERROR(best_epoch(epochs({1}), {.metric = "speed"}), "watches speed, but epoch 1 has [train_loss, score]");
+}
+
+TEST(Watch, PatienceIsANumberOfEpochs) {
+  const WatchOptions two{.metric = "score", .patience = 2};
+  EXPECT_FALSE(stops_early({}, two));
+  EXPECT_FALSE(stops_early(epochs({3, 2}), two));
+  EXPECT_TRUE(stops_early(epochs({3, 2, 2}), two));
+  EXPECT_FALSE(stops_early(epochs({3, 2, 4}), two));
+  EXPECT_TRUE(stops_early(epochs({NAN, NAN}), two));
+  EXPECT_FALSE(stops_early(epochs({3, 2, 2, 2}), {.metric = "score"}));
+}
+
+// A score that is best after the second epoch, whatever the net does: it counts the measurements.
+TrainerOptions scored(std::shared_ptr<int> measured, const std::filesystem::path& folder) {
+  TrainerOptions options;
+  options.epochs = 10;
+  options.metrics = {metrics::perplexity(), {.name = "score",
+                                             .values = [](const Tensor& outputs, const Tensor&) { return outputs; },
+                                             .result = [measured](double) {
+                                               const int epoch = ++*measured;
+                                               return epoch == 2 ? 5.0 : 1.0;
+                                             }}};
+  options.save_folder = folder;
+  options.watch = {.metric = "score", .patience = 3, .save_best = true};
+  return options;
+}
+
+TEST(Watch, ARunEndsEarlyAndKeepsTheBestCheckpoint) {
+  TemporaryFolder folder;
+  TrainerOptions options = scored(std::make_shared<int>(0), folder.path());
+  options.keep_checkpoints = 3;
+  SmallJob job(2, options);
+  std::string best;
+  job.trainer->on_update = [&](std::int64_t step) {
+    if (step == 10) best = weights_sha256(job.net);
+  };
+  const TrainingResult result = job.trainer->train();
+  EXPECT_TRUE(result.stopped_early);
+  EXPECT_FALSE(result.stopped);
+  EXPECT_EQ(result.steps, 5 * 5);
+  EXPECT_EQ(find_latest_checkpoint(folder / "best").checkpoint->step, 2 * 5);
+  SmallJob other(1);
+  load_weights(folder / "best" / "step-00000010" / "weights.safetensors", other.net);
+  EXPECT_EQ(weights_sha256(other.net), best);
+  for (int step : {15, 20, 25}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / fmt::format("step-{:08}", step))) << step;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "step-00000010"));
+
+  // The epochs of the checkpoint count: there is nothing left to do.
+  options = scored(std::make_shared<int>(7), folder / "more");
+  SmallJob resumed(1, options);
+  resumed.trainer->resume(folder.path());
+  EXPECT_EQ(resumed.trainer->train().steps, 25);
+}
+
+TEST(Watch, OptionsAreChecked) {
+  TrainerOptions options;
+  options.watch = {.metric = "accuracy", .save_best = true};
+  EXPECT_ERROR(SmallJob(1, options), "expected a metric to watch and a save folder");
+  options.watch = {.metric = "accuracy", .patience = -1};
+  EXPECT_ERROR(SmallJob(1, options), "patience -1");
+}
+
+struct Averaged {
+  std::string weights, average;
+  std::vector<double> accuracies;
+};
+
+Averaged run(SmallJob& job) {
+  Averaged a;
+  for (const EpochReport& epoch : job.trainer->train().epochs) a.accuracies.push_back(epoch.test.value());
+  a.weights = weights_sha256(job.net);
+  AveragedWeights averaged(*job.trainer->average());
+  a.average = weights_sha256(job.net);
+  return a;
+}
+
+TEST(TrainerAverage, IsTestedAndSavedAndTheSameEverywhere) {
+  TrainerOptions options;
+  options.epochs = 2;
+  options.average_decay = 0.9;
+  SmallJob one(1, options);
+  const Averaged expected = run(one);
+  EXPECT_NE(expected.average, expected.weights);
+  {
+    AveragedWeights averaged(*one.trainer->average());
+    DataLoader loader(random_pictures(SmallJob::kTest, 2), {.batch_size = 10});
+    EXPECT_EQ(evaluate(one.net, loader, {.devices = one.runtime.devices(), .shards = 4}).value(),
+              expected.accuracies.back());
+  }
+  SmallJob two(2, options);
+  EXPECT_EQ(run(two).average, expected.average);
+  EXPECT_EQ(weights_sha256(two.net), expected.weights);
+
+  auto groups = make_local_groups(2);
+  std::vector<std::thread> ranks;
+  for (std::size_t r = 0; r < 2; ++r) {
+    ranks.emplace_back([&, r] {
+      SmallJob rank(1, options, nullptr, groups[r], 1);
+      EXPECT_EQ(run(rank).average, expected.average);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+
+  // Stopped inside an epoch, and resumed elsewhere.
+  TemporaryFolder folder;
+  options.save_folder = folder.path();
+  SmallJob stopped(1, options);
+  stopped.trainer->on_update = [&](std::int64_t step) {
+    if (step == 7) stopped.trainer->request_stop();
+  };
+  stopped.trainer->train();
+  SmallJob resumed(3, options);
+  resumed.trainer->resume(folder.path());
+  const Averaged end = run(resumed);
+  EXPECT_EQ(end.weights, expected.weights);
+  EXPECT_EQ(end.average, expected.average);
+
+  // The average is part of the recipe.
+  options.average_decay = 0;
+  SmallJob without(1, options);
+  EXPECT_ERROR(without.trainer->resume(folder.path()), "average_decay");
+}
+
+}  // namespace
+}  // namespace lockstep
