@@ -40,6 +40,7 @@
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/optim/weight_average.h"
 
 // Data, models, files of weights.
 #include "lockstep/checkpoint/safetensors.h"
@@ -48,6 +49,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/data/text.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lstm_language_model.h"
 #include "lockstep/models/models.h"
@@ -68,5 +70,6 @@
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/plot.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/train/watch.h"
 
 #include "lockstep/version.h"

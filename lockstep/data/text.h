@@ -9,7 +9,7 @@
 
 #include "lockstep/data/dataset.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // The characters that occur in a text, numbered from 0 in ascending order.
 class CharacterSet {

@@ -11,7 +11,7 @@
 
 #include "lockstep/nn/state_dict.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 class WeightAverage {
  public:

@@ -7,7 +7,7 @@
 
 #include "lockstep/checkpoint/training_checkpoint.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 struct WatchOptions {
   // The name of a metric of the options, "accuracy", or "train_loss". Empty: nothing is watched.
