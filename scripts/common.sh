@@ -8,9 +8,12 @@ die() { say "$*"; exit 1; }
 assume_yes=false
 install_packages() {
   command -v dpkg-query >/dev/null || return 0  # not Debian: CMake reports what is missing
-  local package missing=() as_root=()
+  # Packages of other architectures may be installed beside those of this one.
+  local package found pattern missing=() as_root=()
+  pattern=$'\n'"(all|$(dpkg --print-architecture)) installed"$'\n'
   for package in $(sed 's/#.*//' scripts/packages.txt); do
-    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+    found=$(dpkg-query -W -f='${Architecture} ${db:Status-Status}\n' "$package" 2>/dev/null || true)
+    [[ $'\n'$found$'\n' =~ $pattern ]] || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
 

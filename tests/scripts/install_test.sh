@@ -14,7 +14,8 @@ fresh() {
 absent' > "$folder/scripts/packages.txt"
   local command
   for command in bash sed env; do ln -s "$(command -v $command)" "$folder/bin/$command"; done
-  stand_in dpkg-query 'case $* in *present) echo -n installed ;; *) exit 1 ;; esac'
+  stand_in dpkg 'echo amd64'
+  stand_in dpkg-query 'case $* in *present) echo amd64 installed ;; *) exit 1 ;; esac'
   stand_in apt-get 'echo "apt-get $*" >> "$LOG"'
   stand_in sudo 'echo "sudo" >> "$LOG"; exec "$@"'
   stand_in id 'echo 1000'
@@ -48,7 +49,14 @@ case="root installs without sudo and says so"
 fresh; stand_in id 'echo 0'; install; installed; expect apt "$log" "apt-get*"
 
 case="nothing is missing"
-fresh; stand_in dpkg-query 'echo -n installed'; install; expect output "$output" "went on"; expect apt "$log" ""
+fresh; stand_in dpkg-query 'echo all installed'; install; expect output "$output" "went on"; expect apt "$log" ""
+
+case="another architecture's package beside this one's"
+fresh; stand_in dpkg-query 'echo arm64 installed; echo amd64 installed'; install; expect output "$output" "went on"; expect apt "$log" ""
+
+case="another architecture's package alone"
+fresh; stand_in dpkg-query 'case $* in *present) echo amd64 installed ;; *) echo arm64 installed; echo amd64 not-installed ;; esac'
+stand_in id 'echo 0'; install; installed
 
 case="no sudo"
 fresh; rm "$folder/bin/sudo"; install
