@@ -153,7 +153,7 @@ void Trainer::join_ranks() {
   }
   std::string recipe;
   for (const auto& [name, value] : o.recipe) recipe += fmt::format("{} {}\n", name, value.json());
-  // What does not decide the bits, but has to be done by all together.
+  // These options do not decide the bits, but all ranks must agree on them.
   recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
                         !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
   for (const Metric& metric : o.metrics) recipe += fmt::format("metric {}\n", metric.name);

@@ -45,7 +45,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   std::int64_t step_samples = 0;
   for (std::int64_t b = first; b <= last; ++b) step_samples += loader_.batch_examples(b);
   double share = static_cast<double>(samples) / static_cast<double>(step_samples);
-  // Of the step before its update, and no part of a recording.
+  // The scale that this step uses, read before the update and outside a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   const Tensor loss = records() ? recorded_step(x, labels) : learn(x, labels, share, position_.batch >= last);
   current_.losses.emplace_back(share, loss.detach());
@@ -54,7 +54,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   ++position_.batch;
 }
 
-// What ranks exchange is not the same task each time, and a step of micro-batches is several calls.
+// Exchanges between ranks differ from step to step, and a step of micro-batches is several calls: neither is recorded.
 bool Trainer::records() const {
   return options_.record_steps && !options_.communicator && options_.accumulate == 1 && !(balancer_ && on_gpu());
 }

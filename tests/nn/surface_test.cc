@@ -1,4 +1,4 @@
-// What users know from PyTorch's modules: look-up by name, apply(), to(), printing, and modules made in place.
+// Modules under the names that PyTorch users know: look-up by name, apply(), to(), printing, and modules made in place.
 #include <sstream>
 
 #include "lockstep/nn/attention.h"
