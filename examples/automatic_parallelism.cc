@@ -27,9 +27,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--size", o.size, "Rows and columns of a matrix")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 15))
       ->capture_default_str();
-  app.add_option("--count", o.count, "Products of each device")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+  app.add_option("--count", o.count, "Products of each device")->check(CLI::Range(1, 1 << 20))->capture_default_str();
   app.add_option("--copies", o.copies, "Copies of each result [as many as take as long as its product]")
       ->check(CLI::Range(1, 1 << 20));
   app.add_flag("--serial", o.serial, "Run each operation at once, on the thread that describes it");
@@ -113,8 +111,8 @@ int main(int argc, char** argv) try {
   if (o.copies == 0) o.copies = copies_like(once, runtime, y);
   const double run_alone =
       measure(fmt::format("run on {}", devices[0].name()), runtime, [&] { return run(x[0], o.count); });
-  const double copy_alone = measure(fmt::format("copy to the host, {} times", o.copies), runtime,
-                                    [&] { return copy_to_host(y, o.copies); });
+  const double copy_alone =
+      measure(fmt::format("copy to the host, {} times", o.copies), runtime, [&] { return copy_to_host(y, o.copies); });
   std::vector<Tensor> copies;
   const double together = measure("run and copy", runtime, [&] {
     const std::vector<Tensor> results = run(x[0], o.count);
@@ -124,8 +122,7 @@ int main(int argc, char** argv) try {
              (run_alone + copy_alone - together) / std::min(run_alone, copy_alone));
 
   const std::vector<float> expected = matmul(x[0], x[0]).to_vector<float>();
-  for (const Tensor& copy : copies)
-    check(copy.to_vector<float>() == expected, "a copy differs from its product");
+  for (const Tensor& copy : copies) check(copy.to_vector<float>() == expected, "a copy differs from its product");
   return 0;
 } catch (const std::exception& error) {
   fmt::print(stderr, "automatic_parallelism: {}\n", error.what());

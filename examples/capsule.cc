@@ -53,7 +53,8 @@ struct Routing : Module {
     weight = add_parameter("weight", {.shape = {from, in, to * out}, .initializer = Normal{0.1}});
   }
   Tensor forward(const Tensor& x) override {
-    const Tensor predictions = unflatten(squeeze(matmul(unsqueeze(x, 2), weight), 2), 2, {to, -1});  // [N, from, to, out]
+    const Tensor predictions =
+        unflatten(squeeze(matmul(unsqueeze(x, 2), weight), 2), 2, {to, -1});  // [N, from, to, out]
     const Tensor fixed = predictions.detach();  // gradients flow through the last round alone
     Tensor agreement = zeros_like(sum(fixed, 3));
     constexpr int kRounds = 3;
@@ -75,7 +76,7 @@ struct CapsuleNet : Module {
     add("conv", conv), add("primary", primary), add("routing", routing), add("hidden", hidden), add("picture", picture);
   }
   Tensor capsules(const Tensor& x) {
-    const Tensor features = flatten(primary(relu(conv(x))), 2);                     // [N, 4 * 4, 2 * 2]
+    const Tensor features = flatten(primary(relu(conv(x))), 2);  // [N, 4 * 4, 2 * 2]
     return routing(squash(flatten(permute(unflatten(features, 1, {4, 4}), {0, 1, 3, 2}), 1, 2)));
   }
   static Tensor lengths(const Tensor& v) { return squeeze(sqrt(squared_length(v) + 1e-8), 2); }

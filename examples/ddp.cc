@@ -6,9 +6,9 @@
 //   lockstep launch --nproc-per-node 4 -- ddp          or something else has started them
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
+#include <lockstep/data/data_loader.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
-#include <lockstep/data/data_loader.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
@@ -68,7 +68,8 @@ struct Trainer {
 
 // The program of each rank.
 void run(const Options& options) {
-  Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(), .devices = options.list});
+  Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(),
+           .devices = options.list});
   Linear model({.in_features = 20, .out_features = 1});
   model.initialize(Uniform(0.2), job.devices());
   DistributedDataParallel ddp(model, job);
@@ -76,7 +77,8 @@ void run(const Options& options) {
   // The batches of all ranks together: each rank loads its rows of them.
   DataLoader train_data(load_train_set(), {.batch_size = options.batch_size * job.world_size(), .shuffle = true});
   // Each process has its own cpu:0.
-  const std::string name = options.list.empty() ? fmt::format("cpu:{}", job.rank()) : std::string(job.devices()[0].name());
+  const std::string name =
+      options.list.empty() ? fmt::format("cpu:{}", job.rank()) : std::string(job.devices()[0].name());
   Trainer{ddp, train_data, optimizer, name, options}.train(options.total_epochs);
   job.close();
 }
@@ -88,9 +90,7 @@ int main(int argc, char** argv) {
   app.add_option("--save-step", options.save_step, "Epochs between checkpoints")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "Of each rank")
-      ->check(CLI::Range(1, 2048))
-      ->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "Of each rank")->check(CLI::Range(1, 2048))->capture_default_str();
   app.add_option("--snapshot", options.snapshot, "Where rank 0 saves")->capture_default_str();
   options.add_to(app, "--nprocs,--num-devices", "Ranks to start, where nobody else has started any");
   if (const auto status = parse(app, argc, argv)) return *status;

@@ -18,8 +18,7 @@ class Random {
   double uniform(double low, double high) { return low + (high - low) * random_uniform(key_, next_++); }
   // In [low, high].
   std::int64_t integer(std::int64_t low, std::int64_t high) {
-    return low +
-           static_cast<std::int64_t>(random_below(key_, next_++, static_cast<std::uint64_t>(high - low + 1)));
+    return low + static_cast<std::int64_t>(random_below(key_, next_++, static_cast<std::uint64_t>(high - low + 1)));
   }
   std::vector<double> uniforms(std::int64_t n, double low = -1, double high = 1) {
     std::vector<double> values(static_cast<std::size_t>(n));
@@ -39,7 +38,7 @@ class Random {
 
 // On `device`, rounded to `dtype`.
 inline Array make_tensor(const std::vector<double>& values, const Shape& shape, Device device,
-                          DType dtype = DType::f32) {
+                         DType dtype = DType::f32) {
   return ops::convert(Array::from(values, shape).to(device), dtype, Layout::plain);
 }
 

@@ -68,8 +68,7 @@ void measure_allreduce(int rounds, Results& results) {
       group->all_reduce(buffer, ReduceOp::sum).wait();
       check_sum(data, 3);
       std::fill(data.begin(), data.end(), 0.0f);
-      keep(row, seconds_of_calls(*group, kSizes[row].calls,
-                                 [&] { group->all_reduce(buffer, ReduceOp::sum).wait(); }));
+      keep(row, seconds_of_calls(*group, kSizes[row].calls, [&] { group->all_reduce(buffer, ReduceOp::sum).wait(); }));
     }
   }
   auto reducer = group->make_tree_reducer({{kSizes[2].floats}, {{0}, {1}}}, CommChannel::bulk);
@@ -79,8 +78,7 @@ void measure_allreduce(int rounds, Results& results) {
   for (int round = -1; round < rounds; ++round) {
     const double seconds = seconds_of_calls(*group, 1, [&] { reducer->reduce({}); });
     check_sum(reducer->result(), 3);
-    if (round >= 0 && group->rank() == 0)
-      results.seconds[kRows - 1][static_cast<std::size_t>(round)] = seconds;
+    if (round >= 0 && group->rank() == 0) results.seconds[kRows - 1][static_cast<std::size_t>(round)] = seconds;
   }
   reducer.reset();
   destroy_process_group(group);
@@ -107,8 +105,7 @@ std::string time_of(double seconds) {
 }
 
 void bench_allreduce(const BenchOptions& options, Report& report) {
-  check(options.rounds <= kMaxRounds, "bench allreduce: {} rounds, expected at most {}", options.rounds,
-        kMaxRounds);
+  check(options.rounds <= kMaxRounds, "bench allreduce: {} rounds, expected at most {}", options.rounds, kMaxRounds);
   std::vector<std::vector<Cell>> rows(kRows);
   for (std::size_t row = 0; row < kRows; ++row) {
     const bool tree = row == std::size(kSizes);
@@ -123,8 +120,7 @@ void bench_allreduce(const BenchOptions& options, Report& report) {
       const auto& all = results->seconds[row];
       timings.push_back({{all.begin(), all.begin() + options.rounds}});
       const double seconds = median(timings.back().rounds);
-      const double bytes =
-          static_cast<double>(kSizes[std::min(row, std::size(kSizes) - 1)].floats) * sizeof(float);
+      const double bytes = static_cast<double>(kSizes[std::min(row, std::size(kSizes) - 1)].floats) * sizeof(float);
       rows[row].emplace_back(time_of(seconds));
       rows[row].emplace_back(bytes / seconds / 1e9, 3);
       if (std::string_view(transport) == "auto") {

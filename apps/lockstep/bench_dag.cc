@@ -42,8 +42,7 @@ std::vector<Node> random_graph(int count) {
 int crossings(const std::vector<Node>& nodes) {
   int n = 0;
   for (const Node& node : nodes) {
-    for (const int input : node.inputs)
-      n += input >= 0 && nodes[static_cast<std::size_t>(input)].device != node.device;
+    for (const int input : node.inputs) n += input >= 0 && nodes[static_cast<std::size_t>(input)].device != node.device;
   }
   return n;
 }
@@ -83,8 +82,7 @@ Experiment graph(const std::vector<Device>& devices, const std::vector<Node>& no
     const Array sum = ops::binary(BinaryOp::add, ops::matmul(input(0), input(1)), input(2));
     values->nodes[static_cast<std::size_t>(i)] = ops::affine(sum, 0.5, 0);
   };
-  return {.parts = {{"graph", static_cast<int>(nodes.size()), push}},
-          .results = [values] { return values->nodes; }};
+  return {.parts = {{"graph", static_cast<int>(nodes.size()), push}}, .results = [values] { return values->nodes; }};
 }
 
 }  // namespace
@@ -96,8 +94,8 @@ void measure_dag(const ParallelOptions& o, const BenchOptions& common, Report& r
   const std::vector<Node> nodes = random_graph(o.work.count > 0 ? o.work.count : kCount);
   const Place place = place_of(o.place, kDevices);
   if (place.count() != kDevices) {
-    throw UsageError(fmt::format("--experiment dag: --devices {} are {}, expected {}", place.list,
-                                 place.count(), kDevices));
+    throw UsageError(
+        fmt::format("--experiment dag: --devices {} are {}, expected {}", place.list, place.count(), kDevices));
   }
   auto build = [&](Runtime& r) { return graph(r.devices(place.list), nodes, size); };
   const RuntimeOptions threaded = place.runtime;
@@ -106,14 +104,14 @@ void measure_dag(const ParallelOptions& o, const BenchOptions& common, Report& r
   compare_variants(fmt::format("{} of (a b + c) / 2, {} x {}, on {}, {} of {} edges between the devices",
                                count_of(static_cast<int>(nodes.size()), "node"), size, size, place.title,
                                crossings(nodes), 3 * nodes.size()),
-                   {{"serial engine", serial, build}, {"threaded engine", threaded, build}}, o.place.trace,
-                   common, report);
-  report.note(fmt::format(
-      "The graph allows {:.2f} at best, since each device idles while it waits for the other's nodes.",
-      static_cast<double>(nodes.size()) / shortest_time(nodes)));
+                   {{"serial engine", serial, build}, {"threaded engine", threaded, build}}, o.place.trace, common,
+                   report);
+  report.note(
+      fmt::format("The graph allows {:.2f} at best, since each device idles while it waits for the other's nodes.",
+                  static_cast<double>(nodes.size()) / shortest_time(nodes)));
   if (core_count() < place.cpus * o.place.cores_per_device) {
-    report.note(fmt::format("This process has {} for {}: they take turns.", count_of(core_count(), "core"),
-                            place.title));
+    report.note(
+        fmt::format("This process has {} for {}: they take turns.", count_of(core_count(), "core"), place.title));
   }
 }
 

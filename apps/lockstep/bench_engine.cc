@@ -72,15 +72,10 @@ Cost cost_of_tasks(int rounds, int tasks, const Workload& workload) {
       const LaneId lane = lanes[static_cast<std::size_t>(i) % lanes.size()];
       const auto k = static_cast<std::size_t>(i % kTriples) * 3;
       if (workload.pattern == Pattern::kIndependent) {
-        engine.push(
-            {.name = "task", .lane = lane, .reads = {r[k], r[k + 1]}, .writes = {r[k + 2]}, .run = run});
+        engine.push({.name = "task", .lane = lane, .reads = {r[k], r[k + 1]}, .writes = {r[k + 2]}, .run = run});
       } else {
         // Each task reads what the previous one wrote.
-        engine.push({.name = "task",
-                     .lane = lane,
-                     .reads = {r[i % 2], r[2]},
-                     .writes = {r[(i + 1) % 2]},
-                     .run = run});
+        engine.push({.name = "task", .lane = lane, .reads = {r[i % 2], r[2]}, .writes = {r[(i + 1) % 2]}, .run = run});
       }
     }
     engine.wait_all();
@@ -154,12 +149,11 @@ void measure_engine(const BenchEngineOptions& o, const BenchOptions& common, Rep
   const std::vector<std::string> headings{"what", "wall us", "cpu us"};
 
   std::vector<std::vector<Cell>> rows;
-  for (const Workload& w :
-       {Workload{"serial engine, independent tasks", Pattern::kIndependent, 1, true},
-        Workload{"one lane, independent tasks", Pattern::kIndependent, 1},
-        Workload{"one lane, a chain", Pattern::kChain, 1},
-        Workload{"two lanes, independent tasks", Pattern::kIndependent, 2},
-        Workload{"two lanes, each task waits for the other lane's", Pattern::kChain, 2}}) {
+  for (const Workload& w : {Workload{"serial engine, independent tasks", Pattern::kIndependent, 1, true},
+                            Workload{"one lane, independent tasks", Pattern::kIndependent, 1},
+                            Workload{"one lane, a chain", Pattern::kChain, 1},
+                            Workload{"two lanes, independent tasks", Pattern::kIndependent, 2},
+                            Workload{"two lanes, each task waits for the other lane's", Pattern::kChain, 2}}) {
     const Cost cost = cost_of_tasks(common.rounds, o.tasks, w);
     rows.push_back({w.name, cost.wall(), cost.cpu()});
   }
@@ -178,9 +172,7 @@ void measure_engine(const BenchEngineOptions& o, const BenchOptions& common, Rep
 
 Benchmark add_bench_engine(CLI::App& app) {
   auto o = std::make_shared<BenchEngineOptions>();
-  app.add_option("--tasks", o->tasks, "Tasks per round")
-      ->check(CLI::Range(1, 100'000'000))
-      ->capture_default_str();
+  app.add_option("--tasks", o->tasks, "Tasks per round")->check(CLI::Range(1, 100'000'000))->capture_default_str();
   app.add_option("--hand-overs", o->hand_overs, "Hand-overs per round")
       ->check(CLI::Range(2, 100'000'000))
       ->capture_default_str();

@@ -120,8 +120,8 @@ void run_experiment(const ExperimentOptions& options, const BenchOptions& common
   report.table(options.title, headings, rows);
 }
 
-void compare_variants(const std::string& title, const std::vector<Variant>& variants,
-                      const std::string& trace, const BenchOptions& common, Report& report) {
+void compare_variants(const std::string& title, const std::vector<Variant>& variants, const std::string& trace,
+                      const BenchOptions& common, Report& report) {
   // Times all variants together, so that rounds alternate.
   std::vector<std::unique_ptr<Runtime>> runtimes;
   std::vector<Experiment> experiments;
@@ -137,8 +137,8 @@ void compare_variants(const std::string& title, const std::vector<Variant>& vari
   const std::string expected = digest_of(*runtimes[0], experiments[0]);
   for (std::size_t i = 0; i < variants.size(); ++i) {
     const std::string digest = digest_of(*runtimes[i], experiments[i]);
-    check(digest == expected, "{}: the results of {}, {}, differ from those of {}, {}", title,
-          variants[i].name, digest, variants[0].name, expected);
+    check(digest == expected, "{}: the results of {}, {}, differ from those of {}, {}", title, variants[i].name, digest,
+          variants[0].name, expected);
     const double ms = timings[i].median_ms();
     rows.push_back({variants[i].name, {ms, 1}, {timings[0].median_ms() / ms, 2}});
   }
@@ -151,8 +151,7 @@ void PlaceOptions::add_to(CLI::App& app) {
   app.add_option("--cores-per-device", cores_per_device, "Cores of a CPU device")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--trace", trace,
-                 "Write the timeline of one more run in Chrome's trace-event format, for Perfetto");
+  app.add_option("--trace", trace, "Write the timeline of one more run in Chrome's trace-event format, for Perfetto");
 }
 
 Place place_of(const PlaceOptions& o, int cpu_devices) {
@@ -176,9 +175,9 @@ Place place_of(const PlaceOptions& o, int cpu_devices) {
     }
   }
   place.runtime.cores_per_device = o.cores_per_device;
-  place.title = place.gpus > 0 ? o.devices
-                               : fmt::format("{} of {}", count_of(place.cpus, "device"),
-                                             count_of(o.cores_per_device, "core"));
+  place.title = place.gpus > 0
+                    ? o.devices
+                    : fmt::format("{} of {}", count_of(place.cpus, "device"), count_of(o.cores_per_device, "core"));
   return place;
 }
 
@@ -189,8 +188,6 @@ void check_two_devices(const Place& place, const std::string& what) {
 
 int core_count() { return static_cast<int>(available_cpus().size()); }
 
-std::string count_of(int n, const std::string& what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
+std::string count_of(int n, const std::string& what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
 }  // namespace lockstep::app

@@ -54,8 +54,8 @@ struct Variant {
 
 // Prints one row per variant: the time of all parts together, and the speedup over the first variant. Throws if results
 // differ. `trace` shows the last variant.
-void compare_variants(const std::string& title, const std::vector<Variant>& variants,
-                      const std::string& trace, const BenchOptions& common, Report& report);
+void compare_variants(const std::string& title, const std::vector<Variant>& variants, const std::string& trace,
+                      const BenchOptions& common, Report& report);
 
 // The options that every experiment has.
 struct PlaceOptions {

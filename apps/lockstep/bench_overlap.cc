@@ -39,8 +39,7 @@ void measure_gpus(const OverlapOptions& o, const Place& place, const BenchOption
 void measure_cpus(const OverlapOptions& o, const BenchOptions& common, Report& report) {
   const bool spare = o.place.cores_per_device < core_count();
   if (spare)
-    measure_copies(o, place_of(o.place, 1), "copies on another core", Copies::kToHost, o.place.trace, common,
-                   report);
+    measure_copies(o, place_of(o.place, 1), "copies on another core", Copies::kToHost, o.place.trace, common, report);
   // Uses a device for every core, so that each core has products to compute.
   measure_copies(o, place_of(o.place, core_count() / o.place.cores_per_device), "no core left for copies",
                  Copies::kToHost, spare ? "" : o.place.trace, common, report);
@@ -56,8 +55,7 @@ void measure_overlap(const OverlapOptions& o, const BenchOptions& common, Report
   if (o.place.devices.empty()) return measure_cpus(o, common, report);
   report.set("devices", o.place.devices);
   if (place.gpus > 0) return measure_gpus(o, place, common, report);
-  measure_copies(o, place, "copies on other cores if there are any", Copies::kToHost, o.place.trace, common,
-                 report);
+  measure_copies(o, place, "copies on other cores if there are any", Copies::kToHost, o.place.trace, common, report);
 }
 
 }  // namespace

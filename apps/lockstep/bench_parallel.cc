@@ -41,22 +41,21 @@ void measure_three_way(const ParallelOptions& o, const BenchOptions& common, Rep
   const Place place = place_of(o.place, 2);
   check_two_devices(place, "--experiment three-way");
   const ProductWork work = calibrate(place, o.work, kSize, Copies::kToNextDevice);
-  run_experiment(
-      {.title = fmt::format("{}; {}, each result copied to the {} {}", place.title, title_of(work),
-                            place.count() == 2 ? "other" : "next device", count_of(work.copies, "time")),
-       .runtime = place.runtime,
-       .build = [&](Runtime& r) { return products(r.devices(place.list), work, Copies::kToNextDevice); },
-       .trace = o.place.trace},
-      common, report);
+  run_experiment({.title = fmt::format("{}; {}, each result copied to the {} {}", place.title, title_of(work),
+                                       place.count() == 2 ? "other" : "next device", count_of(work.copies, "time")),
+                  .runtime = place.runtime,
+                  .build = [&](Runtime& r) { return products(r.devices(place.list), work, Copies::kToNextDevice); },
+                  .trace = o.place.trace},
+                 common, report);
   note_shared_gpu(place, report);
   if (place.gpus > 0) return;
   const int spare = std::max(0, core_count() - place.cpus * o.place.cores_per_device);
   if (spare < 2) {
-    report.note(fmt::format(
-        "Copies between CPU devices are work for a core of each; {} of this process's {} left over.\n"
-        "Where every core computes, a copy takes the time of a product, and only what cores were idle\n"
-        "while the parts ran alone is hidden.",
-        spare == 0 ? "none" : "one", count_of(core_count(), "core") + (spare == 1 ? " is" : " are")));
+    report.note(
+        fmt::format("Copies between CPU devices are work for a core of each; {} of this process's {} left over.\n"
+                    "Where every core computes, a copy takes the time of a product, and only what cores were idle\n"
+                    "while the parts ran alone is hidden.",
+                    spare == 0 ? "none" : "one", count_of(core_count(), "core") + (spare == 1 ? " is" : " are")));
   }
 }
 

@@ -25,8 +25,7 @@ Array random_matrix(std::int64_t size, std::uint64_t seed) {
   // A sum of `size` products of two such numbers has the same standard deviation.
   const double scale = std::sqrt(12) / std::sqrt(static_cast<double>(size));
   for (std::int64_t i = 0; i < t.numel(); ++i) {
-    t.view().as<float>()[i] =
-        static_cast<float>(scale * (random_uniform(key, static_cast<std::uint64_t>(i)) - 0.5));
+    t.view().as<float>()[i] = static_cast<float>(scale * (random_uniform(key, static_cast<std::uint64_t>(i)) - 0.5));
   }
   return t;
 }

@@ -51,8 +51,8 @@ Report::Report(const std::string& benchmark) {
   json_["settings"] = nlohmann::ordered_json::object();
   json_["tables"] = nlohmann::ordered_json::array();
   json_["notes"] = nlohmann::ordered_json::array();
-  fmt::print("{} on {} core{} of {}\n", benchmark, available_cpus().size(),
-             available_cpus().size() == 1 ? "" : "s", cpu_model_name());
+  fmt::print("{} on {} core{} of {}\n", benchmark, available_cpus().size(), available_cpus().size() == 1 ? "" : "s",
+             cpu_model_name());
 }
 
 void Report::table(const std::string& title, const std::vector<std::string>& headings,

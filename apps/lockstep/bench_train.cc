@@ -76,23 +76,23 @@ Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::s
 // `tokens`: in an example of a text; 0 for pictures.
 void report_steps(const Measurement& m, const TraceSummary& s, std::int64_t tokens, Report& report) {
   const double step = m.wall() / m.steps();
-  std::vector<std::vector<Cell>> rows{
-      {"images/s, median step", Cell(median(m.images_per_second), 1)},
-      {"images/s, fastest step", Cell(std::ranges::max(m.images_per_second), 1)},
-      {"ms a step", Cell(1e3 * step, 2)},
-      {"tasks a step", Cell(static_cast<double>(s.tasks) / m.steps(), 0)},
-      {"host, describing: ms a step", Cell(1e3 * m.host() / m.steps(), 3)},
-      {"host, describing: % of the step", Cell(100 * m.host() / m.wall(), 1)}};
+  std::vector<std::vector<Cell>> rows{{"images/s, median step", Cell(median(m.images_per_second), 1)},
+                                      {"images/s, fastest step", Cell(std::ranges::max(m.images_per_second), 1)},
+                                      {"ms a step", Cell(1e3 * step, 2)},
+                                      {"tasks a step", Cell(static_cast<double>(s.tasks) / m.steps(), 0)},
+                                      {"host, describing: ms a step", Cell(1e3 * m.host() / m.steps(), 3)},
+                                      {"host, describing: % of the step", Cell(100 * m.host() / m.wall(), 1)}};
   if (const auto hidden = s.hidden()) {
     rows.push_back({"communication: ms a step", Cell(1e3 * seconds(s.communication) / m.steps(), 2)});
-    rows.push_back({"communication, nothing computed beside it: ms a step",
-                    Cell(1e3 * seconds(s.exposed) / m.steps(), 2)});
+    rows.push_back(
+        {"communication, nothing computed beside it: ms a step", Cell(1e3 * seconds(s.exposed) / m.steps(), 2)});
     rows.push_back({"communication hidden", Cell(*hidden, 2)});
   }
   if (tokens > 0) {
-    rows.insert(rows.begin(), {{"tokens/s, median step", Cell(static_cast<double>(tokens) * median(m.images_per_second), 0)},
-                               {"tokens/s, fastest step",
-                                Cell(static_cast<double>(tokens) * std::ranges::max(m.images_per_second), 0)}});
+    rows.insert(
+        rows.begin(),
+        {{"tokens/s, median step", Cell(static_cast<double>(tokens) * median(m.images_per_second), 0)},
+         {"tokens/s, fastest step", Cell(static_cast<double>(tokens) * std::ranges::max(m.images_per_second), 0)}});
   }
   report.table("steps", {"what", "value"}, rows);
 }
@@ -104,8 +104,8 @@ void report_operations(const Measurement& m, const TraceSummary& s, Report& repo
   for (const auto& operation : s.operations) {
     const double total = seconds(operation.total);
     rows.push_back({operation.name, Cell(static_cast<double>(operation.count) / m.steps(), 1),
-                    Cell(1e3 * total / m.steps(), 3),
-                    Cell(1e6 * total / static_cast<double>(operation.count), 1), Cell(100 * total / all, 1)});
+                    Cell(1e3 * total / m.steps(), 3), Cell(1e6 * total / static_cast<double>(operation.count), 1),
+                    Cell(100 * total / all, 1)});
   }
   report.table("operations", {"operation", "tasks a step", "ms a step", "us a task", "% of all"}, rows);
 }
@@ -114,8 +114,7 @@ void report_lanes(const Measurement& m, const TraceSummary& s, Report& report) {
   std::vector<std::vector<Cell>> rows;
   for (const auto& lane : s.lanes) {
     if (lane.tasks == 0) continue;
-    rows.push_back({lane.name.device + " " + lane.name.name,
-                    Cell(static_cast<double>(lane.tasks) / m.steps(), 1),
+    rows.push_back({lane.name.device + " " + lane.name.name, Cell(static_cast<double>(lane.tasks) / m.steps(), 1),
                     Cell(100 * seconds(lane.busy) / m.wall(), 1)});
   }
   report.table("lanes", {"lane", "tasks a step", "% busy"}, rows);
@@ -126,9 +125,8 @@ void report_memory(const Measurement& m, const Job& job, Report& report) {
   std::vector<std::vector<Cell>> rows;
   for (std::size_t i = 0; i < m.memory.size(); ++i) {
     const MemoryCounters& memory = m.memory[i];
-    rows.push_back({std::string(job.devices[i].name()), mebibytes(memory.used_bytes),
-                    mebibytes(memory.cached_bytes()), mebibytes(memory.peak_used_bytes),
-                    mebibytes(memory.scratch_bytes)});
+    rows.push_back({std::string(job.devices[i].name()), mebibytes(memory.used_bytes), mebibytes(memory.cached_bytes()),
+                    mebibytes(memory.peak_used_bytes), mebibytes(memory.scratch_bytes)});
   }
   report.table("memory, MiB", {"device", "in use", "cached", "peak in use", "of kernels"}, rows);
 }
@@ -155,8 +153,8 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
   report_lanes(m, summary, report);
   report_memory(m, job, report);
   const EngineCounters tasks = job.runtime->engine().counters();
-  report.note(fmt::format("{} tasks were pushed in all, {} failed, {} were skipped", tasks.pushed,
-                          tasks.failed, tasks.skipped));
+  report.note(fmt::format("{} tasks were pushed in all, {} failed, {} were skipped", tasks.pushed, tasks.failed,
+                          tasks.skipped));
   if (timeline) {
     std::ostringstream json;
     trace->write_json(json);
@@ -173,12 +171,8 @@ Benchmark add_bench_train(CLI::App& app) {
   o->add_model(app);
   o->add_devices(app);
   o->add_data(app);
-  app.add_option("--steps", o->steps, "Steps per round")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--optimizer", o->optimizer)
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
-      ->capture_default_str();
+  app.add_option("--steps", o->steps, "Steps per round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  app.add_option("--optimizer", o->optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
   app.add_flag("--record-steps", o->record_steps, "Describe a step once and repeat it");
   app.add_option("--trace", o->trace, "Timeline in Chrome's trace-event format, for Perfetto");
   return [o, &app](const BenchOptions& common, Report& report) {

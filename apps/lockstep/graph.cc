@@ -104,15 +104,14 @@ int draw_graph(const GraphOptions& o) {
   set_kinds(graph, lanes);
   const TaskGraph drawn = without_implied_edges(readable(graph, lanes));
 
-  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {} shards",
-                                                o.model, tasks, o.batch_size, job.shards),
+  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {} shards", o.model,
+                                                tasks, o.batch_size, job.shards),
                            .kinds = kKinds};
   for (const LaneCounters& lane : lanes) picture.lanes.push_back({lane.device, lane.name});
   const std::string dot = to_dot(drawn, picture);
   file.write(extension == ".svg" ? svg_of_dot(dot) : dot);
   file.commit();
-  fmt::print("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices),
-             drawn.nodes.size());
+  fmt::print("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices), drawn.nodes.size());
   return 0;
 }
 

@@ -14,9 +14,7 @@ namespace {
 
 constexpr int kMostDevices = 1024;
 
-bool is_list(const std::string& devices) {
-  return devices != "auto" && devices != "cpu" && devices != "cuda";
-}
+bool is_list(const std::string& devices) { return devices != "auto" && devices != "cpu" && devices != "cuda"; }
 
 // The devices that a list names, or that `auto` and --num-devices find.
 DeviceList wanted_devices(const JobOptions& o) {
@@ -41,8 +39,7 @@ DeviceList wanted_devices(const JobOptions& o) {
 int devices_of_all_ranks(const DeviceList& wanted, const Job& job) {
   std::int64_t devices = wanted.count;
   if (job.group)
-    job.group->all_reduce({&devices, 1, DType::i64}, ReduceOp::sum,
-                          {.label = "number of devices", .wait = true});
+    job.group->all_reduce({&devices, 1, DType::i64}, ReduceOp::sum, {.label = "number of devices", .wait = true});
   return static_cast<int>(devices);
 }
 
@@ -59,9 +56,8 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
   const std::string of = job.world_size() > 1 ? fmt::format(" of {} ranks", job.world_size()) : "";
   const char* s = shards == 1 ? "" : "s";
   const std::string found = o.shards == 0 ? fmt::format("a batch of {} makes {} shard{}", batch, shards, s)
-                            : o.shards == o.checkpoint_shards
-                                ? fmt::format("the checkpoint has {} shard{}", shards, s)
-                                : fmt::format("--shards {}", shards);
+                            : o.shards == o.checkpoint_shards ? fmt::format("the checkpoint has {} shard{}", shards, s)
+                                                              : fmt::format("--shards {}", shards);
   const std::string help =
       o.checkpoint_shards > 0
           ? fmt::format("A resumed run keeps its checkpoint's number of shards, {}: use no more devices",
@@ -70,8 +66,7 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
                 "--shards {} gives each device one, with other bits: the number of shards is part of the "
                 "recipe",
                 devices);
-  throw UsageError(
-      fmt::format("{} for {} devices{}: expected at least one for each. {}", found, devices, of, help));
+  throw UsageError(fmt::format("{} for {} devices{}: expected at least one for each. {}", found, devices, of, help));
 }
 
 // Chooses T if the user omits it: enough threads to keep all cores busy, but 1 if they decide the bits.
@@ -89,18 +84,16 @@ int open_threads(const JobOptions& o, const DeviceList& wanted, const Job& job) 
 std::string idle_cores(const JobOptions& o, const Job& job) {
   if (job.devices[0].kind() != DeviceKind::cpu) return "";
   const int devices = static_cast<int>(job.devices.size());
-  const int cores =
-      o.cores_per_device > 0 ? o.cores_per_device * devices : static_cast<int>(available_cpus().size());
+  const int cores = o.cores_per_device > 0 ? o.cores_per_device * devices : static_cast<int>(available_cpus().size());
   const int ranks = job.world_size(), threads = job.runtime->threads_per_shard();
   const int busy = job.shards * threads / ranks;
   if (busy >= cores) return "";
   const int wider = cores * ranks / job.shards;
-  const bool same_bits =
-      wider > threads && !state_of(job.devices[0], "cores").backend->threads_decide_bits(job.dtype);
-  return fmt::format("{} of {} cores idle (--{} uses them, with {} bits)", cores - busy, cores,
-                     wider > threads ? fmt::format("threads-per-shard {}", wider)
-                                     : fmt::format("shards {}", cores * ranks / threads),
-                     same_bits ? "the same" : "other");
+  const bool same_bits = wider > threads && !state_of(job.devices[0], "cores").backend->threads_decide_bits(job.dtype);
+  return fmt::format(
+      "{} of {} cores idle (--{} uses them, with {} bits)", cores - busy, cores,
+      wider > threads ? fmt::format("threads-per-shard {}", wider) : fmt::format("shards {}", cores * ranks / threads),
+      same_bits ? "the same" : "other");
 }
 
 void notice(const std::string& text) { std::fprintf(stderr, "lockstep: %s\n", text.c_str()); }
@@ -131,8 +124,7 @@ void JobOptions::add_devices(CLI::App& app) {
                  "cpu:0,cpu:1, cuda:0, cuda:0/0,cuda:0/1 (logical devices of a GPU), cpu or cuda (all), or "
                  "auto: GPUs if there are any")
       ->capture_default_str();
-  app.add_option("--num-devices", num_devices,
-                 "N devices of the kind that auto finds; they split the cores evenly")
+  app.add_option("--num-devices", num_devices, "N devices of the kind that auto finds; they split the cores evenly")
       ->check(CLI::Range(1, kMostDevices));
   app.add_option("--threads-per-shard", threads_per_shard,
                  "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same "
@@ -154,7 +146,8 @@ void JobOptions::add_devices(CLI::App& app) {
 }
 
 void JobOptions::add_data(CLI::App& app) {
-  app.add_option("--data", data, "Folder with the four IDX files [the Debian package's, or LOCKSTEP_DATA]; gpt, lstm: a text file");
+  app.add_option("--data", data,
+                 "Folder with the four IDX files [the Debian package's, or LOCKSTEP_DATA]; gpt, lstm: a text file");
   app.add_option("--limit-test", limit_test, "Use only the first N test examples")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
 }
@@ -195,8 +188,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   job.devices_of_ranks = devices_of_all_ranks(wanted, job);
   job.shards = shards_of(o, wanted, job);
   if (o.cores_per_device > cores) {
-    throw UsageError(
-        fmt::format("--cores-per-device {}: this process may use {} cores", o.cores_per_device, cores));
+    throw UsageError(fmt::format("--cores-per-device {}: this process may use {} cores", o.cores_per_device, cores));
   }
   RuntimeOptions runtime = wanted.options;
   runtime.cores_per_device = o.cores_per_device;
@@ -208,8 +200,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   if (auto limit = environment_integer("LOCKSTEP_SLOW_WAIT", 1, 1 << 20)) {
     runtime.slow_wait = std::chrono::seconds(*limit);
     runtime.on_slow_wait = [](std::chrono::nanoseconds waited, const std::string& report) {
-      notice(fmt::format("still waiting after {:.0f} s:\n{}", std::chrono::duration<double>(waited).count(),
-                         report));
+      notice(fmt::format("still waiting after {:.0f} s:\n{}", std::chrono::duration<double>(waited).count(), report));
     };
   }
   try {
@@ -222,19 +213,16 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   job.dtype = o.dtype == "bf16" ? DType::bf16 : o.dtype == "f16" ? DType::f16 : DType::f32;
   if (job.dtype != DType::f32 && !state_of(job.devices[0], "dtype").backend->multiplies(job.dtype)) {
     if (job.dtype == DType::bf16) {
-      if (job.rank() == 0)
-        notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
+      if (job.rank() == 0) notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
       job.dtype = DType::f32;
     } else if (job.rank() == 0) {
-      notice(
-          "CPUs compute f16 in f32 and round after each operation, as a GPU does: this is slower than f32");
+      notice("CPUs compute f16 in f32 and round after each operation, as a GPU does: this is slower than f32");
     }
   }
   if (!job.group) return job;
   if (job.group->backend() == "nccl" &&
       std::ranges::none_of(job.devices, [](Device d) { return d.kind() == DeviceKind::cuda; })) {
-    throw UsageError(
-        fmt::format("--backend nccl: rank {} trains on {}, expected a GPU", job.rank(), str(job.devices)));
+    throw UsageError(fmt::format("--backend nccl: rank {} trains on {}, expected a GPU", job.rank(), str(job.devices)));
   }
   job.communicator = std::make_shared<Communicator>(*job.runtime, job.group, job.devices);
   if (const std::string& why = job.communicator->why_not_nccl(); !why.empty() && job.rank() == 0) {

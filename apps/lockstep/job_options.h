@@ -19,7 +19,7 @@ namespace lockstep::app {
 enum class OpenShards {
   of_batch,    // the recipe's default: on CPUs a function of the batch size, on GPUs their number
   of_devices,  // one for each device, for pictures of a step
-  enough,  // of_batch, or one for each device if that is more; for evaluation, whose result does not depend on V
+  enough,      // of_batch, or one for each device if that is more; for evaluation, whose result does not depend on V
 };
 
 struct JobOptions {

@@ -21,8 +21,7 @@ int run(LaunchOptions options) {
   if (options.command.empty())
     throw UsageError("launch: expected a command: lockstep launch --nproc-per-node 2 -- COMMAND");
   if (options.node_rank >= options.nnodes) {
-    throw UsageError(
-        fmt::format("--node-rank: {} is not in [0 - {}]", options.node_rank, options.nnodes - 1));
+    throw UsageError(fmt::format("--node-rank: {} is not in [0 - {}]", options.node_rank, options.nnodes - 1));
   }
   if (options.nnodes > 1 && options.master_port == 0)
     throw UsageError("--nnodes needs --master-addr and --master-port");
@@ -46,8 +45,8 @@ int run(LaunchOptions options) {
 }  // namespace
 
 Command add_launch(CLI::App& parent) {
-  auto* app = parent.add_subcommand(
-      "launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
+  auto* app =
+      parent.add_subcommand("launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
   auto options = std::make_shared<LaunchOptions>();
   app->add_option("--nproc-per-node,--nproc_per_node", options->nproc_per_node,
                   "Ranks on this host; auto: one for each GPU, or one without GPUs")
@@ -67,8 +66,7 @@ Command add_launch(CLI::App& parent) {
                   "How often to restart all ranks after a failure, except unusable arguments (status 2)")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  app->add_option("--timeout", options->timeout_seconds,
-                  "Seconds of silence after which a rank is lost [60]");
+  app->add_option("--timeout", options->timeout_seconds, "Seconds of silence after which a rank is lost [60]");
   app->add_option("COMMAND", options->command, "The program and its arguments, after --");
   app->allow_extras();
   return [options, app] {

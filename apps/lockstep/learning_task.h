@@ -35,6 +35,6 @@ std::vector<Metric> make_metrics(const JobOptions& options, std::int64_t classes
 std::string as_text(const std::vector<std::vector<double>>& table);
 // Empty: the default of Trainer.
 std::function<Tensor(const Tensor& outputs, const Tensor& labels)> make_loss(const JobOptions& options,
-                                                                              double label_smoothing);
+                                                                             double label_smoothing);
 
 }  // namespace lockstep::app

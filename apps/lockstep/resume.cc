@@ -13,9 +13,8 @@ using Value = std::optional<Recipe::Value>;
 
 // The command-line option for an entry of the recipe.
 std::string as_option(const std::string& name, const Value& value) {
-  static const std::map<std::string, std::string> kOtherNames = {{"learning_rate", "lr"},
-                                                                 {"clip_norm", "clip"},
-                                                                 {"average_decay", "average"}};
+  static const std::map<std::string, std::string> kOtherNames = {
+      {"learning_rate", "lr"}, {"clip_norm", "clip"}, {"average_decay", "average"}};
   if (name == "gradients" && !value) return "--gradients f32";
   if (!value) return fmt::format("no {}", name == "cuda_algorithms" ? "LOCKSTEP_CUDA_ALGORITHMS" : name);
   const std::string* word = value->as<std::string>();

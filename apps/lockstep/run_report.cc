@@ -29,18 +29,12 @@ EpochResult to_plot(std::int64_t epoch, double train_loss, const Accuracy& test)
 
 RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
                      std::int64_t examples, const TrainingPosition& start)
-    : options_(options),
-      job_(job),
-      net_(net),
-      trainer_(trainer),
-      examples_(examples),
-      where_(str(job.devices)) {
+    : options_(options), job_(job), net_(net), trainer_(trainer), examples_(examples), where_(str(job.devices)) {
   if (job.world_size() > 1) where_ += fmt::format(" in each of {} ranks", job.world_size());
   if (!options.log.empty()) {
-    log_.emplace(options.log, LogWriterOptions{.append = !options.resume.empty(),
-                                               .keep = [&](const nlohmann::json& event) {
-                                                 return is_before(event, start);
-                                               }});
+    log_.emplace(options.log,
+                 LogWriterOptions{.append = !options.resume.empty(),
+                                  .keep = [&](const nlohmann::json& event) { return is_before(event, start); }});
   }
   for (const EpochRecord& e : start.epochs)
     plotted_.push_back(to_plot(e.epoch, e.train_loss, {e.test_correct, e.test_total}));
@@ -58,9 +52,9 @@ std::string RunReport::recipe_line() const {
   if (gpus && options_.shards == 0)
     shards += " (one for each GPU: the bits depend on their number, unless --shards is given)";
   const std::string idle = idle_cores(options_, job_);
-  return fmt::format("recipe {:.8}: seed {}, {}, batch {}, {} at {}, {}{}", recipe_hash(recipe),
-                     options_.seed, shards, options_.batch_size, options_.optimizer, options_.lr,
-                     name(job_.dtype), idle.empty() ? "" : "; " + idle);
+  return fmt::format("recipe {:.8}: seed {}, {}, batch {}, {} at {}, {}{}", recipe_hash(recipe), options_.seed, shards,
+                     options_.batch_size, options_.optimizer, options_.lr, name(job_.dtype),
+                     idle.empty() ? "" : "; " + idle);
 }
 
 // The number of parameters is known when the first batch has settled all shapes.
@@ -105,8 +99,8 @@ void RunReport::epoch(const EpochReport& r) {
   for (const MetricResult& m : r.metrics) {
     if (m.name != "accuracy" && m.table.empty()) others += fmt::format(", {} {:.3f}", m.name, m.value);
   }
-  fmt::print("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}{}\n", r.epoch, r.seconds,
-             r.train_loss, r.test.value(), others);
+  fmt::print("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}{}\n", r.epoch, r.seconds, r.train_loss,
+             r.test.value(), others);
   std::fflush(stdout);
   if (log_) log_->write(epoch_event(r));
   plotted_.push_back(to_plot(r.epoch, r.train_loss, r.test));
@@ -115,9 +109,8 @@ void RunReport::epoch(const EpochReport& r) {
 
 void RunReport::draw_plot() const {
   if (options_.plot.empty()) return;
-  write_training_plot(
-      options_.plot, plotted_,
-      {.title = options_.model + " on " + where_, .epochs = static_cast<int>(options_.epochs)});
+  write_training_plot(options_.plot, plotted_,
+                      {.title = options_.model + " on " + where_, .epochs = static_cast<int>(options_.epochs)});
 }
 
 void RunReport::finish(const TrainingResult& result) {
@@ -126,8 +119,7 @@ void RunReport::finish(const TrainingResult& result) {
   double accuracy = result.epochs.empty() ? 0 : result.epochs.back().test.value();
   if (!result.stopped) {
     auto epochs = static_cast<double>(result.epochs.size());
-    fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", accuracy, seconds_ > 0 ? seconds_ / epochs : 0.0,
-               where_);
+    fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", accuracy, seconds_ > 0 ? seconds_ / epochs : 0.0, where_);
   }
   if (log_ && (!result.stopped || net_.parameters()[0].shape_known())) {
     nlohmann::ordered_json event = {{"event", "end"}, {"steps", result.steps}};

@@ -18,8 +18,8 @@ class RunReport {
  public:
   // Installs the trainer's callbacks. All arguments must outlive the trainer. `start` is where a resumed run continues:
   // later steps are removed from the log, and the plot begins with the finished epochs.
-  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
-            std::int64_t examples, const TrainingPosition& start);
+  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer, std::int64_t examples,
+            const TrainingPosition& start);
   // Prints the last lines.
   void finish(const TrainingResult& result);
 

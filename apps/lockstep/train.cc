@@ -89,8 +89,7 @@ int run(TrainOptions o, Job& job) {
     start = run.position;
     for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
     if (first)
-      notice(
-          fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
+      notice(fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
   }
 
   std::optional<RunReport> report;

@@ -30,8 +30,7 @@ CLI::Validator unsigned_integer() {
         const auto parsed = std::from_chars(text.data(), end, value);
         bool fits = parsed.ec == std::errc() && parsed.ptr == end;
         return fits ? std::string()
-                    : fmt::format("{} is not an integer in [0 - {}]", text,
-                                  std::numeric_limits<std::uint64_t>::max());
+                    : fmt::format("{} is not an integer in [0 - {}]", text, std::numeric_limits<std::uint64_t>::max());
       },
       "UINT");
 }
@@ -65,11 +64,8 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--momentum", o.momentum)->check(number(0, 1))->capture_default_str();
   app.add_option("--weight-decay", o.weight_decay)->check(amount)->capture_default_str();
   app.add_option("--optimizer", o.optimizer, "[sgd; gpt, lstm: adamw]")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  app.add_option("--schedule", o.schedule)
-      ->check(CLI::IsMember({"constant", "step", "cosine"}))
-      ->capture_default_str();
-  app.add_option("--warmup", o.warmup, "Number of steps in which the learning rate rises linearly")
-      ->check(steps);
+  app.add_option("--schedule", o.schedule)->check(CLI::IsMember({"constant", "step", "cosine"}))->capture_default_str();
+  app.add_option("--warmup", o.warmup, "Number of steps in which the learning rate rises linearly")->check(steps);
   app.add_option("--clip", o.clip, "Maximum norm of the gradient, 0: any [0; gpt, lstm: 1]")->check(amount);
   app.add_option("--accumulate", o.accumulate, "Micro-batches per step; must divide the batch size")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
@@ -79,8 +75,7 @@ void TrainOptions::add_to(CLI::App& app) {
                  "or a weight "
                  "for each device of the job, rank 0's first: 2,1. Does not change the bits")
       ->capture_default_str();
-  app.add_option("--gradients", o.gradients,
-                 "Number format of gradients when they are summed and sent between ranks")
+  app.add_option("--gradients", o.gradients, "Number format of gradients when they are summed and sent between ranks")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   app.add_option("--loss-scale", o.loss_scale,
@@ -115,7 +110,8 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--average", o.average,
                  "Decay of a moving average of the weights, which is tested and exported; 0: none")
       ->check(number(0, 0.9999999));
-  app.add_flag("--partial", o.partial, "With --init-from: load what fits, and list what does not")->needs("--init-from");
+  app.add_flag("--partial", o.partial, "With --init-from: load what fits, and list what does not")
+      ->needs("--init-from");
   app.add_option("--resume", o.resume, "Continue from the newest checkpoint in this folder")
       ->check(CLI::ExistingDirectory)
       ->excludes("--init-from");
@@ -127,10 +123,10 @@ void TrainOptions::add_to(CLI::App& app) {
                  "nccl (a GPU for each rank), or auto: nccl if possible, else host")
       ->check(CLI::IsMember({"auto", "host", "gloo", "mpi", "nccl"}))
       ->capture_default_str();
-  app.add_option("--timeout", o.timeout_seconds,
-                 "Seconds of silence after which a rank is lost [LOCKSTEP_TIMEOUT, which `launch --timeout` sets, or 60]");
-  app.add_option("--weights-log", o.weights_log,
-                 "SHA-256 of every parameter and buffer after each step, JSON lines");
+  app.add_option(
+      "--timeout", o.timeout_seconds,
+      "Seconds of silence after which a rank is lost [LOCKSTEP_TIMEOUT, which `launch --timeout` sets, or 60]");
+  app.add_option("--weights-log", o.weights_log, "SHA-256 of every parameter and buffer after each step, JSON lines");
   // Used by `lockstep verify`.
   app.add_option("--inject-flip", o.inject_flip)->group("");
 }
@@ -147,8 +143,7 @@ std::pair<std::int64_t, std::string> TrainOptions::flip() const {
   if (inject_flip.empty()) return {0, ""};
   std::size_t colon = inject_flip.find(':');
   if (colon == std::string::npos) {
-    throw UsageError(
-        fmt::format("--inject-flip {}: expected STEP:PARAMETER, for example 2:fc.weight", inject_flip));
+    throw UsageError(fmt::format("--inject-flip {}: expected STEP:PARAMETER, for example 2:fc.weight", inject_flip));
   }
   try {
     return {parse_integer("--inject-flip: the step", inject_flip.substr(0, colon), 1, std::int64_t{1} << 40),
@@ -162,9 +157,8 @@ Balance parse_balance(const std::string& text, int devices) {
   try {
     Balance balance = Balance::parse(text);
     const auto weights = std::ssize(balance.weights);
-    check(devices == 0 || weights == 0 || weights == devices,
-          "{} weight{} for {} device{}, expected one for each", weights, weights == 1 ? "" : "s", devices,
-          devices == 1 ? "" : "s");
+    check(devices == 0 || weights == 0 || weights == devices, "{} weight{} for {} device{}, expected one for each",
+          weights, weights == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
     return balance;
   } catch (const Error& error) {
     throw UsageError(fmt::format("--balance {}: {}", text, error.what()));
@@ -174,9 +168,8 @@ Balance parse_balance(const std::string& text, int devices) {
 std::unique_ptr<Optimizer> TrainOptions::make_optimizer(std::vector<Parameter> parameters) const {
   const TrainOptions& o = *this;
   if (o.optimizer == "sgd") {
-    return std::make_unique<Sgd>(
-        std::move(parameters),
-        SgdOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
+    return std::make_unique<Sgd>(std::move(parameters),
+                                 SgdOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
   }
   AdamOptions adam{.lr = o.lr, .weight_decay = o.weight_decay};
   if (o.optimizer == "adam") return std::make_unique<Adam>(std::move(parameters), adam);
@@ -186,8 +179,7 @@ std::unique_ptr<Optimizer> TrainOptions::make_optimizer(std::vector<Parameter> p
 TrainerOptions TrainOptions::trainer_options(const Job& job) const {
   const TrainOptions& o = *this;
   if (o.batch_size % o.accumulate != 0) {
-    throw UsageError(
-        fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
+    throw UsageError(fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
   }
   if (o.loss_scale && o.dtype != "f16") throw UsageError("--loss-scale: only with --dtype f16");
   TrainerOptions t{.devices = job.devices,
@@ -229,8 +221,7 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
               {"weight_decay", o.weight_decay},
               {"sync_bn", o.sync_bn}};
   if (o.is_language_model()) {
-    t.recipe.update(
-        {{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"dropout", o.dropout}});
+    t.recipe.update({{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"dropout", o.dropout}});
     if (o.model == "gpt") t.recipe.set("heads", o.heads);
   }
   if (!o.start_weights.empty()) t.recipe.set("init_from", o.start_weights);

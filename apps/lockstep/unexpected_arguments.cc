@@ -14,8 +14,7 @@ namespace {
 
 // The number of characters to insert, remove, or replace (Levenshtein distance).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() +
-                               1);  // distances from the first i characters of a to the first j of b
+  std::vector<std::size_t> row(b.size() + 1);  // distances from the first i characters of a to the first j of b
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
     std::size_t diagonal = std::exchange(row[0], i);

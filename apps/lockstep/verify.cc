@@ -67,9 +67,8 @@ class Verification {
       const int devices = layout.processes * layout.devices;
       if (options_.shards == 0) shards_ = std::max(shards_, devices);
       if (devices > shards_) {
-        throw UsageError(
-            fmt::format("--shards {} for {} devices of layout {}: expected at least one for each", shards_,
-                        devices, layout.text));
+        throw UsageError(fmt::format("--shards {} for {} devices of layout {}: expected at least one for each", shards_,
+                                     devices, layout.text));
       }
     }
     check_balance();
@@ -110,8 +109,8 @@ class Verification {
   void check_balance() const {
     if (std::ranges::any_of(layouts_, [&](const TrainingLayout& layout) { return balances(layout); })) return;
     throw UsageError(fmt::format("--balance {}: {} weight{}, expected a layout with as many devices among {}",
-                                 options_.balance, balance_.weights.size(),
-                                 balance_.weights.size() == 1 ? "" : "s", fmt::join(options_.layouts, ",")));
+                                 options_.balance, balance_.weights.size(), balance_.weights.size() == 1 ? "" : "s",
+                                 fmt::join(options_.layouts, ",")));
   }
 
   // An injection that flips no bit would leave the layouts equal and prove nothing.
@@ -130,8 +129,8 @@ class Verification {
     const auto [step, parameter] = train.flip();
     if (step == 0) return;
     if (step > options_.steps) {
-      throw UsageError(fmt::format("--inject-flip {}: step {} of {} (see --steps)", options_.inject_flip,
-                                   step, options_.steps));
+      throw UsageError(
+          fmt::format("--inject-flip {}: step {} of {} (see --steps)", options_.inject_flip, step, options_.steps));
     }
     try {
       find_parameter(*build_model(train, 10), parameter);
@@ -172,22 +171,19 @@ class Verification {
     if (!flip.empty()) add(command, "--inject-flip", flip);
     command.insert(command.end(), train_options_.begin(), train_options_.end());
     std::string errors;
-    LaunchResult result = launch({.command = command,
-                                  .nproc_per_node = layout.processes,
-                                  .output = [&](bool is_error, std::string_view line) {
-                                    if (is_error)
-                                      errors += (errors.empty() ? "" : "; ") +
-                                                std::string(line.substr(0, line.find_last_not_of("\n") + 1));
-                                  }});
+    LaunchResult result = launch(
+        {.command = command, .nproc_per_node = layout.processes, .output = [&](bool is_error, std::string_view line) {
+           if (is_error)
+             errors += (errors.empty() ? "" : "; ") + std::string(line.substr(0, line.find_last_not_of("\n") + 1));
+         }});
     if (result.status == 2) throw UsageError(fmt::format("verify: layout {}: {}", layout.text, errors));
-    check(result.status == 0, "verify: layout {} failed: {}", layout.text,
-          errors.empty() ? result.message : errors);
+    check(result.status == 0, "verify: layout {} failed: {}", layout.text, errors.empty() ? result.message : errors);
     std::string start;
     std::getline(std::ifstream(events), start);
     recipe_ = nlohmann::json::parse(start).value("recipe", "");
     std::vector<WeightsRecord> records = read_weights_log(log);
-    check(records.size() == static_cast<std::size_t>(options_.steps),
-          "verify: layout {} has {} steps, expected {}", layout.text, records.size(), options_.steps);
+    check(records.size() == static_cast<std::size_t>(options_.steps), "verify: layout {} has {} steps, expected {}",
+          layout.text, records.size(), options_.steps);
     return records;
   }
 
@@ -204,13 +200,11 @@ class Verification {
     fmt::print("golden: {:.12} is the hash on every machine\n", mine);
   }
 
-  static std::string first_difference(const std::vector<WeightsRecord>& a,
-                                      const std::vector<WeightsRecord>& b) {
+  static std::string first_difference(const std::vector<WeightsRecord>& a, const std::vector<WeightsRecord>& b) {
     for (std::size_t step = 0; step < a.size(); ++step) {
       for (const auto& [name, hash] : a[step].parameters) {
         auto other = b[step].parameters.find(name);
-        if (other == b[step].parameters.end())
-          return fmt::format("step {}: {} is missing", a[step].step, name);
+        if (other == b[step].parameters.end()) return fmt::format("step {}: {} is missing", a[step].step, name);
         if (other->second != hash) return fmt::format("step {}, parameter {}", a[step].step, name);
       }
     }
@@ -230,8 +224,8 @@ class Verification {
 }  // namespace
 
 Command add_verify(CLI::App& parent) {
-  auto* app = parent.add_subcommand(
-      "verify", "Train on several layouts of devices and processes, and compare the bits");
+  auto* app =
+      parent.add_subcommand("verify", "Train on several layouts of devices and processes, and compare the bits");
   auto o = std::make_shared<VerifyOptions>();
   app->add_option("--layouts", o->layouts,
                   "D: D devices in one process; PxD: P processes of D devices; comma-separated")
@@ -240,11 +234,8 @@ Command add_verify(CLI::App& parent) {
   app->add_option("--shards", o->shards,
                   "V: logical shards of a batch [as train; at least the most devices of a layout]")
       ->check(CLI::Range(1, 65536));
-  app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto 42]")
-      ->check(CLI::Range(1, 1000000));
-  app->add_option("--threads-per-shard", o->threads_per_shard)
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto 42]")->check(CLI::Range(1, 1000000));
+  app->add_option("--threads-per-shard", o->threads_per_shard)->check(CLI::Range(1, 1024))->capture_default_str();
   app->add_option("--batch-size", o->batch_size, "The global batch")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
@@ -253,9 +244,8 @@ Command add_verify(CLI::App& parent) {
                   "with that many "
                   "devices, and the others have equal shares")
       ->capture_default_str();
-  app->add_option(
-      "--inject-flip", o->inject_flip,
-      "STEP:PARAMETER: flip one bit in the last layout after that step, to see that it is detected");
+  app->add_option("--inject-flip", o->inject_flip,
+                  "STEP:PARAMETER: flip one bit in the last layout after that step, to see that it is detected");
   app->allow_extras();
   app->footer("Other options are those of lockstep train.");
   return [app, o] { return Verification(*o, app->remaining()).run(); };

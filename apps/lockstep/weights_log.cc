@@ -16,10 +16,8 @@ void WeightsLog::write(std::int64_t step, const Module& module) {
     hash.update(t.bytes);
     hashes[t.name] = hash.hex();
   }
-  log_.write({{"event", "weights"},
-              {"step", step},
-              {"weights_sha256", weights_sha256(module)},
-              {"parameters", hashes}});
+  log_.write(
+      {{"event", "weights"}, {"step", step}, {"weights_sha256", weights_sha256(module)}, {"parameters", hashes}});
 }
 
 std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path) {

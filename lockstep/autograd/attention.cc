@@ -45,8 +45,7 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
     check(mask.dtype() == DType::u8 || is_floating(mask.dtype()), "attention: mask is {}, expected u8 or floating",
           mask);
     scores = mask.dtype() == DType::u8 ? where(mask, scores, -kInfinity) : scores + cast(mask, scores.dtype());
-    check(scores.shape() == shape, "attention: mask is {}, expected one that broadcasts to {}", mask,
-          shape);
+    check(scores.shape() == shape, "attention: mask is {}, expected one that broadcasts to {}", mask, shape);
   }
   if (options.is_causal) scores = without_later_keys(scores);
   const Tensor weights = softmax(scores, -1);

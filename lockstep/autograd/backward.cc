@@ -39,8 +39,7 @@ class Walk {
       g.seed = Gradient::Seed{options_.share, options_.scales, root.detach()};
     } else {
       check(seed.kind() == root.kind() && seed.shape() == root.shape() && seed.dtype() == root.dtype(),
-            "backward: the gradient of {} is {}, expected one of the same kind, shape and type", root,
-            seed);
+            "backward: the gradient of {} is {}, expected one of the same kind, shape and type", root, seed);
       if (root.kind() == Kind::cut) {
         check(same_placement(seed.placement(), root.placement()), "backward: the gradient of {} is cut differently",
               root);
@@ -144,8 +143,8 @@ class Walk {
   Arrays run_part(Node& node, std::size_t part, int lane, int shard, const Array& dy) {
     ops::ShardScope scope(lane);
     Arrays found = node.parts[part]({node, pass_, shard}, dy);
-    check(found.size() == node.inputs.size(), "backward of {}: {} gradients, expected one for each of {} inputs", node.name,
-          found.size(), node.inputs.size());
+    check(found.size() == node.inputs.size(), "backward of {}: {} gradients, expected one for each of {} inputs",
+          node.name, found.size(), node.inputs.size());
     return found;
   }
 
@@ -164,7 +163,8 @@ class Walk {
           const bool counts = at.rows_of(shard) > 0;
           Arrays found = run_part(*node, s, shard, counts ? shard : -1, g);
           node->parts[s] = nullptr;
-          for (std::size_t i = 0; i < node->inputs.size(); ++i) deliver_addend(node->inputs[i], shard, found[i], counts);
+          for (std::size_t i = 0; i < node->inputs.size(); ++i)
+            deliver_addend(node->inputs[i], shard, found[i], counts);
         }
       }
     }
@@ -215,7 +215,9 @@ class Walk {
   }
 
   void run_parts(Node& node, Gradient& dy, std::span<Gradient> dx) {
-    const auto has_part = [&](const Array& g) { return std::ranges::find(node.devices, g.device()) != node.devices.end(); };
+    const auto has_part = [&](const Array& g) {
+      return std::ranges::find(node.devices, g.device()) != node.devices.end();
+    };
     const auto part_of = [&](const Array& g) {
       return static_cast<std::size_t>(std::ranges::find(node.devices, g.device()) - node.devices.begin());
     };

@@ -10,8 +10,9 @@ namespace {
 
 Tensor compare(std::string_view name, CompareOp op, const Tensor& a, const Tensor& b) {
   NoGradGuard no_grad;
-  return lift(name, place_broadcast(name, {a, b}), {a, b},
-              [op](const Arrays& in) -> Lifted { return {ops::compare(op, in[0], in[1]), nullptr}; });
+  return lift(name, place_broadcast(name, {a, b}), {a, b}, [op](const Arrays& in) -> Lifted {
+    return {ops::compare(op, in[0], in[1]), nullptr};
+  });
 }
 
 // With `exchanged`: op(b, a).
@@ -29,8 +30,9 @@ Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b, double 
     const Array scalar =
         in[1].defined() && in[2].defined() ? Array() : ops::scalar_like(in[1].defined() ? in[1] : in[2], value);
     const Array &x = in[1].defined() ? in[1] : scalar, &z = in[2].defined() ? in[2] : scalar;
-    return {ops::where(in[0], x, z), [condition = SavedArray(in[0]), x_shape = x.shape(), z_shape = z.shape()](
-                                         const PartPass& p, const Array& dy) -> Arrays {
+    return {ops::where(in[0], x, z),
+            [condition = SavedArray(in[0]), x_shape = x.shape(), z_shape = z.shape()](const PartPass& p,
+                                                                                      const Array& dy) -> Arrays {
               const Array zero = ops::scalar_like(dy, 0);
               Array dx, dz;
               if (p.needs(1)) dx = ops::sum_to(ops::where(condition.get(p.name()), dy, zero), x_shape);

@@ -52,8 +52,7 @@ Tensor stack(std::span<const Tensor> tensors, int dim) {
   check(!tensors.empty(), "stack: no tensors");
   std::vector<Tensor> parts;
   for (const Tensor& x : tensors) {
-    check(x.defined() && x.shape() == tensors[0].shape(), "stack: {} beside {}, expected equal shapes", x,
-          tensors[0]);
+    check(x.defined() && x.shape() == tensors[0].shape(), "stack: {} beside {}, expected equal shapes", x, tensors[0]);
     parts.push_back(unsqueeze(x, dim));
   }
   return cat(parts, dim < 0 ? dim + parts[0].shape().rank() : dim);
@@ -80,19 +79,19 @@ Tensor concatenate(std::span<const Tensor> parts, Device device) {
     origin.emplace_back(part.device(), part.size(0));
   }
   std::vector<Tensor> all{ops::concatenate(arrays, device).with_shard(-1)};
-  return record_mix("concatenate", parts, std::move(all),
-                    [origin, device](const Node& node, const BackwardPass&, std::span<const Gradient> grads,
-                                     std::span<Gradient> dx) {
-                      std::int64_t row = 0;
-                      const Array dy = ops::to_layout(grads[0].once(device), Layout::plain);
-                      for (std::size_t i = 0; i < origin.size(); ++i) {
-                        if (node.needs(i)) {
-                          dx[i].add_single(ops::to_device(ops::narrow(dy, row, origin[i].second), origin[i].first,
-                                                          {.non_blocking = true}));
-                        }
-                        row += origin[i].second;
-                      }
-                    })[0];
+  return record_mix(
+      "concatenate", parts, std::move(all),
+      [origin, device](const Node& node, const BackwardPass&, std::span<const Gradient> grads, std::span<Gradient> dx) {
+        std::int64_t row = 0;
+        const Array dy = ops::to_layout(grads[0].once(device), Layout::plain);
+        for (std::size_t i = 0; i < origin.size(); ++i) {
+          if (node.needs(i)) {
+            dx[i].add_single(
+                ops::to_device(ops::narrow(dy, row, origin[i].second), origin[i].first, {.non_blocking = true}));
+          }
+          row += origin[i].second;
+        }
+      })[0];
 }
 
 }  // namespace lockstep

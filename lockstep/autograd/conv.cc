@@ -23,8 +23,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
                                                      p.destination(1, dy.device()));
               } else if (p.needs(2)) {
                 const std::int64_t channels = dy.size(1);
-                grads.bias = ops::reshape(ops::sum_to(ops::convert(dy, dtype, Layout::plain), {1, channels, 1, 1}),
-                                          {channels});
+                grads.bias =
+                    ops::reshape(ops::sum_to(ops::convert(dy, dtype, Layout::plain), {1, channels, 1, 1}), {channels});
               }
               if (p.needs(0)) dx = ops::conv2d_backward_data(dy, w.get(p.name()), x_shape, options);
               return {dx, grads.weight, grads.bias};
@@ -48,8 +48,7 @@ namespace {
 
 // The extents of conv_transpose2d's result.
 Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOptions& o) {
-  check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)",
-        x);
+  check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
   check(w.defined() && w.shape().rank() == 4, "conv_transpose2d: weight is {}, expected 4 axes (C, O / groups, KH, KW)",
         w);
   check(o.groups >= 1 && w.size(0) % o.groups == 0, "conv_transpose2d: {} groups for {} input channels", o.groups,
@@ -59,8 +58,8 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
   for (std::size_t i = 0; i < 2; ++i) {
     const int axis = 2 + static_cast<int>(i);
     check(o.stride[i] >= 1 && o.dilation[i] >= 1 && o.padding[i] >= 0,
-          "conv_transpose2d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", o.stride[i],
-          o.dilation[i], o.padding[i]);
+          "conv_transpose2d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", o.stride[i], o.dilation[i],
+          o.padding[i]);
     check(o.output_padding[i] >= 0 && o.output_padding[i] < o.stride[i],
           "conv_transpose2d: output padding {}, expected at least 0 and below the stride, {}", o.output_padding[i],
           o.stride[i]);

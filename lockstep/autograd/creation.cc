@@ -31,7 +31,8 @@ void fill_on_host(const Array& y, const Value& value) {
 
 void check_shape(std::string_view name, const Shape& shape) {
   for (std::int64_t extent : shape) {
-    if (extent == kBatch) fail("{}: kBatch stands for the samples of a batch, but no tensor of it is given: like(x)", name);
+    if (extent == kBatch)
+      fail("{}: kBatch stands for the samples of a batch, but no tensor of it is given: like(x)", name);
     check(extent >= 0, "{}: shape {} has a negative extent", name, shape.str());
   }
 }
@@ -49,7 +50,8 @@ void fill(const Array& y, double value) {
 }
 
 // A tensor placed like another one: make(y) fills each part of it.
-Tensor make_like(std::string_view name, const Shape& shape, const Like& like, const std::function<void(const Array&)>& make) {
+Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
+                 const std::function<void(const Array&)>& make) {
   const Tensor& x = like.x();
   check(x.defined(), "{}: like an undefined tensor", name);
   int axis = -1;
@@ -134,8 +136,8 @@ Tensor random_like(std::string_view name, const Shape& shape, const Like& like, 
   check_floating(name, like.dtype());
   check(like.x().defined(), "{}: like an undefined tensor", name);
   if (like.x().device().is_host()) {
-    fail("{}: like {}, and host memory has no random state: give a seed, {}(shape, {{.seed = 1}})", name, like.x().describe(),
-         name);
+    fail("{}: like {}, and host memory has no random state: give a seed, {}(shape, {{.seed = 1}})", name,
+         like.x().describe(), name);
   }
   const int caller = ops::ShardScope::current();  // in per_shard(): that shard
   std::optional<RandomKey> once;                  // of replicas, which stay equal
@@ -155,7 +157,9 @@ Tensor random_like(std::string_view name, const Shape& shape, const Like& like, 
 
 }  // namespace
 
-Tensor full(const Shape& shape, double value, const TensorOptions& options) { return filled("full", shape, value, options); }
+Tensor full(const Shape& shape, double value, const TensorOptions& options) {
+  return filled("full", shape, value, options);
+}
 Tensor full(const Shape& shape, double value, const Like& like) { return filled("full", shape, value, like); }
 Tensor zeros(const Shape& shape, const TensorOptions& options) { return filled("zeros", shape, 0, options); }
 Tensor zeros(const Shape& shape, const Like& like) { return filled("zeros", shape, 0, like); }

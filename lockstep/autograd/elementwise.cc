@@ -85,8 +85,9 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const bool saves_b = !linear && (a.requires_grad() || !product);
   return lift(ops::name(op), place_broadcast(ops::name(op), {a, b}), {a, b}, [=](const Arrays& in) -> Lifted {
     Array y = ops::binary(op, in[0], in[1]);
-    return {y, [op, x = SavedArray(saves_a, in[0]), z = SavedArray(saves_b, in[1]), a_shape = in[0].shape(),
-                b_shape = in[1].shape()](const PartPass& p, const Array& dy) -> Arrays {
+    return {y,
+            [op, x = SavedArray(saves_a, in[0]), z = SavedArray(saves_b, in[1]), a_shape = in[0].shape(),
+             b_shape = in[1].shape()](const PartPass& p, const Array& dy) -> Arrays {
               const Array &left = x.get(p.name()), &right = z.get(p.name());
               Array da, db;
               if (p.needs(0)) da = ops::sum_to(gradient_of_left(op, dy, left, right), a_shape);

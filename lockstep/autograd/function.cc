@@ -32,8 +32,8 @@ struct Outline {
   Cut cut;
 
   explicit Outline(const Tensor& t)
-      : defined(t.defined()), kind(t.kind()), shape(t.shape()), dtype(t.dtype()), devices(t.devices()), at(t.placement()),
-        cut(t.cut()) {}
+      : defined(t.defined()), kind(t.kind()), shape(t.shape()), dtype(t.dtype()), devices(t.devices()),
+        at(t.placement()), cut(t.cut()) {}
   bool fits(const Tensor& gradient) const {
     const Outline other(gradient);
     if (kind == Kind::cut && (other.cut != cut || !same_placement(at, other.at))) return false;
@@ -91,22 +91,23 @@ std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span
   if (!needs_grad(inputs)) return outputs;
   const std::vector<Outline> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
   const std::string name = class_name(*function);
-  return record_mix(name, inputs, std::move(outputs),
-                    [function = std::move(function), in, out](const Node& node, const BackwardPass& pass,
-                                                              std::span<const Gradient> dy, std::span<Gradient> dx) {
-                      std::vector<Tensor> grads;
-                      for (std::size_t i = 0; i < out.size(); ++i) grads.push_back(as_tensor(dy[i], out[i], pass));
-                      const std::vector<Tensor> found = function->backward(grads);
-                      check(found.size() == in.size(), "backward of {}: {} gradients, expected one for each of {} inputs",
-                            node.name, found.size(), in.size());
-                      for (std::size_t i = 0; i < in.size(); ++i) {
-                        // The library's operations return correct gradients. Without this check, a user's mistake would
-                        // surface far away.
-                        check(!found[i].defined() || in[i].fits(found[i]), "backward of {}: the gradient of input {} is {}, expected {}",
-                              node.name, i, found[i], in[i]);
-                        if (found[i].defined() && node.needs(i)) add_tensor(dx[i], found[i]);
-                      }
-                    });
+  return record_mix(
+      name, inputs, std::move(outputs),
+      [function = std::move(function), in, out](const Node& node, const BackwardPass& pass,
+                                                std::span<const Gradient> dy, std::span<Gradient> dx) {
+        std::vector<Tensor> grads;
+        for (std::size_t i = 0; i < out.size(); ++i) grads.push_back(as_tensor(dy[i], out[i], pass));
+        const std::vector<Tensor> found = function->backward(grads);
+        check(found.size() == in.size(), "backward of {}: {} gradients, expected one for each of {} inputs", node.name,
+              found.size(), in.size());
+        for (std::size_t i = 0; i < in.size(); ++i) {
+          // The library's operations return correct gradients. Without this check, a user's mistake would
+          // surface far away.
+          check(!found[i].defined() || in[i].fits(found[i]),
+                "backward of {}: the gradient of input {} is {}, expected {}", node.name, i, found[i], in[i]);
+          if (found[i].defined() && node.needs(i)) add_tensor(dx[i], found[i]);
+        }
+      });
 }
 
 }  // namespace lockstep

@@ -11,10 +11,10 @@
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/losses.h"
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/pool.h"
 #include "lockstep/ops/norm.h"
-#include "lockstep/autograd/tensor.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -275,7 +275,8 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& gamma, const Tenso
                                const BatchNormOptions& options, ops::BatchStats* stats);
 // Merges the statistics of all shards. parts[s] is shard s's, undefined for shards of other processes. `values` is the
 // number of values that each sample adds to a channel. Every process must call it.
-std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts, std::int64_t values);
+std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts,
+                                          std::int64_t values);
 // Normalizes by running statistics.
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options);

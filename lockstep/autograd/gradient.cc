@@ -84,7 +84,8 @@ void Gradient::add_addend(int shard, const Array& g, bool counts) {
 
 void Gradient::add_part(const Array& g) {
   if (!g.defined()) return;
-  const auto at = std::ranges::find_if(parts, [&](const GradientSum& part) { return part.value.device() == g.device(); });
+  const auto at =
+      std::ranges::find_if(parts, [&](const GradientSum& part) { return part.value.device() == g.device(); });
   if (at == parts.end()) {
     parts.push_back({g, false});
   } else {

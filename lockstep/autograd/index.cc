@@ -95,21 +95,19 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::i
 
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
   const int axis = ops::resolve_axis("scatter_add", x.shape(), dim);
-  return lift("scatter_add", place_indexed("scatter_add", {x, index, src}, axis), {x, index, src},
-              [axis](const Arrays& in) -> Lifted {
-                const Array added = ops::scatter_sum(in[2], in[1], axis, in[0].size(axis));
-                check(ops::broadcast_shape("scatter_add", in[0].shape(), added.shape()) == in[0].shape(),
-                      "scatter_add: source and index make {}, expected no more than {}", added.shape(),
-                      in[0].shape());
-                return {ops::binary(BinaryOp::add, in[0], added),
-                        [axis, index = SavedArray(in[1]), shape = in[2].shape()](const PartPass& p,
-                                                                                 const Array& dy) -> Arrays {
-                          Array dsrc;
-                          if (p.needs(2))
-                            dsrc = ops::sum_to(ops::take_along_axis(dy, index.get(p.name()), axis), shape);
-                          return {dy, Array(), dsrc};
-                        }};
-              });
+  return lift(
+      "scatter_add", place_indexed("scatter_add", {x, index, src}, axis), {x, index, src},
+      [axis](const Arrays& in) -> Lifted {
+        const Array added = ops::scatter_sum(in[2], in[1], axis, in[0].size(axis));
+        check(ops::broadcast_shape("scatter_add", in[0].shape(), added.shape()) == in[0].shape(),
+              "scatter_add: source and index make {}, expected no more than {}", added.shape(), in[0].shape());
+        return {ops::binary(BinaryOp::add, in[0], added),
+                [axis, index = SavedArray(in[1]), shape = in[2].shape()](const PartPass& p, const Array& dy) -> Arrays {
+                  Array dsrc;
+                  if (p.needs(2)) dsrc = ops::sum_to(ops::take_along_axis(dy, index.get(p.name()), axis), shape);
+                  return {dy, Array(), dsrc};
+                }};
+      });
 }
 
 Tensor one_hot(const Tensor& input, std::int64_t num_classes) {

@@ -64,8 +64,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
     Steps steps{x.size(axis), 0, options.scale_factor};
     steps.to = options.size ? (*options.size)[static_cast<std::size_t>(axis) - 2]
                             : static_cast<std::int64_t>(static_cast<double>(steps.from) * *options.scale_factor);
-    check(steps.to > 0, "interpolate: {} pixels along axis {} of {}, expected at least 1", steps.to, axis,
-          x);
+    check(steps.to > 0, "interpolate: {} pixels along axis {} of {}, expected at least 1", steps.to, axis, x);
     if (steps.to == steps.from && !(options.scale_factor && *options.scale_factor != 1)) continue;
     y = options.mode == Interpolation::nearest ? nearest(y, axis, steps)
                                                : linear_between(y, axis, steps, options.align_corners);

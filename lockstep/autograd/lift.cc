@@ -15,15 +15,15 @@ bool is_cut(const Tensor& t) { return t.defined() && t.kind() == Kind::cut; }
 }  // namespace
 
 void fail_across_batch(std::string_view what, const Tensor& x, std::string_view why) {
-  fail("{}: the samples of {} are on axis {}, {}: gather() puts them together, per_shard() computes each shard alone", what,
-       x.describe(), x.cut().axis, why);
+  fail("{}: the samples of {} are on axis {}, {}: gather() puts them together, per_shard() computes each shard alone",
+       what, x.describe(), x.cut().axis, why);
 }
 
 Placed place(std::string_view what, Inputs inputs) {
   Placed placed;
   const Tensor* cut = nullptr;
   const Tensor* whole = nullptr;
-  const Tensor* shard = nullptr;  // whole, in per_shard()
+  const Tensor* shard = nullptr;    // whole, in per_shard()
   const Tensor* replica = nullptr;  // of a parameter
   const Tensor* result = nullptr;   // replicated, of a batch
   for (const Tensor& x : inputs) {
@@ -54,8 +54,8 @@ Placed place(std::string_view what, Inputs inputs) {
     fail("{}: {} is of one shard, {} of a batch: pass both to per_shard()", what, shard->describe(), batch->describe());
   }
   if (cut && result && !same_placement(cut->placement(), result->placement())) {
-    fail("{}: {} was computed from another batch than {}, expected the same one, or detach() it and make it whole", what,
-         result->describe(), cut->describe());
+    fail("{}: {} was computed from another batch than {}, expected the same one, or detach() it and make it whole",
+         what, result->describe(), cut->describe());
   }
   if (cut) {
     placed = {Kind::cut, cut->placement(), cut->cut(), {}};
@@ -103,8 +103,11 @@ Placed place_broadcast(std::string_view what, InputList list) {
              first->describe(), first->cut().axis, x.describe(), cut.axis);
       }
     } else if (axis >= 0 && x.size(axis) != 1) {
-      fail("{}: {} is cut over the batch, but {} beside it is not: expected extent 1 on its axis {}, or split_and_load() of "
-           "both", what, first->describe(), x.describe(), axis);
+      fail(
+          "{}: {} is cut over the batch, but {} beside it is not: expected extent 1 on its axis {}, or "
+          "split_and_load() of "
+          "both",
+          what, first->describe(), x.describe(), axis);
     }
   }
   placed.cut.axis = rank - from_right;
@@ -119,9 +122,11 @@ Placed place_rows(std::string_view what, InputList samples, InputList parameters
   const Tensor& x = inputs[0];
   for (const Tensor& t : samples) {
     if (!t.defined()) continue;
-    if (!is_cut(t)) fail("{}: {} is not cut over the batch, but another input is: split_and_load() both", what, t.describe());
+    if (!is_cut(t))
+      fail("{}: {} is not cut over the batch, but another input is: split_and_load() both", what, t.describe());
     if (t.cut().axis != 0) fail_across_batch(what, t, "expected axis 0");
-    if (t.cut() != x.cut()) fail("{}: {} and {} have their samples in different places", what, x.describe(), t.describe());
+    if (t.cut() != x.cut())
+      fail("{}: {} and {} have their samples in different places", what, x.describe(), t.describe());
   }
   for (const Tensor& t : parameters) {
     if (is_cut(t)) fail_across_batch(what, t, "but a parameter is the same for all samples");
@@ -225,9 +230,14 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
     const Device device = cut ? placed.at->slots()[p].device : placed.devices[p];
     Arrays in;
     for (const Tensor& x : inputs) {
-      in.push_back(!x.defined() ? Array() : x.kind() == Kind::cut ? x.parts()[p] : x.kind() == Kind::whole ? x.array() : x.on(device));
+      in.push_back(!x.defined()              ? Array()
+                   : x.kind() == Kind::cut   ? x.parts()[p]
+                   : x.kind() == Kind::whole ? x.array()
+                                             : x.on(device));
     }
-    ops::ShardScope scope(cut ? placed.at->slots()[p].shard : placed.kind == Kind::whole ? ops::ShardScope::current() : -1);
+    ops::ShardScope scope(cut                          ? placed.at->slots()[p].shard
+                          : placed.kind == Kind::whole ? ops::ShardScope::current()
+                                                       : -1);
     Lifted result = f(in);
     ys.push_back(std::move(result.y));
     if (records) backward.push_back(std::move(result.backward));
@@ -281,32 +291,34 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
   }
   Tensor y = Tensor::replicated({std::move(value)}, at);
   y.hold(std::move(held));
-  return record_mix(name, inputs, {y},
-                    [at, weight, backward = std::move(backward)](const Node& node, const BackwardPass& pass,
-                                                                 std::span<const Gradient> dy, std::span<Gradient> dx) {
-                      const TotalGradient total(dy[0], at);
-                      for (std::size_t s = 0; s < at->slots().size(); ++s) {
-                        const auto [shard, device] = at->slots()[s];
-                        const bool counts = at->rows_of(shard) > 0;
-                        ops::ShardScope scope(shard);
-                        const Arrays found = backward[s]({node, pass, counts ? shard : -1}, total.on(device, weight(shard)));
-                        for (std::size_t i = 0; i < dx.size(); ++i) {
-                          if (node.needs(i)) dx[i].add_addend(shard, found[i], counts);
-                        }
-                      }
-                    })[0];
+  return record_mix(
+      name, inputs, {y},
+      [at, weight, backward = std::move(backward)](const Node& node, const BackwardPass& pass,
+                                                   std::span<const Gradient> dy, std::span<Gradient> dx) {
+        const TotalGradient total(dy[0], at);
+        for (std::size_t s = 0; s < at->slots().size(); ++s) {
+          const auto [shard, device] = at->slots()[s];
+          const bool counts = at->rows_of(shard) > 0;
+          ops::ShardScope scope(shard);
+          const Arrays found = backward[s]({node, pass, counts ? shard : -1}, total.on(device, weight(shard)));
+          for (std::size_t i = 0; i < dx.size(); ++i) {
+            if (node.needs(i)) dx[i].add_addend(shard, found[i], counts);
+          }
+        }
+      })[0];
 }
 
 Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at) {
   if (!x.defined() || x.kind() != Kind::whole) return x;
   std::vector<Array> parts;
-  for (Device device : at->devices()) parts.push_back(ops::to_device(x.array().with_shard(-1), device, {.non_blocking = true}));
-  return record_mix("replicate", {x}, Tensor::replicated(std::move(parts), at),
-                    [at, home = x.device()](const Node&, const BackwardPass&, std::span<const Gradient> dy,
-                                            std::span<Gradient> dx) {
-                      const TotalGradient total(dy[0], at);
-                      if (total.defined()) dx[0].add_single(total.on(home));
-                    });
+  for (Device device : at->devices())
+    parts.push_back(ops::to_device(x.array().with_shard(-1), device, {.non_blocking = true}));
+  return record_mix(
+      "replicate", {x}, Tensor::replicated(std::move(parts), at),
+      [at, home = x.device()](const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
+        const TotalGradient total(dy[0], at);
+        if (total.defined()) dx[0].add_single(total.on(home));
+      });
 }
 
 Tensor beside(const Tensor& x, const Tensor& constant) {

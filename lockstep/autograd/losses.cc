@@ -20,8 +20,8 @@ Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x
 void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {
   check(x.defined() && target.defined() && x.shape() == target.shape(), "{}: {} and {}, expected the same shape", what,
         x, target);
-  check(is_floating(x.dtype()) && x.dtype() == target.dtype(), "{}: {} and {}, expected one floating type", what,
-        x, target);
+  check(is_floating(x.dtype()) && x.dtype() == target.dtype(), "{}: {} and {}, expected one floating type", what, x,
+        target);
   if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
     fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
          target.describe());
@@ -43,8 +43,8 @@ template <typename Forward, typename Backward>
 Tensor fused(std::string_view name, const Placed& placed, const Tensor& x, const Tensor& target, const Forward& forward,
              const Backward& backward) {
   return mix_shards(name, Mix::mean, placed, {x, target}, [&](const Arrays& in) -> Lifted {
-    return {forward(in[0], in[1]), [x = SavedArray(in[0]), y = SavedArray(in[1]), backward](
-                                       const PartPass& p, const Array& dy) -> Arrays {
+    return {forward(in[0], in[1]),
+            [x = SavedArray(in[0]), y = SavedArray(in[1]), backward](const PartPass& p, const Array& dy) -> Arrays {
               return backward(p, x.get(p.name()), y.get(p.name()), dy);
             }};
   });
@@ -83,8 +83,7 @@ struct Classes {
 
 Classes classes_of(std::string_view what, const Tensor& x, const Tensor& weight, const Tensor& target) {
   check(x.defined() && target.defined() && x.shape().rank() > 0 && is_floating(x.dtype()),
-        "{}: input is {}, target {}, expected floating numbers of classes on axis 1", what, x,
-        target);
+        "{}: input is {}, target {}, expected floating numbers of classes on axis 1", what, x, target);
   const int axis = x.shape().rank() == 1 ? 0 : 1;
   const std::int64_t count = x.size(axis);
   check(!weight.defined() || weight.shape() == Shape{count}, "{}: weight is {}, expected one for each of {} classes",
@@ -208,8 +207,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   const double smoothing = options.label_smoothing;
   check(smoothing >= 0 && smoothing <= 1, "cross_entropy: label smoothing {}, expected 0 to 1", smoothing);
   if (target.defined() && is_floating(target.dtype())) return soft_cross_entropy(logits, target, options);
-  const bool all_alike =
-      !options.weight.defined() && !options.ignore_index && options.reduction == Reduction::mean;
+  const bool all_alike = !options.weight.defined() && !options.ignore_index && options.reduction == Reduction::mean;
   if (all_alike && logits.shape().rank() == 2) return fused_cross_entropy(logits, target, smoothing);
   const Classes classes = classes_of("cross_entropy", logits, options.weight, target);
   return nll("cross_entropy", log_softmax(widened(logits), classes.axis), target,

@@ -69,7 +69,7 @@ struct NllLossOptions {
 Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options = {});
 
 struct CrossEntropyOptions {
-  Tensor weight = {};                            // see NllLossOptions
+  Tensor weight = {};                             // see NllLossOptions
   std::optional<std::int64_t> ignore_index = {};  // not with probabilities
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;  // this much of the target is spread over all classes

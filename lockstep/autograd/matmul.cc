@@ -56,8 +56,7 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
     check(x->defined() && x->shape().rank() == 3, "bmm: an operand is {}, expected 3 axes (matrices, rows, columns)",
           x->shape());
   }
-  check(a.size(0) == b.size(0), "bmm: {} and {} matrices ({} x {})", a.size(0), b.size(0), a.shape(),
-        b.shape());
+  check(a.size(0) == b.size(0), "bmm: {} and {} matrices ({} x {})", a.size(0), b.size(0), a.shape(), b.shape());
   return product(a, b);
 }
 
@@ -78,9 +77,9 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
               Array dx, dw, db;
               if (p.needs(0)) dx = ops::reshape(ops::matmul(dy, w.get(p.name())), old);
               if (p.needs(1)) {
-                dw = ops::matmul(dy, x.get(p.name()), {}, {.options = {.transpose_a = true},
-                                                           .dtype = dtype,
-                                                           .into = p.destination(1, dy.device())});
+                dw = ops::matmul(
+                    dy, x.get(p.name()), {},
+                    {.options = {.transpose_a = true}, .dtype = dtype, .into = p.destination(1, dy.device())});
               }
               if (p.needs(2)) db = ops::sum_to(ops::convert(dy, dtype, Layout::plain), {dy.size(1)});
               return {dx, dw, db};

@@ -36,7 +36,8 @@ Node::~Node() {
   while (!pending.empty()) {
     Edge edge = std::move(pending.back());
     pending.pop_back();
-    if (!edge.target || edge.target.use_count() > 1 || !edge.target->node || edge.target->node.use_count() > 1) continue;
+    if (!edge.target || edge.target.use_count() > 1 || !edge.target->node || edge.target->node.use_count() > 1)
+      continue;
     Node& node = *edge.target->node;
     node.clear();
     for (Edge& input : node.inputs) pending.push_back(std::move(input));
@@ -72,7 +73,8 @@ std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> i
   node->order = next_order();
   node->outputs = static_cast<int>(outputs.size());
   node->inputs.reserve(inputs.size());
-  for (const Tensor& input : inputs) node->inputs.push_back({input.grad_meta(), input.kind() == Kind::whole && input.placement() != nullptr});
+  for (const Tensor& input : inputs)
+    node->inputs.push_back({input.grad_meta(), input.kind() == Kind::whole && input.placement() != nullptr});
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     auto meta = std::make_shared<GradMeta>();
     meta->node = node;

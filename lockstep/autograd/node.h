@@ -72,8 +72,8 @@ struct PartPass {
 // The gradients of the inputs' parts (undefined where not needed) from that of the output's part.
 using PartBackward = std::function<Arrays(const PartPass& pass, const Array& dy)>;
 // For operations that mix shards: computes all gradients of inputs from all gradients of outputs.
-using MixBackward =
-    std::function<void(const Node& node, const BackwardPass& pass, std::span<const Gradient> dy, std::span<Gradient> dx)>;
+using MixBackward = std::function<void(const Node& node, const BackwardPass& pass, std::span<const Gradient> dy,
+                                       std::span<Gradient> dx)>;
 
 // The destination of a gradient: an output of an earlier node, or a leaf. Without a target, the gradient is not needed.
 struct Edge {

@@ -16,7 +16,8 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
 
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
   return lift("avg pool", place_rows("avg pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
-    return {ops::avg_pool2d(in[0], options), [shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
+    return {ops::avg_pool2d(in[0], options),
+            [shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
               return {ops::avg_pool2d_backward(dy, shape, options)};
             }};
   });

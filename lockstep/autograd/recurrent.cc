@@ -22,8 +22,8 @@ Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<
             w.weight_hh.size(0) == gates * w.weight_hh.size(1),
         "{}: weight of the state is {}, expected [{} H, H]", what, w.weight_hh, gates);
   check(x.defined() && x.shape().rank() == 3 && w.weight_ih.shape() == Shape{w.weight_hh.size(0), x.size(2)},
-        "{}: input is {}, its weight {}, expected 3 axes ({}, features) and [{}, features]", what, x,
-        w.weight_ih, pass.batch_first ? "N, T" : "T, N", w.weight_hh.size(0));
+        "{}: input is {}, its weight {}, expected 3 axes ({}, features) and [{}, features]", what, x, w.weight_ih,
+        pass.batch_first ? "N, T" : "T, N", w.weight_hh.size(0));
   const int time = pass.batch_first ? 1 : 0;
   const std::int64_t hidden = w.weight_hh.size(1), samples = x.size(1 - time);
   check(x.size(time) > 0, "{}: no steps in {}", what, x);

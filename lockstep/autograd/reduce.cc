@@ -219,9 +219,8 @@ Tensor cumsum(const Tensor& x, int dim) {
   const Placed placed = place_as("cumsum", x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch("cumsum", x, "along which it would sum");
   return lift("cumsum", placed, {x}, [axis](const Arrays& in) -> Lifted {
-    return {ops::cumsum(in[0], axis), [axis](const PartPass&, const Array& dy) -> Arrays {
-              return {ops::cumsum(dy, axis, true)};
-            }};
+    return {ops::cumsum(in[0], axis),
+            [axis](const PartPass&, const Array& dy) -> Arrays { return {ops::cumsum(dy, axis, true)}; }};
   });
 }
 

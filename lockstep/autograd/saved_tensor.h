@@ -23,8 +23,8 @@ class SavedArray {
   // written since.
   const Array& get(std::string_view operation) const {
     if (version() != version_) [[unlikely]] {
-      fail("{}: a tensor needed for its gradient was changed in place after forward: version {}, expected {}", operation,
-           version(), version_);
+      fail("{}: a tensor needed for its gradient was changed in place after forward: version {}, expected {}",
+           operation, version(), version_);
     }
     return array_;
   }

@@ -91,8 +91,8 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
 Tensor unsqueeze(const Tensor& x, int dim) {
   Placed placed = place_as("unsqueeze", x);
   const int rank = x.shape().rank();
-  check(dim >= -rank - 1 && dim <= rank, "unsqueeze: axis {} of shape {}, expected {} to {}", dim, x.shape(),
-        -rank - 1, rank);
+  check(dim >= -rank - 1 && dim <= rank, "unsqueeze: axis {} of shape {}, expected {} to {}", dim, x.shape(), -rank - 1,
+        rank);
   const int axis = dim < 0 ? dim + rank + 1 : dim;
   std::vector<std::int64_t> dims(x.shape().begin(), x.shape().end());
   dims.insert(dims.begin() + axis, 1);
@@ -142,16 +142,16 @@ Tensor expand(const Tensor& x, Shape shape) {
   return lift("expand", placed, {x}, [&](const Arrays& in) -> Lifted {
     Shape part = shape;
     if (placed.kind == Kind::cut) part[placed.cut.axis] = in[0].size(x.cut().axis);
-    return {ops::expand(in[0], part), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
-              return {ops::sum_to(dy, old)};
-            }};
+    return {ops::expand(in[0], part),
+            [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays { return {ops::sum_to(dy, old)}; }};
   });
 }
 
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   return lift("cast", place_as("cast", x), {x}, [dtype](const Arrays& in) -> Lifted {
-    return {ops::convert(in[0], dtype, in[0].layout()), [old = in[0].dtype()](const PartPass&, const Array& dy) -> Arrays {
+    return {ops::convert(in[0], dtype, in[0].layout()),
+            [old = in[0].dtype()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::convert(dy, old, dy.layout())};
             }};
   });

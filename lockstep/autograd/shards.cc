@@ -46,7 +46,8 @@ Array samples_back(const Array& rows, const Cut& cut, Shape shape) {
   shape[cut.axis] = cut.outer * samples * cut.inner;
   if (before == 1) return ops::reshape(ops::to_layout(rows, Layout::plain), shape);
   const std::int64_t after = samples * before == 0 ? 0 : rows.numel() / samples / before;
-  return ops::reshape(with_axis_first(ops::reshape(ops::to_layout(rows, Layout::plain), {samples, before, after}), 1), shape);
+  return ops::reshape(with_axis_first(ops::reshape(ops::to_layout(rows, Layout::plain), {samples, before, after}), 1),
+                      shape);
 }
 
 // Rows of this process's slots: first row and number.
@@ -104,13 +105,15 @@ Tensor shard_of(const Tensor& x, std::size_t s, const std::shared_ptr<const Plac
 Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
   const auto rows = slot_rows(*at);
   const std::int64_t expected = rows.back().first + rows.back().second;
-  check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1, "scatter: the batch is {}, expected at least one axis",
-        x);
+  check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1,
+        "scatter: the batch is {}, expected at least one axis", x);
   check(x.size(0) == expected, "scatter: this process has {} rows, expected {}", x.size(0), expected);
   // Its gradient would cover this process's rows alone, although other processes may share the history.
   check(!at->exchange() || !grad_enabled() || !x.grad_meta() || !x.grad_meta()->node,
-        "scatter: {} has a history, but other processes have other rows: expected data, or rows that are computed after they "
-        "are cut", x);
+        "scatter: {} has a history, but other processes have other rows: expected data, or rows that are computed "
+        "after they "
+        "are cut",
+        x);
   std::vector<Array> parts;
   for (std::size_t s = 0; s < rows.size(); ++s) {
     const auto [shard, device] = at->slots()[s];
@@ -198,8 +201,8 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
     }
     ops::ShardScope scope(slot.shard);
     results.push_back(f(in));
-    check(results[s].size() == results[0].size(), "per_shard: {} results for one shard, {} for another", results[s].size(),
-          results[0].size());
+    check(results[s].size() == results[0].size(), "per_shard: {} results for one shard, {} for another",
+          results[s].size(), results[0].size());
   }
   collector.finish(*at);
   std::vector<Tensor> joined;
@@ -214,22 +217,26 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
             "per_shard: result {} of shard {} is {}, expected the shard's {} samples on axis 0", i, shard, y, count);
       Shape shape = y.shape();
       shape[0] = results[0][i].size(0);
-      check(shape == results[0][i].shape() && y.dtype() == results[0][i].dtype(), "per_shard: result {} is {} for one shard, {} "
-            "for another", i, results[0][i], y);
+      check(shape == results[0][i].shape() && y.dtype() == results[0][i].dtype(),
+            "per_shard: result {} is {} for one shard, {} "
+            "for another",
+            i, results[0][i], y);
       parts.push_back(ops::to_device(y.array(), device, {.non_blocking = true}).with_shard(shard));
       pieces.push_back(y);
     }
-    joined.push_back(record_mix("per shard", pieces, {Tensor::cut(at, {}, std::move(parts))},
-                                [at](const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
-                                  for (std::size_t s = 0; s < dx.size(); ++s) {
-                                    dx[s].add_single(dy[0].addend(at->slots()[s].shard));
-                                  }
-                                })[0]);
+    joined.push_back(
+        record_mix("per shard", pieces, {Tensor::cut(at, {}, std::move(parts))},
+                   [at](const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
+                     for (std::size_t s = 0; s < dx.size(); ++s) {
+                       dx[s].add_single(dy[0].addend(at->slots()[s].shard));
+                     }
+                   })[0]);
   }
   return joined;
 }
 
-void ShardCollector::add(const void* owner, int shard, std::any value, std::function<void(std::vector<std::any>)> finish) {
+void ShardCollector::add(const void* owner, int shard, std::any value,
+                         std::function<void(std::vector<std::any>)> finish) {
   // The owner's first entry without a value for this shard.
   auto entry = std::ranges::find_if(entries_, [&](const Entry& e) {
     return e.owner == owner && std::ranges::find(e.values, shard, &std::pair<int, std::any>::first) == e.values.end();

@@ -31,13 +31,13 @@ Array join_parts(const Tensor& x, Device device);
 std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                               std::span<const Tensor> inputs);
 template <typename F, typename... Inputs>
-  requires(sizeof...(Inputs) > 0 && (std::is_convertible_v<const Inputs&, Tensor> && ...))
-Tensor per_shard(const F& f, const Inputs&... inputs) {
+requires(sizeof...(Inputs) > 0 && (std::is_convertible_v<const Inputs&, Tensor> && ...)) Tensor
+    per_shard(const F& f, const Inputs&... inputs) {
   const Tensor all[] = {inputs...};
   return per_shard(
       [&f](std::span<const Tensor> in) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) { return std::vector<Tensor>{f(in[I]...)}; }(
-            std::index_sequence_for<Inputs...>());
+        return [&]<std::size_t... I>(std::index_sequence<I...>) { return std::vector<Tensor>{f(in[I]...)}; }
+        (std::index_sequence_for<Inputs...>());
       },
       std::span<const Tensor>(all))[0];
 }

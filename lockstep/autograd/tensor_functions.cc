@@ -45,8 +45,8 @@ Tensor Tensor::pin(Device device) const {
 
 void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
   if (grad_enabled()) {
-    check(!x.requires_grad(), "copy_from: {} needs a gradient, but a copy in place records none: detach() it, or use to()",
-          x);
+    check(!x.requires_grad(),
+          "copy_from: {} needs a gradient, but a copy in place records none: detach() it, or use to()", x);
     check(!grad_meta() || !grad_meta()->node,
           "copy_from: {} has a history, and its gradient would be that of the old elements: detach() it", describe());
   }

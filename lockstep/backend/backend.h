@@ -44,7 +44,8 @@ class Backend {
   virtual ~Backend() = default;
   // Makes the context of a lane with this stream (null: the lane computes on its worker) and this many threads. Kernels
   // take their own device memory from `scratch`.
-  virtual std::unique_ptr<KernelContext> make_context([[maybe_unused]] const std::shared_ptr<Stream>& stream, int threads,
+  virtual std::unique_ptr<KernelContext> make_context([[maybe_unused]] const std::shared_ptr<Stream>& stream,
+                                                      int threads,
                                                       [[maybe_unused]] std::shared_ptr<MemorySource> scratch) {
     return std::make_unique<KernelContext>(threads);
   }

@@ -32,30 +32,31 @@ class ConvKernels {
 
   // Kernels may read weights in their own order. prepare() writes that order to `prepared`, which the calls of a pass
   // can share until the weights change. prepared_size() is its size in f32; 0 if there is nothing to prepare.
-  virtual std::int64_t prepared_size([[maybe_unused]] ConvPass pass, const Conv2dOptions&, [[maybe_unused]] const Shape& x,
-                                     [[maybe_unused]] const Shape& w, [[maybe_unused]] DType dtype) const {
+  virtual std::int64_t prepared_size([[maybe_unused]] ConvPass pass, const Conv2dOptions&,
+                                     [[maybe_unused]] const Shape& x, [[maybe_unused]] const Shape& w,
+                                     [[maybe_unused]] DType dtype) const {
     return 0;
   }
   virtual void prepare(KernelContext&, ConvPass, const Conv2dOptions&, [[maybe_unused]] const Shape& x,
-                       [[maybe_unused]] const View& w, [[maybe_unused]] DType dtype, [[maybe_unused]] const View& prepared) {}
+                       [[maybe_unused]] const View& w, [[maybe_unused]] DType dtype,
+                       [[maybe_unused]] const View& prepared) {}
   // forward() and backward_data() with weights from prepare().
   virtual void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
                                 [[maybe_unused]] const View& prepared, const View& bias, const View& y) {
     forward(context, options, x, w, bias, y);
   }
-  virtual void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
-                                      [[maybe_unused]] const View& prepared, const View& dx) {
+  virtual void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy,
+                                      const View& w, [[maybe_unused]] const View& prepared, const View& dx) {
     backward_data(context, options, dy, w, dx);
   }
 
   // bias may be absent.
   virtual void forward(KernelContext&, const Conv2dOptions&, const View& x, const View& w, const View& bias,
                        const View& y) = 0;
-  virtual void backward_data(KernelContext&, const Conv2dOptions&, const View& dy, const View& w,
-                             const View& dx) = 0;
+  virtual void backward_data(KernelContext&, const Conv2dOptions&, const View& dy, const View& w, const View& dx) = 0;
   // dw = the gradient of w; db (may be absent) = the sum of dy over N, H', and W'.
-  virtual void backward_weights(KernelContext&, const Conv2dOptions&, const View& x, const View& dy,
-                                const View& dw, const View& db) = 0;
+  virtual void backward_weights(KernelContext&, const Conv2dOptions&, const View& x, const View& dy, const View& dw,
+                                const View& db) = 0;
 };
 
 }  // namespace lockstep

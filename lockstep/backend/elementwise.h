@@ -7,8 +7,27 @@
 namespace LOCKSTEP_API lockstep {
 
 enum class UnaryOp {
-  negate, exp, log, sqrt, square, abs, sign, reciprocal, rsqrt, sin, cos, relu, leaky_relu, elu, gelu, silu, softplus,
-  sigmoid, tanh, clamp, pow
+  negate,
+  exp,
+  log,
+  sqrt,
+  square,
+  abs,
+  sign,
+  reciprocal,
+  rsqrt,
+  sin,
+  cos,
+  relu,
+  leaky_relu,
+  elu,
+  gelu,
+  silu,
+  softplus,
+  sigmoid,
+  tanh,
+  clamp,
+  pow
 };
 inline constexpr int kUnaryOps = static_cast<int>(UnaryOp::pow) + 1;
 enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum, pow };

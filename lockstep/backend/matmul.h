@@ -18,8 +18,8 @@ class MatmulKernels {
   // c = op(a) op(b) + bias, where op(a) is [m, k], op(b) [k, n], c [m, n] and bias [n] or absent. Plain layout.
   // Products are computed in a's dtype (f32, bf16, f16, or f64) and summed in at least f32. If a is bf16 or f16, b may
   // be f32 (master weights) and is rounded first, and c may be f32, too. bias is f32 (f64 with f64).
-  virtual void matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b,
-                      const View& bias, const View& c) = 0;
+  virtual void matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b, const View& bias,
+                      const View& c) = 0;
 
   // c[i] = op(a[i]) op(b[i]) for every i of one more axis in front. Calls matmul() for one product after the other.
   virtual void batched_matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b,

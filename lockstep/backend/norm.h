@@ -39,15 +39,15 @@ class NormKernels {
 
   // For one shard: dbeta = sum g, dgamma = sum g * xhat, over N, H, W, where xhat = (x - mean) / sqrt(M2/n + eps) and g
   // = dy. If `y`, the output of a fused ReLU, is given, g is 0 where y is not above 0.
-  virtual void backward_stats(KernelContext&, const View& dy, const View& x, const View& y,
-                              const BatchNormStats& stats, double eps, const View& dgamma, const View& dbeta) = 0;
+  virtual void backward_stats(KernelContext&, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
+                              double eps, const View& dgamma, const View& dbeta) = 0;
 
   // dx = gamma / sqrt(M2/n + eps) * (g - sum_g / n - xhat * sum_g_xhat / n), and dresidual = g if present. The sums are
   // over all shards that share the statistics (dbeta and dgamma summed). dx may be dy; if dresidual is present, only
   // dresidual may be dy.
-  virtual void backward_data(KernelContext&, const View& dy, const View& x, const View& y,
-                             const BatchNormStats& stats, double eps, const View& gamma, const View& sum_g,
-                             const View& sum_g_xhat, const View& dx, const View& dresidual) = 0;
+  virtual void backward_data(KernelContext&, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
+                             double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
+                             const View& dresidual) = 0;
 
   // running_mean += momentum * (mean - running_mean); running_var likewise with the unbiased variance M2 / (n - 1). n =
   // 0 changes nothing. n = 1 has no unbiased variance and leaves running_var unchanged. batches (i64 scalar) counts the

@@ -23,8 +23,7 @@ class PoolKernels {
 
   // `where` (i64, y's shape and layout) gets h * W + w of each maximum, the first among equals. NaN counts as
   // the largest. It may be absent in inference.
-  virtual void max_forward(KernelContext&, const Pool2dOptions&, const View& x, const View& y,
-                           const View& where) = 0;
+  virtual void max_forward(KernelContext&, const Pool2dOptions&, const View& x, const View& y, const View& where) = 0;
   virtual void max_backward(KernelContext&, const Pool2dOptions&, const View& dy, const View& where,
                             const View& dx) = 0;
   virtual void avg_forward(KernelContext&, const Pool2dOptions&, const View& x, const View& y) = 0;

@@ -28,8 +28,7 @@ class SoftmaxKernels {
 
   // loss [1] = mean over all elements of (x - target)^2; dx = 2 (x - target) / numel * dloss.
   virtual void mse(KernelContext&, const View& x, const View& target, const View& loss) = 0;
-  virtual void mse_backward(KernelContext&, const View& x, const View& target, const View& dloss,
-                            const View& dx) = 0;
+  virtual void mse_backward(KernelContext&, const View& x, const View& target, const View& dloss, const View& dx) = 0;
 };
 
 }  // namespace lockstep

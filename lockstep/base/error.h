@@ -28,7 +28,8 @@ template <typename... Args>
 // not its text.
 template <typename... Args>
 void check(bool ok, fmt::format_string<Args...> message, Args&&... args) {
-  if (!ok) [[unlikely]] throw Error(fmt::format(message, std::forward<Args>(args)...));
+  if (!ok) [[unlikely]]
+    throw Error(fmt::format(message, std::forward<Args>(args)...));
 }
 
 // Prints x.describe(), or else x.str().
@@ -49,7 +50,8 @@ struct TextFormatter {
 template <typename T>
 concept HasText = requires(const T& x) {
   { x.describe() } -> std::same_as<std::string>;
-} || requires(const T& x) {
+}
+|| requires(const T& x) {
   { x.str() } -> std::same_as<std::string>;
 };
 
@@ -57,5 +59,5 @@ concept HasText = requires(const T& x) {
 
 // Ranges have a formatter of fmt's, which would be ambiguous.
 template <lockstep::HasText T>
-  requires(!requires(const T& x) { x.begin(); })
-struct fmt::formatter<T> : lockstep::TextFormatter<T> {};
+requires(!requires(const T& x) { x.begin(); }) struct fmt::formatter<T> : lockstep::TextFormatter<T> {
+};

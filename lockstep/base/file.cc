@@ -43,9 +43,7 @@ auto retry(F&& call) {
   return result;
 }
 
-fs::path folder_of(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
-}
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 // The file to write for `path`: follows symbolic links, and refuses devices and folders.
 fs::path write_target(const fs::path& path) {
@@ -70,8 +68,8 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
   if (::fstat(file.get(), &status) != 0) fail_system("read", path, errno);
   check(!S_ISDIR(status.st_mode), "cannot read {}: it is a directory", path.string());
   const auto expected = static_cast<std::size_t>(status.st_size);
-  check(expected <= max_bytes, "cannot read {}: it has {} bytes, at most {} are allowed", path.string(),
-        expected, max_bytes);
+  check(expected <= max_bytes, "cannot read {}: it has {} bytes, at most {} are allowed", path.string(), expected,
+        max_bytes);
 
   // The size is only a hint: files in /proc report 0, and a file may grow while it is read.
   std::string bytes;
@@ -82,8 +80,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
     if (n < 0) fail_system("read", path, errno);
     if (n == 0) break;
     used += static_cast<std::size_t>(n);
-    check(used <= max_bytes, "cannot read {}: it has more than the {} bytes allowed", path.string(),
-          max_bytes);
+    check(used <= max_bytes, "cannot read {}: it has more than the {} bytes allowed", path.string(), max_bytes);
   }
   bytes.resize(used);
   return bytes;
@@ -137,12 +134,10 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
 }
 
 void sync_folder(const fs::path& folder) {
-  const Descriptor descriptor(
-      retry([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  const Descriptor descriptor(retry([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (descriptor.get() < 0) fail_system("sync", folder, errno);
   // EINVAL: the file system has nothing to sync for a folder.
-  if (retry([&] { return ::fsync(descriptor.get()); }) != 0 && errno != EINVAL)
-    fail_system("sync", folder, errno);
+  if (retry([&] { return ::fsync(descriptor.get()); }) != 0 && errno != EINVAL) fail_system("sync", folder, errno);
 }
 
 }  // namespace lockstep

@@ -23,8 +23,7 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
   // OpenSSL takes a null key to mean the previous key.
   const void* key_bytes = key.empty() ? "" : key.data();
-  check(HMAC(EVP_sha256(), key_bytes, static_cast<int>(key.size()), bytes, message.size(), bytes_of(digest),
-             &size) &&
+  check(HMAC(EVP_sha256(), key_bytes, static_cast<int>(key.size()), bytes, message.size(), bytes_of(digest), &size) &&
             size == digest.size(),
         "hmac: OpenSSL offers no HMAC-SHA256 here");
   return digest;

@@ -20,8 +20,8 @@ class InlineFunction<R(Args...), Room> {
  public:
   InlineFunction() = default;
   template <typename F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, InlineFunction> && std::is_invocable_r_v<R, F&, Args...>)
-  InlineFunction(F&& f) {  // NOLINT: converts like std::function
+  requires(!std::is_same_v<std::remove_cvref_t<F>, InlineFunction> && std::is_invocable_r_v<R, F&, Args...>)
+      InlineFunction(F&& f) {  // NOLINT: converts like std::function
     using Closure = std::remove_cvref_t<F>;
     if constexpr (sizeof(Closure) <= Room && alignof(Closure) <= alignof(std::max_align_t) &&
                   std::is_nothrow_move_constructible_v<Closure>) {

@@ -42,10 +42,11 @@ struct UnitVector {
 constexpr UnitVector plain_unit_vector(std::uint32_t turn) {
   const std::uint32_t quarter = (turn + (1u << 29)) >> 30;
   const double x = static_cast<std::int32_t>(turn - (quarter << 30)) * (2 * std::numbers::pi * 0x1p-32), z = x * x;
-  const std::array<double, 8> sine{-1. / 6,         1. / 120,          -1. / 5040,          1. / 362880,
+  const std::array<double, 8> sine{-1. / 6,         1. / 120,         -1. / 5040,           1. / 362880,
                                    -1. / 39916800., 1. / 6227020800., -1. / 1307674368000., 1. / 355687428096000.};
-  const std::array<double, 8> cosine{1. / 24,           -1. / 720,          1. / 40320,           -1. / 3628800,
-                                     1. / 479001600.,   -1. / 87178291200., 1. / 20922789888000., -1. / 6402373705728000.};
+  const std::array<double, 8> cosine{
+      1. / 24,         -1. / 720,          1. / 40320,           -1. / 3628800,
+      1. / 479001600., -1. / 87178291200., 1. / 20922789888000., -1. / 6402373705728000.};
   const double s = x + x * z * plain_polynomial(z, sine), c = 1 - z / 2 + z * z * plain_polynomial(z, cosine);
   switch (quarter & 3) {
     case 0: return {c, s};

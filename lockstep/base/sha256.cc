@@ -17,8 +17,8 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
 }
 
 void Sha256::update(std::span<const std::byte> bytes) {
-  check(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1,
-        "sha256: OpenSSL failed on {} bytes", bytes.size());
+  check(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1, "sha256: OpenSSL failed on {} bytes",
+        bytes.size());
 }
 
 std::string Sha256::hex() const {

@@ -43,8 +43,7 @@ class SmallVector {
     if (size_ < N) {
       room_[size_] = std::move(item);
     } else {
-      if (size_ == N)
-        heap_.assign(std::make_move_iterator(room_.begin()), std::make_move_iterator(room_.end()));
+      if (size_ == N) heap_.assign(std::make_move_iterator(room_.begin()), std::make_move_iterator(room_.end()));
       heap_.push_back(std::move(item));
     }
     ++size_;

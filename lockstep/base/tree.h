@@ -15,8 +15,7 @@ constexpr std::size_t tree_split(std::size_t n) { return std::bit_floor(n - 1); 
 // Folds leaves [begin, begin + n) in their tree, with join(first half, second half) at every inner node. leaf(i)
 // returns an optional; a missing leaf lets its sibling pass unchanged. Returns nullopt if all are missing.
 template <typename Leaf, typename Join>
-auto tree_fold(std::size_t begin, std::size_t n, const Leaf& leaf, const Join& join)
-    -> decltype(leaf(begin)) {
+auto tree_fold(std::size_t begin, std::size_t n, const Leaf& leaf, const Join& join) -> decltype(leaf(begin)) {
   if (n == 0) return std::nullopt;
   if (n == 1) return leaf(begin);
   std::size_t half = tree_split(n);

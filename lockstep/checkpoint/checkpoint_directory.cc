@@ -43,8 +43,8 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 }
 
 bool is_plain_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos &&
-         name.find('\0') == name.npos && name != kManifest;
+  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos && name.find('\0') == name.npos &&
+         name != kManifest;
 }
 
 void check_system(const std::error_code& error, const char* doing, const fs::path& path) {
@@ -151,8 +151,8 @@ Checkpoint open_checkpoint(const fs::path& path) {
   try {
     const json manifest = json::parse(text);
     check(manifest.at("format") == kFormat, "format is not {}", kFormat);
-    check(count_at(manifest, "version") == kVersion, "version is {}, expected {}",
-          count_at(manifest, "version"), kVersion);
+    check(count_at(manifest, "version") == kVersion, "version is {}, expected {}", count_at(manifest, "version"),
+          kVersion);
     checkpoint.step = static_cast<std::int64_t>(count_at(manifest, "step"));
     for (const auto& [name, record] : manifest.at("files").get_ref<const json::object_t&>()) {
       check(is_plain_name(name), "a file has the name {}", json(name).dump());
@@ -211,8 +211,8 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, std::int64_t step, Ch
   for (std::int64_t later : steps_in(folder_)) {
     if (later <= step_) break;
     check(!is_valid(folder_ / folder_name(later)),
-          "checkpoint: {} holds step {}, cannot add step {}: resume from there or use another folder",
-          folder_.string(), later, step_);
+          "checkpoint: {} holds step {}, cannot add step {}: resume from there or use another folder", folder_.string(),
+          later, step_);
   }
   fs::path temporary = folder_ / fmt::format("{}{:08}", kTemporaryPrefix, step_);
   std::error_code error;
@@ -250,8 +250,7 @@ void CheckpointWriter::add_file(std::string_view name, std::string_view contents
 
 std::string CheckpointWriter::manifest() const {
   ordered_json files = ordered_json::object();
-  for (const auto& [name, record] : files_)
-    files[name] = {{"bytes", record.bytes}, {"sha256", record.sha256}};
+  for (const auto& [name, record] : files_) files[name] = {{"bytes", record.bytes}, {"sha256", record.sha256}};
   ordered_json manifest{{"format", kFormat}, {"version", kVersion}, {"step", step_}, {"files", files}};
   try {
     return manifest.dump(2) + "\n";

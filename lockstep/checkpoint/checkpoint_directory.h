@@ -52,8 +52,7 @@ class CheckpointWriter {
   // Makes the folder if it does not exist, and removes the leftovers of writers that died. Throws if another process is
   // writing a checkpoint there, or if there is a valid checkpoint of a later step: that one belongs to another run, and
   // the new one would never be the latest.
-  CheckpointWriter(const std::filesystem::path& folder, std::int64_t step,
-                   CheckpointWriterOptions options = {});
+  CheckpointWriter(const std::filesystem::path& folder, std::int64_t step, CheckpointWriterOptions options = {});
   // Removes everything if publish() was not called.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;

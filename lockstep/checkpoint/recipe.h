@@ -22,8 +22,10 @@ class Recipe {
     Value(bool value) : value_(value) {}
     template <std::integral T>
     Value(T value) {
-      if (value < T{0}) value_ = static_cast<std::int64_t>(value);
-      else value_ = static_cast<std::uint64_t>(value);
+      if (value < T{0})
+        value_ = static_cast<std::int64_t>(value);
+      else
+        value_ = static_cast<std::uint64_t>(value);
     }
     Value(double value) : value_(value) {}
     Value(std::string value) : value_(std::move(value)) {}

@@ -40,9 +40,7 @@ constexpr std::array<DTypeCode, 6> kDTypeCodes{{{DType::f32, "F32"},
                                                 {DType::i64, "I64"},
                                                 {DType::u8, "U8"}}};
 
-std::string_view code_of(DType dtype) {
-  return std::ranges::find(kDTypeCodes, dtype, &DTypeCode::dtype)->code;
-}
+std::string_view code_of(DType dtype) { return std::ranges::find(kDTypeCodes, dtype, &DTypeCode::dtype)->code; }
 
 // For error messages: JSON, so that it stays on one line whatever a file contains, and shortened.
 std::string excerpt(const json& value) {
@@ -76,8 +74,7 @@ class HeaderGuard {
         check(names_[static_cast<std::size_t>(depth - 1)].insert(parsed.get<std::string>()).second,
               "{}: header has {} more than once", origin_, excerpt(parsed));
         break;
-      default:
-        break;
+      default: break;
     }
     return true;
   }
@@ -122,8 +119,7 @@ TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<c
 
   const json& dtype = entry["dtype"];
   const auto code = std::ranges::find_if(kDTypeCodes, [&](const DTypeCode& c) { return dtype == c.code; });
-  check(code != kDTypeCodes.end(), "{}: dtype is {}, expected F32, BF16, F16, F64, I64 or U8", where,
-        excerpt(dtype));
+  check(code != kDTypeCodes.end(), "{}: dtype is {}, expected F32, BF16, F16, F64, I64 or U8", where, excerpt(dtype));
 
   auto is_extent = [](const json& dim) {
     return dim.is_number_unsigned() && dim.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
@@ -131,8 +127,8 @@ TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<c
   const json& shape = entry["shape"];
   check(shape.is_array() && std::ranges::all_of(shape, is_extent),
         "{}: shape is {}, expected a list of non-negative integers", where, excerpt(shape));
-  check(shape.size() <= Shape::kMaxRank, "{}: shape has {} axes, at most {} are supported", where,
-        shape.size(), Shape::kMaxRank);
+  check(shape.size() <= Shape::kMaxRank, "{}: shape has {} axes, at most {} are supported", where, shape.size(),
+        Shape::kMaxRank);
   const auto dims = shape.get<std::vector<std::int64_t>>();
   const auto expected = bytes_of(code->dtype, dims);
   check(expected.has_value(), "{}: shape {} of {} has more bytes than can be counted", where, excerpt(shape),
@@ -142,19 +138,16 @@ TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<c
   check(offsets.is_array() && offsets.size() == 2 && std::ranges::all_of(offsets, is_extent),
         "{}: data_offsets is {}, expected [begin, end]", where, excerpt(offsets));
   const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
-  check(begin <= end && end <= data.size(),
-        "{}: data_offsets is {}, expected a range within {} bytes of data", where, excerpt(offsets),
-        data.size());
-  check(end - begin == *expected, "{}: data_offsets {} hold {} bytes, shape {} of {} takes {}", where,
-        excerpt(offsets), end - begin, excerpt(shape), code->code, *expected);
+  check(begin <= end && end <= data.size(), "{}: data_offsets is {}, expected a range within {} bytes of data", where,
+        excerpt(offsets), data.size());
+  check(end - begin == *expected, "{}: data_offsets {} hold {} bytes, shape {} of {} takes {}", where, excerpt(offsets),
+        end - begin, excerpt(shape), code->code, *expected);
   return {name, code->dtype, Shape(dims), data.subspan(begin, end - begin)};
 }
 
 // Checks that every byte of the data belongs to exactly one tensor. Sorts the tensors by offset.
-void check_coverage(std::vector<TensorBytes>& tensors, std::span<const std::byte> data,
-                    std::string_view origin) {
-  std::ranges::sort(tensors, {},
-                    [](const TensorBytes& t) { return std::tuple(t.bytes.data(), t.bytes.size()); });
+void check_coverage(std::vector<TensorBytes>& tensors, std::span<const std::byte> data, std::string_view origin) {
+  std::ranges::sort(tensors, {}, [](const TensorBytes& t) { return std::tuple(t.bytes.data(), t.bytes.size()); });
   const std::byte* covered = data.data();
   std::string before = "the start of the data";
   for (const TensorBytes& tensor : tensors) {
@@ -195,8 +188,8 @@ std::string make_header(std::span<const TensorBytes* const> tensors, const Safet
     fail("write_safetensors: a name or the metadata is not valid UTF-8");
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  check(text.size() <= kMaxHeaderBytes, "write_safetensors: header has {} bytes, at most {} are allowed",
-        text.size(), kMaxHeaderBytes);
+  check(text.size() <= kMaxHeaderBytes, "write_safetensors: header has {} bytes, at most {} are allowed", text.size(),
+        kMaxHeaderBytes);
   return text;
 }
 
@@ -209,15 +202,14 @@ const TensorBytes* SafetensorsFile::find(std::string_view name) const {
 
 SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin) {
   auto contents = std::make_shared<const std::string>(std::move(bytes));
-  check(contents->size() >= kLengthBytes,
-        "{}: {} bytes are too few for a safetensors file, which starts with {}", origin, contents->size(),
-        kLengthBytes);
+  check(contents->size() >= kLengthBytes, "{}: {} bytes are too few for a safetensors file, which starts with {}",
+        origin, contents->size(), kLengthBytes);
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, contents->data(), kLengthBytes);
-  check(header_bytes <= kMaxHeaderBytes, "{}: header has {} bytes, at most {} are allowed", origin,
-        header_bytes, kMaxHeaderBytes);
-  check(header_bytes <= contents->size() - kLengthBytes, "{}: header has {} bytes, only {} are in the file",
-        origin, header_bytes, contents->size() - kLengthBytes);
+  check(header_bytes <= kMaxHeaderBytes, "{}: header has {} bytes, at most {} are allowed", origin, header_bytes,
+        kMaxHeaderBytes);
+  check(header_bytes <= contents->size() - kLengthBytes, "{}: header has {} bytes, only {} are in the file", origin,
+        header_bytes, contents->size() - kLengthBytes);
 
   SafetensorsFile file;
   const auto data = std::as_bytes(std::span(*contents)).subspan(kLengthBytes + header_bytes);
@@ -226,8 +218,7 @@ SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin) {
     if (name == kMetadata) {
       file.metadata = parse_metadata(entry, origin);
     } else {
-      file.tensors.push_back(
-          parse_tensor(name, entry, data, fmt::format("{}: tensor {}", origin, excerpt(name))));
+      file.tensors.push_back(parse_tensor(name, entry, data, fmt::format("{}: tensor {}", origin, excerpt(name))));
     }
   }
   check_coverage(file.tensors, data, origin);
@@ -239,9 +230,8 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
   std::error_code unknown;  // on an error, read_file reports the reason
   const auto type = std::filesystem::status(path, unknown).type();
   // A pipe would block, and a device might never end.
-  check(
-      unknown || type == std::filesystem::file_type::regular || type == std::filesystem::file_type::directory,
-      "cannot read {}: it is not a regular file", path.string());
+  check(unknown || type == std::filesystem::file_type::regular || type == std::filesystem::file_type::directory,
+        "cannot read {}: it is not a regular file", path.string());
   return parse_safetensors(read_file(path, kMaxFileBytes), path.string());
 }
 

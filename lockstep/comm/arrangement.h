@@ -39,17 +39,13 @@ class Arrangement {
   }
   std::size_t segments() const { return layout_.segments.size(); }
   std::size_t leaves() const { return owners_.size(); }
-  const std::vector<int>& positions(int rank) const {
-    return layout_.positions[static_cast<std::size_t>(rank)];
-  }
+  const std::vector<int>& positions(int rank) const { return layout_.positions[static_cast<std::size_t>(rank)]; }
 
   // Calls visit(segment, begin, length) for the part of each segment in elements [begin, end).
   template <typename Visit>
   void for_each_segment(std::size_t begin, std::size_t end, const Visit& visit) const {
-    auto segment =
-        static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin());
-    for (segment = std::max<std::size_t>(segment, 1) - 1; segment < segments() && begins_[segment] < end;
-         ++segment) {
+    auto segment = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin());
+    for (segment = std::max<std::size_t>(segment, 1) - 1; segment < segments() && begins_[segment] < end; ++segment) {
       const std::size_t first = std::max(begin, begins_[segment]), last = std::min(end, begins_[segment + 1]);
       if (first < last) visit(segment, first, last - first);
     }

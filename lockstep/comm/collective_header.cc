@@ -12,43 +12,29 @@ static_assert(std::has_unique_object_representations_v<CollectiveHeader> && size
 
 constexpr std::string_view name(CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::all_reduce:
-      return "all-reduce";
-    case CollectiveKind::broadcast:
-      return "broadcast";
-    case CollectiveKind::all_gather:
-      return "all-gather";
-    case CollectiveKind::send:
-      return "send";
-    case CollectiveKind::receive:
-      return "receive";
-    case CollectiveKind::barrier:
-      return "barrier";
-    case CollectiveKind::tree_reduce:
-      return "all-reduce";
-    case CollectiveKind::make_tree_reducer:
-      return "creation of a tree reducer";
-    case CollectiveKind::subgroup:
-      return "creation of a subgroup";
+    case CollectiveKind::all_reduce: return "all-reduce";
+    case CollectiveKind::broadcast: return "broadcast";
+    case CollectiveKind::all_gather: return "all-gather";
+    case CollectiveKind::send: return "send";
+    case CollectiveKind::receive: return "receive";
+    case CollectiveKind::barrier: return "barrier";
+    case CollectiveKind::tree_reduce: return "all-reduce";
+    case CollectiveKind::make_tree_reducer: return "creation of a tree reducer";
+    case CollectiveKind::subgroup: return "creation of a subgroup";
   }
   return "unknown operation";
 }
 
 constexpr std::string_view name(ReduceOp op) {
   switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
+    case ReduceOp::sum: return "sum";
+    case ReduceOp::min: return "min";
+    case ReduceOp::max: return "max";
   }
   return "?";
 }
 
-bool moves_data(CollectiveKind kind) {
-  return kind < CollectiveKind::barrier || kind == CollectiveKind::tree_reduce;
-}
+bool moves_data(CollectiveKind kind) { return kind < CollectiveKind::barrier || kind == CollectiveKind::tree_reduce; }
 
 std::string_view label_of(const CollectiveHeader& header) {
   return {header.label, ::strnlen(header.label, sizeof header.label)};
@@ -61,9 +47,7 @@ void CollectiveHeader::set_label(std::string_view text) {
   text.copy(label, std::min(text.size(), sizeof label));
 }
 
-bool operator==(const CollectiveHeader& a, const CollectiveHeader& b) {
-  return std::memcmp(&a, &b, sizeof a) == 0;
-}
+bool operator==(const CollectiveHeader& a, const CollectiveHeader& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 std::string describe(const CollectiveHeader& header) {
   std::string text(name(header.kind));

@@ -68,8 +68,8 @@ void broadcast(Transport& transport, int channel, const CollectiveHeader& header
   });
 }
 
-void all_gather(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer in,
-                CommBuffer out, const TimeLimit& limit) {
+void all_gather(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
+                const TimeLimit& limit) {
   Exchanges e(transport, channel, header, limit);
   const std::size_t item = item_size(in.dtype);
   // Comes first: received blocks may overwrite `in` if it lies in another rank's place in `out`.

@@ -11,8 +11,8 @@ void all_reduce(Transport& transport, int channel, const CollectiveHeader& heade
                 const TimeLimit& limit);
 void broadcast(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data,
                const TimeLimit& limit);
-void all_gather(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer in,
-                CommBuffer out, const TimeLimit& limit);
+void all_gather(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer in, CommBuffer out,
+                const TimeLimit& limit);
 void barrier(Transport& transport, int channel, const CollectiveHeader& header, const TimeLimit& limit);
 
 }  // namespace lockstep

@@ -43,12 +43,8 @@ struct ControlChannel::Peer {
   int silent_for = -2;
 };
 
-ControlChannel::ControlChannel(int rank, std::vector<FileDescriptor> sockets,
-                               std::chrono::milliseconds silence)
-    : rank_(rank),
-      silence_(silence),
-      pause_(pause_of_beats(silence)),
-      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+ControlChannel::ControlChannel(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence)
+    : rank_(rank), silence_(silence), pause_(pause_of_beats(silence)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check(static_cast<bool>(stop_), "process group: cannot make an event: {}", std::strerror(errno));
   for (FileDescriptor& socket : sockets) {
     peers_.push_back(std::make_unique<Peer>());
@@ -85,8 +81,7 @@ void ControlChannel::read_all() {
   auto next_beat = std::chrono::steady_clock::now();  // at once, so that others know that this rank is alive
   for (;;) {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
-      if (items[r + 1].fd >= 0)
-        items[r + 1].events = send_rest_if_free(*peers_[r]) ? POLLIN : POLLIN | POLLOUT;
+      if (items[r + 1].fd >= 0) items[r + 1].events = send_rest_if_free(*peers_[r]) ? POLLIN : POLLIN | POLLOUT;
     }
     if (::poll(items.data(), items.size(), milliseconds_until(next_beat)) < 0) continue;
     if (items[0].revents != 0) return;
@@ -149,8 +144,7 @@ bool ControlChannel::read_some(int rank) {
     std::lock_guard lock(mutex_);
     peer.silent_for = 0;
   }
-  if (const cmsghdr* c = CMSG_FIRSTHDR(&message);
-      c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+  if (const cmsghdr* c = CMSG_FIRSTHDR(&message); c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
     int fd;
     std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
     peer.descriptor = FileDescriptor(fd);
@@ -174,9 +168,7 @@ void ControlChannel::handle_frame(int rank) {
   std::vector<std::byte> data = std::exchange(peer.data, {});
   peer.got = 0;
   switch (frame.kind) {
-    case FrameKind::message:
-      mailbox_.put(rank, frame.number, {frame.header, std::move(data)});
-      break;
+    case FrameKind::message: mailbox_.put(rank, frame.number, {frame.header, std::move(data)}); break;
     case FrameKind::failure:
       report({frame.number, std::string(reinterpret_cast<const char*>(data.data()), data.size())});
       break;
@@ -185,8 +177,7 @@ void ControlChannel::handle_frame(int rank) {
       peer.departed = true;
       break;
     }
-    case FrameKind::sign_of_life:
-      break;
+    case FrameKind::sign_of_life: break;
     case FrameKind::descriptor: {
       std::lock_guard lock(mutex_);
       descriptors_[{rank, frame.number}] = std::move(peer.descriptor);
@@ -241,8 +232,7 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
   std::size_t sent = 0;
   while (sent < sizeof frame + frame.bytes) {
     const bool in_frame = sent < sizeof frame;
-    const auto* begin =
-        in_frame ? reinterpret_cast<const std::byte*>(&frame) + sent : data + (sent - sizeof frame);
+    const auto* begin = in_frame ? reinterpret_cast<const std::byte*>(&frame) + sent : data + (sent - sizeof frame);
     iovec piece{const_cast<std::byte*>(begin), (in_frame ? 0 : frame.bytes) + sizeof frame - sent};
     msghdr message{};
     message.msg_iov = &piece;
@@ -309,13 +299,11 @@ bool ControlChannel::send_rest_if_free(Peer& peer) {
 
 void ControlChannel::send_descriptor(int destination, int number, const FileDescriptor& descriptor,
                                      const TimeLimit& limit) {
-  send_frame(destination, {.kind = FrameKind::descriptor, .number = number}, nullptr, descriptor.get(),
-             limit);
+  send_frame(destination, {.kind = FrameKind::descriptor, .number = number}, nullptr, descriptor.get(), limit);
 }
 
-FileDescriptor ControlChannel::receive_descriptor(
-    int source, int number, const TimeLimit& limit,
-    const std::function<std::optional<RankFailure>()>& failure) {
+FileDescriptor ControlChannel::receive_descriptor(int source, int number, const TimeLimit& limit,
+                                                  const std::function<std::optional<RankFailure>()>& failure) {
   for (;;) {
     {
       std::lock_guard lock(mutex_);

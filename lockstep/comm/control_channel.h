@@ -58,8 +58,7 @@ class ControlChannel {
   bool read_some(int rank);
   void handle_frame(int rank);
   void report(const RankFailure& failure);
-  void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor,
-                  const TimeLimit& limit);
+  void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor, const TimeLimit& limit);
   // Sends to each rank what its socket takes without waiting; the rest goes before the next frame.
   void tell_all(const Frame& frame, const std::byte* data);
   // Does nothing if a send is under way.

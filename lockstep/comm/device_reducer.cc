@@ -24,8 +24,7 @@ constexpr milliseconds kHearsay{1000};
 WaitCheck wait_check_of(Transport& transport, const TimeLimit& limit) {
   return [&transport, limit] {
     if (auto failure = transport.failure()) throw_failure(*failure);
-    if (limit.over())
-      throw_failure({-1, fmt::format("NCCL did not connect the ranks' GPUs within {}", limit.str())});
+    if (limit.over()) throw_failure({-1, fmt::format("NCCL did not connect the ranks' GPUs within {}", limit.str())});
   };
 }
 
@@ -42,20 +41,14 @@ class DeviceReducer final : public TransportTreeReducer {
  public:
   DeviceReducer(Transport& transport, int channel, TreeLayout layout, std::shared_ptr<SummingDevice> device,
                 std::shared_ptr<DeviceLinks> links, milliseconds timeout)
-      : transport_(transport),
-        channel_(channel),
-        rank_(static_cast<std::size_t>(transport.rank())),
-        size_(static_cast<std::size_t>(transport.size())),
-        layout_(std::move(layout)),
-        device_(std::move(device)),
-        links_(std::move(links)),
-        timeout_(timeout) {
+      : transport_(transport), channel_(channel), rank_(static_cast<std::size_t>(transport.rank())),
+        size_(static_cast<std::size_t>(transport.size())), layout_(std::move(layout)), device_(std::move(device)),
+        links_(std::move(links)), timeout_(timeout) {
     present_.assign(layout_.leaves(), std::vector<std::uint8_t>(layout_.segments()));
     const std::size_t own = own_positions().size(), item = layout_.item(), elements = layout_.elements();
     flags_.resize(own * layout_.segments());
     const std::size_t others = layout_.leaves() - own;  // at most, since some positions have no owner
-    const std::size_t array = padded(elements * item),
-                      part = padded((bound(rank_ + 1) - bound(rank_)) * item);
+    const std::size_t array = padded(elements * item), part = padded((bound(rank_ + 1) - bound(rank_)) * item);
     const std::size_t result = padded(elements * sizeof(float));
     const bool rounded = layout_.dtype() == DType::bf16;
     memory_ = device_->allocate(own * array + result + (rounded ? array : 0) + others * part + 1);
@@ -73,9 +66,7 @@ class DeviceReducer final : public TransportTreeReducer {
     }
   }
 
-  CommBuffer contribution(std::size_t k) override {
-    return {arrays_[k], layout_.elements(), layout_.dtype()};
-  }
+  CommBuffer contribution(std::size_t k) override { return {arrays_[k], layout_.elements(), layout_.dtype()}; }
   void set_present(std::size_t k, std::size_t segment, bool present) override {
     flags_[k * layout_.segments() + segment] = present;
   }
@@ -83,8 +74,7 @@ class DeviceReducer final : public TransportTreeReducer {
     return {reinterpret_cast<const float*>(result_), layout_.elements()};
   }
   bool result_present(std::size_t segment) const override {
-    return std::any_of(present_.begin(), present_.end(),
-                       [&](const auto& flags) { return flags[segment] != 0; });
+    return std::any_of(present_.begin(), present_.end(), [&](const auto& flags) { return flags[segment] != 0; });
   }
 
   void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
@@ -107,8 +97,7 @@ class DeviceReducer final : public TransportTreeReducer {
     TimeLimit last = limit;
     last.extend(std::max(soon.left() - limit.left(), TimeLimit::Clock::duration::zero()) + kGrace);
     Exchanges(transport_, channel_, header, last).exchange();
-    if (!in_time)
-      throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});
+    if (!in_time) throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});
   }
 
  private:
@@ -145,8 +134,7 @@ class DeviceReducer final : public TransportTreeReducer {
       if (bytes > 0) pieces.push_back({static_cast<int>(rank), data, bytes});
     };
     for_each_peer([&](std::size_t r) {
-      for (std::byte* array : arrays_)
-        add(sent, r, array + bound(r) * item, (bound(r + 1) - bound(r)) * item);
+      for (std::byte* array : arrays_) add(sent, r, array + bound(r) * item, (bound(r + 1) - bound(r)) * item);
       for (int p : layout_.positions(static_cast<int>(r))) {
         add(received, r, leaves_[static_cast<std::size_t>(p)], own_bytes);
       }
@@ -181,18 +169,16 @@ class DeviceReducer final : public TransportTreeReducer {
       }
       device_->sum(layout_.dtype(), leaves, out, length);
     };
-    layout_.for_each_segment(
-        bound(rank_), bound(rank_ + 1), [&](std::size_t s, std::size_t at, std::size_t n) {
-          const bool alike =
-              length > 0 && std::all_of(present_.begin(), present_.end(),
-                                        [&](const auto& flags) { return flags[s] == flags[first]; });
-          if (alike) {
-            length += n;
-            return;
-          }
-          flush();
-          first = s, begin = at, length = n;
-        });
+    layout_.for_each_segment(bound(rank_), bound(rank_ + 1), [&](std::size_t s, std::size_t at, std::size_t n) {
+      const bool alike = length > 0 && std::all_of(present_.begin(), present_.end(),
+                                                   [&](const auto& flags) { return flags[s] == flags[first]; });
+      if (alike) {
+        length += n;
+        return;
+      }
+      flush();
+      first = s, begin = at, length = n;
+    });
     flush();
   }
 
@@ -236,15 +222,14 @@ class DeviceReducer final : public TransportTreeReducer {
   std::vector<std::vector<std::uint8_t>> present_;  // the same for all positions
   std::shared_ptr<std::byte> memory_;               // holds the following:
   std::vector<std::byte*> arrays_;                  // of own positions
-  std::vector<std::byte*> leaves_;  // this rank's part of each position's array; null if no rank has it
-  std::byte* totals_ = nullptr;     // sums in the layout's type
+  std::vector<std::byte*> leaves_;                  // this rank's part of each position's array; null if no rank has it
+  std::byte* totals_ = nullptr;                     // sums in the layout's type
   std::byte* result_ = nullptr;
 };
 
 }  // namespace
 
-std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream& stream,
-                                       const TimeLimit& limit) {
+std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream& stream, const TimeLimit& limit) {
   try {
     return make_nccl_links(transport, channel, stream, wait_check_of(transport, limit), limit);
   } catch (const DeviceLinksError&) {
@@ -253,13 +238,11 @@ std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream
   }
 }
 
-std::unique_ptr<TransportTreeReducer> make_device_reducer(Transport& transport, int channel,
-                                                          TreeLayout layout,
+std::unique_ptr<TransportTreeReducer> make_device_reducer(Transport& transport, int channel, TreeLayout layout,
                                                           std::shared_ptr<SummingDevice> device,
-                                                          std::shared_ptr<DeviceLinks> links,
-                                                          milliseconds timeout) {
-  return std::make_unique<DeviceReducer>(transport, channel, std::move(layout), std::move(device),
-                                         std::move(links), timeout);
+                                                          std::shared_ptr<DeviceLinks> links, milliseconds timeout) {
+  return std::make_unique<DeviceReducer>(transport, channel, std::move(layout), std::move(device), std::move(links),
+                                         timeout);
 }
 
 }  // namespace lockstep

@@ -11,12 +11,10 @@
 namespace lockstep {
 
 // A collective.
-std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream& stream,
-                                       const TimeLimit& limit);
+std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream& stream, const TimeLimit& limit);
 
 // `timeout` limits the GPUs' work after all ranks have joined.
-std::unique_ptr<TransportTreeReducer> make_device_reducer(Transport& transport, int channel,
-                                                          TreeLayout layout,
+std::unique_ptr<TransportTreeReducer> make_device_reducer(Transport& transport, int channel, TreeLayout layout,
                                                           std::shared_ptr<SummingDevice> device,
                                                           std::shared_ptr<DeviceLinks> links,
                                                           std::chrono::milliseconds timeout);

@@ -13,14 +13,8 @@ namespace lockstep {
 class Exchanges {
  public:
   Exchanges(Transport& transport, int channel, const CollectiveHeader& header, const TimeLimit& limit)
-      : rank(static_cast<std::size_t>(transport.rank())),
-        size(static_cast<std::size_t>(transport.size())),
-        to(size),
-        from(size),
-        transport_(transport),
-        channel_(channel),
-        header_(&header),
-        limit_(limit) {}
+      : rank(static_cast<std::size_t>(transport.rank())), size(static_cast<std::size_t>(transport.size())), to(size),
+        from(size), transport_(transport), channel_(channel), header_(&header), limit_(limit) {}
 
   // Sends the blocks in `to`, receives those in `from`, and clears `to`.
   void exchange() {
@@ -29,9 +23,7 @@ class Exchanges {
     std::fill(to.begin(), to.end(), ConstBlock{});
   }
 
-  void to_all(const std::byte* data, std::size_t bytes) {
-    std::fill(to.begin(), to.end(), ConstBlock{data, bytes});
-  }
+  void to_all(const std::byte* data, std::size_t bytes) { std::fill(to.begin(), to.end(), ConstBlock{data, bytes}); }
 
   // Calls step(begin, length) for runs of `count` elements, each short enough for one exchange. Calls step(0, 0) once
   // if there are no elements.

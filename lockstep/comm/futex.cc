@@ -11,10 +11,8 @@ namespace lockstep {
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && std::atomic<std::uint32_t>::is_always_lock_free);
 
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
-                std::chrono::steady_clock::time_point end) {
-  const auto since_start =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count();
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono::steady_clock::time_point end) {
+  const auto since_start = std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count();
   const timespec until{static_cast<time_t>(since_start / 1'000'000'000),
                        static_cast<long>(since_start % 1'000'000'000)};
   const Asleep asleep;

@@ -10,8 +10,7 @@
 namespace lockstep {
 
 // Returns when the word differs from `expected`, on a wake-up, at `end`, or spuriously. Check the word again.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
-                std::chrono::steady_clock::time_point end);
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono::steady_clock::time_point end);
 void futex_wake_all(std::atomic<std::uint32_t>& word);
 
 constexpr std::chrono::microseconds kSpinTime{50};

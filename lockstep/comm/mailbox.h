@@ -30,8 +30,7 @@ class Mailbox {
   bool closed(int source) const;
   // Returns the oldest message of that source and tag. Returns nothing if the time runs out, the source is closed, or
   // `give_up`, which is polled, returns true.
-  std::optional<Message> take(int source, int tag, const TimeLimit& limit,
-                              const std::function<bool()>& give_up);
+  std::optional<Message> take(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
 
  private:
   mutable std::mutex mutex_;

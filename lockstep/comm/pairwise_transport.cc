@@ -56,9 +56,8 @@ void PairwiseTransport::open(int channel, const CollectiveHeader& header, std::s
   Scratch& scratch = scratch_[static_cast<std::size_t>(channel)];
   const auto transfers = begin_transfers(channel);
   const int tag = tag_of(channel, 0);
-  for_each_peer([&](std::size_t r) {
-    transfers->receive(static_cast<int>(r), tag, &scratch.received[r], sizeof(Opening));
-  });
+  for_each_peer(
+      [&](std::size_t r) { transfers->receive(static_cast<int>(r), tag, &scratch.received[r], sizeof(Opening)); });
   for_each_peer([&](std::size_t r) {
     Opening& opening = scratch.sent[r];
     opening.header = header;

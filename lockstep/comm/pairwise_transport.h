@@ -60,8 +60,8 @@ class PairwiseTransport : public Transport {
 
   template <typename Visit>
   void for_each_peer(const Visit& visit) const;
-  void open(int channel, const CollectiveHeader& header, std::span<const ConstBlock> to,
-            std::span<MutableBlock> from, const TimeLimit& limit);
+  void open(int channel, const CollectiveHeader& header, std::span<const ConstBlock> to, std::span<MutableBlock> from,
+            const TimeLimit& limit);
   void finish(Transfers& transfers, const TimeLimit& limit);
 
   const int rank_, size_;

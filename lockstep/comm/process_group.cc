@@ -28,10 +28,8 @@ std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
   const FailureReporter report = make_failure_reporter(options.rank, options.world_size);
   try {
     Rendezvous r = resolve_rendezvous(ranks);
-    Introduction group{
-        .rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
-    return make_socket_group(std::move(group), r.timeouts, transport_from_environment(), options.backend,
-                             report);
+    Introduction group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
+    return make_socket_group(std::move(group), r.timeouts, transport_from_environment(), options.backend, report);
   } catch (const CommError& error) {
     report({error.lost_rank(), error.what()});
     throw;
@@ -41,8 +39,8 @@ std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
 std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size,
                                                              std::chrono::milliseconds progress_timeout) {
   const GroupTimeouts timeouts{.silence = progress_timeout, .progress = progress_timeout};
-  check(world_size >= 1 && world_size <= kMaxRanks, "local groups: {} ranks, expected from 1 to {}",
-        world_size, kMaxRanks);
+  check(world_size >= 1 && world_size <= kMaxRanks, "local groups: {} ranks, expected from 1 to {}", world_size,
+        kMaxRanks);
   std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(world_size));
   auto all_peers = make_thread_peers(world_size);
   std::vector<std::exception_ptr> errors(groups.size());

@@ -13,9 +13,7 @@ namespace {
 class SharedMemoryTransport final : public Transport {
  public:
   SharedMemoryTransport(std::unique_ptr<Peers> peers, const TimeLimit& limit)
-      : peers_(std::move(peers)),
-        rank_(peers_->rank()),
-        size_(peers_->size()),
+      : peers_(std::move(peers)), rank_(peers_->rank()), size_(peers_->size()),
         segment_(peers_->allocate(Segment::bytes(size_), limit, [] { return std::nullopt; }), size_) {
     peers_->watch([this](const RankFailure& failure) { lose(failure); });
     try {
@@ -90,13 +88,12 @@ class SharedMemoryTransport final : public Transport {
   // its own connections, which show the rank that is gone.
   std::optional<RankFailure> failure() const override {
     const std::optional<RankFailure> told = segment_.failure();
-    const bool is_sure = told && told->reason != lost(told->culprit, kClosedConnection).reason &&
-                         told->reason != Segment::kLostInReport;
+    const bool is_sure =
+        told && told->reason != lost(told->culprit, kClosedConnection).reason && told->reason != Segment::kLostInReport;
     if (is_sure) return told;
     if (line_closed_.load()) return lost_;
     if (!told) return std::nullopt;
-    for (int i = 0; i < 1000 && !line_closed_.load(); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 1000 && !line_closed_.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return line_closed_.load() ? lost_ : told;
   }
   bool may_spin() const override { return may_spin_; }
@@ -227,8 +224,8 @@ class SharedMemoryTransport final : public Transport {
 
 std::unique_ptr<Transport> make_shared_memory_transport(std::unique_ptr<Peers> peers,
                                                         std::chrono::milliseconds timeout) {
-  check(peers->size() <= kMaxRanks, "process group: {} ranks on this host, expected at most {}",
-        peers->size(), kMaxRanks);
+  check(peers->size() <= kMaxRanks, "process group: {} ranks on this host, expected at most {}", peers->size(),
+        kMaxRanks);
   // A stopped process is lost sooner.
   return std::make_unique<SharedMemoryTransport>(std::move(peers), TimeLimit(2 * timeout));
 }

@@ -21,10 +21,8 @@ namespace {
 // Processes with the same host id reach each other's abstract Unix sockets and accept each other.
 std::string host_id() {
   std::array<char, 64> network{};
-  if (::readlink("/proc/self/ns/net", network.data(), network.size() - 1) < 0)
-    return hexadecimal(random_bytes(16));
-  return read_file("/proc/sys/kernel/random/boot_id", 64) + network.data() +
-         fmt::format(" user {}", ::geteuid());
+  if (::readlink("/proc/self/ns/net", network.data(), network.size() - 1) < 0) return hexadecimal(random_bytes(16));
+  return read_file("/proc/sys/kernel/random/boot_id", 64) + network.data() + fmt::format(" user {}", ::geteuid());
 }
 
 // Every rank publishes its host. A rank on no other rank's host makes all of them use TCP.
@@ -66,8 +64,7 @@ CommError first_failure(const Introduction& group, const CommError& own) {
 std::unique_ptr<Transport> make_transport(const Introduction& group, std::chrono::milliseconds timeout,
                                           TransportChoice transport) {
   const TimeLimit limit(timeout);
-  if (!all_on_one_host(group, transport == TransportChoice::tcp, limit))
-    return make_tcp_transport(group, timeout);
+  if (!all_on_one_host(group, transport == TransportChoice::tcp, limit)) return make_tcp_transport(group, timeout);
   return make_shared_memory_transport(make_process_peers(group, limit), timeout);
 }
 
@@ -80,15 +77,14 @@ TransportChoice transport_from_environment() {
 }
 
 std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
-                                                TransportChoice transport, std::string name,
-                                                FailureReporter report) {
+                                                TransportChoice transport, std::string name, FailureReporter report) {
   const auto give_up = [&](const CommError& error) {
     const CommError first = first_failure(group, error);
     return CommError(fmt::format("{} during rendezvous", first.what()), first.lost_rank());
   };
   try {
-    return std::make_shared<TransportGroup>(make_transport(group, timeouts.silence, transport),
-                                            std::move(name), timeouts, std::move(report));
+    return std::make_shared<TransportGroup>(make_transport(group, timeouts.silence, transport), std::move(name),
+                                            timeouts, std::move(report));
   } catch (const CommError& error) {
     throw give_up(error);
   } catch (const std::exception& error) {

@@ -15,8 +15,7 @@ constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
 
 }  // namespace
 
-SocketTransfers::SocketTransfers(std::span<const FileDescriptor> sockets)
-    : sockets_(sockets), peers_(sockets.size()) {}
+SocketTransfers::SocketTransfers(std::span<const FileDescriptor> sockets) : sockets_(sockets), peers_(sockets.size()) {}
 
 void SocketTransfers::receive(int source, int /*tag*/, void* data, std::size_t bytes) {
   peers_[static_cast<std::size_t>(source)].incoming.push_back({static_cast<std::byte*>(data), bytes});
@@ -35,17 +34,13 @@ Transfers::Outcome SocketTransfers::wait(const TimeLimit& limit) {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       auto& [incoming, outgoing] = peers_[r];
       const int rank = static_cast<int>(r), socket = sockets_[r].get();
-      if (items[r].revents != 0 && !outgoing.empty() && !write_some(socket, outgoing))
-        return {Result::broken, rank};
-      if (items[r].revents != 0 && !incoming.empty() && !read_some(socket, incoming))
-        return {Result::broken, rank};
-      items[r].events =
-          static_cast<short>((incoming.empty() ? 0 : POLLIN) | (outgoing.empty() ? 0 : POLLOUT));
+      if (items[r].revents != 0 && !outgoing.empty() && !write_some(socket, outgoing)) return {Result::broken, rank};
+      if (items[r].revents != 0 && !incoming.empty() && !read_some(socket, incoming)) return {Result::broken, rank};
+      items[r].events = static_cast<short>((incoming.empty() ? 0 : POLLIN) | (outgoing.empty() ? 0 : POLLOUT));
       // poll() ignores negative descriptors. A peer that is done may close its socket.
       items[r].fd = items[r].events == 0 ? -1 : socket;
       // A rank that does not send is more likely the missing one than a rank that does not read.
-      if (waits_for < 0 ||
-          (!incoming.empty() && peers_[static_cast<std::size_t>(waits_for)].incoming.empty())) {
+      if (waits_for < 0 || (!incoming.empty() && peers_[static_cast<std::size_t>(waits_for)].incoming.empty())) {
         if (items[r].events != 0) waits_for = rank;
       }
     }
@@ -61,8 +56,8 @@ bool SocketTransfers::read_some(int socket, std::deque<Piece>& pieces) {
   while (!pieces.empty()) {
     Piece& piece = pieces.front();
     const bool in_length = piece.done < kLengthBytes;
-    auto* begin = in_length ? reinterpret_cast<std::byte*>(&piece.length) + piece.done
-                            : piece.data + (piece.done - kLengthBytes);
+    auto* begin =
+        in_length ? reinterpret_cast<std::byte*>(&piece.length) + piece.done : piece.data + (piece.done - kLengthBytes);
     const std::size_t end = kLengthBytes + (in_length ? 0 : piece.length);
     if (piece.done < end) {
       const ssize_t n = ::recv(socket, begin, end - piece.done, 0);

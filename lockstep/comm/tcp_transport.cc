@@ -18,8 +18,7 @@ using Sockets = std::vector<std::vector<FileDescriptor>>;
 class TcpTransport final : public PairwiseTransport {
  public:
   TcpTransport(Introduction group, const TimeLimit& limit)
-      : PairwiseTransport(group.rank, group.size),
-        group_(std::move(group)),
+      : PairwiseTransport(group.rank, group.size), group_(std::move(group)),
         sockets_(connect_peers(group_, SocketKind::tcp, kChannels + 1, limit)),
         control_(group_.rank, std::move(sockets_[kChannels]), limit.length()) {
     control_.watch([this](const RankFailure& failure) {

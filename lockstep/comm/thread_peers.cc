@@ -76,8 +76,7 @@ class ThreadPeers final : public Peers {
   }
   Mailbox& mailbox() override { return world_->mailbox(rank_); }
 
-  std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name,
-                               const TimeLimit&) override {
+  std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name, const TimeLimit&) override {
     const auto place = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
     return std::make_unique<ThreadPeers>(world_->part(name, ranks), static_cast<int>(place));
   }

@@ -19,8 +19,8 @@ CollectiveHeader header_of(CollectiveKind kind, const CommBuffer& data, const Co
 // Checks that `whole` consists of one `part` for each rank.
 void check_parts(std::string_view operation, std::string_view whole_name, const CommBuffer& whole,
                  std::string_view part_name, const CommBuffer& part, int ranks) {
-  check(whole.dtype == part.dtype, "{}: {} is {}, {} is {}", operation, part_name, name(part.dtype),
-        whole_name, name(whole.dtype));
+  check(whole.dtype == part.dtype, "{}: {} is {}, {} is {}", operation, part_name, name(part.dtype), whole_name,
+        name(whole.dtype));
   check(whole.count == part.count * static_cast<std::size_t>(ranks),
         "{}: {} has {} elements, expected {} ({} for each of {} ranks)", operation, whole_name, whole.count,
         part.count * static_cast<std::size_t>(ranks), part.count, ranks);
@@ -28,25 +28,20 @@ void check_parts(std::string_view operation, std::string_view whole_name, const 
 
 }  // namespace
 
-TransportGroup::TransportGroup(std::unique_ptr<Transport> transport, std::string backend,
-                               const GroupTimeouts& timeouts, FailureReporter report)
-    : transport_(std::move(transport)),
-      backend_(std::move(backend)),
-      timeouts_(timeouts),
-      report_(std::move(report)) {
+TransportGroup::TransportGroup(std::unique_ptr<Transport> transport, std::string backend, const GroupTimeouts& timeouts,
+                               FailureReporter report)
+    : transport_(std::move(transport)), backend_(std::move(backend)), timeouts_(timeouts), report_(std::move(report)) {
   for (auto& channel : channels_) channel = std::make_shared<OperationQueue>(transport_->may_spin());
   kin_->transports.push_back(transport_.get());
 }
 
 TransportGroup::~TransportGroup() {
   const auto idle = [](const auto& queue) { return queue->idle(); };
-  const bool unfinished =
-      !std::all_of(channels_.begin(), channels_.end(), idle) ||
-      std::any_of(streams_.begin(), streams_.end(), [&](const auto& s) { return !idle(s.second); });
+  const bool unfinished = !std::all_of(channels_.begin(), channels_.end(), idle) ||
+                          std::any_of(streams_.begin(), streams_.end(), [&](const auto& s) { return !idle(s.second); });
   if (unfinished) {
     transport_->fail(
-        {rank(),
-         fmt::format("rank {} gave up: it closed its group while operations were under way", rank())});
+        {rank(), fmt::format("rank {} gave up: it closed its group while operations were under way", rank())});
   }
   for (auto& [key, stream] : streams_) stream->close();
   for (auto& channel : channels_) channel->close();
@@ -57,20 +52,18 @@ TransportGroup::~TransportGroup() {
 Work TransportGroup::all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options) {
   auto header = header_of(CollectiveKind::all_reduce, data, options);
   header.op = op;
-  return submit(header, options,
-                [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
-                  lockstep::all_reduce(*transport_, channel, h, data, limit);
-                });
+  return submit(header, options, [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::all_reduce(*transport_, channel, h, data, limit);
+  });
 }
 
 Work TransportGroup::broadcast(CommBuffer data, int root, CollectiveOptions options) {
   check_root("broadcast", root);
   auto header = header_of(CollectiveKind::broadcast, data, options);
   header.root = root;
-  return submit(header, options,
-                [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
-                  lockstep::broadcast(*transport_, channel, h, data, limit);
-                });
+  return submit(header, options, [this, data](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
+    lockstep::broadcast(*transport_, channel, h, data, limit);
+  });
 }
 
 Work TransportGroup::all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options) {
@@ -117,14 +110,13 @@ Work TransportGroup::receive(CommBuffer data, int source, int tag, CollectiveOpt
                        throw_failure({-1, fmt::format("rank {} sent {} bytes, expected {}", h.root,
                                                       message.bytes.size(), expected)});
                      }
-                     if (!message.bytes.empty())
-                       std::memcpy(data.data, message.bytes.data(), message.bytes.size());
+                     if (!message.bytes.empty()) std::memcpy(data.data, message.bytes.data(), message.bytes.size());
                    });
 }
 
 std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
-  check(!ranks.empty() && std::is_sorted(ranks.begin(), ranks.end(), std::less_equal()) &&
-            ranks.front() >= 0 && ranks.back() < size(),
+  check(!ranks.empty() && std::is_sorted(ranks.begin(), ranks.end(), std::less_equal()) && ranks.front() >= 0 &&
+            ranks.back() < size(),
         "subgroup: expected at least one rank, ascending, from 0 to {}", size() - 1);
   CollectiveHeader header{.kind = CollectiveKind::subgroup, .count = ranks.size()};
   header.detail = hash_of({.segments = {}, .positions = {ranks}});
@@ -138,8 +130,8 @@ std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
   if (!transport) return nullptr;
   // The launcher does not know the numbering of a smaller group.
   const bool same_ranks = transport->size() == size();
-  auto group = std::make_shared<TransportGroup>(std::move(transport), backend_, timeouts_,
-                                                same_ranks ? report_ : nullptr);
+  auto group =
+      std::make_shared<TransportGroup>(std::move(transport), backend_, timeouts_, same_ranks ? report_ : nullptr);
   if (same_ranks) {
     group->kin_ = kin_;
     std::lock_guard lock(kin_->mutex);
@@ -169,9 +161,8 @@ class TransportGroup::GroupTreeReducer final : public TreeReducer {
     CollectiveOptions here = options;
     here.channel = channel_;
     here.wait = true;
-    group_.submit(header_, here, [&](int, const CollectiveHeader& h, const TimeLimit& limit) {
-      reducer_->reduce(h, limit);
-    });
+    group_.submit(header_, here,
+                  [&](int, const CollectiveHeader& h, const TimeLimit& limit) { reducer_->reduce(h, limit); });
   }
 
  private:
@@ -197,8 +188,7 @@ std::unique_ptr<TreeReducer> TransportGroup::make_tree_reducer(TreeLayout layout
            }
            if (!device_links_)
              device_links_ = link_gpus(*transport_, channel, device->stream(), TimeLimit(timeouts_.silence));
-           reducer =
-               make_device_reducer(*transport_, channel, layout, device, device_links_, timeouts_.silence);
+           reducer = make_device_reducer(*transport_, channel, layout, device, device_links_, timeouts_.silence);
          });
   header.kind = CollectiveKind::tree_reduce;
   return std::make_unique<GroupTreeReducer>(*this, channel, header, std::move(reducer));
@@ -219,18 +209,15 @@ Work TransportGroup::submit(const CollectiveHeader& header, const CollectiveOpti
 
 Work TransportGroup::submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header,
                                const CollectiveOptions& options, Run run) {
-  const std::chrono::milliseconds timeout =
-      options.timeout.count() == 0 ? timeouts_.progress : options.timeout;
-  auto guarded = [this, channel, header, timeout, run = std::move(run)] {
-    run_guarded(channel, header, timeout, run);
-  };
+  const std::chrono::milliseconds timeout = options.timeout.count() == 0 ? timeouts_.progress : options.timeout;
+  auto guarded = [this, channel, header, timeout, run = std::move(run)] { run_guarded(channel, header, timeout, run); };
   if (!options.wait) return queue.push(std::move(guarded));
   queue.run(std::move(guarded));
   return {};
 }
 
-void TransportGroup::run_guarded(int channel, const CollectiveHeader& header,
-                                 std::chrono::milliseconds timeout, const Run& run) {
+void TransportGroup::run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout,
+                                 const Run& run) {
   {
     std::lock_guard lock(mutex_);
     if (first_error_) throw CommError(*first_error_);
@@ -282,8 +269,8 @@ void TransportGroup::check_root(std::string_view operation, int root) const {
 
 void TransportGroup::check_peer(std::string_view operation, int peer, int tag) const {
   check(tag >= 0, "{}: tag {}, expected at least 0", operation, tag);
-  check(peer >= 0 && peer < size() && peer != rank(),
-        "{}: rank {}, expected a rank from 0 to {} other than {}", operation, peer, size() - 1, rank());
+  check(peer >= 0 && peer < size() && peer != rank(), "{}: rank {}, expected a rank from 0 to {} other than {}",
+        operation, peer, size() - 1, rank());
 }
 
 }  // namespace lockstep

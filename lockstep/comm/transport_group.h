@@ -47,10 +47,9 @@ class TransportGroup final : public ProcessGroup {
   using Run = std::function<void(int channel, const CollectiveHeader& header, const TimeLimit& limit)>;
 
   Work submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run);
-  Work submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header,
-                 const CollectiveOptions& options, Run run);
-  void run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout,
-                   const Run& run);
+  Work submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header, const CollectiveOptions& options,
+                 Run run);
+  void run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout, const Run& run);
   // Groups of the same ranks, made one from the other. If one of them loses a rank, all of them have lost it; otherwise
   // each would wait for that rank until its own timeout.
   struct Kin {

@@ -27,12 +27,8 @@ class SharedReducer final : public TransportTreeReducer {
     return std::max<std::size_t>(bytes, 1);  // an allocation of 0 bytes is impossible
   }
 
-  CommBuffer contribution(std::size_t k) override {
-    return {array(position(k)), layout_.elements(), layout_.dtype()};
-  }
-  void set_present(std::size_t k, std::size_t segment, bool present) override {
-    flags(position(k))[segment] = present;
-  }
+  CommBuffer contribution(std::size_t k) override { return {array(position(k)), layout_.elements(), layout_.dtype()}; }
+  void set_present(std::size_t k, std::size_t segment, bool present) override { flags(position(k))[segment] = present; }
   std::span<const float> result() const override { return {sums(), layout_.elements()}; }
   bool result_present(std::size_t segment) const override { return present_[segment]; }
 
@@ -48,28 +44,23 @@ class SharedReducer final : public TransportTreeReducer {
       return r == e.size ? layout_.elements() : layout_.elements() * r / e.size / 16 * 16;
     };
     std::vector<const void*> leaves(layout_.leaves());
-    layout_.for_each_segment(bound(e.rank), bound(e.rank + 1),
-                             [&](std::size_t s, std::size_t begin, std::size_t n) {
-                               if (!present_[s]) {
-                                 std::fill_n(sums() + begin, n, 0.0f);
-                                 return;
-                               }
-                               for (std::size_t p = 0; p < leaves.size(); ++p) {
-                                 leaves[p] = flags(p)[s] != 0 ? array(p) + begin * layout_.item() : nullptr;
-                               }
-                               layout_.sum(leaves, DType::f32, sums() + begin, n);
-                             });
+    layout_.for_each_segment(bound(e.rank), bound(e.rank + 1), [&](std::size_t s, std::size_t begin, std::size_t n) {
+      if (!present_[s]) {
+        std::fill_n(sums() + begin, n, 0.0f);
+        return;
+      }
+      for (std::size_t p = 0; p < leaves.size(); ++p) {
+        leaves[p] = flags(p)[s] != 0 ? array(p) + begin * layout_.item() : nullptr;
+      }
+      layout_.sum(leaves, DType::f32, sums() + begin, n);
+    });
     e.exchange();  // the whole result is ready, and no rank reads contributions any more
   }
 
  private:
   static std::size_t whole_pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
-  static std::size_t array_bytes(const Arrangement& layout) {
-    return whole_pages(layout.elements() * layout.item());
-  }
-  static std::size_t result_bytes(const Arrangement& layout) {
-    return whole_pages(layout.elements() * sizeof(float));
-  }
+  static std::size_t array_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * layout.item()); }
+  static std::size_t result_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * sizeof(float)); }
   std::size_t position(std::size_t k) const {
     return static_cast<std::size_t>(layout_.positions(transport_.rank())[k]);
   }
@@ -93,9 +84,7 @@ class SharedReducer final : public TransportTreeReducer {
 class SendingReducer final : public TransportTreeReducer {
  public:
   SendingReducer(Transport& transport, int channel, Arrangement layout)
-      : transport_(transport),
-        channel_(channel),
-        layout_(std::move(layout)),
+      : transport_(transport), channel_(channel), layout_(std::move(layout)),
         nodes_(static_cast<std::size_t>(transport.size())) {
     find_nodes(0, layout_.leaves());
     const std::size_t own = layout_.positions(transport.rank()).size();
@@ -106,12 +95,8 @@ class SendingReducer final : public TransportTreeReducer {
     present_.resize(layout_.segments());
   }
 
-  CommBuffer contribution(std::size_t k) override {
-    return {arrays_[k].data(), layout_.elements(), layout_.dtype()};
-  }
-  void set_present(std::size_t k, std::size_t segment, bool present) override {
-    flags_[k][segment] = present;
-  }
+  CommBuffer contribution(std::size_t k) override { return {arrays_[k].data(), layout_.elements(), layout_.dtype()}; }
+  void set_present(std::size_t k, std::size_t segment, bool present) override { flags_[k][segment] = present; }
   std::span<const float> result() const override { return result_; }
   bool result_present(std::size_t segment) const override { return present_[segment]; }
 
@@ -191,15 +176,12 @@ class SendingReducer final : public TransportTreeReducer {
     const auto& nodes = nodes_[static_cast<std::size_t>(transport_.rank())];
     std::vector<std::uint8_t> presence(nodes.size() * layout_.segments());
     for (std::size_t j = 0; j < nodes.size(); ++j) {
-      const auto begin =
-          std::lower_bound(positions.begin(), positions.end(), static_cast<int>(nodes[j].first));
-      const auto end =
-          std::lower_bound(begin, positions.end(), static_cast<int>(nodes[j].first + nodes[j].leaves));
+      const auto begin = std::lower_bound(positions.begin(), positions.end(), static_cast<int>(nodes[j].first));
+      const auto end = std::lower_bound(begin, positions.end(), static_cast<int>(nodes[j].first + nodes[j].leaves));
       if (end - begin > 1) own_sums_resize(j);
       for (auto p = begin; p != end; ++p) {
         const auto k = static_cast<std::size_t>(p - positions.begin());
-        for (std::size_t s = 0; s < layout_.segments(); ++s)
-          presence[j * layout_.segments() + s] |= flags_[k][s];
+        for (std::size_t s = 0; s < layout_.segments(); ++s) presence[j * layout_.segments() + s] |= flags_[k][s];
       }
       if (end - begin == 1) {
         sums_[j] = arrays_[static_cast<std::size_t>(begin - positions.begin())].data();
@@ -226,8 +208,7 @@ class SendingReducer final : public TransportTreeReducer {
   }
 
   // Does the same for all nodes; fills present_.
-  std::vector<std::vector<std::uint8_t>> exchange_presence(Exchanges& e,
-                                                           const std::vector<std::uint8_t>& own) {
+  std::vector<std::vector<std::uint8_t>> exchange_presence(Exchanges& e, const std::vector<std::uint8_t>& own) {
     e.to_all(reinterpret_cast<const std::byte*>(own.data()), own.size());
     for (std::size_t r = 0; r < e.size; ++r) e.from[r] = {nullptr, nodes_[r].size() * layout_.segments()};
     e.exchange();
@@ -325,8 +306,8 @@ std::size_t elements_of(const TreeLayout& layout) {
   return std::accumulate(layout.segments.begin(), layout.segments.end(), std::size_t{0});
 }
 
-std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel,
-                                                                  TreeLayout layout, const TimeLimit& limit) {
+std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel, TreeLayout layout,
+                                                                  const TimeLimit& limit) {
   Arrangement prepared(std::move(layout));
   if (auto memory = transport.shared_memory(SharedReducer::bytes(prepared), limit)) {
     return std::make_unique<SharedReducer>(transport, channel, std::move(prepared), std::move(memory));

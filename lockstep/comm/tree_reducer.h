@@ -24,7 +24,7 @@ std::uint64_t hash_of(const TreeLayout& layout);
 std::size_t elements_of(const TreeLayout& layout);
 
 // A collective of the transport. Uses memory that all ranks share if the transport has it; otherwise pieces travel.
-std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel,
-                                                                  TreeLayout layout, const TimeLimit& limit);
+std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel, TreeLayout layout,
+                                                                  const TimeLimit& limit);
 
 }  // namespace lockstep

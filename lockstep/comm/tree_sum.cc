@@ -110,17 +110,13 @@ class Tiles {
 
 }  // namespace
 
-void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out,
-                 std::size_t count) {
+void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out, std::size_t count) {
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     switch (op) {
-      case ReduceOp::sum:
-        return Tiles<T, Sum<T>>(leaves, out).run(count);
-      case ReduceOp::min:
-        return Tiles<T, Min<T>>(leaves, out).run(count);
-      case ReduceOp::max:
-        return Tiles<T, Max<T>>(leaves, out).run(count);
+      case ReduceOp::sum: return Tiles<T, Sum<T>>(leaves, out).run(count);
+      case ReduceOp::min: return Tiles<T, Min<T>>(leaves, out).run(count);
+      case ReduceOp::max: return Tiles<T, Max<T>>(leaves, out).run(count);
     }
   });
 }

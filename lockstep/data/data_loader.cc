@@ -186,7 +186,8 @@ DataLoader::Iterator DataLoader::begin(RowsOfBatch rows) {
   auto n = static_cast<std::int64_t>(order.size());
   known_examples_ = {epoch_, n};
   std::int64_t first = std::exchange(skip_, 0);
-  return Iterator(this, std::make_shared<Prefetcher>(dataset_, options, std::move(order), epoch_, first, batches_of(n)));
+  return Iterator(this,
+                  std::make_shared<Prefetcher>(dataset_, options, std::move(order), epoch_, first, batches_of(n)));
 }
 
 std::int64_t DataLoader::Iterator::examples() const { return prefetcher_->examples(); }

@@ -32,8 +32,8 @@ Tensor stack(std::span<const Tensor> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     check(t.defined() && t.device().is_host(), "stack: tensor {} is {}, expected host memory", i, t);
-    check(t.shape() == first.shape() && t.dtype() == first.dtype(), "stack: tensor {} is {}, the first {}", i,
-          t, first);
+    check(t.shape() == first.shape() && t.dtype() == first.dtype(), "stack: tensor {} is {}, the first {}", i, t,
+          first);
     if (row > 0) std::memcpy(bytes(all) + i * row, bytes(t), row);
   }
   return all;
@@ -59,8 +59,8 @@ TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(t
   for (const Tensor& t : tensors_) {
     check(t.defined() && t.device().is_host() && t.shape().rank() >= 1 && t.layout() == Layout::plain,
           "tensor dataset: {}, expected host memory and at least one axis", t);
-    check(t.size(0) == tensors_[0].size(0), "tensor dataset: a tensor with {} rows, the first one has {}",
-          t.size(0), tensors_[0].size(0));
+    check(t.size(0) == tensors_[0].size(0), "tensor dataset: a tensor with {} rows, the first one has {}", t.size(0),
+          tensors_[0].size(0));
   }
 }
 
@@ -105,7 +105,9 @@ MapDataset::MapDataset(std::shared_ptr<const Dataset> inner, Transform transform
   check(inner_ != nullptr && transform_ != nullptr, "map dataset: no data or no transform");
 }
 
-Example MapDataset::get(std::int64_t index) const { return get(index, random_key(0, {static_cast<std::uint64_t>(index)})); }
+Example MapDataset::get(std::int64_t index) const {
+  return get(index, random_key(0, {static_cast<std::uint64_t>(index)}));
+}
 Example MapDataset::get(std::int64_t index, RandomKey key) const { return transform_(inner_->get(index, key), key); }
 
 HeadDataset::HeadDataset(std::shared_ptr<const Dataset> inner, std::int64_t count)

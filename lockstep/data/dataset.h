@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/base/random.h"
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/random.h"
 
 namespace LOCKSTEP_API lockstep {
 

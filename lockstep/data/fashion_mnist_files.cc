@@ -31,8 +31,8 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
 
 IdxArray read_array(const fs::path& path, std::size_t rank, std::string_view what) {
   IdxArray array = read_idx(path);
-  check(array.dims.size() == rank, "{}: has {} dimensions, expected the {} of {}", path.string(),
-        array.dims.size(), rank, what);
+  check(array.dims.size() == rank, "{}: has {} dimensions, expected the {} of {}", path.string(), array.dims.size(),
+        rank, what);
   return array;
 }
 
@@ -56,15 +56,14 @@ MnistFiles load_fashion_mnist(MnistPart part, const fs::path& folder) {
 
   IdxArray images = read_array(image_file, 3, "images: count, rows, columns");
   check(std::ranges::all_of(images.dims, [](std::int64_t dim) { return dim > 0; }),
-        "{}: has {} images of {} x {} pixels, expected at least one of each", image_file.string(),
-        images.dims[0], images.dims[1], images.dims[2]);
+        "{}: has {} images of {} x {} pixels, expected at least one of each", image_file.string(), images.dims[0],
+        images.dims[1], images.dims[2]);
   IdxArray labels = read_array(label_file, 1, "labels: count");
-  check(labels.dims[0] == images.dims[0], "{} has {} labels, {} has {} images, expected as many",
-        label_file.string(), labels.dims[0], image_file.string(), images.dims[0]);
+  check(labels.dims[0] == images.dims[0], "{} has {} labels, {} has {} images, expected as many", label_file.string(),
+        labels.dims[0], image_file.string(), images.dims[0]);
   const auto bad = std::ranges::find_if(labels.data, [](std::uint8_t label) { return label >= kClasses; });
   if (bad != labels.data.end()) {
-    fail("{}: label {} is {}, expected 0 to {}", label_file.string(), bad - labels.data.begin(), *bad,
-         kClasses - 1);
+    fail("{}: label {} is {}, expected 0 to {}", label_file.string(), bad - labels.data.begin(), *bad, kClasses - 1);
   }
   return {images.dims[0], images.dims[1], images.dims[2], std::move(images.data), std::move(labels.data)};
 }

@@ -56,8 +56,7 @@ std::size_t GzipReader::inflate(std::span<std::uint8_t> out) {
       break;
     }
     if (!std::exchange(in_member_, true)) inflateReset(&z);
-    const auto room =
-        static_cast<uInt>(std::min<std::size_t>(out.size() - done, std::numeric_limits<uInt>::max()));
+    const auto room = static_cast<uInt>(std::min<std::size_t>(out.size() - done, std::numeric_limits<uInt>::max()));
     z.next_in = input_.data();
     z.avail_in = static_cast<uInt>(input_.size());
     z.next_out = out.data() + done;

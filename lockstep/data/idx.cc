@@ -21,16 +21,11 @@ constexpr int kMaxRank = 4;
 
 std::string_view type_name(std::uint8_t type) {
   switch (type) {
-    case 0x09:
-      return "signed bytes";
-    case 0x0b:
-      return "16-bit integers";
-    case 0x0c:
-      return "32-bit integers";
-    case 0x0d:
-      return "32-bit floats";
-    case 0x0e:
-      return "64-bit floats";
+    case 0x09: return "signed bytes";
+    case 0x0b: return "16-bit integers";
+    case 0x0c: return "32-bit integers";
+    case 0x0d: return "32-bit floats";
+    case 0x0e: return "64-bit floats";
   }
   return "an unknown type of elements";
 }
@@ -44,10 +39,8 @@ class IdxReader {
     array.dims = read_dims();
     std::size_t total = 1;
     for (const std::int64_t dim : array.dims) {
-      check(!__builtin_mul_overflow(total, static_cast<std::size_t>(dim), &total) &&
-                total <= array.data.max_size(),
-            "{}: its header claims {} bytes of data, more than any memory holds", name_,
-            fmt::join(array.dims, " x "));
+      check(!__builtin_mul_overflow(total, static_cast<std::size_t>(dim), &total) && total <= array.data.max_size(),
+            "{}: its header claims {} bytes of data, more than any memory holds", name_, fmt::join(array.dims, " x "));
     }
     // Doubles the memory as data arrives.
     constexpr std::size_t kFirst = std::size_t{1} << 20;
@@ -61,8 +54,7 @@ class IdxReader {
     }
     // Reading a gzip stream to its end verifies its checksum.
     std::uint8_t extra;
-    check(input_.read({&extra, 1}) == 0,
-          "{}: more data follows the {} = {} bytes that its header claims", name_,
+    check(input_.read({&extra, 1}) == 0, "{}: more data follows the {} = {} bytes that its header claims", name_,
           fmt::join(array.dims, " x "), total);
     return array;
   }
@@ -75,12 +67,11 @@ class IdxReader {
   std::vector<std::int64_t> read_dims() {
     std::array<std::uint8_t, 4> word;
     read_header(word);
-    check(word[0] == 0 && word[1] == 0, "{}: not an IDX file, it begins with {:02x}, expected 00 00 08",
-          name_, fmt::join(word, " "));
+    check(word[0] == 0 && word[1] == 0, "{}: not an IDX file, it begins with {:02x}, expected 00 00 08", name_,
+          fmt::join(word, " "));
     check(word[2] == kUnsignedByte, "{}: holds {} (0x{:02x}), expected unsigned bytes (0x08)", name_,
           type_name(word[2]), word[2]);
-    check(word[3] >= 1 && word[3] <= kMaxRank, "{}: has {} dimensions, expected 1 to {}", name_, word[3],
-          kMaxRank);
+    check(word[3] >= 1 && word[3] <= kMaxRank, "{}: has {} dimensions, expected 1 to {}", name_, word[3], kMaxRank);
     std::vector<std::int64_t> dims(word[3]);
     for (std::int64_t& dim : dims) {
       read_header(word);

@@ -51,7 +51,8 @@ std::vector<std::int64_t> DistributedSampler::order(std::int64_t epoch) const {
 }
 
 std::optional<Sampler::RankSizes> DistributedSampler::rank_sizes() const {
-  const std::int64_t least = size_ / options_.world_size, most = (size_ + options_.world_size - 1) / options_.world_size;
+  const std::int64_t least = size_ / options_.world_size,
+                     most = (size_ + options_.world_size - 1) / options_.world_size;
   if (options_.drop_last) return RankSizes{least, least};
   if (options_.pad) return RankSizes{most, most};
   return RankSizes{least, most};

@@ -39,8 +39,7 @@ std::string CharacterSet::decode(std::span<const std::int64_t> ids) const {
   return text;
 }
 
-TextDataset::TextDataset(std::vector<std::int64_t> ids, TextOptions options)
-    : ids_(std::move(ids)), options_(options) {
+TextDataset::TextDataset(std::vector<std::int64_t> ids, TextOptions options) : ids_(std::move(ids)), options_(options) {
   check(options.context > 0, "text: a context of {} characters, expected at least 1", options.context);
   check(size() > 0, "text: {} characters, expected more than the context of {}", ids_.size(), options.context);
 }

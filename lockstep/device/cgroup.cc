@@ -51,8 +51,7 @@ bool lists(std::string_view list, std::string_view word) {
 
 // The group of this process in the hierarchy of a controller, from /proc/self/cgroup: lines such as
 // `4:cpu,cpuacct:/some/group`; version 2 has one hierarchy, `0::/some/group`.
-std::optional<std::string> group_path(const std::string& proc_cgroup, bool version2,
-                                      std::string_view controller) {
+std::optional<std::string> group_path(const std::string& proc_cgroup, bool version2, std::string_view controller) {
   std::istringstream lines(proc_cgroup);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':');
@@ -104,8 +103,7 @@ std::vector<Folder> group_folders(const fs::path& root, std::string_view control
     if (!group) continue;
     // A container may see its own group mounted as the root, while its path is the one on the host or contains "..".
     const fs::path below = fs::path(*group).lexically_relative(mount.root);
-    if (below.empty() || below == "." || *below.begin() == ".." || group->find("..") != std::string::npos)
-      continue;
+    if (below.empty() || below == "." || *below.begin() == ".." || group->find("..") != std::string::npos) continue;
     fs::path folder = point;
     for (const fs::path& part : below) folders.push_back({mount.version2, folder /= part});
   }
@@ -119,8 +117,7 @@ std::optional<int> cpu_limit(const Folder& folder) {
     if (found.size() != 2) return std::nullopt;
     quota = number(found[0]), period = number(found[1]);
   } else {
-    quota = number_in(folder.path / "cpu.cfs_quota_us"),
-    period = number_in(folder.path / "cpu.cfs_period_us");
+    quota = number_in(folder.path / "cpu.cfs_quota_us"), period = number_in(folder.path / "cpu.cfs_period_us");
   }
   if (!quota || !period || *period == 0) return std::nullopt;
   const std::uint64_t cpus = *quota / *period + (*quota % *period != 0);

@@ -95,8 +95,7 @@ std::vector<std::vector<int>> deal_by_node(const CpuNodes& nodes, std::size_t de
       used[best] += take;
     }
   }
-  std::stable_sort(dealt.begin(), dealt.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(dealt.begin(), dealt.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::vector<int>> result;
   for (auto& [first_node, cpus] : dealt) result.push_back(std::move(cpus));
   return result;
@@ -165,8 +164,8 @@ std::vector<std::vector<int>> split_nodes(const CpuNodes& nodes, int devices, in
   check(total > 0, "split_cpus: there are no CPUs to split");
   check(devices > 0, "split_cpus: {} devices requested, expected at least 1", devices);
   check(cores_per_device >= 0 && cores_per_device <= total,
-        "split_cpus: {} cores per device requested, expected at most {}, which this process may use",
-        cores_per_device, total);
+        "split_cpus: {} cores per device requested, expected at most {}, which this process may use", cores_per_device,
+        total);
   const int each = cores_per_device > 0 ? cores_per_device : std::max(1, total / devices);
   const bool disjoint = std::int64_t{devices} * each <= total;
   return (disjoint ? deal_by_node : deal_in_turn)(nodes, static_cast<std::size_t>(devices),
@@ -187,8 +186,7 @@ LocalRank read_local_rank() {
 std::vector<int> share_of_rank(const CpuNodes& nodes, std::optional<int> quota, LocalRank local) {
   const auto total = static_cast<int>(count(nodes));
   const int usable = std::min(total, quota.value_or(total));
-  return split_nodes(nodes, local.size,
-                     std::max(1, usable / local.size))[static_cast<std::size_t>(local.rank)];
+  return split_nodes(nodes, local.size, std::max(1, usable / local.size))[static_cast<std::size_t>(local.rank)];
 }
 
 std::string binding_notice(std::string_view variable, std::string_view value, int mask, int machine) {

@@ -31,8 +31,7 @@ class AdaptiveLock {
   bool try_lock() {
     int expected = kFree;
     return state_.load(std::memory_order_relaxed) == kFree &&
-           state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire,
-                                          std::memory_order_relaxed);
+           state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire, std::memory_order_relaxed);
   }
   void unlock() {
     if (state_.exchange(kFree, std::memory_order_release) == kContended) state_.notify_one();

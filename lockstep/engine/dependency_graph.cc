@@ -86,8 +86,7 @@ LaneId DependencyGraph::choose_lane(std::span<const LaneId> lanes, const Task& t
           "choose_lane: there is no lane {}, the engine has {}", lane.index, lanes_.size());
     const ResourceState& queue = *lanes_[lane.index].state();
     const TaskNode* last = queue.first_waiting ? queue.last_waiting->task : queue.writer;
-    const bool behind = last ? depends(task, *last)
-                             : queue.uses && depends(task, queue.uses->last_written());
+    const bool behind = last ? depends(task, *last) : queue.uses && depends(task, queue.uses->last_written());
     const std::pair cost(!behind, lane_lengths_[lane.index] + (launched.empty() ? 0 : launched[i]));
     if (best.index < 0 || cost < least) {
       best = lane;
@@ -148,8 +147,7 @@ void DependencyGraph::cancel_pending(const std::string& reason) {
   cancellation_ = std::make_shared<const Failure>(std::move(failure));
 }
 
-NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr failure,
-                                   std::uint64_t ticket) noexcept {
+NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr failure, std::uint64_t ticket) noexcept {
   ++counters_.completed;
   --lane_lengths_[node->task.lane.index];
   counters_.failed += outcome == Outcome::kFailed;
@@ -203,9 +201,7 @@ void DependencyGraph::wait_all(Waiter& waiter) {
 
 bool DependencyGraph::unused(const Resource& resource) const { return state(resource, "unused")->unused(); }
 
-FailurePtr DependencyGraph::failure(const Resource& resource) const {
-  return state(resource, "failure")->failure;
-}
+FailurePtr DependencyGraph::failure(const Resource& resource) const { return state(resource, "failure")->failure; }
 
 FailurePtr DependencyGraph::forgive(const Resource& resource) {
   ResourceState* s = state(resource, "forgive");
@@ -361,9 +357,8 @@ void DependencyGraph::gather_device_waits(TaskNode& node) {
     const Access& access = node.accesses[i];
     if (access.resource->uses) access.resource->uses->add_waits(access.reads, access.writes, node.device_waits);
   }
-  std::erase_if(node.device_waits, [&](const DeviceWait& wait) {
-    return !wait.data && wait.ticket.lane == node.task.lane.index;
-  });
+  std::erase_if(node.device_waits,
+                [&](const DeviceWait& wait) { return !wait.data && wait.ticket.lane == node.task.lane.index; });
 }
 
 // The task has waited for everything it depends on. Without a ticket, nothing has to wait for what it wrote.

@@ -176,9 +176,7 @@ class DependencyGraph {
   // Removes an entry (the given one, or the first), for the caller to destroy outside the lock. Empty if there is none.
   FailureEntry take_logged(const Failure& failure) { return failures_.extract(failure.order); }
   void count_failure() noexcept { ++counters_.failed; }
-  FailureEntry take_first_logged() {
-    return failures_.empty() ? FailureEntry{} : failures_.extract(failures_.begin());
-  }
+  FailureEntry take_first_logged() { return failures_.empty() ? FailureEntry{} : failures_.extract(failures_.begin()); }
 
   const EngineCounters& counters() const { return counters_; }
   // Number of unfinished tasks of a lane.

@@ -31,10 +31,9 @@ bool HostWaiter::sleep(SpinPolicy& policy, std::optional<std::chrono::nanosecond
 
 Engine::Impl::Impl(EngineOptions engine_options)
     : options(std::move(engine_options)),
-      out_of_memory(std::make_shared<Failure>(
-          Failure{.task = "a task", .message = "a task ran out of memory", .order = -1})),
-      launched([this](const std::string& task, std::int64_t order, const std::string& lane,
-                      std::exception_ptr cause) {
+      out_of_memory(
+          std::make_shared<Failure>(Failure{.task = "a task", .message = "a task ran out of memory", .order = -1})),
+      launched([this](const std::string& task, std::int64_t order, const std::string& lane, std::exception_ptr cause) {
         FailurePtr failure = make_failure(task, order, lane, std::move(cause));
         DependencyGraph::FailureEntry entry = DependencyGraph::make_entry(failure);
         const Lock guard = lock();
@@ -233,8 +232,8 @@ FailurePtr Engine::Impl::first_loss(const std::vector<DeviceWait>& waits) const 
   return first;
 }
 
-Engine::Impl::Ending Engine::Impl::fail(const TaskNode& node, const Lane& lane,
-                                        std::exception_ptr cause) const noexcept try {
+Engine::Impl::Ending Engine::Impl::fail(const TaskNode& node, const Lane& lane, std::exception_ptr cause) const noexcept
+    try {
   FailurePtr failure = make_failure(node.task.name, node.order, lane.full_name(), std::move(cause));
   DependencyGraph::FailureEntry entry = DependencyGraph::make_entry(failure);
   return {Outcome::kFailed, std::move(failure), std::move(entry)};
@@ -263,8 +262,7 @@ NodeList Engine::Impl::complete(TaskNode* node, Lane& lane, Ending& ending) noex
   ++lane.completed;
   if (ending.entry) graph.log(std::move(ending.entry));
   NodeList finished = graph.complete(node, ending.outcome, std::move(ending.failure), ending.ticket);
-  const std::int64_t enough =
-      options.max_pending_tasks - std::max<std::int64_t>(1, options.max_pending_tasks / 8);
+  const std::int64_t enough = options.max_pending_tasks - std::max<std::int64_t>(1, options.max_pending_tasks / 8);
   if (pushers_wait && graph.unfinished() <= enough) {
     pushers_wait = false;
     room.notify_all();

@@ -10,8 +10,7 @@ namespace lockstep {
 
 static_assert(sizeof(std::atomic<int>) == sizeof(int) && std::atomic<int>::is_always_lock_free);
 
-void futex_wait(const std::atomic<int>& word, int value,
-                std::optional<std::chrono::nanoseconds> timeout) noexcept {
+void futex_wait(const std::atomic<int>& word, int value, std::optional<std::chrono::nanoseconds> timeout) noexcept {
   timespec limit{};
   if (timeout) {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(*timeout);

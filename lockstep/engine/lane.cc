@@ -20,8 +20,7 @@ void bind_to(const std::vector<int>& cpus, const std::string& lane) {
   cpu_set_t got;
   CPU_ZERO(&got);
   const bool bound = pthread_setaffinity_np(pthread_self(), sizeof wanted, &wanted) == 0 &&
-                     pthread_getaffinity_np(pthread_self(), sizeof got, &got) == 0 &&
-                     CPU_EQUAL(&wanted, &got);
+                     pthread_getaffinity_np(pthread_self(), sizeof got, &got) == 0 && CPU_EQUAL(&wanted, &got);
   check(bound, "add_lane: {}: the process may not use all of cpus {}", lane, fmt::join(cpus, ", "));
 }
 

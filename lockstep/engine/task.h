@@ -31,8 +31,8 @@ struct TaskPart {
 // The argument of a running task.
 struct TaskContext {
   LaneId lane;
-  void* lane_data = nullptr;                // LaneOptions::lane_data
-  Stream* stream = nullptr;                 // LaneOptions::stream
+  void* lane_data = nullptr;               // LaneOptions::lane_data
+  Stream* stream = nullptr;                // LaneOptions::stream
   std::vector<TaskPart>* parts = nullptr;  // on a stream, while a timeline is recorded: the task lists its parts here
 };
 

@@ -17,23 +17,12 @@ std::string escape(std::string_view text) {
   std::string result;
   for (const char c : text) {
     switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\\':
-        result += "&#92;";
-        break;
-      default:
-        result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+      case '&': result += "&amp;"; break;
+      case '<': result += "&lt;"; break;
+      case '>': result += "&gt;"; break;
+      case '"': result += "&quot;"; break;
+      case '\\': result += "&#92;"; break;
+      default: result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
   }
   return result;
@@ -69,10 +58,9 @@ std::string heading(const TaskGraph& graph, const TaskGraphPicture& picture, boo
   add_arrow(kNearColor, "→", "reads its result");
   if (far_edges) add_arrow(kFarColor, "→", "reads it on another device");
   if (ordered) add_arrow(kOrderColor, "⇢", "only comes after it");
-  return fmt::format(
-      R"(<table border="0" cellborder="0" cellspacing="6"><tr><td colspan="{}"><font point-size="16">)"
-      R"(<b>{}</b></font></td></tr><tr>{}</tr></table>)",
-      columns, escape(picture.title), cells);
+  return fmt::format(R"(<table border="0" cellborder="0" cellspacing="6"><tr><td colspan="{}"><font point-size="16">)"
+                     R"(<b>{}</b></font></td></tr><tr>{}</tr></table>)",
+                     columns, escape(picture.title), cells);
 }
 
 }  // namespace
@@ -114,8 +102,7 @@ std::string to_dot(const TaskGraph& graph, const TaskGraphPicture& picture) {
   dot += "  { rank=same;";
   for (std::size_t d = 0; d < devices.size(); ++d) dot += fmt::format(" head{};", d);
   dot += " }\n";
-  for (std::size_t d = 1; d < devices.size(); ++d)
-    dot += fmt::format("  head{} -> head{} [style=invis];\n", d - 1, d);
+  for (std::size_t d = 1; d < devices.size(); ++d) dot += fmt::format("  head{} -> head{} [style=invis];\n", d - 1, d);
 
   // The first task of each column is at the top.
   for (std::size_t d = 0; d < devices.size(); ++d) {

@@ -22,15 +22,14 @@ void TraceLane::add(std::string_view name, TraceRecord record) noexcept try {
 }
 
 Trace::Trace(TraceOptions options) : options_(options), start_ns_(steady_ns()) {
-  check(options.records_per_lane > 0, "trace: {} records a lane, expected at least 1",
-        options.records_per_lane);
+  check(options.records_per_lane > 0, "trace: {} records a lane, expected at least 1", options.records_per_lane);
 }
 
 std::shared_ptr<TraceLane> Trace::add_lane(std::string device, std::string name) {
   const std::lock_guard lock(mutex_);
   const int index = static_cast<int>(lanes_.size());
-  lanes_.push_back(std::shared_ptr<TraceLane>(
-      new TraceLane(index, std::move(device), std::move(name), options_.records_per_lane)));
+  lanes_.push_back(
+      std::shared_ptr<TraceLane>(new TraceLane(index, std::move(device), std::move(name), options_.records_per_lane)));
   return lanes_.back();
 }
 

@@ -76,8 +76,7 @@ class EventWriter {
   }
 
   // Writes the counter if its value has changed.
-  void write_counter(const std::string& name, const char* unit, int lane, std::int64_t ns,
-                     std::int64_t value) {
+  void write_counter(const std::string& name, const char* unit, int lane, std::int64_t ns, std::int64_t value) {
     const auto [last, is_new] = counters_.try_emplace({process_of_[lane], name}, value);
     if (!is_new && std::exchange(last->second, value) == value) return;
     write("C", json_string(name), lane, ns, fmt::format(R"("args":{{"{}":{}}})", unit, value));
@@ -85,8 +84,8 @@ class EventWriter {
 
   void write(const char* phase, const std::string& name, int lane, std::int64_t ns, const std::string& rest) {
     out_ << separator_
-         << fmt::format(R"({{"ph":"{}","name":{},"pid":{},"tid":{},"ts":{:.3f},{}}})", phase, name,
-                        process_of_[lane], lane, static_cast<double>(ns) * 1e-3, rest);
+         << fmt::format(R"({{"ph":"{}","name":{},"pid":{},"tid":{},"ts":{:.3f},{}}})", phase, name, process_of_[lane],
+                        lane, static_cast<double>(ns) * 1e-3, rest);
     separator_ = ",\n";
   }
 

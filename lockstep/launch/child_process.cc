@@ -94,8 +94,7 @@ std::string ChildExit::describe() const {
   return fmt::format("rank {} was killed by signal {} ({})", rank, WTERMSIG(status), name ? name : "unknown");
 }
 
-ChildProcesses::ChildProcesses(bool own_groups)
-    : guard_(own_groups ? std::make_unique<GroupGuard>() : nullptr) {}
+ChildProcesses::ChildProcesses(bool own_groups) : guard_(own_groups ? std::make_unique<GroupGuard>() : nullptr) {}
 
 void ChildProcesses::add(int rank, pid_t process) {
   running_.push_back({rank, process});

@@ -27,21 +27,21 @@ FailureReporter make_failure_reporter(int rank, int world_size) {
   const std::optional<LaunchedRank> launched = read_launched_rank();
   const bool is_known = launched && e && launched->rank == e->rank && launched->world_size == e->world_size;
   if (!is_known || !e->launcher_has_store) return [](const RankFailure&) {};
-  return [e = *e, secret = read_secret(),
-          done = std::make_shared<std::atomic<bool>>(false)](const RankFailure& failure) {
-    if (failure.culprit < 0 || done->exchange(true)) return;
-    try {
-      TcpStore store({.host = e.master_addr,
-                      .port = e.master_port,
-                      .secret = secret,
-                      .connect_timeout = kPatience,
-                      .timeout = kPatience});
-      store.set(key_of(e.restart_count, e.rank), fmt::format("{} {}", failure.culprit, failure.reason));
-      store.add(key(e.restart_count, "count"), 1);
-    } catch (const std::exception&) {
-      // Without a report, the launcher names the rank that ended first.
-    }
-  };
+  return
+      [e = *e, secret = read_secret(), done = std::make_shared<std::atomic<bool>>(false)](const RankFailure& failure) {
+        if (failure.culprit < 0 || done->exchange(true)) return;
+        try {
+          TcpStore store({.host = e.master_addr,
+                          .port = e.master_port,
+                          .secret = secret,
+                          .connect_timeout = kPatience,
+                          .timeout = kPatience});
+          store.set(key_of(e.restart_count, e.rank), fmt::format("{} {}", failure.culprit, failure.reason));
+          store.add(key(e.restart_count, "count"), 1);
+        } catch (const std::exception&) {
+          // Without a report, the launcher names the rank that ended first.
+        }
+      };
 }
 
 FailureReports::FailureReports(TcpStoreOptions store, int restart, int world_size)

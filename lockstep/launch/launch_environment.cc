@@ -71,8 +71,7 @@ std::optional<LaunchedRank> read_numbers(const Dialect& names) {
   const bool may_lack_size = names.rank == std::string_view("SLURM_PROCID");
   check(has_rank == size.has_value() || told_alone || (has_rank && may_lack_size),
         "{} is set but {} is not, expected both or neither{}", has_rank ? names.rank : names.world_size,
-        has_rank ? names.world_size : names.rank,
-        has_rank ? "" : " (or WORLD_SIZE=1, for a process that is alone)");
+        has_rank ? names.world_size : names.rank, has_rank ? "" : " (or WORLD_SIZE=1, for a process that is alone)");
   if (!size) return {};
   LaunchedRank e{.source = names.world_size};
   e.world_size = *size;
@@ -92,8 +91,7 @@ std::optional<LaunchedRank> read_numbers() {
   auto pmi = read_numbers(kPmi), slurm = read_numbers(kSlurm);
   if (!slurm && in_slurm_step()) slurm = read_numbers(kOldSlurm);
   // srun --mpi=pmi2 repeats Slurm's numbers as PMI's, but without the local ones.
-  if (pmi && slurm && !pmi->local_world_size && pmi->rank == slurm->rank &&
-      pmi->world_size == slurm->world_size) {
+  if (pmi && slurm && !pmi->local_world_size && pmi->rank == slurm->rank && pmi->world_size == slurm->world_size) {
     pmi.reset();
   }
   // Under Slurm, PMI's numbers may belong to the daemon that mpirun starts on each host.
@@ -192,8 +190,8 @@ int slurm_tasks_of_node(const std::string& list, int node) {
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     std::int64_t repeated = 1;
     if (const std::size_t open = item.find("(x"); open != std::string_view::npos && item.ends_with(')')) {
-      repeated = parse_integer("SLURM_STEP_TASKS_PER_NODE", item.substr(open + 2, item.size() - open - 3), 1,
-                               kMostRanks);
+      repeated =
+          parse_integer("SLURM_STEP_TASKS_PER_NODE", item.substr(open + 2, item.size() - open - 3), 1, kMostRanks);
       item = item.substr(0, open);
     }
     const std::int64_t tasks = parse_integer("SLURM_STEP_TASKS_PER_NODE", item, 1, kMostRanks);

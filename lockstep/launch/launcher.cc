@@ -43,12 +43,11 @@ void check_options(const LauncherOptions& o) {
   check(o.nproc_per_node >= 1 && o.nproc_per_node <= GroupGuard::kMostGroups,
         "launch: {} processes per node, expected from 1 to {}", o.nproc_per_node, GroupGuard::kMostGroups);
   check(o.nnodes >= 1, "launch: {} nodes, expected at least 1", o.nnodes);
-  check(o.node_rank >= 0 && o.node_rank < o.nnodes, "launch: node rank {}, expected from 0 to {}",
-        o.node_rank, o.nnodes - 1);
+  check(o.node_rank >= 0 && o.node_rank < o.nnodes, "launch: node rank {}, expected from 0 to {}", o.node_rank,
+        o.nnodes - 1);
   check(o.master_port >= 0 && o.master_port <= 65535, "launch: master port {}, expected from 0 to 65535",
         o.master_port);
-  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need the same master port, found none",
-        o.nnodes);
+  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need the same master port, found none", o.nnodes);
   check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
 }
 
@@ -88,15 +87,15 @@ class Launcher {
     made_secret_ = secret_.empty() && options.nnodes == 1;
     if (made_secret_) secret_ = make_secret();
     if (options.node_rank == 0) {
-      server_ = options.nnodes == 1 && options.master_addr == "127.0.0.1"
-                    ? std::make_unique<TcpStoreServer>(
-                          TcpStoreServerOptions{.port = options.master_port, .secret = secret_})
-                    : listen_for_hosts(options.master_addr, options.master_port, secret_);
+      server_ =
+          options.nnodes == 1 && options.master_addr == "127.0.0.1"
+              ? std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = options.master_port, .secret = secret_})
+              : listen_for_hosts(options.master_addr, options.master_port, secret_);
     }
     port_ = server_ ? server_->port() : options.master_port;
     if (options.nnodes > 1) {
-      const auto store = std::make_shared<TcpStore>(TcpStoreOptions{
-          .host = options.master_addr, .port = port_, .secret = secret_, .connect_timeout = timeout_});
+      const auto store = std::make_shared<TcpStore>(
+          TcpStoreOptions{.host = options.master_addr, .port = port_, .secret = secret_, .connect_timeout = timeout_});
       link_ = std::make_unique<NodeLink>(store, options.nnodes, options.node_rank, timeout_);
     }
   }
@@ -151,8 +150,7 @@ class Launcher {
                                              .secret = made_secret_ ? secret_ : "",
                                              .restart_count = restart,
                                              .max_restarts = options_.max_restarts});
-    child.environment.emplace_back("LOCKSTEP_TIMEOUT",
-                                   fmt::format("{}", static_cast<double>(timeout_.count()) / 1000));
+    child.environment.emplace_back("LOCKSTEP_TIMEOUT", fmt::format("{}", static_cast<double>(timeout_.count()) / 1000));
     std::array<FileDescriptor, 2> write_ends;
     for (const bool is_error : {false, true}) {
       int ends[2];
@@ -160,8 +158,8 @@ class Launcher {
       check(made, "launch: rank {}: {}", rank, std::generic_category().message(errno));
       write_ends[is_error] = FileDescriptor(ends[1]);
       const bool colour = is_error ? options_.colour_errors : options_.colour_output;
-      const std::string prefix = colour ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank)
-                                        : fmt::format("[rank {}] ", rank);
+      const std::string prefix =
+          colour ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank) : fmt::format("[rank {}] ", rank);
       const auto write = [this, is_error](std::string_view line) { options_.output(is_error, line); };
       streams.push_back({FileDescriptor(ends[0]), LinePrefixer(prefix, write)});
     }
@@ -195,8 +193,7 @@ class Launcher {
       // Wakes at every tick, because the kernel drops SIGCHLD if it is unblocked in the main thread and this is another
       // thread.
       wait(streams, std::min(next_blow, Clock::now() + kTick));
-      if (const int error = server_ ? server_->accept_error() : 0;
-          error != std::exchange(accept_error_, error)) {
+      if (const int error = server_ ? server_->accept_error() : 0; error != std::exchange(accept_error_, error)) {
         say(fmt::format("the store cannot accept all ranks: {}", describe_descriptor_error(error)));
       }
       for (const int signal : take_signals()) {

@@ -29,8 +29,7 @@ std::string record_key(int rank) { return fmt::format("rank/{}", rank); }
 std::string told_key(int rank) { return fmt::format("told/{}", rank); }
 
 std::string other_world_size(int rank, int says, int expected) {
-  return fmt::format("rendezvous: rank {} says that the world size is {}, rank 0 says {}", rank, says,
-                     expected);
+  return fmt::format("rendezvous: rank {} says that the world size is {}, rank 0 says {}", rank, says, expected);
 }
 
 // Identifies a process, even across containers.
@@ -93,8 +92,8 @@ std::int64_t Meeting::number_of_group() {
   if (first == self) return group;
   // Tells the ranks that still wait for their first group. A running job goes on.
   group_ = make_prefix_store("1/", store_);
-  const Verdict verdict{.text = fmt::format("rendezvous: rank {} joined twice: first as {}, now as {}",
-                                            options_.rank, first, self)};
+  const Verdict verdict{
+      .text = fmt::format("rendezvous: rank {} joined twice: first as {}, now as {}", options_.rank, first, self)};
   if (!group_->contains(kVerdictKey)) announce(verdict);
   throw CommError(verdict.text, -1);
 }
@@ -148,9 +147,8 @@ Meeting::Verdict Meeting::verdict_on_missing() {
                                 options_.world_size, seconds)};
   }
   return {.of = missing.front(),
-          .text = fmt::format("rendezvous: rank{} {} of {} did not join within {} s",
-                              missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), options_.world_size,
-                              seconds)};
+          .text = fmt::format("rendezvous: rank{} {} of {} did not join within {} s", missing.size() == 1 ? "" : "s",
+                              fmt::join(missing, ", "), options_.world_size, seconds)};
 }
 
 void Meeting::announce(const Verdict& verdict) { group_->set(kVerdictKey, verdict.str()); }

@@ -18,9 +18,7 @@ constexpr milliseconds kSlack{3'000};
 }  // namespace
 
 NodeLink::NodeLink(std::shared_ptr<Store> store, int nnodes, int node_rank, milliseconds timeout)
-    : store_(make_prefix_store("launchers/", std::move(store))),
-      nnodes_(nnodes),
-      node_rank_(node_rank),
+    : store_(make_prefix_store("launchers/", std::move(store))), nnodes_(nnodes), node_rank_(node_rank),
       timeout_(timeout) {}
 
 std::string NodeLink::key(const std::string& name) const { return fmt::format("{}/{}", start_, name); }
@@ -93,8 +91,7 @@ void NodeLink::part() {
     return;
   }
   const auto soon = Clock::now() + std::chrono::seconds(5);
-  while (store_->add(gone, 0) < nnodes_ - 1 && Clock::now() < soon)
-    std::this_thread::sleep_for(milliseconds(20));
+  while (store_->add(gone, 0) < nnodes_ - 1 && Clock::now() < soon) std::this_thread::sleep_for(milliseconds(20));
 }
 
 }  // namespace lockstep

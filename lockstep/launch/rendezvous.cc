@@ -73,9 +73,7 @@ class StoreOfRankZero final : public Store {
 };
 
 // A hanging store must not delay a call beyond the timeout that the caller accepts anyway.
-milliseconds call_timeout(milliseconds timeout) {
-  return std::min<milliseconds>(timeout, TcpStoreOptions{}.timeout);
-}
+milliseconds call_timeout(milliseconds timeout) { return std::min<milliseconds>(timeout, TcpStoreOptions{}.timeout); }
 
 std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const std::string& secret) {
   const bool here = e.on_one_host() || e.world_size == 1;
@@ -104,11 +102,9 @@ Connected host_store(const LaunchEnvironment& e, const std::string& secret, mill
   const std::string address = hosted->server->address();
   const std::string host = address.substr(0, address.rfind(':'));
   const bool any = host == "0.0.0.0";
-  const std::string at = any                     ? std::string(kLoopback)
-                         : host.starts_with('[') ? host.substr(1, host.size() - 2)
-                                                 : host;
-  hosted->client.emplace(TcpStoreOptions{
-      .host = at, .port = hosted->server->port(), .secret = secret, .timeout = call_timeout(timeout)});
+  const std::string at = any ? std::string(kLoopback) : host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
+  hosted->client.emplace(
+      TcpStoreOptions{.host = at, .port = hosted->server->port(), .secret = secret, .timeout = call_timeout(timeout)});
   return {std::shared_ptr<Store>(hosted, &*hosted->client), at, hosted->server.get()};
 }
 
@@ -155,8 +151,7 @@ std::string meet(Meeting& meeting, const TcpStoreServer* server) {
 
 GroupTimeouts timeouts_of(const RendezvousOptions& options) {
   for (const milliseconds timeout : {options.timeout, options.progress_timeout}) {
-    check(timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0",
-          timeout.count());
+    check(timeout >= milliseconds(0), "init_process_group: a timeout of {} ms, expected at least 0", timeout.count());
   }
   const milliseconds silence = options.timeout > milliseconds(0) ? options.timeout : default_timeout();
   return {.silence = silence,
@@ -189,8 +184,7 @@ Rendezvous resolve_rendezvous(const RendezvousOptions& options) {
       const std::string number = meet(meeting, connected.hosted);
       const bool local = e->local_rank && e->local_world_size;
       std::shared_ptr<Store> store = meeting.group_store();
-      if (!options.store && !hosts && !e->launcher_has_store)
-        store = std::make_shared<StoreOfRankZero>(store);
+      if (!options.store && !hosts && !e->launcher_has_store) store = std::make_shared<StoreOfRankZero>(store);
       return {.rank = e->rank,
               .world_size = e->world_size,
               .local_rank = local ? *e->local_rank : 0,

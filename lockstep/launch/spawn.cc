@@ -105,8 +105,7 @@ std::ptrdiff_t thread_count() {
   using Tasks = std::filesystem::directory_iterator;
   std::ptrdiff_t count = 0;
   // A thread that was joined a moment ago may still be listed.
-  for (int attempt = 0; attempt < 50 && (count = std::distance(Tasks("/proc/self/task"), Tasks())) > 1;
-       ++attempt) {
+  for (int attempt = 0; attempt < 50 && (count = std::distance(Tasks("/proc/self/task"), Tasks())) > 1; ++attempt) {
     std::this_thread::sleep_for(milliseconds(1));
   }
   return count;
@@ -186,8 +185,7 @@ class Spawned::Impl {
     next_blow_ = std::min(next_blow_, Clock::now() + options_.grace);
     if (own_failure_ || (!failure_.empty() && !own)) return;
     own_failure_ = own;
-    failure_ =
-        message.empty() ? end.describe() : fmt::format("rank {} failed: {}", end.rank, message.substr(1));
+    failure_ = message.empty() ? end.describe() : fmt::format("rank {} failed: {}", end.rank, message.substr(1));
   }
 
   const SpawnOptions options_;
@@ -253,8 +251,7 @@ Spawned spawn(int argc, char** argv, const std::function<void(int)>& fn, const S
     // Processes that fn starts are not ours.
     ::unsetenv(kSpawnedVariable);
     ::fcntl(static_cast<int>(*errors), F_SETFD, FD_CLOEXEC);
-    run_rank(fn, static_cast<int>(environment_integer("RANK", 0, INT_MAX).value()),
-             static_cast<int>(*errors));
+    run_rank(fn, static_cast<int>(environment_integer("RANK", 0, INT_MAX).value()), static_cast<int>(*errors));
   }
   check_options(options);
   raise_descriptor_limit();
@@ -264,8 +261,7 @@ Spawned spawn(int argc, char** argv, const std::function<void(int)>& fn, const S
   std::fflush(nullptr);
   for (int rank = 0; rank < options.nprocs; ++rank) {
     Pipe errors;
-    ChildOptions child{.command = std::vector<std::string>(argv, argv + argc),
-                       .inherited = errors.write_end.get()};
+    ChildOptions child{.command = std::vector<std::string>(argv, argv + argc), .inherited = errors.write_end.get()};
     child.command[0] = std::filesystem::read_symlink("/proc/self/exe");
     child.environment = rank_variables(rank, options.nprocs, port, secret);
     child.environment.emplace_back(kSpawnedVariable, std::to_string(errors.write_end.get()));

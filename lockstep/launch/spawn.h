@@ -49,7 +49,6 @@ Spawned spawn(const std::function<void(int rank)>& fn, const SpawnOptions& optio
 
 // This overload runs the program again with the same arguments. In each new process, main() must reach this same call,
 // which runs fn(rank) and ends the process. Code in main() before the call runs in every rank.
-Spawned spawn(int argc, char** argv, const std::function<void(int rank)>& fn,
-              const SpawnOptions& options = {});
+Spawned spawn(int argc, char** argv, const std::function<void(int rank)>& fn, const SpawnOptions& options = {});
 
 }  // namespace lockstep

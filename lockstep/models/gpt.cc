@@ -5,10 +5,8 @@
 namespace lockstep {
 
 CausalSelfAttention::CausalSelfAttention(const GPTOptions& options)
-    : options_(options),
-      c_attn_({.in_features = options.n_embd, .out_features = 3 * options.n_embd}),
-      c_proj_({.in_features = options.n_embd, .out_features = options.n_embd}),
-      resid_dropout_(options.dropout) {
+    : options_(options), c_attn_({.in_features = options.n_embd, .out_features = 3 * options.n_embd}),
+      c_proj_({.in_features = options.n_embd, .out_features = options.n_embd}), resid_dropout_(options.dropout) {
   check(options.n_head > 0 && options.n_embd % options.n_head == 0, "gpt: {} heads do not divide {} features",
         options.n_head, options.n_embd);
   add("c_attn", c_attn_);
@@ -19,24 +17,21 @@ CausalSelfAttention::CausalSelfAttention(const GPTOptions& options)
 Tensor CausalSelfAttention::forward(const Tensor& x) {
   // Queries, keys, and values: [N, T, 3 E] -> 3 x [N, heads, T, E / heads].
   const auto parts = unbind(permute(unflatten(c_attn_(x), 2, {3, options_.n_head, -1}), {2, 0, 3, 1, 4}));
-  const Tensor y = scaled_dot_product_attention(
-      parts[0], parts[1], parts[2], {.dropout_p = training() ? options_.dropout : 0, .is_causal = true});
+  const Tensor y = scaled_dot_product_attention(parts[0], parts[1], parts[2],
+                                                {.dropout_p = training() ? options_.dropout : 0, .is_causal = true});
   return resid_dropout_(c_proj_(flatten(permute(y, {0, 2, 1, 3}), 2)));
 }
 
 GPTMlp::GPTMlp(const GPTOptions& options)
     : c_fc_({.in_features = options.n_embd, .out_features = 4 * options.n_embd}),
-      c_proj_({.in_features = 4 * options.n_embd, .out_features = options.n_embd}),
-      dropout_(options.dropout) {
+      c_proj_({.in_features = 4 * options.n_embd, .out_features = options.n_embd}), dropout_(options.dropout) {
   add("c_fc", c_fc_);
   add("c_proj", c_proj_);
   add("dropout", dropout_);
 }
 
 GPTBlock::GPTBlock(const GPTOptions& options)
-    : ln_1_({.normalized_shape = {options.n_embd}}),
-      attn_(options),
-      ln_2_({.normalized_shape = {options.n_embd}}),
+    : ln_1_({.normalized_shape = {options.n_embd}}), attn_(options), ln_2_({.normalized_shape = {options.n_embd}}),
       mlp_(options) {
   add("ln_1", ln_1_);
   add("attn", attn_);
@@ -51,8 +46,7 @@ Tensor GPTBlock::forward(const Tensor& x) {
 
 GPTBody::GPTBody(const GPTOptions& options)
     : wte_({.num_embeddings = options.vocab_size, .embedding_dim = options.n_embd}),
-      wpe_({.num_embeddings = options.block_size, .embedding_dim = options.n_embd}),
-      drop_(options.dropout),
+      wpe_({.num_embeddings = options.block_size, .embedding_dim = options.n_embd}), drop_(options.dropout),
       ln_f_({.normalized_shape = {options.n_embd}}) {
   check(options.n_layer > 0, "gpt: {} layers, expected at least 1", options.n_layer);
   for (std::int64_t i = 0; i < options.n_layer; ++i) h_.append(options);

@@ -3,8 +3,7 @@
 namespace lockstep {
 
 LstmLanguageModel::LstmLanguageModel(const LstmLanguageModelOptions& options)
-    : encoder_({.num_embeddings = options.vocab_size, .embedding_dim = options.embedding_dim}),
-      drop_(options.dropout),
+    : encoder_({.num_embeddings = options.vocab_size, .embedding_dim = options.embedding_dim}), drop_(options.dropout),
       rnn_({.input_size = options.embedding_dim,
             .hidden_size = options.hidden_size,
             .num_layers = options.num_layers,

@@ -28,16 +28,12 @@ struct RankFailure {
   std::string reason;
 };
 
-[[noreturn]] inline void throw_failure(const RankFailure& failure) {
-  throw CommError(failure.reason, failure.culprit);
-}
+[[noreturn]] inline void throw_failure(const RankFailure& failure) { throw CommError(failure.reason, failure.culprit); }
 
 inline RankFailure lost(int rank, const std::string& why) {
   return {rank, fmt::format("rank {} lost ({})", rank, why)};
 }
-inline RankFailure no_answer(int rank, const TimeLimit& limit) {
-  return lost(rank, "no answer within " + limit.str());
-}
+inline RankFailure no_answer(int rank, const TimeLimit& limit) { return lost(rank, "no answer within " + limit.str()); }
 // For a limit that has expired. `answers`: whether the rank's process is known to be alive.
 inline RankFailure overdue(int rank, bool answers, const TimeLimit& limit) {
   if (!answers) return no_answer(rank, limit);

@@ -187,8 +187,8 @@ class PeerConnector {
       if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return {};
     }
     if (!same_user(fd, kind_)) return {};
-    PeerHandshake handshake(group_.key, static_cast<std::uint32_t>(group_.rank),
-                            static_cast<std::uint32_t>(peer), connection);
+    PeerHandshake handshake(group_.key, static_cast<std::uint32_t>(group_.rank), static_cast<std::uint32_t>(peer),
+                            connection);
     if (!send_all(fd, handshake.hello(), limit_)) return {};
     const std::string answer = receive_all(fd, PeerHandshake::kAnswerBytes, limit_);
     if (answer.empty() || !handshake.check_answer(answer)) return {};
@@ -252,10 +252,9 @@ class PeerConnector {
     const std::string input = std::exchange(p.input, {});
     if (!p.handshake) {
       if (!PeerHandshake::parse_hello(input, p.client, p.connection)) return false;
-      if (p.client >= static_cast<std::uint32_t>(group_.size) || p.connection >= sockets_.size())
-        return false;
-      p.handshake = std::make_unique<PeerHandshake>(group_.key, p.client,
-                                                    static_cast<std::uint32_t>(group_.rank), p.connection);
+      if (p.client >= static_cast<std::uint32_t>(group_.size) || p.connection >= sockets_.size()) return false;
+      p.handshake =
+          std::make_unique<PeerHandshake>(group_.key, p.client, static_cast<std::uint32_t>(group_.rank), p.connection);
       // So few bytes always fit into an empty socket.
       return send_all(p.socket.get(), p.handshake->answer(input), TimeLimit(0ms));
     }
@@ -300,8 +299,8 @@ std::string read_record(const Introduction& group, int rank, const std::string& 
   }
 }
 
-std::vector<std::vector<FileDescriptor>> connect_peers(const Introduction& group, SocketKind kind,
-                                                       int connections, const TimeLimit& limit) {
+std::vector<std::vector<FileDescriptor>> connect_peers(const Introduction& group, SocketKind kind, int connections,
+                                                       const TimeLimit& limit) {
   return PeerConnector(group, kind, connections, limit).run();
 }
 

@@ -30,7 +30,7 @@ std::string read_record(const Introduction& group, int rank, const std::string& 
 // Returns non-blocking stream sockets: [k][r] is the k-th connection with rank r, and a rank's own place is empty. Unix
 // sockets connect processes of the same host and user, and can pass file descriptors.
 enum class SocketKind { unix_domain, tcp };
-std::vector<std::vector<FileDescriptor>> connect_peers(const Introduction& group, SocketKind kind,
-                                                       int connections, const TimeLimit& limit);
+std::vector<std::vector<FileDescriptor>> connect_peers(const Introduction& group, SocketKind kind, int connections,
+                                                       const TimeLimit& limit);
 
 }  // namespace lockstep

@@ -24,13 +24,8 @@ std::uint32_t unpacked(std::string_view bytes) {
 
 }  // namespace
 
-PeerHandshake::PeerHandshake(std::string_view key, std::uint32_t client, std::uint32_t server,
-                             std::uint32_t connection)
-    : key_(key),
-      client_(client),
-      server_(server),
-      connection_(connection),
-      client_nonce_(random_bytes(kNonceBytes)),
+PeerHandshake::PeerHandshake(std::string_view key, std::uint32_t client, std::uint32_t server, std::uint32_t connection)
+    : key_(key), client_(client), server_(server), connection_(connection), client_nonce_(random_bytes(kNonceBytes)),
       server_nonce_(random_bytes(kNonceBytes)) {}
 
 std::string PeerHandshake::hello() const {
@@ -54,9 +49,7 @@ bool PeerHandshake::check_answer(std::string_view answer) {
   return answer.size() == kAnswerBytes && equal_in_constant_time(answer.substr(kNonceBytes), mac("server"));
 }
 
-bool PeerHandshake::check_proof(std::string_view proof) const {
-  return equal_in_constant_time(proof, mac("client"));
-}
+bool PeerHandshake::check_proof(std::string_view proof) const { return equal_in_constant_time(proof, mac("client")); }
 
 std::string PeerHandshake::mac(std::string_view side) const {
   return hmac_sha256(key_, std::string(kMagic) + packed(client_) + packed(server_) + packed(connection_) +

@@ -14,9 +14,7 @@ class PrefixStore : public Store {
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     return store_->get(prefix_ + key, timeout);
   }
-  std::int64_t add(const std::string& key, std::int64_t amount) override {
-    return store_->add(prefix_ + key, amount);
-  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override { return store_->add(prefix_ + key, amount); }
   bool contains(const std::string& key) override { return store_->contains(prefix_ + key); }
 
  private:

@@ -20,8 +20,7 @@ std::uint32_t number(const std::string& bytes, std::size_t at, std::size_t size)
   return value;
 }
 
-std::string keyed(std::string_view secret, std::string_view label, std::string_view server,
-                  std::string_view client) {
+std::string keyed(std::string_view secret, std::string_view label, std::string_view server, std::string_view client) {
   std::string message(label);
   message.append(server).append(client);
   return hmac_sha256(secret, message);
@@ -29,22 +28,19 @@ std::string keyed(std::string_view secret, std::string_view label, std::string_v
 
 }  // namespace
 
-std::string store_client_hmac(std::string_view secret, std::string_view server_nonce,
-                              std::string_view client_nonce) {
+std::string store_client_hmac(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce) {
   return keyed(secret, "lockstep store client", server_nonce, client_nonce);
 }
 
-std::string store_server_hmac(std::string_view secret, std::string_view server_nonce,
-                              std::string_view client_nonce) {
+std::string store_server_hmac(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce) {
   return keyed(secret, "lockstep store server", server_nonce, client_nonce);
 }
 
 std::string encode(const StoreRequest& request) {
   check(!request.key.empty() && request.key.size() <= kLongestStoreKey,
         "store: a key of {} bytes, expected from 1 to {}", request.key.size(), kLongestStoreKey);
-  check(request.value.size() <= kLongestStoreValue,
-        "store: the value of \"{}\" has {} bytes, expected at most {}", request.key, request.value.size(),
-        kLongestStoreValue);
+  check(request.value.size() <= kLongestStoreValue, "store: the value of \"{}\" has {} bytes, expected at most {}",
+        request.key, request.value.size(), kLongestStoreValue);
   std::string bytes;
   bytes.reserve(kRequestHeader + request.key.size() + request.value.size());
   append(bytes, static_cast<std::uint8_t>(request.operation), 2);
@@ -66,10 +62,10 @@ std::optional<StoreRequest> take_request(std::string& bytes) {
   const std::uint32_t operation = number(bytes, 0, 2);
   const std::size_t key_size = number(bytes, 2, 2), value_size = number(bytes, 4, 4);
   check(operation >= 1 && operation <= 4, "store: a request of kind {}, expected from 1 to 4", operation);
-  check(key_size >= 1 && key_size <= kLongestStoreKey,
-        "store: a request with a key of {} bytes, expected from 1 to {}", key_size, kLongestStoreKey);
-  check(value_size <= kLongestStoreValue, "store: a request with a value of {} bytes, expected at most {}",
-        value_size, kLongestStoreValue);
+  check(key_size >= 1 && key_size <= kLongestStoreKey, "store: a request with a key of {} bytes, expected from 1 to {}",
+        key_size, kLongestStoreKey);
+  check(value_size <= kLongestStoreValue, "store: a request with a value of {} bytes, expected at most {}", value_size,
+        kLongestStoreValue);
   const std::size_t size = kRequestHeader + key_size + value_size;
   if (bytes.size() < size) return {};
   StoreRequest request{.operation = static_cast<StoreOperation>(operation),
@@ -88,8 +84,7 @@ std::optional<StoreReply> take_reply(std::string& bytes) {
   check(value_size <= kLongestStoreValue, "store: a reply of {} bytes, expected at most {}", value_size,
         kLongestStoreValue);
   if (bytes.size() < kReplyHeader + value_size) return {};
-  StoreReply reply{.status = static_cast<StoreStatus>(status),
-                   .value = bytes.substr(kReplyHeader, value_size)};
+  StoreReply reply{.status = static_cast<StoreStatus>(status), .value = bytes.substr(kReplyHeader, value_size)};
   bytes.erase(0, kReplyHeader + value_size);
   return reply;
 }

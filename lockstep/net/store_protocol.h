@@ -27,10 +27,8 @@ inline constexpr std::size_t kStoreProofBytes = kStoreNonceBytes + 32;          
 inline constexpr std::size_t kStoreAnswerBytes = 1 + 32;                                   // verdict, HMAC
 inline constexpr char kStoreAccepts = 'a', kStoreRefuses = 'r';
 
-std::string store_client_hmac(std::string_view secret, std::string_view server_nonce,
-                              std::string_view client_nonce);
-std::string store_server_hmac(std::string_view secret, std::string_view server_nonce,
-                              std::string_view client_nonce);
+std::string store_client_hmac(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
+std::string store_server_hmac(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
 
 enum class StoreOperation : std::uint8_t { set = 1, get = 2, add = 3, contains = 4 };
 

@@ -19,13 +19,12 @@ void StoreSession::receive(std::string_view bytes) {
   if (input_.size() < kStoreProofBytes) return;
   const std::string_view proof = input_;
   const std::string_view client_nonce = proof.substr(0, kStoreNonceBytes);
-  const bool known = equal_in_constant_time(proof.substr(kStoreNonceBytes),
-                                            store_client_hmac(secret_, nonce_, client_nonce));
+  const bool known =
+      equal_in_constant_time(proof.substr(kStoreNonceBytes), store_client_hmac(secret_, nonce_, client_nonce));
   state_ = known ? State::admitted : State::refused;
   // A refused client learns nothing: its answer has the same length and does not depend on the secret.
   output_ += known ? kStoreAccepts : kStoreRefuses;
-  output_ +=
-      known ? store_server_hmac(secret_, nonce_, client_nonce) : std::string(kStoreAnswerBytes - 1, '\0');
+  output_ += known ? store_server_hmac(secret_, nonce_, client_nonce) : std::string(kStoreAnswerBytes - 1, '\0');
   input_.clear();
 }
 

@@ -25,8 +25,7 @@ const std::string* StoreTable::find(const std::string& key) const {
 
 void StoreTable::set(const std::string& key, std::string_view value) {
   const std::string* old = find(key);
-  const std::size_t before = old ? old->size() : 0,
-                    after = value.size() + (old ? 0 : key.size() + kEntryBytes);
+  const std::size_t before = old ? old->size() : 0, after = value.size() + (old ? 0 : key.size() + kEntryBytes);
   check(bytes_ - before + after <= most_bytes_, "store: full: {} more bytes exceed the limit of {}", after,
         most_bytes_);
   values_[key] = value;

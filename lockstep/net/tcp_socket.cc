@@ -37,8 +37,7 @@ bool SocketAddress::is_loopback() const {
   if (family() == AF_INET) {
     return ntohl(reinterpret_cast<const sockaddr_in&>(storage_).sin_addr.s_addr) >> 24 == 127;
   }
-  return family() == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage_).sin6_addr);
+  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage_).sin6_addr);
 }
 
 std::string SocketAddress::host() const {
@@ -79,8 +78,7 @@ std::vector<SocketAddress> resolve_host(const std::string& host, int port) {
 
 bool is_loopback(const std::string& host) {
   const std::vector<SocketAddress> addresses = resolve_host(host, 0);
-  return std::all_of(addresses.begin(), addresses.end(),
-                     [](const SocketAddress& a) { return a.is_loopback(); });
+  return std::all_of(addresses.begin(), addresses.end(), [](const SocketAddress& a) { return a.is_loopback(); });
 }
 
 FileDescriptor listen_at(const SocketAddress& address) {
@@ -119,8 +117,7 @@ std::string outward_host() {
 }
 
 TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
-    : socket_(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
-      peer_(address.str()) {
+    : socket_(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), peer_(address.str()) {
   check(static_cast<bool>(socket_), "{}: cannot make a socket: {}", peer_, reason(errno));
   set_option(socket_, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket_, SOL_SOCKET, SO_KEEPALIVE, 1);

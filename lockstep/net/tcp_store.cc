@@ -33,22 +33,20 @@ std::string printable(std::string_view bytes) {
 void shake_hands(TcpConnection& connection, const std::string& secret, Deadline deadline) {
   std::string greeting = connection.receive(kStoreGreetingBytes, deadline);
   // An unknown server may send less than a greeting and then stay silent.
-  while (greeting.size() < kStoreGreetingBytes &&
-         kStoreMagic.starts_with(greeting.substr(0, kStoreMagic.size()))) {
+  while (greeting.size() < kStoreGreetingBytes && kStoreMagic.starts_with(greeting.substr(0, kStoreMagic.size()))) {
     greeting += connection.receive(kStoreGreetingBytes - greeting.size(), deadline);
   }
   if (!greeting.starts_with(kStoreMagic)) {
     throw StoreRefused(fmt::format("store: {} sent \"{}\", expected \"{}\": something else listens there",
                                    connection.peer(), printable(greeting), kStoreMagic));
   }
-  const std::string server_nonce = greeting.substr(kStoreMagic.size()),
-                    nonce = random_bytes(kStoreNonceBytes);
+  const std::string server_nonce = greeting.substr(kStoreMagic.size()), nonce = random_bytes(kStoreNonceBytes);
   connection.send(nonce + store_client_hmac(secret, server_nonce, nonce), deadline);
   const std::string answer = connection.receive_exactly(kStoreAnswerBytes, deadline);
   if (answer[0] != kStoreAccepts) {
-    throw StoreRefused(
-        fmt::format("store: {} does not accept {}: it belongs to another job, or {}", connection.peer(),
-                    secret.empty() ? "a client without a secret" : "this process's secret", kHowToSetSecret));
+    throw StoreRefused(fmt::format("store: {} does not accept {}: it belongs to another job, or {}", connection.peer(),
+                                   secret.empty() ? "a client without a secret" : "this process's secret",
+                                   kHowToSetSecret));
   }
   if (!equal_in_constant_time(answer.substr(1), store_server_hmac(secret, server_nonce, nonce))) {
     throw StoreRefused(fmt::format("store: {} does not know the job's secret", connection.peer()));
@@ -60,8 +58,7 @@ void shake_hands(TcpConnection& connection, const std::string& secret, Deadline 
 class TcpStore::Impl {
  public:
   explicit Impl(const TcpStoreOptions& options) : options_(options) {
-    check(options.port >= 1 && options.port <= 65535, "store: port {}, expected from 1 to 65535",
-          options.port);
+    check(options.port >= 1 && options.port <= 65535, "store: port {}, expected from 1 to 65535", options.port);
     TcpConnection first = connect(Clock::now() + options.connect_timeout);
     local_host_ = first.local_address().host();
     idle_.push_back(std::move(first));
@@ -88,8 +85,8 @@ class TcpStore::Impl {
       // The remaining connections lead to the same server, so they are closed too.
       const std::lock_guard lock(mutex_);
       idle_.clear();
-      throw ConnectionError(fmt::format("store: \"{}\": lost the store at {}:{} ({})", request.key,
-                                        options_.host, options_.port, error.what()));
+      throw ConnectionError(fmt::format("store: \"{}\": lost the store at {}:{} ({})", request.key, options_.host,
+                                        options_.port, error.what()));
     }
   }
 
@@ -124,8 +121,7 @@ class TcpStore::Impl {
         failure = error.what();
       }
       if (Clock::now() + pause >= deadline) {
-        throw ConnectionError(
-            fmt::format("store: cannot reach {}:{} ({})", options_.host, options_.port, failure));
+        throw ConnectionError(fmt::format("store: cannot reach {}:{} ({})", options_.host, options_.port, failure));
       }
       std::this_thread::sleep_for(pause);
     }
@@ -159,10 +155,9 @@ void TcpStore::set(const std::string& key, std::string_view value) {
 std::string TcpStore::get(const std::string& key, milliseconds timeout) {
   constexpr milliseconds kLongest = std::chrono::hours(24 * 30);
   timeout = std::clamp(timeout, milliseconds(0), kLongest);
-  StoreReply reply = checked(impl_->call({.operation = StoreOperation::get,
-                                          .timeout_ms = static_cast<std::uint32_t>(timeout.count()),
-                                          .key = key},
-                                         timeout));
+  StoreReply reply = checked(impl_->call(
+      {.operation = StoreOperation::get, .timeout_ms = static_cast<std::uint32_t>(timeout.count()), .key = key},
+      timeout));
   check(reply.status == StoreStatus::ok, "store: no process set \"{}\" within {} s", key,
         static_cast<double>(timeout.count()) / 1000);
   return std::move(reply.value);

@@ -44,8 +44,7 @@ FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
   int code = 0;
   for (const SocketAddress& address : resolve_host(options.host, options.port)) {
     check(address.is_loopback() || !options.secret.empty(),
-          "store: without a secret it listens on loopback alone, not at {}; {}", address,
-          kHowToSetSecret);
+          "store: without a secret it listens on loopback alone, not at {}; {}", address, kHowToSetSecret);
     try {
       return listen_at(address);
     } catch (const std::system_error& error) {
@@ -61,11 +60,8 @@ FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
 class TcpStoreServer::Impl {
  public:
   explicit Impl(const TcpStoreServerOptions& options)
-      : options_(options),
-        listener_(listen_for_clients(options)),
-        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    check(static_cast<bool>(wake_), "store: cannot make an event: {}",
-          std::generic_category().message(errno));
+      : options_(options), listener_(listen_for_clients(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    check(static_cast<bool>(wake_), "store: cannot make an event: {}", std::generic_category().message(errno));
     thread_ = std::thread([this] { run(); });
   }
   ~Impl() {
@@ -92,8 +88,7 @@ class TcpStoreServer::Impl {
   void run() {
     while (!wait_for_events()) {
       for (std::size_t i = 0; Client & client : clients_) {
-        if (const short events = polled_[kFirstClient + i++].revents)
-          guarded(client, [&] { handle(client, events); });
+        if (const short events = polled_[kFirstClient + i++].revents) guarded(client, [&] { handle(client, events); });
       }
       if (polled_[1].revents) accept_clients();
       const auto now = Clock::now();
@@ -233,16 +228,12 @@ class TcpStoreServer::Impl {
     try {
       const std::string* found = table_.find(request.key);
       switch (request.operation) {
-        case StoreOperation::set:
-          store(request.key, request.value);
-          break;
+        case StoreOperation::set: store(request.key, request.value); break;
         case StoreOperation::add:
           reply.value = std::to_string(table_.add(request.key, request.value));
           tell_waiting(request.key, reply.value);
           break;
-        case StoreOperation::contains:
-          reply.status = found ? StoreStatus::ok : StoreStatus::missing;
-          break;
+        case StoreOperation::contains: reply.status = found ? StoreStatus::ok : StoreStatus::missing; break;
         case StoreOperation::get:
           if (!found) {
             client.awaited = request.key;
@@ -295,18 +286,15 @@ class TcpStoreServer::Impl {
   std::thread thread_;
 };
 
-TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options)
-    : impl_(std::make_unique<Impl>(options)) {}
+TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 TcpStoreServer::~TcpStoreServer() = default;
 int TcpStoreServer::port() const { return impl_->address().port(); }
 std::string TcpStoreServer::address() const { return impl_->address().str(); }
 int TcpStoreServer::accept_error() const { return impl_->accept_error(); }
 
-std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port,
-                                                 const std::string& secret) {
+std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port, const std::string& secret) {
   const auto listen_at = [&](const std::string& address) {
-    return std::make_unique<TcpStoreServer>(
-        TcpStoreServerOptions{.host = address, .port = port, .secret = secret});
+    return std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.host = address, .port = port, .secret = secret});
   };
   const bool numeric =
       host.find(':') != std::string::npos || host.find_first_not_of("0123456789.") == std::string::npos;

@@ -24,8 +24,8 @@ MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
   const std::int64_t features = options.embed_dim;
   check(features > 0 && options.num_heads > 0 && features % options.num_heads == 0,
         "multihead attention: {} heads do not divide {} features", options.num_heads, features);
-  check(options.dropout >= 0 && options.dropout < 1,
-        "multihead attention: dropout {}, expected at least 0 and below 1", options.dropout);
+  check(options.dropout >= 0 && options.dropout < 1, "multihead attention: dropout {}, expected at least 0 and below 1",
+        options.dropout);
   in_proj_weight = add_parameter("in_proj_weight", {.shape = {3 * features, features}});
   if (options.bias) {
     in_proj_bias = add_parameter("in_proj_bias", {.shape = {3 * features}, .initializer = Constant{0}});
@@ -51,19 +51,18 @@ Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
 Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const MultiheadMasks& masks) const {
   const Tensor q = heads(query, 0), k = heads(key, 1);
   const std::int64_t samples = q.size(0), length = q.size(2), keys = k.size(2);
-  check(k.size(0) == samples, "multihead attention: query {} and key {}, expected the same samples", query,
-        key);
+  check(k.size(0) == samples, "multihead attention: query {} and key {}, expected the same samples", query, key);
   Tensor bias;
   if (const Tensor& mask = masks.key_padding_mask; mask.defined()) {
-    check(mask.shape() == Shape{samples, keys}, "multihead attention: key_padding_mask is {}, expected [{}, {}]",
-          mask, samples, keys);
+    check(mask.shape() == Shape{samples, keys}, "multihead attention: key_padding_mask is {}, expected [{}, {}]", mask,
+          samples, keys);
     bias = unsqueeze(unsqueeze(as_bias("key_padding_mask", beside(q, mask), q.dtype()), 1), 1);
   }
   if (const Tensor& mask = masks.attn_mask; mask.defined()) {
     const std::int64_t all = samples * options_.num_heads;
     check(mask.shape() == Shape{length, keys} || mask.shape() == Shape{all, length, keys},
-          "multihead attention: attn_mask is {}, expected [{}, {}] or [{}, {}, {}]", mask, length, keys, all,
-          length, keys);
+          "multihead attention: attn_mask is {}, expected [{}, {}] or [{}, {}, {}]", mask, length, keys, all, length,
+          keys);
     Tensor more = as_bias("attn_mask", beside(q, mask), q.dtype());
     if (mask.shape().rank() == 3) more = more.reshape({samples, options_.num_heads, length, keys});
     bias = bias.defined() ? bias + more : more;

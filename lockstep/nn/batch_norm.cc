@@ -29,7 +29,8 @@ Tensor BatchNorm2d::forward_fused(const Tensor& x, const Tensor& residual, bool 
   const Placement* at = x.placement().get();
   ShardCollector* const collector = at ? at->collector() : nullptr;
   if (options_.synchronized) {
-    check(!collector, "batch_norm: synchronized batch norm in per_shard() or DataParallel would see one shard alone: pass the "
+    check(!collector,
+          "batch_norm: synchronized batch norm in per_shard() or DataParallel would see one shard alone: pass the "
           "whole batch to the model, as split_and_load() cuts it");
     ops::BatchStats stats;
     Tensor y = batch_norm_synchronized(x, weight, bias, residual, options, &stats);
@@ -41,13 +42,14 @@ Tensor BatchNorm2d::forward_fused(const Tensor& x, const Tensor& residual, bool 
   if (!at) {
     commit(nullptr, std::move(stats), values);
   } else if (collector) {
-    collector->add(this, at->slots()[0].shard, stats[0], [this, batch = at->batch(), values](std::vector<std::any> found) {
-      std::vector<ops::BatchStats> all(found.size());
-      for (std::size_t s = 0; s < all.size(); ++s) {
-        if (found[s].has_value()) all[s] = std::any_cast<ops::BatchStats>(found[s]);
-      }
-      commit(batch.get(), std::move(all), values);
-    });
+    collector->add(this, at->slots()[0].shard, stats[0],
+                   [this, batch = at->batch(), values](std::vector<std::any> found) {
+                     std::vector<ops::BatchStats> all(found.size());
+                     for (std::size_t s = 0; s < all.size(); ++s) {
+                       if (found[s].has_value()) all[s] = std::any_cast<ops::BatchStats>(found[s]);
+                     }
+                     commit(batch.get(), std::move(all), values);
+                   });
   } else {
     std::vector<ops::BatchStats> all(at->rows().size());
     for (std::size_t i = 0; i < stats.size(); ++i) all[static_cast<std::size_t>(at->slots()[i].shard)] = stats[i];
@@ -61,8 +63,8 @@ void BatchNorm2d::commit(const Placement* at, std::vector<ops::BatchStats> stats
   // Each device merges for itself, in memory that it can read: the same few numbers, the same bits.
   for (Device device : running_mean.devices()) {
     ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);
-    ops::batch_norm_commit(merged, options_.momentum, running_mean.data(device).array(), running_var.data(device).array(),
-                           num_batches_tracked.data(device).array());
+    ops::batch_norm_commit(merged, options_.momentum, running_mean.data(device).array(),
+                           running_var.data(device).array(), num_batches_tracked.data(device).array());
   }
 }
 

@@ -26,11 +26,11 @@ class BatchNorm2d : public Module {
   void set_synchronized(bool on) { options_.synchronized = on; }
   bool synchronized() const { return options_.synchronized; }
 
-  Parameter weight;                  // gamma [C]
-  Parameter bias;                    // beta [C]
-  Parameter running_mean;            // [C]
-  Parameter running_var;             // [C]
-  Parameter num_batches_tracked;     // i64 scalar
+  Parameter weight;               // gamma [C]
+  Parameter bias;                 // beta [C]
+  Parameter running_mean;         // [C]
+  Parameter running_var;          // [C]
+  Parameter num_batches_tracked;  // i64 scalar
 
  protected:
   std::string extra_repr() const override;

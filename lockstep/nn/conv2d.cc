@@ -4,8 +4,10 @@ namespace lockstep {
 
 Conv2d::Conv2d(Conv2dLayerOptions options) : options_(options) {
   const auto& o = options_;
-  check(o.out_channels > 0 && o.in_channels >= 0 && o.kernel > 0, "conv2d: {} to {} channels, kernel {}, expected at "
-        "least 1", o.in_channels, o.out_channels, o.kernel);
+  check(o.out_channels > 0 && o.in_channels >= 0 && o.kernel > 0,
+        "conv2d: {} to {} channels, kernel {}, expected at "
+        "least 1",
+        o.in_channels, o.out_channels, o.kernel);
   check(o.groups > 0 && o.out_channels % o.groups == 0 && o.in_channels % o.groups == 0,
         "conv2d: {} groups do not divide {} and {} channels", o.groups, o.in_channels, o.out_channels);
   weight = add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel, o.kernel}});

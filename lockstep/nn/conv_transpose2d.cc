@@ -13,8 +13,7 @@ ConvTranspose2d::ConvTranspose2d(ConvTranspose2dLayerOptions options) : options_
 }
 
 Tensor ConvTranspose2d::forward(const Tensor& x) {
-  check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)",
-        x);
+  check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
   const auto& o = options_;
   if (!weight.shape_known()) {
     check(x.size(1) % o.groups == 0, "conv_transpose2d: {} groups do not divide the input's {} channels", o.groups,

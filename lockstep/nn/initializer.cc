@@ -18,8 +18,7 @@ struct Fans {
 };
 
 Fans fans(std::string_view what, const Array& w) {
-  check(w.shape().rank() >= 2, "{}: the parameter is {}, expected at least 2 axes (out, in, ...)", what,
-        w.shape());
+  check(w.shape().rank() >= 2, "{}: the parameter is {}, expected at least 2 axes (out, in, ...)", what, w.shape());
   double window = 1;
   for (int i = 2; i < w.shape().rank(); ++i) window *= static_cast<double>(w.size(i));
   return {static_cast<double>(w.size(1)) * window, static_cast<double>(w.size(0)) * window};

@@ -13,8 +13,8 @@ namespace {
 // "Linear" for lockstep::Linear, "ModuleList" for lockstep::ModuleList<M>.
 std::string class_name(const Module& module) {
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> demangled(abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status),
-                                                         std::free);
+  const std::unique_ptr<char, void (*)(void*)> demangled(
+      abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status), std::free);
   std::string name = status == 0 ? demangled.get() : typeid(module).name();
   if (name.ends_with('>')) {
     int depth = 0;
@@ -51,12 +51,15 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
 }  // namespace
 
 Module::Module(Module&& other)
-    : parameters_(std::move(other.parameters_)), buffers_(std::move(other.buffers_)), children_(std::move(other.children_)),
-      training_(other.training_) {
+    : parameters_(std::move(other.parameters_)), buffers_(std::move(other.buffers_)),
+      children_(std::move(other.children_)), training_(other.training_) {
   for (const Child& child : children_) {
     if (child.owner || child.name.empty()) continue;
-    fail("module: child '{}' is a member, which cannot move: make the module where it stays, as in append<M>(...), or its "
-         "children with make<M>()", child.name);
+    fail(
+        "module: child '{}' is a member, which cannot move: make the module where it stays, as in append<M>(...), or "
+        "its "
+        "children with make<M>()",
+        child.name);
   }
 }
 
@@ -67,11 +70,11 @@ Tensor Module::forward(const Tensor& x) {
 template <typename Visit>
 void Module::visit(const std::string& prefix, const Visit& each) const {
   each(prefix, *this);
-  for (const Child& child : children_) child.module->visit(child.name.empty() ? prefix : prefix + child.name + ".", each);
+  for (const Child& child : children_)
+    child.module->visit(child.name.empty() ? prefix : prefix + child.name + ".", each);
 }
 
-void Module::initialize(const Initializer& initializer, const std::vector<Device>& devices,
-                        InitializeOptions options) {
+void Module::initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options) {
   auto all = named_parameters();
   auto buffers = named_buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());

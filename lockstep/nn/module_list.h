@@ -19,8 +19,7 @@ class ModuleList : public Module {
     return append(std::make_shared<M>(std::forward<Args>(args)...));
   }
   template <typename N>
-    requires std::is_base_of_v<M, N>
-  M& append(std::shared_ptr<N> module) {
+  requires std::is_base_of_v<M, N> M& append(std::shared_ptr<N> module) {
     add(std::to_string(size()), module);
     modules_.push_back(module.get());
     return *modules_.back();

@@ -30,9 +30,12 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       const auto& reducer = state->gradient.reducer();
       // It would be trained by this process alone, and differ between processes from then on.
       check(reducer || !pass.at || !pass.at->exchange(),
-            "backward: {} is not summed over processes: it is not part of the module whose DistributedDataParallel cut this "
-            "batch", state->label);
-      if (reducer && std::ranges::find(pass.observers, reducer) == pass.observers.end()) pass.observers.push_back(reducer);
+            "backward: {} is not summed over processes: it is not part of the module whose DistributedDataParallel cut "
+            "this "
+            "batch",
+            state->label);
+      if (reducer && std::ranges::find(pass.observers, reducer) == pass.observers.end())
+        pass.observers.push_back(reducer);
     }
     void accumulate(const BackwardPass& pass, Gradient g) override {
       const auto state = owner.lock();
@@ -68,8 +71,11 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     const auto& reducer = gradient.reducer();
     const bool joined = pass.at && pass.at->exchange();
     if (reducer && !joined && (!g.addends.empty() || g.single.defined())) {
-      fail("backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that its batches() or "
-           "split() cut: other processes would not have this gradient", label);
+      fail(
+          "backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that its batches() "
+          "or "
+          "split() cut: other processes would not have this gradient",
+          label);
     }
     if (!g.parts.empty() || g.single.defined() || g.seed) {
       // A contribution that counts once joins the lowest shard, wherever that is.
@@ -94,7 +100,9 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     }
   }
 
-  bool shape_known() const { return std::ranges::none_of(options.shape, [](std::int64_t d) { return d == 0; }); }
+  bool shape_known() const {
+    return std::ranges::none_of(options.shape, [](std::int64_t d) { return d == 0; });
+  }
 
   void make_replicas(const Array* value = nullptr) {
     replicas.clear();
@@ -132,8 +140,10 @@ struct Parameter::State : std::enable_shared_from_this<State> {
 
   void check_replicas(const std::vector<Device>& wanted) const {
     check(!devices.empty(), "{} is not initialized: call initialize() with the devices that shall hold it", label);
-    check(!replicas.empty(), "{} is not initialized on {} yet: its shape {} is settled by the first forward pass (0: not "
-          "known)", label, describe_devices(wanted), options.shape);
+    check(!replicas.empty(),
+          "{} is not initialized on {} yet: its shape {} is settled by the first forward pass (0: not "
+          "known)",
+          label, describe_devices(wanted), options.shape);
   }
 };
 
@@ -148,8 +158,8 @@ bool Parameter::trainable() const { return state_->options.trainable; }
 bool Parameter::computed() const { return state_->options.computed; }
 void Parameter::set_trainable(bool trainable) const {
   State& s = *state_;
-  check(!trainable || is_floating(s.options.dtype), "{}: {} elements cannot be trained, expected a floating type", s.label,
-        lockstep::name(s.options.dtype));
+  check(!trainable || is_floating(s.options.dtype), "{}: {} elements cannot be trained, expected a floating type",
+        s.label, lockstep::name(s.options.dtype));
   if (trainable == s.options.trainable) return;
   s.options.trainable = trainable;
   s.connect();
@@ -166,8 +176,8 @@ Tensor Parameter::tensor() const {
 Tensor Parameter::data(Device device) const {
   const State& s = *state_;
   const auto it = std::ranges::find(s.devices, device);
-  check(s.devices.empty() || it != s.devices.end(), "{} is not initialized on {}: it lives on {}", s.label, device.name(),
-        str(s.devices));
+  check(s.devices.empty() || it != s.devices.end(), "{} is not initialized on {}: it lives on {}", s.label,
+        device.name(), str(s.devices));
   s.check_replicas({device});
   return s.replicas[static_cast<std::size_t>(it - s.devices.begin())];
 }
@@ -189,11 +199,10 @@ void Parameter::set_data(const Tensor& value) {
     for (const Array& replica : s.replicas) State::assign(replica, value.array());
     return;
   }
-  check(value.shape().rank() == known.rank(), "{}: set to {}, expected {} (0: any)", s.label,
-        value.shape(), known);
+  check(value.shape().rank() == known.rank(), "{}: set to {}, expected {} (0: any)", s.label, value.shape(), known);
   for (int i = 0; i < known.rank(); ++i) {
-    check(known[i] == 0 || known[i] == value.shape()[i], "{}: set to {}, expected {} (0: any)", s.label,
-          value.shape(), known);
+    check(known[i] == 0 || known[i] == value.shape()[i], "{}: set to {}, expected {} (0: any)", s.label, value.shape(),
+          known);
   }
   s.options.shape = value.shape();
   s.make_replicas(&value.array());
@@ -227,7 +236,8 @@ void Parameter::initialize(std::string name, const std::vector<Device>& devices,
 void Parameter::check_movable() const {
   const State& s = *state_;
   check(initialized(), "to: {} is not initialized: initialize() makes it on the devices", s.label);
-  check(!optimized(), "to: an optimizer has {}, and keeps its state on {}: move the module first", s.label, str(s.devices));
+  check(!optimized(), "to: an optimizer has {}, and keeps its state on {}: move the module first", s.label,
+        str(s.devices));
   check(s.gradient.reducer() == nullptr, "to: DistributedDataParallel has {} on {}: move the module first", s.label,
         str(s.devices));
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/nn/gradient_tree.h"
 #include "lockstep/nn/initializer.h"
-#include "lockstep/autograd/tensor.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -62,7 +62,8 @@ class Parameter {
   void settle_shape(const Shape& shape);
   // Gives the parameter its name, devices and start values. Replicas are made now if the shape is known, else by
   // settle_shape. `fallback` initializes where the options named no initializer.
-  void initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback, std::uint64_t seed);
+  void initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,
+                  std::uint64_t seed);
   bool initialized() const { return !devices().empty(); }
   // Replaces the replicas by ones on these devices, with the values of the first. Drops the gradient. Throws for a
   // parameter that is not initialized, or that an optimizer or DistributedDataParallel has, which keep their state on

@@ -38,8 +38,7 @@ Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const 
   const Shape expected{static_cast<std::int64_t>(weights_.size()), x.size(options_.batch_first ? 0 : 1),
                        options_.hidden_size};
   for (const Tensor& state : states) {
-    check(!state.defined() || state.shape() == expected, "{}: state is {}, expected {}", name_, state,
-          expected);
+    check(!state.defined() || state.shape() == expected, "{}: state is {}, expected {}", name_, state, expected);
   }
   Tensor y = x;
   std::vector<std::vector<Tensor>> last(states.size());
@@ -51,8 +50,8 @@ Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const 
       for (const Tensor& all : states) {
         state.push_back(all.defined() ? select(all, 0, static_cast<std::int64_t>(i)) : Tensor());
       }
-      outputs.push_back(layer(y, state, weights(i, y.size(2)),
-                              {.batch_first = options_.batch_first, .reverse = i > first}));
+      outputs.push_back(
+          layer(y, state, weights(i, y.size(2)), {.batch_first = options_.batch_first, .reverse = i > first}));
       for (std::size_t k = 0; k < states.size(); ++k) last[k].push_back(state[k]);
     }
     y = outputs.size() == 1 ? outputs[0] : cat(outputs, 2);

@@ -58,7 +58,9 @@ std::string Linear::extra_repr() const {
 }
 std::string Conv1d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups, 1); }
 std::string Conv2d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups, 2); }
-std::string ConvTranspose2d::extra_repr() const { return conv(options_, weight.shape()[0], 2, options_.output_padding); }
+std::string ConvTranspose2d::extra_repr() const {
+  return conv(options_, weight.shape()[0], 2, options_.output_padding);
+}
 
 std::string Embedding::extra_repr() const {
   const std::string text = fmt::format("{}, {}", options_.num_embeddings, options_.embedding_dim);
@@ -67,7 +69,8 @@ std::string Embedding::extra_repr() const {
 
 std::string BatchNorm2d::extra_repr() const {
   return fmt::format("{}, eps={}, momentum={}, affine=True, track_running_stats=True{}", weight.shape()[0],
-                     python(options_.eps), python(options_.momentum), options_.synchronized ? ", synchronized=True" : "");
+                     python(options_.eps), python(options_.momentum),
+                     options_.synchronized ? ", synchronized=True" : "");
 }
 std::string LayerNorm::extra_repr() const {
   return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape), python(options_.eps),

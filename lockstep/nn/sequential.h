@@ -23,8 +23,7 @@ class Sequential : public Module {
     return append(std::make_shared<M>(std::forward<Args>(args)...));
   }
   template <typename M>
-    requires std::is_base_of_v<Module, M>
-  Sequential& append(M&& module) {
+  requires std::is_base_of_v<Module, M> Sequential& append(M&& module) {
     return append(std::make_shared<M>(std::move(module)));
   }
   Sequential& append(std::shared_ptr<Module> module) {
@@ -45,7 +44,8 @@ class Sequential : public Module {
   template <typename M>
   M& at(std::size_t i) const {
     auto* const module = dynamic_cast<M*>(&(*this)[i]);
-    if (!module) fail("sequential: number {} is another kind of module than the one asked for: {}", i, (*this)[i].str());
+    if (!module)
+      fail("sequential: number {} is another kind of module than the one asked for: {}", i, (*this)[i].str());
     return *module;
   }
 

@@ -3,18 +3,15 @@
 namespace lockstep {
 
 TransformerEncoderLayer::TransformerEncoderLayer(TransformerEncoderLayerOptions options)
-    : options_(options),
-      self_attn_({.embed_dim = options.d_model,
-                  .num_heads = options.nhead,
-                  .dropout = options.dropout,
-                  .batch_first = options.batch_first}),
+    : options_(options), self_attn_({.embed_dim = options.d_model,
+                                     .num_heads = options.nhead,
+                                     .dropout = options.dropout,
+                                     .batch_first = options.batch_first}),
       linear1_({.in_features = options.d_model, .out_features = options.dim_feedforward}),
       linear2_({.in_features = options.dim_feedforward, .out_features = options.d_model}),
       norm1_({.normalized_shape = {options.d_model}, .eps = options.layer_norm_eps}),
-      norm2_({.normalized_shape = {options.d_model}, .eps = options.layer_norm_eps}),
-      dropout_(options.dropout),
-      dropout1_(options.dropout),
-      dropout2_(options.dropout) {
+      norm2_({.normalized_shape = {options.d_model}, .eps = options.layer_norm_eps}), dropout_(options.dropout),
+      dropout1_(options.dropout), dropout2_(options.dropout) {
   check(options_.activation != nullptr, "transformer encoder layer: no activation, expected relu, gelu, ...");
   add("self_attn", self_attn_);
   add("linear1", linear1_);
@@ -27,10 +24,9 @@ TransformerEncoderLayer::TransformerEncoderLayer(TransformerEncoderLayerOptions 
 }
 
 Tensor TransformerEncoderLayer::attention_part(const Tensor& x, const TransformerMasks& masks) {
-  return dropout1_(self_attn_.attend(x, x, x,
-                                     {.key_padding_mask = masks.src_key_padding_mask,
-                                      .attn_mask = masks.src_mask,
-                                      .is_causal = masks.is_causal}));
+  return dropout1_(self_attn_.attend(
+      x, x, x,
+      {.key_padding_mask = masks.src_key_padding_mask, .attn_mask = masks.src_mask, .is_causal = masks.is_causal}));
 }
 
 Tensor TransformerEncoderLayer::dense_part(const Tensor& x) {

@@ -34,8 +34,8 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
           "conv2d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", options.stride[i],
           options.dilation[i], options.padding[i]);
     std::int64_t reach = x.size(axis) + 2 * options.padding[i] - options.dilation[i] * (w.size(axis) - 1) - 1;
-    check(reach >= 0, "conv2d: the kernel ({} wide, dilation {}) does not fit the padded input ({} wide)",
-          w.size(axis), options.dilation[i], x.size(axis) + 2 * options.padding[i]);
+    check(reach >= 0, "conv2d: the kernel ({} wide, dilation {}) does not fit the padded input ({} wide)", w.size(axis),
+          options.dilation[i], x.size(axis) + 2 * options.padding[i]);
     shape[axis] = reach / options.stride[i] + 1;
   }
   if (bias.defined()) {
@@ -45,9 +45,10 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
   Array y = empty_preferred(shape, x.dtype(), x.device());
   const Array prepared = prepared_weights(w, ConvPass::forward, options, x.shape(), x.dtype());
   launch("conv2d", {in, w, prepared, bias}, {y},
-         [options, x = in.view(), w = w.view(), prepared = prepared.view(), bias = bias.view(), y = y.view()](Backend& b,
-                                                                                                        KernelContext& c) {
-           prepared ? b.conv().forward_prepared(c, options, x, w, prepared, bias, y) : b.conv().forward(c, options, x, w, bias, y);
+         [options, x = in.view(), w = w.view(), prepared = prepared.view(), bias = bias.view(), y = y.view()](
+             Backend& b, KernelContext& c) {
+           prepared ? b.conv().forward_prepared(c, options, x, w, prepared, bias, y)
+                    : b.conv().forward(c, options, x, w, bias, y);
          });
   return y;
 }
@@ -56,10 +57,12 @@ Array conv2d_backward_data(const Array& dy, const Array& w, const Shape& x_shape
   Array g = preferred(dy);
   Array dx = empty_preferred(x_shape, dy.dtype(), dy.device());
   const Array prepared = prepared_weights(w, ConvPass::backward_data, options, x_shape, dy.dtype());
-  launch("conv2d backward data", {g, w, prepared}, {dx},
-         [options, dy = g.view(), w = w.view(), prepared = prepared.view(), dx = dx.view()](Backend& b, KernelContext& c) {
-           prepared ? b.conv().backward_data_prepared(c, options, dy, w, prepared, dx) : b.conv().backward_data(c, options, dy, w, dx);
-         });
+  launch(
+      "conv2d backward data", {g, w, prepared}, {dx},
+      [options, dy = g.view(), w = w.view(), prepared = prepared.view(), dx = dx.view()](Backend& b, KernelContext& c) {
+        prepared ? b.conv().backward_data_prepared(c, options, dy, w, prepared, dx)
+                 : b.conv().backward_data(c, options, dy, w, dx);
+      });
   return dx;
 }
 

@@ -44,7 +44,8 @@ Array reshape(const Array& x, Shape shape) {
   if (shape.numel() != x.numel()) {
     fail("reshape: {} elements as {}, expected {}", x.numel(), shape.str(), x.shape().str());
   }
-  check(same_order(x.layout(), Layout::plain, x.shape()), "reshape: the tensor is {}, expected plain", name(x.layout()));
+  check(same_order(x.layout(), Layout::plain, x.shape()), "reshape: the tensor is {}, expected plain",
+        name(x.layout()));
   View view = x.view();
   view.shape = shape;
   view.layout = Layout::plain;
@@ -60,7 +61,8 @@ Array narrow(const Array& x, std::int64_t start, std::int64_t count) {
   View view = x.view();
   view.shape[0] = count;
   const std::int64_t row = rows == 0 ? 0 : x.numel() / rows;
-  if (view.data) view.data = static_cast<std::byte*>(view.data) + static_cast<std::size_t>(start * row) * item_size(x.dtype());
+  if (view.data)
+    view.data = static_cast<std::byte*>(view.data) + static_cast<std::size_t>(start * row) * item_size(x.dtype());
   return Array(x.storage(), view).with_shard(x.shard());
 }
 
@@ -109,7 +111,9 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   // Device memory is protected by its resource; host memory has to be held. Between devices x's device may not
   // hand its block on to someone who cannot see this task: both belong to one engine, so it can.
   task.run = [backend = state.backend.get(), x = x.view(), y = y.view(), apart, inward,
-              hold = from_host ? x.storage() : to_host ? y.storage() : nullptr](const TaskContext& c) {
+              hold = from_host ? x.storage()
+                     : to_host ? y.storage()
+                               : nullptr](const TaskContext& c) {
     auto& context = *static_cast<KernelContext*>(c.lane_data);
     if (apart) {
       backend->transfer(context, x, y, !inward);
@@ -148,10 +152,12 @@ Array empty_host(const Shape& shape, DType dtype, Device device) {
   Block block = state.pinned->allocate(view.bytes(), LaneId());
   view.data = block.data;
   auto* storage = new Storage{block.data, view.bytes(), Device(), state.engine, block.resource, true};
-  return {std::shared_ptr<Storage>(storage, [allocator = state.pinned, block](Storage* s) {
-            allocator->free(block);
-            delete s;
-          }), view};
+  return {std::shared_ptr<Storage>(storage,
+                                   [allocator = state.pinned, block](Storage* s) {
+                                     allocator->free(block);
+                                     delete s;
+                                   }),
+          view};
 }
 
 Array pin(const Array& x, Device device) {
@@ -180,8 +186,8 @@ Array concatenate(std::span<const Array> parts, Device device) {
   shape[0] = 0;
   for (const Array& part : parts) {
     Shape expected = part.shape();
-    check(expected.rank() == shape.rank() && part.dtype() == parts[0].dtype(), "concatenate: {} beside {}",
-          part, parts[0]);
+    check(expected.rank() == shape.rank() && part.dtype() == parts[0].dtype(), "concatenate: {} beside {}", part,
+          parts[0]);
     shape[0] += part.size(0);
     expected[0] = shape[0];
     check(expected == shape, "concatenate: {} beside {}", part, parts[0]);

@@ -90,9 +90,8 @@ Array unary(const Unary& op, const Array& x) {
   check_on_device(name(op.op), x);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", name(op.op), lockstep::name(x.dtype()));
   Array y = empty_like(x);
-  launch(name(op.op), {x}, {y}, [op, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
-    b.elementwise().unary(c, op, x, y);
-  });
+  launch(name(op.op), {x}, {y},
+         [op, x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.elementwise().unary(c, op, x, y); });
   return y;
 }
 

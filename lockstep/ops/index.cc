@@ -50,8 +50,8 @@ Array take_along_axis(const Array& x, const Array& index, int axis) {
 Array scatter_sum(const Array& x, const Array& index, int axis, std::int64_t extent) {
   check(is_floating(x.dtype()), "scatter_add: the source is {}, expected a floating type", name(x.dtype()));
   check(x.shape().rank() == index.shape().rank() && x.size(axis) == index.size(axis),
-        "scatter_add: the index is {} for a source of {}, expected equal extents on axis {}", index.shape(),
-        x.shape(), axis);
+        "scatter_add: the index is {} for a source of {}, expected equal extents on axis {}", index.shape(), x.shape(),
+        axis);
   const Indexed in("scatter_add", x, index, axis);
   Array y = empty(with_extent(in.shape, axis, extent), x.dtype(), x.device());
   launch("scatter add", {in.x, in.index}, {y},

@@ -10,9 +10,7 @@ thread_local bool spreading = false;
 
 // Where a tensor is likely to be used, for the allocator. A lane that is not known yet is none: a block that another
 // lane still uses would make independent tasks wait for one another.
-LaneId likely_lane(const DeviceState& state) {
-  return spreading ? LaneId() : state.compute_lane(current_shard);
-}
+LaneId likely_lane(const DeviceState& state) { return spreading ? LaneId() : state.compute_lane(current_shard); }
 
 }  // namespace
 
@@ -47,15 +45,14 @@ Array empty_or(const Array& into, std::string_view what, const Shape& shape, DTy
   state_of(device, what);  // whose error names the operation
   if (!into.defined()) return empty(shape, dtype, device);
   check(into.shape() == shape && into.dtype() == dtype && into.device() == device && into.layout() == Layout::plain,
-        "{}: the result is to go into {}, expected a plain {} {} on {}", what, into, shape, name(dtype),
-        device.name());
+        "{}: the result is to go into {}, expected a plain {} {} on {}", what, into, shape, name(dtype), device.name());
   return into.with_shard(current_shard);
 }
 
 Array empty_like(const Array& x) { return empty(x.shape(), x.dtype(), x.device(), x.layout()); }
 
-Task make_task(std::string_view name, DeviceState& device, std::span<const Array> reads,
-               std::span<const Array> writes, const LaunchOptions& options) {
+Task make_task(std::string_view name, DeviceState& device, std::span<const Array> reads, std::span<const Array> writes,
+               const LaunchOptions& options) {
   Task task;
   task.name = name;
   auto readable = [&](const Array& t) {
@@ -92,8 +89,8 @@ void check_on_device(std::string_view what, const Array& t) {
 }
 
 void check_same(std::string_view what, const Array& a, const Array& b) {
-  check(a.shape() == b.shape() && a.dtype() == b.dtype(), "{}: {} and {}, expected the same shape and type", what,
-        a, b);
+  check(a.shape() == b.shape() && a.dtype() == b.dtype(), "{}: {} and {}, expected the same shape and type", what, a,
+        b);
 }
 
 void check_rank(std::string_view what, std::string_view which, const Array& t, int rank, std::string_view axes) {

@@ -63,10 +63,9 @@ Array matmul(const Array& a, const Array& b, const Array& bias, const MatmulOutp
         "matmul: {} x {} with a bias, or into given memory, expected b with 2 axes", a.shape(), b.shape());
   const Array x = matrices(a, batch), z = matrices(b, batch);
   Array c = empty({batch.numel(), m, n}, dtype, a.device());
-  launch("matmul", {x, z}, {c},
-         [o, a = x.view(), b = z.view(), c = c.view()](Backend& backend, KernelContext& ctx) {
-           backend.matmul().batched_matmul(ctx, o, a, b, c);
-         });
+  launch("matmul", {x, z}, {c}, [o, a = x.view(), b = z.view(), c = c.view()](Backend& backend, KernelContext& ctx) {
+    backend.matmul().batched_matmul(ctx, o, a, b, c);
+  });
   return reshape(c, with_matrix(batch, m, n));
 }
 

@@ -18,9 +18,8 @@ BatchStats batch_norm_stats(const Array& x) {
   Shape channels{x.size(1)};
   BatchStats stats{x.size(0) * x.size(2) * x.size(3), empty(channels, stats_dtype(x), x.device()),
                    empty(channels, stats_dtype(x), x.device())};
-  launch("batch norm stats", {x}, {stats.mean, stats.m2}, [x = x.view(), s = stats.view()](Backend& b, KernelContext& c) {
-    b.norm().stats(c, x, s);
-  });
+  launch("batch norm stats", {x}, {stats.mean, stats.m2},
+         [x = x.view(), s = stats.view()](Backend& b, KernelContext& c) { b.norm().stats(c, x, s); });
   return stats;
 }
 
@@ -42,16 +41,17 @@ BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, b
   LaunchOptions options{.foreign_reads = true};
   if (urgent) options.lane = state_of(device, "batch_norm").urgent_lane;
   std::vector<Array> writes{merged.mean, merged.m2};
-  launch("batch norm merge", reads, writes,
-         [views = std::move(views), out = merged.view()](Backend& b, KernelContext& c) {
-           b.norm().merge_stats(c, views, out);
-         },
-         options);
+  launch(
+      "batch norm merge", reads, writes,
+      [views = std::move(views), out = merged.view()](Backend& b, KernelContext& c) {
+        b.norm().merge_stats(c, views, out);
+      },
+      options);
   return merged;
 }
 
-Array batch_norm(const Array& x, const BatchStats& stats, const Array& gamma, const Array& beta,
-                  const Array& residual, const BatchNormApply& apply) {
+Array batch_norm(const Array& x, const BatchStats& stats, const Array& gamma, const Array& beta, const Array& residual,
+                 const BatchNormApply& apply) {
   check_rank("batch_norm", "input", x, 4, "(N, C, H, W)");
   check(gamma.shape() == Shape{x.size(1)}, "batch_norm: input has {} channels, weight expects {}", x.size(1),
         gamma.numel());
@@ -61,11 +61,10 @@ Array batch_norm(const Array& x, const BatchStats& stats, const Array& gamma, co
     add = to_layout(residual, x.layout());
   }
   Array y = empty_like(x);
-  launch("batch norm", {x, stats.mean, stats.m2, gamma, beta, add}, {y},
-         [apply, x = x.view(), s = stats.view(), gamma = gamma.view(), beta = beta.view(), r = add.view(),
-          y = y.view()](Backend& b, KernelContext& c) {
-           b.norm().forward(c, x, s, apply.eps, gamma, beta, r, apply.relu, y);
-         });
+  launch(
+      "batch norm", {x, stats.mean, stats.m2, gamma, beta, add}, {y},
+      [apply, x = x.view(), s = stats.view(), gamma = gamma.view(), beta = beta.view(), r = add.view(), y = y.view()](
+          Backend& b, KernelContext& c) { b.norm().forward(c, x, s, apply.eps, gamma, beta, r, apply.relu, y); });
   return y;
 }
 
@@ -83,8 +82,7 @@ BatchNormSums batch_norm_backward_stats(const Array& dy, const Array& x, const A
 }
 
 BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
-                                        double eps, const Array& gamma, const BatchNormSums& sums,
-                                        bool with_residual) {
+                                        double eps, const Array& gamma, const BatchNormSums& sums, bool with_residual) {
   Array g = to_layout(dy, x.layout());
   BatchNormGrads grads{empty_like(x), with_residual ? empty_like(x) : Array()};
   launch("batch norm backward", {g, x, y, stats.mean, stats.m2, gamma, sums.g, sums.g_xhat}, {grads.x, grads.residual},
@@ -95,8 +93,8 @@ BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const A
   return grads;
 }
 
-void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean,
-                       const Array& running_var, const Array& batches) {
+void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean, const Array& running_var,
+                       const Array& batches) {
   DeviceState& device = state_of(running_mean.device(), "batch_norm");
   launch("batch norm commit", {stats.mean, stats.m2, running_mean, running_var, batches},
          {running_mean, running_var, batches},

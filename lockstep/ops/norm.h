@@ -26,8 +26,8 @@ struct BatchNormApply {
 };
 
 // residual may be undefined.
-Array batch_norm(const Array& x, const BatchStats& stats, const Array& gamma, const Array& beta,
-                  const Array& residual, const BatchNormApply& apply);
+Array batch_norm(const Array& x, const BatchStats& stats, const Array& gamma, const Array& beta, const Array& residual,
+                 const BatchNormApply& apply);
 
 struct BatchNormSums {
   Array g;       // [C]: the gradient of beta
@@ -41,11 +41,10 @@ struct BatchNormGrads {
   Array residual;  // undefined unless asked for
 };
 BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
-                                        double eps, const Array& gamma, const BatchNormSums& sums,
-                                        bool with_residual);
+                                        double eps, const Array& gamma, const BatchNormSums& sums, bool with_residual);
 
 // Moves the running statistics towards those of a batch and counts the batch; in the urgent lane.
-void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean,
-                       const Array& running_var, const Array& batches);
+void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean, const Array& running_var,
+                       const Array& batches);
 
 }  // namespace lockstep::ops

@@ -10,13 +10,24 @@ namespace lockstep::ops {
 Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& options, const Shape& x, DType dtype) {
   // A recorded step repeats its tasks, but not the question whether the weights have changed.
   if (w.shard() != -1 || StepRecorder::current() || x.numel() == 0) return {};
-  const std::int64_t size = state_of(w.device(), "conv2d").backend->conv().prepared_size(pass, options, x, w.shape(), dtype);
+  const std::int64_t size =
+      state_of(w.device(), "conv2d").backend->conv().prepared_size(pass, options, x, w.shape(), dtype);
   if (size == 0) return {};
   const auto offset = static_cast<const std::byte*>(w.view().data) - static_cast<const std::byte*>(w.storage()->data);
   // The size tells one algorithm from another.
-  const std::array<std::int64_t, 14> key{size, static_cast<std::int64_t>(pass), static_cast<std::int64_t>(dtype), offset, w.size(0), w.size(1),
-                                         x[2] << 32 | x[3], options.stride[0] << 32 | options.stride[1], options.padding[0],
-                                         options.padding[1], options.dilation[0], options.dilation[1], options.groups,
+  const std::array<std::int64_t, 14> key{size,
+                                         static_cast<std::int64_t>(pass),
+                                         static_cast<std::int64_t>(dtype),
+                                         offset,
+                                         w.size(0),
+                                         w.size(1),
+                                         x[2] << 32 | x[3],
+                                         options.stride[0] << 32 | options.stride[1],
+                                         options.padding[0],
+                                         options.padding[1],
+                                         options.dilation[0],
+                                         options.dilation[1],
+                                         options.groups,
                                          w.size(2) << 32 | w.size(3)};
   Storage& storage = *w.storage();
   const std::lock_guard lock(storage.derived_mutex);
@@ -29,8 +40,9 @@ Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& optio
   }
   const Array prepared(found->storage, View{found->storage->data, DType::f32, Layout::plain, {size}});
   if (found->version == version) return prepared;
-  launch("prepare weights", {w}, {prepared},
-         [=, w = w.view(), out = prepared.view()](Backend& b, KernelContext& c) { b.conv().prepare(c, pass, options, x, w, dtype, out); });
+  launch("prepare weights", {w}, {prepared}, [=, w = w.view(), out = prepared.view()](Backend& b, KernelContext& c) {
+    b.conv().prepare(c, pass, options, x, w, dtype, out);
+  });
   found->version = version;
   return prepared;
 }

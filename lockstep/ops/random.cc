@@ -18,7 +18,8 @@ void normal_(const Array& y, RandomKey key, double mean, double stddev) {
 
 RandomKey next_key(Device device, std::string_view what) {
   DeviceState& state = state_of(device, what);
-  if (StepRecorder* const recorder = StepRecorder::current()) recorder->refuse(fmt::format("{} draws random numbers", what));
+  if (StepRecorder* const recorder = StepRecorder::current())
+    recorder->refuse(fmt::format("{} draws random numbers", what));
   return state.random->next(ShardScope::current());
 }
 

@@ -66,11 +66,12 @@ Array tree_sum(std::span<const Array> leaves, Device device, bool urgent) {
     views.push_back(reads.emplace_back(readable_from(addend, device)).view());
   }
   Array out = empty(first->shape(), dtype, device, first->layout());
-  launch("tree sum", reads, std::span(&out, 1),
-         [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
-           b.reduce().tree_sum(c, views, out);
-         },
-         {.lane = urgent ? std::optional(state_of(device, "tree sum").urgent_lane) : std::nullopt, .foreign_reads = true});
+  launch(
+      "tree sum", reads, std::span(&out, 1),
+      [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
+        b.reduce().tree_sum(c, views, out);
+      },
+      {.lane = urgent ? std::optional(state_of(device, "tree sum").urgent_lane) : std::nullopt, .foreign_reads = true});
   return convert(out, first->dtype(), first->layout());
 }
 
@@ -86,7 +87,8 @@ Array max_of(std::span<const Array> leaves, Device device) {
 
 Array squared_norm(std::span<const Array> xs, std::span<const Array> present) {
   check(!xs.empty(), "squared_norm: no tensors");
-  check(present.empty() || present.size() == xs.size(), "squared_norm: {} tensors and {} flags", xs.size(), present.size());
+  check(present.empty() || present.size() == xs.size(), "squared_norm: {} tensors and {} flags", xs.size(),
+        present.size());
   std::vector<View> views, flags;
   std::vector<Array> reads;
   const Device device = xs[0].device();

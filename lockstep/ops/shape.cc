@@ -36,8 +36,7 @@ void copy_strided(std::string_view what, const StridedCopy& copy, const Array& x
 
 int resolve_axis(std::string_view what, const Shape& shape, int axis) {
   const int rank = shape.rank();
-  check(axis >= -rank && axis < rank, "{}: axis {} of shape {}, expected {} to {}", what, axis, shape, -rank,
-        rank - 1);
+  check(axis >= -rank && axis < rank, "{}: axis {} of shape {}, expected {} to {}", what, axis, shape, -rank, rank - 1);
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -58,8 +57,7 @@ Shape without_axes(const Shape& shape, unsigned axes) {
 
 Array permute(const Array& x, std::span<const int> axes) {
   const Array plain = to_layout(x, Layout::plain);
-  check(static_cast<int>(axes.size()) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(),
-        x.shape());
+  check(static_cast<int>(axes.size()) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(), x.shape());
   StridedCopy copy{.extent = x.shape()};
   const Strides from = strides_of(x.shape());
   unsigned seen = 0;
@@ -149,8 +147,7 @@ Array cat(std::span<const Array> parts, int axis) {
     Shape expected = shape;
     expected[axis] = part.shape().rank() == shape.rank() ? part.size(axis) : 0;
     check(part.shape() == expected && part.dtype() == parts[0].dtype(),
-          "cat: {} beside {}, expected equal types and extents but on axis {}", part, parts[0],
-          axis);
+          "cat: {} beside {}, expected equal types and extents but on axis {}", part, parts[0], axis);
     shape[axis] += part.size(axis);
     plain.push_back(to_layout(part, Layout::plain));
   }

@@ -59,8 +59,7 @@ Array cross_entropy(const Array& logits, const Array& labels, double label_smoot
   return loss;
 }
 
-Array cross_entropy_backward(const Array& logits, const Array& labels, double label_smoothing,
-                              const Array& dloss) {
+Array cross_entropy_backward(const Array& logits, const Array& labels, double label_smoothing, const Array& dloss) {
   Array dx = empty_like(logits);
   launch("cross entropy backward", {logits, labels, dloss}, {dx},
          [label_smoothing, x = logits.view(), l = labels.view(), g = dloss.view(), dx = dx.view()](

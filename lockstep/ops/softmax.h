@@ -13,8 +13,7 @@ Array log_softmax_backward(const Array& y, const Array& dy);
 
 // logits [n, classes], labels i64 [n]; see backend/softmax.h.
 Array cross_entropy(const Array& logits, const Array& labels, double label_smoothing);
-Array cross_entropy_backward(const Array& logits, const Array& labels, double label_smoothing,
-                              const Array& dloss);
+Array cross_entropy_backward(const Array& logits, const Array& labels, double label_smoothing, const Array& dloss);
 
 Array mse(const Array& x, const Array& target);
 Array mse_backward(const Array& x, const Array& target, const Array& dloss);

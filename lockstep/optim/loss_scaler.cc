@@ -12,8 +12,8 @@ LossScaler::LossScaler(std::span<const Device> devices, LossScalerOptions option
     : growth_interval_(options.growth_interval) {
   check(!devices.empty(), "loss scaler: no devices");
   // f32 counts no further.
-  check(growth_interval_ >= 1 && growth_interval_ < 1 << 24,
-        "loss scaler: a growth interval of {}, expected 1 to {}", growth_interval_, (1 << 24) - 1);
+  check(growth_interval_ >= 1 && growth_interval_ < 1 << 24, "loss scaler: a growth interval of {}, expected 1 to {}",
+        growth_interval_, (1 << 24) - 1);
   for (Device device : devices) {
     states_.push_back(ops::empty({2}, DType::f32, device).with_shard(-1));
     scales_.push_back(states_.back().narrow(0, 1));
@@ -46,10 +46,9 @@ void LossScaler::set_state(const LossScalerState& state) {
   check(state.scale >= LossScaleArgs::kLeast && state.scale <= LossScaleArgs::kMost &&
             std::frexp(state.scale, &exponent) == 0.5,
         "loss scaler: a scale of {}, expected a power of two between 2^-60 and 2^60", state.scale);
-  check(state.good_steps >= 0 && state.good_steps < growth_interval_,
-        "loss scaler: {} good steps, expected 0 to {}", state.good_steps, growth_interval_ - 1);
-  const Array host =
-      Array::from<float>({static_cast<float>(state.scale), static_cast<float>(state.good_steps)}, {2});
+  check(state.good_steps >= 0 && state.good_steps < growth_interval_, "loss scaler: {} good steps, expected 0 to {}",
+        state.good_steps, growth_interval_ - 1);
+  const Array host = Array::from<float>({static_cast<float>(state.scale), static_cast<float>(state.good_steps)}, {2});
   for (const Array& device : states_) ops::copy_(host, device);
 }
 

@@ -245,7 +245,8 @@ void Sgd::update(std::span<const Item> items, const Array& scale, const Array& r
 }
 
 Adam::Adam(std::vector<Parameter> parameters, AdamOptions options, bool decoupled)
-    : Optimizer(std::move(parameters), options.lr, {"exp_avg", "exp_avg_sq"}), options_(options), decoupled_(decoupled) {
+    : Optimizer(std::move(parameters), options.lr, {"exp_avg", "exp_avg_sq"}), options_(options),
+      decoupled_(decoupled) {
   check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
         "optimizer: betas {} and {}, expected at least 0 and below 1", options.beta1, options.beta2);
   check_at_least_zero("eps", options.eps);

@@ -37,7 +37,8 @@ void WeightAverage::update() {
         e.averages.push_back(copy_of(weight));
         continue;
       }
-      const Array sum = ops::binary(BinaryOp::add, ops::affine(e.averages[d], decay_, 0), ops::affine(weight, 1 - decay_, 0));
+      const Array sum =
+          ops::binary(BinaryOp::add, ops::affine(e.averages[d], decay_, 0), ops::affine(weight, 1 - decay_, 0));
       e.averages[d] = Array(sum).with_shard(-1);
     }
   }

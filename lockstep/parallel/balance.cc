@@ -70,13 +70,15 @@ std::vector<int> weighted_shares(int shards, std::span<const double> weights) {
 // Each shard goes to the device that finishes it first; no other shares have a shorter step. Among equals the slowest
 // device gets it: 8 shards at weights 2,1 become 5 and 3, which is closer to the weights than 6 and 2, and as fast.
 std::vector<int> fastest_shares(int shards, std::span<const ShardCost> costs) {
-  check(!costs.empty() && shards >= std::ssize(costs), "balance: {} shards for {} devices, expected at least one for each",
-        shards, costs.size());
+  check(!costs.empty() && shards >= std::ssize(costs),
+        "balance: {} shards for {} devices, expected at least one for each", shards, costs.size());
   const std::vector<ShardCost> known = all_known(costs);
   std::vector<int> shares(costs.size(), 1);
   for (int s = static_cast<int>(costs.size()); s < shards; ++s) {
     std::size_t best = 0;
-    const auto order = [&](std::size_t d) { return std::pair(seconds_for(shares[d] + 1, known[d]), -known[d].seconds); };
+    const auto order = [&](std::size_t d) {
+      return std::pair(seconds_for(shares[d] + 1, known[d]), -known[d].seconds);
+    };
     for (std::size_t d = 1; d < shares.size(); ++d) {
       if (order(d) < order(best)) best = d;
     }
@@ -110,7 +112,8 @@ std::size_t device_of_shard(int shard, std::span<const int> shares) {
 }
 
 JobShares::JobShares(std::vector<std::vector<int>> by_rank) : by_rank_(std::move(by_rank)) {
-  for (const std::vector<int>& rank : by_rank_) first_.push_back(std::accumulate(rank.begin(), rank.end(), first_.back()));
+  for (const std::vector<int>& rank : by_rank_)
+    first_.push_back(std::accumulate(rank.begin(), rank.end(), first_.back()));
 }
 
 JobShares::JobShares(int shards, std::span<const int> devices_of_rank, std::span<const double> weights) {
@@ -124,8 +127,8 @@ JobShares::JobShares(int shards, std::span<const int> devices_of_rank, std::span
     return;
   }
   const auto devices = std::accumulate(devices_of_rank.begin(), devices_of_rank.end(), std::size_t{0});
-  check(weights.size() == devices, "balance {}: {} weight{} for {} device{}{}, expected one for each", fmt::join(weights, ","),
-        weights.size(), weights.size() == 1 ? "" : "s", devices, devices == 1 ? "" : "s",
+  check(weights.size() == devices, "balance {}: {} weight{} for {} device{}{}, expected one for each",
+        fmt::join(weights, ","), weights.size(), weights.size() == 1 ? "" : "s", devices, devices == 1 ? "" : "s",
         devices_of_rank.size() > 1 ? fmt::format(" of {} ranks", devices_of_rank.size()) : "");
   for (const int count : devices_of_rank) by_rank.emplace_back(static_cast<std::size_t>(count));
   *this = JobShares(std::move(by_rank)).with(weighted_shares(shards, weights));

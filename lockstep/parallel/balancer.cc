@@ -23,8 +23,8 @@ Balancer::Balancer(std::vector<Device> devices, JobShares shares, std::shared_pt
   check(options_.every >= 1, "balancer: {} steps between decisions, expected at least 1", options_.every);
   check(rank() < shares_.ranks() && shares_.devices_of(rank()).size() == devices_.size(),
         "balancer: shares of other devices, expected those of {} devices", devices_.size());
-  check(shares_.shards() >= std::ssize(shares_.all()), "balancer: {} shards for {} devices, expected at least one for each",
-        shares_.shards(), shares_.all().size());
+  check(shares_.shards() >= std::ssize(shares_.all()),
+        "balancer: {} shards for {} devices, expected at least one for each", shares_.shards(), shares_.all().size());
   std::vector<double> lanes;
   for (const Device device : devices_) {
     const DeviceState& state = state_of(device, "balancer");
@@ -74,7 +74,8 @@ void Balancer::resume() {
 std::vector<double> Balancer::measure() {
   if (options_.seconds_per_shard) {
     std::vector<double> seconds = options_.seconds_per_shard();
-    check(seconds.size() == devices_.size(), "balancer: seconds of {} devices, expected {}", seconds.size(), devices_.size());
+    check(seconds.size() == devices_.size(), "balancer: seconds of {} devices, expected {}", seconds.size(),
+          devices_.size());
     return seconds;
   }
   std::vector<double> seconds;

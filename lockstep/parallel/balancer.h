@@ -60,7 +60,7 @@ class Balancer {
   JobShares shares_;
   std::shared_ptr<Communicator> communicator_;
   BalancerOptions options_;
-  std::vector<double> lanes_;  // compute lanes of all devices of the job
+  std::vector<double> lanes_;           // compute lanes of all devices of the job
   std::vector<Stopwatch> stopwatches_;  // of each device of this process
   int steps_ = 0;                       // steps since the last decision
   int measured_ = 0;                    // measured ones among them

@@ -32,10 +32,12 @@ Array wrap(const void* data, const Shape& shape, DType dtype, Device device, std
   std::shared_ptr<Engine> engine = state_of(device, "reducer").engine;
   auto* storage = new Storage{view.data, view.bytes(), device, engine, engine->make_resource()};
   // Unlike an allocator's block, this memory has no next user that would wait for the last ones.
-  return Array(std::shared_ptr<Storage>(storage, [owner = std::move(owner)](Storage* s) {
-                  s->engine->wait_unused(s->resource);
-                  delete s;
-                }), view);
+  return Array(std::shared_ptr<Storage>(storage,
+                                        [owner = std::move(owner)](Storage* s) {
+                                          s->engine->wait_unused(s->resource);
+                                          delete s;
+                                        }),
+               view);
 }
 
 // Sums the arrays of one segment, by place in the tree, into its place in a contribution. One may have been computed
@@ -60,7 +62,7 @@ struct BucketReducer::Bucket {
   std::vector<std::size_t> parameters;
   std::vector<std::size_t> offsets, sizes;  // of segments, in elements; there may be gaps between them
   std::shared_ptr<TreeReducer> reducer;
-  Array sum;      // f32 [elements], the reducer's memory
+  Array sum;  // f32 [elements], the reducer's memory
   // Segments of contributions in the same memory: [block][segment]. On the host, a block of several shards has none.
   // Each is its own tensor, written as a whole, so that the failure of one is not cleared when the next one succeeds.
   std::vector<std::vector<Array>> destinations;
@@ -104,7 +106,8 @@ void BucketReducer::place_shards(const JobShares& shares) {
     auto blocks = complete_subtrees(static_cast<std::size_t>(first), static_cast<std::size_t>(last));
     positions_.emplace_back();
     for (auto& [begin, size] : blocks) positions_.back().push_back(static_cast<int>(begin));
-    if (r == communicator_->rank()) std::tie(blocks_, first_shard_, last_shard_) = std::tuple(std::move(blocks), first, last);
+    if (r == communicator_->rank())
+      std::tie(blocks_, first_shard_, last_shard_) = std::tuple(std::move(blocks), first, last);
   }
 }
 
@@ -115,7 +118,8 @@ void BucketReducer::set_shares(const JobShares& shares) {
     const auto [first, last] = shares.of_rank(r);
     check(first < last, "distributed data parallel: rank {} has no shard, expected at least one", r);
   }
-  const auto waiting = std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
+  const auto waiting =
+      std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
   check(waiting == parameters_.end() && std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; }),
         "distributed data parallel: shares change while gradients of an earlier backward() wait: expected "
         "step() or zero_grad() "
@@ -146,8 +150,10 @@ bool BucketReducer::in_bucket(std::size_t index) const { return places_[index].f
 void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
   for (std::size_t index : order) {
     const Parameter& p = parameters_[index];
-    check(p.initialized() && p.shape_known(), "distributed data parallel: the shape {} of parameter {} is not known yet "
-          "(0: any): pass an example through the model first, see settle_shapes()", p.shape(), p.name());
+    check(p.initialized() && p.shape_known(),
+          "distributed data parallel: the shape {} of parameter {} is not known yet "
+          "(0: any): pass an example through the model first, see settle_shapes()",
+          p.shape(), p.name());
     check(p.dtype() == DType::f32, "distributed data parallel: parameter {} is {}, expected f32", p.name(),
           name(p.dtype()));
   }
@@ -204,8 +210,10 @@ Device BucketReducer::place() const {
 
 void BucketReducer::attach() {
   for (const Parameter& p : parameters_) {
-    check(p.gradient_tree().reducer() == nullptr, "parameter {}: another DistributedDataParallel sums its gradients; "
-          "destroy that first", p.name());
+    check(p.gradient_tree().reducer() == nullptr,
+          "parameter {}: another DistributedDataParallel sums its gradients; "
+          "destroy that first",
+          p.name());
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     parameters_[i].gradient_tree().set_dtype(dtype_);
@@ -247,8 +255,10 @@ void BucketReducer::settle_buckets() {
     // The buckets hold sums that an optimizer has not read yet.
     const auto stranger = std::ranges::find_if_not(order, [&](std::size_t i) { return in_bucket(i); });
     if (stranger == order.end()) return;
-    fail("distributed data parallel: parameter {} is trained from now on, but gradients of an earlier backward() wait: "
-         "expected step() or zero_grad() before", parameters_[*stranger].name());
+    fail(
+        "distributed data parallel: parameter {} is trained from now on, but gradients of an earlier backward() wait: "
+        "expected step() or zero_grad() before",
+        parameters_[*stranger].name());
   }
   if (!learnt_ && all_rounds_ > 0) {
     learn_order();
@@ -266,9 +276,7 @@ void BucketReducer::added(std::size_t index) {
   if (!learnt_ && all_rounds_ == 0 && std::ranges::find(found_, index) == found_.end()) found_.push_back(index);
 }
 
-void BucketReducer::clear(std::size_t index) {
-  rounds_[index] = 0;
-}
+void BucketReducer::clear(std::size_t index) { rounds_[index] = 0; }
 
 Array BucketReducer::destination(std::size_t index, int shard, Device device) {
   if (device != place() || !in_bucket(index)) return {};
@@ -310,8 +318,10 @@ std::vector<std::vector<std::vector<Array>>> BucketReducer::take_parts(const Buc
     parts[i].resize(blocks_.size());
     for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_tree().take_subtrees()) {
       auto after = std::ranges::find_if(blocks_, [&](const auto& b) { return shard < b.first + b.second; });
-      check(after != blocks_.end() && shard >= after->first, "distributed data parallel: a gradient of shard {}, which "
-            "belongs to another rank", shard);
+      check(after != blocks_.end() && shard >= after->first,
+            "distributed data parallel: a gradient of shard {}, which "
+            "belongs to another rank",
+            shard);
       auto& block = parts[i][static_cast<std::size_t>(after - blocks_.begin())];
       block.resize(std::max(block.size(), shard - after->first + 1));
       block[shard - after->first] = ops::readable_from(sum, place());
@@ -378,7 +388,9 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
                label = fmt::format("bucket {}, {}", number, when)](KernelContext& lane) {
     KernelContext& context = sums ? sums->context() : lane;
     auto segment = [&](void* array, DType dtype, std::size_t i) {
-      return View{static_cast<std::byte*>(array) + offsets[i] * item_size(dtype), dtype, Layout::plain,
+      return View{static_cast<std::byte*>(array) + offsets[i] * item_size(dtype),
+                  dtype,
+                  Layout::plain,
                   {static_cast<std::int64_t>(sizes[i])}};
     };
     for (std::size_t i = 0; i < leaves.size(); ++i) {

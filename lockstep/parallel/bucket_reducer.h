@@ -90,11 +90,11 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   bool learnt_ = false;
   int first_shard_ = 0, last_shard_ = 0;  // of this rank
   int holds_ = 0;
-  bool waiting_ = false;          // a pass since the latest round did not synchronize
-  std::vector<int> rounds_;       // of each parameter since its gradient was cleared
+  bool waiting_ = false;     // a pass since the latest round did not synchronize
+  std::vector<int> rounds_;  // of each parameter since its gradient was cleared
   std::int64_t all_rounds_ = 0;
-  std::uint64_t step_ = 0;        // step of the latest backward()
-  std::int64_t backwards_ = 0;    // number of backward() calls in that step
+  std::uint64_t step_ = 0;      // step of the latest backward()
+  std::int64_t backwards_ = 0;  // number of backward() calls in that step
 };
 
 // Holds a reducer while it lives.

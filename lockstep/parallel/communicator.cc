@@ -96,12 +96,13 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
 
 Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
   check(x.defined(), "all_reduce: undefined tensor");
-  check(x.kind() != Kind::cut, "all_reduce: {} is cut over the batch, expected it in one piece: gather() it", x.describe());
+  check(x.kind() != Kind::cut, "all_reduce: {} is cut over the batch, expected it in one piece: gather() it",
+        x.describe());
   check(!grad_enabled() || !x.requires_grad(), "all_reduce: {} needs a gradient, which it would not get: detach() it",
         x.describe());
   const Device home = x.device();
-  const Array own = ops::to_layout(home == device_ ? x.array() : ops::to_device(x.array(), device_, {.non_blocking = true}),
-                                   Layout::plain);
+  const Array own = ops::to_layout(
+      home == device_ ? x.array() : ops::to_device(x.array(), device_, {.non_blocking = true}), Layout::plain);
   Array sum = ops::empty(own.shape(), own.dtype(), device_);
   push("all_reduce", CommChannel::urgent, std::array{own}, std::array{sum},
        [group = lane_group_, op, from = own.view(), to = sum.view()](KernelContext&) {

@@ -32,7 +32,7 @@ class DataParallel : public Module {
   // x [n, ...], from the host or any device -> the output for all n samples on the first device. An empty batch is an
   // error. Chunks are of size ceil(n / V), so a short batch may leave devices idle.
   Tensor forward(const Tensor& x) override {
-    if constexpr (requires(M& module) { module.forward(x); }) {
+    if constexpr (requires(M & module) { module.forward(x); }) {
       return run(x);
     } else {
       return Module::forward(x);
@@ -51,7 +51,9 @@ class DataParallel : public Module {
   template <typename... Xs>
   Tensor run(const Xs&... xs) {
     const auto replica = [this](const std::same_as<Tensor> auto&... shard) { return module_.forward(shard...); };
-    return gather(per_shard(replica, split_and_load(xs, devices_, {.shards = options_.shards, .balance = options_.balance})...), devices_[0]);
+    return gather(
+        per_shard(replica, split_and_load(xs, devices_, {.shards = options_.shards, .balance = options_.balance})...),
+        devices_[0]);
   }
 
   M& module_;

@@ -18,8 +18,7 @@ View flat(const void* data, DType dtype, std::size_t count) {
 
 // Urgent, because a sum is small beside the computation, and the next step waits for it.
 DeviceSums::DeviceSums(Device gpu)
-    : state_(state_of(gpu, "reducer").shared_from_this()),
-      stream_(make_gpu_stream(state_->gpu, true)),
+    : state_(state_of(gpu, "reducer").shared_from_this()), stream_(make_gpu_stream(state_->gpu, true)),
       context_(state_->backend->make_context(stream_, 1, state_->allocator->scratch())) {}
 
 void DeviceSums::wait() {
@@ -43,9 +42,7 @@ void DeviceSums::sum(DType dtype, std::span<std::byte* const> leaves, std::byte*
     return backend().reduce().tree_sum(context(), views, flat(out, dtype, count));
   }
   // A sum of two bf16 tensors is rounded.
-  const auto leaf = [&](std::size_t i) {
-    return leaves[i] != nullptr ? std::optional(leaves[i]) : std::nullopt;
-  };
+  const auto leaf = [&](std::size_t i) { return leaves[i] != nullptr ? std::optional(leaves[i]) : std::nullopt; };
   const auto join = [&](std::byte* a, std::byte* b) {
     backend().elementwise().binary(context(), BinaryOp::add, flat(a, dtype, count), flat(b, dtype, count),
                                    flat(a, dtype, count));

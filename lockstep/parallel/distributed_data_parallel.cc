@@ -53,15 +53,16 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::vector<Dev
   for (const std::int64_t count : communicator_->gather_on_host(std::ssize(devices_), "number of devices")) {
     devices_of_rank.push_back(static_cast<int>(count));
   }
-  check(options.shards >= 0, "distributed data parallel: {} shards, expected at least one for each rank", options.shards);
+  check(options.shards >= 0, "distributed data parallel: {} shards, expected at least one for each rank",
+        options.shards);
   const int shards =
       options.shards > 0 ? options.shards : std::accumulate(devices_of_rank.begin(), devices_of_rank.end(), 0);
-  compare_ranks(shards, fmt::format("balance {}\ngradients {}\nbuckets of {} and {} bytes\n{}",
-                                    fmt::join(options.balance, ","), name(options.gradients), options.buckets.first_bytes,
-                                    options.buckets.bytes, options.recipe));
+  compare_ranks(
+      shards, fmt::format("balance {}\ngradients {}\nbuckets of {} and {} bytes\n{}", fmt::join(options.balance, ","),
+                          name(options.gradients), options.buckets.first_bytes, options.buckets.bytes, options.recipe));
   shares_ = JobShares(shards, devices_of_rank, options.balance);
-  reducer_ = std::make_shared<BucketReducer>(communicator_, module_.parameters(), shares_, options.gradients,
-                                             options.buckets);
+  reducer_ =
+      std::make_shared<BucketReducer>(communicator_, module_.parameters(), shares_, options.gradients, options.buckets);
   broadcast_values();
   reducer_->attach();
 }
@@ -83,7 +84,8 @@ void DistributedDataParallel::broadcast_values() {
   try {
     for (auto& [name, p] : all) {
       Tensor value = p.host_data();
-      communicator_->broadcast_on_host({value.view().data, static_cast<std::size_t>(value.numel()), value.dtype()}, name);
+      communicator_->broadcast_on_host({value.view().data, static_cast<std::size_t>(value.numel()), value.dtype()},
+                                       name);
       p.set_data(value);
     }
   } catch (const std::exception& error) {
@@ -109,7 +111,8 @@ void DistributedDataParallel::set_shares(JobShares shares) {
 
 DataLoader::Iterator DistributedDataParallel::begin_loop(DataLoader& loader) {
   DataLoader::Iterator loop = loader.begin([this](std::int64_t samples) { return rows_of(samples); });
-  const auto orders = communicator_->gather_on_host(static_cast<std::int64_t>(loop.fingerprint()), "order of the examples");
+  const auto orders =
+      communicator_->gather_on_host(static_cast<std::int64_t>(loop.fingerprint()), "order of the examples");
   const auto other = std::ranges::find_if(orders, [&](std::int64_t order) { return order != orders[0]; });
   check(other == orders.end(),
         "batches: rank {} has different batches from rank 0, expected a loader of the whole data set with "
@@ -126,7 +129,8 @@ std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows,
 }
 
 std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows) {
-  check(!rows.empty() && rows[0].defined() && rows[0].shape().rank() >= 1, "split: no rows, expected at least one tensor");
+  check(!rows.empty() && rows[0].defined() && rows[0].shape().rank() >= 1,
+        "split: no rows, expected at least one tensor");
   std::vector<std::int64_t> by_rank = communicator_->gather_on_host(rows[0].size(0), "sizes of the batch");
   std::vector<std::int64_t> counts;
   for (int r = 0; r < shares_.ranks(); ++r) {

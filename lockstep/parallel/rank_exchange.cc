@@ -77,19 +77,20 @@ class RankExchange final : public ShardExchange {
         }
       }
     }
-    communicator_->push(
-        what, CommChannel::urgent, reads, writes,
-        [group = &communicator_->group(), out = std::move(out), in = std::move(in), bytes = most * slot, world,
-         label = std::string(what)](KernelContext& context) {
-          std::size_t all_bytes = bytes * static_cast<std::size_t>(world);
-          auto* send = static_cast<std::byte*>(context.scratch.get(bytes + all_bytes));
-          auto* receive = send + bytes;
-          std::memset(send, 0, bytes);
-          for (const Copy& copy : out) std::memcpy(send + copy.offset, copy.tensor.data, copy.tensor.bytes());
-          group->all_gather({send, bytes, DType::u8}, {receive, all_bytes, DType::u8},
-                            {.label = label, .channel = CommChannel::urgent, .wait = true});
-          for (const Copy& copy : in) std::memcpy(copy.tensor.data, receive + copy.offset, copy.tensor.bytes());
-        });
+    communicator_->push(what, CommChannel::urgent, reads, writes,
+                        [group = &communicator_->group(), out = std::move(out), in = std::move(in), bytes = most * slot,
+                         world, label = std::string(what)](KernelContext& context) {
+                          std::size_t all_bytes = bytes * static_cast<std::size_t>(world);
+                          auto* send = static_cast<std::byte*>(context.scratch.get(bytes + all_bytes));
+                          auto* receive = send + bytes;
+                          std::memset(send, 0, bytes);
+                          for (const Copy& copy : out)
+                            std::memcpy(send + copy.offset, copy.tensor.data, copy.tensor.bytes());
+                          group->all_gather({send, bytes, DType::u8}, {receive, all_bytes, DType::u8},
+                                            {.label = label, .channel = CommChannel::urgent, .wait = true});
+                          for (const Copy& copy : in)
+                            std::memcpy(copy.tensor.data, receive + copy.offset, copy.tensor.bytes());
+                        });
     return all;
   }
 

@@ -33,15 +33,18 @@ DeviceList parse_device_list(std::string_view list) {
       const int gpu = number(item, place.substr(0, slash));
       if (std::ranges::find(o.cuda, gpu) == o.cuda.end()) o.cuda.push_back(gpu);
       whole |= slash == std::string_view::npos;
-      if (slash != std::string_view::npos) o.cuda_logical = std::max(o.cuda_logical, number(item, place.substr(slash + 1)) + 1);
+      if (slash != std::string_view::npos)
+        o.cuda_logical = std::max(o.cuda_logical, number(item, place.substr(slash + 1)) + 1);
     } else {
-      fail("unknown device '{}' in '{}': expected cpu:0, cpu:1, ..., cuda:0, ..., or cuda:0/0, cuda:0/1, ... (logical devices "
-           "of a GPU), comma-separated", item, list);
+      fail(
+          "unknown device '{}' in '{}': expected cpu:0, cpu:1, ..., cuda:0, ..., or cuda:0/0, cuda:0/1, ... (logical "
+          "devices "
+          "of a GPU), comma-separated",
+          item, list);
     }
     if (rest.find(',') == std::string_view::npos) break;
   }
-  check(!whole || o.cuda_logical == 0, "devices '{}': whole and logical GPUs are both listed, expected one kind",
-        list);
+  check(!whole || o.cuda_logical == 0, "devices '{}': whole and logical GPUs are both listed, expected one kind", list);
   return found;
 }
 
@@ -51,9 +54,12 @@ DeviceList find_devices(int count) {
   const GpuList found = find_gpus();
   if (found.gpus.empty()) return {std::max(count, 1), {.cpu_devices = std::max(count, 1)}};
   const LocalRank local = read_local_rank();
-  const auto bound = [&](int rank) { return found.gpus.size() * static_cast<std::size_t>(rank) / static_cast<std::size_t>(local.size); };
+  const auto bound = [&](int rank) {
+    return found.gpus.size() * static_cast<std::size_t>(rank) / static_cast<std::size_t>(local.size);
+  };
   const std::span<const GpuInfo> own =
-      std::span(found.gpus).subspan(bound(local.rank), std::max<std::size_t>(1, bound(local.rank + 1) - bound(local.rank)));
+      std::span(found.gpus)
+          .subspan(bound(local.rank), std::max<std::size_t>(1, bound(local.rank + 1) - bound(local.rank)));
   const auto gpus = static_cast<int>(own.size());
   DeviceList list{count > 0 ? count : gpus, {}};
   for (const GpuInfo& gpu : own.first(static_cast<std::size_t>(std::min(gpus, list.count)))) {

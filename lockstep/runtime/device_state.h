@@ -53,7 +53,7 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   KernelContext* context(LaneId lane) const {
     const auto place = lane.index - compute_lanes.front().index;
     return place >= 0 && place < static_cast<int>(contexts.size()) ? contexts[static_cast<std::size_t>(place)].get()
-                                                                    : nullptr;
+                                                                   : nullptr;
   }
 
   LaneId compute_lane(int shard) const {

@@ -70,7 +70,8 @@ std::vector<std::shared_ptr<DeviceState>> make_gpu_devices(const DeviceParts& pa
     state->random = parts.random;
     state->memory_domain = memory_domain;
     state->allocator = std::make_unique<CachingAllocator>(
-        parts.engine, state->name, parts.options.cuda_memory_limit ? parts.options.cuda_memory_limit : state->memory_bytes,
+        parts.engine, state->name,
+        parts.options.cuda_memory_limit ? parts.options.cuda_memory_limit : state->memory_bytes,
         make_gpu_memory(gpu.index));
     state->pinned = pinned;
     state->host_side = host_side;

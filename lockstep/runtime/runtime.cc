@@ -33,8 +33,8 @@ RuntimeOptions resolved(RuntimeOptions options) {
   if (!wanted.list().empty()) {
     found = wanted.list() == "auto" ? find_devices().options : parse_device_list(wanted.list()).options;
   } else {
-    check(wanted.count() >= 1 && wanted.count() <= kMostRuntimeDevices, "runtime: {} devices, expected 1 to {}", wanted.count(),
-          kMostRuntimeDevices);
+    check(wanted.count() >= 1 && wanted.count() <= kMostRuntimeDevices, "runtime: {} devices, expected 1 to {}",
+          wanted.count(), kMostRuntimeDevices);
     found = find_devices(wanted.count()).options;
   }
   options.cpu_devices = found.cpu_devices;
@@ -54,8 +54,8 @@ DeviceState& state_of(Device device, std::string_view what) {
 
 Runtime::Runtime(RuntimeOptions given) : random_(std::make_shared<RandomState>()) {
   const RuntimeOptions options = resolved(std::move(given));
-  check(options.cpu_devices >= 1 && options.cpu_devices <= kMostRuntimeDevices, "runtime: {} CPU devices, expected 1 to {}",
-        options.cpu_devices, kMostRuntimeDevices);
+  check(options.cpu_devices >= 1 && options.cpu_devices <= kMostRuntimeDevices,
+        "runtime: {} CPU devices, expected 1 to {}", options.cpu_devices, kMostRuntimeDevices);
   check(options.threads_per_shard >= 0, "runtime: {} threads per shard, expected at least 1",
         options.threads_per_shard);
   engine_ = std::make_shared<Engine>(EngineOptions{.serial = options.serial,
@@ -67,12 +67,16 @@ Runtime::Runtime(RuntimeOptions given) : random_(std::make_shared<RandomState>()
   threads_per_shard_ =
       options.threads_per_shard > 0 ? options.threads_per_shard : static_cast<int>(cpus.front().size());
   check_openmp_threads(threads_per_shard_);
-  std::shared_ptr<Backend> backend = options.reference_backend ? make_reference_backend()
-                                                               : make_cpu_backend({.direct_conv = options.direct_conv});
+  std::shared_ptr<Backend> backend =
+      options.reference_backend ? make_reference_backend() : make_cpu_backend({.direct_conv = options.direct_conv});
 
   // An explicit limit of one device may exceed the memory that the machine appears to have.
   const std::size_t host_bytes = std::max(total_memory(), options.memory_limit);
-  const DeviceParts parts{engine_, random_, options, threads_per_shard_, cpus_for_copies(cpus),
+  const DeviceParts parts{engine_,
+                          random_,
+                          options,
+                          threads_per_shard_,
+                          cpus_for_copies(cpus),
                           std::make_shared<SharedHostMemory>(host_bytes)};
   for (int i = 0; i < options.cpu_devices; ++i) {
     states_.push_back(make_cpu_device(parts, i, cpus[static_cast<std::size_t>(i)], backend));

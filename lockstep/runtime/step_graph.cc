@@ -77,7 +77,7 @@ std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
     in_order.push_back(task->lane.index);
     at->second.stream = capture->add_stream(device.gpu);
     at->second.context = device.backend->make_capture_context(at->second.stream, device.allocator->scratch(),
-                                                                    *device.context(task->lane));
+                                                              *device.context(task->lane));
   }
   // Two times per task, lane by lane.
   std::map<int, std::uint64_t> next_time;

@@ -89,7 +89,8 @@ void StepRecorder::use(const Array& t) {
   if (!t.defined()) return;
   if (!t.device().is_host()) {
     DeviceState* const device = &state_of(t.device(), "recorded step");
-    if (std::ranges::find(recorded_->devices_, device) == recorded_->devices_.end()) recorded_->devices_.push_back(device);
+    if (std::ranges::find(recorded_->devices_, device) == recorded_->devices_.end())
+      recorded_->devices_.push_back(device);
   }
   if (t.storage()->pool != 0 && t.storage()->pool == pool_of(t.device())) return;
   auto& held = recorded_->held_;

@@ -38,10 +38,7 @@ class CachingAllocator::CountedSource final : public MemorySource {
 
 CachingAllocator::CachingAllocator(std::shared_ptr<Engine> engine, std::string owner, std::size_t limit,
                                    std::shared_ptr<MemorySource> source)
-    : engine_(std::move(engine)),
-      owner_(std::move(owner)),
-      limit_(limit),
-      source_(source),
+    : engine_(std::move(engine)), owner_(std::move(owner)), limit_(limit), source_(source),
       scratch_(std::make_shared<CountedSource>(std::move(source))) {
   pools_[0];
 }

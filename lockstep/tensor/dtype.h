@@ -92,24 +92,34 @@ constexpr std::string_view name(DType dtype) {
   return "?";
 }
 
-constexpr bool is_floating(DType dtype) {
-  return dtype == DType::f32 || is_half_dtype(dtype) || dtype == DType::f64;
-}
+constexpr bool is_floating(DType dtype) { return dtype == DType::f32 || is_half_dtype(dtype) || dtype == DType::f64; }
 
 template <typename T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
 template <>
-struct DTypeOf<BFloat16> { static constexpr DType value = DType::bf16; };
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
 template <>
-struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
 template <>
-struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
 template <>
-struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
 template <>
-struct DTypeOf<Float16> { static constexpr DType value = DType::f16; };
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::f16;
+};
 
 template <typename T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;

@@ -42,7 +42,8 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
     if (!batch.empty() && batch[0].size(0) == 0) continue;  // others have all of its rows
     check(batch.size() == 2, "evaluate: examples have {} parts, expected inputs and labels", batch.size());
     const Tensor x = options.distributed ? options.distributed->split(std::span(batch).first(1), samples)[0]
-                                         : split_and_load(batch[0], options.devices, {.shards = options.shards, .balance = options.balance});
+                                         : split_and_load(batch[0], options.devices,
+                                                          {.shards = options.shards, .balance = options.balance});
     // Shard after shard: a device has the activations of one at a time.
     const auto classes = [&](const Tensor& shard) {
       return argmax(module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard), 1);

@@ -17,9 +17,7 @@ namespace {
 }
 
 // True if a process died in the middle of the last line.
-bool ends_in_a_line(std::FILE* file) {
-  return std::fseek(file, -1, SEEK_END) == 0 && std::fgetc(file) != '\n';
-}
+bool ends_in_a_line(std::FILE* file) { return std::fseek(file, -1, SEEK_END) == 0 && std::fgetc(file) != '\n'; }
 
 using Keep = std::function<bool(const nlohmann::json&)>;
 
@@ -56,8 +54,7 @@ LogWriter::LogWriter(const std::filesystem::path& path, LogWriterOptions options
   if (options.append && options.keep) drop_events(path, options.keep);
   file_.reset(std::fopen(path.c_str(), options.append ? "a+e" : "we"));
   if (!file_) fail_write(path_);
-  if (options.append && ends_in_a_line(file_.get()) && std::fputc('\n', file_.get()) == EOF)
-    fail_write(path_);
+  if (options.append && ends_in_a_line(file_.get()) && std::fputc('\n', file_.get()) == EOF) fail_write(path_);
 }
 
 void LogWriter::write(const nlohmann::ordered_json& event) {

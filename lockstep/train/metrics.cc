@@ -48,7 +48,8 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
   std::size_t next = 0;
   for (const Metric& metric : metrics) {
     const Tensor& values = results[next++];
-    totals.push_back({metric.table ? sum(values, 0) : sum(values), metric.counted ? sum(results[next++]) : Tensor(), values.numel()});
+    totals.push_back({metric.table ? sum(values, 0) : sum(values), metric.counted ? sum(results[next++]) : Tensor(),
+                      values.numel()});
   }
   return totals;
 }
@@ -179,10 +180,9 @@ Metric perplexity(const ClassOptions& options) {
     const Tensor own = take_along_dim(log_softmax(outputs, axis), unsqueeze(known_labels(labels, options), axis), axis);
     return -squeeze(own, axis);
   };
-  return {.name = "perplexity",
-          .values = values,
-          .counted = not_ignored(options),
-          .result = [](double mean) { return std::exp(mean); }};
+  return {.name = "perplexity", .values = values, .counted = not_ignored(options), .result = [](double mean) {
+            return std::exp(mean);
+          }};
 }
 
 Metric confusion_matrix(std::int64_t classes, const ClassOptions& options) {

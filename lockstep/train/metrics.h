@@ -33,9 +33,9 @@ struct Metric {
 
 struct MetricResult {
   std::string name;
-  double sum = 0;    // of the values
-  double count = 0;  // of the values
-  double value = 0;  // NaN without any values, and of a table
+  double sum = 0;                            // of the values
+  double count = 0;                          // of the values
+  double value = 0;                          // NaN without any values, and of a table
   std::vector<std::vector<double>> table{};  // of a metric that is one; 0 rows without any samples
 };
 

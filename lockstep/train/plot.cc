@@ -53,17 +53,10 @@ std::string escape(std::string_view text) {
   std::string escaped;
   for (char c : text) {
     switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      default:
-        escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
+      case '&': escaped += "&amp;"; break;
+      case '<': escaped += "&lt;"; break;
+      case '>': escaped += "&gt;"; break;
+      default: escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
     }
   }
   return escaped;
@@ -71,8 +64,7 @@ std::string escape(std::string_view text) {
 
 std::string accuracy_summary(std::span<const EpochResult> results) {
   const auto best = std::ranges::max_element(results, {}, &EpochResult::test_accuracy);
-  return fmt::format("{:.4f}, best {:.4f} in epoch {}", results.back().test_accuracy, best->test_accuracy,
-                     best->epoch);
+  return fmt::format("{:.4f}, best {:.4f} in epoch {}", results.back().test_accuracy, best->test_accuracy, best->epoch);
 }
 
 std::string loss_summary(std::span<const EpochResult> results) {
@@ -86,8 +78,7 @@ const Series kSeries[] = {
 // One panel with its legend, axes and line.
 class Panel {
  public:
-  Panel(std::string& svg, int left, const Series& series, std::span<const EpochResult> results,
-        const PlotAxis& epochs)
+  Panel(std::string& svg, int left, const Series& series, std::span<const EpochResult> results, const PlotAxis& epochs)
       : svg_(svg), left_(left), series_(series), results_(results), epochs_(epochs) {
     for (const EpochResult& result : results) {
       if (std::isfinite(series.value(result))) finite_.push_back(result);
@@ -154,8 +145,7 @@ class Panel {
     for (const EpochResult& result : results_) {
       const double value = series_.value(result);
       if (std::isfinite(value)) {
-        fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}", connected ? " L" : " M", x(result.epoch),
-                       y(value));
+        fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}", connected ? " L" : " M", x(result.epoch), y(value));
       }
       connected = std::isfinite(value);
     }

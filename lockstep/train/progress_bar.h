@@ -10,10 +10,10 @@
 namespace lockstep {
 
 struct Progress {
-  std::string label;       // "epoch 3/10", ASCII
-  std::int64_t done = 0;   // images
-  std::int64_t total = 0;  // images
-  double seconds = 0;      // since the start
+  std::string label;        // "epoch 3/10", ASCII
+  std::int64_t done = 0;    // images
+  std::int64_t total = 0;   // images
+  double seconds = 0;       // since the start
   std::int64_t before = 0;  // images done before the start
 };
 

@@ -94,8 +94,8 @@ TrainingResult Trainer::run() {
       if (m.table.empty()) epochs.back().metrics.emplace_back(m.name, m.value);
     }
     position_ = {.step = position_.step, .epoch = position_.epoch + 1, .epochs = std::move(epochs)};
-    if (!options_.save_folder.empty() &&
-        (options_.save_every == 0 || position_.step % options_.save_every == 0)) save();
+    if (!options_.save_folder.empty() && (options_.save_every == 0 || position_.step % options_.save_every == 0))
+      save();
     if (options_.watch.save_best && best_epoch(position_.epochs, options_.watch) == position_.epoch) {
       save(options_.save_folder / "best", 1);
     }

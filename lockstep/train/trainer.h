@@ -83,12 +83,12 @@ struct StepReport {
   std::int64_t epoch = 0;  // from 1
   double loss = 0;         // mean over the global batch, before the update
   std::int64_t samples = 0;
-  double images_per_second = 0;  // over the last few steps
-  double seconds = 0;            // since the report before; reports of short steps come in bursts
+  double images_per_second = 0;      // over the last few steps
+  double seconds = 0;                // since the report before; reports of short steps come in bursts
   std::optional<double> loss_scale;  // with f16: the scale of this step
-  std::vector<int> shares;  // how many shards each device of the job computed, rank 0's devices first
-  std::int64_t batch = 0;    // position in the epoch, from 1
-  std::int64_t batches = 0;  // of the epoch
+  std::vector<int> shares;           // how many shards each device of the job computed, rank 0's devices first
+  std::int64_t batch = 0;            // position in the epoch, from 1
+  std::int64_t batches = 0;          // of the epoch
 };
 
 struct EpochReport {
@@ -102,7 +102,7 @@ struct EpochReport {
 
 struct TrainingResult {
   std::int64_t steps = 0;
-  bool stopped = false;  // by request_stop
+  bool stopped = false;        // by request_stop
   bool stopped_early = false;  // by TrainerOptions::watch
   std::vector<EpochReport> epochs;
 };
@@ -196,8 +196,8 @@ class Trainer {
   std::shared_ptr<const Dataset> test_;
   std::unique_ptr<DistributedDataParallel> distributed_;
   JobShares shares_;
-  std::optional<Balancer> balancer_;  // with Balance::automatic
-  std::optional<LossScaler> scaler_;  // with f16
+  std::optional<Balancer> balancer_;      // with Balance::automatic
+  std::optional<LossScaler> scaler_;      // with f16
   std::optional<WeightAverage> average_;  // with average_decay
   std::unique_ptr<RecordedStep> recorded_;
   std::vector<bool> recorded_trainable_;  // which parameters it trains

@@ -27,9 +27,9 @@ std::int64_t TrainerOptions::micro_batch_size() const {
 Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
     : module_(module), optimizer_(optimizer), options_(std::move(options)), test_(std::move(test)),
-      loader_(std::move(train), rows_of_rank({.batch_size = options_.micro_batch_size(),
-                                              .shuffle = options_.shuffle,
-                                              .seed = options_.seed})) {
+      loader_(std::move(train),
+              rows_of_rank(
+                  {.batch_size = options_.micro_batch_size(), .shuffle = options_.shuffle, .seed = options_.seed})) {
   TrainerOptions& o = options_;
   check(!o.devices.empty(), "trainer: no devices");
   check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.shards >= 0 && o.clip_norm >= 0,
@@ -124,8 +124,10 @@ void Trainer::choose_shards() {
   if (o.shards == 0) {
     o.shards = on_gpu() ? static_cast<int>(devices) : default_shards(batch);
   }
-  check(o.shards >= devices, "trainer: {} shards of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
-        o.shards, batch, devices);
+  check(
+      o.shards >= devices,
+      "trainer: {} shards of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
+      o.shards, batch, devices);
 }
 
 void Trainer::share_shards() {
@@ -154,19 +156,17 @@ void Trainer::join_ranks() {
   std::string recipe;
   for (const auto& [name, value] : o.recipe) recipe += fmt::format("{} {}\n", name, value.json());
   // These options do not decide the bits, but all ranks must agree on them.
-  recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs, o.max_steps,
-                        !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
+  recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs,
+                        o.max_steps, !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
   for (const Metric& metric : o.metrics) recipe += fmt::format("metric {}\n", metric.name);
   if (!o.watch.metric.empty()) {
     recipe += fmt::format("watch {}, smallest {}, min_delta {}, patience {}, save_best {}\n", o.watch.metric,
                           o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
   }
   if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
-  distributed_ = std::make_unique<DistributedDataParallel>(module_, o.devices, o.communicator,
-                                                           DistributedOptions{.shards = o.shards,
-                                                                              .balance = o.balance.weights,
-                                                                              .gradients = o.gradients,
-                                                                              .recipe = recipe});
+  distributed_ = std::make_unique<DistributedDataParallel>(
+      module_, o.devices, o.communicator,
+      DistributedOptions{.shards = o.shards, .balance = o.balance.weights, .gradients = o.gradients, .recipe = recipe});
 }
 
 // The rows are asked for when the loader runs, long after the ranks have met.

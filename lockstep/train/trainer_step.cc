@@ -16,11 +16,12 @@ namespace {
 // How many of the job's shards are in a process that is asked to stop: known to all processes.
 Tensor stop_requests(const Tensor& batch, bool stop) {
   const NoGradGuard no_grad;
-  return mix_shards("stop requests", Mix::sum, place_as("stop requests", batch), {batch}, [stop](const Arrays& in) -> Lifted {
-    Array flag = ops::empty({1}, DType::f32, in[0].device());
-    ops::fill_(flag, stop ? 1 : 0);
-    return {flag, nullptr};
-  });
+  return mix_shards("stop requests", Mix::sum, place_as("stop requests", batch), {batch},
+                    [stop](const Arrays& in) -> Lifted {
+                      Array flag = ops::empty({1}, DType::f32, in[0].device());
+                      ops::fill_(flag, stop ? 1 : 0);
+                      return {flag, nullptr};
+                    });
 }
 
 }  // namespace
@@ -156,18 +157,20 @@ void Trainer::read_losses(std::size_t leave) {
     pending_.pop_front();
     StepReport& report = next.report;
     report.loss = 0;
-    for (auto& [share, loss] : next.losses) report.loss += share * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});
+    for (auto& [share, loss] : next.losses)
+      report.loss += share * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});
     if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();
-      fail("the loss is {} at step {}{}", std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
+      fail("the loss is {} at step {}{}",
+           std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
            last_good_checkpoint());
     }
     if (next.loss_scale.defined()) {
       report.loss_scale = next.loss_scale.item<float>();
       // As small as this no overflow is to blame.
-      check(*report.loss_scale >= 0x1p-20,
-            "the gradients are not finite at step {}, however small the loss scale", report.step);
+      check(*report.loss_scale >= 0x1p-20, "the gradients are not finite at step {}, however small the loss scale",
+            report.step);
     }
     report.images_per_second = rate_.add(RateMeter::now(), report.samples);
     report.seconds = rate_.seconds();

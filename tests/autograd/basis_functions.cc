@@ -152,8 +152,9 @@ std::vector<Differentiable> basis_indices() {
                  [](const Tensor& x) { return square(index_select(x, 1, some_numbers({6}, x.size(1), x.device()))); }),
           {"Embedding",
            [](Random&) {
-             return Problem{{{.shape = {5, 3}}},
-                            [](In in) { return square(embedding(some_numbers({2, 4}, 5, in[0].device()), in[0])); }};
+             return Problem{{{.shape = {5, 3}}}, [](In in) {
+                              return square(embedding(some_numbers({2, 4}, 5, in[0].device()), in[0]));
+                            }};
            }},
           {"ScatterAdd", [](Random& r) {
              const Shape x = any_shape(r), src{x[0], 6, x[2]}, places = r.integer(0, 1) ? src : Shape{1, 6, 1};

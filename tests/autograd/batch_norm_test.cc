@@ -36,9 +36,12 @@ Pass whole(const Data& data, Device device, DType dtype) {
 // Shard i on devices[i % their number].
 Pass synchronized(const Data& data, const std::vector<Device>& devices, DType dtype) {
   std::vector<Slot> slots;
-  for (int i = 0; i < std::ssize(kCounts); ++i) slots.push_back({i, devices[static_cast<std::size_t>(i) % devices.size()]});
+  for (int i = 0; i < std::ssize(kCounts); ++i)
+    slots.push_back({i, devices[static_cast<std::size_t>(i) % devices.size()]});
   const auto at = std::make_shared<Placement>(kCounts, slots);
-  const auto cut = [&](const std::vector<double>& v) { return scatter(make_tensor(v, kWhole, devices[0], dtype), at).detach(); };
+  const auto cut = [&](const std::vector<double>& v) {
+    return scatter(make_tensor(v, kWhole, devices[0], dtype), at).detach();
+  };
   const auto replicated = [&](const std::vector<double>& v) {
     std::vector<Array> parts;
     for (Device device : devices) parts.push_back(make_tensor(v, {4}, device, dtype));

@@ -105,7 +105,8 @@ TEST_F(BatchRulesTest, HalfTypesAreSummedOverShardsAsInOnePiece) {
     const auto expected = found([](const Tensor& t) { return t; });
     for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{4}, {2, 2}, {3, 1}}) {
       const auto sums = found([&](const Tensor& t) { return cut(t, rows); });
-      for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_LT(distance(sums[i], expected[i]), 0.02) << name(dtype) << i;
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_LT(distance(sums[i], expected[i]), 0.02) << name(dtype) << i;
     }
   }
 }
@@ -139,7 +140,8 @@ TEST_F(BatchRulesTest, AFunctionSeesZerosForShardsWithoutInfluence) {
   };
   Tensor x = as_leaf(cut(numbers({4, 1}), {2, 2}));
   bool first = true;
-  sum(per_shard([&](const Tensor& t) { return std::exchange(first, false) ? t.detach() : t; }, apply<Twice>(x))).backward();
+  sum(per_shard([&](const Tensor& t) { return std::exchange(first, false) ? t.detach() : t; }, apply<Twice>(x)))
+      .backward();
   EXPECT_EQ(values(x.grad()), (Numbers{0, 0, 2, 2}));
 }
 

@@ -29,8 +29,7 @@ class FunctionsTest : public ::testing::TestWithParam<Differentiable> {
       Values expected = gradients(problem, at, reference_.devices()[0], DType::f64);
       Values actual = gradients(problem, at, cpu.devices()[0], dtype);
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_LT(distance(actual[i], expected[i]), tolerance)
-            << (i + 1 < expected.size() ? "input " : "output ") << i;
+        EXPECT_LT(distance(actual[i], expected[i]), tolerance) << (i + 1 < expected.size() ? "input " : "output ") << i;
       }
     });
   }

@@ -20,9 +20,7 @@ Values random_values(const Problem& problem, Random& random) {
 
 namespace {
 
-DType input_dtype(const Input& input, DType dtype) {
-  return input.master && is_half_dtype(dtype) ? DType::f32 : dtype;
-}
+DType input_dtype(const Input& input, DType dtype) { return input.master && is_half_dtype(dtype) ? DType::f32 : dtype; }
 
 std::vector<Tensor> make_inputs(const Problem& problem, const Values& at, Device device, DType dtype) {
   std::vector<Tensor> inputs;
@@ -91,8 +89,7 @@ namespace {
 
 using In = std::span<const Tensor>;
 
-Differentiable unary(std::string name, Tensor (*f)(const Tensor&), double low, double high,
-                     bool kink = false) {
+Differentiable unary(std::string name, Tensor (*f)(const Tensor&), double low, double high, bool kink = false) {
   return {std::move(name), [=](Random& r) {
             Shape shape{r.integer(1, 4), r.integer(1, 5), r.integer(1, 3)};
             return Problem{{{.shape = shape, .low = low, .high = high, .away_from_zero = kink}},
@@ -177,144 +174,137 @@ std::vector<Differentiable> elementwise() {
 }
 
 std::vector<Differentiable> matrices_and_shapes() {
-  return {
-      {"Matmul",
-       [](Random& r) {
-         std::int64_t m = r.integer(1, 5), k = r.integer(1, 5), n = r.integer(1, 5);
-         return Problem{{{.shape = {m, k}}, {.shape = {k, n}}}, [](In in) { return matmul(in[0], in[1]); }};
-       }},
-      {"Linear",
-       [](Random& r) {
-         std::int64_t n = r.integer(1, 5), in = r.integer(1, 5), out = r.integer(1, 5);
-         Problem p{
-             {{.shape = {n, in}}, {.shape = {out, in}, .master = true}, {.shape = {out}, .master = true}},
-             [](In in) { return linear(in[0], in[1], in.size() > 2 ? in[2] : Tensor()); }};
-         if (r.integer(0, 1)) p.inputs.pop_back();
-         return p;
-       }},
-      {"Reshape",
-       [](Random& r) {
-         return Problem{{{.shape = {r.integer(1, 4), 6}}}, [](In in) {
-                          return square(reshape(in[0], {2, -1}));
-                        }};
-       }},
-      {"Flatten",
-       [](Random& r) {
-         return Problem{{{.shape = image(r)}}, [](In in) { return square(flatten(in[0], 2)); }};
-       }},
-      {"Transpose",
-       [](Random& r) {
-         return Problem{{{.shape = {r.integer(1, 3), r.integer(2, 4), 2}}},
-                        [](In in) { return square(transpose(in[0], 1, 2)); }};
-       }},
-      {"Concatenate",
-       [](Random& r) {
-         return Problem{{{.shape = {r.integer(1, 3), 3}}, {.shape = {r.integer(1, 3), 3}}},
-                        [](In in) { return square(concatenate(in)); }};
-       }},
-      {"Layouts",
-       [](Random& r) {
-         return Problem{{{.shape = image(r)}}, [](In in) {
-                          Tensor y = square(in[0].to(Layout::channels_last)) * in[0];
-                          return (in[0] + exp(y)).to(Layout::plain);
-                        }};
-       }},
-      {"DropoutInAnotherLayoutThanItsGradient",
-       [](Random& r) {
-         return Problem{{{.shape = image(r)}}, [](In in) {
-                          state_of(in[0].device(), "test").random->set_step(3);
-                          return flatten(dropout(in[0].to(Layout::channels_last), 0.4), 1);
-                        }};
-       }},
-      unary("Sum", sum, -1, 1),
-      unary("Mean", mean, -1, 1),
-      {"SumTo", [](Random& r) {
-         Shape full{r.integer(1, 3), r.integer(2, 4), r.integer(2, 3)};
-         return Problem{{{.shape = full}}, [full](In in) { return square(sum_to(in[0], {full[1], 1})); }};
-       }}};
+  return {{"Matmul",
+           [](Random& r) {
+             std::int64_t m = r.integer(1, 5), k = r.integer(1, 5), n = r.integer(1, 5);
+             return Problem{{{.shape = {m, k}}, {.shape = {k, n}}}, [](In in) { return matmul(in[0], in[1]); }};
+           }},
+          {"Linear",
+           [](Random& r) {
+             std::int64_t n = r.integer(1, 5), in = r.integer(1, 5), out = r.integer(1, 5);
+             Problem p{{{.shape = {n, in}}, {.shape = {out, in}, .master = true}, {.shape = {out}, .master = true}},
+                       [](In in) { return linear(in[0], in[1], in.size() > 2 ? in[2] : Tensor()); }};
+             if (r.integer(0, 1)) p.inputs.pop_back();
+             return p;
+           }},
+          {"Reshape",
+           [](Random& r) {
+             return Problem{{{.shape = {r.integer(1, 4), 6}}}, [](In in) { return square(reshape(in[0], {2, -1})); }};
+           }},
+          {"Flatten",
+           [](Random& r) {
+             return Problem{{{.shape = image(r)}}, [](In in) { return square(flatten(in[0], 2)); }};
+           }},
+          {"Transpose",
+           [](Random& r) {
+             return Problem{{{.shape = {r.integer(1, 3), r.integer(2, 4), 2}}},
+                            [](In in) { return square(transpose(in[0], 1, 2)); }};
+           }},
+          {"Concatenate",
+           [](Random& r) {
+             return Problem{{{.shape = {r.integer(1, 3), 3}}, {.shape = {r.integer(1, 3), 3}}},
+                            [](In in) { return square(concatenate(in)); }};
+           }},
+          {"Layouts",
+           [](Random& r) {
+             return Problem{{{.shape = image(r)}}, [](In in) {
+                              Tensor y = square(in[0].to(Layout::channels_last)) * in[0];
+                              return (in[0] + exp(y)).to(Layout::plain);
+                            }};
+           }},
+          {"DropoutInAnotherLayoutThanItsGradient",
+           [](Random& r) {
+             return Problem{{{.shape = image(r)}}, [](In in) {
+                              state_of(in[0].device(), "test").random->set_step(3);
+                              return flatten(dropout(in[0].to(Layout::channels_last), 0.4), 1);
+                            }};
+           }},
+          unary("Sum", sum, -1, 1),
+          unary("Mean", mean, -1, 1),
+          {"SumTo", [](Random& r) {
+             Shape full{r.integer(1, 3), r.integer(2, 4), r.integer(2, 3)};
+             return Problem{{{.shape = full}}, [full](In in) { return square(sum_to(in[0], {full[1], 1})); }};
+           }}};
 }
 
 std::vector<Differentiable> images() {
-  return {
-      {"Conv2d",
-       [](Random& r) {
-         Conv2dOptions o = conv_options(r);
-         std::int64_t in = o.groups * r.integer(1, 2), out = o.groups * r.integer(1, 2);
-         Problem p{{{.shape = {r.integer(1, 2), in, r.integer(5, 6), r.integer(5, 6)}},
-                    {.shape = {out, in / o.groups, r.integer(1, 3), r.integer(1, 3)}, .master = true},
-                    {.shape = {out}, .master = true}},
-                   [o](In in) { return conv2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor(), o); }};
-         if (r.integer(0, 1)) p.inputs.pop_back();
-         return p;
-       }},
-      {"MaxPool2d",
-       [](Random& r) {
-         Pool2dOptions o{.kernel = {3, 2}, .stride = {r.integer(1, 2), 2}, .padding = {1, r.integer(0, 1)}};
-         return Problem{{{.shape = image(r)}}, [o](In in) { return max_pool2d(in[0], o); }};
-       }},
-      {"AvgPool2d",
-       [](Random& r) {
-         Pool2dOptions o{.kernel = {3, 2},
-                         .stride = {r.integer(1, 2), 2},
-                         .padding = {1, r.integer(0, 1)},
-                         .count_include_pad = r.integer(0, 1) == 1};
-         return Problem{{{.shape = image(r)}}, [o](In in) { return avg_pool2d(in[0], o); }};
-       }},
-      {"GlobalAvgPool2d",
-       [](Random& r) {
-         return Problem{{{.shape = image(r)}}, [](In in) { return global_avg_pool2d(in[0]); }};
-       }},
-      {"BatchNormTrain",
-       [](Random& r) {
-         return batch_norm_problem(r, [](In in, const BatchNormOptions& o) {
-           return batch_norm_train(in[0], in[1], in[2], in[3], o, nullptr);
-         });
-       }},
-      {"BatchNormEval",
-       [](Random& r) {
-         return batch_norm_problem(r, [](In in, const BatchNormOptions& o) {
-           DType dtype = in[1].dtype();
-           std::int64_t c = in[1].numel();
-           Tensor mean = make_tensor(Random(5).uniforms(c, -0.2, 0.2), {c}, in[0].device(), dtype);
-           Tensor var = make_tensor(Random(6).uniforms(c, 0.5, 2), {c}, in[0].device(), dtype);
-           return batch_norm_eval(in[0], in[1], in[2], mean, var, in[3], o);
-         });
-       }},
-      {"BatchNormSynchronized", [](Random& r) {
-         Problem p = batch_norm_problem(r, [](In in, const BatchNormOptions& o) {
-           // The samples of one shard and those of the next one.
-           const Device device = in[0].device();
-           const std::int64_t n = in[0].size(0);
-           const auto at = std::make_shared<Placement>(std::vector{n - 1, std::int64_t{1}},
-                                                       std::vector<Slot>{{0, device}, {1, device}});
-           return gather(batch_norm_synchronized(scatter(in[0], at), in[1], in[2], scatter(in[3], at), o, nullptr));
-         });
-         for (std::size_t i : {0, 3}) p.inputs[i].shape[0] = std::max<std::int64_t>(p.inputs[i].shape[0], 2);
-         return p;
-       }}};
+  return {{"Conv2d",
+           [](Random& r) {
+             Conv2dOptions o = conv_options(r);
+             std::int64_t in = o.groups * r.integer(1, 2), out = o.groups * r.integer(1, 2);
+             Problem p{{{.shape = {r.integer(1, 2), in, r.integer(5, 6), r.integer(5, 6)}},
+                        {.shape = {out, in / o.groups, r.integer(1, 3), r.integer(1, 3)}, .master = true},
+                        {.shape = {out}, .master = true}},
+                       [o](In in) { return conv2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor(), o); }};
+             if (r.integer(0, 1)) p.inputs.pop_back();
+             return p;
+           }},
+          {"MaxPool2d",
+           [](Random& r) {
+             Pool2dOptions o{.kernel = {3, 2}, .stride = {r.integer(1, 2), 2}, .padding = {1, r.integer(0, 1)}};
+             return Problem{{{.shape = image(r)}}, [o](In in) { return max_pool2d(in[0], o); }};
+           }},
+          {"AvgPool2d",
+           [](Random& r) {
+             Pool2dOptions o{.kernel = {3, 2},
+                             .stride = {r.integer(1, 2), 2},
+                             .padding = {1, r.integer(0, 1)},
+                             .count_include_pad = r.integer(0, 1) == 1};
+             return Problem{{{.shape = image(r)}}, [o](In in) { return avg_pool2d(in[0], o); }};
+           }},
+          {"GlobalAvgPool2d",
+           [](Random& r) {
+             return Problem{{{.shape = image(r)}}, [](In in) { return global_avg_pool2d(in[0]); }};
+           }},
+          {"BatchNormTrain",
+           [](Random& r) {
+             return batch_norm_problem(r, [](In in, const BatchNormOptions& o) {
+               return batch_norm_train(in[0], in[1], in[2], in[3], o, nullptr);
+             });
+           }},
+          {"BatchNormEval",
+           [](Random& r) {
+             return batch_norm_problem(r, [](In in, const BatchNormOptions& o) {
+               DType dtype = in[1].dtype();
+               std::int64_t c = in[1].numel();
+               Tensor mean = make_tensor(Random(5).uniforms(c, -0.2, 0.2), {c}, in[0].device(), dtype);
+               Tensor var = make_tensor(Random(6).uniforms(c, 0.5, 2), {c}, in[0].device(), dtype);
+               return batch_norm_eval(in[0], in[1], in[2], mean, var, in[3], o);
+             });
+           }},
+          {"BatchNormSynchronized", [](Random& r) {
+             Problem p = batch_norm_problem(r, [](In in, const BatchNormOptions& o) {
+               // The samples of one shard and those of the next one.
+               const Device device = in[0].device();
+               const std::int64_t n = in[0].size(0);
+               const auto at = std::make_shared<Placement>(std::vector{n - 1, std::int64_t{1}},
+                                                           std::vector<Slot>{{0, device}, {1, device}});
+               return gather(batch_norm_synchronized(scatter(in[0], at), in[1], in[2], scatter(in[3], at), o, nullptr));
+             });
+             for (std::size_t i : {0, 3}) p.inputs[i].shape[0] = std::max<std::int64_t>(p.inputs[i].shape[0], 2);
+             return p;
+           }}};
 }
 
 std::vector<Differentiable> losses() {
   auto logits = [](Random& r) { return Shape{r.integer(1, 4), r.integer(2, 5)}; };
-  return {
-      {"Softmax",
-       [=](Random& r) {
-         return Problem{{{.shape = logits(r)}}, [](In in) { return softmax(in[0]); }};
-       }},
-      {"LogSoftmax",
-       [=](Random& r) {
-         return Problem{{{.shape = logits(r)}}, [](In in) { return log_softmax(in[0]); }};
-       }},
-      {"CrossEntropy",
-       [=](Random& r) {
-         CrossEntropyOptions o{.label_smoothing = r.integer(0, 1) * 0.1};
-         return Problem{{{.shape = logits(r)}},
-                        [o](In in) { return cross_entropy(in[0], labels_for(in[0]), o); }};
-       }},
-      {"MseLoss", [=](Random& r) {
-         Shape shape = logits(r);
-         return Problem{{{.shape = shape}, {.shape = shape}}, [](In in) { return mse_loss(in[0], in[1]); }};
-       }}};
+  return {{"Softmax",
+           [=](Random& r) {
+             return Problem{{{.shape = logits(r)}}, [](In in) { return softmax(in[0]); }};
+           }},
+          {"LogSoftmax",
+           [=](Random& r) {
+             return Problem{{{.shape = logits(r)}}, [](In in) { return log_softmax(in[0]); }};
+           }},
+          {"CrossEntropy",
+           [=](Random& r) {
+             CrossEntropyOptions o{.label_smoothing = r.integer(0, 1) * 0.1};
+             return Problem{{{.shape = logits(r)}}, [o](In in) { return cross_entropy(in[0], labels_for(in[0]), o); }};
+           }},
+          {"MseLoss", [=](Random& r) {
+             Shape shape = logits(r);
+             return Problem{{{.shape = shape}, {.shape = shape}}, [](In in) { return mse_loss(in[0], in[1]); }};
+           }}};
 }
 
 }  // namespace

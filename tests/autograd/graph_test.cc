@@ -11,12 +11,9 @@ namespace {
 class GraphTest : public ::testing::Test {
  protected:
   Tensor constant(const std::vector<double>& v, int device = 0) {
-    return make_tensor(v, {static_cast<std::int64_t>(v.size())},
-                       runtime_.devices()[static_cast<std::size_t>(device)]);
+    return make_tensor(v, {static_cast<std::int64_t>(v.size())}, runtime_.devices()[static_cast<std::size_t>(device)]);
   }
-  Tensor leaf(const std::vector<double>& v, int device = 0) {
-    return constant(v, device).set_requires_grad(true);
-  }
+  Tensor leaf(const std::vector<double>& v, int device = 0) { return constant(v, device).set_requires_grad(true); }
 
   Runtime runtime_{{.cpu_devices = 3, .cores_per_device = 1, .threads_per_shard = 1}};
 };

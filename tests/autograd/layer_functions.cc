@@ -36,8 +36,8 @@ std::vector<Differentiable> sliding_windows() {
          const auto pair = [&](std::int64_t low, std::int64_t high) {
            return std::array<std::int64_t, 2>{r.integer(low, high), r.integer(low, high)};
          };
-         ConvTranspose2dOptions o{.stride = pair(1, 3), .padding = pair(0, 1), .groups = r.integer(1, 2),
-                                  .dilation = pair(1, 2)};
+         ConvTranspose2dOptions o{
+             .stride = pair(1, 3), .padding = pair(0, 1), .groups = r.integer(1, 2), .dilation = pair(1, 2)};
          for (std::size_t i : {0, 1}) o.output_padding[i] = r.integer(0, o.stride[i] - 1);
          const std::int64_t in = o.groups * r.integer(1, 2), out = r.integer(1, 2);
          Problem p{{{.shape = {2, in, 3, 4}},
@@ -67,8 +67,7 @@ std::vector<Differentiable> sliding_windows() {
 }
 
 std::vector<Differentiable> attention() {
-  return {{"ScaledDotProductAttention",
-           [](Random& r) {
+  return {{"ScaledDotProductAttention", [](Random& r) {
              const std::int64_t heads = r.integer(1, 2), length = r.integer(2, 4), keys = r.integer(2, 4);
              const bool causal = r.integer(0, 1) == 1, floating = r.integer(0, 1) == 1, mask = r.integer(0, 1) == 1;
              return Problem{{{.shape = {2, heads, length, 3}, .low = -2, .high = 2},
@@ -88,35 +87,37 @@ std::vector<Differentiable> attention() {
 }
 
 std::vector<Differentiable> recurrent() {
-  const auto layer = [](std::string name, std::int64_t gates,
-                        std::function<Tensor(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights&,
-                                             const RecurrentPass&)>
-                            f) {
-    return Differentiable{
-        std::move(name), [=](Random& r) {
-          const std::int64_t steps = r.integer(1, 3), n = r.integer(1, 2), in = r.integer(1, 3), h = r.integer(1, 3);
-          const RecurrentPass pass{.batch_first = r.integer(0, 1) == 1, .reverse = r.integer(0, 1) == 1};
-          const bool bias = r.integer(0, 1) == 1, state = r.integer(0, 1) == 1;
-          return Problem{{{.shape = pass.batch_first ? Shape{n, steps, in} : Shape{steps, n, in}},
-                          {.shape = {gates * h, in}, .master = true},
-                          {.shape = {gates * h, h}, .master = true},
-                          {.shape = {gates * h}, .master = true},
-                          {.shape = {gates * h}, .master = true},
-                          {.shape = {n, h}},
-                          {.shape = {n, h}}},
-                         [=](In in) {
-                           RecurrentWeights w{in[1], in[2], {}, {}};
-                           if (bias) w.bias_ih = in[3], w.bias_hh = in[4];
-                           Tensor h = state ? in[5] : Tensor(), c = state ? in[6] : Tensor();
-                           const Tensor y = f(in[0], h, c, w, pass);
-                           // Inputs that take no part have zero gradients.
-                           Tensor rest = sum(square(h));
-                           if (c.defined()) rest = rest + sum(square(c));
-                           for (std::size_t i : {3, 4, 5, 6}) rest = rest + cast(sum(in[i]) * 0, rest.dtype());
-                           return y + rest;
-                         }};
-        }};
-  };
+  const auto layer =
+      [](std::string name, std::int64_t gates,
+         std::function<Tensor(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights&, const RecurrentPass&)>
+             f) {
+        return Differentiable{std::move(name), [=](Random& r) {
+                                const std::int64_t steps = r.integer(1, 3), n = r.integer(1, 2), in = r.integer(1, 3),
+                                                   h = r.integer(1, 3);
+                                const RecurrentPass pass{.batch_first = r.integer(0, 1) == 1,
+                                                         .reverse = r.integer(0, 1) == 1};
+                                const bool bias = r.integer(0, 1) == 1, state = r.integer(0, 1) == 1;
+                                return Problem{{{.shape = pass.batch_first ? Shape{n, steps, in} : Shape{steps, n, in}},
+                                                {.shape = {gates * h, in}, .master = true},
+                                                {.shape = {gates * h, h}, .master = true},
+                                                {.shape = {gates * h}, .master = true},
+                                                {.shape = {gates * h}, .master = true},
+                                                {.shape = {n, h}},
+                                                {.shape = {n, h}}},
+                                               [=](In in) {
+                                                 RecurrentWeights w{in[1], in[2], {}, {}};
+                                                 if (bias) w.bias_ih = in[3], w.bias_hh = in[4];
+                                                 Tensor h = state ? in[5] : Tensor(), c = state ? in[6] : Tensor();
+                                                 const Tensor y = f(in[0], h, c, w, pass);
+                                                 // Inputs that take no part have zero gradients.
+                                                 Tensor rest = sum(square(h));
+                                                 if (c.defined()) rest = rest + sum(square(c));
+                                                 for (std::size_t i : {3, 4, 5, 6})
+                                                   rest = rest + cast(sum(in[i]) * 0, rest.dtype());
+                                                 return y + rest;
+                                               }};
+                              }};
+      };
   return {layer("LstmLayer", 4,
                 [](const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights& w, const RecurrentPass& pass) {
                   return lstm_layer(x, h, c, w, pass);
@@ -139,8 +140,9 @@ std::vector<Differentiable> layer_functions() {
                         }};
        }},
       {"Unflatten", [](Random& r) {
-         return Problem{{{.shape = {r.integer(1, 3), 6, 2}}},
-                        [](In in) { return square(unflatten(in[0], 1, {2, -1})) + unflatten(in[0], -2, {2, 3}); }};
+         return Problem{{{.shape = {r.integer(1, 3), 6, 2}}}, [](In in) {
+                          return square(unflatten(in[0], 1, {2, -1})) + unflatten(in[0], -2, {2, 3});
+                        }};
        }}};
   for (auto part : {sliding_windows(), attention(), recurrent()}) all.insert(all.end(), part.begin(), part.end());
   return all;

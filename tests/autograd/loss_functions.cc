@@ -43,12 +43,10 @@ Differentiable of_rows(std::string name,
             const bool weighted = r.integer(0, 1) == 1, ignores = r.integer(0, 1) == 1, smooth = r.integer(0, 1) == 1;
             const auto reduction = static_cast<Reduction>(r.integer(0, 2));
             return Problem{{{.shape = shape, .low = -2, .high = 2}}, [=](In in) {
-                             CrossEntropyOptions options{.reduction = reduction,
-                                                         .label_smoothing = smooth ? 0.2 : 0};
+                             CrossEntropyOptions options{.reduction = reduction, .label_smoothing = smooth ? 0.2 : 0};
                              if (weighted) options.weight = weights_of(shape[axis], in[0]);
                              if (ignores) options.ignore_index = -100;
-                             return f(in[0],
-                                      labels_of(Shape(rows), shape[axis], in[0].device(), options.ignore_index),
+                             return f(in[0], labels_of(Shape(rows), shape[axis], in[0].device(), options.ignore_index),
                                       options);
                            }};
           }};
@@ -61,14 +59,10 @@ std::vector<Differentiable> loss_functions() {
       of_pair("MseLossReduced",
               [](const Tensor& x, const Tensor& t, Reduction r) { return mse_loss(x, t, {.reduction = r}); }),
       of_pair("L1Loss", [](const Tensor& x, const Tensor& t, Reduction r) { return l1_loss(x, t, {.reduction = r}); }),
-      of_pair("HuberLoss",
-              [](const Tensor& x, const Tensor& t, Reduction r) {
-                return huber_loss(x, t, {.reduction = r, .delta = 0.7});
-              }),
-      of_pair("SmoothL1Loss",
-              [](const Tensor& x, const Tensor& t, Reduction r) {
-                return smooth_l1_loss(x, t, {.reduction = r, .beta = 0.7});
-              }),
+      of_pair("HuberLoss", [](const Tensor& x, const Tensor& t,
+                              Reduction r) { return huber_loss(x, t, {.reduction = r, .delta = 0.7}); }),
+      of_pair("SmoothL1Loss", [](const Tensor& x, const Tensor& t,
+                                 Reduction r) { return smooth_l1_loss(x, t, {.reduction = r, .beta = 0.7}); }),
       of_pair(
           "BinaryCrossEntropyWithLogits",
           [](const Tensor& x, const Tensor& t, Reduction r) {
@@ -100,16 +94,13 @@ std::vector<Differentiable> loss_functions() {
               [](const Tensor& x, const Tensor& labels, const CrossEntropyOptions& o) {
                 return nll_loss(x, labels, {o.weight, o.ignore_index, o.reduction});
               }),
-      of_rows("CrossEntropyWithOptions",
-              [](const Tensor& x, const Tensor& labels, const CrossEntropyOptions& o) {
-                return cross_entropy(x, labels, o);
-              }),
+      of_rows("CrossEntropyWithOptions", [](const Tensor& x, const Tensor& labels,
+                                            const CrossEntropyOptions& o) { return cross_entropy(x, labels, o); }),
       of_rows("CrossEntropyOfProbabilities",
               [](const Tensor& x, const Tensor&, const CrossEntropyOptions& o) {
-                return cross_entropy(x, softmax(x * x, x.shape().rank() == 1 ? 0 : 1),
-                                     {.weight = o.weight,
-                                      .reduction = o.reduction,
-                                      .label_smoothing = o.label_smoothing});
+                return cross_entropy(
+                    x, softmax(x * x, x.shape().rank() == 1 ? 0 : 1),
+                    {.weight = o.weight, .reduction = o.reduction, .label_smoothing = o.label_smoothing});
               }),
   };
 }

@@ -58,10 +58,10 @@ TEST_F(LossesTest, BinaryCrossEntropyIsStable) {
   expect_near(x.grad(), {0.5, -0.5, 0, -1, 1, 0});
   const Tensor small = tensor({-1, 0.5}, {2});
   const Doubles plain{-std::log(1 / (1 + std::exp(1.0))), -std::log(1 - 1 / (1 + std::exp(-0.5)))};
-  expect_near(binary_cross_entropy_with_logits(
-                  small, tensor({1, 0}, {2}),
-                  {.weight = tensor({3}, {1}), .reduction = kNone, .pos_weight = tensor({5}, {1})}),
-              {15 * plain[0], 3 * plain[1]}, 1e-5);
+  expect_near(
+      binary_cross_entropy_with_logits(
+          small, tensor({1, 0}, {2}), {.weight = tensor({3}, {1}), .reduction = kNone, .pos_weight = tensor({5}, {1})}),
+      {15 * plain[0], 3 * plain[1]}, 1e-5);
 }
 
 TEST_F(LossesTest, KlDivOfNothingIsZero) {
@@ -184,8 +184,7 @@ TEST(LossesOfABatch, AreOfAllShardsWithTheSameBits) {
       {"mse", [](const Tensor& y, const Tensor&, const Tensor& t) { return mse_loss(y, t); }},
       {"mse sum", [](const Tensor& y, const Tensor&, const Tensor& t) { return mse_loss(y, t, {kSum}); }},
       {"l1", [](const Tensor& y, const Tensor&, const Tensor& t) { return l1_loss(y, t); }},
-      {"huber",
-       [](const Tensor& y, const Tensor&, const Tensor& t) { return huber_loss(y, t, {.delta = 0.3}); }},
+      {"huber", [](const Tensor& y, const Tensor&, const Tensor& t) { return huber_loss(y, t, {.delta = 0.3}); }},
       {"smooth l1",
        [](const Tensor& y, const Tensor&, const Tensor& t) { return smooth_l1_loss(y, t, {.beta = 0.3}); }},
       {"binary",
@@ -198,8 +197,8 @@ TEST(LossesOfABatch, AreOfAllShardsWithTheSameBits) {
                   const Tensor&) { return nll_loss(y, at_least_zero(labels), {.weight = w}); }},
       {"nll ignoring", [](const Tensor& y, const Tensor& labels,
                           const Tensor&) { return nll_loss(y, labels, {.ignore_index = -100}); }},
-      {"cross entropy", [=](const Tensor& y, const Tensor& labels,
-                            const Tensor&) { return cross_entropy(y, at_least_zero(labels)); }},
+      {"cross entropy",
+       [=](const Tensor& y, const Tensor& labels, const Tensor&) { return cross_entropy(y, at_least_zero(labels)); }},
       {"cross entropy with everything",
        [=](const Tensor& y, const Tensor& labels, const Tensor&) {
          return cross_entropy(y, labels, {.weight = w, .ignore_index = -100, .label_smoothing = 0.1});

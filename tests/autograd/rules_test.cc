@@ -45,12 +45,14 @@ const std::vector<Operation>& operations() {
       {"plus itself", [](T x, O, auto) { return x + tanh(x) * 0.5; }},
       {"beside the input", [](T x, O o, auto) { return x + o.x; }},
       {"over its mean", [](T x, O, auto) { return x / (mean(square(x)) + 1.0); }},
-      {"minus the mean over samples", [](T x, O, auto) {
+      {"minus the mean over samples",
+       [](T x, O, auto) {
          Shape one = x.shape();
          one[0] = 1;
          return x - sum_to(x, one) * 0.1;
        }},
-      {"sum over the last axis", [](T x, O, auto) {
+      {"sum over the last axis",
+       [](T x, O, auto) {
          Shape one = x.shape();
          one[-1] = 1;
          return x + sum_to(x, one);
@@ -60,13 +62,25 @@ const std::vector<Operation>& operations() {
       {"matmul from the left", [](T x, O o, auto) { return matmul(o.matrix, x); }},
       {"linear", [](T x, O o, auto) { return linear(x, o.matrix); }},
       {"product with itself", [](T x, O, auto) { return matmul(transpose(x), x); }},
-      {"steps as samples", [](T x, O, std::int64_t n) { return x.reshape({n * kSteps, kChannels}); }},
-      {"back", [](T x, O, std::int64_t n) { return x.reshape({n, kSteps, kChannels}); }},
+      {"steps as samples",
+       [](T x, O, std::int64_t n) {
+         return x.reshape({n * kSteps, kChannels});
+       }},
+      {"back",
+       [](T x, O, std::int64_t n) {
+         return x.reshape({n, kSteps, kChannels});
+       }},
       {"flat", [](T x, O, auto) { return flatten(x, 1); }},
-      {"samples taken apart", [](T x, O, auto) { return x.reshape({-1, 5}); }},
+      {"samples taken apart",
+       [](T x, O, auto) {
+         return x.reshape({-1, 5});
+       }},
       {"time first", [](T x, O, auto) { return transpose(x, 0, 1); }},
       {"channels first", [](T x, O, auto) { return transpose(x, 0, x.shape().rank() - 1); }},
-      {"twice", [](T x, O, auto) { return concatenate(std::array{x, relu(x)}); }},
+      {"twice",
+       [](T x, O, auto) {
+         return concatenate(std::array{x, relu(x)});
+       }},
       {"first row", [](T x, O, auto) { return x.narrow(0, 1); }},
       {"total", [](T x, O, auto) { return sum(x); }},
       {"the larger of row", [](T x, O o, auto) { return maximum(x, o.row); }},
@@ -76,7 +90,10 @@ const std::vector<Operation>& operations() {
       {"sum over axis 1", [](T x, O, auto) { return sum(x, 1); }},
       {"sum over axis 0", [](T x, O, auto) { return x - sum(x, 0, true) * 0.1; }},
       {"mean over axis 0", [](T x, O, auto) { return mean(x, 0); }},
-      {"scaled by the variance", [](T x, O, auto) { return x * var(x, {0, -1}, {.correction = 0, .keepdim = true}); }},
+      {"scaled by the variance",
+       [](T x, O, auto) {
+         return x * var(x, {0, -1}, {.correction = 0, .keepdim = true});
+       }},
       {"over the largest of all", [](T x, O, auto) { return x / (amax(abs(x)) + 1.0); }},
       {"minus the largest along axis 0", [](T x, O, auto) { return x - amax(x, 0, true); }},
       {"smallest along axis 1", [](T x, O, auto) { return amin(x, 1); }},
@@ -88,28 +105,49 @@ const std::vector<Operation>& operations() {
       {"unsqueeze", [](T x, O, auto) { return unsqueeze(x, 0); }},
       {"unsqueeze at the end", [](T x, O, auto) { return unsqueeze(x, -1); }},
       {"squeeze", [](T x, O, auto) { return squeeze(x); }},
-      {"expand", [](T x, O, auto) {
+      {"expand",
+       [](T x, O, auto) {
          Shape shape = unsqueeze(x, 1).shape();
          shape[1] = 2;
          return expand(unsqueeze(x, 1), shape);
        }},
       {"flat from axis 0", [](T x, O, auto) { return flatten(x); }},
-      {"axes turned", [](T x, O, auto) { return permute(x, {-1, 0, 1}); }},
+      {"axes turned",
+       [](T x, O, auto) {
+         return permute(x, {-1, 0, 1});
+       }},
       {"one step", [](T x, O, auto) { return x.select(1, -1); }},
       {"one sample", [](T x, O, auto) { return x.select(0, 0); }},
       {"every other element", [](T x, O, auto) { return slice(x, -1, {}, {}, 2); }},
       {"some steps", [](T x, O, auto) { return x.narrow(1, 1, 2); }},
-      {"beside each other", [](T x, O, auto) { return cat({x, tanh(x)}, -1); }},
-      {"twice along axis 0", [](T x, O, auto) { return cat({x, x * 2}, 0); }},
+      {"beside each other",
+       [](T x, O, auto) {
+         return cat({x, tanh(x)}, -1);
+       }},
+      {"twice along axis 0",
+       [](T x, O, auto) {
+         return cat({x, x * 2}, 0);
+       }},
       {"the second half along axis 0", [](T x, O, auto) { return chunk(x, 2).back(); }},
-      {"stacked", [](T x, O, auto) { return stack({x, x * 0.5}, 1); }},
+      {"stacked",
+       [](T x, O, auto) {
+         return stack({x, x * 0.5}, 1);
+       }},
       {"the first of two along the last axis", [](T x, O, auto) { return split(x, 2, -1)[0]; }},
-      {"chosen channels", [](T x, O o, auto) { return index_select(x, -1, numbers_like(o.row, {3, 0, 0})); }},
-      {"chosen samples", [](T x, O o, auto) { return index_select(x, 0, numbers_like(o.row, {0, 1})); }},
+      {"chosen channels",
+       [](T x, O o, auto) {
+         return index_select(x, -1, numbers_like(o.row, {3, 0, 0}));
+       }},
+      {"chosen samples",
+       [](T x, O o, auto) {
+         return index_select(x, 0, numbers_like(o.row, {0, 1}));
+       }},
       {"chosen by the largest", [](T x, O, auto) { return take_along_dim(x, argmax(x, -1, true), -1); }},
       {"rows of the matrix", [](T x, O o, auto) { return embedding(argmax(x, -1), o.matrix); }},
       {"added to channels",
-       [](T x, O o, auto) { return scatter_add(x, -1, numbers_like(o.row, {1, 1, 2, 0}).reshape({1, 1, 4}), x); }},
+       [](T x, O o, auto) {
+         return scatter_add(x, -1, numbers_like(o.row, {1, 1, 2, 0}).reshape({1, 1, 4}), x);
+       }},
       {"one hot", [](T x, O, auto) { return cast(one_hot(argmax(x, 1), 12), DType::f64) * mean(x); }},
       {"inner products", [](T x, O, auto) { return matmul(x, transpose(x, -1, -2)); }},
       {"lower triangle", [](T x, O, auto) { return tril(x) + triu(x, 1) * 0.5; }},
@@ -122,7 +160,8 @@ struct Result {
 };
 
 // The values and gradients of a program; empty if it is refused.
-std::optional<Result> run(const std::vector<std::size_t>& program, Operands o, std::int64_t n, std::string* error = nullptr) {
+std::optional<Result> run(const std::vector<std::size_t>& program, Operands o, std::int64_t n,
+                          std::string* error = nullptr) {
   for (Tensor* t : {&o.x, &o.matrix, &o.row}) *t = as_leaf(t->detach());
   try {
     Tensor y = o.x;
@@ -151,7 +190,8 @@ class RulesTest : public ::testing::Test {
       slots.push_back({static_cast<int>(s), runtime_.devices()[s * devices / shards]});
     }
     const Operands o = whole(n);
-    const std::vector<Device> some(runtime_.devices().begin(), runtime_.devices().begin() + static_cast<std::ptrdiff_t>(devices));
+    const std::vector<Device> some(runtime_.devices().begin(),
+                                   runtime_.devices().begin() + static_cast<std::ptrdiff_t>(devices));
     const auto replicated = [&](const Tensor& t) {
       std::vector<Array> parts;
       for (Device device : some) parts.push_back(t.array().to(device));
@@ -227,8 +267,9 @@ TEST_F(RulesTest, ErrorsSayWhatToDo) {
   EXPECT_ERROR(o.x.reshape({6, 8}), "gather() puts them together, per_shard() computes each shard alone");
   EXPECT_ERROR(matmul(transpose(rows), rows), "over which the product would sum");
   EXPECT_ERROR(o.x.narrow(0, 2), "narrow: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");
-  EXPECT_ERROR(o.x + whole(4).x, "is cut over the batch, but [4, 3, 4] f64 on cpu:0 beside it is not: expected extent 1 on its "
-                                 "axis 0, or split_and_load() of both");
+  EXPECT_ERROR(o.x + whole(4).x,
+               "is cut over the batch, but [4, 3, 4] f64 on cpu:0 beside it is not: expected extent 1 on its "
+               "axis 0, or split_and_load() of both");
   EXPECT_ERROR(o.x + cut(4, 4, 2).x, "are cut differently, expected tensors of one batch");
   EXPECT_ERROR(softmax(transpose(rows)), "softmax: the samples of [4, 12]");
   EXPECT_ERROR(o.x.select(0, 1), "select: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");

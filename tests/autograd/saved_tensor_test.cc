@@ -29,8 +29,10 @@ TEST_F(SavedTensorTest, AChangeBetweenForwardAndBackwardIsAnError) {
   const std::uint64_t before = p.storage()->version;
   Tensor loss = sum(p * p);
   p.copy_from(constant());
-  EXPECT_ERROR(loss.backward(), fmt::format("multiply: a tensor needed for its gradient was changed in place after forward: "
-                                            "version {}, expected {}", before + 1, before));
+  EXPECT_ERROR(loss.backward(),
+               fmt::format("multiply: a tensor needed for its gradient was changed in place after forward: "
+                           "version {}, expected {}",
+                           before + 1, before));
 }
 
 // What is changed, and in which way, does not matter.

@@ -21,10 +21,10 @@ struct ConvCase {
   }
   std::int64_t products() const { return y().numel() * w().numel() / outputs; }
   std::string str() const {
-    return fmt::format("x {} {}, w {}, y {} {}, stride {} {}, padding {} {}, dilation {} {}, groups {}",
-                       x.str(), name(x_layout), w().str(), y().str(), name(y_layout), options.stride[0],
-                       options.stride[1], options.padding[0], options.padding[1], options.dilation[0],
-                       options.dilation[1], options.groups);
+    return fmt::format("x {} {}, w {}, y {} {}, stride {} {}, padding {} {}, dilation {} {}, groups {}", x.str(),
+                       name(x_layout), w().str(), y().str(), name(y_layout), options.stride[0], options.stride[1],
+                       options.padding[0], options.padding[1], options.dilation[0], options.dilation[1],
+                       options.groups);
   }
 };
 
@@ -43,8 +43,7 @@ class ConvTest : public KernelTest {
                              [&](Backend& b, KernelContext& context, Views in, Views out) {
                                b.conv().backward_data(context, options, in[0], in[1], out[0]);
                              });
-    expect_matches_reference({x, dy},
-                             {master_output(c.w()), bias ? master_output({c.outputs}) : TestTensor()},
+    expect_matches_reference({x, dy}, {master_output(c.w()), bias ? master_output({c.outputs}) : TestTensor()},
                              [&](Backend& b, KernelContext& context, Views in, Views out) {
                                b.conv().backward_weights(context, options, in[0], in[1], out[0], out[1]);
                              });
@@ -109,11 +108,10 @@ TEST_P(ConvTest, LayersOfNetworks) {
 
 TEST_P(ConvTest, Dilated) {
   for (std::int64_t channels : {3, 16, 64}) {
-    for (Conv2dOptions options : {Conv2dOptions{.padding = {2, 2}, .dilation = {2, 2}},
-                                  Conv2dOptions{.padding = {1, 0}, .dilation = {1, 3}},
-                                  Conv2dOptions{.stride = {2, 2}, .padding = {0, 1}, .dilation = {3, 1}}}) {
-      expect_conv(preferred({.x = {2, channels, 8, 7}, .outputs = 16, .kernel = 3, .options = options}),
-                  true);
+    for (Conv2dOptions options :
+         {Conv2dOptions{.padding = {2, 2}, .dilation = {2, 2}}, Conv2dOptions{.padding = {1, 0}, .dilation = {1, 3}},
+          Conv2dOptions{.stride = {2, 2}, .padding = {0, 1}, .dilation = {3, 1}}}) {
+      expect_conv(preferred({.x = {2, channels, 8, 7}, .outputs = 16, .kernel = 3, .options = options}), true);
     }
   }
 }
@@ -126,8 +124,7 @@ TEST_P(ConvTest, RandomShapesAndLayouts) {
 }
 
 TEST_P(ConvTest, EveryPairOfLayouts) {
-  ConvCase c{
-      .x = {2, 16, 5, 6}, .outputs = 32, .kernel = 3, .options = {.stride = {2, 1}, .padding = {1, 0}}};
+  ConvCase c{.x = {2, 16, 5, 6}, .outputs = 32, .kernel = 3, .options = {.stride = {2, 1}, .padding = {1, 0}}};
   for (Layout x : layouts_that_fit(c.x)) {
     for (Layout y : layouts_that_fit(c.y())) {
       c.x_layout = x;
@@ -141,7 +138,8 @@ TEST_P(ConvTest, EveryPairOfLayouts) {
 TEST_P(ConvTest, OneColumn) {
   for (std::int64_t channels : {1, 3, 16, 32}) {
     for (std::int64_t width : {1, 2, 3, 5}) {
-      ConvCase c{.x = {2, channels, 10, width}, .outputs = 16, .kernel = 3, .options = {.stride = {1, 3}, .padding = {1, 1}}};
+      ConvCase c{
+          .x = {2, channels, 10, width}, .outputs = 16, .kernel = 3, .options = {.stride = {1, 3}, .padding = {1, 1}}};
       if (c.extent(1) == 1) expect_conv(preferred(c), true);
     }
   }
@@ -169,8 +167,7 @@ TEST_P(ConvTest, StridedOneByOneOfFewChannels) {
 
 TEST_P(ConvTest, OnePixelAndOneSample) {
   expect_conv({.x = {1, 16, 1, 1}, .outputs = 16, .kernel = 1}, true);
-  expect_conv(preferred({.x = {1, 16, 1, 1}, .outputs = 16, .kernel = 3, .options = {.padding = {1, 1}}}),
-              true);
+  expect_conv(preferred({.x = {1, 16, 1, 1}, .outputs = 16, .kernel = 3, .options = {.padding = {1, 1}}}), true);
   expect_conv(preferred({.x = {5, 32, 1, 1}, .outputs = 16, .kernel = 1}), false);
 }
 

@@ -22,8 +22,8 @@ TEST_P(CopyTest, EveryPairOfDtypes) {
 }
 
 TEST_P(CopyTest, EveryPairOfLayouts) {
-  for (const Shape& shape : std::vector<Shape>{
-           {2, 16, 5, 7}, {1, 48, 3, 1}, {3, 5, 4, 4}, {2, 1, 6, 3}, {4, 32, 1, 1}, {0, 16, 2, 2}}) {
+  for (const Shape& shape :
+       std::vector<Shape>{{2, 16, 5, 7}, {1, 48, 3, 1}, {3, 5, 4, 4}, {2, 1, 6, 3}, {4, 32, 1, 1}, {0, 16, 2, 2}}) {
     for (Layout from : layouts_that_fit(shape)) {
       for (Layout to : layouts_that_fit(shape)) {
         SCOPED_TRACE(shape.str() + " " + std::string(name(from)) + " to " + std::string(name(to)));
@@ -38,8 +38,7 @@ TEST_P(CopyTest, EveryPairOfLayouts) {
 
 TEST_P(CopyTest, RoundsToNearestEven) {
   // bf16 has 7 bits of mantissa: the halves between neighbours go to the even one.
-  TestTensor x({6}, DType::f32,
-               {1 + 1.0 / 256, 1 + 3.0 / 256, 1 + 1.01 / 256, 1 + 0.99 / 256, -1 - 3.0 / 256, 3e38});
+  TestTensor x({6}, DType::f32, {1 + 1.0 / 256, 1 + 3.0 / 256, 1 + 1.01 / 256, 1 + 0.99 / 256, -1 - 3.0 / 256, 3e38});
   TestTensor y = run({x}, {TestTensor({6}, DType::bf16)}, copy)[0];
   std::vector<double> expected{1, 1 + 4.0 / 256, 1 + 2.0 / 256, 1, -1 - 4.0 / 256, 0};
   expected[5] = static_cast<float>(BFloat16(3e38f));
@@ -49,8 +48,9 @@ TEST_P(CopyTest, RoundsToNearestEven) {
 // f16 has 10 bits of mantissa, and fewer below 2^-14.
 TEST_P(CopyTest, RoundsToF16) {
   const double infinity = std::numeric_limits<double>::infinity();
-  TestTensor x({9}, DType::f32,
-               {1 + 1.0 / 2048, 1 + 3.0 / 2048, -1 - 1.01 / 2048, 65519.99, -65520, 0x1.8p-24, 0x1p-25, -0x1.02p-25, 3e38});
+  TestTensor x(
+      {9}, DType::f32,
+      {1 + 1.0 / 2048, 1 + 3.0 / 2048, -1 - 1.01 / 2048, 65519.99, -65520, 0x1.8p-24, 0x1p-25, -0x1.02p-25, 3e38});
   TestTensor y = run({x}, {TestTensor({9}, DType::f16)}, copy)[0];
   EXPECT_EQ(y.values(), (std::vector<double>{1, 1 + 4.0 / 2048, -1 - 2.0 / 2048, 65504, -infinity, 0x1p-23, 0, -0x1p-24,
                                              infinity}));

@@ -41,8 +41,7 @@ TEST_F(CpuBroadcast, AnyShapesToTheBit) {
     TestTensor a = random_.tensor(shapes.a, DType::f32), b = random_.tensor(shapes.b, DType::f32);
     TestTensor actual(shapes.out, DType::f32), expected(shapes.out, DType::f32);
     cpu_->elementwise().binary(context_, BinaryOp::subtract, a.view(), b.view(), actual.view());
-    reference_backend().elementwise().binary(context_, BinaryOp::subtract, a.view(), b.view(),
-                                             expected.view());
+    reference_backend().elementwise().binary(context_, BinaryOp::subtract, a.view(), b.view(), expected.view());
     ASSERT_TRUE(actual.same_bits(expected));
   }
 }
@@ -70,13 +69,12 @@ TEST_F(CpuBroadcast, RunsOfChunksAreThoseOfTheWhole) {
     auto elements = [&](std::int64_t grain) {
       std::vector<std::array<std::int64_t, 3>> elements;
       for (std::int64_t begin = 0; begin < plan.numel(); begin += grain) {
-        plan.for_each_run(
-            begin, std::min(plan.numel(), begin + grain), [&](const cpu::BroadcastPlan<2>::Run& run) {
-              for (std::int64_t i = 0; i < run.length; ++i) {
-                elements.push_back(
-                    {run.out + i, run.at[0] + (plan.repeats(0) ? 0 : i), run.at[1] + (plan.repeats(1) ? 0 : i)});
-              }
-            });
+        plan.for_each_run(begin, std::min(plan.numel(), begin + grain), [&](const cpu::BroadcastPlan<2>::Run& run) {
+          for (std::int64_t i = 0; i < run.length; ++i) {
+            elements.push_back(
+                {run.out + i, run.at[0] + (plan.repeats(0) ? 0 : i), run.at[1] + (plan.repeats(1) ? 0 : i)});
+          }
+        });
       }
       return elements;
     };

@@ -16,17 +16,15 @@ struct Images {
   Layout layout;
 
   std::int64_t samples() const { return shape[0] * shape[2] * shape[3]; }
-  std::string str() const {
-    return shape.str() + " " + std::string(name(dtype)) + " " + std::string(name(layout));
-  }
+  std::string str() const { return shape.str() + " " + std::string(name(dtype)) + " " + std::string(name(layout)); }
 };
 
 // Several blocks of rows, groups with fewer than 64 columns, several blocks of images, planes cut into
 // pieces.
 std::vector<Images> images() {
   std::vector<Images> images;
-  for (const Shape& shape : std::vector<Shape>{
-           {5, 80, 14, 14}, {3, 100, 9, 9}, {50, 16, 7, 7}, {2, 16, 40, 50}, {2, 3, 150, 151}}) {
+  for (const Shape& shape :
+       std::vector<Shape>{{5, 80, 14, 14}, {3, 100, 9, 9}, {50, 16, 7, 7}, {2, 16, 40, 50}, {2, 3, 150, 151}}) {
     for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (Layout layout : layouts_that_fit(shape)) images.push_back({shape, dtype, layout});
     }
@@ -39,8 +37,8 @@ struct Results {
 };
 
 // A forward and a backward pass with residual and ReLU.
-Results passes(NormKernels& norm, int threads, const TestTensor& x, const TestTensor& residual,
-               const TestTensor& dy, const TestTensor& gamma, const TestTensor& beta) {
+Results passes(NormKernels& norm, int threads, const TestTensor& x, const TestTensor& residual, const TestTensor& dy,
+               const TestTensor& gamma, const TestTensor& beta) {
   KernelContext context{threads};
   const Shape& s = x.shape();
   auto like_x = [&] { return TestTensor(s, x.dtype(), x.layout()); };
@@ -48,12 +46,10 @@ Results passes(NormKernels& norm, int threads, const TestTensor& x, const TestTe
   Results r{per_channel(), per_channel(), like_x(), per_channel(), per_channel(), like_x(), like_x()};
   BatchNormStats stats{s[0] * s[2] * s[3], r.mean.view(), r.m2.view()};
   norm.stats(context, x.view(), stats);
-  norm.forward(context, x.view(), stats, kCpuNormEps, gamma.view(), beta.view(), residual.view(), true,
-               r.y.view());
-  norm.backward_stats(context, dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, r.dgamma.view(),
-                      r.dbeta.view());
-  norm.backward_data(context, dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, gamma.view(),
-                     r.dbeta.view(), r.dgamma.view(), r.dx.view(), r.dresidual.view());
+  norm.forward(context, x.view(), stats, kCpuNormEps, gamma.view(), beta.view(), residual.view(), true, r.y.view());
+  norm.backward_stats(context, dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, r.dgamma.view(), r.dbeta.view());
+  norm.backward_data(context, dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, gamma.view(), r.dbeta.view(),
+                     r.dgamma.view(), r.dx.view(), r.dresidual.view());
   return r;
 }
 
@@ -62,17 +58,15 @@ TEST(CpuNormTest, SameBitsOnAnyNumberOfThreads) {
   for (const Images& i : images()) {
     SCOPED_TRACE(i.str());
     auto norm = make_cpu_norm();
-    TestTensor x = random.tensor(i.shape, i.dtype, i.layout),
-               residual = random.tensor(i.shape, i.dtype, i.layout);
+    TestTensor x = random.tensor(i.shape, i.dtype, i.layout), residual = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor dy = random.tensor(i.shape, i.dtype, i.layout);
-    TestTensor gamma = random.tensor({i.shape[1]}, DType::f32),
-               beta = random.tensor({i.shape[1]}, DType::f32);
+    TestTensor gamma = random.tensor({i.shape[1]}, DType::f32), beta = random.tensor({i.shape[1]}, DType::f32);
     Results one = passes(*norm, 1, x, residual, dy, gamma, beta);
     for (int threads : {2, 3}) {
       SCOPED_TRACE(threads);
       Results many = passes(*norm, threads, x, residual, dy, gamma, beta);
-      for (auto result : {&Results::mean, &Results::m2, &Results::y, &Results::dgamma, &Results::dbeta,
-                          &Results::dx, &Results::dresidual}) {
+      for (auto result : {&Results::mean, &Results::m2, &Results::y, &Results::dgamma, &Results::dbeta, &Results::dx,
+                          &Results::dresidual}) {
         EXPECT_TRUE((one.*result).same_bits(many.*result));
       }
     }
@@ -83,14 +77,12 @@ TEST(CpuNormTest, UnitsOfEveryKindAgreeWithTheReference) {
   Random random(2);
   for (const Images& i : images()) {
     SCOPED_TRACE(i.str());
-    TestTensor x = random.tensor(i.shape, i.dtype, i.layout),
-               residual = random.tensor(i.shape, i.dtype, i.layout);
+    TestTensor x = random.tensor(i.shape, i.dtype, i.layout), residual = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor dy = random.tensor(i.shape, i.dtype, i.layout);
-    TestTensor gamma = random.tensor({i.shape[1]}, DType::f32),
-               beta = random.tensor({i.shape[1]}, DType::f32);
+    TestTensor gamma = random.tensor({i.shape[1]}, DType::f32), beta = random.tensor({i.shape[1]}, DType::f32);
     Results actual = passes(*make_cpu_norm(), 2, x, residual, dy, gamma, beta);
-    Results expected = passes(reference_backend().norm(), 1, x.oracle(), residual.oracle(), dy.oracle(),
-                              gamma.oracle(), beta.oracle());
+    Results expected = passes(reference_backend().norm(), 1, x.oracle(), residual.oracle(), dy.oracle(), gamma.oracle(),
+                              beta.oracle());
     expect_close(actual.mean, expected.mean, 1e-4);  // of a mean near 0
     expect_close(actual.m2, expected.m2, 1e-5);
     const double tolerance = i.dtype == DType::bf16 ? 2e-2 : i.dtype == DType::f16 ? 2.5e-3 : 1e-4;
@@ -152,12 +144,11 @@ TEST(CpuNormTest, RoundsToNearestEvenAndKeepsNan) {
     TestTensor y(shape, DType::bf16, Layout::channels_last);
     // Normalizes to x + ulp / 2.
     const std::vector<double> zeros(channels, 0.0), ones(channels, 1.0), halves(channels, ulp / 2);
-    TestTensor mean({channels}, DType::f32, Layout::plain, zeros),
-        m2({channels}, DType::f32, Layout::plain, ones);
+    TestTensor mean({channels}, DType::f32, Layout::plain, zeros), m2({channels}, DType::f32, Layout::plain, ones);
     TestTensor beta({channels}, DType::f32, Layout::plain, halves);
     KernelContext context;
-    make_cpu_norm()->forward(context, x.view(), {1, mean.view(), m2.view()}, 0, m2.view(), beta.view(), {},
-                             true, y.view());
+    make_cpu_norm()->forward(context, x.view(), {1, mean.view(), m2.view()}, 0, m2.view(), beta.view(), {}, true,
+                             y.view());
     for (std::int64_t c = 0; c < channels; ++c) {
       for (int i = 0; i < 3; ++i) EXPECT_EQ(y.values()[c * 4 + i], expected[c * 3 + i]) << i;
       EXPECT_TRUE(std::isnan(y.values()[c * 4 + 3]));

@@ -12,9 +12,7 @@ class CpuOptimizer : public ::testing::TestWithParam<DType> {
   template <typename Step>
   std::array<double, 2> weights(const Step& step, double scale = 1) {
     const Shape shape{40};
-    auto full = [&](double value) {
-      return TestTensor(shape, GetParam(), Layout::plain, std::vector(40, value));
-    };
+    auto full = [&](double value) { return TestTensor(shape, GetParam(), Layout::plain, std::vector(40, value)); };
     TestTensor w = full(1), state0 = full(0), state1 = full(0), factor({1}, DType::f64, {scale});
     std::array<double, 2> result;
     for (int i = 0; i < 2; ++i) {

@@ -36,17 +36,15 @@ TEST(ParallelForTest, NothingToDo) {
 
 TEST(ParallelForTest, OneThreadIsTheCaller) {
   const auto caller = std::this_thread::get_id();
-  parallel_for(context(1), 100, 1,
-               [&](std::int64_t, std::int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
+  parallel_for(context(1), 100, 1, [&](std::int64_t, std::int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
 }
 
 TEST(ParallelForTest, TheFirstErrorLeavesTheRegion) {
   for (int threads : {1, 2, 3}) {
     for (int repetition = 0; repetition < 20; ++repetition) {
-      EXPECT_ERROR(
-          parallel_for(context(threads), 100, 10,
-                       [](std::int64_t begin, std::int64_t) { check(begin < 30, "chunk {}", begin); }),
-          "chunk 30");
+      EXPECT_ERROR(parallel_for(context(threads), 100, 10,
+                                [](std::int64_t begin, std::int64_t) { check(begin < 30, "chunk {}", begin); }),
+                   "chunk 30");
     }
   }
 }

@@ -41,9 +41,9 @@ TEST_F(CpuSoftmax, ChecksLabelsBeforeWritingGradients) {
   TestTensor logits = random_.tensor({3, 10}, DType::f32), labels({3}, DType::i64, {0, 9, 10});
   TestTensor dloss({1}, DType::f32, {1}), dlogits({3, 10}, DType::f32);
   const TestTensor before = dlogits;
-  EXPECT_ERROR(cpu_->softmax().cross_entropy_backward(context_, logits.view(), labels.view(), 0, dloss.view(),
-                                                      dlogits.view()),
-               "cross_entropy: label 10 of sample 2 is outside [0, 10)");
+  EXPECT_ERROR(
+      cpu_->softmax().cross_entropy_backward(context_, logits.view(), labels.view(), 0, dloss.view(), dlogits.view()),
+      "cross_entropy: label 10 of sample 2 is outside [0, 10)");
   EXPECT_TRUE(dlogits.same_bits(before));
   EXPECT_ERROR(cross_entropy(logits, {0, -1, 3}), "cross_entropy: label -1 of sample 1 is outside [0, 10)");
 }

@@ -70,9 +70,9 @@ TEST(VectorMath, NormalDistribution) {
   EXPECT_EQ(normal_cdf(-kInfinity), 0.f);
   EXPECT_EQ(normal_cdf(kInfinity), 1.f);
   EXPECT_TRUE(std::isnan(normal_cdf(kNan)));
-  EXPECT_LT(worst_error(-5, 5, normal_pdf,
-                        [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }),
-            2e-6);
+  EXPECT_LT(
+      worst_error(-5, 5, normal_pdf, [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }),
+      2e-6);
 }
 
 TEST(VectorMath, NearOne) {
@@ -140,11 +140,10 @@ TEST(Vectorized, GivesTheSameBitsWithAnyInstructions) {
     std::vector<float> x(n);
     for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(random_normal({5, 6}, i));
     auto compute = [&](std::vector<double>& out) {
-      vector_loop(0, n,
-                  [&](std::int64_t i) {
-                    out[i] = fast_exp(x[i]) + fast_tanh(x[i]) + normal_cdf(x[i]) + fast_sin(x[i]) + fast_cos(x[i]) +
-                             fast_pow(x[i], 3.f) + fast_expm1(x[i]) + fast_log1p(std::abs(x[i]));
-                  });
+      vector_loop(0, n, [&](std::int64_t i) {
+        out[i] = fast_exp(x[i]) + fast_tanh(x[i]) + normal_cdf(x[i]) + fast_sin(x[i]) + fast_cos(x[i]) +
+                 fast_pow(x[i], 3.f) + fast_expm1(x[i]) + fast_log1p(std::abs(x[i]));
+      });
       out[n] = lane_sum(n, [&](std::int64_t i) { return fast_exp(x[i]); });
       out[n + 1] = lane_max(n, [&](std::int64_t i) { return x[i]; });
     };
@@ -171,8 +170,7 @@ TEST(Lanes, SumEveryElementOnce) {
 TEST(Lanes, FindTheLargestWhereverItIs) {
   for (std::int64_t n = 1; n < 100; ++n) {
     for (std::int64_t place = 0; place < n; ++place) {
-      EXPECT_EQ(lane_max(n, [=](std::int64_t i) { return i == place ? -1.f : -2.f - static_cast<float>(i); }),
-                -1.f);
+      EXPECT_EQ(lane_max(n, [=](std::int64_t i) { return i == place ? -1.f : -2.f - static_cast<float>(i); }), -1.f);
     }
   }
   EXPECT_EQ(lane_max(0, [](std::int64_t) { return 1.f; }), -kInfinity);

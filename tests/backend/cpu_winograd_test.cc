@@ -47,7 +47,11 @@ struct Results {
 };
 
 cpu::Weights weights_of(const WinogradCase& c, const TestTensor& w, bool transposed) {
-  cpu::Weights weights{.data = w.view().data, .terms = c.inputs, .columns = c.outputs, .taps = 9, .term_stride = 9,
+  cpu::Weights weights{.data = w.view().data,
+                       .terms = c.inputs,
+                       .columns = c.outputs,
+                       .taps = 9,
+                       .term_stride = 9,
                        .column_stride = 9 * c.inputs};
   if (transposed) {
     std::swap(weights.terms, weights.columns);
@@ -57,8 +61,8 @@ cpu::Weights weights_of(const WinogradCase& c, const TestTensor& w, bool transpo
 }
 
 // The forward pass, or the gradient of the data.
-void run_pass(const WinogradCase& c, const Way& way, const TestTensor& from, const TestTensor& w, const TestTensor& bias,
-              const TestTensor& to, bool transposed) {
+void run_pass(const WinogradCase& c, const Way& way, const TestTensor& from, const TestTensor& w,
+              const TestTensor& bias, const TestTensor& to, bool transposed) {
   const cpu::F32Kernels& kernels = cpu::f32_kernels(way.simd);
   KernelContext context(way.threads);
   cpu::WinogradTiles tiles{c.axis(0), c.axis(1)};
@@ -217,8 +221,8 @@ TEST(Winograd, PaysWhereTilesAreManyAndChannelsToo) {
     EXPECT_TRUE(pays(layer)) << layer.str();
   }
   EXPECT_FALSE(pays({.images = 64, .inputs = 512, .outputs = 512, .size = {1, 1}}));  // of nine taps, one meets a pixel
-  EXPECT_FALSE(pays({.images = 1, .inputs = 512, .outputs = 512}));                   // transforming the weights costs more
-  EXPECT_FALSE(pays({.images = 64, .size = {28, 28}}));                               // transforming images costs more
+  EXPECT_FALSE(pays({.images = 1, .inputs = 512, .outputs = 512}));  // transforming the weights costs more
+  EXPECT_FALSE(pays({.images = 64, .size = {28, 28}}));              // transforming images costs more
 }
 
 TEST(Winograd, IsForThreeByThreeAtStrideOneOfWholeBlocks) {
@@ -227,8 +231,8 @@ TEST(Winograd, IsForThreeByThreeAtStrideOneOfWholeBlocks) {
   EXPECT_TRUE(cpu::winograd_pays(axis, axis, 64, 64, 64));
   EXPECT_FALSE(cpu::winograd_pays(axis, axis, 64, 63, 64));
   EXPECT_FALSE(cpu::winograd_pays(axis, axis, 64, 64, 65));
-  for (const ConvAxis& other : {ConvAxis{28, 28, 5, 1, 2, 1}, ConvAxis{28, 14, 3, 2, 1, 1}, ConvAxis{28, 28, 3, 1, 2, 2},
-                                ConvAxis{28, 32, 3, 1, 3, 1}}) {
+  for (const ConvAxis& other : {ConvAxis{28, 28, 5, 1, 2, 1}, ConvAxis{28, 14, 3, 2, 1, 1},
+                                ConvAxis{28, 28, 3, 1, 2, 2}, ConvAxis{28, 32, 3, 1, 3, 1}}) {
     EXPECT_FALSE(cpu::winograd_pays(axis, other, 64, 64, 64));
     EXPECT_FALSE(cpu::winograd_pays(other, axis, 64, 64, 64));
   }
@@ -241,7 +245,8 @@ Results convolve(ConvKernels& conv, const WinogradCase& c, const Values& values,
   Results r{TestTensor(c.y()), TestTensor(c.x()), TestTensor(c.w())};
   conv.forward(context, options, values.x.view(), values.w.view(), values.bias.view(), r.y.view());
   conv.backward_data(context, options, values.dy.view(), values.w.view(), r.dx.view());
-  conv.backward_weights(context, options, values.x.view(), values.dy.view(), r.dw.view(), dbias ? dbias->view() : View());
+  conv.backward_weights(context, options, values.x.view(), values.dy.view(), r.dw.view(),
+                        dbias ? dbias->view() : View());
   return r;
 }
 
@@ -272,12 +277,14 @@ TEST(Winograd, RoundsWeightsToTheImagesType) {
   KernelContext context;
   const auto forward = [&](bool direct, const TestTensor& w) {
     TestTensor y(c.y(), DType::bf16);
-    make_f32_conv({.direct = direct})->forward(context, {.padding = c.padding}, values.x.to(DType::bf16, Layout::plain).view(), w.view(),
-                             values.bias.view(), y.view());
+    make_f32_conv({.direct = direct})
+        ->forward(context, {.padding = c.padding}, values.x.to(DType::bf16, Layout::plain).view(), w.view(),
+                  values.bias.view(), y.view());
     return y;
   };
   const TestTensor rounded = values.w.to(DType::bf16, Layout::plain).to(DType::f32, Layout::plain);
-  for (bool direct : {false, true}) EXPECT_TRUE(forward(direct, values.w).same_bits(forward(direct, rounded))) << direct;
+  for (bool direct : {false, true})
+    EXPECT_TRUE(forward(direct, values.w).same_bits(forward(direct, rounded))) << direct;
 }
 
 }  // namespace

@@ -7,16 +7,32 @@
 namespace lockstep::testing {
 namespace {
 
-const std::vector<Unary> kUnary{UnaryOp::negate, UnaryOp::exp,     UnaryOp::log,        UnaryOp::sqrt,
-                                UnaryOp::square, UnaryOp::abs,     UnaryOp::sign,       UnaryOp::reciprocal,
-                                UnaryOp::rsqrt,  UnaryOp::sin,     UnaryOp::cos,        UnaryOp::relu,
-                                UnaryOp::gelu,   UnaryOp::silu,    UnaryOp::sigmoid,    UnaryOp::tanh,
-                                {UnaryOp::elu, 1.5},               {UnaryOp::leaky_relu, 0.2},
-                                {UnaryOp::softplus, 1, 20},        {UnaryOp::softplus, 4, 2},
-                                {UnaryOp::clamp, -0.7, 0.9},       {UnaryOp::clamp, -INFINITY, 0.5},
-                                {UnaryOp::pow, 1.7},               {UnaryOp::pow, -2}};
-constexpr std::array kBinary{BinaryOp::add,    BinaryOp::subtract, BinaryOp::multiply, BinaryOp::divide,
-                             BinaryOp::maximum, BinaryOp::minimum, BinaryOp::pow};
+const std::vector<Unary> kUnary{UnaryOp::negate,
+                                UnaryOp::exp,
+                                UnaryOp::log,
+                                UnaryOp::sqrt,
+                                UnaryOp::square,
+                                UnaryOp::abs,
+                                UnaryOp::sign,
+                                UnaryOp::reciprocal,
+                                UnaryOp::rsqrt,
+                                UnaryOp::sin,
+                                UnaryOp::cos,
+                                UnaryOp::relu,
+                                UnaryOp::gelu,
+                                UnaryOp::silu,
+                                UnaryOp::sigmoid,
+                                UnaryOp::tanh,
+                                {UnaryOp::elu, 1.5},
+                                {UnaryOp::leaky_relu, 0.2},
+                                {UnaryOp::softplus, 1, 20},
+                                {UnaryOp::softplus, 4, 2},
+                                {UnaryOp::clamp, -0.7, 0.9},
+                                {UnaryOp::clamp, -INFINITY, 0.5},
+                                {UnaryOp::pow, 1.7},
+                                {UnaryOp::pow, -2}};
+constexpr std::array kBinary{BinaryOp::add,     BinaryOp::subtract, BinaryOp::multiply, BinaryOp::divide,
+                             BinaryOp::maximum, BinaryOp::minimum,  BinaryOp::pow};
 constexpr std::array kCompare{CompareOp::eq, CompareOp::ne, CompareOp::lt, CompareOp::le};
 
 // Long enough for vector loops, with a rest; images in all layouts; a scalar; nothing.
@@ -55,12 +71,10 @@ TEST_P(ElementwiseTest, Unary) {
   for (const Unary& op : kUnary) {
     for (const Shape& shape : kShapes) {
       for (Layout layout : layouts_that_fit(shape)) {
-        SCOPED_TRACE(::testing::Message()
-                     << "operation " << static_cast<int>(op.op) << ", shape " << shape.str());
-        expect_matches_reference({operand(op, shape, layout)}, {output(shape, layout)},
-                                 [&](Backend& b, KernelContext& c, Views in, Views out) {
-                                   b.elementwise().unary(c, op, in[0], out[0]);
-                                 });
+        SCOPED_TRACE(::testing::Message() << "operation " << static_cast<int>(op.op) << ", shape " << shape.str());
+        expect_matches_reference(
+            {operand(op, shape, layout)}, {output(shape, layout)},
+            [&](Backend& b, KernelContext& c, Views in, Views out) { b.elementwise().unary(c, op, in[0], out[0]); });
       }
     }
   }
@@ -116,10 +130,9 @@ TEST_P(ElementwiseTest, ReluLetsNanThrough) {
 TEST_P(ElementwiseTest, UnaryInPlace) {
   Shape shape{67, 5};
   for (const Unary& op : kUnary) {
-    expect_in_place({operand(op, shape)}, {output(shape)}, 0, 0,
-                    [&](Backend& b, KernelContext& c, Views in, Views out) {
-                      b.elementwise().unary(c, op, in[0], out[0]);
-                    });
+    expect_in_place(
+        {operand(op, shape)}, {output(shape)}, 0, 0,
+        [&](Backend& b, KernelContext& c, Views in, Views out) { b.elementwise().unary(c, op, in[0], out[0]); });
     expect_in_place({operand(op, shape), input(shape)}, {output(shape)}, 1, 0,
                     [&](Backend& b, KernelContext& c, Views in, Views out) {
                       b.elementwise().unary_backward(c, op, in[0], in[1], out[0]);
@@ -191,9 +204,11 @@ TEST_P(ElementwiseTest, NanDiffersFromEverything) {
               op == CompareOp::ne ? all : none);
   }
   for (BinaryOp op : {BinaryOp::maximum, BinaryOp::minimum}) {
-    for (double y : run({a, b}, {output({3})}, [&](Backend& k, KernelContext& c, Views in, Views out) {
-                      k.elementwise().binary(c, op, in[0], in[1], out[0]);
-                    })[0].values()) {
+    for (double y : run({a, b}, {output({3})},
+                        [&](Backend&k, KernelContext&c, Views in, Views out) {
+                          k.elementwise().binary(c, op, in[0], in[1], out[0]);
+                        })[0]
+                        .values()) {
       EXPECT_NE(y, y);
     }
   }
@@ -204,9 +219,12 @@ TEST_P(ElementwiseTest, ComparesEveryInteger) {
   TestTensor a({1}, DType::i64), b({1}, DType::i64);
   *a.view().as<std::int64_t>() = (std::int64_t{1} << 53) + 1;
   *b.view().as<std::int64_t>() = std::int64_t{1} << 53;
-  EXPECT_EQ(run({a, b}, {TestTensor({1}, DType::u8)}, [](Backend& k, KernelContext& c, Views in, Views out) {
-              k.elementwise().compare(c, CompareOp::eq, in[0], in[1], out[0]);
-            })[0].values()[0], 0);
+  EXPECT_EQ(run({a, b}, {TestTensor({1}, DType::u8)},
+                [](Backend& k, KernelContext& c, Views in, Views out) {
+                  k.elementwise().compare(c, CompareOp::eq, in[0], in[1], out[0]);
+                })[0]
+                .values()[0],
+            0);
 }
 
 TEST_P(ElementwiseTest, ChoosesByAMask) {
@@ -230,9 +248,9 @@ TEST_P(ElementwiseTest, ChoosesByAMask) {
 TEST_P(ElementwiseTest, CountsUp) {
   for (DType type : {dtype(), DType::i64, DType::u8}) {
     for (const Shape& shape : std::vector<Shape>{{100}, {0}, {3, 20}}) {
-      expect_same_bits_as_reference(
-          {}, {TestTensor(shape, type)},
-          [](Backend& b, KernelContext& c, Views, Views out) { b.elementwise().arange(c, 7, 2, out[0]); });
+      expect_same_bits_as_reference({}, {TestTensor(shape, type)}, [](Backend& b, KernelContext& c, Views, Views out) {
+        b.elementwise().arange(c, 7, 2, out[0]);
+      });
     }
   }
 }
@@ -252,9 +270,9 @@ TEST_P(ElementwiseTest, Affine) {
 TEST_P(ElementwiseTest, FillsAnyDtype) {
   for (DType type : {dtype(), DType::f32, DType::f64, DType::i64, DType::u8}) {
     for (const Shape& shape : kShapes) {
-      expect_same_bits_as_reference(
-          {}, {TestTensor(shape, type)},
-          [](Backend& b, KernelContext& c, Views, Views out) { b.elementwise().fill(c, 3, out[0]); });
+      expect_same_bits_as_reference({}, {TestTensor(shape, type)}, [](Backend& b, KernelContext& c, Views, Views out) {
+        b.elementwise().fill(c, 3, out[0]);
+      });
     }
   }
 }

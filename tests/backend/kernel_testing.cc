@@ -7,13 +7,12 @@
 namespace lockstep::testing {
 
 TestTensor::TestTensor(const Shape& shape, DType dtype, Layout layout)
-    : view_{nullptr, dtype, layout, shape},
-      bytes_(std::max<std::size_t>(view_.bytes(), 1), std::byte{0xff}) {}
+    : view_{nullptr, dtype, layout, shape}, bytes_(std::max<std::size_t>(view_.bytes(), 1), std::byte{0xff}) {}
 
 TestTensor::TestTensor(const Shape& shape, DType dtype, Layout layout, std::span<const double> values)
     : TestTensor(shape, dtype, layout) {
-  check(static_cast<std::int64_t>(values.size()) == shape.numel(), "test tensor: {} values for shape {}",
-        values.size(), shape.str());
+  check(static_cast<std::int64_t>(values.size()) == shape.numel(), "test tensor: {} values for shape {}", values.size(),
+        shape.str());
   View source{const_cast<double*>(values.data()), DType::f64, Layout::plain, shape};
   KernelContext context;
   reference_backend().copy().copy(context, source, view());
@@ -43,9 +42,7 @@ TestTensor TestTensor::to(DType dtype, Layout layout) const {
   return copy;
 }
 
-TestTensor TestTensor::oracle() const {
-  return to(is_floating(dtype()) ? DType::f64 : dtype(), Layout::plain);
-}
+TestTensor TestTensor::oracle() const { return to(is_floating(dtype()) ? DType::f64 : dtype(), Layout::plain); }
 
 TestTensor Random::tensor(const Shape& shape, DType dtype, Layout layout) {
   std::vector<double> values(shape.numel());
@@ -125,9 +122,7 @@ double KernelTest::tolerance() const {
   }
 }
 
-TestTensor KernelTest::input(const Shape& shape, Layout layout) {
-  return random_.tensor(shape, dtype(), layout);
-}
+TestTensor KernelTest::input(const Shape& shape, Layout layout) { return random_.tensor(shape, dtype(), layout); }
 
 TestTensor KernelTest::master(const Shape& shape) { return input(shape).to(master_dtype(), Layout::plain); }
 
@@ -136,8 +131,7 @@ Tensors KernelTest::run(const Tensors& inputs, Tensors outputs, const Kernel& ke
   return outputs;
 }
 
-void KernelTest::expect_matches_reference(const Tensors& inputs, const Tensors& outputs,
-                                          const Kernel& kernel) {
+void KernelTest::expect_matches_reference(const Tensors& inputs, const Tensors& outputs, const Kernel& kernel) {
   const Tensors before = inputs;
   Tensors first = run(inputs, outputs, kernel);
   Tensors second = run(inputs, outputs, kernel);
@@ -153,19 +147,17 @@ void KernelTest::expect_matches_reference(const Tensors& inputs, const Tensors& 
   }
 }
 
-void KernelTest::expect_same_bits_as_reference(const Tensors& inputs, const Tensors& outputs,
-                                               const Kernel& kernel) {
+void KernelTest::expect_same_bits_as_reference(const Tensors& inputs, const Tensors& outputs, const Kernel& kernel) {
   Tensors actual = run(inputs, outputs, kernel);
   Tensors expected = outputs;
   kernel(reference_backend(), context_, views(inputs), views(expected));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    EXPECT_TRUE(actual[i].same_bits(expected[i]))
-        << "output " << i << " of shape " << actual[i].shape().str();
+    EXPECT_TRUE(actual[i].same_bits(expected[i])) << "output " << i << " of shape " << actual[i].shape().str();
   }
 }
 
-void KernelTest::expect_in_place(const Tensors& inputs, const Tensors& outputs, std::size_t in,
-                                 std::size_t out, const Kernel& kernel) {
+void KernelTest::expect_in_place(const Tensors& inputs, const Tensors& outputs, std::size_t in, std::size_t out,
+                                 const Kernel& kernel) {
   Tensors apart = run(inputs, outputs, kernel);
   const Tensors together = inputs;
   Tensors others = outputs;

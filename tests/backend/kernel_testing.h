@@ -89,8 +89,8 @@ struct KernelCase {
   int threads;
 };
 void PrintTo(const KernelCase& c, std::ostream* os);
-std::vector<KernelCase> kernel_cases(std::initializer_list<DType> dtypes = {DType::f32, DType::bf16,
-                                                                            DType::f16, DType::f64});
+std::vector<KernelCase> kernel_cases(std::initializer_list<DType> dtypes = {DType::f32, DType::bf16, DType::f16,
+                                                                            DType::f64});
 std::string kernel_case_name(const ::testing::TestParamInfo<KernelCase>& info);
 
 using Tensors = std::vector<TestTensor>;
@@ -111,9 +111,7 @@ class KernelTest : public ::testing::TestWithParam<KernelCase> {
 
   // Normal numbers of dtype(); poisoned memory for outputs.
   TestTensor input(const Shape& shape, Layout layout = Layout::plain);
-  TestTensor output(const Shape& shape, Layout layout = Layout::plain) {
-    return TestTensor(shape, dtype(), layout);
-  }
+  TestTensor output(const Shape& shape, Layout layout = Layout::plain) { return TestTensor(shape, dtype(), layout); }
   // Normal numbers of master_dtype() that dtype() can hold.
   TestTensor master(const Shape& shape);
   TestTensor master_output(const Shape& shape) { return TestTensor(shape, master_dtype()); }

@@ -12,11 +12,10 @@ class MatmulTest : public KernelTest {
   };
 
   void expect_product(Extents e, MatmulOptions options, bool master_b, bool bias, bool master_c) {
-    SCOPED_TRACE(::testing::Message()
-                 << e.m << "x" << e.k << " times " << e.k << "x" << e.n
-                 << (options.transpose_a ? ", a transposed" : "")
-                 << (options.transpose_b ? ", b transposed" : "") << (master_b ? ", b in f32" : "")
-                 << (bias ? ", bias" : "") << (master_c ? ", c in f32" : ""));
+    SCOPED_TRACE(::testing::Message() << e.m << "x" << e.k << " times " << e.k << "x" << e.n
+                                      << (options.transpose_a ? ", a transposed" : "")
+                                      << (options.transpose_b ? ", b transposed" : "") << (master_b ? ", b in f32" : "")
+                                      << (bias ? ", bias" : "") << (master_c ? ", c in f32" : ""));
     Shape a = options.transpose_a ? Shape{e.k, e.m} : Shape{e.m, e.k};
     Shape b = options.transpose_b ? Shape{e.n, e.k} : Shape{e.k, e.n};
     expect_matches_reference({input(a), master_b ? master(b) : input(b), bias ? master({e.n}) : TestTensor()},
@@ -66,10 +65,10 @@ TEST_P(MatmulTest, EmptyExtents) {
 
 TEST_P(MatmulTest, RoundsMasterWeightsBeforeMultiplying) {
   TestTensor a({1, 1}, dtype(), {1}), b({1, 1}, master_dtype(), {1 + 1.0 / 4096});
-  TestTensor c = run({a, b, {}}, {master_output({1, 1})},
-                     [](Backend& backend, KernelContext& context, Views in, Views out) {
-                       backend.matmul().matmul(context, {}, in[0], in[1], in[2], out[0]);
-                     })[0];
+  TestTensor c =
+      run({a, b, {}}, {master_output({1, 1})}, [](Backend& backend, KernelContext& context, Views in, Views out) {
+        backend.matmul().matmul(context, {}, in[0], in[1], in[2], out[0]);
+      })[0];
   EXPECT_EQ(c.values()[0], is_half_dtype(dtype()) ? 1 : 1 + 1.0 / 4096);
 }
 

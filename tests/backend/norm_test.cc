@@ -17,9 +17,14 @@ class NormTest : public KernelTest {
 
   static std::vector<Images> images() {
     std::vector<Images> images;
-    for (const Shape& shape : std::vector<Shape>{
-             {3, 16, 5, 7}, {2, 64, 4, 4}, {4, 5, 3, 3}, {2, 1, 9, 2}, {33, 32, 1, 1}, {9, 10, 1, 1},
-             {9, 80, 11, 13}, {2, 520, 3, 5}}) {
+    for (const Shape& shape : std::vector<Shape>{{3, 16, 5, 7},
+                                                 {2, 64, 4, 4},
+                                                 {4, 5, 3, 3},
+                                                 {2, 1, 9, 2},
+                                                 {33, 32, 1, 1},
+                                                 {9, 10, 1, 1},
+                                                 {9, 80, 11, 13},
+                                                 {2, 520, 3, 5}}) {
       for (Layout layout : layouts_that_fit(shape)) images.push_back({shape, layout});
     }
     return images;
@@ -120,11 +125,10 @@ TEST_P(NormTest, MergedStatsOfShardsAreThoseOfTheBatch) {
     for (int i = 0; i < 3; ++i) stats(b, c, in.subspan(i, 1), out.subspan(2 * i, 2));
   });
   Tensors merged =
-      run(of_shards, {master_output({5}), master_output({5})},
-          [](Backend& b, KernelContext& c, Views in, Views out) {
-            std::vector<BatchNormStats> parts{{27, in[0], in[1]}, {9, in[2], in[3]}, {18, in[4], in[5]}};
-            b.norm().merge_stats(c, parts, {54, out[0], out[1]});
-          });
+      run(of_shards, {master_output({5}), master_output({5})}, [](Backend& b, KernelContext& c, Views in, Views out) {
+        std::vector<BatchNormStats> parts{{27, in[0], in[1]}, {9, in[2], in[3]}, {18, in[4], in[5]}};
+        b.norm().merge_stats(c, parts, {54, out[0], out[1]});
+      });
   Tensors direct = run({whole}, {master_output({5}), master_output({5})}, stats);
   expect_close(merged[0], direct[0], 1e-5);
   expect_close(merged[1], direct[1], 1e-5);
@@ -159,8 +163,8 @@ TEST_P(NormTest, Backward) {
         Tensors inputs{dy, x, y, mean, m2, positive(c), master(c), master(c)};
         Tensors outputs{output(i.shape, i.layout), residual ? output(i.shape, i.layout) : TestTensor()};
         Kernel kernel = [&](Backend& b, KernelContext& context, Views in, Views out) {
-          b.norm().backward_data(context, in[0], in[1], in[2], {n, in[3], in[4]}, kEps, in[5], in[6], in[7],
-                                 out[0], out[1]);
+          b.norm().backward_data(context, in[0], in[1], in[2], {n, in[3], in[4]}, kEps, in[5], in[6], in[7], out[0],
+                                 out[1]);
         };
         expect_matches_reference(inputs, outputs, kernel);
         expect_in_place(inputs, outputs, 0, residual ? 1 : 0, kernel);
@@ -173,8 +177,8 @@ TEST_P(NormTest, BackwardOfAnEmptyShard) {
   Shape shape{0, 16, 3, 3}, c{16};
   for (Layout layout : layouts_that_fit(shape)) {
     expect_matches_reference(
-        {input(shape, layout), input(shape, layout), master(c), positive(c)},
-        {master_output(c), master_output(c)}, [&](Backend& b, KernelContext& context, Views in, Views out) {
+        {input(shape, layout), input(shape, layout), master(c), positive(c)}, {master_output(c), master_output(c)},
+        [&](Backend& b, KernelContext& context, Views in, Views out) {
           b.norm().backward_stats(context, in[0], in[1], {}, {9, in[2], in[3]}, kEps, out[0], out[1]);
         });
   }
@@ -183,16 +187,15 @@ TEST_P(NormTest, BackwardOfAnEmptyShard) {
 TEST_P(NormTest, Commits) {
   for (std::int64_t n : {0, 1, 2, 100}) {
     SCOPED_TRACE(n);
-    expect_matches_reference({master({37}), positive({37}), master({37}), positive({37})},
-                             {master_output({37}), master_output({37})},
-                             [&](Backend& b, KernelContext& c, Views in, Views out) {
-                               b.copy().copy(c, in[2], out[0]);
-                               b.copy().copy(c, in[3], out[1]);
-                               std::int64_t batches = 6;
-                               b.norm().commit(c, {n, in[0], in[1]}, 0.1, out[0], out[1],
-                                               View{&batches, DType::i64, Layout::plain, {}});
-                               EXPECT_EQ(batches, n > 0 ? 7 : 6);
-                             });
+    expect_matches_reference(
+        {master({37}), positive({37}), master({37}), positive({37})}, {master_output({37}), master_output({37})},
+        [&](Backend& b, KernelContext& c, Views in, Views out) {
+          b.copy().copy(c, in[2], out[0]);
+          b.copy().copy(c, in[3], out[1]);
+          std::int64_t batches = 6;
+          b.norm().commit(c, {n, in[0], in[1]}, 0.1, out[0], out[1], View{&batches, DType::i64, Layout::plain, {}});
+          EXPECT_EQ(batches, n > 0 ? 7 : 6);
+        });
   }
 }
 

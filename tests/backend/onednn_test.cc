@@ -33,8 +33,7 @@ using OnednnMatmul = Onednn;
 class Array {
  public:
   Array() = default;
-  Array(Shape shape, DType dtype, Layout layout = Layout::plain)
-      : bytes_(shape.numel() * item_size(dtype) + 1) {
+  Array(Shape shape, DType dtype, Layout layout = Layout::plain) : bytes_(shape.numel() * item_size(dtype) + 1) {
     view_ = {bytes_.data(), dtype, layout, shape};
   }
   // Values in steps of 1/8 within [-1, 1], different for each seed: exact in bf16 and f16.
@@ -50,9 +49,8 @@ class Array {
     return offset4(view_.layout, view_.shape, n, c, h, w);
   }
   double get(std::int64_t i) const {
-    return visit_dtype(view_.dtype, [&](auto zero) {
-      return static_cast<double>(static_cast<float>(view_.as<decltype(zero)>()[i]));
-    });
+    return visit_dtype(
+        view_.dtype, [&](auto zero) { return static_cast<double>(static_cast<float>(view_.as<decltype(zero)>()[i])); });
   }
   void set(std::int64_t i, double value) {
     visit_dtype(view_.dtype, [&](auto zero) {
@@ -80,19 +78,14 @@ struct Case {
 // A convolution with all its operands and results.
 struct Conv {
   explicit Conv(const Case& p)
-      : options(p.options),
-        x({p.n, p.c, p.h, p.w}, p.dtype, p.x, 1),
+      : options(p.options), x({p.n, p.c, p.h, p.w}, p.dtype, p.x, 1),
         w({p.o, p.c / p.options.groups, p.k, p.k}, DType::f32, Layout::plain, 2),
-        bias({p.o}, DType::f32, Layout::plain, 3),
-        dy({p.n, p.o, out(p.h, 0, p), out(p.w, 1, p)}, p.dtype, p.y, 4),
-        y(dy.view().shape, p.dtype, p.y),
-        dx(x.view().shape, p.dtype, p.x),
-        dw(w.view().shape, DType::f32),
+        bias({p.o}, DType::f32, Layout::plain, 3), dy({p.n, p.o, out(p.h, 0, p), out(p.w, 1, p)}, p.dtype, p.y, 4),
+        y(dy.view().shape, p.dtype, p.y), dx(x.view().shape, p.dtype, p.x), dw(w.view().shape, DType::f32),
         db(bias.view().shape, DType::f32) {}
 
   static std::int64_t out(std::int64_t extent, int axis, const Case& p) {
-    return (extent + 2 * p.options.padding[axis] - p.options.dilation[axis] * (p.k - 1) - 1) /
-               p.options.stride[axis] +
+    return (extent + 2 * p.options.padding[axis] - p.options.dilation[axis] * (p.k - 1) - 1) / p.options.stride[axis] +
            1;
   }
 
@@ -187,8 +180,8 @@ TEST_F(OnednnConv, ComputesTheConvolutionsOfResNet) {
   auto kernels = make_onednn_conv();
   KernelContext context;
   for (const Case& p : resnet_cases()) {
-    SCOPED_TRACE(::testing::Message() << name(p.dtype) << " " << name(p.x) << " " << p.c << "@" << p.h << " to "
-                                    << p.o << ", " << p.k << "x" << p.k);
+    SCOPED_TRACE(::testing::Message() << name(p.dtype) << " " << name(p.x) << " " << p.c << "@" << p.h << " to " << p.o
+                                      << ", " << p.k << "x" << p.k);
     Conv conv(p);
     conv.run(*kernels, context);
     expect_correct(conv);
@@ -224,10 +217,9 @@ TEST_F(OnednnConv, TakesAnyPairOfLayouts) {
 TEST_F(OnednnConv, TakesGroupsDilationAndOddChannels) {
   auto kernels = make_onednn_conv();
   KernelContext context;
-  for (const Case& p :
-       {Case{2, 6, 7, 7, 4, 3, {.padding = {2, 2}, .groups = 2}, DType::bf16, kPlain, kLast},
-        Case{2, 32, 7, 7, 32, 3, {.padding = {1, 1}, .groups = 32}, DType::bf16, kLast, kLast},
-        Case{3, 3, 9, 8, 5, 3, {.padding = {2, 2}, .dilation = {2, 2}}, DType::bf16, kPlain, kPlain}}) {
+  for (const Case& p : {Case{2, 6, 7, 7, 4, 3, {.padding = {2, 2}, .groups = 2}, DType::bf16, kPlain, kLast},
+                        Case{2, 32, 7, 7, 32, 3, {.padding = {1, 1}, .groups = 32}, DType::bf16, kLast, kLast},
+                        Case{3, 3, 9, 8, 5, 3, {.padding = {2, 2}, .dilation = {2, 2}}, DType::bf16, kPlain, kPlain}}) {
     Conv conv(p);
     conv.run(*kernels, context);
     expect_correct(conv);
@@ -360,8 +352,8 @@ TEST_F(OnednnExecutor, ForgottenPlansRunToTheirEnd) {
 // c = op(a) op(b) + bias against loops, for one choice of sizes, types and transposes.
 void check_matmul(MatmulKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb,
                   bool with_bias, DType type_a, DType type_b, DType type_c) {
-  SCOPED_TRACE(::testing::Message() << m << "x" << n << "x" << k << " " << ta << tb << with_bias << " "
-                                  << name(type_a) << " " << name(type_b) << " " << name(type_c));
+  SCOPED_TRACE(::testing::Message() << m << "x" << n << "x" << k << " " << ta << tb << with_bias << " " << name(type_a)
+                                    << " " << name(type_b) << " " << name(type_c));
   Array a(ta ? Shape{k, m} : Shape{m, k}, type_a, kPlain, 1);
   Array b(tb ? Shape{n, k} : Shape{k, n}, type_b, kPlain, 2);
   Array bias({n}, DType::f32, kPlain, 3);
@@ -404,7 +396,8 @@ TEST(OnednnIsa, IsLimitedAsOurLoopsAre) {
     const Plan plan({.kind = Kind::conv_forward,
                      .operands = {Operand{.shape = {1, 16, 8, 8}}, Operand{.shape = {16, 16, 3, 3}}, Operand{},
                                   Operand{.shape = {1, 16, 6, 6}}}});
-    std::fprintf(stderr, "simd %d, bf16 %d, %s\n", static_cast<int>(simd()), native_bf16, plan.implementation().c_str());
+    std::fprintf(stderr, "simd %d, bf16 %d, %s\n", static_cast<int>(simd()), native_bf16,
+                 plan.implementation().c_str());
     std::exit(simd() == Simd::scalar && !native_bf16 && plan.implementation().find("avx") == std::string::npos ? 0 : 1);
   };
   EXPECT_EXIT(uses(), ::testing::ExitedWithCode(0), "");

@@ -76,20 +76,19 @@ TEST_P(OptimizerTest, FindsItsRatesInMemory) {
   const Shape shape{777};
   const Tensors inputs{input(shape), input(shape), random_.tensor_between(0, 1, shape, dtype()), memory};
   const auto step = [&](bool with_adam, bool in_memory) {
-    return run(inputs, {output(shape), output(shape), output(shape)},
-               [&](Backend& b, KernelContext& c, Views in, Views out) {
-                 for (std::size_t i = 0; i < 3; ++i) b.copy().copy(c, in[i == 2 ? 2 : 0], out[i]);
-                 const UpdateItem item{out[0], in[1], out[1], with_adam ? out[2] : View()};
-                 AdamArgs adam_args = adam;
-                 SgdArgs sgd_args{.lr = adam.lr, .momentum = 0.9, .weight_decay = 0.1};
-                 if (in_memory) {
-                   adam_args.rates = sgd_args.rates = in[3];
-                   adam_args.lr = sgd_args.lr = 99;
-                   adam_args.step = 1;
-                 }
-                 with_adam ? b.optimizer().adam(c, adam_args, {&item, 1}, {})
-                           : b.optimizer().sgd(c, sgd_args, {&item, 1}, {});
-               });
+    return run(
+        inputs, {output(shape), output(shape), output(shape)}, [&](Backend& b, KernelContext& c, Views in, Views out) {
+          for (std::size_t i = 0; i < 3; ++i) b.copy().copy(c, in[i == 2 ? 2 : 0], out[i]);
+          const UpdateItem item{out[0], in[1], out[1], with_adam ? out[2] : View()};
+          AdamArgs adam_args = adam;
+          SgdArgs sgd_args{.lr = adam.lr, .momentum = 0.9, .weight_decay = 0.1};
+          if (in_memory) {
+            adam_args.rates = sgd_args.rates = in[3];
+            adam_args.lr = sgd_args.lr = 99;
+            adam_args.step = 1;
+          }
+          with_adam ? b.optimizer().adam(c, adam_args, {&item, 1}, {}) : b.optimizer().sgd(c, sgd_args, {&item, 1}, {});
+        });
   };
   for (bool with_adam : {false, true}) {
     const Tensors there = step(with_adam, true), here = step(with_adam, false);
@@ -99,10 +98,9 @@ TEST_P(OptimizerTest, FindsItsRatesInMemory) {
 
 TEST_P(OptimizerTest, ClipScale) {
   for (double squared : {0.0, 0.04, 1.0, 1e10, 1e70}) {
-    expect_matches_reference({TestTensor({1}, DType::f64, {squared})}, {TestTensor({1}, DType::f64)},
-                             [](Backend& b, KernelContext& c, Views in, Views out) {
-                               b.optimizer().clip_scale(c, 0.5, in[0], out[0]);
-                             });
+    expect_matches_reference(
+        {TestTensor({1}, DType::f64, {squared})}, {TestTensor({1}, DType::f64)},
+        [](Backend& b, KernelContext& c, Views in, Views out) { b.optimizer().clip_scale(c, 0.5, in[0], out[0]); });
   }
 }
 
@@ -117,18 +115,17 @@ TEST_P(OptimizerTest, LossScale) {
        {Step{0, 0, 1024, 7, 1.0 / 1024, 1024, 8}, Step{1e30, 0, 1024, 7, 1.0 / 1024, 1024, 8},
         Step{1e30, 0, 0.5, 9, 2, 1, 0},                   // the tenth good step
         Step{16, 0.5, 2, 0, 0.5 / (2 + 1e-6) / 2, 2, 1},  // a norm of 4 / 2
-        Step{16, 4, 2, 0, 0.5, 2, 1}, Step{kInfinity, 0.5, 1024, 9, -1, 512, 0},
-        Step{kNone, 0, 1024, 9, -1, 512, 0},
+        Step{16, 4, 2, 0, 0.5, 2, 1}, Step{kInfinity, 0.5, 1024, 9, -1, 512, 0}, Step{kNone, 0, 1024, 9, -1, 512, 0},
         Step{1, 0, LossScaleArgs::kMost, 9, 1 / LossScaleArgs::kMost, LossScaleArgs::kMost, 0},
         Step{kNone, 0, LossScaleArgs::kLeast, 9, -1, LossScaleArgs::kLeast, 0}}) {
     SCOPED_TRACE(fmt::format("{} {} {} {}", s.squared, s.max_norm, s.scale, s.good));
-    Tensors out = run(
-        {TestTensor({1}, DType::f64, {s.squared}), TestTensor({2}, DType::f32, {s.scale, s.good})},
-        {TestTensor({1}, DType::f64), TestTensor({2}, DType::f32)},
-        [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.copy().copy(c, in[1], out[1]);
-          b.optimizer().loss_scale(c, {.max_norm = s.max_norm, .growth_interval = 10}, in[0], out[1], out[0]);
-        });
+    Tensors out =
+        run({TestTensor({1}, DType::f64, {s.squared}), TestTensor({2}, DType::f32, {s.scale, s.good})},
+            {TestTensor({1}, DType::f64), TestTensor({2}, DType::f32)},
+            [&](Backend& b, KernelContext& c, Views in, Views out) {
+              b.copy().copy(c, in[1], out[1]);
+              b.optimizer().loss_scale(c, {.max_norm = s.max_norm, .growth_interval = 10}, in[0], out[1], out[0]);
+            });
     EXPECT_EQ(out[0].values(), std::vector{s.factor});
     EXPECT_EQ(out[1].values(), (std::vector{s.next_scale, s.next_good}));
   }

@@ -59,10 +59,9 @@ TEST_P(PoolTest, MaxTakesTheFirstAmongEqualsAndNan) {
                               {1, 5, 0, nan, -inf, -inf, 2, 3,  //
                                5, 5, 9, nan, -inf, -inf, 3, 3})
                        .to(dtype(), layout);
-    Tensors out = run({x}, {output({1, 1, 1, 4}, layout), TestTensor({1, 1, 1, 4}, DType::i64, layout)},
-                      [](Backend& b, KernelContext& c, Views in, Views out) {
-                        b.pool().max_forward(c, {}, in[0], out[0], out[1]);
-                      });
+    Tensors out = run(
+        {x}, {output({1, 1, 1, 4}, layout), TestTensor({1, 1, 1, 4}, DType::i64, layout)},
+        [](Backend& b, KernelContext& c, Views in, Views out) { b.pool().max_forward(c, {}, in[0], out[0], out[1]); });
     std::vector<double> y = out[0].values();
     EXPECT_EQ(y[0], 5);
     EXPECT_TRUE(std::isnan(y[1]));

@@ -10,25 +10,23 @@ class ReduceTest : public KernelTest {};
 void sum_to(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().sum_to(c, in[0], out[0]); }
 void max_to(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().max_to(c, in[0], out[0]); }
 void tree_sum(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().tree_sum(c, in, out[0]); }
-void squared_norm(Backend& b, KernelContext& c, Views in, Views out) {
-  b.reduce().squared_norm(c, in, {}, out[0]);
-}
+void squared_norm(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().squared_norm(c, in, {}, out[0]); }
 
 const std::vector<std::pair<Shape, Shape>> kReductions{{{50, 37}, {37}},
-                                                     {{50, 37}, {50, 1}},
-                                                     {{50, 37}, {1, 1}},
-                                                     {{50, 37}, {}},
-                                                     {{50, 37}, {50, 37}},
-                                                     {{3, 16, 5, 7}, {16, 1, 1}},
-                                                     {{3, 16, 5, 7}, {1, 16, 1, 7}},
-                                                     {{2, 3, 4, 5}, {2, 1, 4, 1}},
-                                                     {{20011}, {1}},
-                                                     {{5000, 37}, {37}},
-                                                     {{6, 20000}, {6, 1}},
-                                                     {{30, 3, 700}, {3, 1}},
-                                                     {{700, 3}, {700, 1}},
-                                                     {{0, 5}, {5}},
-                                                     {{}, {}}};
+                                                       {{50, 37}, {50, 1}},
+                                                       {{50, 37}, {1, 1}},
+                                                       {{50, 37}, {}},
+                                                       {{50, 37}, {50, 37}},
+                                                       {{3, 16, 5, 7}, {16, 1, 1}},
+                                                       {{3, 16, 5, 7}, {1, 16, 1, 7}},
+                                                       {{2, 3, 4, 5}, {2, 1, 4, 1}},
+                                                       {{20011}, {1}},
+                                                       {{5000, 37}, {37}},
+                                                       {{6, 20000}, {6, 1}},
+                                                       {{30, 3, 700}, {3, 1}},
+                                                       {{700, 3}, {700, 1}},
+                                                       {{0, 5}, {5}},
+                                                       {{}, {}}};
 
 TEST_P(ReduceTest, SumsBack) {
   for (const auto& [from, to] : kReductions) {
@@ -74,8 +72,7 @@ TEST_P(ReduceTest, SumsDoNotDependOnThreads) {
   };
   TestTensor x = input({70, 311});
   for (const Shape& shape : std::vector<Shape>{{311}, {70, 1}, {}}) {
-    EXPECT_TRUE(
-        run({x}, {output(shape)}, sum_to)[0].same_bits(run({x}, {output(shape)}, with_other(sum_to))[0]));
+    EXPECT_TRUE(run({x}, {output(shape)}, sum_to)[0].same_bits(run({x}, {output(shape)}, with_other(sum_to))[0]));
   }
   Tensors tensors{master({70, 311}), master({5}), master({1000, 7})};
   Tensors out{TestTensor({1}, DType::f64)};
@@ -83,16 +80,13 @@ TEST_P(ReduceTest, SumsDoNotDependOnThreads) {
 }
 
 TEST_P(ReduceTest, Argmax) {
-  auto argmax = [](Backend& b, KernelContext& c, Views in, Views out) {
-    b.reduce().argmax(c, in[0], out[0]);
-  };
+  auto argmax = [](Backend& b, KernelContext& c, Views in, Views out) { b.reduce().argmax(c, in[0], out[0]); };
   for (const Shape& shape : std::vector<Shape>{{20, 10}, {7, 1}, {3, 1000}, {0, 10}}) {
     expect_same_bits_as_reference({input(shape)}, {TestTensor({shape[0]}, DType::i64)}, argmax);
   }
   double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   TestTensor x({5, 3}, dtype(), {1, 2, 2, 3, 3, 3, 0, nan, inf, -inf, -inf, -inf, -1, -3, -1});
-  EXPECT_EQ(run({x}, {TestTensor({5}, DType::i64)}, argmax)[0].values(),
-            (std::vector<double>{1, 0, 1, 0, 0}));
+  EXPECT_EQ(run({x}, {TestTensor({5}, DType::i64)}, argmax)[0].values(), (std::vector<double>{1, 0, 1, 0, 0}));
 }
 
 TEST_P(ReduceTest, TreeSumAddsInTheOrderOfTheTree) {
@@ -132,8 +126,7 @@ TEST_P(ReduceTest, SubtreesSummedFirstGiveTheSameBits) {
 
 TEST_P(ReduceTest, SquaredNorm) {
   TestTensor out({1}, DType::f64);
-  expect_matches_reference({master({100, 77}), master({1}), master({0}), master({5000})}, {out},
-                           squared_norm);
+  expect_matches_reference({master({100, 77}), master({1}), master({0}), master({5000})}, {out}, squared_norm);
   expect_matches_reference({}, {out}, squared_norm);
   // Squares beyond the range of f32.
   TestTensor large({2}, master_dtype(), {3e30, 4e30});

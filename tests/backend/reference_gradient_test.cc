@@ -11,8 +11,8 @@ class ReferenceGradient : public ::testing::Test {
  protected:
   // A forward kernel of one output, and its backward kernel, which also reads dy (last) and the forward
   // output (last but one) and gives the gradients of all inputs in order. An absent gradient is not checked.
-  void expect_gradients(const Tensors& inputs, const Shape& shape, const Kernel& forward,
-                        const Tensors& gradients, const Kernel& backward) {
+  void expect_gradients(const Tensors& inputs, const Shape& shape, const Kernel& forward, const Tensors& gradients,
+                        const Kernel& backward) {
     TestTensor dy = random_.tensor(shape), y(shape, DType::f64);
     run(forward, inputs, {y.view()});
     Tensors with_outputs = inputs;
@@ -69,22 +69,35 @@ class ReferenceGradient : public ::testing::Test {
 };
 
 TEST_F(ReferenceGradient, Unary) {
-  for (const Unary op : std::initializer_list<Unary>{
-           UnaryOp::negate,  UnaryOp::exp,        UnaryOp::log,          UnaryOp::sqrt,
-           UnaryOp::square,  UnaryOp::abs,        UnaryOp::sign,         UnaryOp::reciprocal,
-           UnaryOp::rsqrt,   UnaryOp::sin,        UnaryOp::cos,          UnaryOp::relu,
-           UnaryOp::gelu,    UnaryOp::silu,       UnaryOp::sigmoid,      UnaryOp::tanh,
-           {UnaryOp::elu, 1.5}, {UnaryOp::leaky_relu, 0.2}, {UnaryOp::softplus, 2, 0.1},
-           {UnaryOp::clamp, -0.055, 0.105}, {UnaryOp::pow, 2.5}, {UnaryOp::pow, 0}}) {
+  for (const Unary op : std::initializer_list<Unary>{UnaryOp::negate,
+                                                     UnaryOp::exp,
+                                                     UnaryOp::log,
+                                                     UnaryOp::sqrt,
+                                                     UnaryOp::square,
+                                                     UnaryOp::abs,
+                                                     UnaryOp::sign,
+                                                     UnaryOp::reciprocal,
+                                                     UnaryOp::rsqrt,
+                                                     UnaryOp::sin,
+                                                     UnaryOp::cos,
+                                                     UnaryOp::relu,
+                                                     UnaryOp::gelu,
+                                                     UnaryOp::silu,
+                                                     UnaryOp::sigmoid,
+                                                     UnaryOp::tanh,
+                                                     {UnaryOp::elu, 1.5},
+                                                     {UnaryOp::leaky_relu, 0.2},
+                                                     {UnaryOp::softplus, 2, 0.1},
+                                                     {UnaryOp::clamp, -0.055, 0.105},
+                                                     {UnaryOp::pow, 2.5},
+                                                     {UnaryOp::pow, 0}}) {
     SCOPED_TRACE(static_cast<int>(op.op));
     bool positive = op.op == UnaryOp::log || op.op == UnaryOp::sqrt || op.op == UnaryOp::rsqrt ||
                     op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow;
     TestTensor x = positive ? random_.tensor_between(0.5, 3, {20}) : spread({20});
     expect_gradients(
         {x}, {20},
-        [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.elementwise().unary(c, op, in[0], out[0]);
-        },
+        [&](Backend& b, KernelContext& c, Views in, Views out) { b.elementwise().unary(c, op, in[0], out[0]); },
         {like(x)},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
           b.elementwise().unary_backward(c, op, unary_saves_output(op.op) ? in[1] : in[0], in[2], out[0]);
@@ -136,8 +149,7 @@ TEST_F(ReferenceGradient, Convolution) {
       o.padding[axis] = random_.integer(0, 2);
       o.dilation[axis] = random_.integer(1, 2);
     }
-    Shape x{random_.integer(1, 2), o.groups * random_.integer(1, 2), random_.integer(5, 7),
-            random_.integer(5, 7)};
+    Shape x{random_.integer(1, 2), o.groups * random_.integer(1, 2), random_.integer(5, 7), random_.integer(5, 7)};
     Shape w{o.groups * random_.integer(1, 2), x[1] / o.groups, kernel_h, kernel_w};
     Shape y{x[0], w[0], (x[2] + 2 * o.padding[0] - o.dilation[0] * (kernel_h - 1) - 1) / o.stride[0] + 1,
             (x[3] + 2 * o.padding[1] - o.dilation[1] * (kernel_w - 1) - 1) / o.stride[1] + 1};
@@ -145,9 +157,7 @@ TEST_F(ReferenceGradient, Convolution) {
     Tensors inputs{random_.tensor(x), random_.tensor(w), random_.tensor({w[0]})};
     expect_gradients(
         inputs, y,
-        [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.conv().forward(c, o, in[0], in[1], in[2], out[0]);
-        },
+        [&](Backend& b, KernelContext& c, Views in, Views out) { b.conv().forward(c, o, in[0], in[1], in[2], out[0]); },
         {like(inputs[0]), like(inputs[1]), like(inputs[2])},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
           b.conv().backward_data(c, o, in[4], in[1], out[0]);
@@ -208,8 +218,7 @@ TEST_F(ReferenceGradient, SynchronizedBatchNorm) {
         backend.norm().stats(c, in[1], b);
         backend.norm().merge_stats(c, std::array{a, b}, all);
         for (int i : {0, 1}) {
-          backend.norm().forward(c, in[i], all, kEps, gamma.view(), beta.view(), {}, false,
-                                 shards(out[0])[i]);
+          backend.norm().forward(c, in[i], all, kEps, gamma.view(), beta.view(), {}, false, shards(out[0])[i]);
         }
       },
       {like(inputs[0]), like(inputs[1])},
@@ -217,15 +226,14 @@ TEST_F(ReferenceGradient, SynchronizedBatchNorm) {
         Tensors sums(4, TestTensor(channels, DType::f64));  // dgamma and dbeta of each shard
         auto dy = shards(in[3]);
         for (int i : {0, 1}) {
-          backend.norm().backward_stats(c, dy[i], in[i], {}, all, kEps, sums[2 * i].view(),
-                                        sums[2 * i + 1].view());
+          backend.norm().backward_stats(c, dy[i], in[i], {}, all, kEps, sums[2 * i].view(), sums[2 * i + 1].view());
         }
         for (int i : {0, 1}) {
           backend.elementwise().binary(c, BinaryOp::add, sums[i].view(), sums[2 + i].view(), sums[i].view());
         }
         for (int i : {0, 1}) {
-          backend.norm().backward_data(c, dy[i], in[i], {}, all, kEps, gamma.view(), sums[1].view(),
-                                       sums[0].view(), out[i], {});
+          backend.norm().backward_data(c, dy[i], in[i], {}, all, kEps, gamma.view(), sums[1].view(), sums[0].view(),
+                                       out[i], {});
         }
       });
 }
@@ -248,37 +256,26 @@ TEST_F(ReferenceGradient, Pooling) {
           b.pool().max_backward(c, o, in[2], where.view(), out[0]);
         });
     expect_gradients(
-        {x}, y,
-        [&](Backend& b, KernelContext& c, Views in, Views out) { b.pool().avg_forward(c, o, in[0], out[0]); },
+        {x}, y, [&](Backend& b, KernelContext& c, Views in, Views out) { b.pool().avg_forward(c, o, in[0], out[0]); },
         {like(x)},
-        [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.pool().avg_backward(c, o, in[2], out[0]);
-        });
+        [&](Backend& b, KernelContext& c, Views in, Views out) { b.pool().avg_backward(c, o, in[2], out[0]); });
   }
   TestTensor x = spread(shape);
   expect_gradients(
       {x}, {2, 2, 1, 1},
-      [](Backend& b, KernelContext& c, Views in, Views out) {
-        b.pool().global_avg_forward(c, in[0], out[0]);
-      },
+      [](Backend& b, KernelContext& c, Views in, Views out) { b.pool().global_avg_forward(c, in[0], out[0]); },
       {like(x)},
-      [](Backend& b, KernelContext& c, Views in, Views out) {
-        b.pool().global_avg_backward(c, in[2], out[0]);
-      });
+      [](Backend& b, KernelContext& c, Views in, Views out) { b.pool().global_avg_backward(c, in[2], out[0]); });
 }
 
 TEST_F(ReferenceGradient, Softmax) {
   TestTensor x = random_.tensor({4, 5});
   expect_gradients(
-      {x}, {4, 5},
-      [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().softmax(c, in[0], out[0]); },
+      {x}, {4, 5}, [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().softmax(c, in[0], out[0]); },
       {like(x)},
-      [](Backend& b, KernelContext& c, Views in, Views out) {
-        b.softmax().softmax_backward(c, in[1], in[2], out[0]);
-      });
+      [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().softmax_backward(c, in[1], in[2], out[0]); });
   expect_gradients(
-      {x}, {4, 5},
-      [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().log_softmax(c, in[0], out[0]); },
+      {x}, {4, 5}, [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().log_softmax(c, in[0], out[0]); },
       {like(x)},
       [](Backend& b, KernelContext& c, Views in, Views out) {
         b.softmax().log_softmax_backward(c, in[1], in[2], out[0]);
@@ -286,8 +283,7 @@ TEST_F(ReferenceGradient, Softmax) {
 }
 
 TEST_F(ReferenceGradient, Losses) {
-  TestTensor x = random_.tensor({4, 5}), target = random_.tensor({4, 5}),
-             labels = random_.integers(0, 4, {4});
+  TestTensor x = random_.tensor({4, 5}), target = random_.tensor({4, 5}), labels = random_.integers(0, 4, {4});
   for (double smoothing : {0.0, 0.2}) {
     expect_gradients(
         {x}, {1},
@@ -301,9 +297,7 @@ TEST_F(ReferenceGradient, Losses) {
   }
   expect_gradients(
       {x}, {1},
-      [&](Backend& b, KernelContext& c, Views in, Views out) {
-        b.softmax().mse(c, in[0], target.view(), out[0]);
-      },
+      [&](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().mse(c, in[0], target.view(), out[0]); },
       {like(x)},
       [&](Backend& b, KernelContext& c, Views in, Views out) {
         b.softmax().mse_backward(c, in[0], target.view(), in[2], out[0]);

@@ -146,8 +146,7 @@ TEST_F(Reference, LargestAndSumsSoFar) {
 }
 
 TEST_F(Reference, Sums) {
-  TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), columns = empty({3}), rows = empty({2, 1}),
-             all = empty({1});
+  TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), columns = empty({3}), rows = empty({2, 1}), all = empty({1});
   b.reduce().sum_to(c, x.view(), columns.view());
   expect_values(columns, {5, 7, 9});
   b.reduce().sum_to(c, x.view(), rows.view());
@@ -173,8 +172,7 @@ TEST_F(Reference, TreeSumRoundsInF32) {
 }
 
 TEST_F(Reference, Matmul) {
-  TestTensor a = tensor({2, 2}, {1, 2, 3, 4}), e = tensor({2, 2}, {5, 6, 7, 8}),
-             bias = tensor({2}, {100, 200});
+  TestTensor a = tensor({2, 2}, {1, 2, 3, 4}), e = tensor({2, 2}, {5, 6, 7, 8}), bias = tensor({2}, {100, 200});
   TestTensor y = empty({2, 2});
   b.matmul().matmul(c, {}, a.view(), e.view(), bias.view(), y.view());
   expect_values(y, {119, 222, 143, 250});
@@ -185,8 +183,7 @@ TEST_F(Reference, Matmul) {
 }
 
 TEST_F(Reference, ConvolutionIsACrossCorrelation) {
-  TestTensor x = tensor({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}),
-             w = tensor({1, 1, 2, 2}, {1, 10, 100, 1000});
+  TestTensor x = tensor({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), w = tensor({1, 1, 2, 2}, {1, 10, 100, 1000});
   TestTensor y = empty({1, 1, 2, 2}), bias = tensor({1}, {0.5});
   b.conv().forward(c, {}, x.view(), w.view(), bias.view(), y.view());
   expect_values(y, {5421.5, 6532.5, 8754.5, 9865.5});
@@ -197,36 +194,30 @@ TEST_F(Reference, ConvolutionIsACrossCorrelation) {
 }
 
 TEST_F(Reference, GroupsSeeTheirOwnChannels) {
-  TestTensor x = tensor({1, 2, 1, 1}, {3, 5}), w = tensor({4, 1, 1, 1}, {1, 10, 100, 1000}),
-             y = empty({1, 4, 1, 1});
+  TestTensor x = tensor({1, 2, 1, 1}, {3, 5}), w = tensor({4, 1, 1, 1}, {1, 10, 100, 1000}), y = empty({1, 4, 1, 1});
   b.conv().forward(c, {.groups = 2}, x.view(), w.view(), {}, y.view());
   expect_values(y, {3, 30, 500, 5000});
 }
 
 TEST_F(Reference, BatchNorm) {
-  TestTensor x = tensor({4, 1, 1, 1}, {1, 3, 5, 7}), mean = empty({1}), m2 = empty({1}),
-             y = empty({4, 1, 1, 1});
+  TestTensor x = tensor({4, 1, 1, 1}, {1, 3, 5, 7}), mean = empty({1}), m2 = empty({1}), y = empty({4, 1, 1, 1});
   b.norm().stats(c, x.view(), {4, mean.view(), m2.view()});
   expect_values(mean, {4});
   expect_values(m2, {20});
-  TestTensor gamma = tensor({1}, {3}), beta = tensor({1}, {1}),
-             residual = tensor({4, 1, 1, 1}, {0, 0, 1, -9});
+  TestTensor gamma = tensor({1}, {3}), beta = tensor({1}, {1}), residual = tensor({4, 1, 1, 1}, {0, 0, 1, -9});
   // The deviation is sqrt(20 / 4 + 4) = 3.
-  b.norm().forward(c, x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), {}, false,
-                   y.view());
+  b.norm().forward(c, x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), {}, false, y.view());
   expect_values(y, {-2, 0, 2, 4});
-  b.norm().forward(c, x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), residual.view(),
-                   true, y.view());
+  b.norm().forward(c, x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), residual.view(), true,
+                   y.view());
   expect_values(y, {0, 0, 3, 0});
 }
 
 TEST_F(Reference, MergesStatistics) {
   // {1, 3} and {5, 7, 9}: together mean 5, M2 40.
-  TestTensor mean_a = tensor({1}, {2}), m2_a = tensor({1}, {2}), mean_b = tensor({1}, {7}),
-             m2_b = tensor({1}, {8});
+  TestTensor mean_a = tensor({1}, {2}), m2_a = tensor({1}, {2}), mean_b = tensor({1}, {7}), m2_b = tensor({1}, {8});
   TestTensor mean = empty({1}), m2 = empty({1});
-  BatchNormStats a{2, mean_a.view(), m2_a.view()}, e{3, mean_b.view(), m2_b.view()},
-      none{0, m2_a.view(), m2_b.view()};
+  BatchNormStats a{2, mean_a.view(), m2_a.view()}, e{3, mean_b.view(), m2_b.view()}, none{0, m2_a.view(), m2_b.view()};
   b.norm().merge_stats(c, std::array{a, none, e}, {5, mean.view(), m2.view()});
   expect_values(mean, {5});
   expect_values(m2, {40});
@@ -239,8 +230,7 @@ TEST_F(Reference, CommitsTheUnbiasedVariance) {
   TestTensor mean = tensor({1}, {5}), m2 = tensor({1}, {40}), running_mean = tensor({1}, {1});
   TestTensor running_var = tensor({1}, {2}), batches({}, DType::i64, {7});
   auto commit = [&](std::int64_t n) {
-    b.norm().commit(c, {n, mean.view(), m2.view()}, 0.25, running_mean.view(), running_var.view(),
-                    batches.view());
+    b.norm().commit(c, {n, mean.view(), m2.view()}, 0.25, running_mean.view(), running_var.view(), batches.view());
   };
   commit(0);
   expect_values(running_mean, {1});
@@ -254,8 +244,7 @@ TEST_F(Reference, CommitsTheUnbiasedVariance) {
 }
 
 TEST_F(Reference, Pooling) {
-  TestTensor x = tensor({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), y = empty({1, 1, 2, 2}),
-             mean = empty({1, 1, 1, 1});
+  TestTensor x = tensor({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), y = empty({1, 1, 2, 2}), mean = empty({1, 1, 1, 1});
   Pool2dOptions padded{.kernel = {2, 2}, .stride = {2, 2}, .padding = {1, 1}};
   TestTensor where({1, 1, 2, 2}, DType::i64);
   b.pool().max_forward(c, padded, x.view(), y.view(), where.view());
@@ -302,8 +291,7 @@ TEST_F(Reference, AdamFollowsTorch) {
   for (bool decoupled : {false, true}) {
     TestTensor w = tensor({1}, {1}), g = tensor({1}, {2}), m = tensor({1}, {0}), v = tensor({1}, {0});
     UpdateItem item{w.view(), g.view(), m.view(), v.view()};
-    AdamArgs args{
-        .lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 0, .weight_decay = 0.5, .decoupled = decoupled};
+    AdamArgs args{.lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 0, .weight_decay = 0.5, .decoupled = decoupled};
     b.optimizer().adam(c, args, {&item, 1}, {});
     // The first step is lr times the sign of the gradient, whatever its size.
     expect_values(w, {decoupled ? 1 - 0.1 * 0.5 - 0.1 : 1 - 0.1});

@@ -12,9 +12,7 @@ class SoftmaxTest : public KernelTest {
 };
 
 void softmax(Backend& b, KernelContext& c, Views in, Views out) { b.softmax().softmax(c, in[0], out[0]); }
-void log_softmax(Backend& b, KernelContext& c, Views in, Views out) {
-  b.softmax().log_softmax(c, in[0], out[0]);
-}
+void log_softmax(Backend& b, KernelContext& c, Views in, Views out) { b.softmax().log_softmax(c, in[0], out[0]); }
 
 Kernel cross_entropy(double smoothing) {
   return [=](Backend& b, KernelContext& c, Views in, Views out) {
@@ -85,8 +83,7 @@ TEST_P(SoftmaxTest, CrossEntropyNamesALabelOutOfRange) {
   TestTensor high({3}, DType::i64, {0, 9, 10}), negative({3}, DType::i64, {0, -1, 9});
   EXPECT_ERROR(run({logits, high}, {loss_output()}, cross_entropy(0)),
                "cross_entropy: label 10 of sample 2 is outside [0, 10)");
-  EXPECT_ERROR(run({logits, negative}, {loss_output()}, cross_entropy(0)),
-               "cross_entropy: label -1 of sample 1");
+  EXPECT_ERROR(run({logits, negative}, {loss_output()}, cross_entropy(0)), "cross_entropy: label -1 of sample 1");
   EXPECT_ERROR(run({logits, high, dloss}, {output({3, 10})}, cross_entropy_backward(0)),
                "cross_entropy: label 10 of sample 2");
 }
@@ -95,9 +92,9 @@ TEST_P(SoftmaxTest, MeanSquaredError) {
   for (const Shape& shape : std::vector<Shape>{{5, 10}, {20011}, {1}, {2, 3, 4, 5}, {0, 3}}) {
     SCOPED_TRACE(shape.str());
     TestTensor x = input(shape), target = input(shape);
-    expect_matches_reference(
-        {x, target}, {loss_output()},
-        [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().mse(c, in[0], in[1], out[0]); });
+    expect_matches_reference({x, target}, {loss_output()}, [](Backend& b, KernelContext& c, Views in, Views out) {
+      b.softmax().mse(c, in[0], in[1], out[0]);
+    });
     expect_matches_reference({x, target, TestTensor({1}, master_dtype(), {0.75})}, {output(shape)},
                              [](Backend& b, KernelContext& c, Views in, Views out) {
                                b.softmax().mse_backward(c, in[0], in[1], in[2], out[0]);

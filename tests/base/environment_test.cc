@@ -27,10 +27,8 @@ TEST(ParseInteger, TakesDecimalIntegersInRange) {
 }
 
 TEST(ParseInteger, RefusesEverythingElse) {
-  for (const char* text :
-       {"", " 1", "1 ", "+1", "1.0", "1e3", "0x10", "two", "-1", "8", "9223372036854775808"}) {
-    EXPECT_ERROR(parse_integer("N", text, 0, 7),
-                 fmt::format("N is \"{}\", expected an integer from 0 to 7", text));
+  for (const char* text : {"", " 1", "1 ", "+1", "1.0", "1e3", "0x10", "two", "-1", "8", "9223372036854775808"}) {
+    EXPECT_ERROR(parse_integer("N", text, 0, 7), fmt::format("N is \"{}\", expected an integer from 0 to 7", text));
   }
 }
 

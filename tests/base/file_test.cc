@@ -56,8 +56,7 @@ TEST(ReadFile, KeepsTheBound) {
 
 TEST(ReadFile, SaysWhatIsWrong) {
   TemporaryFolder folder;
-  EXPECT_ERROR(read_file(folder / "none", 10),
-               "cannot read " + (folder / "none").string() + ": No such file");
+  EXPECT_ERROR(read_file(folder / "none", 10), "cannot read " + (folder / "none").string() + ": No such file");
   EXPECT_ERROR(read_file(folder.path(), 10), "it is a directory");
 }
 

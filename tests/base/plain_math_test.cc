@@ -10,9 +10,7 @@ namespace lockstep {
 namespace {
 
 TEST(PlainMath, LogarithmsOfTheNumbersThatBoxMullerNeeds) {
-  auto expect_log = [](double x) {
-    EXPECT_NEAR(plain_log(x), std::log(x), 4e-16 * std::abs(std::log(x))) << x;
-  };
+  auto expect_log = [](double x) { EXPECT_NEAR(plain_log(x), std::log(x), 4e-16 * std::abs(std::log(x))) << x; };
   for (double x : {0x1p-33, 1 - 0x1p-33, 0.5, 0.70710678118654746, 0.70710678118654757, 0.99999, 1.0, 3.0, 1e300}) {
     expect_log(x);
   }

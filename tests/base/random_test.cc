@@ -99,10 +99,9 @@ TEST(Random, BelowUsesAll64Bits) {
 TEST(RandomKey, EveryWordAndTheirOrderAndNumberCount) {
   auto id = [](RandomKey key) { return std::tuple(key.seed, key.stream); };
   std::set<std::tuple<std::uint64_t, std::uint64_t>> keys{
-      id(random_key(0, {})),     id(random_key(0, {0})),    id(random_key(0, {0, 0})),
-      id(random_key(0, {1})),    id(random_key(1, {})),     id(random_key(1, {0})),
-      id(random_key(0, {1, 0})), id(random_key(0, {0, 1})), id(random_key(0, {0, 2})),
-      id(random_key(0, {1, 1}))};
+      id(random_key(0, {})),     id(random_key(0, {0})),   id(random_key(0, {0, 0})), id(random_key(0, {1})),
+      id(random_key(1, {})),     id(random_key(1, {0})),   id(random_key(0, {1, 0})), id(random_key(0, {0, 1})),
+      id(random_key(0, {0, 2})), id(random_key(0, {1, 1}))};
   EXPECT_EQ(keys.size(), 10u);
   EXPECT_EQ(random_key(3, {1, 4, 1}), random_key(3, {1, 4, 1}));
 }

@@ -37,9 +37,7 @@ std::string valid_file() {
                                          {"pixels", DType::u8, Shape{5, 1, 1, 1, 1, 1}, bytes(5)}};
   std::string file;
   write_safetensors(
-      [&](std::span<const std::byte> piece) {
-        file.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-      },
+      [&](std::span<const std::byte> piece) { file.append(reinterpret_cast<const char*>(piece.data()), piece.size()); },
       tensors, {{"format", "pt"}});
   return file;
 }
@@ -76,27 +74,13 @@ void mutate(std::string& file, Dice& dice) {
   const std::size_t at = dice.below(file.size());
   const std::size_t length = dice.below(std::min<std::size_t>(file.size() - at, 24) + 1);
   switch (dice.below(8)) {
-    case 0:
-      file[at] = static_cast<char>(file[at] ^ (1 << dice.below(8)));
-      break;
-    case 1:
-      file[at] = static_cast<char>(dice.below(256));
-      break;
-    case 2:
-      file.erase(at, length);
-      break;
-    case 3:
-      file.insert(at, file.substr(dice.below(file.size()), length));
-      break;
-    case 4:
-      file.insert(at, kPieces[dice.below(kPieces.size())]);
-      break;
-    case 5:
-      file.replace(at, length, kPieces[dice.below(kPieces.size())]);
-      break;
-    case 6:
-      file.resize(at);
-      break;
+    case 0: file[at] = static_cast<char>(file[at] ^ (1 << dice.below(8))); break;
+    case 1: file[at] = static_cast<char>(dice.below(256)); break;
+    case 2: file.erase(at, length); break;
+    case 3: file.insert(at, file.substr(dice.below(file.size()), length)); break;
+    case 4: file.insert(at, kPieces[dice.below(kPieces.size())]); break;
+    case 5: file.replace(at, length, kPieces[dice.below(kPieces.size())]); break;
+    case 6: file.resize(at); break;
     case 7: {  // another number where there is one: the damage that JSON does not see
       const std::size_t digit = file.find_first_of("0123456789", at);
       if (digit != file.npos) file.replace(digit, 1, kPieces[dice.below(kPieces.size())]);

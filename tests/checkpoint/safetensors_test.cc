@@ -73,14 +73,11 @@ TEST(Safetensors, ReturnsEveryTypeAndShape) {
   const std::vector<double> f64{0.1};
   const std::vector<std::int64_t> batches{std::numeric_limits<std::int64_t>::min()};
   const std::vector<std::uint8_t> u8{255, 0, 7};
-  const std::vector<TensorBytes> tensors{tensor<std::uint8_t>("u8", {3}, u8),
-                                         tensor<float>("f32", {1, 2, 1, 3, 1, 1}, f32),
-                                         tensor<BFloat16>("bf16", {2, 1}, bf16),
-                                         tensor<Float16>("f16", {3}, f16),
-                                         tensor<double>("f64", {1}, f64),
-                                         tensor<std::int64_t>("1.num_batches_tracked", {}, batches),
-                                         tensor<float>("empty", {4, 0, 2}, {}),
-                                         tensor<float>("größe \"\n\\", {0}, {})};
+  const std::vector<TensorBytes> tensors{
+      tensor<std::uint8_t>("u8", {3}, u8),    tensor<float>("f32", {1, 2, 1, 3, 1, 1}, f32),
+      tensor<BFloat16>("bf16", {2, 1}, bf16), tensor<Float16>("f16", {3}, f16),
+      tensor<double>("f64", {1}, f64),        tensor<std::int64_t>("1.num_batches_tracked", {}, batches),
+      tensor<float>("empty", {4, 0, 2}, {}),  tensor<float>("größe \"\n\\", {0}, {})};
   const SafetensorsMetadata metadata{{"format", "pt"}, {"note", "ein Häkchen ✓\n"}};
   write_safetensors(folder / "weights.safetensors", tensors, metadata);
   EXPECT_EQ(folder.entries(), 1);
@@ -125,8 +122,8 @@ TEST(Safetensors, BytesOutliveMovesAndCopies) {
   const std::vector<std::uint8_t> values{1, 2, 3};
   SafetensorsFile copy;
   {
-    SafetensorsFile file = parse_safetensors(
-        written(std::vector<TensorBytes>{tensor<std::uint8_t>("a", {3}, values)}), "memory");
+    SafetensorsFile file =
+        parse_safetensors(written(std::vector<TensorBytes>{tensor<std::uint8_t>("a", {3}, values)}), "memory");
     SafetensorsFile moved = std::move(file);
     copy = moved;
   }
@@ -166,8 +163,7 @@ TEST(Safetensors, NamesTheFileThatCannotBeRead) {
 TEST(Safetensors, RefusesALyingHeaderLength) {
   EXPECT_ERROR(parse_safetensors(std::string(8, '\xff'), "f"),
                "f: header has 18446744073709551615 bytes, at most 100000000 are allowed");
-  EXPECT_ERROR(parse_safetensors(file_of("{}", "").substr(0, 9), "f"),
-               "f: header has 2 bytes, only 1 are in the file");
+  EXPECT_ERROR(parse_safetensors(file_of("{}", "").substr(0, 9), "f"), "f: header has 2 bytes, only 1 are in the file");
 }
 
 struct BadHeader {
@@ -198,11 +194,9 @@ TEST(Safetensors, SaysWhatIsWrongWithAHeader) {
       {R"({"a": {"dtype": "U8", "shape": [1.0], "data_offsets": [0, 1]}})", 1, "shape is [1.0], expected"},
       {R"({"a": {"dtype": "U8", "shape": [9223372036854775808], "data_offsets": [0, 1]}})", 1,
        "shape is [9223372036854775808], expected"},
-      {R"({"a": {"dtype": "U8", "shape": [99999999999999999999], "data_offsets": [0, 1]}})", 1,
-       "shape is [1e"},
+      {R"({"a": {"dtype": "U8", "shape": [99999999999999999999], "data_offsets": [0, 1]}})", 1, "shape is [1e"},
       {R"({"a": {"dtype": "U8", "shape": 1, "data_offsets": [0, 1]}})", 1, "shape is 1, expected"},
-      {R"({"a": {"dtype": "U8", "shape": [1,1,1,1,1,1,1], "data_offsets": [0, 1]}})", 1,
-       "shape has 7 axes, at most 6"},
+      {R"({"a": {"dtype": "U8", "shape": [1,1,1,1,1,1,1], "data_offsets": [0, 1]}})", 1, "shape has 7 axes, at most 6"},
       {R"({"a": {"dtype": "F32", "shape": [4611686018427387904, 4], "data_offsets": [0, 0]}})", 0,
        R"(f: tensor "a": shape [4611686018427387904,4] of F32 has more bytes than can be counted)"},
       {R"({"a": {"dtype": "U8", "shape": [4611686018427387904, 4, 0], "data_offsets": [0, 0]}})", 0,
@@ -211,8 +205,7 @@ TEST(Safetensors, SaysWhatIsWrongWithAHeader) {
        R"(f: tensor "a": data_offsets [0,8] hold 8 bytes, shape [3] of F32 takes 12)"},
       {R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [4, 8]}})", 7,
        R"(f: tensor "a": data_offsets is [4,8], expected a range within 7 bytes of data)"},
-      {R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [4, 0]}})", 7,
-       "expected a range within 7 bytes"},
+      {R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [4, 0]}})", 7, "expected a range within 7 bytes"},
       {R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0]}})", 7, "expected [begin, end]"},
       {R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [-1, 0]}})", 1, "expected [begin, end]"},
       {R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},

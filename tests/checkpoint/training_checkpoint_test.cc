@@ -9,8 +9,8 @@
 #include "lockstep/nn/linear.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
-#include "tests/temporary_folder.h"
 #include "tests/logical_tensors.h"
+#include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -45,14 +45,15 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
   Job job;
   job.step();
   job.step();
-  const TrainingPosition position{.step = 2,
-                                  .epoch = 1,
-                                  .batch = 1,
-                                  .loss_sum = 1.0 / 3,
-                                  .samples = 8,
-                                  .seconds = 0.1,
-                                  .loss_scaler = LossScalerState{.scale = 4096, .good_steps = 17},
-                                  .epochs = {{1, 0.7, 1.0 / 7, 5, 6, {{"perplexity", 1.0 / 3}, {"odd", NAN}}}, {2, 1e-9, 0, 0, 0}}};
+  const TrainingPosition position{
+      .step = 2,
+      .epoch = 1,
+      .batch = 1,
+      .loss_sum = 1.0 / 3,
+      .samples = 8,
+      .seconds = 0.1,
+      .loss_scaler = LossScalerState{.scale = 4096, .good_steps = 17},
+      .epochs = {{1, 0.7, 1.0 / 7, 5, 6, {{"perplexity", 1.0 / 3}, {"odd", NAN}}}, {2, 1e-9, 0, 0, 0}}};
   save_checkpoint(folder.path(), job.net, job.optimizer, position, kRecipe);
 
   Job other(2, 9);  // other start weights, on other devices
@@ -113,7 +114,8 @@ TEST(TrainingCheckpoint, OneThatIsNotFiniteIsNotWritten) {
 // Masks go on where they were, also where a second optimizer has stepped, of which this checkpoint knows nothing.
 TEST(TrainingCheckpoint, HoldsWhereRandomOperationsAre) {
   const auto mask = [](Job& job) {
-    return dropout(Tensor::from(std::vector<float>(64, 1.0F), {64}).to(job.runtime.devices()[0]), 0.5).to_vector<float>();
+    return dropout(Tensor::from(std::vector<float>(64, 1.0F), {64}).to(job.runtime.devices()[0]), 0.5)
+        .to_vector<float>();
   };
   TemporaryFolder folder;
   Job job;
@@ -225,17 +227,16 @@ TEST(TrainingCheckpoint, ContentsThatMakeNoSenseAreErrors) {
   const std::string rest = R"("epoch": 0, "batch": 0, "loss_sum": 0, "samples": 0, "seconds": 0)";
   // Also without the step of random operations, as before there was one.
   with_state(R"({"position": {"step": 1, )" + rest + "}, " + recipe + "}");
-  EXPECT_ERROR(with_state(R"({"random_step": "1", "position": {"step": 1, )" + rest + "}, " + recipe + "}"), "state.json");
+  EXPECT_ERROR(with_state(R"({"random_step": "1", "position": {"step": 1, )" + rest + "}, " + recipe + "}"),
+               "state.json");
   EXPECT_ERROR(with_state("{"), "state.json");
   EXPECT_ERROR(with_state("[]"), "state.json");
   EXPECT_ERROR(with_state("{" + recipe + "}"), "position");
   EXPECT_ERROR(with_state(R"({"position": {"step": 1}, )" + recipe + "}"), "epoch");
-  EXPECT_ERROR(with_state(R"({"position": {"step": -1, )" + rest + "}, " + recipe + "}"),
-               "a negative position");
+  EXPECT_ERROR(with_state(R"({"position": {"step": -1, )" + rest + "}, " + recipe + "}"), "a negative position");
   EXPECT_ERROR(with_state(R"({"position": {"step": "1", )" + rest + "}, " + recipe + "}"), "state.json");
-  EXPECT_ERROR(
-      with_state(R"({"position": {"step": 1, "loss_scaler": {"scale": 2}, )" + rest + "}, " + recipe + "}"),
-      "good_steps");
+  EXPECT_ERROR(with_state(R"({"position": {"step": 1, "loss_scaler": {"scale": 2}, )" + rest + "}, " + recipe + "}"),
+               "good_steps");
   EXPECT_ERROR(with_state(R"({"position": {"step": 1, "epochs": [{"epoch": 1}], )" + rest + "}, " + recipe + "}"),
                "seconds");
   EXPECT_ERROR(with_state(R"({"position": {"step": 1, )" + rest + "}}"), "recipe");

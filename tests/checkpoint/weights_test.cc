@@ -12,8 +12,8 @@
 #include "lockstep/nn/sequential.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
-#include "tests/temporary_folder.h"
 #include "tests/logical_tensors.h"
+#include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -51,8 +51,8 @@ TEST(Weights, HavePyTorchsNamesAndMetadata) {
   std::vector<std::string> names;
   for (const TensorBytes& tensor : file.tensors) names.push_back(tensor.name);
   std::ranges::sort(names);
-  EXPECT_EQ(names, (std::vector<std::string>{"0.bias", "0.num_batches_tracked", "0.running_mean",
-                                             "0.running_var", "0.weight", "1.bias", "1.weight"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"0.bias", "0.num_batches_tracked", "0.running_mean", "0.running_var",
+                                             "0.weight", "1.bias", "1.weight"}));
   EXPECT_EQ(file.find("0.num_batches_tracked")->dtype, DType::i64);
   EXPECT_EQ(file.find("1.weight")->shape, (Shape{3, 4}));
 }
@@ -111,7 +111,9 @@ Tensor with_value(double value) {
 
 TEST(Weights, OfEveryTypeAreCheckedToBeFinite) {
   const double inf = std::numeric_limits<double>::infinity();
-  const auto check = [](Tensor t) { check_finite({{"fc.bias", Tensor::host({0})}, {"fc.weight", std::move(t)}}, "here"); };
+  const auto check = [](Tensor t) {
+    check_finite({{"fc.bias", Tensor::host({0})}, {"fc.weight", std::move(t)}}, "here");
+  };
   const auto check_type = [&](auto type, double most) {
     using T = decltype(type);
     for (const double good : {0.0, -0.0, most, -most, most * 0x1p-30}) EXPECT_NO_THROW(check(with_value<T>(good)));

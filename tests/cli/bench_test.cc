@@ -73,8 +73,7 @@ TEST_F(Bench, ParallelTimesTwoDevicesAloneAndTogether) {
 }
 
 TEST_F(Bench, ThreeWayAddsTheCopiesBetweenThem) {
-  const json result =
-      run({"parallel", "--experiment", "three-way", "--size", "16", "--count", "4", "--copies", "3"});
+  const json result = run({"parallel", "--experiment", "three-way", "--size", "16", "--count", "4", "--copies", "3"});
   ASSERT_EQ(result.at("tables").size(), 1u);
   expect_parts(result["tables"][0], {"cpu:0", "cpu:1", "copies"});
   EXPECT_THAT(printed_, HasSubstr("each result copied to the other 3 times"));
@@ -94,8 +93,7 @@ TEST_F(Bench, OverlapTimesProductsAndCopies) {
 
 // Without a GPU, the tool says so.
 TEST_F(Bench, OnGpusPinnedAndPageableMemoryAreSideBySide) {
-  const Arguments arguments{"overlap", "--devices", "cuda:0",   "--size", "16",
-                            "--count", "4",         "--copies", "2"};
+  const Arguments arguments{"overlap", "--devices", "cuda:0", "--size", "16", "--count", "4", "--copies", "2"};
   Arguments all{"bench"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   if (const ToolResult result = run_tool(all); result.status != 0) {
@@ -115,8 +113,8 @@ TEST_F(Bench, OnGpusPinnedAndPageableMemoryAreSideBySide) {
   run({"parallel", "--devices", "cuda:0/0,cuda:0/1", "--size", "16", "--count", "4"});
   EXPECT_THAT(printed_, HasSubstr("Logical devices of one GPU share it"));
   for (const char* experiment : {"three-way", "dag"}) {
-    const json mixed = run({"parallel", "--experiment", experiment, "--devices", "cpu:0,cuda:0", "--size",
-                            "16", "--count", "4", "--copies", "2"});
+    const json mixed = run({"parallel", "--experiment", experiment, "--devices", "cpu:0,cuda:0", "--size", "16",
+                            "--count", "4", "--copies", "2"});
     EXPECT_THAT(mixed.at("tables").at(0).at("title"), HasSubstr("cpu:0,cuda:0"));
   }
 }
@@ -125,9 +123,8 @@ TEST_F(Bench, ChoosesCountsAndCopiesItself) {
   const auto title = [&](const Arguments& arguments) {
     return run(arguments).at("tables").back().at("title").get<std::string>();
   };
-  EXPECT_THAT(
-      title({"overlap", "--size", "64", "--count", "10"}),
-      ::testing::ContainsRegex("10 products of 64 x 64, each result copied to the host [1-9][0-9]* times?$"));
+  EXPECT_THAT(title({"overlap", "--size", "64", "--count", "10"}),
+              ::testing::ContainsRegex("10 products of 64 x 64, each result copied to the host [1-9][0-9]* times?$"));
   EXPECT_THAT(title({"parallel", "--size", "384"}),
               ::testing::ContainsRegex("each [1-9][0-9]+ products of 384 x 384$"));
 }

@@ -51,7 +51,8 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--shards", "99999999999999999999"}, "--shards"},
       {{"--num-devices", "2", "--balance", "2"}, "--balance 2: 1 weight for 2 devices, expected one for each"},
       {{"--num-devices", "2", "--balance", "2,1,1"}, "--balance 2,1,1: 3 weights for 2 devices, expected one for each"},
-      {{"--num-devices", "2", "--balance", "2,0"}, "--balance 2,0: found '0', expected auto, equal, or a list of weights above 0"},
+      {{"--num-devices", "2", "--balance", "2,0"},
+       "--balance 2,0: found '0', expected auto, equal, or a list of weights above 0"},
       {{"--num-devices", "2", "--balance", "2,-1"}, "--balance 2,-1: found '-1'"},
       {{"--num-devices", "2", "--balance", "fast,slow"}, "--balance fast,slow: found 'fast'"},
       {{"--num-devices", "2", "--balance", ""}, "--balance"},
@@ -74,7 +75,8 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--seed", "x"}, "--seed"},
       {{"--seed", "99999999999999999999"}, "99999999999999999999 is not an integer in [0 - 18446744073709551615]"},
       {{"--plot", "p.png"}, "--plot p.png: expected a name that ends in .svg"},
-      {{"--resume", data.path(), "--init-from", data.path() + "/train-labels-idx1-ubyte"}, "--init-from excludes --resume"},
+      {{"--resume", data.path(), "--init-from", data.path() + "/train-labels-idx1-ubyte"},
+       "--init-from excludes --resume"},
       {{"--limit-train", "0"}, "--limit-train"},
       {{"--limit-test", "-5"}, "--limit-test"},
       {{"--warmup", "-1"}, "--warmup"},
@@ -106,8 +108,7 @@ TEST(Usage, TheCommandIsOneOfThoseThereAre) {
 }
 
 TEST(Usage, HelpGoesToStandardOutput) {
-  for (const Arguments& arguments :
-       {Arguments{"--help"}, Arguments{"train", "--help"}, Arguments{"eval", "-h"}}) {
+  for (const Arguments& arguments : {Arguments{"--help"}, Arguments{"train", "--help"}, Arguments{"eval", "-h"}}) {
     const ToolResult result = run_tool(arguments);
     EXPECT_EQ(result.status, 0);
     EXPECT_THAT(result.out, HasSubstr("lockstep"));
@@ -193,8 +194,7 @@ TEST_F(Failure, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
 TEST_F(Failure, AFullDiskEndsTheRun) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   expect_failure(train({"--log", "/dev/full"}), 1, "/dev/full: No space left on device");
-  for (const Arguments& arguments :
-       {train_arguments(data_), Arguments{"devices"}, Arguments{"train", "--help"}}) {
+  for (const Arguments& arguments : {train_arguments(data_), Arguments{"devices"}, Arguments{"train", "--help"}}) {
     expect_failure(run_tool(arguments, {.out = "/dev/full"}), 1, "standard output: No space left on device");
   }
 }
@@ -202,8 +202,7 @@ TEST_F(Failure, AFullDiskEndsTheRun) {
 TEST_F(Failure, WeightsThatDoNotFitNameTheFile) {
   const std::string garbage = folder_.write("garbage", "these are no weights");
   expect_failure(train({"--init-from", garbage}), 1, garbage);
-  expect_failure(run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", garbage}), 1,
-                 garbage);
+  expect_failure(run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", garbage}), 1, garbage);
   const std::string empty = folder_.write("empty", "");
   expect_failure(train({"--init-from", empty}), 1, empty);
   const std::string lenet = folder_ / "lenet";

@@ -29,8 +29,8 @@ class Graph : public testing::Test {
 
 TEST_F(Graph, DrawsAColumnForEachDevice) {
   const std::string file = path("mlp.dot");
-  const ToolResult result = run_tool({"graph", "--model", "mlp", "--devices", "cpu:0,cpu:1,cpu:2", "--threads-per-shard",
-                                      "1", "--batch-size", "6", "--out", file});
+  const ToolResult result = run_tool({"graph", "--model", "mlp", "--devices", "cpu:0,cpu:1,cpu:2",
+                                      "--threads-per-shard", "1", "--batch-size", "6", "--out", file});
   ASSERT_EQ(result.status, 0) << result.err;
   const std::string dot = read(file);
   for (const char* part : {"cluster_0", "cluster_1", "cluster_2", "<b>cpu:2</b>", "label=<sgd>", "label=<tree sum>",
@@ -44,8 +44,8 @@ TEST_F(Graph, BringsALargeStepToASizeThatCanBeRead) {
   // Shards of one layer share a box; so do the layers of a deep net.
   for (const auto& [model, box] : {std::pair{"lenet", "label=<conv2d ×2>"}, {"resnet18", "<b>forward</b>"}}) {
     const std::string file = path("step.dot");
-    const ToolResult result = run_tool({"graph", "--model", model, "--devices", "cpu:0,cpu:1", "--threads-per-shard", "1",
-                                        "--shards", "4", "--batch-size", "4", "--out", file});
+    const ToolResult result = run_tool({"graph", "--model", model, "--devices", "cpu:0,cpu:1", "--threads-per-shard",
+                                        "1", "--shards", "4", "--batch-size", "4", "--out", file});
     ASSERT_EQ(result.status, 0) << result.err;
     const std::string dot = read(file);
     EXPECT_THAT(dot, HasSubstr(box));
@@ -77,8 +77,9 @@ TEST_F(Graph, BenchTrainSaysWhereTheTimeGoes) {
   const SmallData data;
   const std::string json = path("bench.json"), timeline = path("timeline.json");
   const ToolResult result =
-      run_tool({"bench", "train", "--model", "mlp", "--data", data.path(), "--num-devices", "2", "--shards", "2", "--batch-size", "20",
-                "--steps", "3", "--rounds", "2", "--json", json, "--trace", timeline});
+      run_tool({"bench",    "train",    "--model", "mlp",          "--data",  data.path(), "--num-devices",
+                "2",        "--shards", "2",       "--batch-size", "20",      "--steps",   "3",
+                "--rounds", "2",        "--json",  json,           "--trace", timeline});
   ASSERT_EQ(result.status, 0) << result.err;
   const nlohmann::json report = nlohmann::json::parse(read(json));
   std::map<std::string, nlohmann::json> tables;

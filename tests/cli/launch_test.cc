@@ -24,8 +24,7 @@ ToolResult launch(Arguments options, const std::string& script) {
 }
 
 TEST(Launch, PrefixesEveryLineWithItsRank) {
-  const ToolResult result =
-      launch({"--nproc-per-node", "2"}, "printf 'a '; sleep 0.05; echo b; echo problem >&2");
+  const ToolResult result = launch({"--nproc-per-node", "2"}, "printf 'a '; sleep 0.05; echo b; echo problem >&2");
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(lines(result.out), UnorderedElementsAre("[rank 0] a b", "[rank 1] a b"));
   EXPECT_THAT(lines(result.err), UnorderedElementsAre("[rank 0] problem", "[rank 1] problem"));
@@ -38,13 +37,10 @@ TEST(Launch, TorchrunsSpellingsAreKnown) {
   EXPECT_THAT(result.out, HasSubstr("[rank 0] 0\n"));
 }
 
-TEST(Launch, OneRankIsTheDefault) {
-  EXPECT_EQ(launch({}, "echo $RANK of $WORLD_SIZE").out, "[rank 0] 0 of 1\n");
-}
+TEST(Launch, OneRankIsTheDefault) { EXPECT_EQ(launch({}, "echo $RANK of $WORLD_SIZE").out, "[rank 0] 0 of 1\n"); }
 
 TEST(Launch, ArgumentsOfTheCommandAreItsOwn) {
-  const ToolResult result =
-      run_tool({"launch", "--", "echo", "train", "--model", "x", "--help", "--", "--nnodes"});
+  const ToolResult result = run_tool({"launch", "--", "echo", "train", "--model", "x", "--help", "--", "--nnodes"});
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.out, "[rank 0] train --model x --help -- --nnodes\n");
 }
@@ -73,8 +69,8 @@ TEST(Launch, ExitsAsTheRankThatFailsAndNamesItLast) {
 }
 
 TEST(Launch, StartsAgainAfterAFailure) {
-  const ToolResult result = launch(
-      {"--max-restarts", "2"}, "echo start $LOCKSTEP_RESTART_COUNT; exit $((6 - LOCKSTEP_RESTART_COUNT * 3))");
+  const ToolResult result =
+      launch({"--max-restarts", "2"}, "echo start $LOCKSTEP_RESTART_COUNT; exit $((6 - LOCKSTEP_RESTART_COUNT * 3))");
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(lines(result.out), ElementsAre("[rank 0] start 0", "[rank 0] start 1", "[rank 0] start 2"));
   EXPECT_THAT(lines(result.err), ElementsAre("lockstep: rank 0 exited with status 6; restart 1 of 2",
@@ -85,9 +81,10 @@ TEST(Launch, StartsAgainAfterAFailure) {
 TEST(Launch, TrainHasTheTimeoutToo) {
   SmallData data;
   const auto begin = std::chrono::steady_clock::now();
-  const ToolResult alone = run_tool(train_arguments(data, {"--timeout", "1"}),
-                                    {.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
-                                                     "MASTER_PORT=" + std::to_string(free_port())}});
+  const ToolResult alone =
+      run_tool(train_arguments(data, {"--timeout", "1"}),
+               {.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                                "MASTER_PORT=" + std::to_string(free_port())}});
   EXPECT_EQ(alone.status, 1) << alone.err;
   EXPECT_THAT(alone.err, HasSubstr("rank 1"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
@@ -105,8 +102,8 @@ class LaunchSignal : public ::testing::TestWithParam<int> {};
 TEST_P(LaunchSignal, IsHandedOn) {
   using namespace std::chrono_literals;
   const TemporaryFolder folder;
-  const std::string script = "trap 'echo stopped; exit 130' INT TERM; : > " + folder.path().string() +
-                             "/$RANK; while :; do sleep 0.02; done";
+  const std::string script =
+      "trap 'echo stopped; exit 130' INT TERM; : > " + folder.path().string() + "/$RANK; while :; do sleep 0.02; done";
   Tool tool({"launch", "--nproc-per-node", "2", "--", "/bin/sh", "-c", script});
   for (int i = 0; i < 5000 && folder.entries() < 2; ++i) std::this_thread::sleep_for(2ms);
   tool.send(GetParam());
@@ -115,8 +112,7 @@ TEST_P(LaunchSignal, IsHandedOn) {
   EXPECT_THAT(lines(result.out), UnorderedElementsAre("[rank 0] stopped", "[rank 1] stopped"));
   const auto printed = lines(result.err);  // shells may have printed something before
   ASSERT_FALSE(printed.empty());
-  EXPECT_TRUE(std::regex_match(printed.back(), std::regex("lockstep: rank [01] exited with status 130")))
-      << result.err;
+  EXPECT_TRUE(std::regex_match(printed.back(), std::regex("lockstep: rank [01] exited with status 130"))) << result.err;
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, LaunchSignal, ::testing::Values(SIGINT, SIGTERM),

@@ -23,7 +23,7 @@ class TrainText : public ::testing::Test {
     for (int i = 0; i < 10; ++i) text << "the cat sat on the mat and the dog ran. ";
   }
   Arguments with_model(const char* command, const std::string& model, const Arguments& more) const {
-    Arguments all{command,    "--model", model,     "--data", text_.string(),       "--context", "8",
+    Arguments all{command,    "--model", model,     "--data", text_.string(),        "--context", "8",
                   "--layers", "1",       "--width", "8",      "--threads-per-shard", "1"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
@@ -44,7 +44,8 @@ class TrainText : public ::testing::Test {
 
 TEST_F(TrainText, PrintsAndLogsThePerplexity) {
   const std::filesystem::path weights = folder_ / "weights";
-  const ToolResult result = run_tool(training("gpt", {"--epochs", "3", "--lr", "0.02", "--log", log_, "--export", weights}));
+  const ToolResult result =
+      run_tool(training("gpt", {"--epochs", "3", "--lr", "0.02", "--log", log_, "--export", weights}));
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(std::regex_search(result.out, std::regex("seed 0, 4 shards, batch 8, adamw at 0.02, f32"))) << result.out;
   EXPECT_TRUE(std::regex_search(result.out, std::regex(R"(epoch 3, .*, test acc 0\.\d\d, perplexity \d+\.\d{3}\n)")));
@@ -73,8 +74,8 @@ TEST_F(TrainText, PrintsAndLogsThePerplexity) {
 
 TEST_F(TrainText, LayoutsAgree) {
   for (const char* model : {"gpt", "lstm"}) {
-    const ToolResult result =
-        run_tool(with_model("verify", model, {"--layouts", "1,3,2x1,2x2", "--shards", "4", "--batch-size", "8", "--steps", "4"}));
+    const ToolResult result = run_tool(with_model(
+        "verify", model, {"--layouts", "1,3,2x1,2x2", "--shards", "4", "--batch-size", "8", "--steps", "4"}));
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_THAT(result.out, HasSubstr("equal: 4 layouts, 4 steps, 4 shards")) << model;
   }

@@ -77,8 +77,7 @@ ToolResult Tool::wait() {
     std::this_thread::sleep_for(2ms);
   }
   process_ = -1;
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), folder_.read("out"),
-          folder_.read("err")};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), folder_.read("out"), folder_.read("err")};
 }
 
 ToolResult run_tool(const Arguments& arguments, ToolOptions options) {
@@ -98,9 +97,8 @@ SmallData::SmallData(std::uint64_t seed) {
 }
 
 Arguments train_arguments(const SmallData& data, const Arguments& more) {
-  Arguments all{"train", "--data",       data.path(), "--model",  "mlp", "--epochs",
-                "2",     "--batch-size", "32",        "--shards", "4",   "--threads-per-shard",
-                "1"};
+  Arguments all{"train",    "--data", data.path(),           "--model", "mlp", "--epochs", "2", "--batch-size", "32",
+                "--shards", "4",      "--threads-per-shard", "1"};
   for (std::size_t i = 0; i < more.size(); ++i) {
     // Options may be given once: the later one counts.
     const auto known = std::find(all.begin(), all.end(), more[i]);
@@ -113,8 +111,7 @@ Arguments train_arguments(const SmallData& data, const Arguments& more) {
 std::vector<nlohmann::json> read_log(const std::filesystem::path& path) {
   std::vector<nlohmann::json> lines;
   std::ifstream file(path);
-  for (std::string line; std::getline(file, line) && !file.eof();)
-    lines.push_back(nlohmann::json::parse(line));
+  for (std::string line; std::getline(file, line) && !file.eof();) lines.push_back(nlohmann::json::parse(line));
   return lines;
 }
 

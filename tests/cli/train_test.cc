@@ -42,15 +42,17 @@ TEST_F(Train, PrintsALineAnEpochAndOneAtTheEnd) {
   const auto printed = lines(result.out);
   ASSERT_EQ(printed.size(), 5u) << result.out;
   EXPECT_EQ(printed[0], "running on: [cpu:0, cpu:1]");
-  EXPECT_TRUE(std::regex_match(printed[1], std::regex("recipe [0-9a-f]{8}: seed 0, 4 shards, batch 32, sgd at 0.1, f32"))) << result.out;
+  EXPECT_TRUE(
+      std::regex_match(printed[1], std::regex("recipe [0-9a-f]{8}: seed 0, 4 shards, batch 32, sgd at 0.1, f32")))
+      << result.out;
   const std::string number = R"(\d+\.)";
   for (const int epoch : {1, 2}) {
     const std::regex form("epoch " + std::to_string(epoch) +
                           R"(, time \d+\.\d sec, train loss \d+\.\d{3}, test acc [01]\.\d\d)");
     EXPECT_TRUE(std::regex_match(printed[static_cast<std::size_t>(epoch + 1)], form)) << result.out;
   }
-  EXPECT_TRUE(std::regex_match(printed[4],
-                               std::regex(R"(test acc: [01]\.\d\d, \d+\.\d sec/epoch on \[cpu:0, cpu:1\])")))
+  EXPECT_TRUE(
+      std::regex_match(printed[4], std::regex(R"(test acc: [01]\.\d\d, \d+\.\d sec/epoch on \[cpu:0, cpu:1\])")))
       << result.out;
   // The job reports the last epoch's accuracy.
   EXPECT_EQ(printed[4].substr(10, 4), printed[3].substr(printed[3].size() - 4));
@@ -131,7 +133,8 @@ TEST_F(Train, FineTunesFromWeightsThatFitInPart) {
 TEST_F(Train, EndsEarlyAndKeepsTheBestCheckpointAndTheAverage) {
   const std::filesystem::path save = folder_ / "save", file = folder_ / "average", log = folder_ / "log";
   // Nothing is learned, so nothing improves.
-  const ToolResult result = train({"--lr", "0", "--epochs", "9", "--patience", "2", "--save", save, "--save-best", "--log", log});
+  const ToolResult result =
+      train({"--lr", "0", "--epochs", "9", "--patience", "2", "--save", save, "--save-best", "--log", log});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("lockstep: ended after step 12: 2 epochs without a better value"));
   EXPECT_EQ(events(log, "end").at(0).at("steps"), 12);
@@ -178,19 +181,18 @@ TEST_F(Train, F16LogsTheLossScaleAndGoesOnFromACheckpoint) {
   ASSERT_EQ(with({"--resume", save}).status, 0);
   EXPECT_EQ(events(log, "step").back().at("loss_scale"), steps.back().at("loss_scale"));
   EXPECT_EQ(events(log, "end").back().at("weights_sha256"), weights);
-  EXPECT_THAT(train({"--resume", save}).err,
-              HasSubstr("was made with --dtype f16; this run has --dtype f32\n"));
+  EXPECT_THAT(train({"--resume", save}).err, HasSubstr("was made with --dtype f16; this run has --dtype f32\n"));
 
-  const ToolResult eval = run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", file,
-                                    "--dtype", "f16", "--batch-size", "7"});
+  const ToolResult eval = run_tool(
+      {"eval", "--data", data_.path(), "--model", "mlp", "--init-from", file, "--dtype", "f16", "--batch-size", "7"});
   EXPECT_EQ(eval.status, 0) << eval.err;
   EXPECT_THAT(eval.out, HasSubstr("of 30)"));
 }
 
 TEST_F(Train, RecordedStepsGiveTheSameWeights) {
-  for (const Arguments& more : {Arguments{"--schedule", "cosine", "--momentum", "0.9"}, Arguments{"--optimizer", "adamw"},
-                                Arguments{"--num-devices", "3", "--clip", "0.1"},
-                                Arguments{"--dtype", "f16", "--loss-scale", "16777216"}}) {
+  for (const Arguments& more :
+       {Arguments{"--schedule", "cosine", "--momentum", "0.9"}, Arguments{"--optimizer", "adamw"},
+        Arguments{"--num-devices", "3", "--clip", "0.1"}, Arguments{"--dtype", "f16", "--loss-scale", "16777216"}}) {
     Arguments recorded = more;
     recorded.push_back("--record-steps");
     EXPECT_EQ(weights_of(recorded), weights_of(more)) << more[0];
@@ -219,8 +221,7 @@ TEST_F(Train, EvalCountsTheSameImagesAsTraining) {
                                         "--num-devices", devices, "--batch-size", "7"});
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(result.err, "");
-    EXPECT_EQ(result.out,
-              fmt::format("test acc: {:.4f} ({} of 30)\n", static_cast<double>(correct) / 30, correct));
+    EXPECT_EQ(result.out, fmt::format("test acc: {:.4f} ({} of 30)\n", static_cast<double>(correct) / 30, correct));
   }
   // A run that starts from these weights begins where this one ended.
   ASSERT_EQ(train({"--epochs", "0", "--init-from", file, "--log", log}).status, 0);
@@ -233,13 +234,10 @@ TEST_F(Train, DrawsAPlot) {
 }
 
 TEST_F(Train, ResumesToTheBitOnOtherDevices) {
-  const std::filesystem::path whole = folder_ / "whole.log", log = folder_ / "part.log",
-                              save = folder_ / "save";
+  const std::filesystem::path whole = folder_ / "whole.log", log = folder_ / "part.log", save = folder_ / "save";
   ASSERT_EQ(train({"--optimizer", "adam", "--lr", "0.01", "--log", whole}).status, 0);
   // Stopped in the middle of the second epoch, after steps 1 to 6 of 8.
-  ASSERT_EQ(
-      train({"--optimizer", "adam", "--lr", "0.01", "--log", log, "--save", save, "--max-steps", "6"}).status,
-      0);
+  ASSERT_EQ(train({"--optimizer", "adam", "--lr", "0.01", "--log", log, "--save", save, "--max-steps", "6"}).status, 0);
   const ToolResult resumed =
       train({"--optimizer", "adam", "--lr", "0.01", "--log", log, "--resume", save, "--num-devices", "3"});
   EXPECT_EQ(resumed.status, 0);
@@ -260,8 +258,8 @@ TEST_F(Train, DefaultsGiveOneHashOnAnyNumberOfDevicesAndRanks) {
   const std::filesystem::path log = folder_ / "log";
   std::set<std::string> weights, recipes;
   auto run = [&](Arguments words, const std::string& devices) {
-    words.insert(words.end(), {"train", "--data", data_.path(), "--model", "lenet", "--batch-size", "128", "--epochs", "2", "--num-devices",
-                               devices, "--log", log});
+    words.insert(words.end(), {"train", "--data", data_.path(), "--model", "lenet", "--batch-size", "128", "--epochs",
+                               "2", "--num-devices", devices, "--log", log});
     const ToolResult result = run_tool(words);
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(events(log, "start").at(0).at("shards"), 4);
@@ -278,7 +276,9 @@ TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {
   const Arguments common{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "64", "--num-devices", "3"};
   const ToolResult result = run_tool(common);
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.err, HasSubstr("a batch of 64 makes 2 shards for 3 devices: expected at least one for each. --shards 3 gives"));
+  EXPECT_THAT(
+      result.err,
+      HasSubstr("a batch of 64 makes 2 shards for 3 devices: expected at least one for each. --shards 3 gives"));
   Arguments more = common;
   more.insert(more.end(), {"--shards", "3", "--epochs", "1"});
   EXPECT_EQ(run_tool(more).status, 0);
@@ -306,9 +306,7 @@ TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
   writer.publish();
   const ToolResult resumed = train({"--resume", old, "--log", log});
   EXPECT_EQ(resumed.status, 0);
-  EXPECT_THAT(
-      resumed.err,
-      HasSubstr("step 3; the checkpoint does not record data: this run's setting is used\n"));
+  EXPECT_THAT(resumed.err, HasSubstr("step 3; the checkpoint does not record data: this run's setting is used\n"));
   EXPECT_EQ(events(log, "end").back(), events(whole, "end").back());
 }
 
@@ -349,8 +347,8 @@ TEST_F(Train, RanksMayHaveDifferentNumbersOfDevices) {
 
 // The other ranks do not wait for it.
 TEST_F(Train, ARankThatCannotUseItsDevicesTellsTheOthersWhy) {
-  const std::string rank = LOCKSTEP_TOOL " train --data " + data_.path() +
-                           " --model mlp --cores-per-device $((1 + RANK * 2000))";
+  const std::string rank =
+      LOCKSTEP_TOOL " train --data " + data_.path() + " --model mlp --cores-per-device $((1 + RANK * 2000))";
   const ToolResult result = run_tool({"launch", "--nproc-per-node", "2", "--", "/bin/sh", "-c", rank});
   EXPECT_THAT(result.err, HasSubstr("[rank 1] lockstep: --cores-per-device 2001: this process may use"));
   EXPECT_THAT(result.err, ::testing::ContainsRegex("\\[rank 0\\] lockstep: .*rank 1.*--cores-per-device 2001"));
@@ -358,11 +356,12 @@ TEST_F(Train, ARankThatCannotUseItsDevicesTellsTheOthersWhy) {
 
 TEST_F(Train, SaysWhichCoresAreIdle) {
   if (std::thread::hardware_concurrency() < 2) return;  // one core is never idle
-  Arguments common{"train",        "--data", data_.path(), "--model",          "mlp", "--batch-size", "32", "--epochs", "1",
-                   "--num-devices", "1",     "--shards",   "1", "--cores-per-device", "2"};
+  Arguments common{"train", "--data",        data_.path(), "--model",  "mlp", "--batch-size",       "32", "--epochs",
+                   "1",     "--num-devices", "1",          "--shards", "1",   "--cores-per-device", "2"};
   EXPECT_THAT(run_tool(common).out, ::testing::Not(HasSubstr("idle")));
   common.insert(common.end(), {"--threads-per-shard", "1"});
-  EXPECT_THAT(run_tool(common).out, HasSubstr("1 shard, batch 32, sgd at 0.1, f32; 1 of 2 cores idle (--threads-per-shard 2 uses them, with the same bits)"));
+  EXPECT_THAT(run_tool(common).out, HasSubstr("1 shard, batch 32, sgd at 0.1, f32; 1 of 2 cores idle "
+                                              "(--threads-per-shard 2 uses them, with the same bits)"));
 }
 
 // With f32, the number of threads affects only the speed.
@@ -395,8 +394,9 @@ TEST_F(Train, TheRecipesHashNamesTheRun) {
   const std::string plain = recipe({"--export", weights});
   EXPECT_EQ(recipe({"--num-devices", "3", "--epochs", "1"}), plain);
   std::set<std::string> all{plain};
-  const std::vector<Arguments> others = {{"--seed", "1"}, {"--shards", "2"}, {"--lr", "0.2"}, {"--momentum", "0.5"}, {"--limit-train", "99"},
-                                         {"--init-from", weights}, {"--sync-bn"}};
+  const std::vector<Arguments> others = {{"--seed", "1"},       {"--shards", "2"},       {"--lr", "0.2"},
+                                         {"--momentum", "0.5"}, {"--limit-train", "99"}, {"--init-from", weights},
+                                         {"--sync-bn"}};
   for (const Arguments& other : others) all.insert(recipe(other));
   EXPECT_EQ(all.size(), others.size() + 1);
   const SmallData other_pictures(3);
@@ -425,7 +425,8 @@ TEST_F(Train, TheLogHasTheSharesOfAllDevices) {
     Arguments all{"--shards", "4", "--log", log};
     all.insert(all.end(), more.begin(), more.end());
     EXPECT_EQ(train(all).status, 0);
-    for (const nlohmann::json& step : events(log, "step")) EXPECT_EQ(step.at("shares"), events(log, "step")[0].at("shares"));
+    for (const nlohmann::json& step : events(log, "step"))
+      EXPECT_EQ(step.at("shares"), events(log, "step")[0].at("shares"));
     return std::pair(events(log, "step").at(0).at("shares"), events(log, "end").at(0).at("weights_sha256"));
   };
   const auto [one, weights] = shares({"--num-devices", "1"});
@@ -472,7 +473,8 @@ TEST_F(Train, ResumesOnOtherDevicesAndProcessesWithoutBeingToldTheShards) {
   run({}, {"--num-devices", "2", "--shards", "3", "--threads-per-shard", "2", "--log", whole});
   run({}, {"--num-devices", "2", "--shards", "3", "--threads-per-shard", "2", "--max-steps", "3", "--save", save});
   run({}, {"--num-devices", "1", "--max-steps", "6", "--save", save, "--resume", save});
-  run({"launch", "--nproc-per-node", "2", "--", "lockstep"}, {"--num-devices", "1", "--log", log, "--save", save, "--resume", save});
+  run({"launch", "--nproc-per-node", "2", "--", "lockstep"},
+      {"--num-devices", "1", "--log", log, "--save", save, "--resume", save});
   EXPECT_EQ(events(whole, "start").at(0).at("shards"), 3);
   EXPECT_EQ(events(log, "step").at(0).at("step"), 7);
   EXPECT_EQ(events(log, "end").at(0), events(whole, "end").at(0));
@@ -482,8 +484,9 @@ TEST_F(Train, ARestartGoesOnFromItsOwnCheckpointNotFromTheFirstOne) {
   const std::string first = folder_ / "first", second = folder_ / "second";
   ASSERT_EQ(train({"--max-steps", "2", "--save", first}).status, 0);
   ASSERT_EQ(train({"--max-steps", "4", "--resume", first, "--save", second}).status, 0);
-  const ToolResult again = run_tool(train_arguments(data_, {"--max-steps", "6", "--resume", first, "--save", second}),
-                                    {.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RESTART_COUNT=1"}});
+  const ToolResult again =
+      run_tool(train_arguments(data_, {"--max-steps", "6", "--resume", first, "--save", second}),
+               {.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RESTART_COUNT=1"}});
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("resumed from " + second));
 }
@@ -491,8 +494,7 @@ TEST_F(Train, ARestartGoesOnFromItsOwnCheckpointNotFromTheFirstOne) {
 TEST_F(Train, AKilledRunResumesToTheBit) {
   using namespace std::chrono_literals;
   const std::filesystem::path log = folder_ / "log", save = folder_ / "save";
-  Tool tool(
-      train_arguments(data_, {"--epochs", "1000000", "--log", log, "--save", save, "--save-every", "1"}));
+  Tool tool(train_arguments(data_, {"--epochs", "1000000", "--log", log, "--save", save, "--save-every", "1"}));
   for (int i = 0; i < 5000 && events(log, "step").size() < 6; ++i) std::this_thread::sleep_for(2ms);
   tool.send(SIGKILL);
   EXPECT_EQ(tool.wait().status, 128 + SIGKILL);
@@ -500,9 +502,8 @@ TEST_F(Train, AKilledRunResumesToTheBit) {
   ASSERT_TRUE(latest.has_value());
   EXPECT_GE(latest->step, 5);
   const std::string further = std::to_string(latest->step + 3);
-  EXPECT_EQ(
-      weights_of({"--epochs", "1000000", "--max-steps", further, "--resume", save, "--num-devices", "3"}),
-      weights_of({"--epochs", "1000000", "--max-steps", further}));
+  EXPECT_EQ(weights_of({"--epochs", "1000000", "--max-steps", further, "--resume", save, "--num-devices", "3"}),
+            weights_of({"--epochs", "1000000", "--max-steps", further}));
 }
 
 class Interrupt : public Train, public ::testing::WithParamInterface<int> {};
@@ -524,9 +525,8 @@ TEST_P(Interrupt, EndsWithACheckpointThatResumes) {
   EXPECT_TRUE(std::filesystem::exists(save / fmt::format("step-{:08}", step)));
 
   const std::string further = std::to_string(step + 3);
-  EXPECT_EQ(
-      weights_of({"--epochs", "1000000", "--max-steps", further, "--resume", save, "--num-devices", "2"}),
-      weights_of({"--epochs", "1000000", "--max-steps", further}));
+  EXPECT_EQ(weights_of({"--epochs", "1000000", "--max-steps", further, "--resume", save, "--num-devices", "2"}),
+            weights_of({"--epochs", "1000000", "--max-steps", further}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM),
@@ -565,8 +565,8 @@ TEST(Devices, PrintsALineForEach) {
   const auto printed = lines(result.out);
   ASSERT_EQ(printed.size(), 3u) << result.out;
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_TRUE(std::regex_match(
-        printed[i], std::regex(fmt::format("cpu:{}  cpu  \\d+ cores? \\(.*\\) of .*  [\\d.]+ GiB", i))))
+    EXPECT_TRUE(std::regex_match(printed[i],
+                                 std::regex(fmt::format("cpu:{}  cpu  \\d+ cores? \\(.*\\) of .*  [\\d.]+ GiB", i))))
         << printed[i];
   }
 }

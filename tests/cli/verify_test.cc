@@ -22,11 +22,11 @@ class Verify : public ::testing::Test {
 };
 
 TEST_F(Verify, LayoutsAgree) {
-  for (const Arguments& recipe : {Arguments{"--model", "mlp", "--optimizer", "adamw", "--clip", "0.1"},
-                                  Arguments{"--model", "lenet", "--dtype", "bf16", "--momentum", "0.9"},
-                                  Arguments{"--model", "lenet", "--dtype", "f16", "--loss-scale", "16777216"},
-                                  Arguments{"--model", "lenet", "--accumulate", "3"},
-                                  Arguments{"--model", "lenet", "--gradients", "bf16"}}) {
+  for (const Arguments& recipe :
+       {Arguments{"--model", "mlp", "--optimizer", "adamw", "--clip", "0.1"},
+        Arguments{"--model", "lenet", "--dtype", "bf16", "--momentum", "0.9"},
+        Arguments{"--model", "lenet", "--dtype", "f16", "--loss-scale", "16777216"},
+        Arguments{"--model", "lenet", "--accumulate", "3"}, Arguments{"--model", "lenet", "--gradients", "bf16"}}) {
     Arguments all{"--shards", "4", "--layouts", "1,3,2x1,4x1,2x2"};
     all.insert(all.end(), recipe.begin(), recipe.end());
     const ToolResult result = verify(all);
@@ -41,25 +41,26 @@ TEST(VerifyGolden, EveryMachineHasTheSameWeights) {
   struct Run {
     const char *model, *simd;
   };
-  for (const Run& r : {Run{"mlp", ""}, Run{"mlp", "LOCKSTEP_SIMD=scalar"}, Run{"lenet", ""}, Run{"lenet", "LOCKSTEP_SIMD=scalar"},
-                       Run{"resnet18", ""}}) {
+  for (const Run& r : {Run{"mlp", ""}, Run{"mlp", "LOCKSTEP_SIMD=scalar"}, Run{"lenet", ""},
+                       Run{"lenet", "LOCKSTEP_SIMD=scalar"}, Run{"resnet18", ""}}) {
     ToolOptions options;
     if (*r.simd) options.environment.push_back(r.simd);
     const ToolResult result = run_tool({"verify", "--model", r.model, "--layouts", "1,2"}, options);
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_THAT(result.out, ContainsRegex("equal: 2 layouts, 4 steps, 2 shards\ngolden: [0-9a-f]{12} is the hash on every machine\n$"));
+    EXPECT_THAT(
+        result.out,
+        ContainsRegex("equal: 2 layouts, 4 steps, 2 shards\ngolden: [0-9a-f]{12} is the hash on every machine\n$"));
   }
 }
 
 // A list of weights applies to the layouts with that number of devices.
 TEST_F(Verify, SharesDoNotChangeTheBits) {
-  const ToolResult result =
-      verify({"--model", "mlp", "--shards", "4", "--layouts", "1,2,2x1,1x2", "--balance", "1,3"});
+  const ToolResult result = verify({"--model", "mlp", "--shards", "4", "--layouts", "1,2,2x1,1x2", "--balance", "1,3"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("equal: 4 layouts, 4 steps, 4 shards"));
   // Enough steps for shares to change.
-  const ToolResult automatic = run_tool({"verify", "--data", data_.path(), "--batch-size", "12", "--model", "mlp", "--shards", "4",
-                                         "--layouts", "1,2", "--balance", "auto"});
+  const ToolResult automatic = run_tool({"verify", "--data", data_.path(), "--batch-size", "12", "--model", "mlp",
+                                         "--shards", "4", "--layouts", "1,2", "--balance", "auto"});
   EXPECT_EQ(automatic.status, 0) << automatic.err;
   EXPECT_THAT(automatic.out, HasSubstr("equal: 2 layouts, 42 steps, 4 shards"));
   const ToolResult none = verify({"--model", "mlp", "--layouts", "1,2x1", "--balance", "1,3,1"});
@@ -68,8 +69,7 @@ TEST_F(Verify, SharesDoNotChangeTheBits) {
 }
 
 TEST_F(Verify, AFlippedBitIsFound) {
-  const ToolResult result =
-      verify({"--model", "mlp", "--layouts", "1,2,2x1", "--inject-flip", "3:1.weight"});
+  const ToolResult result = verify({"--model", "mlp", "--layouts", "1,2,2x1", "--inject-flip", "3:1.weight"});
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(result.err, "lockstep: verify: layout 2x1 differs from layout 1: step 3, parameter 1.weight\n");
 }
@@ -79,11 +79,10 @@ TEST_F(Verify, AFlipThatWouldNotHappenIsRefusedBeforeAnyTraining) {
   struct Refused {
     std::string flip, error;
   };
-  for (const Refused& r : {Refused{"5:1.weight", "--inject-flip 5:1.weight: step 5 of 4 (see --steps)"},
-                           Refused{"0:1.weight", "the step"},
-                           Refused{"1.weight", "--inject-flip 1.weight: expected STEP:PARAMETER"},
-                           Refused{"x:1.weight", "the step"},
-                           Refused{"3:9.weight", "the model has no parameter '9.weight'; its first is 1.weight"}}) {
+  for (const Refused& r :
+       {Refused{"5:1.weight", "--inject-flip 5:1.weight: step 5 of 4 (see --steps)"}, Refused{"0:1.weight", "the step"},
+        Refused{"1.weight", "--inject-flip 1.weight: expected STEP:PARAMETER"}, Refused{"x:1.weight", "the step"},
+        Refused{"3:9.weight", "the model has no parameter '9.weight'; its first is 1.weight"}}) {
     const ToolResult result = verify({"--model", "mlp", "--layouts", "1,2", "--inject-flip", r.flip});
     EXPECT_EQ(result.status, 2);
     EXPECT_EQ(result.out, "");
@@ -100,7 +99,8 @@ TEST_F(Verify, SaysWhatItCannotUse) {
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.err, HasSubstr("layout 1"));
   EXPECT_THAT(bad.err, HasSubstr("--bogus"));
-  EXPECT_THAT(verify({"--layouts", "1,2", "--max-steps", "3"}).err, HasSubstr("verify sets --max-steps itself: give --steps"));
+  EXPECT_THAT(verify({"--layouts", "1,2", "--max-steps", "3"}).err,
+              HasSubstr("verify sets --max-steps itself: give --steps"));
 }
 
 }  // namespace

@@ -58,8 +58,7 @@ T combine(ReduceOp op, std::size_t ranks, const std::function<T(std::size_t)>& o
           if (op == ReduceOp::min) return std::optional<T>(std::min(a, b));
           if (op == ReduceOp::max) return std::optional<T>(std::max(a, b));
           if constexpr (std::is_same_v<T, std::int64_t>) {
-            return std::optional<T>(
-                static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b)));
+            return std::optional<T>(static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b)));
           } else {
             return std::optional<T>(static_cast<T>(a + b));
           }
@@ -101,8 +100,7 @@ TEST_P(Conformance, AllReduceFollowsTheTreeForAllTypesAndSizes) {
             expected[i] = combine<T>(op, n(), [&](std::size_t r) { return element<T>(r, i); });
           }
           group.all_reduce(buffer(data), op).wait();
-          ASSERT_TRUE(same_bits(data, expected))
-              << name(dtype_of<T>) << " " << count << " op " << static_cast<int>(op);
+          ASSERT_TRUE(same_bits(data, expected)) << name(dtype_of<T>) << " " << count << " op " << static_cast<int>(op);
         }
       }
     });
@@ -174,8 +172,7 @@ TEST_P(Conformance, ManyOperationsAreUnderWayOnBothChannels) {
     for (std::size_t k = 0; k < kMany; ++k) {
       bulk[k] = elements<float>(me + k, 997 * (k % 7));
       urgent[k] = elements<float>(me + k, 3);
-      works.push_back(
-          group.all_reduce(buffer(bulk[k]), ReduceOp::sum, {.label = fmt::format("bucket {}", k)}));
+      works.push_back(group.all_reduce(buffer(bulk[k]), ReduceOp::sum, {.label = fmt::format("bucket {}", k)}));
       works.push_back(group.all_reduce(buffer(urgent[k]), ReduceOp::sum, {.channel = CommChannel::urgent}));
     }
     std::reverse(works.begin(), works.end());
@@ -183,8 +180,8 @@ TEST_P(Conformance, ManyOperationsAreUnderWayOnBothChannels) {
     for (std::size_t k = 0; k < kMany; ++k) {
       for (auto* data : {&bulk[k], &urgent[k]}) {
         for (std::size_t i = 0; i < data->size(); ++i) {
-          ASSERT_EQ((*data)[i], combine<float>(ReduceOp::sum, n(),
-                                               [&](std::size_t r) { return element<float>(r + k, i); }));
+          ASSERT_EQ((*data)[i],
+                    combine<float>(ReduceOp::sum, n(), [&](std::size_t r) { return element<float>(r + k, i); }));
         }
       }
     }
@@ -277,8 +274,7 @@ void check_tree(ProcessGroup& group, const std::vector<std::size_t>& segments,
   };
   // Varies by round. Segment 0 is always present, the last one never.
   const auto present = [&](int round, std::size_t p, std::size_t s) {
-    return owned(p) && s + 1 != segments.size() &&
-           (s == 0 || (p + s + static_cast<std::size_t>(round)) % 3 != 0);
+    return owned(p) && s + 1 != segments.size() && (s == 0 || (p + s + static_cast<std::size_t>(round)) % 3 != 0);
   };
   auto reducer = group.make_tree_reducer({segments, positions, dtype_of<T>}, channel);
   const auto& own = positions[static_cast<std::size_t>(group.rank())];
@@ -293,15 +289,13 @@ void check_tree(ProcessGroup& group, const std::vector<std::size_t>& segments,
     std::size_t i = 0;
     for (std::size_t s = 0; s < segments.size(); ++s) {
       const auto leaf = [&](std::size_t p) {
-        return present(round, p, s) ? std::optional(static_cast<float>(element<T>(p + 100, i)))
-                                    : std::nullopt;
+        return present(round, p, s) ? std::optional(static_cast<float>(element<T>(p + 100, i))) : std::nullopt;
       };
       const auto join = [](float a, float b) { return std::optional(static_cast<float>(T(a + b))); };
       ASSERT_EQ(reducer->result_present(s), tree_fold(0, leaves, leaf, join).has_value());
       for (std::size_t end = i + segments[s]; i < end; ++i) {
         // Missing segments are zeros.
-        ASSERT_EQ(reducer->result()[i], tree_fold(0, leaves, leaf, join).value_or(0))
-            << "segment " << s << ", " << i;
+        ASSERT_EQ(reducer->result()[i], tree_fold(0, leaves, leaf, join).value_or(0)) << "segment " << s << ", " << i;
       }
     }
   }
@@ -344,9 +338,7 @@ TEST_P(Conformance, TreeReducerOfNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(testing::conformance_cases()),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}", info.param.backend, info.param.ranks);
-                         });
+                         [](const auto& info) { return fmt::format("{}_{}", info.param.backend, info.param.ranks); });
 
 }  // namespace
 }  // namespace lockstep

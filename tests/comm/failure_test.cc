@@ -56,9 +56,8 @@ TEST_P(Failures, RanksThatCallDifferentOperationsAreBothNamed) {
     else
       all_reduce(group, 8, "bucket 3");
   });
-  EXPECT_THAT(errors,
-              Each(HasSubstr("ranks disagree: rank 0 called all-reduce (sum) of 8 f32 \"bucket 3\", rank 1 "
-                             "broadcast of 4 f32 from rank 0 \"bucket 2\"")));
+  EXPECT_THAT(errors, Each(HasSubstr("ranks disagree: rank 0 called all-reduce (sum) of 8 f32 \"bucket 3\", rank 1 "
+                                     "broadcast of 4 f32 from rank 0 \"bucket 2\"")));
   EXPECT_LT(watch.elapsed(), kLong / 2);
 }
 
@@ -85,11 +84,10 @@ TEST_P(Failures, ARankThatOneGroupHasLostIsLostToAll) {
     all_reduce(*pair, 8, "those who are there");
     fail("{}", lost);
   });
-  EXPECT_THAT(errors,
-              ::testing::ElementsAre(
-                  HasSubstr("rank 1 hangs (alive, but did not join within 1500 ms) during all-reduce"),
-                  "rank 1 is through",
-                  HasSubstr("rank 1 hangs (alive, but did not join within 1500 ms) during all-reduce")));
+  EXPECT_THAT(errors, ::testing::ElementsAre(
+                          HasSubstr("rank 1 hangs (alive, but did not join within 1500 ms) during all-reduce"),
+                          "rank 1 is through",
+                          HasSubstr("rank 1 hangs (alive, but did not join within 1500 ms) during all-reduce")));
 }
 
 TEST_P(Failures, EveryArgumentThatRanksMustAgreeOnIsCompared) {
@@ -120,8 +118,7 @@ TEST_P(Failures, EveryArgumentThatRanksMustAgreeOnIsCompared) {
   };
   for (const auto& [other, part] : others) {
     auto all = groups(2);
-    const auto errors =
-        errors_on_all_ranks(all, [&](ProcessGroup& g) { (g.rank() == 0 ? usual : other)(g).wait(); });
+    const auto errors = errors_on_all_ranks(all, [&](ProcessGroup& g) { (g.rank() == 0 ? usual : other)(g).wait(); });
     EXPECT_THAT(errors, Each(AllOf(HasSubstr("ranks disagree"), HasSubstr(part))));
   }
 }
@@ -132,9 +129,9 @@ TEST_P(Failures, ReducersOfDifferentLayoutsAreFound) {
     const std::size_t first = group.rank() == 0 ? 3 : 4;
     group.make_tree_reducer({{first, 7 - first}, {{0}, {1}}}, CommChannel::bulk);
   });
-  EXPECT_THAT(errors, Each(HasSubstr(
-                          "ranks disagree: rank 0 called creation of a tree reducer of 7 f32, rank 1 the same "
-                          "with other arguments")));
+  EXPECT_THAT(errors,
+              Each(HasSubstr("ranks disagree: rank 0 called creation of a tree reducer of 7 f32, rank 1 the same "
+                             "with other arguments")));
 }
 
 TEST_P(Failures, SubgroupsOfOtherRanksAreFound) {
@@ -142,9 +139,8 @@ TEST_P(Failures, SubgroupsOfOtherRanksAreFound) {
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     group.subgroup({group.rank() == 2 ? 1 : 0, 2});
   });
-  EXPECT_THAT(errors,
-              Each(HasSubstr("ranks disagree: rank 0 called creation of a subgroup of 2 ranks, rank 2 the same "
-                             "with other arguments")));
+  EXPECT_THAT(errors, Each(HasSubstr("ranks disagree: rank 0 called creation of a subgroup of 2 ranks, rank 2 the same "
+                                     "with other arguments")));
 }
 
 TEST(LocalGroups, ThatDoNotMeetInTimeSaySo) {
@@ -165,8 +161,7 @@ TEST_P(Failures, ALateRankIsNamedByAllWhenTheTimeIsOver) {
     if (group.rank() == 2) std::this_thread::sleep_for(2 * kPatience);
     all_reduce(group, 100'000, "bucket 3, step 17");
   });
-  EXPECT_EQ(errors[0],
-            "rank 2 hangs (alive, but did not join within 1500 ms) during all-reduce of bucket 3, step 17");
+  EXPECT_EQ(errors[0], "rank 2 hangs (alive, but did not join within 1500 ms) during all-reduce of bucket 3, step 17");
   EXPECT_EQ(errors[1], errors[0]);
   EXPECT_EQ(errors[2], errors[0]);  // it learns the others' verdict
 }
@@ -237,8 +232,7 @@ TEST_P(Failures, AGroupThatIsLeftIsMissedAtOnce) {
     all[1].reset();
   });
   std::vector<std::shared_ptr<ProcessGroup>> staying{all[0], all[2]};
-  const auto errors =
-      errors_on_all_ranks(staying, [](ProcessGroup& group) { all_reduce(group, 10, "bucket 0"); });
+  const auto errors = errors_on_all_ranks(staying, [](ProcessGroup& group) { all_reduce(group, 10, "bucket 0"); });
   leaving.join();
   EXPECT_THAT(errors, Each("rank 1 lost (it closed its group) during all-reduce of bucket 0"));
   EXPECT_LT(watch.elapsed(), kLong / 2);
@@ -308,8 +302,7 @@ TEST_P(Failures, MessagesThatDoNotComeOrDoNotFit) {
     std::vector<float> four(4);
     if (group.rank() == 1) group.receive(buffer(four), 0, 7).wait();
   });
-  EXPECT_EQ(late_errors[1],
-            "rank 0 hangs (alive, but did not join within 400 ms) during receive from rank 0 of 4 f32");
+  EXPECT_EQ(late_errors[1], "rank 0 hangs (alive, but did not join within 400 ms) during receive from rank 0 of 4 f32");
 }
 
 TEST_P(Failures, WrongArgumentsHarmNobody) {
@@ -324,10 +317,8 @@ TEST_P(Failures, WrongArgumentsHarmNobody) {
     EXPECT_ERROR(group.send(buffer(three), group.rank(), 0), "send: rank");
     EXPECT_ERROR(group.send(buffer(three), 1 - group.rank(), -1), "send: tag -1");
     EXPECT_ERROR(group.subgroup({1, 0}), "subgroup: expected at least one rank, ascending, from 0 to 1");
-    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}, {0}}}, CommChannel::bulk),
-                 "position 0 belongs to two ranks");
-    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}}}, CommChannel::bulk),
-                 "positions of 1 ranks, expected those of 2");
+    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}, {0}}}, CommChannel::bulk), "position 0 belongs to two ranks");
+    EXPECT_ERROR(group.make_tree_reducer({{3}, {{0}}}, CommChannel::bulk), "positions of 1 ranks, expected those of 2");
     all_reduce(group, 3, "still works");
   });
   EXPECT_THAT(errors, Each(""));
@@ -345,8 +336,7 @@ TEST(Failures, AGroupMayBeDroppedWhileItIsTold) {
     part[0] = all[0]->subgroup({0, 1});
     other.join();
     std::vector<float> x(10), y(10);
-    const Work a = all[0]->all_reduce(buffer(x), ReduceOp::sum),
-               b = part[0]->all_reduce(buffer(y), ReduceOp::sum);
+    const Work a = all[0]->all_reduce(buffer(x), ReduceOp::sum), b = part[0]->all_reduce(buffer(y), ReduceOp::sum);
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     std::thread aborter([&] { all[1]->abort("out of luck"); });
     std::thread dropper([&] {

@@ -23,8 +23,8 @@ TEST(GroupDescriptors, LimitIsRaised) {
   const EnvironmentVariable secret("LOCKSTEP_SECRET", "0123456789abcdef");
   EXPECT_EQ(status_of_process([&] {
               limit_descriptors(64, 500);
-              const auto store = std::make_shared<TcpStore>(
-                  TcpStoreOptions{.port = server.port(), .secret = "0123456789abcdef"});
+              const auto store =
+                  std::make_shared<TcpStore>(TcpStoreOptions{.port = server.port(), .secret = "0123456789abcdef"});
               init_process_group({.backend = "gloo", .rank = 0, .world_size = 1, .store = store});
               return soft_limit() == 500 ? 0 : 1;
             }),
@@ -44,9 +44,8 @@ TEST(GroupDescriptors, AGroupThatNeedsMoreSaysSo) {
               for (int rank = 0; rank < 8; ++rank) {
                 ranks.emplace_back([&, rank] {
                   try {
-                    make_socket_group(
-                        {.rank = rank, .size = 8, .store = store, .key = "key", .address = "127.0.0.1"},
-                        timeouts, TransportChoice::tcp);
+                    make_socket_group({.rank = rank, .size = 8, .store = store, .key = "key", .address = "127.0.0.1"},
+                                      timeouts, TransportChoice::tcp);
                   } catch (const std::exception& error) {
                     errors[static_cast<std::size_t>(rank)] = error.what();
                   }
@@ -68,26 +67,25 @@ TEST(GroupDescriptors, AGroupThatNeedsMoreSaysSo) {
 }
 
 TEST(GroupDescriptors, ARankWithoutOneForItsPortSaysSo) {
-  EXPECT_EQ(
-      status_of_process([] {
-        const auto store = testing::make_memory_store();
-        store->set("host of rank 1", "another");
-        limit_descriptors(40, 40);
-        while (::dup(2) >= 0) {
-        }
-        try {
-          make_socket_group({.rank = 0, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"},
-                            {.silence = 1s, .progress = 1s}, TransportChoice::tcp);
-          return 1;
-        } catch (const CommError& error) {
-          const std::string expected =
-              "rank 0 gave up: Too many open files (limit 40) for connections with 2 ranks during rendezvous";
-          if (error.what() == expected && error.lost_rank() == 0) return 0;
-          std::fprintf(stderr, "%s\n", error.what());
-          return 2;
-        }
-      }),
-      0);
+  EXPECT_EQ(status_of_process([] {
+              const auto store = testing::make_memory_store();
+              store->set("host of rank 1", "another");
+              limit_descriptors(40, 40);
+              while (::dup(2) >= 0) {
+              }
+              try {
+                make_socket_group({.rank = 0, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"},
+                                  {.silence = 1s, .progress = 1s}, TransportChoice::tcp);
+                return 1;
+              } catch (const CommError& error) {
+                const std::string expected =
+                    "rank 0 gave up: Too many open files (limit 40) for connections with 2 ranks during rendezvous";
+                if (error.what() == expected && error.lost_rank() == 0) return 0;
+                std::fprintf(stderr, "%s\n", error.what());
+                return 2;
+              }
+            }),
+            0);
 }
 
 }  // namespace

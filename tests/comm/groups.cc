@@ -25,8 +25,7 @@ std::vector<std::exception_ptr> run(std::vector<std::shared_ptr<ProcessGroup>>& 
 
 }  // namespace
 
-void on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups,
-                  const std::function<void(ProcessGroup&)>& body) {
+void on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups, const std::function<void(ProcessGroup&)>& body) {
   for (const auto& error : run(groups, body)) {
     if (error) std::rethrow_exception(error);
   }

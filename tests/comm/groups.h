@@ -27,13 +27,11 @@ std::vector<ConformanceCase> conformance_cases();
 
 // Makes one group for each rank. Back ends: "local", "shared_memory", "tcp".
 std::vector<std::shared_ptr<ProcessGroup>> make_groups(
-    const std::string& backend, int ranks,
-    std::chrono::milliseconds progress_timeout = std::chrono::seconds(20),
+    const std::string& backend, int ranks, std::chrono::milliseconds progress_timeout = std::chrono::seconds(20),
     std::chrono::milliseconds timeout = std::chrono::seconds(20));
 
 // Runs `body` for every rank on its own thread. Rethrows the first rank's exception.
-void on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups,
-                  const std::function<void(ProcessGroup&)>& body);
+void on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups, const std::function<void(ProcessGroup&)>& body);
 
 // The error that each rank's body threw, or "".
 std::vector<std::string> errors_on_all_ranks(std::vector<std::shared_ptr<ProcessGroup>>& groups,

@@ -14,8 +14,7 @@ TEST(Mailbox, MessagesArriveWhileItIsAskedWhetherToGiveUp) {
   Mailbox mailbox;
   std::future<void> put;
   const auto give_up = [&] {
-    if (!put.valid())
-      put = std::async(std::launch::async, [&] { mailbox.put(1, 7, {.bytes = {std::byte{5}}}); });
+    if (!put.valid()) put = std::async(std::launch::async, [&] { mailbox.put(1, 7, {.bytes = {std::byte{5}}}); });
     EXPECT_EQ(put.wait_for(2s), std::future_status::ready);
     return false;
   };

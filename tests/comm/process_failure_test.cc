@@ -31,9 +31,7 @@ struct Shared {
   std::atomic<double> signalled;
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::set<std::string> files_in(const char* folder) {
   std::set<std::string> names;
@@ -161,15 +159,14 @@ TEST_P(Liveness, AProcessThatIsBusyForLongerThanTheTimeoutIsWaitedFor) {
 }
 
 TEST_P(Liveness, AProcessThatIsStoppedIsLostWithinTheTimeout) {
-  const auto errors =
-      errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = std::chrono::hours(1)},
-                    [] { ::kill(::getpid(), SIGSTOP); });
+  const auto errors = errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = std::chrono::hours(1)},
+                                    [] { ::kill(::getpid(), SIGSTOP); });
   EXPECT_EQ(errors[0], "rank 1 lost (no answer within 1 s) during barrier of the end");
 }
 
 TEST_P(Liveness, AProcessThatIsAliveAndNeverComesIsReported) {
-  const auto errors = errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = 2 * kSilence},
-                                    [] { ::usleep(4'000'000); });
+  const auto errors =
+      errors_of_two(GetParam(), {.timeout = kSilence, .progress_timeout = 2 * kSilence}, [] { ::usleep(4'000'000); });
   EXPECT_EQ(errors[0], "rank 1 hangs (alive, but did not join within 2 s) during barrier of the end");
 }
 

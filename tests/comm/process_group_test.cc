@@ -17,8 +17,7 @@ TEST(ProcessGroup, GlooIsAnAliasOfHost) {
   const TcpStoreServer server;
   const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = server.port()});
   const auto backend_of = [&](const char* name) {
-    return std::string(
-        init_process_group({.backend = name, .rank = 0, .world_size = 1, .store = store})->backend());
+    return std::string(init_process_group({.backend = name, .rank = 0, .world_size = 1, .store = store})->backend());
   };
   EXPECT_EQ(backend_of("host"), "host");
   EXPECT_EQ(backend_of("gloo"), "host");

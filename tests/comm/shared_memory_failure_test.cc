@@ -65,8 +65,7 @@ TEST(SharedMemoryFailures, ARankThatFailsWhileMemoryIsMadeEndsTheWaitOfTheOthers
     ::_exit(1);
   }
   const auto make = [&](int rank) {
-    EXPECT_ERROR(make_shared_memory_transport(peers(rank), kWait),
-                 "rank 2 gave up: process group: no descriptor for ");
+    EXPECT_ERROR(make_shared_memory_transport(peers(rank), kWait), "rank 2 gave up: process group: no descriptor for ");
   };
   std::thread other(make, 1);
   make(0);

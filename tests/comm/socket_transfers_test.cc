@@ -26,8 +26,7 @@ struct Pair {
 
 std::vector<std::byte> pattern(std::size_t bytes, int seed) {
   std::vector<std::byte> data(bytes);
-  for (std::size_t i = 0; i < bytes; ++i)
-    data[i] = static_cast<std::byte>(i * 31 + static_cast<std::size_t>(seed));
+  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + static_cast<std::size_t>(seed));
   return data;
 }
 

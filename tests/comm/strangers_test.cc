@@ -33,8 +33,7 @@ std::set<int> listening_ports() {
   while (std::getline(table, line)) {
     std::istringstream fields(line);
     fields >> number >> local >> remote >> state >> skip >> skip >> skip >> skip >> skip >> inode;
-    if (state == "0A" && own.contains(inode))
-      ports.insert(std::stoi(local.substr(local.find(':') + 1), nullptr, 16));
+    if (state == "0A" && own.contains(inode)) ports.insert(std::stoi(local.substr(local.find(':') + 1), nullptr, 16));
   }
   return ports;
 }
@@ -95,8 +94,8 @@ TEST(Strangers, GarbageSilenceAndResetsDoNotKeepRanksFromMeeting) {
   std::vector<RawClient> open;
   std::atomic<int> visits{0};
   PortScanner scanner([&](int port) {
-    for (const auto& words : {std::string(), std::string("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-                              std::string(4096, '\xff')}) {
+    for (const auto& words :
+         {std::string(), std::string("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), std::string(4096, '\xff')}) {
       open.emplace_back(port);
       open.back().send(words);
       RawClient(port).reset();  // gone before anyone can identify it
@@ -105,8 +104,7 @@ TEST(Strangers, GarbageSilenceAndResetsDoNotKeepRanksFromMeeting) {
   });
   const auto store = testing::make_memory_store();
   const auto visited = std::make_shared<WaitingStore>(store, [&] {
-    for (const TimeLimit limit(std::chrono::seconds(20)); visits < 3 && !limit.over();)
-      std::this_thread::yield();
+    for (const TimeLimit limit(std::chrono::seconds(20)); visits < 3 && !limit.over();) std::this_thread::yield();
   });
   std::vector<std::shared_ptr<ProcessGroup>> groups(3);
   std::vector<std::thread> ranks;

@@ -20,8 +20,7 @@ class MemoryStore final : public Store {
   }
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     std::unique_lock lock(mutex_);
-    check(changed_.wait_for(lock, timeout, [&] { return values_.contains(key); }), "store: no key \"{}\"",
-          key);
+    check(changed_.wait_for(lock, timeout, [&] { return values_.contains(key); }), "store: no key \"{}\"", key);
     return values_[key];
   }
   std::int64_t add(const std::string& key, std::int64_t amount) override {
@@ -65,8 +64,8 @@ std::vector<std::shared_ptr<ProcessGroup>> make_groups(const std::string& backen
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       groups[static_cast<std::size_t>(r)] = make_socket_group(
-          {.rank = r, .size = ranks, .store = store, .key = "0123456789abcdef", .address = "127.0.0.1"},
-          timeouts, transport);
+          {.rank = r, .size = ranks, .store = store, .key = "0123456789abcdef", .address = "127.0.0.1"}, timeouts,
+          transport);
     });
   }
   for (auto& thread : threads) thread.join();

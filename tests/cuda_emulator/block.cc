@@ -17,8 +17,8 @@ namespace cuda_emulator {
 namespace {
 
 [[noreturn]] void die(const char* what) {
-  std::fprintf(stderr, "CUDA emulator: block (%u, %u, %u), thread (%u, %u, %u): %s\n", blockIdx.x, blockIdx.y, blockIdx.z,
-               threadIdx.x, threadIdx.y, threadIdx.z, what);
+  std::fprintf(stderr, "CUDA emulator: block (%u, %u, %u), thread (%u, %u, %u): %s\n", blockIdx.x, blockIdx.y,
+               blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, what);
   std::abort();
 }
 

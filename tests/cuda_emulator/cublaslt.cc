@@ -225,8 +225,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
                               const void* c_data, cublasLtMatrixLayout_t c, void* d_data, cublasLtMatrixLayout_t d,
                               const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t workspace_bytes,
                               cudaStream_t stream) {
-  Call call{as<Product>(product), as<Matrix>(a), as<Matrix>(b), as<Matrix>(c), as<Matrix>(d), a_data, b_data, c_data,
-            d_data, 0, 0, as<const Algorithm>(algorithm), workspace};
+  Call call{as<Product>(product),
+            as<Matrix>(a),
+            as<Matrix>(b),
+            as<Matrix>(c),
+            as<Matrix>(d),
+            a_data,
+            b_data,
+            c_data,
+            d_data,
+            0,
+            0,
+            as<const Algorithm>(algorithm),
+            workspace};
   const Type scales = call.p.scale == CUDA_R_64F ? Type::f64 : Type::f32;
   call.alpha = scale(scales, alpha);
   call.beta = scale(scales, beta);

@@ -107,7 +107,8 @@ void forward(const Conv& c, int algorithm, double alpha, const void* x, const vo
         for (std::int64_t j = 0; j < c.w.extents[3]; ++j) {
           std::int64_t h, v;
           if (!c.source(p, q, i, j, h, v)) continue;
-          sum.add(load(c.x.type, x, c.x.at(n, k / outputs * channels + l, h, v)), load(c.w.type, w, c.w.at(k, l, i, j)));
+          sum.add(load(c.x.type, x, c.x.at(n, k / outputs * channels + l, h, v)),
+                  load(c.w.type, w, c.w.at(k, l, i, j)));
         }
       }
     }
@@ -146,7 +147,8 @@ void backward_filter(const Conv& c, int algorithm, double alpha, const void* x, 
         for (std::int64_t q = 0; q < c.y.extents[3]; ++q) {
           std::int64_t h, v;
           if (!c.source(p, q, i, j, h, v)) continue;
-          sum.add(load(c.x.type, x, c.x.at(n, k / outputs * channels + l, h, v)), load(c.y.type, y, c.y.at(n, k, p, q)));
+          sum.add(load(c.x.type, x, c.x.at(n, k / outputs * channels + l, h, v)),
+                  load(c.y.type, y, c.y.at(n, k, p, q)));
         }
       }
     }
@@ -243,7 +245,10 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t d) 
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int stride_h,
                                               int stride_w, int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
                                               cudnnDataType_t compute) {
-  *d = {.padding = {pad_h, pad_w}, .stride = {stride_h, stride_w}, .dilation = {dilation_h, dilation_w}, .compute = compute};
+  *d = {.padding = {pad_h, pad_w},
+        .stride = {stride_h, stride_w},
+        .dilation = {dilation_h, dilation_w},
+        .compute = compute};
   return mode == CUDNN_CROSS_CORRELATION ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int groups) {

@@ -85,9 +85,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
   Stream* stream = find_stream(handle);
   if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
-  *status = !stream->place()                     ? cudaStreamCaptureStatusNone
+  *status = !stream->place()                    ? cudaStreamCaptureStatusNone
             : stream->place()->capture->invalid ? cudaStreamCaptureStatusInvalidated
-                                                 : cudaStreamCaptureStatusActive;
+                                                : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
 

@@ -78,8 +78,7 @@ class Flow {
       Piece& piece = pieces_.front();
       if (at_ == 0 && piece.sent) size_ = piece.bytes;
       const bool header = at_ < sizeof size_;
-      std::byte* data =
-          header ? reinterpret_cast<std::byte*>(&size_) + at_ : piece.data + (at_ - sizeof size_);
+      std::byte* data = header ? reinterpret_cast<std::byte*>(&size_) + at_ : piece.data + (at_ - sizeof size_);
       const std::size_t left = header ? sizeof size_ - at_ : sizeof size_ + piece.bytes - at_;
       const ssize_t n = left == 0    ? 0
                         : piece.sent ? ::send(socket, data, left, MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -127,8 +126,7 @@ sockaddr_un address_of(const ncclUniqueId& id, int rank, socklen_t& length) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // An abstract socket disappears with the process.
-  const int n =
-      std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "nccl-%.32s-%d", id.internal, rank);
+  const int n = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "nccl-%.32s-%d", id.internal, rank);
   length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(n));
   return address;
 }
@@ -209,13 +207,11 @@ void queue(ncclComm& communicator) {
   stream->enqueue([links = communicator.links, pieces = std::move(pieces)] { run(*links, pieces); });
 }
 
-ncclResult_t add(bool sent, const void* data, std::size_t count, ncclDataType_t type, int peer,
-                 ncclComm_t communicator, cudaStream_t stream) {
-  if (type != ncclUint8 || group.depth == 0 || communicator->links->state != ncclSuccess)
-    return ncclInvalidUsage;
+ncclResult_t add(bool sent, const void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                 cudaStream_t stream) {
+  if (type != ncclUint8 || group.depth == 0 || communicator->links->state != ncclSuccess) return ncclInvalidUsage;
   const auto place = cuda_emulator::find(data, count);
-  const bool on_device =
-      place.kind == cuda_emulator::MemoryKind::device && place.device == communicator->device;
+  const bool on_device = place.kind == cuda_emulator::MemoryKind::device && place.device == communicator->device;
   cuda_emulator::Stream* on = cuda_emulator::find_stream(stream);
   if (!on_device || on == nullptr || on->device() != communicator->device) return ncclInvalidArgument;
   if (peer < 0 || peer >= static_cast<int>(communicator->links->sockets.size()) ||
@@ -244,8 +240,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   *communicator = nullptr;
-  if (config->size != sizeof *config || config->blocking != 0 || rank < 0 || rank >= size)
-    return ncclInvalidArgument;
+  if (config->size != sizeof *config || config->blocking != 0 || rank < 0 || rank >= size) return ncclInvalidArgument;
   auto made = std::make_unique<ncclComm>();
   made->device = cuda_emulator::current_device();
   made->links->sockets.assign(static_cast<std::size_t>(size), -1);
@@ -254,13 +249,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
   const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   socklen_t length = 0;
   const sockaddr_un address = address_of(id, rank, length);
-  if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
-      ::listen(listener, size) != 0) {
+  if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), length) != 0 || ::listen(listener, size) != 0) {
     ::close(listener);
     return ncclSystemError;
   }
-  made->connecting =
-      std::thread([links = made->links, id, own, listener] { connect_all(*links, id, own, listener); });
+  made->connecting = std::thread([links = made->links, id, own, listener] { connect_all(*links, id, own, listener); });
   *communicator = made.release();
   return ncclInProgress;
 }
@@ -316,18 +309,12 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
 
 const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
-    case ncclSuccess:
-      return "no error";
-    case ncclInvalidArgument:
-      return "invalid argument";
-    case ncclInvalidUsage:
-      return "invalid usage";
-    case ncclRemoteError:
-      return "remote process exited or there was a network error";
-    case ncclInProgress:
-      return "NCCL operation in progress";
-    default:
-      return "unhandled error";
+    case ncclSuccess: return "no error";
+    case ncclInvalidArgument: return "invalid argument";
+    case ncclInvalidUsage: return "invalid usage";
+    case ncclRemoteError: return "remote process exited or there was a network error";
+    case ncclInProgress: return "NCCL operation in progress";
+    default: return "unhandled error";
   }
 }
 const char* ncclGetLastError(ncclComm_t) { return ""; }

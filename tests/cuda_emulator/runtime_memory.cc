@@ -53,9 +53,8 @@ cudaError_t copy_on(Stream* stream, void* to, const void* from, std::size_t byte
   if (pageable_source) {
     // Read before the call returns, like the runtime, which uses its own buffer.
     const auto* first = static_cast<const char*>(from);
-    stream->enqueue([to, bytes, copy = std::vector<char>(first, first + bytes)] {
-      std::memcpy(to, copy.data(), bytes);
-    });
+    stream->enqueue(
+        [to, bytes, copy = std::vector<char>(first, first + bytes)] { std::memcpy(to, copy.data(), bytes); });
   } else {
     stream->enqueue([=] { std::memmove(to, from, bytes); });
   }

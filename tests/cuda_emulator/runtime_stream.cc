@@ -87,7 +87,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   if (!stream) return set_last_error(cudaErrorInvalidResourceHandle);
   if (const auto& captured = pointer(event)->captured) {
     if (captured->capture->over) return set_last_error(cudaErrorCapturedEvent);
-    if (stream->place() && stream->place()->capture != captured->capture) return set_last_error(cudaErrorStreamCaptureMerge);
+    if (stream->place() && stream->place()->capture != captured->capture)
+      return set_last_error(cudaErrorStreamCaptureMerge);
     stream->join(*captured);
     return cudaSuccess;
   }

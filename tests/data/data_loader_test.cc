@@ -105,8 +105,7 @@ TEST_P(Loader, ShufflesAnewInEveryLoop) {
 // The key of a transform belongs to (seed, epoch, index): the same wherever the example is in the order.
 TEST_P(Loader, KeysTransformsBySeedEpochAndIndex) {
   auto keys = [&](std::uint64_t seed, std::int64_t epoch, bool shuffle) {
-    DataLoader loader(std::make_shared<Numbers>(20),
-                      options({.batch_size = 6, .shuffle = shuffle, .seed = seed}));
+    DataLoader loader(std::make_shared<Numbers>(20), options({.batch_size = 6, .shuffle = shuffle, .seed = seed}));
     loader.set_epoch(epoch);
     std::map<std::int64_t, std::int64_t> all;
     for (Example& batch : loader) {
@@ -173,8 +172,8 @@ TEST_P(Loader, AnEmptyDataSetHasNoBatches) {
 }
 
 TEST_P(Loader, FollowsASampler) {
-  auto sampler = std::make_shared<DistributedSampler>(
-      10, DistributedSamplerOptions{.rank = 1, .world_size = 3, .shuffle = false});
+  auto sampler =
+      std::make_shared<DistributedSampler>(10, DistributedSamplerOptions{.rank = 1, .world_size = 3, .shuffle = false});
   DataLoader loader(std::make_shared<Numbers>(10), options({.batch_size = 2, .sampler = sampler}));
   EXPECT_EQ(loader.size(), 2);
   EXPECT_EQ(batches(loader), (std::vector<Indices>{{1, 4}, {7}}));
@@ -187,8 +186,8 @@ TEST_P(Loader, AllRanksOfASamplerHaveAsManyBatches) {
     Indices all;
     std::vector<std::size_t> counts;
     for (int rank = 0; rank < world; ++rank) {
-      auto sampler = std::make_shared<DistributedSampler>(
-          examples, DistributedSamplerOptions{.rank = rank, .world_size = world});
+      auto sampler =
+          std::make_shared<DistributedSampler>(examples, DistributedSamplerOptions{.rank = rank, .world_size = world});
       DataLoader loader(std::make_shared<Numbers>(examples),
                         options({.batch_size = batch_size, .sampler = sampler, .drop_last = drop_last}));
       const auto mine = batches(loader);
@@ -224,14 +223,16 @@ INSTANTIATE_TEST_SUITE_P(Workers, Loader, ::testing::Values(0, 1, 4));
   } catch (const Error& e) {
     error = e.what();
   }
-  fmt::print(stderr, "{}; {}, {} users of the data\n", error, is_only_thread() ? "alone" : "others run", data.use_count());
+  fmt::print(stderr, "{}; {}, {} users of the data\n", error, is_only_thread() ? "alone" : "others run",
+             data.use_count());
   std::_Exit(0);
 }
 
 TEST(DataLoaderDeathTest, AThreadThatCannotBeMadeIsAnError) {
   if (!kThreadsCanBeLimited) GTEST_SKIP() << "under the thread sanitizer";
-  EXPECT_EXIT(load_with_too_many_threads(), ::testing::ExitedWithCode(0),
-              "^data loader: cannot make thread 2 of 9: Resource temporarily unavailable; alone, 2 users of the data\n$");
+  EXPECT_EXIT(
+      load_with_too_many_threads(), ::testing::ExitedWithCode(0),
+      "^data loader: cannot make thread 2 of 9: Resource temporarily unavailable; alone, 2 users of the data\n$");
 }
 
 TEST(DataLoader, ChecksItsOptions) {

@@ -21,8 +21,8 @@ Example batch_of(const Dataset& data, const Indices& indices) {
 }
 
 std::shared_ptr<const Dataset> letters() {
-  return std::make_shared<TensorDataset>(std::vector<Tensor>{
-      Tensor::from(Floats{0, 1, 10, 11, 20, 21}, {3, 2}), Tensor::from(Indices{5, 6, 7}, {3})});
+  return std::make_shared<TensorDataset>(
+      std::vector<Tensor>{Tensor::from(Floats{0, 1, 10, 11, 20, 21}, {3, 2}), Tensor::from(Indices{5, 6, 7}, {3})});
 }
 
 TEST(TensorDataset, GivesRows) {

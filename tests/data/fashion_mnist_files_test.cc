@@ -44,8 +44,7 @@ TEST(FashionMnistFiles, ReadsTheRealData) {
     }
   }
   // The data set's first labels, and its mean, which everyone who normalizes it uses: 0.2860.
-  EXPECT_TRUE(
-      std::ranges::equal(std::span(train.labels).first(10), std::array{9, 0, 0, 3, 0, 2, 7, 2, 5, 5}));
+  EXPECT_TRUE(std::ranges::equal(std::span(train.labels).first(10), std::array{9, 0, 0, 3, 0, 2, 7, 2, 5, 5}));
   const double sum = std::accumulate(train.pixels.begin(), train.pixels.end(), 0.0);
   EXPECT_NEAR(sum / 255 / static_cast<double>(train.pixels.size()), 0.2860, 5e-5);
 }
@@ -63,8 +62,7 @@ TEST(FashionMnistFiles, FindsTheFolder) {
 
 TEST(FashionMnistFiles, SaysHowToGetTheData) {
   TemporaryFolder folder;
-  EXPECT_ERROR(find_fashion_mnist(folder / "none"),
-               "there is no folder \"" + (folder / "none").string() + "\"");
+  EXPECT_ERROR(find_fashion_mnist(folder / "none"), "there is no folder \"" + (folder / "none").string() + "\"");
   EXPECT_ERROR(find_fashion_mnist(folder / "none"), kHowToGetIt);
   EXPECT_ERROR(find_fashion_mnist(folder.write("file", "")), "there is no folder");
   for (const char* name : {"/no/such/folder", ""}) {
@@ -98,8 +96,7 @@ TEST(FashionMnistFiles, RefusesFilesThatDoNotFitTogether) {
   const auto load = [&] { load_fashion_mnist(MnistPart::test, folder.path()); };
   write_valid(folder);
   folder.write(kLabels, idx_header({3}) + std::string{1, 2, 3});
-  EXPECT_ERROR(load(),
-               (folder / kLabels).string() + " has 3 labels, " + (folder / kImages).string() + " has 2");
+  EXPECT_ERROR(load(), (folder / kLabels).string() + " has 3 labels, " + (folder / kImages).string() + " has 2");
   folder.write(kLabels, idx_header({2}) + std::string{3, 10});
   EXPECT_ERROR(load(), (folder / kLabels).string() + ": label 1 is 10, expected 0 to 9");
   folder.write(kLabels, idx_header({2, 1}) + std::string{3, 9});

@@ -63,8 +63,7 @@ TEST(ReadIdx, RefusesOtherFormats) {
   EXPECT_ERROR(parse(""), "F: too short for the header of an IDX file");
   EXPECT_ERROR(parse("\x1f"), "F: too short");
   EXPECT_ERROR(parse("\x89PNG...."), "F: not an IDX file, it begins with 89 50 4e 47, expected 00 00 08");
-  EXPECT_ERROR(parse(idx_header({1}, 0x0d) + "abcd"),
-               "F: holds 32-bit floats (0x0d), expected unsigned bytes (0x08)");
+  EXPECT_ERROR(parse(idx_header({1}, 0x0d) + "abcd"), "F: holds 32-bit floats (0x0d), expected unsigned bytes (0x08)");
   EXPECT_ERROR(parse(idx_header({1}, 0x55) + "a"), "F: holds an unknown type of elements (0x55)");
   EXPECT_ERROR(parse(idx_header({}) + "abcd"), "F: has 0 dimensions, expected 1 to 4");
   EXPECT_ERROR(parse(idx_header({1, 1, 1, 1, 1}) + "a"), "F: has 5 dimensions, expected 1 to 4");
@@ -76,17 +75,14 @@ TEST(ReadIdx, RefusesTruncatedFiles) {
   for (std::size_t n = 0; n < plain.size(); ++n) EXPECT_THROW(parse(plain.substr(0, n)), Error) << n;
   for (std::size_t n = 0; n < packed.size(); ++n) EXPECT_THROW(parse(packed.substr(0, n)), Error) << n;
   EXPECT_ERROR(parse(plain.substr(0, 11)), "F: too short for the header");
-  EXPECT_ERROR(parse(plain.substr(0, 16)),
-               "F: truncated, its header claims 2 x 3 = 6 bytes of data, it has 4");
+  EXPECT_ERROR(parse(plain.substr(0, 16)), "F: truncated, its header claims 2 x 3 = 6 bytes of data, it has 4");
   EXPECT_ERROR(parse(gzip(plain.substr(0, 16))), "it has 4");
-  EXPECT_ERROR(parse(packed.substr(0, packed.size() - 1)),
-               "F: the gzip stream ends early, the file is truncated");
+  EXPECT_ERROR(parse(packed.substr(0, packed.size() - 1)), "F: the gzip stream ends early, the file is truncated");
 }
 
 TEST(ReadIdx, RefusesTrailingBytes) {
   const std::string plain = idx_header({2, 3}) + "abcdef";
-  EXPECT_ERROR(parse(plain + "g"),
-               "F: more data follows the 2 x 3 = 6 bytes that its header claims");
+  EXPECT_ERROR(parse(plain + "g"), "F: more data follows the 2 x 3 = 6 bytes that its header claims");
   EXPECT_ERROR(parse(gzip(plain + "g")), "more data follows");
   EXPECT_ERROR(parse(gzip(plain) + gzip("g")), "more data follows");
   EXPECT_ERROR(parse(gzip(plain) + "g"), "F: the gzip stream ends early");
@@ -155,24 +151,12 @@ TEST(ReadIdx, SurvivesMutatedFiles) {
       // Headers are where the trouble is.
       const std::size_t at = below(2) ? below(file.size()) : below(std::min<std::size_t>(file.size(), 20));
       switch (below(6)) {
-        case 0:
-          file[at] = static_cast<char>(file[at] ^ (1 << below(8)));
-          break;
-        case 1:
-          file[at] = static_cast<char>(random());
-          break;
-        case 2:
-          file[at] = below(2) ? '\0' : '\xff';
-          break;
-        case 3:
-          file.resize(at);
-          break;
-        case 4:
-          file.insert(at, below(9), static_cast<char>(random()));
-          break;
-        case 5:
-          file.erase(at, below(9));
-          break;
+        case 0: file[at] = static_cast<char>(file[at] ^ (1 << below(8))); break;
+        case 1: file[at] = static_cast<char>(random()); break;
+        case 2: file[at] = below(2) ? '\0' : '\xff'; break;
+        case 3: file.resize(at); break;
+        case 4: file.insert(at, below(9), static_cast<char>(random())); break;
+        case 5: file.erase(at, below(9)); break;
       }
     }
     try {

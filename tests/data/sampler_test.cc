@@ -89,8 +89,7 @@ TEST_P(Distributed, VisitsEveryExampleExactlyOnce) {
 
 TEST_P(Distributed, TakesTurnsInTheGlobalOrder) {
   const auto [size, world_size, shuffle] = GetParam();
-  const Order global =
-      DistributedSampler(size, {.rank = 0, .world_size = 1, .shuffle = shuffle, .seed = 2}).order(5);
+  const Order global = DistributedSampler(size, {.rank = 0, .world_size = 1, .shuffle = shuffle, .seed = 2}).order(5);
   const auto all = parts({.seed = 2}, 5);
   for (std::size_t i = 0; i < global.size(); ++i) {
     EXPECT_EQ(all[i % all.size()][i / all.size()], global[i]);
@@ -105,8 +104,7 @@ TEST_P(Distributed, PadsWithTheFirstExamples) {
   // What is there twice is what comes first in the global order.
   const Order global = DistributedSampler(size, {.rank = 0, .world_size = 1, .shuffle = shuffle}).order(0);
   Order expected = in_order(size);
-  for (std::size_t i = 0; expected.size() < each * all.size(); ++i)
-    expected.push_back(global[i % global.size()]);
+  for (std::size_t i = 0; expected.size() < each * all.size(); ++i) expected.push_back(global[i % global.size()]);
   EXPECT_EQ(sorted(joined(all)), sorted(expected));
 }
 
@@ -121,11 +119,12 @@ TEST_P(Distributed, DropsTheLastExamples) {
 
 TEST_P(Distributed, KnowsHowManyExamplesTheRanksHave) {
   const auto [size, world_size, shuffle] = GetParam();
-  for (const DistributedSamplerOptions& o :
-       {DistributedSamplerOptions{}, DistributedSamplerOptions{.drop_last = true}, DistributedSamplerOptions{.pad = true}}) {
+  for (const DistributedSamplerOptions& o : {DistributedSamplerOptions{}, DistributedSamplerOptions{.drop_last = true},
+                                             DistributedSamplerOptions{.pad = true}}) {
     const auto all = parts(o);
     const auto [least, most] = std::ranges::minmax(all, {}, &Order::size);
-    const auto sizes = DistributedSampler(size, {.world_size = world_size, .drop_last = o.drop_last, .pad = o.pad}).rank_sizes();
+    const auto sizes =
+        DistributedSampler(size, {.world_size = world_size, .drop_last = o.drop_last, .pad = o.pad}).rank_sizes();
     ASSERT_TRUE(sizes.has_value());
     EXPECT_EQ(sizes->least, std::ssize(least));
     EXPECT_EQ(sizes->most, std::ssize(most));
@@ -139,8 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Distributed,
 // torch.utils.data.DistributedSampler(range(11), 4, rank, shuffle=False), with and without drop_last.
 TEST(DistributedSampler, WithoutShufflingIsPyTorchs) {
   auto part = [](int rank, bool pad) {
-    return DistributedSampler(
-               11, {.rank = rank, .world_size = 4, .shuffle = false, .drop_last = !pad, .pad = pad})
+    return DistributedSampler(11, {.rank = rank, .world_size = 4, .shuffle = false, .drop_last = !pad, .pad = pad})
         .order(0);
   };
   EXPECT_EQ(part(0, true), Order({0, 4, 8}));
@@ -151,8 +149,7 @@ TEST(DistributedSampler, WithoutShufflingIsPyTorchs) {
 }
 
 TEST(DistributedSampler, ShufflesAnewInEveryEpochAlikeOnAllRanks) {
-  const DistributedSampler a(100, {.rank = 1, .world_size = 4}),
-      b(100, {.rank = 1, .world_size = 4, .seed = 1});
+  const DistributedSampler a(100, {.rank = 1, .world_size = 4}), b(100, {.rank = 1, .world_size = 4, .seed = 1});
   EXPECT_NE(a.order(0), a.order(1));
   EXPECT_NE(a.order(0), b.order(0));
   // One process visits the order that a RandomSampler has.

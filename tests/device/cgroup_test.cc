@@ -76,8 +76,7 @@ TEST(Cgroup, NonsenseSetsNoLimit) {
   root.write("proc/self/mountinfo", std::string("\n- - -\n1 2 3 4\n") + kVersion2Mounts);
   for (const char* group : {"", "0", "0:", "::", "0::", "0::/\n", "x:y:z"}) {
     root.write("proc/self/cgroup", group);
-    for (const char* limit :
-         {"", "max", "100000", "100000 0", "-5 100000", "x 100000", "1e5 100000", "1 2 3"}) {
+    for (const char* limit : {"", "max", "100000", "100000 0", "-5 100000", "x 100000", "1e5 100000", "1 2 3"}) {
       root.write("sys/fs/cgroup/cpu.max", limit);
       root.write("sys/fs/cgroup/memory.max", "lots");
       EXPECT_EQ(read_cgroup_limits(root.path()).cpus, std::nullopt) << group << " / " << limit;

@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kHuge = std::size_t{2} << 20;
 
 TEST(AllocatePages, GivesAlignedMemoryOfAnySize) {
-  for (std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{65}, kHuge - 1,
-                            kHuge, kHuge + 1, 3 * kHuge + 5000}) {
+  for (std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{65}, kHuge - 1, kHuge,
+                            kHuge + 1, 3 * kHuge + 5000}) {
     void* block = allocate_pages(bytes);
     ASSERT_NE(block, nullptr);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (bytes >= kHuge ? kHuge : 64), 0u) << bytes;
@@ -37,8 +37,7 @@ TEST(AllocatePages, NeighboursDoNotOverlap) {
 
 TEST(AllocatePages, NamesTheSizeThatThereIsNoMemoryFor) {
   EXPECT_ERROR(allocate_pages(std::size_t{1} << 62), "cannot allocate 4611686018427387904 bytes");
-  EXPECT_ERROR(allocate_pages(std::numeric_limits<std::size_t>::max()),
-               "cannot allocate 18446744073709551615");
+  EXPECT_ERROR(allocate_pages(std::numeric_limits<std::size_t>::max()), "cannot allocate 18446744073709551615");
 }
 
 TEST(AllocatePages, FreeingNullDoesNothing) {

@@ -129,9 +129,8 @@ TEST(ReadLocalRank, NonsenseIsNamed) {
 }
 
 TEST(BindingNotice, TellsWhenOpenMpTookCpus) {
-  EXPECT_THAT(
-      binding_notice("OMP_PROC_BIND", "true", 1, 8),
-      testing::StartsWith("OMP_PROC_BIND=true binds the main thread, and with it all devices, to 1 of 8"));
+  EXPECT_THAT(binding_notice("OMP_PROC_BIND", "true", 1, 8),
+              testing::StartsWith("OMP_PROC_BIND=true binds the main thread, and with it all devices, to 1 of 8"));
   EXPECT_THAT(binding_notice("OMP_PROC_BIND", "Close,spread", 2, 8), testing::HasSubstr("2 of 8"));
   EXPECT_THAT(binding_notice("OMP_PROC_BIND", "FALSE", 1, 8), IsEmpty());
   EXPECT_THAT(binding_notice("OMP_PROC_BIND", "", 1, 8), IsEmpty());

@@ -24,8 +24,7 @@ class DependencyGraphTest : public testing::Test {
   Resource resource() { return graph_.make_resource(); }
 
   void push(std::string name, LaneId lane, SmallVector<Resource, 4> reads, SmallVector<Resource, 4> writes) {
-    graph_.push(
-        {.name = std::move(name), .lane = lane, .reads = reads, .writes = writes, .run = [](auto&) {}});
+    graph_.push({.name = std::move(name), .lane = lane, .reads = reads, .writes = writes, .run = [](auto&) {}});
   }
   std::vector<std::string> ready() {
     while (TaskNode* node = graph_.pop_ready()) ready_.push_back(node);

@@ -48,8 +48,7 @@ TEST_P(EngineRules, OrderOfPushingIsOrderOfEffect) {
   std::int64_t v = 0, w = 0;
   for (int i = 0; i < 1000; ++i) {
     engine.push({.name = "v", .lane = a, .reads = {y}, .writes = {x}, .run = [&](Context) { v = w + 1; }});
-    engine.push(
-        {.name = "w", .lane = b, .reads = {x}, .writes = {y}, .run = [&](Context) { w = 2 * v % 1009; }});
+    engine.push({.name = "w", .lane = b, .reads = {x}, .writes = {y}, .run = [&](Context) { w = 2 * v % 1009; }});
   }
   engine.wait_readable(y);
   std::int64_t expected = 0;
@@ -117,8 +116,7 @@ TEST_P(EngineRules, ForgivesSkippedWritesAndNotTornOnes) {
 
 TEST_P(EngineRules, WaitAllThrowsEachUnseenFailureOnceInOrderOfPushing) {
   for (const char* name : {"one", "two", "three"}) {
-    engine.push(
-        {.name = name, .lane = a, .writes = {*name == 't' ? x : y}, .run = [](Context) { fail("bad"); }});
+    engine.push({.name = name, .lane = a, .writes = {*name == 't' ? x : y}, .run = [](Context) { fail("bad"); }});
   }
   EXPECT_THAT(error_of([&] { engine.wait_readable(y); }), HasSubstr("one on"));
   EXPECT_THAT(error_of([&] { engine.wait_all(); }), HasSubstr("two on"));
@@ -141,14 +139,12 @@ TEST_P(EngineRules, WaitingAndPushingInsideATaskAreErrors) {
                  errors.push_back(error_of([&] { engine.wait_all(); }));
                  errors.push_back(error_of([&] { engine.forgive(y); }));
                  errors.push_back(error_of([&] { engine.add_lane({.name = "inner"}); }));
-                 errors.push_back(
-                     error_of([&] { engine.push({.name = "inner", .lane = b, .run = [](Context) {}}); }));
+                 errors.push_back(error_of([&] { engine.push({.name = "inner", .lane = b, .run = [](Context) {}}); }));
                }});
   engine.wait_all();
-  EXPECT_THAT(errors,
-              ElementsAre("wait_readable: called inside task outer", "wait_unused: called inside task outer",
-                          "wait_all: called inside task outer", "forgive: called inside task outer",
-                          "add_lane: called inside task outer", "push: called inside task outer"));
+  EXPECT_THAT(errors, ElementsAre("wait_readable: called inside task outer", "wait_unused: called inside task outer",
+                                  "wait_all: called inside task outer", "forgive: called inside task outer",
+                                  "add_lane: called inside task outer", "push: called inside task outer"));
   EXPECT_EQ(engine.counters().pushed, 1);
 }
 
@@ -176,8 +172,7 @@ TEST_P(EngineRules, ClosuresAreGoneWhenAWaitReturns) {
 TEST_P(EngineRules, WrongUseIsAnError) {
   Engine other;
   const Resource foreign = other.make_resource();
-  EXPECT_EQ(error_of([&] { engine.wait_readable(foreign); }),
-            "wait_readable: the resource belongs to another engine");
+  EXPECT_EQ(error_of([&] { engine.wait_readable(foreign); }), "wait_readable: the resource belongs to another engine");
   EXPECT_EQ(error_of([&] { engine.wait_unused(Resource()); }), "wait_unused: the resource is empty");
   EXPECT_EQ(error_of([&] { engine.push({.name = "t", .lane = {9}, .run = [](Context) {}}); }),
             "push: task t names lane 9, the engine has 2");
@@ -217,9 +212,7 @@ TEST_P(EngineRules, ManyThreadsMayPush) {
       threads.emplace_back([&, t] {
         for (int i = 0; i < kTasks; ++i) {
           engine.push(
-              {.name = "add", .lane = t % 2 ? a : b, .reads = {x}, .writes = {x}, .run = [&](Context) {
-                 ++sum;
-               }});
+              {.name = "add", .lane = t % 2 ? a : b, .reads = {x}, .writes = {x}, .run = [&](Context) { ++sum; }});
           if (i % 100 == 0) engine.wait_readable(x);
         }
       });
@@ -356,10 +349,8 @@ TEST(Engine, ALaneThatCannotStartIsAnErrorAndNoLane) {
   Engine engine;
   EXPECT_EQ(error_of([&] { engine.add_lane({.name = "a", .cpus = {CPU_SETSIZE - 1}}); }),
             fmt::format("add_lane: a: the process may not use all of cpus {}", CPU_SETSIZE - 1));
-  EXPECT_EQ(error_of([&] { engine.add_lane({.name = "a", .cpus = {-1}}); }),
-            "add_lane: a: there is no cpu -1");
-  EXPECT_EQ(error_of([&] { engine.add_lane({.name = "a", .on_start = [] { fail("not today"); }}); }),
-            "not today");
+  EXPECT_EQ(error_of([&] { engine.add_lane({.name = "a", .cpus = {-1}}); }), "add_lane: a: there is no cpu -1");
+  EXPECT_EQ(error_of([&] { engine.add_lane({.name = "a", .on_start = [] { fail("not today"); }}); }), "not today");
   EXPECT_EQ(engine.lane_count(), 0);
 }
 

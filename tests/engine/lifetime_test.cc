@@ -116,10 +116,8 @@ TEST_P(EngineLifetimeOfBoth, AClosureMayCallTheEngineWhenItGoes) {
   const LaneId a = engine.add_lane({.name = "a"});
   const Resource x = engine.make_resource();
   int gone = 0;
-  engine.push({.name = "t",
-               .lane = a,
-               .writes = {x},
-               .run = [owner = std::make_shared<Owner>(&engine, x, &gone)](Context) {}});
+  engine.push(
+      {.name = "t", .lane = a, .writes = {x}, .run = [owner = std::make_shared<Owner>(&engine, x, &gone)](Context) {}});
   engine.wait_readable(x);
   EXPECT_EQ(gone, 1);
 }

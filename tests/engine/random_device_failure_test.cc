@@ -54,9 +54,7 @@ class FailingDevices {
   void take(Engine& engine, std::size_t i) {
     const Step& step = program_.steps[i];
     switch (step.kind) {
-      case Step::kTask:
-        push(engine, step);
-        break;
+      case Step::kTask: push(engine, step); break;
       case Step::kWaitReadable:
         if (told([&] { engine.wait_readable(resources_[step.resource]); })) break;
         EXPECT_EQ(memory_[step.resource], expected_[i][step.resource]) << "step " << i;
@@ -66,8 +64,7 @@ class FailingDevices {
         engine.wait_unused(resources_[step.resource]);
         EXPECT_TRUE(engine.unused(resources_[step.resource]));
         break;
-      default:
-        told([&] { engine.wait_all(); });
+      default: told([&] { engine.wait_all(); });
     }
   }
 

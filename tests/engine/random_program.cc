@@ -26,13 +26,12 @@ Program random_program(std::uint64_t seed) {
     for (int n = below(most + 1); n > 0; --n) resources.push_back(below(program.resources));
     return resources;
   };
-  const int cancelling = below(2) * 3;                     // percent
+  const int cancelling = below(2) * 3;  // percent
   bool may_cancel = true;
   for (int i = 0; i < steps; ++i) {
     Step step{.resource = below(program.resources), .reads = {}, .writes = {}};
     if (below(100) < waiting) {
-      constexpr Step::Kind kWaits[] = {Step::kWaitReadable, Step::kWaitUnused, Step::kWaitAll,
-                                       Step::kForgive};
+      constexpr Step::Kind kWaits[] = {Step::kWaitReadable, Step::kWaitUnused, Step::kWaitAll, Step::kForgive};
       step.kind = kWaits[below(4)];
       may_cancel |= step.kind == Step::kWaitAll;
     } else if (may_cancel && below(100) < cancelling) {
@@ -96,12 +95,9 @@ Trail interpret(const Program& program, const std::vector<char>* ran) {
     const Step& step = program.steps[i];
     State& state = states[step.resource];
     switch (step.kind) {
-      case Step::kSuccessor:
-        state = {};
-        break;
+      case Step::kSuccessor: state = {}; break;
       case Step::kWaitUnused:
-      case Step::kCancel:
-        break;
+      case Step::kCancel: break;
       case Step::kWaitReadable:
         untold.erase(state.failed_by.step);
         trail.answers.push_back(state.failed_by.name);

@@ -112,9 +112,7 @@ class RandomOrder {
         trail_.answers.push_back(graph_.failure(resource) ? "torn" : "forgiven");
         break;
       }
-      case Step::kCancel:
-        graph_.cancel_pending("as told");
-        break;
+      case Step::kCancel: graph_.cancel_pending("as told"); break;
     }
   }
 
@@ -192,8 +190,7 @@ class RandomOrder {
         run_task(*task.step, trail_.memory);
       } catch (const std::runtime_error&) {
         outcome = Outcome::kFailed;
-        failure =
-            std::make_shared<Failure>(Failure{.task = task_name(task.step->id), .order = task.node->order});
+        failure = std::make_shared<Failure>(Failure{.task = task_name(task.step->id), .order = task.node->order});
         graph_.log(DependencyGraph::make_entry(failure));
       }
     }
@@ -224,9 +221,8 @@ TEST(RandomProgram, StateMachineInRandomOrder) {
 
 // Nothing is pending where it could be cancelled.
 TEST(RandomProgram, SerialEngine) {
-  for_each_seed([](const Program& program, int) {
-    expect_same(interpret(program), run_on_engine(program, {.serial = true}));
-  });
+  for_each_seed(
+      [](const Program& program, int) { expect_same(interpret(program), run_on_engine(program, {.serial = true})); });
 }
 
 TEST(RandomProgram, SerialEngineWithStreams) {

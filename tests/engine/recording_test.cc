@@ -20,8 +20,10 @@ class RecordingTest : public testing::TestWithParam<bool> {
 
   void append(int n, SmallVector<Resource, 4> reads = {}) {
     reads.push_back(y);
-    engine.push({.name = "append", .lane = a, .reads = std::move(reads), .writes = {y},
-                 .run = [this, n](const TaskContext&) { log.push_back(n); }});
+    engine.push(
+        {.name = "append", .lane = a, .reads = std::move(reads), .writes = {y}, .run = [this, n](const TaskContext&) {
+           log.push_back(n);
+         }});
   }
 };
 INSTANTIATE_TEST_SUITE_P(Engines, RecordingTest, testing::Bool(),
@@ -78,8 +80,9 @@ TEST_P(RecordingTest, MemoryThatChangesHandsStaysInOrder) {
                  }});
   };
   const auto read = [&](const Resource& r, LaneId lane) {
-    engine.push({.name = "read", .lane = lane, .reads = {r, y}, .writes = {y},
-                 .run = [&](const TaskContext&) { seen.push_back(memory); }});
+    engine.push({.name = "read", .lane = lane, .reads = {r, y}, .writes = {y}, .run = [&](const TaskContext&) {
+                   seen.push_back(memory);
+                 }});
   };
   engine.set_push_observer(recorder);
   Resource second;

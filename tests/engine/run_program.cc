@@ -31,14 +31,13 @@ EngineOptions threaded_options(int seed) {
 
 std::shared_ptr<FakeStream> Streams::make(int lane) const {
   if (!(lanes >> lane & 1)) return nullptr;
-  return std::make_shared<FakeStream>(FakeStreamOptions{
-      .seed = seed + lane, .most_delay = std::chrono::microseconds(seed % 3 * 15), .vague = vague});
+  return std::make_shared<FakeStream>(
+      FakeStreamOptions{.seed = seed + lane, .most_delay = std::chrono::microseconds(seed % 3 * 15), .vague = vague});
 }
 
 Streams some_streams(int seed) {
-  return {.lanes = static_cast<unsigned>(seed / 3) % 16,
-          .seed = static_cast<std::uint64_t>(seed),
-          .vague = seed % 2 == 0};
+  return {
+      .lanes = static_cast<unsigned>(seed / 3) % 16, .seed = static_cast<std::uint64_t>(seed), .vague = seed % 2 == 0};
 }
 
 Trail run_on_engine(const Program& program, const EngineOptions& options, const Streams& streams, bool settle,
@@ -82,25 +81,15 @@ Trail run_on_engine(const Program& program, const EngineOptions& options, const 
                        });
                      }});
         break;
-      case Step::kSuccessor:
-        resource = engine.make_successor(resource);
-        break;
-      case Step::kWaitReadable:
-        answer([&] { engine.wait_readable(resource); });
-        break;
+      case Step::kSuccessor: resource = engine.make_successor(resource); break;
+      case Step::kWaitReadable: answer([&] { engine.wait_readable(resource); }); break;
       case Step::kWaitUnused:
         engine.wait_unused(resource);
         EXPECT_TRUE(engine.unused(resource));
         break;
-      case Step::kWaitAll:
-        answer([&] { engine.wait_all(); });
-        break;
-      case Step::kForgive:
-        trail.answers.push_back(engine.forgive(resource) ? "forgiven" : "torn");
-        break;
-      case Step::kCancel:
-        engine.cancel_pending("as told");
-        break;
+      case Step::kWaitAll: answer([&] { engine.wait_all(); }); break;
+      case Step::kForgive: trail.answers.push_back(engine.forgive(resource) ? "forgiven" : "torn"); break;
+      case Step::kCancel: engine.cancel_pending("as told"); break;
     }
   }
   if (!settle) {

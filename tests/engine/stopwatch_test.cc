@@ -88,10 +88,12 @@ TEST_F(StopwatchTest, CountsTheTimeOfTheDevice) {
 TEST_F(StopwatchTest, WaitingForAnotherLaneIsNotBusy) {
   Resource data = engine->make_resource();
   std::atomic<bool> begun = false, still = false;
-  push(a, [&] {
-    while (!begun) std::this_thread::yield();
-    still = stands_still(b);
-  }, {}, {data});
+  push(a,
+       [&] {
+         while (!begun) std::this_thread::yield();
+         still = stands_still(b);
+       },
+       {}, {data});
   push(b, [&] { begun = true; });
   push(b, [] {}, {data});
   engine->wait_all();

@@ -54,7 +54,8 @@ class Streams : public testing::Test {
   }
   // Queued, and there until go.
   void push_held(LaneId lane, Resources writes) {
-    push(lane, {}, std::move(writes), [held = gone] { held.wait(); }, "held");
+    push(
+        lane, {}, std::move(writes), [held = gone] { held.wait(); }, "held");
     while (engine.counters().completed < engine.counters().pushed) std::this_thread::yield();
   }
   void go_soon() {
@@ -204,9 +205,12 @@ TEST_F(Streams, ATaskThatThrowsMayHaveQueuedWork) {
 }
 
 TEST_F(Streams, AFailureOfTheDeviceIsThatOfTheFirstUnfinishedTask) {
-  push(a, {}, {x}, [] {}, "good");
-  push(a, {}, {y}, [] { fail("no such row"); }, "bad");
-  push(a, {y}, {z}, [] {}, "next");
+  push(
+      a, {}, {x}, [] {}, "good");
+  push(
+      a, {}, {y}, [] { fail("no such row"); }, "bad");
+  push(
+      a, {y}, {z}, [] {}, "next");
   EXPECT_EQ(error_of([&] { engine.wait_readable(z); }), "bad on gpu:0 a: the device says no");
   EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "bad on gpu:0 a: the device says no");
   EXPECT_EQ(engine.failure(y)->task, "bad");
@@ -229,18 +233,22 @@ TEST_F(Streams, AFailureOfTheDeviceIsThatOfTheFirstUnfinishedTask) {
 
 TEST_F(Streams, AFailureBehindAnotherOneIsPartOfIt) {
   push_held(a, {});
-  push(a, {}, {x}, [] { fail("no such row"); }, "bad");
-  push(a, {}, {y}, [] { fail("no such row"); }, "worse");
+  push(
+      a, {}, {x}, [] { fail("no such row"); }, "bad");
+  push(
+      a, {}, {y}, [] { fail("no such row"); }, "worse");
   while (engine.counters().completed < 3) std::this_thread::yield();
   go_soon();
   EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "bad on gpu:0 a: the device says no");
-  push(a, {}, {z}, [] {}, "good");
+  push(
+      a, {}, {z}, [] {}, "good");
   engine.wait_readable(z);
   engine.wait_all();
 }
 
 TEST_F(Streams, WaitAllThrowsAFailureOfTheDeviceOnce) {
-  push(a, {}, {}, [] { fail("no such row"); }, "bad");
+  push(
+      a, {}, {}, [] { fail("no such row"); }, "bad");
   EXPECT_EQ(error_of([&] { engine.wait_all(); }), "bad on gpu:0 a: the device says no");
   engine.wait_all();
 }
@@ -248,9 +256,12 @@ TEST_F(Streams, WaitAllThrowsAFailureOfTheDeviceOnce) {
 // The other stream has read what was never good, and knows nothing of it.
 TEST_F(Streams, AFailureGoesToWhoHasReadItsDataBeforeItWasKnown) {
   push_held(a, {});
-  push(a, {}, {x}, [] { fail("no such row"); }, "bad");
-  push(b, {x}, {y}, [] {}, "next");
-  push(b, {}, {z}, [] {}, "other");
+  push(
+      a, {}, {x}, [] { fail("no such row"); }, "bad");
+  push(
+      b, {x}, {y}, [] {}, "next");
+  push(
+      b, {}, {z}, [] {}, "other");
   while (engine.counters().completed < 4) std::this_thread::yield();
   go.set_value();
   EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "bad on gpu:0 a: the device says no");
@@ -259,12 +270,14 @@ TEST_F(Streams, AFailureGoesToWhoHasReadItsDataBeforeItWasKnown) {
 
 TEST_F(Streams, ADeadDeviceHoldsUpNobody) {
   push_held(a, {});
-  push(a, {}, {x}, [] { throw FakeStream::Death(); }, "bad");
+  push(
+      a, {}, {x}, [] { throw FakeStream::Death(); }, "bad");
   push(b, {x}, {y}, [] {});
   go_soon();
   EXPECT_THROW(engine.wait_readable(y), TaskError);
   for (int i = 0; i < 3; ++i) {
-    push(a, {}, {x}, [] {}, "dead");
+    push(
+        a, {}, {x}, [] {}, "dead");
     push(cpu, {x}, {y}, [] {});
     EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "dead on gpu:0 a: the device says no");
   }
@@ -310,9 +323,11 @@ TEST_F(Streams, TheTimelineShowsTheDevicesTimes) {
     std::this_thread::sleep_for(3ms);
   };
   push(a, {}, {x}, hold, "long");
-  push(b, {x}, {y}, [] { std::this_thread::sleep_for(2ms); }, "next");
+  push(
+      b, {x}, {y}, [] { std::this_thread::sleep_for(2ms); }, "next");
   while (engine.counters().completed < 2) std::this_thread::yield();
-  push(cpu, {y}, {}, [] {}, "last");
+  push(
+      cpu, {y}, {}, [] {}, "last");
   go_soon();
   engine.wait_all();
   const std::vector<TraceRecord> records = trace->records();
@@ -349,16 +364,18 @@ TEST_F(FewPendingTasks, AlsoBoundWhatTheDeviceHasToDo) {
 
 class SlowStreams : public Streams {
  protected:
-  SlowStreams() : Streams({.slow_wait = 2ms, .on_slow_wait = [this](auto, const std::string& report) {
-                             reports.push_back(report);
-                             if (reports.size() == 2) go.set_value();
-                           }}) {}
+  SlowStreams()
+      : Streams({.slow_wait = 2ms, .on_slow_wait = [this](auto, const std::string& report) {
+                   reports.push_back(report);
+                   if (reports.size() == 2) go.set_value();
+                 }}) {}
   std::vector<std::string> reports;
 };
 
 TEST_F(SlowStreams, AreReported) {
   push_held(a, {x});
-  push(a, {x}, {x}, [] {}, "next");
+  push(
+      a, {x}, {x}, [] {}, "next");
   while (engine.counters().completed < 2) std::this_thread::yield();
   engine.wait_readable(x);
   ASSERT_GE(reports.size(), 2u);
@@ -377,7 +394,8 @@ TEST_F(SerialStreams, AreWaitedForAfterEachTask) {
   push(a, {}, {x}, [&] { value = 1; });
   EXPECT_EQ(value, 1);
   EXPECT_TRUE(engine.unused(x));
-  push(b, {x}, {y}, [] { fail("no such row"); }, "bad");
+  push(
+      b, {x}, {y}, [] { fail("no such row"); }, "bad");
   EXPECT_EQ(engine.failure(y)->message, "bad on gpu:1 b: the device says no");
   EXPECT_EQ(on_b->waits(), 0);
   EXPECT_EQ(trace->records().size(), 2u);

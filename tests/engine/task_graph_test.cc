@@ -31,7 +31,10 @@ class RecordedGraph : public testing::Test {
 
   void SetUp() override { engine.set_push_observer(recorder); }
   void push(const char* name, LaneId lane, SmallVector<Resource, 4> reads, SmallVector<Resource, 4> writes) {
-    engine.push({.name = name, .lane = lane, .reads = std::move(reads), .writes = std::move(writes),
+    engine.push({.name = name,
+                 .lane = lane,
+                 .reads = std::move(reads),
+                 .writes = std::move(writes),
                  .run = [](const TaskContext&) {}});
   }
 };
@@ -80,7 +83,8 @@ TEST_F(RecordedGraph, AWrongTaskIsNotInIt) {
 // Nodes "0", "1", ... on the given lanes.
 TaskGraph make_graph(std::vector<int> lanes, std::vector<Edge> edges) {
   TaskGraph graph;
-  for (std::size_t i = 0; i < lanes.size(); ++i) graph.nodes.push_back({.lane = lanes[i], .tasks = {{std::to_string(i), 1}}});
+  for (std::size_t i = 0; i < lanes.size(); ++i)
+    graph.nodes.push_back({.lane = lanes[i], .tasks = {{std::to_string(i), 1}}});
   graph.edges = std::move(edges);
   return graph;
 }

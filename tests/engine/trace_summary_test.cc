@@ -10,7 +10,8 @@ using std::chrono::nanoseconds;
 class Summary : public testing::Test {
  protected:
   Trace trace;
-  std::shared_ptr<TraceLane> compute = trace.add_lane("cpu:0", "compute 0"), other = trace.add_lane("cpu:1", "compute 0"),
+  std::shared_ptr<TraceLane> compute = trace.add_lane("cpu:0", "compute 0"),
+                             other = trace.add_lane("cpu:1", "compute 0"),
                              bulk = trace.add_lane("rank 0", "communicate bulk"),
                              urgent = trace.add_lane("rank 0", "communicate urgent");
   std::int64_t start = Trace::steady_ns();

@@ -77,8 +77,10 @@ JobEnd run_cell(const Cell& c) {
 
 void expect_bounded(const Cell& c, const JobEnd& end) {
   EXPECT_TRUE(end.fault_came);
-  const std::regex names(fmt::format("rank {0} lost|rank {0} gave up|rank {0} of {1} did not join|"
-                                     "but rank {0} has not said so", c.culprit, c.ranks));
+  const std::regex names(
+      fmt::format("rank {0} lost|rank {0} gave up|rank {0} of {1} did not join|"
+                  "but rank {0} has not said so",
+                  c.culprit, c.ranks));
   for (int r = 0; r < c.ranks; ++r) {
     const RankEnd& rank = end.ranks[static_cast<std::size_t>(r)];
     if (r == c.culprit) {
@@ -143,7 +145,7 @@ TEST(FailureMatrix, AnyCellAtAnyMoment) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const std::vector<std::string> kinds{"kill", "stop", "throw", "cut"};
   // The least number of times that each phase is reached before the last epoch.
-  const std::vector<std::pair<std::string, int>> phases{{"rendezvous", 7}, {"broadcast", 2}, {"backward", 8},
+  const std::vector<std::pair<std::string, int>> phases{{"rendezvous", 7}, {"broadcast", 2},  {"backward", 8},
                                                         {"reduce", 8},     {"evaluation", 4}, {"checkpoint", 2}};
   std::map<std::string, std::chrono::milliseconds> longest;
   for (std::int64_t i = 0; i < runs; ++i) {
@@ -174,8 +176,10 @@ TEST(FailureMatrix, AnyCellAtAnyMoment) {
 TEST(Busy, RanksAreWaitedFor) {
   for (const bool tcp : {false, true}) {
     for (const char* phase : {"checkpoint", "evaluation"}) {
-      const JobEnd end = run_job(
-          {.ranks = 2, .tcp = tcp, .timeout = 1s, .arguments = {"--fault", "busy", "--phase", phase, "--culprit", "0"}});
+      const JobEnd end = run_job({.ranks = 2,
+                                  .tcp = tcp,
+                                  .timeout = 1s,
+                                  .arguments = {"--fault", "busy", "--phase", phase, "--culprit", "0"}});
       EXPECT_TRUE(end.fault_came);
       EXPECT_EQ(end.result.status, 0) << end.output;
     }
@@ -211,8 +215,9 @@ class Disagreement : public ::testing::Test {
 };
 
 TEST_F(Disagreement, AboutTheModel) {
-  expect("model", "rank 1: has 'parameter hidden.weight [1025, 300] f32' where rank 0 has "
-                  "'parameter hidden.weight [1024, 300] f32'");
+  expect("model",
+         "rank 1: has 'parameter hidden.weight [1025, 300] f32' where rank 0 has "
+         "'parameter hidden.weight [1024, 300] f32'");
 }
 
 TEST_F(Disagreement, AboutTheRecipe) {

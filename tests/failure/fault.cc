@@ -42,7 +42,7 @@ void hold_this_thread(int) {
 // Cuts all connections at one moment. If the rank kept running while they were cut one by one, it would say goodbye
 // through the last one; then only one connection was lost, which others rightly report differently.
 void cut_at_once() {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = hold_this_thread;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGUSR1, &action, nullptr);

@@ -11,7 +11,9 @@ class FaultyStore final : public Store {
   FaultyStore(std::shared_ptr<Store> store, FaultInjector& fault) : store_(std::move(store)), fault_(fault) {}
 
   void set(const std::string& key, std::string_view value) override { next().set(key, value); }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override { return next().get(key, timeout); }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return next().get(key, timeout);
+  }
   std::int64_t add(const std::string& key, std::int64_t amount) override { return next().add(key, amount); }
   bool contains(const std::string& key) override { return next().contains(key); }
 
@@ -77,8 +79,8 @@ class FaultyGroup final : public ProcessGroup {
   Work barrier(CollectiveOptions options) override { return group_->barrier(std::move(options)); }
   std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel,
                                                  std::shared_ptr<SummingDevice> device) override {
-    return std::make_unique<FaultyReducer>(
-        group_->make_tree_reducer(std::move(layout), channel, std::move(device)), fault_);
+    return std::make_unique<FaultyReducer>(group_->make_tree_reducer(std::move(layout), channel, std::move(device)),
+                                           fault_);
   }
   std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override {
     auto group = group_->subgroup(std::move(ranks));

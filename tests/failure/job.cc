@@ -61,9 +61,13 @@ JobEnd run_job(const JobOptions& options) {
 
   LauncherOptions launcher{.nproc_per_node = options.ranks, .timeout = options.timeout, .grace = options.grace};
   // A shell around each rank reports how it ended.
-  launcher.command = {"/bin/sh", "-c",
-                      "cd " + path + " && mkdir -p tmp && TMPDIR=tmp \"$@\"; s=$?; echo status $s; exit $s", "sh",
-                      LOCKSTEP_FAILING_RANK, "--save", path + "/save"};
+  launcher.command = {"/bin/sh",
+                      "-c",
+                      "cd " + path + " && mkdir -p tmp && TMPDIR=tmp \"$@\"; s=$?; echo status $s; exit $s",
+                      "sh",
+                      LOCKSTEP_FAILING_RANK,
+                      "--save",
+                      path + "/save"};
   launcher.command.insert(launcher.command.end(), options.arguments.begin(), options.arguments.end());
   JobEnd end;
   end.ranks.resize(static_cast<std::size_t>(options.ranks));

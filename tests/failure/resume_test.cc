@@ -64,7 +64,8 @@ class Resume : public ::testing::Test {
     Tool tool(train_on(part_, processes));
     const int moment = below(4);
     if (moment > 0) {
-      for (int i = 0; i < 20'000 && steps_seen() < before + moment && !has_ended(); ++i) std::this_thread::sleep_for(500us);
+      for (int i = 0; i < 20'000 && steps_seen() < before + moment && !has_ended(); ++i)
+        std::this_thread::sleep_for(500us);
     }
     if (moment == 1) {
       for (int i = 0; i < 1'000 && !is_being_written(); ++i) std::this_thread::sleep_for(50us);
@@ -81,13 +82,15 @@ class Resume : public ::testing::Test {
   std::vector<std::string> saved() const {
     std::vector<std::string> names;
     std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(save_, ignored)) names.push_back(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(save_, ignored))
+      names.push_back(entry.path().filename());
     return names;
   }
   std::int64_t steps_seen() const {
     std::int64_t most = 0;
     for (const std::string& name : saved()) {
-      if (name.starts_with("step-") && name.size() == 13) most = std::max<std::int64_t>(most, std::stoll(name.substr(5)));
+      if (name.starts_with("step-") && name.size() == 13)
+        most = std::max<std::int64_t>(most, std::stoll(name.substr(5)));
     }
     return most;
   }
@@ -157,7 +160,8 @@ TEST_F(Resume, ALauncherGoesOnByItselfWhenARankIsKilled) {
   for (int i = 0; i < restarts; ++i) {
     const std::int64_t before = steps_seen();
     const pid_t last = killed;
-    for (int k = 0; k < 20'000 && steps_seen() < before + 1 + below(3) && !has_ended(); ++k) std::this_thread::sleep_for(1ms);
+    for (int k = 0; k < 20'000 && steps_seen() < before + 1 + below(3) && !has_ended(); ++k)
+      std::this_thread::sleep_for(1ms);
     if (has_ended()) break;
     const pid_t process = process_of_rank(std::to_string(below(2)), part_.string());
     if (process <= 0 || process == last) continue;

@@ -23,8 +23,9 @@ TEST(CublasLtLibrary, IsThereWhenItIsCalled) {
   cublasLtMatmulPreferenceOpaque_t preference;
   EXPECT_EQ(cublasLtMatmulPreferenceInit(&preference), CUBLAS_STATUS_SUCCESS);
   const std::size_t bytes = 1 << 20;
-  EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes),
-            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(
+      cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes),
+      CUBLAS_STATUS_SUCCESS);
 }
 
 }  // namespace

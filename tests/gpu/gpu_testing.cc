@@ -12,7 +12,8 @@ bool has_gpu() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-GpuMemory::GpuMemory(int gpu) : stream_(std::make_shared<CudaStream>(gpu, false)), context_(stream_, make_gpu_memory(gpu)) {}
+GpuMemory::GpuMemory(int gpu)
+    : stream_(std::make_shared<CudaStream>(gpu, false)), context_(stream_, make_gpu_memory(gpu)) {}
 
 GpuMemory::~GpuMemory() { release(); }
 

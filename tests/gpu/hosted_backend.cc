@@ -42,14 +42,14 @@ class Call {
     return {(*this)(i.weight), (*this)(i.grad), (*this)(i.state0), (*this)(i.state1), (*this)(i.present)};
   }
   template <typename Args>
-    requires requires(Args args) { args.rates; }
+  requires requires(Args args) { args.rates; }
   Args operator()(Args args) {
     args.rates = (*this)(args.rates);
     return args;
   }
   template <typename T>
-    requires std::is_class_v<T>
-  std::vector<T> operator()(std::span<const T> items) {
+  requires std::is_class_v<T> std::vector<T>
+  operator()(std::span<const T> items) {
     std::vector<T> copies;
     for (const T& item : items) copies.push_back((*this)(item));
     return copies;
@@ -102,9 +102,7 @@ class Elementwise final : public ElementwiseKernels {
   void where(KernelContext&, const View& condition, const View& a, const View& b, const View& out) override {
     call(*own_, &ElementwiseKernels::where, condition, a, b, out);
   }
-  void fill(KernelContext&, double value, const View& y) override {
-    call(*own_, &ElementwiseKernels::fill, value, y);
-  }
+  void fill(KernelContext&, double value, const View& y) override { call(*own_, &ElementwiseKernels::fill, value, y); }
   void arange(KernelContext&, double start, double step, const View& y) override {
     call(*own_, &ElementwiseKernels::arange, start, step, y);
   }
@@ -341,8 +339,6 @@ class HostedBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_hosted_cuda_backend() {
-  return has_gpu() ? std::make_unique<HostedBackend>() : nullptr;
-}
+std::unique_ptr<Backend> make_hosted_cuda_backend() { return has_gpu() ? std::make_unique<HostedBackend>() : nullptr; }
 
 }  // namespace lockstep::testing

@@ -17,8 +17,7 @@ constexpr const char* kReportsSecret = "0123456789abcdef";
 class FailureReportsTest : public ::testing::Test {
  protected:
   // A report from a rank after its second restart.
-  void report(int rank, const RankFailure& failure, int restart = 2, int given_rank = -1,
-              int given_world_size = -1) {
+  void report(int rank, const RankFailure& failure, int restart = 2, int given_rank = -1, int given_world_size = -1) {
     std::vector<std::unique_ptr<EnvironmentVariable>> variables;
     for (const auto& [name, value] : environment_of_rank({.rank = rank,
                                      .world_size = 4,

@@ -251,8 +251,7 @@ TEST_F(LaunchEnvironmentTest, MpisThatContradictEachOtherAreNamed) {
   set("PMI_RANK", "1");
   set("PMI_SIZE", "2");
   set({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}});
-  EXPECT_EQ(read_launched_rank()->world_size, 4)
-      << "PMI's are those of mpirun's daemon, started by srun --mpi=pmi2";
+  EXPECT_EQ(read_launched_rank()->world_size, 4) << "PMI's are those of mpirun's daemon, started by srun --mpi=pmi2";
   set("SLURM_PROCID", "0");
   EXPECT_EQ(read_launched_rank()->world_size, 4) << "likewise, with Slurm's of the shell";
   for (const char* name : {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) set(name, nullptr);
@@ -279,11 +278,7 @@ TEST_F(LaunchEnvironmentTest, AShellOfSlurmsIsNoRank) {
 TEST_F(LaunchEnvironmentTest, GivenNumbersStandAboveTheEnvironment) {
   EXPECT_EQ(read_launch_environment(1, 2)->rank, 1);
   EXPECT_EQ(read_launch_environment(1, 2)->master_addr, "127.0.0.1");
-  set({{"RANK", "1"},
-       {"WORLD_SIZE", "2"},
-       {"LOCAL_RANK", "1"},
-       {"LOCAL_WORLD_SIZE", "2"},
-       {"MASTER_ADDR", "a"}});
+  set({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}});
   EXPECT_EQ(read_launch_environment(1, 2)->local_rank, 1);
   const LaunchEnvironment e = read_launch_environment(0, 3).value();
   EXPECT_EQ(e.rank, 0);

@@ -8,8 +8,7 @@ namespace lockstep {
 namespace {
 
 int launch_true() {
-  return launch({.command = {"/bin/true"}, .nproc_per_node = 2, .output = [](bool, std::string_view) {}})
-      .status;
+  return launch({.command = {"/bin/true"}, .nproc_per_node = 2, .output = [](bool, std::string_view) {}}).status;
 }
 
 TEST(LauncherDescriptors, AreClosedWithoutCloseRange) {

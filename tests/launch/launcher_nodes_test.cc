@@ -76,9 +76,8 @@ TEST_F(Nodes, UnusableArgumentsAreTriedAgainNowhere) {
 // Like `lockstep train`: ranks agree to stop, also on the node that was not interrupted.
 TEST_F(Nodes, AnInterruptedJobStartsAgainNowhere) {
   const std::string stop = (folders_[0] / "stop").string();
-  const std::string script =
-      leave_number(folders_[1]) +
-      fmt::format("trap ': > {0}' INT; while [ ! -e {0} ]; do sleep 0.02; done; exit 130", stop);
+  const std::string script = leave_number(folders_[1]) +
+                             fmt::format("trap ': > {0}' INT; while [ ! -e {0} ]; do sleep 0.02; done; exit 130", stop);
   const pid_t zero = start(0, script, {.max_restarts = 3}), one = start(1, script, {.max_restarts = 3});
   for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
   ::kill(zero, SIGINT);
@@ -97,16 +96,14 @@ TEST_F(Nodes, ALauncherThatIsKilledEndsTheOthers) {
     ::kill(nodes[killed], SIGKILL);
     EXPECT_EQ(exit_status(nodes[killed]), 128 + SIGKILL);
     EXPECT_EQ(exit_status(nodes[1 - killed]), 1);
-    EXPECT_THAT(log(1 - killed),
-                HasSubstr(killed == 0 ? "lost the store" : "no answer from node 1's launcher"));
+    EXPECT_THAT(log(1 - killed), HasSubstr(killed == 0 ? "lost the store" : "no answer from node 1's launcher"));
   }
 }
 
 // A batch system suspends jobs like this.
 TEST_F(Nodes, LaunchersThatWereSuspendedGoOn) {
   const std::string end = (folders_[0] / "end").string();
-  const std::string script =
-      leave_number(folders_[1]) + fmt::format("while [ ! -e {} ]; do sleep 0.02; done", end);
+  const std::string script = leave_number(folders_[1]) + fmt::format("while [ ! -e {} ]; do sleep 0.02; done", end);
   const pid_t nodes[] = {start(0, script, {.timeout = 2s}), start(1, script, {.timeout = 2s})};
   for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
   // In this order, node 0 has seen the other's last pulse and looks for the next one before it can arrive.

@@ -29,14 +29,13 @@ using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 TEST(Launcher, MarksEveryLineWithItsRank) {
-  const Outcome o =
-      launch_script("echo out $RANK; printf 'a '; printf 'b'; printf 'c\\nno end'; echo err $RANK >&2",
-                    {.nproc_per_node = 3});
+  const Outcome o = launch_script("echo out $RANK; printf 'a '; printf 'b'; printf 'c\\nno end'; echo err $RANK >&2",
+                                  {.nproc_per_node = 3});
   EXPECT_EQ(o.result.status, 0);
   EXPECT_EQ(o.result.message, "");
-  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] out 0\n", "[rank 1] out 1\n", "[rank 2] out 2\n",
-                                          "[rank 0] a bc\n", "[rank 1] a bc\n", "[rank 2] a bc\n",
-                                          "[rank 0] no end\n", "[rank 1] no end\n", "[rank 2] no end\n"));
+  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] out 0\n", "[rank 1] out 1\n", "[rank 2] out 2\n", "[rank 0] a bc\n",
+                                          "[rank 1] a bc\n", "[rank 2] a bc\n", "[rank 0] no end\n",
+                                          "[rank 1] no end\n", "[rank 2] no end\n"));
   EXPECT_THAT(o.err, UnorderedElementsAre("[rank 0] err 0\n", "[rank 1] err 1\n", "[rank 2] err 2\n"));
 }
 
@@ -52,8 +51,8 @@ TEST(Launcher, SetsTorchrunsEnvironment) {
       "$TORCHELASTIC_RESTART_COUNT "
       "$LOCKSTEP_RESTART_COUNT $LOCKSTEP_TIMEOUT",
       {.nproc_per_node = 2, .timeout = 1500ms});
-  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 2 0 2 0 127.0.0.1 0 0 1.5\n",
-                                          "[rank 1] 1 2 1 2 0 127.0.0.1 0 0 1.5\n"));
+  EXPECT_THAT(o.out,
+              UnorderedElementsAre("[rank 0] 0 2 0 2 0 127.0.0.1 0 0 1.5\n", "[rank 1] 1 2 1 2 0 127.0.0.1 0 0 1.5\n"));
 }
 
 TEST(Launcher, HoldsAStoreThatNeedsTheSecretItMade) {
@@ -120,8 +119,8 @@ TEST(Launcher, StartsAllRanksAgain) {
       "{ [ $RANK = 1 ] && exit 4; sleep 0.1; exit 1; }",
       {.nproc_per_node = 2, .max_restarts = 5});
   EXPECT_EQ(o.result.status, 0);
-  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 0\n", "[rank 1] 0 0\n", "[rank 0] 1 1\n",
-                                          "[rank 1] 1 1\n", "[rank 0] 2 2\n", "[rank 1] 2 2\n"));
+  EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 0\n", "[rank 1] 0 0\n", "[rank 0] 1 1\n", "[rank 1] 1 1\n",
+                                          "[rank 0] 2 2\n", "[rank 1] 2 2\n"));
   EXPECT_THAT(o.err, ElementsAre("lockstep: rank 1 exited with status 4; restart 1 of 5\n",
                                  "lockstep: rank 1 exited with status 4; restart 2 of 5\n"));
 }
@@ -155,12 +154,10 @@ TEST(Launcher, WhatCannotWorkIsSaid) {
   EXPECT_ERROR(launch({.output = silent}), "launch: no command");
   EXPECT_ERROR(launch({.command = {"no-such-program"}, .output = silent}),
                "cannot start no-such-program: No such file or directory");
-  EXPECT_ERROR(launch({.command = {"/etc/passwd"}, .output = silent}),
-               "cannot start /etc/passwd: Permission denied");
+  EXPECT_ERROR(launch({.command = {"/etc/passwd"}, .output = silent}), "cannot start /etc/passwd: Permission denied");
   EXPECT_ERROR(launch_script("", {.nproc_per_node = 0}), "0 processes per node, expected from 1 to");
   EXPECT_ERROR(launch_script("", {.nnodes = 0}), "0 nodes, expected at least 1");
-  EXPECT_ERROR(launch_script("", {.nnodes = 2, .node_rank = 2, .master_port = 1}),
-               "node rank 2, expected from 0 to 1");
+  EXPECT_ERROR(launch_script("", {.nnodes = 2, .node_rank = 2, .master_port = 1}), "node rank 2, expected from 0 to 1");
   EXPECT_ERROR(launch_script("", {.nnodes = 2}), "2 nodes need the same master port, found none");
   EXPECT_ERROR(launch_script("", {.max_restarts = -1}), "-1 restarts, expected at least 0");
   const TcpStoreServer taken;
@@ -173,16 +170,14 @@ class Signals : public ::testing::TestWithParam<int> {};
 
 TEST_P(Signals, AreHandedOnOnce) {
   const TemporaryFolder folder;
-  const pid_t launcher =
-      start_launcher("trap 'n=$((n+1))' INT TERM; n=0; " + leave_number(folder) +
-                         "while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; echo $n; exit 130",
-                     {.nproc_per_node = 2, .max_restarts = 3, .grace = 20s}, folder);
+  const pid_t launcher = start_launcher("trap 'n=$((n+1))' INT TERM; n=0; " + leave_number(folder) +
+                                            "while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; echo $n; exit 130",
+                                        {.nproc_per_node = 2, .max_restarts = 3, .grace = 20s}, folder);
   read_line(folder, "0"), read_line(folder, "1");
   ::kill(launcher, GetParam());
   EXPECT_EQ(exit_status(launcher), 130);
-  EXPECT_THAT(folder.read("log"),
-              AllOf(HasSubstr("[rank 0] 1\n"), HasSubstr("[rank 1] 1\n"),
-                    HasSubstr("exited with status 130\n"), ::testing::Not(HasSubstr("restart"))));
+  EXPECT_THAT(folder.read("log"), AllOf(HasSubstr("[rank 0] 1\n"), HasSubstr("[rank 1] 1\n"),
+                                        HasSubstr("exited with status 130\n"), ::testing::Not(HasSubstr("restart"))));
 }
 
 TEST_P(Signals, RanksThatEndWellMakeItASuccess) {
@@ -213,11 +208,10 @@ TEST(Signals, TheThirdOneIsFinal) {
 
 TEST(Orphans, AreNotLeftByALauncherThatIsKilled) {
   const TemporaryFolder folder;
-  const pid_t launcher =
-      start_launcher(leave_number(folder) +
-                         fmt::format("sleep 1000 & echo $! > {0}/c$RANK; mv {0}/c$RANK {0}/child$RANK; wait",
-                                     folder.path().string()),
-                     {.nproc_per_node = 2}, folder);
+  const pid_t launcher = start_launcher(
+      leave_number(folder) +
+          fmt::format("sleep 1000 & echo $! > {0}/c$RANK; mv {0}/c$RANK {0}/child$RANK; wait", folder.path().string()),
+      {.nproc_per_node = 2}, folder);
   std::vector<pid_t> all;
   for (const char* name : {"0", "1", "child0", "child1"}) all.push_back(std::stoi(read_line(folder, name)));
   ::kill(launcher, SIGKILL);

@@ -48,8 +48,7 @@ inline std::string read_line(const TemporaryFolder& folder, std::string_view nam
 inline pid_t start_launcher(const std::string& script, LauncherOptions options, const TemporaryFolder& folder) {
   const pid_t launcher = ::fork();
   if (launcher != 0) return launcher;
-  for (int number : {SIGINT, SIGTERM})
-    ::signal(number, SIG_DFL);  // a shell's & makes its jobs ignore SIGINT
+  for (int number : {SIGINT, SIGTERM}) ::signal(number, SIG_DFL);  // a shell's & makes its jobs ignore SIGINT
   options.command = {"/bin/sh", "-c", script};
   std::ofstream log(folder / "log");
   options.output = [&](bool, std::string_view line) { log << line << std::flush; };

@@ -14,8 +14,7 @@ struct Lines {
 
 TEST(LinePrefixer, MarksWholeLinesHoweverTheyCome) {
   const std::string text = "one\ntwo three\n\nfour\n";
-  const std::vector<std::string> expected{"[rank 0] one\n", "[rank 0] two three\n", "[rank 0] \n",
-                                          "[rank 0] four\n"};
+  const std::vector<std::string> expected{"[rank 0] one\n", "[rank 0] two three\n", "[rank 0] \n", "[rank 0] four\n"};
   for (std::size_t piece = 1; piece <= text.size(); ++piece) {
     Lines l;
     for (std::size_t at = 0; at < text.size(); at += piece) l.prefixer.feed(text.substr(at, piece));

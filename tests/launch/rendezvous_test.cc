@@ -30,10 +30,9 @@ constexpr auto kMeetingTime = 20s;
 class RendezvousTest : public ::testing::Test {
  protected:
   RendezvousTest() {
-    for (const char* name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCKSTEP_PORT", "LOCKSTEP_SECRET",
-          "LOCKSTEP_SECRET_FILE", "LOCKSTEP_LAUNCHER_STORE", "TORCHELASTIC_USE_AGENT_STORE",
-          "LOCKSTEP_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT", "LOCKSTEP_TIMEOUT"}) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCKSTEP_PORT", "LOCKSTEP_SECRET",
+                             "LOCKSTEP_SECRET_FILE", "LOCKSTEP_LAUNCHER_STORE", "TORCHELASTIC_USE_AGENT_STORE",
+                             "LOCKSTEP_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT", "LOCKSTEP_TIMEOUT"}) {
       set(name, nullptr);
     }
     set("MASTER_ADDR", "127.0.0.1");
@@ -168,8 +167,8 @@ TEST_F(RendezvousTest, OtherHostsNeedASecret) {
 }
 
 TEST_F(RendezvousTest, WhoDidNotComeIsNamed) {
-  const auto ranks = join_all(
-      {{.rank = 0, .world_size = 4, .timeout = 300ms}, {.rank = 2, .world_size = 4, .timeout = 300ms}});
+  const auto ranks =
+      join_all({{.rank = 0, .world_size = 4, .timeout = 300ms}, {.rank = 2, .world_size = 4, .timeout = 300ms}});
   for (const Outcome& rank : ranks) {
     EXPECT_EQ(rank.error, "rendezvous: ranks 1, 3 of 4 did not join within 0.3 s");
     EXPECT_EQ(rank.lost_rank, 1);
@@ -178,8 +177,7 @@ TEST_F(RendezvousTest, WhoDidNotComeIsNamed) {
 
 TEST_F(RendezvousTest, RankZeroThatDidNotComeIsNamed) {
   Outcome one = join({.rank = 1, .world_size = 2, .timeout = 200ms});
-  EXPECT_THAT(one.error,
-              HasSubstr("rank 0 of 2 did not join within 0.2 s, or is unreachable: store: cannot reach"));
+  EXPECT_THAT(one.error, HasSubstr("rank 0 of 2 did not join within 0.2 s, or is unreachable: store: cannot reach"));
   EXPECT_EQ(one.lost_rank, 0);
   const TcpStoreServer server({.port = std::stoi(std::getenv("MASTER_PORT"))});
   set("LOCKSTEP_LAUNCHER_STORE", "1");
@@ -225,8 +223,8 @@ TEST_F(RendezvousTest, WhoLosesTheStoreOfRankZeroHasLostRankZero) {
 }
 
 TEST_F(RendezvousTest, AnotherWorldSizeIsTold) {
-  const auto ranks = join_all({{.rank = 0, .world_size = 2, .timeout = kMeetingTime},
-                               {.rank = 1, .world_size = 3, .timeout = kMeetingTime}});
+  const auto ranks = join_all(
+      {{.rank = 0, .world_size = 2, .timeout = kMeetingTime}, {.rank = 1, .world_size = 3, .timeout = kMeetingTime}});
   for (const Outcome& rank : ranks) {
     EXPECT_EQ(rank.error, "rendezvous: rank 1 says that the world size is 3, rank 0 says 2");
   }
@@ -256,8 +254,8 @@ TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
   const TcpStoreServer server;
   const int port = server.port();
   set("MASTER_PORT", std::to_string(port).c_str());
-  auto first = std::async(std::launch::async,
-                          [] { return join({.rank = 1, .world_size = 2, .timeout = kMeetingTime}); });
+  auto first =
+      std::async(std::launch::async, [] { return join({.rank = 1, .world_size = 2, .timeout = kMeetingTime}); });
   TcpStore store({.port = port});
   store.get("rendezvous/0/process of rank/1", kMeetingTime);
   EXPECT_EQ(::write(write_end.get(), &port, sizeof port), static_cast<ssize_t>(sizeof port));
@@ -268,8 +266,7 @@ TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
 }
 
 TEST_F(RendezvousTest, WithoutARankThereIsNone) {
-  EXPECT_ERROR(resolve_rendezvous({}),
-               "neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
+  EXPECT_ERROR(resolve_rendezvous({}), "neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
 }
 
 // Strangers connect to the port while ranks meet. They cost the job nothing but time.

@@ -78,8 +78,7 @@ TEST(Spawn, AnExceptionComesBackWithItsRank) {
   const auto fail_in_one = [](int rank) {
     if (rank == 1) throw Error("conv2d: input has 3 channels, weight expects 4");
   };
-  EXPECT_ERROR(spawn(fail_in_one, {.nprocs = 2}),
-               "rank 1 failed: conv2d: input has 3 channels, weight expects 4");
+  EXPECT_ERROR(spawn(fail_in_one, {.nprocs = 2}), "rank 1 failed: conv2d: input has 3 channels, weight expects 4");
   EXPECT_ERROR(spawn([](int) { throw 1; }), "rank 0 failed: an exception that is not a std::exception");
   EXPECT_ERROR(spawn([](int) { throw Error(std::string(1 << 20, 'x')); }), "rank 0 failed: xxx");
 }
@@ -98,8 +97,7 @@ TEST(Spawn, TheRankThatFailedFirstIsNamedAndNotThoseThatLostIt) {
     }
     const CommError lost("rank 1 lost (connection closed)", 1);
     if (rank == 0) throw lost;
-    throw TaskError(
-        std::make_shared<Failure>(Failure{.cause = std::make_exception_ptr(lost), .message = "a task"}));
+    throw TaskError(std::make_shared<Failure>(Failure{.cause = std::make_exception_ptr(lost), .message = "a task"}));
   };
   EXPECT_ERROR(spawn(body, {.nprocs = 3}), "rank 1 failed: out of luck");
 }

@@ -45,35 +45,77 @@ const std::map<std::string, Operation>& operations() {
       {"minimum", [](const In& x) { return minimum(x[0], x[1]); }},
       {"where", [](const In& x) { return where(gt(x[0], x[1]), x[0] * x[0], x[1]); }},
       {"masked_fill", [](const In& x) { return masked_fill(x[0], le(x[0], 0), -2); }},
-      {"sum", [](const In& x) { return sum(x[0], {0, -1}); }},
+      {"sum",
+       [](const In& x) {
+         return sum(x[0], {0, -1});
+       }},
       {"mean", [](const In& x) { return mean(x[0], 1, true); }},
       {"var", [](const In& x) { return var(x[0], 1); }},
-      {"var without correction", [](const In& x) { return var(x[0], {0, 2}, {.correction = 0, .keepdim = true}); }},
+      {"var without correction",
+       [](const In& x) {
+         return var(x[0], {0, 2}, {.correction = 0, .keepdim = true});
+       }},
       {"std", [](const In& x) { return lockstep::std(x[0], -1); }},
       {"amax", [](const In& x) { return amax(clamp(x[0], -9, 0.5), 1); }},
-      {"amin", [](const In& x) { return amin(clamp(x[0], -0.5, 9), {0, 1}, true); }},
+      {"amin",
+       [](const In& x) {
+         return amin(clamp(x[0], -0.5, 9), {0, 1}, true);
+       }},
       {"max", [](const In& x) { return max(clamp(x[0], -9, 0.5), 2).values; }},
       {"min", [](const In& x) { return min(x[0], 0, true).values; }},
-      {"logsumexp", [](const In& x) { return logsumexp(x[0], {0, 2}); }},
+      {"logsumexp",
+       [](const In& x) {
+         return logsumexp(x[0], {0, 2});
+       }},
       {"cumsum", [](const In& x) { return cumsum(x[0], 1); }},
-      {"permute", [](const In& x) { return permute(x[0], {2, 0, 1}); }},
+      {"permute",
+       [](const In& x) {
+         return permute(x[0], {2, 0, 1});
+       }},
       {"transpose", [](const In& x) { return transpose(x[0], 0, -1); }},
-      {"expand", [](const In& x) { return expand(unsqueeze(x[0], 1), {2, 5, -1, 4}); }},
+      {"expand",
+       [](const In& x) {
+         return expand(unsqueeze(x[0], 1), {2, 5, -1, 4});
+       }},
       {"squeeze", [](const In& x) { return squeeze(x[0]); }},
       {"flatten", [](const In& x) { return flatten(x[0], 1); }},
       {"narrow", [](const In& x) { return x[0].narrow(2, 1, 2); }},
       {"select", [](const In& x) { return x[0].select(1, -1); }},
       {"slice", [](const In& x) { return slice(x[0], 2, -3, {}, 2); }},
-      {"cat", [](const In& x) { return cat({x[0], x[1]}, -1); }},
-      {"stack", [](const In& x) { return stack({x[0], x[1]}, 1); }},
-      {"split", [](const In& x) { return split(x[0], {1, 3}, 2)[1]; }},
+      {"cat",
+       [](const In& x) {
+         return cat({x[0], x[1]}, -1);
+       }},
+      {"stack",
+       [](const In& x) {
+         return stack({x[0], x[1]}, 1);
+       }},
+      {"split",
+       [](const In& x) {
+         return split(x[0], {1, 3}, 2)[1];
+       }},
       {"chunk", [](const In& x) { return chunk(x[0], 2, 1)[0]; }},
-      {"take_along_dim", [](const In& x) { return take_along_dim(x[0], ids(x[0], {2, 5, 1}), 1); }},
-      {"gather", [](const In& x) { return take_along_dim(x[0], ids(x[0], {2, 2, 4}), 1); }},
+      {"take_along_dim",
+       [](const In& x) {
+         return take_along_dim(x[0], ids(x[0], {2, 5, 1}), 1);
+       }},
+      {"gather",
+       [](const In& x) {
+         return take_along_dim(x[0], ids(x[0], {2, 2, 4}), 1);
+       }},
       {"index_select", [](const In& x) { return index_select(x[0], 1, ids(x[0], {6})); }},
-      {"scatter_add", [](const In& x) { return scatter_add(x[0], 1, ids(x[0], {2, 5, 4}), x[1]); }},
-      {"embedding", [](const In& x) { return embedding(ids(x[0], {2, 4}), x[0], 1); }},
-      {"one_hot", [](const In& x) { return x[0] * cast(one_hot(ids(x[0], {2, 3}), 4), x[0].dtype()); }},
+      {"scatter_add",
+       [](const In& x) {
+         return scatter_add(x[0], 1, ids(x[0], {2, 5, 4}), x[1]);
+       }},
+      {"embedding",
+       [](const In& x) {
+         return embedding(ids(x[0], {2, 4}), x[0], 1);
+       }},
+      {"one_hot",
+       [](const In& x) {
+         return x[0] * cast(one_hot(ids(x[0], {2, 3}), 4), x[0].dtype());
+       }},
       {"matmul", [](const In& x) { return matmul(x[0], x[1]); }},
       {"matmul with a matrix", [](const In& x) { return matmul(x[0], x[1]); }},
       {"matmul with a vector", [](const In& x) { return matmul(x[0], x[1]); }},
@@ -81,7 +123,10 @@ const std::map<std::string, Operation>& operations() {
       {"linear", [](const In& x) { return linear(x[0], x[1], x[2]); }},
       {"triu", [](const In& x) { return triu(x[0], 1); }},
       {"tril", [](const In& x) { return tril(x[0]); }},
-      {"layer_norm", [](const In& x) { return layer_norm(x[0], {3, 4}, x[1], x[2]); }},
+      {"layer_norm",
+       [](const In& x) {
+         return layer_norm(x[0], {3, 4}, x[1], x[2]);
+       }},
       {"group_norm", [](const In& x) { return group_norm(x[0], 3, x[1], x[2]); }},
       {"softmax", [](const In& x) { return softmax(x[0], 1); }},
       {"log_softmax", [](const In& x) { return log_softmax(x[0], 0); }},
@@ -101,9 +146,7 @@ const std::map<std::string, Operation>& operations() {
          return binary_cross_entropy_with_logits(x[0], sigmoid(x[1]), {.reduction = Reduction::none});
        }},
       {"kl_div",
-       [](const In& x) {
-         return kl_div(log_softmax(x[0], 1), softmax(x[1], 1), {.reduction = Reduction::batchmean});
-       }},
+       [](const In& x) { return kl_div(log_softmax(x[0], 1), softmax(x[1], 1), {.reduction = Reduction::batchmean}); }},
       {"kl_div of logarithms", [](const In& x) { return kl_div(x[0], log_softmax(x[1], 1), {.log_target = true}); }},
       {"nll_loss",
        [](const In& x) {
@@ -118,8 +161,7 @@ const std::map<std::string, Operation>& operations() {
        [](const In& x) { return cross_entropy(x[0], ids(x[0], {5}), {.label_smoothing = 0.1}); }},
       {"cross_entropy with everything",
        [](const In& x) {
-         const CrossEntropyOptions options{
-             .weight = exp(x[1]).detach(), .ignore_index = 2, .label_smoothing = 0.1};
+         const CrossEntropyOptions options{.weight = exp(x[1]).detach(), .ignore_index = 2, .label_smoothing = 0.1};
          return cross_entropy(x[0], ids(x[0], {2, 4}), options) + sum(x[1]) * 0;
        }},
       {"cross_entropy ignoring, smoothed",
@@ -132,23 +174,35 @@ const std::map<std::string, Operation>& operations() {
          return cross_entropy(x[0], softmax(x[1], 1), options) + sum(x[2]) * 0;
        }},
       {"unbind", [](const In& x) { return unbind(x[0], 1)[2] * unbind(x[0], -3)[0].select(0, 0); }},
-      {"unflatten", [](const In& x) { return unflatten(x[0], 2, {2, 2}); }},
-      {"conv1d",
+      {"unflatten",
        [](const In& x) {
-         return conv1d(x[0], x[1], x[2], {.stride = 2, .padding = 1, .dilation = 2, .groups = 2});
+         return unflatten(x[0], 2, {2, 2});
        }},
+      {"conv1d",
+       [](const In& x) { return conv1d(x[0], x[1], x[2], {.stride = 2, .padding = 1, .dilation = 2, .groups = 2}); }},
       {"conv_transpose2d",
        [](const In& x) {
          return conv_transpose2d(
              x[0], x[1], x[2],
              {.stride = {2, 3}, .padding = {1, 0}, .output_padding = {1, 2}, .groups = 2, .dilation = {2, 1}});
        }},
-      {"adaptive_avg_pool2d", [](const In& x) { return adaptive_avg_pool2d(x[0], {3, 4}); }},
-      {"adaptive_avg_pool2d evenly", [](const In& x) { return adaptive_avg_pool2d(x[0], {3, -1}); }},
-      {"interpolate", [](const In& x) { return interpolate(x[0], {.size = {{5, 2}}}); }},
+      {"adaptive_avg_pool2d",
+       [](const In& x) {
+         return adaptive_avg_pool2d(x[0], {3, 4});
+       }},
+      {"adaptive_avg_pool2d evenly",
+       [](const In& x) {
+         return adaptive_avg_pool2d(x[0], {3, -1});
+       }},
+      {"interpolate",
+       [](const In& x) {
+         return interpolate(x[0], {.size = {{5, 2}}});
+       }},
       {"interpolate by a factor", [](const In& x) { return interpolate(x[0], {.scale_factor = 1.5}); }},
       {"interpolate bilinear",
-       [](const In& x) { return interpolate(x[0], {.size = {{7, 3}}, .mode = Interpolation::bilinear}); }},
+       [](const In& x) {
+         return interpolate(x[0], {.size = {{7, 3}}, .mode = Interpolation::bilinear});
+       }},
       {"interpolate bilinear by a factor",
        [](const In& x) { return interpolate(x[0], {.scale_factor = 1.7, .mode = Interpolation::bilinear}); }},
       {"interpolate bilinear with corners", [](const In& x) {

@@ -43,14 +43,14 @@ Outcome train(int devices, double lr, int steps) {
   Runtime runtime({.cpu_devices = devices, .threads_per_shard = 1});
   auto net = resnet18();
   net->initialize(model_initializer("resnet18"), runtime.devices());
-  auto data = std::make_shared<HeadDataset>(std::make_shared<FashionMnist>(load_fashion_mnist(MnistPart::train)),
-                                            64 * steps);
+  auto data =
+      std::make_shared<HeadDataset>(std::make_shared<FashionMnist>(load_fashion_mnist(MnistPart::train)), 64 * steps);
   DataLoader loader(data, {.batch_size = 64});
   Sgd sgd(net->parameters(), {.lr = lr});
   Outcome run;
   for (Example& batch : loader) {
-    const Tensor loss = cross_entropy((*net)(split_and_load(batch[0], runtime.devices())),
-                                      split_and_load(batch[1], runtime.devices()));
+    const Tensor loss =
+        cross_entropy((*net)(split_and_load(batch[0], runtime.devices())), split_and_load(batch[1], runtime.devices()));
     if (run.before.empty()) run.before = floating_state(*net);
     loss.backward();
     sgd.step();

@@ -22,12 +22,22 @@ TEST(Mpi, ProcessesEndWithTheWeightsOfOne) {
   const std::string alone = weights({}, {});
   for (const char* ranks : {"2", "4"}) {
     // As it looks to ranks of several hosts: to MPI alone it does not matter where they are.
-    const std::string hosts = "export OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0; unset MASTER_ADDR; "
-                              "exec \"$@\"";
+    const std::string hosts =
+        "export OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0; unset MASTER_ADDR; "
+        "exec \"$@\"";
     ToolOptions mpirun;
     mpirun.environment.push_back("HOME=" + std::string(folder / "."));  // Open MPI 5 insists on one
-    mpirun.environment.push_back("ASAN_OPTIONS=detect_leaks=0");  // what MPI never frees is not ours to find
-    mpirun.before = {LOCKSTEP_MPIRUN, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks, "/bin/sh", "-c", hosts,
+    mpirun.environment.push_back("ASAN_OPTIONS=detect_leaks=0");        // what MPI never frees is not ours to find
+    mpirun.before = {LOCKSTEP_MPIRUN,
+                     "--allow-run-as-root",
+                     "--oversubscribe",
+                     "--bind-to",
+                     "none",
+                     "-n",
+                     ranks,
+                     "/bin/sh",
+                     "-c",
+                     hosts,
                      "sh"};
     EXPECT_EQ(weights(mpirun, {"--backend", "mpi", "--num-devices", "1"}), alone) << ranks << " ranks";
   }

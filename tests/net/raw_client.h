@@ -30,8 +30,7 @@ class RawClient {
 
   // Whether the other side still accepts it.
   bool send(std::string_view bytes) {
-    return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
-           static_cast<ssize_t>(bytes.size());
+    return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   }
 
   // Up to `count` bytes; fewer if the other side closes or stays silent for 20 s.

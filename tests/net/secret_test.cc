@@ -31,8 +31,7 @@ TEST_F(SecretTest, FromTheEnvironment) {
 }
 
 TEST_F(SecretTest, FromAFileThatOthersCannotRead) {
-  for (const mode_t mode : {0400, 0600, 0440, 0640})
-    EXPECT_EQ(read_file_of_mode(mode), "the secret of this job");
+  for (const mode_t mode : {0400, 0600, 0440, 0640}) EXPECT_EQ(read_file_of_mode(mode), "the secret of this job");
   for (const mode_t mode : {0604, 0644, 0602, 0660, 0601}) {
     EXPECT_ERROR(read_file_of_mode(mode),
                  fmt::format("has mode {:03o}: other users may read or change it; run chmod 600", mode));
@@ -43,8 +42,7 @@ TEST_F(SecretTest, FromAFileThatOthersCannotRead) {
 TEST_F(SecretTest, WhatIsNoSecretIsNamed) {
   EXPECT_ERROR(read_file_of_mode(0600, "short\n"),
                "the secret in LOCKSTEP_SECRET_FILE has 5 characters, expected from 16");
-  EXPECT_ERROR(read_file_of_mode(0600, std::string(5000, 'x')),
-               "has 4097 characters, expected from 16 to 4096");
+  EXPECT_ERROR(read_file_of_mode(0600, std::string(5000, 'x')), "has 4097 characters, expected from 16 to 4096");
   EXPECT_ERROR(read_file_of_mode(0600, ""), "has 0 characters");
   {
     const EnvironmentVariable empty("LOCKSTEP_SECRET", "");

@@ -38,8 +38,7 @@ TEST(StoreSession, BothSidesProveThatTheyKnowTheSecret) {
   }
   EXPECT_TRUE(session.admitted());
   EXPECT_EQ(take_output(session), "a" + store_server_hmac(kSecret, kNonce, kClientNonce));
-  EXPECT_NE(store_server_hmac(kSecret, kNonce, kClientNonce),
-            store_client_hmac(kSecret, kNonce, kClientNonce));
+  EXPECT_NE(store_server_hmac(kSecret, kNonce, kClientNonce), store_client_hmac(kSecret, kNonce, kClientNonce));
 }
 
 TEST(StoreSession, AWrongProofIsRefusedAndTeachesNothing) {

@@ -35,10 +35,8 @@ class Fuzzer {
     return text;
   }
   StoreRequest request() {
-    StoreRequest r{.operation = static_cast<StoreOperation>(1 + below(4)),
-                   .timeout_ms = 0,
-                   .key = bytes(20),
-                   .value = bytes(40)};
+    StoreRequest r{
+        .operation = static_cast<StoreOperation>(1 + below(4)), .timeout_ms = 0, .key = bytes(20), .value = bytes(40)};
     if (r.key.empty()) r.key = "k";
     if (r.operation == StoreOperation::add && below(2)) r.value = std::to_string(below(1000));
     return r;
@@ -50,17 +48,10 @@ class Fuzzer {
     for (std::size_t i = below(4); i > 0 && !text.empty(); --i) {
       const std::size_t at = below(text.size());
       switch (below(4)) {
-        case 0:
-          text[at] = byte();
-          break;
-        case 1:
-          text.erase(at, below(8) + 1);
-          break;
-        case 2:
-          text.insert(at, bytes(8));
-          break;
-        case 3:
-          text.insert(at, text.substr(below(text.size()), below(30)));
+        case 0: text[at] = byte(); break;
+        case 1: text.erase(at, below(8) + 1); break;
+        case 2: text.insert(at, bytes(8)); break;
+        case 3: text.insert(at, text.substr(below(text.size()), below(30)));
       }
     }
     return text;
@@ -95,8 +86,7 @@ bool parses(std::string text) {
 TEST(Fuzz, TheParserTakesWhatItWouldWriteAndNothingElse) {
   int taken = 0, refused = 0;
   Fuzzer fuzz(1);
-  for (int i = 0; i < 200'000; ++i)
-    ++(parses(i % 2 ? fuzz.almost_requests() : fuzz.bytes(64)) ? taken : refused);
+  for (int i = 0; i < 200'000; ++i) ++(parses(i % 2 ? fuzz.almost_requests() : fuzz.bytes(64)) ? taken : refused);
   EXPECT_GT(taken, 10'000);
   EXPECT_GT(refused, 10'000);
 }
@@ -129,9 +119,9 @@ TEST(Fuzz, NobodyIsAdmittedWithoutTheSecret) {
     session.sent(session.output().size());
     const bool right = fuzz.below(4) == 0;
     std::string text = fuzz.below(4) ? fuzz.proof(nonce, right) : fuzz.bytes(80);
-    const bool proven = text.size() >= kStoreProofBytes &&
-                        text.substr(kStoreNonceBytes, 32) ==
-                            store_client_hmac(kFuzzSecret, nonce, text.substr(0, kStoreNonceBytes));
+    const bool proven =
+        text.size() >= kStoreProofBytes &&
+        text.substr(kStoreNonceBytes, 32) == store_client_hmac(kFuzzSecret, nonce, text.substr(0, kStoreNonceBytes));
     if (fuzz.below(2)) text += fuzz.almost_requests();
     try {
       while (!text.empty()) {
@@ -172,8 +162,7 @@ TEST(Fuzz, AServerGoesOnServing) {
     if (lingering.size() > 100) lingering.clear();
     if (i % 100 == 0) store.set(fmt::format("mine/{}", i), std::to_string(i));
   }
-  for (int i = 0; i < 3'000; i += 100)
-    EXPECT_EQ(store.get(fmt::format("mine/{}", i), 0ms), std::to_string(i));
+  for (int i = 0; i < 3'000; i += 100) EXPECT_EQ(store.get(fmt::format("mine/{}", i), 0ms), std::to_string(i));
 }
 
 }  // namespace

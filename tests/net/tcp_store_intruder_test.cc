@@ -126,8 +126,7 @@ TEST_F(Intruder, WhoDoesNotReadItsRepliesHoldsUpOnlyItself) {
   const auto client = admitted_client();
   const std::string requests = [] {
     std::string all;
-    for (int i = 0; i < 100; ++i)
-      all += encode(StoreRequest{.operation = StoreOperation::get, .key = "large"});
+    for (int i = 0; i < 100; ++i) all += encode(StoreRequest{.operation = StoreOperation::get, .key = "large"});
     return all;
   }();
   client->send(requests);

@@ -111,8 +111,7 @@ TEST(TcpStore, LimitsOfKeysAndValues) {
   EXPECT_EQ(store->get(key, 0ms), value);
   EXPECT_ERROR(store->set(key + "k", ""), "a key of 1025 bytes, expected from 1 to 1024");
   EXPECT_ERROR(store->set("", ""), "a key of 0 bytes");
-  EXPECT_ERROR(store->set("key", value + "v"),
-               "the value of \"key\" has 1048577 bytes, expected at most 1048576");
+  EXPECT_ERROR(store->set("key", value + "v"), "the value of \"key\" has 1048577 bytes, expected at most 1048576");
 }
 
 TEST(TcpStore, TheServersMemoryIsBounded) {
@@ -130,9 +129,8 @@ TEST(TcpStore, TheServersMemoryIsBounded) {
 TEST(TcpStore, WaitsForAServerThatComesLater) {
   const int port = free_port();
   std::unique_ptr<TcpStore> store;
-  std::thread client([&] {
-    store = std::make_unique<TcpStore>(TcpStoreOptions{.port = port, .connect_timeout = kStoreTimeout});
-  });
+  std::thread client(
+      [&] { store = std::make_unique<TcpStore>(TcpStoreOptions{.port = port, .connect_timeout = kStoreTimeout}); });
   std::this_thread::sleep_for(50ms);
   const TcpStoreServer server({.port = port});
   client.join();
@@ -143,8 +141,7 @@ TEST(TcpStore, AServerThatIsNotThereIsNamed) {
   const int port = free_port();
   EXPECT_ERROR(TcpStore({.port = port, .connect_timeout = 50ms}),
                fmt::format("cannot reach 127.0.0.1:{} (127.0.0.1:{}: Connection refused)", port, port));
-  EXPECT_ERROR(TcpStore({.host = "no such host", .port = port, .connect_timeout = 50ms}),
-               "host \"no such host\"");
+  EXPECT_ERROR(TcpStore({.host = "no such host", .port = port, .connect_timeout = 50ms}), "host \"no such host\"");
   EXPECT_ERROR(TcpStore({.port = 0}), "port 0, expected from 1 to 65535");
 }
 
@@ -153,8 +150,7 @@ TEST(TcpStore, AServerThatGoesFailsWhoWaits) {
   const int port = server->port();
   TcpStore store({.port = port, .timeout = 100ms});
   std::thread waiter([&] {
-    EXPECT_ERROR(store.get("key", kStoreTimeout),
-                 fmt::format("\"key\": lost the store at 127.0.0.1:{}", port));
+    EXPECT_ERROR(store.get("key", kStoreTimeout), fmt::format("\"key\": lost the store at 127.0.0.1:{}", port));
   });
   std::this_thread::sleep_for(50ms);
   server.reset();
@@ -200,8 +196,7 @@ TEST(TcpStoreServer, APortInUseIsNamed) {
 }
 
 TEST(Secret, WithoutOneNothingButLoopback) {
-  EXPECT_ERROR(TcpStoreServer({.host = "0.0.0.0"}),
-               "without a secret it listens on loopback alone, not at 0.0.0.0:0");
+  EXPECT_ERROR(TcpStoreServer({.host = "0.0.0.0"}), "without a secret it listens on loopback alone, not at 0.0.0.0:0");
   EXPECT_ERROR(TcpStoreServer({.host = "0.0.0.0"}), "set LOCKSTEP_SECRET");
   EXPECT_ERROR(TcpStore({.host = "192.0.2.1", .port = 29500}),
                "192.0.2.1:29500 is not loopback and there is no secret");
@@ -234,10 +229,10 @@ TEST(Secret, AServerThatDoesNotKnowItIsRefused) {
     const std::string answer = "a" + proof.substr(32);
     ASSERT_GT(::send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL), 0);
   });
-  EXPECT_ERROR(TcpStore({.port = local_address(listener).port(),
-                         .secret = "a secret of the job",
-                         .connect_timeout = kStoreTimeout}),
-               "does not know the job's secret");
+  EXPECT_ERROR(
+      TcpStore(
+          {.port = local_address(listener).port(), .secret = "a secret of the job", .connect_timeout = kStoreTimeout}),
+      "does not know the job's secret");
   impostor.join();
 }
 

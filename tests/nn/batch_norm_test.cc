@@ -44,8 +44,7 @@ TEST(BatchNorm2d, ShardsShareRunningStatisticsButNotTheirOwn) {
   for (const Array& shard : y.parts()) EXPECT_LT(distance(statistics(shard).mean, {0, 0, 0, 0}), 1e-5);
   Statistics whole = statistics(x);
   for (Device device : runtime.devices()) {
-    std::vector<double> mean = values(norm.running_mean.data(device)),
-                        var = values(norm.running_var.data(device));
+    std::vector<double> mean = values(norm.running_mean.data(device)), var = values(norm.running_var.data(device));
     for (std::size_t c = 0; c < 4; ++c) {
       EXPECT_NEAR(mean[c], 0.1 * whole.mean[c], 1e-6);
       EXPECT_NEAR(var[c], 0.9 + 0.1 * whole.var[c], 1e-6);
@@ -60,8 +59,7 @@ TEST(BatchNorm2d, RunningStatisticsDoNotDependOnDevices) {
     Sequential net;
     net.append<BatchNorm2d>();
     net.initialize(Normal{}, runtime.devices());
-    for (std::uint64_t batch = 0; batch < 3; ++batch)
-      net(make_batch(input(batch), kCounts, runtime.devices()));
+    for (std::uint64_t batch = 0; batch < 3; ++batch) net(make_batch(input(batch), kCounts, runtime.devices()));
     auto& norm = dynamic_cast<BatchNorm2d&>(net[0]);
     EXPECT_EQ(norm.num_batches_tracked.host_data().item<std::int64_t>(), 3);
     return std::pair(replicas(norm.running_mean)[0], replicas(norm.running_var).back());

@@ -141,7 +141,8 @@ TEST_F(Frozen, BatchNormsModeIsAnotherMatter) {
 
 TEST_F(Frozen, IntegersCannotBeTrained) {
   const auto buffers = net_.named_buffers();
-  const auto counter = std::ranges::find(buffers, "body.1.num_batches_tracked", &std::pair<std::string, Parameter>::first);
+  const auto counter =
+      std::ranges::find(buffers, "body.1.num_batches_tracked", &std::pair<std::string, Parameter>::first);
   ASSERT_NE(counter, buffers.end());
   EXPECT_ERROR(counter->second.set_trainable(true),
                "parameter body.1.num_batches_tracked: i64 elements cannot be trained, expected a floating type");

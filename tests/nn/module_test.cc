@@ -24,8 +24,7 @@ TEST(Module, NamesArePathsInTheOrderOfRegistration) {
   outer->append<BatchNorm2d>().append("body", std::make_shared<Net>());
   EXPECT_EQ(names(outer->named_parameters()),
             (Names{"0.weight", "0.bias", "body.hidden.weight", "body.hidden.bias", "body.out.weight"}));
-  EXPECT_EQ(names(outer->named_buffers()),
-            (Names{"0.running_mean", "0.running_var", "0.num_batches_tracked"}));
+  EXPECT_EQ(names(outer->named_buffers()), (Names{"0.running_mean", "0.running_var", "0.num_batches_tracked"}));
   Names modules;
   for (auto& [name, module] : outer->named_modules()) modules.push_back(name);
   EXPECT_EQ(modules, (Names{"", "0", "body", "body.hidden", "body.out"}));
@@ -33,9 +32,8 @@ TEST(Module, NamesArePathsInTheOrderOfRegistration) {
 
 TEST(Module, ResidualBlocksHavePyTorchsNames) {
   Residual plain({.channels = 4}), projecting({.channels = 4, .stride = 2, .project = true});
-  EXPECT_EQ(names(plain.named_parameters()),
-            (Names{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "bn1.weight", "bn1.bias",
-                   "bn2.weight", "bn2.bias"}));
+  EXPECT_EQ(names(plain.named_parameters()), (Names{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias",
+                                                    "bn1.weight", "bn1.bias", "bn2.weight", "bn2.bias"}));
   EXPECT_EQ(names(projecting.named_parameters())[5], "conv3.bias");
 }
 
@@ -106,16 +104,13 @@ TEST(Module, LayersNameWhatTheyCannotTake) {
   Linear linear({.in_features = 4, .out_features = 2});
   Conv2d conv({.in_channels = 4, .out_channels = 2});
   BatchNorm2d norm({.channels = 4});
-  for (Module* m : std::initializer_list<Module*>{&linear, &conv, &norm})
-    m->initialize(Normal{}, runtime.devices());
+  for (Module* m : std::initializer_list<Module*>{&linear, &conv, &norm}) m->initialize(Normal{}, runtime.devices());
   EXPECT_ERROR(linear(Tensor::host({2, 3}).to(device)), "linear: input has 3 features, weight expects 4");
   EXPECT_ERROR(linear(Tensor::host({}).to(device)), "expected at least one axis (.., features)");
   EXPECT_ERROR(conv(Tensor::host({1, 3, 2, 2}).to(device)), "conv2d: input has 3 channels, weight expects 4");
   EXPECT_ERROR(conv(Tensor::host({3, 2, 2}).to(device)), "expected 4 axes (N, C, H, W)");
-  EXPECT_ERROR(norm(Tensor::host({1, 3, 2, 2}).to(device)),
-               "batch_norm: input has 3 channels, weight expects 4");
-  EXPECT_ERROR(Conv2d({.in_channels = 3, .out_channels = 4, .groups = 2}),
-               "2 groups do not divide 3 and 4 channels");
+  EXPECT_ERROR(norm(Tensor::host({1, 3, 2, 2}).to(device)), "batch_norm: input has 3 channels, weight expects 4");
+  EXPECT_ERROR(Conv2d({.in_channels = 3, .out_channels = 4, .groups = 2}), "2 groups do not divide 3 and 4 channels");
   EXPECT_ERROR(Dropout(1), "dropout: probability 1");
 }
 

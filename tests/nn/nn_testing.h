@@ -29,9 +29,7 @@ inline Tensor make_batch(const Tensor& x, const std::vector<std::int64_t>& count
 }
 
 // Many logical devices of one core and one thread.
-inline RuntimeOptions small_devices(int n) {
-  return {.cpu_devices = n, .cores_per_device = 1, .threads_per_shard = 1};
-}
+inline RuntimeOptions small_devices(int n) { return {.cpu_devices = n, .cores_per_device = 1, .threads_per_shard = 1}; }
 
 // All replicas' values.
 inline std::vector<std::vector<float>> replicas(const Parameter& p) {

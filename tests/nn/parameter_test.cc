@@ -30,10 +30,8 @@ TEST(Parameter, ADeviceWithoutReplicaIsAnErrorThatSaysWhereTheyAre) {
   const auto& devices = runtime.devices();
   Linear net({.in_features = 2, .out_features = 3});
   net.initialize(Normal{}, {devices[0], devices[1]});
-  EXPECT_ERROR(net(Tensor::host({1, 2}).to(devices[2])),
-               " is not initialized on cpu:2: it lives on [cpu:0, cpu:1]");
-  EXPECT_ERROR(net.weight.data(Device()),
-               "parameter weight is not initialized on host: it lives on [cpu:0, cpu:1]");
+  EXPECT_ERROR(net(Tensor::host({1, 2}).to(devices[2])), " is not initialized on cpu:2: it lives on [cpu:0, cpu:1]");
+  EXPECT_ERROR(net.weight.data(Device()), "parameter weight is not initialized on host: it lives on [cpu:0, cpu:1]");
 }
 
 // The bits depend on the seed and the name, not on devices or on when the shape became known.

@@ -38,7 +38,9 @@ TEST_F(PerShardTest, AParameterMayBeMovedOutside) {
 }
 
 TEST_F(PerShardTest, ParametersMayBeConcatenated) {
-  const auto f = [&](const Tensor& t) { return linear(t, concatenate(std::array<Tensor, 2>{one_.weight, other_.weight})); };
+  const auto f = [&](const Tensor& t) {
+    return linear(t, concatenate(std::array<Tensor, 2>{one_.weight, other_.weight}));
+  };
   for (int devices : {1, 2}) {
     for (bool inside : {false, true}) {
       for (const Linear* layer : {&one_, &other_}) layer->weight.zero_grad();
@@ -53,7 +55,8 @@ TEST_F(PerShardTest, ParametersMayBeConcatenated) {
 TEST_F(PerShardTest, AWholeLeafHasTheGradientOfAllShards) {
   for (int devices : {1, 2}) {
     Tensor captured = as_leaf(row()), passed = as_leaf(row());
-    sum(per_shard([&](const Tensor& t, const Tensor& p) { return t * captured + t * p; }, batch(devices), passed)).backward();
+    sum(per_shard([&](const Tensor& t, const Tensor& p) { return t * captured + t * p; }, batch(devices), passed))
+        .backward();
     EXPECT_EQ(values(captured.grad()), column_sums_);
     EXPECT_EQ(values(passed.grad()), column_sums_);
   }
@@ -80,10 +83,13 @@ TEST_F(PerShardTest, AResultOfTheBatchMayBePassedAndCaptured) {
     };
     const auto minus = [](const Tensor& t, const Tensor& m) { return t - m; };
     const Numbers expected = gradient(minus);
-    EXPECT_LT(distance(gradient([&](const Tensor& x, const Tensor& m) { return per_shard(minus, x, m); }), expected), 1e-5);
+    EXPECT_LT(distance(gradient([&](const Tensor& x, const Tensor& m) { return per_shard(minus, x, m); }), expected),
+              1e-5);
     EXPECT_LT(distance(gradient([&](const Tensor& x, const Tensor& m) {
                          return per_shard([&](const Tensor& t) { return t - m; }, x);
-                       }), expected), 1e-5);
+                       }),
+                       expected),
+              1e-5);
   }
 }
 
@@ -96,7 +102,9 @@ TEST_F(PerShardTest, AResultOfAnotherBatchIsRefused) {
 // So a model that uses per_shard() or gather() is evaluated shard by shard, too.
 TEST_F(PerShardTest, OneShardIsAllThatItSees) {
   NoGradGuard no_grad;
-  const auto f = [&](const Tensor& x) { return per_shard([&](const Tensor& t) { return one_(t); }, x) - mean(gather(x)); };
+  const auto f = [&](const Tensor& x) {
+    return per_shard([&](const Tensor& t) { return one_(t); }, x) - mean(gather(x));
+  };
   const Tensor x = batch(2), y = per_shard(f, x);
   EXPECT_EQ(values(y), (Numbers{6 - 3.5, 15 - 3.5, 24 - 9.5, 33 - 9.5}));
   EXPECT_EQ(values(f(row())), Numbers{6 - 2});
@@ -131,7 +139,8 @@ TEST_F(PerShardTest, ATensorThatIsKeptOutlivesAnError) {
 TEST_F(PerShardTest, APenaltyInsideCountsForEachShard) {
   for (int devices : {1, 2}) {
     one_.weight.zero_grad();
-    sum(per_shard([&](const Tensor& t) { return one_(t) + sum(square(one_.weight.tensor())); }, batch(devices))).backward();
+    sum(per_shard([&](const Tensor& t) { return one_(t) + sum(square(one_.weight.tensor())); }, batch(devices)))
+        .backward();
     // 4 samples, each with 2 w = 2.
     EXPECT_EQ(values(one_.weight.gradient()), (Numbers{22 + 8, 26 + 8, 30 + 8}));
   }
@@ -152,8 +161,8 @@ TEST_F(PerShardTest, AFunctionOfAParameterHasItsGradientEverywhere) {
   for (int devices : {1, 2}) {
     const Tensor x = batch(devices), w = one_.weight;
     const auto f = [&](const Tensor& t) { return apply<Product>(t, w); };
-    for (const auto& y : std::vector<std::function<Tensor()>>{
-             [&] { return f(gather(x)); }, [&] { return f(x); }, [&] { return per_shard(f, x); }}) {
+    for (const auto& y : std::vector<std::function<Tensor()>>{[&] { return f(gather(x)); }, [&] { return f(x); },
+                                                              [&] { return per_shard(f, x); }}) {
       one_.weight.zero_grad();
       sum(y()).backward();
       EXPECT_EQ(values(one_.weight.gradient()), column_sums_);

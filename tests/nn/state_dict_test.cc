@@ -6,9 +6,7 @@ namespace lockstep::testing {
 namespace {
 
 void build(Sequential& net) {
-  net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 3, .kernel = 3})
-      .append<BatchNorm2d>()
-      .append<Flatten>();
+  net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 3, .kernel = 3}).append<BatchNorm2d>().append<Flatten>();
   net.append<Linear>(LinearOptions{.out_features = 2});
 }
 
@@ -88,7 +86,8 @@ TEST_F(StateDictTest, LoadsWhatMatchesAndListsTheRest) {
   build(other);
   other.initialize(Normal{}, {runtime_.devices()[0]}, {.seed = 2});
   other(input());
-  const auto bias = replicas(other.named_parameters()[1].second)[0], last = replicas(other.named_parameters()[4].second)[0];
+  const auto bias = replicas(other.named_parameters()[1].second)[0],
+             last = replicas(other.named_parameters()[4].second)[0];
   const UnmatchedEntries unmatched = load_matching_state(other, state);
   EXPECT_EQ(unmatched.missing, std::vector<std::string>{"0.bias"});
   EXPECT_EQ(unmatched.unexpected, std::vector<std::string>{"head.weight"});

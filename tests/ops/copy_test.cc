@@ -122,8 +122,7 @@ TEST_P(CopyTest, PartsOfAStorageMayBeCopied) {
 }
 
 TEST_P(CopyTest, Concatenate) {
-  Array parts[] = {counting({2, 3}).to(device(0)), counting({0, 3}).to(device(0)),
-                    counting({1, 3}).to(device(1))};
+  Array parts[] = {counting({2, 3}).to(device(0)), counting({0, 3}).to(device(0)), counting({1, 3}).to(device(1))};
   Floats expected{0, 1, 2, 3, 4, 5, 0, 1, 2};
   for (Device where : {device(0), device(1), Device()}) {
     Array all = ops::concatenate(parts, where);
@@ -139,8 +138,7 @@ TEST_P(CopyTest, Concatenate) {
 
 TEST_P(CopyTest, CopiesThatMakeNoSenseAreErrors) {
   Array x = counting({2});
-  EXPECT_ERROR(ops::copy_(x, Array::host({3})),
-               "copy: from [2] f32 on host to [3] f32 on host, expected the same");
+  EXPECT_ERROR(ops::copy_(x, Array::host({3})), "copy: from [2] f32 on host to [3] f32 on host, expected the same");
   EXPECT_ERROR(ops::copy_(x, Array::host({2})), "both tensors are in host memory");
   EXPECT_ERROR(ops::copy_(x, Array()), "undefined tensor");
   EXPECT_ERROR(Array().to(device(0)), "to: undefined tensor");
@@ -150,7 +148,7 @@ TEST_P(CopyTest, CopyFromOverwritesInPlace) {
   const Array host = counting({2, 3}), x = host.to(device(0));
   for (const CopyOptions options : {CopyOptions{}, CopyOptions{.non_blocking = true}}) {
     const Array near = Array::host({2, 3}).to(device(0)), far = Array::host({2, 3}).to(device(1)),
-                 back = ops::empty_host({2, 3}, DType::f32, device(1));
+                back = ops::empty_host({2, 3}, DType::f32, device(1));
     ops::copy_(x, near, options);
     ops::copy_(near, far, options);
     ops::copy_(far, back, options);
@@ -161,7 +159,8 @@ TEST_P(CopyTest, CopyFromOverwritesInPlace) {
     EXPECT_EQ(twice.to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));
     EXPECT_EQ(far.to_vector<float>(), Floats(6, 7));
   }
-  EXPECT_ERROR(ops::copy_(counting({3, 2}), x), fmt::format("copy: from [3, 2] f32 on host to [2, 3] f32 on {}", device(0).name()));
+  EXPECT_ERROR(ops::copy_(counting({3, 2}), x),
+               fmt::format("copy: from [3, 2] f32 on host to [2, 3] f32 on {}", device(0).name()));
   EXPECT_ERROR(ops::copy_({}, x), "copy: undefined tensor");
 }
 

@@ -38,8 +38,7 @@ TEST_F(OpsErrors, HostTensorsComputeNothing) {
 }
 
 TEST_F(OpsErrors, InputsAreOnOneDevice) {
-  EXPECT_ERROR(ops::binary(BinaryOp::add, on({2}), on({2}, 1)),
-               "add: an input is on cpu:1, expected it on cpu:0");
+  EXPECT_ERROR(ops::binary(BinaryOp::add, on({2}), on({2}, 1)), "add: an input is on cpu:1, expected it on cpu:0");
   EXPECT_ERROR(ops::conv2d(on({1, 1, 2, 2}), on({1, 1, 1, 1}, 1), {}), "conv2d: an input is on cpu:1");
 }
 
@@ -47,10 +46,8 @@ TEST_F(OpsErrors, Elementwise) {
   EXPECT_ERROR(ops::binary(BinaryOp::multiply, on({2, 3}), on({2})),
                "multiply: shapes [2, 3] and [2] do not broadcast");
   EXPECT_ERROR(ops::binary(BinaryOp::add, on({2}), on({2}, 0, DType::f64)), "expected one type");
-  EXPECT_ERROR(ops::unary(UnaryOp::exp, on({2}, 0, DType::i64)),
-               "exp: input is i64, expected a floating type");
-  EXPECT_ERROR(ops::add_(on({2}), on({3})),
-               "add: [2] f32 on cpu:0 and [3] f32 on cpu:0, expected the same shape");
+  EXPECT_ERROR(ops::unary(UnaryOp::exp, on({2}, 0, DType::i64)), "exp: input is i64, expected a floating type");
+  EXPECT_ERROR(ops::add_(on({2}), on({3})), "add: [2] f32 on cpu:0 and [3] f32 on cpu:0, expected the same shape");
   EXPECT_ERROR(ops::dropout(on({2}), 1, {}), "dropout: probability 1, expected at least 0 and below 1");
   EXPECT_ERROR(ops::empty({2, -1}, DType::f32, runtime_.devices()[0]), "shape [2, -1] has a negative extent");
   EXPECT_ERROR(ops::empty({2}, DType::f32, runtime_.devices()[0], Layout::channels_last),
@@ -58,30 +55,25 @@ TEST_F(OpsErrors, Elementwise) {
 }
 
 TEST_F(OpsErrors, MatmulAndSums) {
-  EXPECT_ERROR(ops::matmul(on({2, 3}), on({4, 5})),
-               "matmul: a has 3 columns, b has 4 rows ([2, 3] x [4, 5])");
+  EXPECT_ERROR(ops::matmul(on({2, 3}), on({4, 5})), "matmul: a has 3 columns, b has 4 rows ([2, 3] x [4, 5])");
   EXPECT_ERROR(ops::matmul(on({2}), on({4, 5})), "matmul: a is [2], expected 2 axes");
   EXPECT_ERROR(ops::matmul(on({2, 3}), on({3, 5}), on({4})), "matmul: bias is [4], expected [5]");
   EXPECT_ERROR(ops::sum_to(on({2, 3}), {2}), "sum: [2] does not broadcast to [2, 3]");
   EXPECT_ERROR(ops::argmax(on({2, 0})), "argmax: rows are empty");
   Array leaves[] = {on({2}), on({3}, 1)};
-  EXPECT_ERROR(ops::tree_sum(leaves, runtime_.devices()[0]),
-               "tree_sum: [2] f32 on cpu:0 and [3] f32 on cpu:1");
+  EXPECT_ERROR(ops::tree_sum(leaves, runtime_.devices()[0]), "tree_sum: [2] f32 on cpu:0 and [3] f32 on cpu:1");
 }
 
 TEST_F(OpsErrors, ConvolutionsAndPools) {
-  EXPECT_ERROR(ops::conv2d(on({1, 3, 4, 4}), on({2, 4, 3, 3}), {}),
-               "conv2d: input has 3 channels, weight expects 4");
+  EXPECT_ERROR(ops::conv2d(on({1, 3, 4, 4}), on({2, 4, 3, 3}), {}), "conv2d: input has 3 channels, weight expects 4");
   EXPECT_ERROR(ops::conv2d(on({1, 3, 4, 4}), on({2, 3, 5, 3}), {}),
                "(5 wide, dilation 1) does not fit the padded input (4 wide)");
   EXPECT_ERROR(ops::conv2d(on({1, 3, 4, 4}), on({2, 3, 3, 3}), on({3})), "conv2d: bias is [3], expected [2]");
   EXPECT_ERROR(ops::conv2d(on({1, 3, 4, 4}), on({2, 3, 3, 3}), {}, {.stride = {0, 1}}), "stride 0");
-  EXPECT_ERROR(ops::conv2d(on({1, 4, 4, 4}), on({3, 2, 3, 3}), {}, {.groups = 2}),
-               "2 groups for 3 output channels");
+  EXPECT_ERROR(ops::conv2d(on({1, 4, 4, 4}), on({3, 2, 3, 3}), {}, {.groups = 2}), "2 groups for 3 output channels");
   EXPECT_ERROR(ops::max_pool2d(on({1, 1, 1, 4}), {}),
                "max_pool2d: the window (2 wide) does not fit the padded input (1 wide)");
-  EXPECT_ERROR(ops::avg_pool2d(on({1, 1, 4, 4}), {.padding = {2, 0}}),
-               "avg_pool2d: kernel 2, stride 2, padding 2");
+  EXPECT_ERROR(ops::avg_pool2d(on({1, 1, 4, 4}), {.padding = {2, 0}}), "avg_pool2d: kernel 2, stride 2, padding 2");
   EXPECT_ERROR(ops::global_avg_pool2d(on({1, 1, 0, 4})), "has no pixels");
 }
 
@@ -101,8 +93,8 @@ TEST_F(OpsErrors, NormsAndLosses) {
 // Small sums over devices of one memory domain read the others' memory themselves.
 TEST_F(OpsErrors, TreeSumsReadOtherDevices) {
   Array leaves[] = {Array::from<float>({1}, {1}).to(runtime_.devices()[0]),
-                     {},
-                     Array::from<float>({2}, {1}).to(runtime_.devices()[1])};
+                    {},
+                    Array::from<float>({2}, {1}).to(runtime_.devices()[1])};
   for (Device device : runtime_.devices()) {
     Array sum = ops::tree_sum(leaves, device);
     EXPECT_EQ(sum.device(), device);

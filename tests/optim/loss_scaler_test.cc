@@ -30,11 +30,10 @@ class LossScalerTest : public ::testing::Test {
     const auto at = std::make_shared<Placement>(
         std::vector<std::int64_t>{1, 1}, std::vector<Slot>{{0, runtime_.devices()[0]}, {1, runtime_.devices()[1]}});
     const Tensor half = scatter(make_tensor(rows, {2, 1}, runtime_.devices()[0]), at);
-    sum(half * p * Tensor::from(std::vector<float>(g.begin(), g.end()), p.shape())).backward({.scales = scaler.scales()});
+    sum(half * p * Tensor::from(std::vector<float>(g.begin(), g.end()), p.shape()))
+        .backward({.scales = scaler.scales()});
   }
-  Numbers weights(const Parameter& p, std::size_t device = 0) {
-    return values(p.data(runtime_.devices()[device]));
-  }
+  Numbers weights(const Parameter& p, std::size_t device = 0) { return values(p.data(runtime_.devices()[device])); }
   // Of each device.
   std::vector<float> scales(const LossScaler& scaler) {
     std::vector<float> all;
@@ -48,8 +47,7 @@ class LossScalerTest : public ::testing::Test {
 TEST_F(LossScalerTest, GradientsAreScaledAndTheStepIsTheSame) {
   Parameter plain = parameter({1, 2, 3}), scaled = parameter({1, 2, 3});
   Sgd expected({plain}, {.lr = 0.1, .momentum = 0.9}), actual({scaled}, {.lr = 0.1, .momentum = 0.9});
-  LossScaler scaler(runtime_.devices(), {.initial_scale = 1024}),
-      one(runtime_.devices(), {.initial_scale = 1});
+  LossScaler scaler(runtime_.devices(), {.initial_scale = 1024}), one(runtime_.devices(), {.initial_scale = 1});
   for (const double max_norm : {0.0, 0.25, 100.0}) {
     SCOPED_TRACE(max_norm);
     give_gradient(plain, {0.1, -0.7, 0.3}, one);
@@ -141,13 +139,13 @@ TEST_F(LossScalerTest, OptionsAreChecked) {
   for (const double scale : {0.0, -2.0, 1000.0, std::nan(""), 0x1p61}) {
     EXPECT_ERROR(LossScaler(runtime_.devices(), {.initial_scale = scale}), "expected a power of two between");
   }
-  EXPECT_ERROR(LossScaler(runtime_.devices(), {.growth_interval = 0}),
-               "growth interval of 0, expected 1 to 16777215");
+  EXPECT_ERROR(LossScaler(runtime_.devices(), {.growth_interval = 0}), "growth interval of 0, expected 1 to 16777215");
   EXPECT_ERROR(LossScaler({}), "no devices");
   LossScaler scaler(std::span(runtime_.devices()).first(1));
   EXPECT_ERROR(scaler.set_state({64, 2000}), "2000 good steps, expected 0 to 1999");
   Parameter p = parameter({1});
-  EXPECT_ERROR(give_gradient(p, {1}, scaler), fmt::format("there is no loss scale on {}", runtime_.devices()[1].name()));
+  EXPECT_ERROR(give_gradient(p, {1}, scaler),
+               fmt::format("there is no loss scale on {}", runtime_.devices()[1].name()));
   Sgd optimizer({parameter({2})}, {});
   EXPECT_ERROR(optimizer.unscale(scaler), "unscale: no parameter has a gradient");
 }

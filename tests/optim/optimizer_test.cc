@@ -48,9 +48,7 @@ class OptimizerTest : public ::testing::Test {
     Device d = runtime_.devices()[device];
     sum(p * make_tensor(g, p.shape(), d, p.dtype())).backward();
   }
-  Numbers weights(const Parameter& p, std::size_t device = 0) {
-    return values(p.data(runtime_.devices()[device]));
-  }
+  Numbers weights(const Parameter& p, std::size_t device = 0) { return values(p.data(runtime_.devices()[device])); }
 
   void expect_formula(const std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>)>& make,
                       const Formula& formula) {
@@ -210,10 +208,8 @@ TEST_F(OptimizerTest, StateThatDoesNotFitIsNamedAndNothingChanges) {
   };
   EXPECT_EQ(state[0].first, "exp_avg.a");
   EXPECT_ERROR(load([](auto& s) { s.pop_back(); }), "the state of b is not complete");
-  EXPECT_ERROR(load([](auto& s) { s.emplace_back("exp_avg.c", Tensor::host({1})); }),
-               "exp_avg.c does not belong");
-  EXPECT_ERROR(load([](auto& s) { s[3].second = Tensor::host({7}); }),
-               "exp_avg_sq.b is [7] f32 on host, expected [1]");
+  EXPECT_ERROR(load([](auto& s) { s.emplace_back("exp_avg.c", Tensor::host({1})); }), "exp_avg.c does not belong");
+  EXPECT_ERROR(load([](auto& s) { s[3].second = Tensor::host({7}); }), "exp_avg_sq.b is [7] f32 on host, expected [1]");
   EXPECT_EQ(optimizer.steps(), 1);
   EXPECT_EQ(optimizer.state_dict()[0].second.to_vector<float>(), state[0].second.to_vector<float>());
   load([](auto&) {});

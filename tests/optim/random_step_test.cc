@@ -14,7 +14,8 @@ namespace {
 
 struct RandomJob {
   RandomJob() {
-    for (Parameter* p : {&first, &second}) p->initialize(p == &first ? "first" : "second", runtime.devices(), Constant{1}, 0);
+    for (Parameter* p : {&first, &second})
+      p->initialize(p == &first ? "first" : "second", runtime.devices(), Constant{1}, 0);
   }
   // 32 elements: a bit for each that was kept.
   std::uint32_t mask(int shard = 0) {

@@ -27,8 +27,7 @@ TEST(Schedule, ConstantAfterAWarmUp) {
 }
 
 TEST(Schedule, StepsDown) {
-  ScheduleOptions options{
-      .kind = ScheduleKind::step, .base_lr = 1, .warmup = 1, .total_steps = 7, .step_size = 2};
+  ScheduleOptions options{.kind = ScheduleKind::step, .base_lr = 1, .warmup = 1, .total_steps = 7, .step_size = 2};
   expect_near(rates(options, 7), {1, 1, 1, 0.1, 0.1, 0.01, 0.01});
   options.gamma = 0.5;
   options.step_size = 0;  // a third of the 7 steps that follow the warm-up, rounded up

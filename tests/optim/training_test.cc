@@ -46,7 +46,8 @@ class Training {
     }
     const std::int64_t samples = std::ssize(classes);
     const auto at = std::make_shared<Placement>(rows, slots);
-    const Tensor x = scatter(Tensor::from(pixels, {samples, 1, 6, 6}), at), labels = scatter(Tensor::from(classes, {samples}), at);
+    const Tensor x = scatter(Tensor::from(pixels, {samples, 1, 6, 6}), at),
+                 labels = scatter(Tensor::from(classes, {samples}), at);
     const Tensor loss = cross_entropy(net_(x), labels);
     loss.backward();
     optimizer_->clip_grad_norm(1);
@@ -72,9 +73,7 @@ class Training {
   Random random_{1};
 };
 
-RuntimeOptions devices(int n) {
-  return {.cpu_devices = n, .cores_per_device = 1, .threads_per_shard = 1, .seed = 9};
-}
+RuntimeOptions devices(int n) { return {.cpu_devices = n, .cores_per_device = 1, .threads_per_shard = 1, .seed = 9}; }
 
 class TrainingTest : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(BatchNorms, TrainingTest, ::testing::Bool(),

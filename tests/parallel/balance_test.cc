@@ -24,9 +24,18 @@ TEST(Balance, IsAWordOrAListOfWeights) {
 }
 
 TEST(Balance, AWrongListNamesWhatIsWrong) {
-  for (const auto& [text, found] : std::vector<std::pair<std::string, std::string>>{
-           {"", "''"}, {"2,", "''"}, {",1", "''"}, {"2,,1", "''"}, {"2,0", "'0'"}, {"-1,2", "'-1'"}, {"2,x", "'x'"},
-           {"2 ,1", "'2 '"}, {"nan,1", "'nan'"}, {"1,inf", "'inf'"}, {"Auto", "'Auto'"}, {"2;1", "'2;1'"}}) {
+  for (const auto& [text, found] : std::vector<std::pair<std::string, std::string>>{{"", "''"},
+                                                                                    {"2,", "''"},
+                                                                                    {",1", "''"},
+                                                                                    {"2,,1", "''"},
+                                                                                    {"2,0", "'0'"},
+                                                                                    {"-1,2", "'-1'"},
+                                                                                    {"2,x", "'x'"},
+                                                                                    {"2 ,1", "'2 '"},
+                                                                                    {"nan,1", "'nan'"},
+                                                                                    {"1,inf", "'inf'"},
+                                                                                    {"Auto", "'Auto'"},
+                                                                                    {"2;1", "'2;1'"}}) {
     EXPECT_ERROR(Balance::parse(text),
                  "found " + found + ", expected auto, equal, or a list of weights above 0, 2,1 say");
   }
@@ -72,7 +81,8 @@ TEST(FastestShares, NoOthersHaveAShorterStep) {
   std::mt19937 random(2);
   for (int i = 0; i < 200; ++i) {
     Costs costs(3);
-    for (ShardCost& cost : costs) cost = {0.1 + static_cast<double>(random() % 100) / 25, 1 + static_cast<int>(random() % 4)};
+    for (ShardCost& cost : costs)
+      cost = {0.1 + static_cast<double>(random() % 100) / 25, 1 + static_cast<int>(random() % 4)};
     const int shards = 3 + static_cast<int>(random() % 14);
     const Shares found = fastest_shares(shards, costs);
     EXPECT_EQ(std::accumulate(found.begin(), found.end(), 0), shards);
@@ -150,7 +160,8 @@ TEST(JobShares, WithoutWeightsRanksHaveTheSame) {
 TEST(JobShares, NeedAWeightForEachDevice) {
   EXPECT_ERROR(JobShares(8, Shares{1, 2}, std::vector{2.0, 1.0}),
                "balance 2,1: 2 weights for 3 devices of 2 ranks, expected one for each");
-  EXPECT_ERROR(JobShares(8, Shares{1}, std::vector{2.0, 1.5}), "balance 2,1.5: 2 weights for 1 device, expected one for each");
+  EXPECT_ERROR(JobShares(8, Shares{1}, std::vector{2.0, 1.5}),
+               "balance 2,1.5: 2 weights for 1 device, expected one for each");
 }
 
 }  // namespace

@@ -52,7 +52,9 @@ TEST(Balancer, MeasuresWhatDevicesComputeAndNothingElse) {
   Balancer balancer(devices, 16);
   const auto work = [&](std::size_t device, std::chrono::milliseconds time) {
     DeviceState& state = state_of(devices[device], "test");
-    state.engine->push({.name = "work", .lane = state.compute_lanes[0], .run = [time](const TaskContext&) { std::this_thread::sleep_for(time); }});
+    state.engine->push({.name = "work", .lane = state.compute_lanes[0], .run = [time](const TaskContext&) {
+                          std::this_thread::sleep_for(time);
+                        }});
   };
   std::vector<std::pair<int, std::vector<int>>> found;
   for (int step = 1; step <= 20; ++step) {

@@ -31,11 +31,10 @@ struct Watched : Module {
 using Sizes = std::vector<std::int64_t>;
 
 TEST(DataParallel, ShowsEachReplicaItsChunkInDeviceOrder) {
-  const std::vector<std::pair<int, std::pair<Sizes, Sizes>>> table{
-      {1, {{30}, {10}}},
-      {2, {{15, 15}, {5, 5}}},
-      {3, {{10, 10, 10}, {4, 4, 2}}},
-      {8, {{4, 4, 4, 4, 4, 4, 4, 2}, {2, 2, 2, 2, 2}}}};
+  const std::vector<std::pair<int, std::pair<Sizes, Sizes>>> table{{1, {{30}, {10}}},
+                                                                   {2, {{15, 15}, {5, 5}}},
+                                                                   {3, {{10, 10, 10}, {4, 4, 2}}},
+                                                                   {8, {{4, 4, 4, 4, 4, 4, 4, 2}, {2, 2, 2, 2, 2}}}};
   for (const auto& [devices, sizes] : table) {
     Runtime runtime({.cpu_devices = devices});
     Watched net;
@@ -60,8 +59,7 @@ TEST(DataParallel, ComputesWhatTheModelComputes) {
   const Tensor x = testing::Random(2).floats({10, 5});
   const std::vector<double> plain = testing::values(net(x.to(runtime.devices()[0])));
   EXPECT_LT(testing::distance(testing::values(DataParallel(net, runtime.devices())(x)), plain), 1e-6);
-  EXPECT_LT(testing::distance(testing::values(DataParallel(net, runtime.devices(), {.shards = 8})(x)), plain),
-            1e-6);
+  EXPECT_LT(testing::distance(testing::values(DataParallel(net, runtime.devices(), {.shards = 8})(x)), plain), 1e-6);
   // On one device it is the model itself.
   EXPECT_EQ(testing::values(DataParallel(net, {runtime.devices()[0]})(x)), plain);
 }

@@ -9,8 +9,8 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
-#include "tests/parallel/ranks.h"
 #include "tests/logical_tensors.h"
+#include "tests/parallel/ranks.h"
 
 namespace lockstep {
 namespace {
@@ -38,7 +38,8 @@ struct Learned {
   std::vector<int> seen;
 };
 
-Learned train_two_epochs(Module& net, const std::function<void(const std::function<void(Tensor, Tensor)>& step)>& epoch) {
+Learned train_two_epochs(Module& net,
+                         const std::function<void(const std::function<void(Tensor, Tensor)>& step)>& epoch) {
   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
   Learned learned;
   for (int i = 0; i < 2; ++i) {
@@ -68,7 +69,8 @@ class DistributedBatchesBits : public ::testing::TestWithParam<LoopSizes> {
   // Two epochs of `rank` on all ranks have the bits of `one`, and every example in each of them once.
   static void compare(const OneProcess& one, const OneRank& rank) {
     const LoopSizes& sizes = GetParam();
-    std::vector<std::vector<Learned>> learned(sizes.examples.size(), std::vector<Learned>(static_cast<std::size_t>(sizes.world)));
+    std::vector<std::vector<Learned>> learned(sizes.examples.size(),
+                                              std::vector<Learned>(static_cast<std::size_t>(sizes.world)));
     expect_fine(run_ranks(sizes.world, [&](Rank& r) {
       for (std::size_t i = 0; i < learned.size(); ++i) {
         auto net = two_layers();
@@ -178,15 +180,14 @@ TEST(DistributedBatches, ThatDifferAreToldApart) {
            for (auto [x, y] : ddp.batches(loader)) FAIL() << "a batch of " << x.size(0);
          })) {
       EXPECT_EQ(
-          error.find(
-              "batches: rank 1 has different batches from rank 0, expected a loader of the whole data set"),
-          0u)
+          error.find("batches: rank 1 has different batches from rank 0, expected a loader of the whole data set"), 0u)
           << error;
     }
   };
   expect_refused([](int rank) {
-    return DataLoaderOptions{.batch_size = 8, .sampler = std::make_shared<DistributedSampler>(
-                                                  64, DistributedSamplerOptions{.rank = rank, .world_size = 2})};
+    return DataLoaderOptions{
+        .batch_size = 8,
+        .sampler = std::make_shared<DistributedSampler>(64, DistributedSamplerOptions{.rank = rank, .world_size = 2})};
   });
   expect_refused([](int rank) {
     return DataLoaderOptions{.batch_size = 8, .shuffle = true, .seed = static_cast<std::uint64_t>(rank)};

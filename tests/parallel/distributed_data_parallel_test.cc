@@ -43,8 +43,9 @@ TEST(DistributedDataParallel, RanksThatDifferAreToldWhere) {
     DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
   });
   for (const std::string& error : errors) {
-    EXPECT_EQ(error, "rank 1: has 'parameter 0.weight [16, 4] f32' where rank 0 has 'parameter 0.weight [8, 4] f32': all "
-                     "ranks need the same model and recipe");
+    EXPECT_EQ(error,
+              "rank 1: has 'parameter 0.weight [16, 4] f32' where rank 0 has 'parameter 0.weight [8, 4] f32': all "
+              "ranks need the same model and recipe");
   }
   errors = run_ranks(2, [](Rank& r) {
     auto net = two_layers();
@@ -152,7 +153,8 @@ TEST(DistributedDataParallel, BucketsFollowBackward) {
   expect_fine(run_ranks(2, [](Rank& r) {
     auto net = two_layers();
     net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.buckets = {.bytes = 130, .first_bytes = 10}});
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
+                                {.buckets = {.bytes = 130, .first_bytes = 10}});
     Sgd sgd(net->parameters(), {.lr = 0.1});
     // 2.bias (8 bytes) fits the first, 2.weight (64), 0.bias (32) and 0.weight (128) follow.
     EXPECT_EQ(ddp.reducer().buckets(), (std::vector<std::vector<std::size_t>>{{3}, {2, 1}, {0}}));
@@ -228,7 +230,8 @@ TEST(DistributedDataParallel, AParameterMayBeUsedTwice) {
   Tied net;
   net.initialize(Xavier{}, alone.devices());
   const std::string expected = train(net, [&](const Tensor& x, const Tensor& y) {
-    return std::vector{split_and_load(x, alone.devices(), {.shards = 3}), split_and_load(y, alone.devices(), {.shards = 3})};
+    return std::vector{split_and_load(x, alone.devices(), {.shards = 3}),
+                       split_and_load(y, alone.devices(), {.shards = 3})};
   });
   // Two ranks: one has a subtree of two shards, which it sums, the other a single one.
   for (int world : {2, 3}) {
@@ -236,10 +239,12 @@ TEST(DistributedDataParallel, AParameterMayBeUsedTwice) {
       Tied copy;
       copy.initialize(Xavier{}, r.runtime.devices());
       DistributedDataParallel ddp(copy, r.runtime.devices(), r.communicator, {.shards = 3});
-      EXPECT_EQ(train(copy, [&](const Tensor& x, const Tensor& y) {
-        auto [first, last] = ddp.rows_of(6);
-        return ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 6);
-      }), expected);
+      EXPECT_EQ(train(copy,
+                      [&](const Tensor& x, const Tensor& y) {
+                        auto [first, last] = ddp.rows_of(6);
+                        return ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 6);
+                      }),
+                expected);
     }));
   }
 }
@@ -253,28 +258,32 @@ struct TwoLinear : Module {
 
 // Two gradients of one bucket: the second one's success does not make up for the first one's failure.
 TEST(DistributedDataParallel, AGradientThatFailsIsNotSummed) {
-  for (const std::string& error : run_ranks(2, [](Rank& r) {
-         TwoLinear net;
-         net.initialize(Xavier{}, r.runtime.devices());
-         DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator);
-         Sgd sgd(net.parameters(), {.lr = 0.1});
-         testing::Random random(1);
-         for (int step = 0; step < 2; ++step) {
-           auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-           Tensor out = ddp(x);
-           // The gradient of b's weight is the only one that needs what b was given.
-           if (step == 1 && r.rank() == 1) {
-             // A task that fails late, not a change in place, which backward() would refuse.
-             auto& version = net.hidden.parts()[0].storage()->version;
-             const std::uint64_t before = version;
-             ops::launch("broken", {}, {net.hidden.parts()[0]}, [](Backend&, KernelContext&) { fail("this task is broken"); });
-             version = before;
-           }
-           mse_loss(out, y).backward();
-           sgd.step();
-         }
-         net.b.weight.host_data();
-       }, 1, std::chrono::seconds(5))) {
+  for (const std::string& error : run_ranks(
+           2,
+           [](Rank& r) {
+             TwoLinear net;
+             net.initialize(Xavier{}, r.runtime.devices());
+             DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator);
+             Sgd sgd(net.parameters(), {.lr = 0.1});
+             testing::Random random(1);
+             for (int step = 0; step < 2; ++step) {
+               auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+               Tensor out = ddp(x);
+               // The gradient of b's weight is the only one that needs what b was given.
+               if (step == 1 && r.rank() == 1) {
+                 // A task that fails late, not a change in place, which backward() would refuse.
+                 auto& version = net.hidden.parts()[0].storage()->version;
+                 const std::uint64_t before = version;
+                 ops::launch("broken", {}, {net.hidden.parts()[0]},
+                             [](Backend&, KernelContext&) { fail("this task is broken"); });
+                 version = before;
+               }
+               mse_loss(out, y).backward();
+               sgd.step();
+             }
+             net.b.weight.host_data();
+           },
+           1, std::chrono::seconds(5))) {
     EXPECT_NE(error.find("this task is broken"), std::string::npos) << error;
   }
 }
@@ -319,7 +328,8 @@ TEST(DistributedDataParallel, AParameterOfAnotherModuleIsToldApart) {
          net->initialize(Xavier{}, r.runtime.devices());
          head.initialize(Xavier{}, r.runtime.devices());
          DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-         auto [x, y] = ddp.split<2>({Tensor::from(std::vector<float>(12), {3, 4}), Tensor::from(std::vector<float>(6), {3, 2})});
+         auto [x, y] =
+             ddp.split<2>({Tensor::from(std::vector<float>(12), {3, 4}), Tensor::from(std::vector<float>(6), {3, 2})});
          mse_loss(head(ddp(x)), y).backward();
        })) {
     EXPECT_NE(error.find("is not summed over processes: it is not part of the module"), std::string::npos) << error;
@@ -334,7 +344,8 @@ TEST(DistributedDataParallel, TwoModelsMayBeTrainedByOneLoss) {
     Linear head({.in_features = 2, .out_features = 2});
     net->initialize(Xavier{}, r.runtime.devices());
     head.initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator), other(head, r.runtime.devices(), r.communicator);
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator),
+        other(head, r.runtime.devices(), r.communicator);
     Sgd sgd(net->parameters(), {.lr = 0.1}), head_sgd(head.parameters(), {.lr = 0.1});
     testing::Random random(static_cast<std::uint64_t>(r.rank()));
     for (int step = 0; step < 3; ++step) {
@@ -357,7 +368,8 @@ TEST(DistributedDataParallel, ALossOfAnotherBatchIsToldApart) {
          const Tensor x = split_and_load(Tensor::from(std::vector<float>(12), {3, 4}), r.runtime.devices());
          sum(ddp(x)).backward();
        })) {
-    EXPECT_NE(error.find("the loss is not made of a batch that its batches() or split() cut"), std::string::npos) << error;
+    EXPECT_NE(error.find("the loss is not made of a batch that its batches() or split() cut"), std::string::npos)
+        << error;
   }
 }
 
@@ -388,7 +400,8 @@ TEST(DistributedDataParallel, APenaltyOnParametersAloneHasTheBitsOfOneProcess) {
   Runtime alone({.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1});
   std::vector<std::string> found;
   for (std::size_t devices : {1U, 2U}) {
-    const std::vector<Device> some(alone.devices().begin(), alone.devices().begin() + static_cast<std::ptrdiff_t>(devices));
+    const std::vector<Device> some(alone.devices().begin(),
+                                   alone.devices().begin() + static_cast<std::ptrdiff_t>(devices));
     auto net = two_layers();
     net->initialize(Xavier{}, some);
     found.push_back(train(*net, [&](const Tensor& x, const Tensor& y) {
@@ -401,10 +414,12 @@ TEST(DistributedDataParallel, APenaltyOnParametersAloneHasTheBitsOfOneProcess) {
       auto net = two_layers();
       net->initialize(Xavier{}, r.runtime.devices());
       DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 4});
-      EXPECT_EQ(train(*net, [&](const Tensor& x, const Tensor& y) {
-        auto [first, last] = ddp.rows_of(6);
-        return ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 6);
-      }), found[0]);
+      EXPECT_EQ(train(*net,
+                      [&](const Tensor& x, const Tensor& y) {
+                        auto [first, last] = ddp.rows_of(6);
+                        return ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 6);
+                      }),
+                found[0]);
     }));
   }
 }
@@ -478,23 +493,28 @@ TEST(DistributedDataParallel, ARankThatGivesUpIsNamedByTheOthers) {
 }
 
 TEST(DistributedShares, FollowTheWeightsOfAllDevices) {
-  expect_fine(run_ranks(2, [](Rank& r) {
-    auto net = two_layers();
-    net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 8, .balance = {1, 2, 4, 1}});
-    EXPECT_EQ(ddp.shares(), JobShares({{1, 2}, {4, 1}}));
-    const auto rows = r.rank() == 0 ? std::pair<std::int64_t, std::int64_t>(0, 6) : std::pair<std::int64_t, std::int64_t>(6, 16);
-    EXPECT_EQ(ddp.rows_of(16), rows);
-    const std::vector<Tensor> all{Tensor::host({rows.second - rows.first, 4})};
-    const Tensor x = ddp.split(all, 16)[0];
-    const std::vector<Slot> slots = x.placement()->slots();
-    ASSERT_EQ(slots.size(), r.rank() == 0 ? 3u : 5u);
-    for (const Slot& slot : slots) {
-      EXPECT_EQ(slot.device, r.runtime.devices()[slot.shard == 0 || (slot.shard >= 3 && slot.shard < 7) ? 0 : 1]) << slot.shard;
-    }
-    ddp.set_shares(JobShares({{4, 2}, {1, 1}}));
-    EXPECT_EQ(ddp.rows_of(16).second, r.rank() == 0 ? 12 : 16);
-  }, 2));
+  expect_fine(run_ranks(
+      2,
+      [](Rank& r) {
+        auto net = two_layers();
+        net->initialize(Xavier{}, r.runtime.devices());
+        DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 8, .balance = {1, 2, 4, 1}});
+        EXPECT_EQ(ddp.shares(), JobShares({{1, 2}, {4, 1}}));
+        const auto rows =
+            r.rank() == 0 ? std::pair<std::int64_t, std::int64_t>(0, 6) : std::pair<std::int64_t, std::int64_t>(6, 16);
+        EXPECT_EQ(ddp.rows_of(16), rows);
+        const std::vector<Tensor> all{Tensor::host({rows.second - rows.first, 4})};
+        const Tensor x = ddp.split(all, 16)[0];
+        const std::vector<Slot> slots = x.placement()->slots();
+        ASSERT_EQ(slots.size(), r.rank() == 0 ? 3u : 5u);
+        for (const Slot& slot : slots) {
+          EXPECT_EQ(slot.device, r.runtime.devices()[slot.shard == 0 || (slot.shard >= 3 && slot.shard < 7) ? 0 : 1])
+              << slot.shard;
+        }
+        ddp.set_shares(JobShares({{4, 2}, {1, 1}}));
+        EXPECT_EQ(ddp.rows_of(16).second, r.rank() == 0 ? 12 : 16);
+      },
+      2));
 }
 
 TEST(DistributedShares, ChangeBetweenStepsOnlyAndLeaveNoRankWithout) {
@@ -502,7 +522,8 @@ TEST(DistributedShares, ChangeBetweenStepsOnlyAndLeaveNoRankWithout) {
     auto net = two_layers();
     net->initialize(Xavier{}, r.runtime.devices());
     DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 4});
-    EXPECT_ERROR(ddp.set_shares(JobShares({{2}, {3}})), "shares 2,3 of the devices, expected 4 shards on as many devices as before");
+    EXPECT_ERROR(ddp.set_shares(JobShares({{2}, {3}})),
+                 "shares 2,3 of the devices, expected 4 shards on as many devices as before");
     EXPECT_ERROR(ddp.set_shares(JobShares({{2, 1}, {1}})), "expected 4 shards on as many devices as before");
     EXPECT_ERROR(ddp.set_shares(JobShares({{4}, {0}})), "rank 1 has no shard, expected at least one");
     const auto backward = [&] {
@@ -536,7 +557,8 @@ TEST(DistributedShares, RanksThatWantOtherWeightsAreToldSo) {
     DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
                                 {.shards = 4, .balance = {1.0, r.rank() == 0 ? 1.0 : 2.0}});
   });
-  for (const std::string& error : errors) EXPECT_NE(error.find("has 'balance 1,2' where rank 0 has 'balance 1,1'"), std::string::npos) << error;
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("has 'balance 1,2' where rank 0 has 'balance 1,1'"), std::string::npos) << error;
 }
 
 }  // namespace

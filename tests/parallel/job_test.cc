@@ -25,7 +25,11 @@ std::vector<std::string> run_jobs(int world, const std::function<void(Job&)>& bo
     ranks.emplace_back([&, rank] {
       try {
         const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = server.port()});
-        Job job({.group = {.backend = "gloo", .rank = rank, .world_size = world, .store = store, .timeout = std::chrono::seconds(5)},
+        Job job({.group = {.backend = "gloo",
+                           .rank = rank,
+                           .world_size = world,
+                           .store = store,
+                           .timeout = std::chrono::seconds(5)},
                  .devices = devices});
         body(job);
         job.close();
@@ -46,7 +50,8 @@ TEST(Job, TrainsAModelOnAllRanks) {
     DistributedDataParallel ddp(*net, job);
     Sgd sgd(net->parameters(), {.lr = 0.1});
     testing::Random random(1);
-    const auto data = std::make_shared<TensorDataset>(std::vector<Tensor>{random.floats({10, 4}), random.floats({10, 2})});
+    const auto data =
+        std::make_shared<TensorDataset>(std::vector<Tensor>{random.floats({10, 4}), random.floats({10, 2})});
     DataLoader loader(data, {.batch_size = 4});
     for (auto [x, y] : ddp.batches(loader)) {
       mse_loss(ddp(x), y).backward();
@@ -87,7 +92,8 @@ TEST(Job, AnExceptionIsToldToTheOtherRanks) {
 }
 
 TEST(Job, ARankWithoutADeviceIsAnError) {
-  const std::vector<std::string> errors = run_jobs(2, [](Job&) {}, "cpu:0");
+  const std::vector<std::string> errors = run_jobs(
+      2, [](Job&) {}, "cpu:0");
   EXPECT_EQ(errors[1], "job: rank 1 is number 1 on its host, but the devices are cpu:0");
 }
 

@@ -46,8 +46,7 @@ struct Reader : Module {
     x = transpose(x, 0, 1);  // [T, N, C]
     const auto [seen, weights] = attention(x, x, x, {.key_padding_mask = padding});
     const auto [output, h] = gru(x + seen);
-    const auto [y, state] = lstm(output, {cat({h.narrow(0, 0, 2), h.narrow(0, 2, 2).narrow(2, 0, 1)}, 2),
-                                          Tensor()});
+    const auto [y, state] = lstm(output, {cat({h.narrow(0, 0, 2), h.narrow(0, 2, 2).narrow(2, 0, 1)}, 2), Tensor()});
     const Tensor scale = unsqueeze(mean(square(weights), {1, 2}), -1) + mean(square(state.c), 0) * 0.1;
     x = permute(y * mean(scale, 1, true), {1, 2, 0});  // [N, C, T]
     return transpose(conv(x), 1, 2);
@@ -91,8 +90,7 @@ Trained steps_of(Module& net, const std::function<std::vector<Tensor>(const std:
     }
     const Shape shape{kBatches[step], kLength};
     const std::vector<Tensor> parts = cut({Tensor::from(ids, shape), Tensor::from(labels, shape)});
-    const Tensor loss =
-        cross_entropy(flatten(net(parts[0]), 0, 1), flatten(parts[1], 0, 1), {.ignore_index = -1});
+    const Tensor loss = cross_entropy(flatten(net(parts[0]), 0, 1), flatten(parts[1], 0, 1), {.ignore_index = -1});
     loss.backward();
     adam.clip_grad_norm(0.5);
     adam.step();

@@ -111,9 +111,8 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
     // Small buckets: there are several of them even in small nets.
     ddp = std::make_unique<DistributedDataParallel>(
         *net, runtime.devices(), std::make_shared<Communicator>(runtime, group),
-        DistributedOptions{.shards = recipe.shards,
-                           .gradients = recipe.gradients,
-                           .buckets = {.bytes = 20000, .first_bytes = 1000}});
+        DistributedOptions{
+            .shards = recipe.shards, .gradients = recipe.gradients, .buckets = {.bytes = 20000, .first_bytes = 1000}});
   } else {
     for (const Parameter& p : net->parameters()) p.gradient_tree().set_dtype(recipe.gradients);
   }
@@ -199,10 +198,10 @@ TEST_P(Lockstep, TheBitsDoNotDependOnDevices) {
        {Arrangement{.devices = 1, .serial = true}, Arrangement{.devices = 2}, Arrangement{.devices = 3},
         Arrangement{.devices = 3, .serial = true}, Arrangement{.devices = 8},
         Arrangement{.devices = 2, .cores_per_device = 1}, Arrangement{.devices = 1, .cores_per_device = 1},
-        Arrangement{.devices = 1, .ranks = 2}, Arrangement{.devices = 1, .ranks = 3}, Arrangement{.devices = 2, .ranks = 2},
-        Arrangement{.devices = 1, .serial = true, .ranks = 2}, Arrangement{.devices = 1, .ranks = 5},
-        Arrangement{.devices = 3, .moves = true}, Arrangement{.devices = 1, .ranks = 3, .moves = true},
-        Arrangement{.devices = 2, .ranks = 2, .moves = true}}) {
+        Arrangement{.devices = 1, .ranks = 2}, Arrangement{.devices = 1, .ranks = 3},
+        Arrangement{.devices = 2, .ranks = 2}, Arrangement{.devices = 1, .serial = true, .ranks = 2},
+        Arrangement{.devices = 1, .ranks = 5}, Arrangement{.devices = 3, .moves = true},
+        Arrangement{.devices = 1, .ranks = 3, .moves = true}, Arrangement{.devices = 2, .ranks = 2, .moves = true}}) {
     SCOPED_TRACE(fmt::format("{} ranks of {} devices, {}, {}", layout.ranks, layout.devices,
                              layout.serial ? "serial" : "threads", layout.moves ? "shards move" : "shards stay"));
     const Outcome other = train(GetParam(), layout);
@@ -236,10 +235,7 @@ INSTANTIATE_TEST_SUITE_P(
                .net = [] { return lenet(); },
                .micro_batches = 2,
                .batches = {3, 40, 21, 40}},
-        Recipe{.name = "LenetAccumulatedNoSync",
-               .net = [] { return lenet(); },
-               .micro_batches = 2,
-               .no_sync = true},
+        Recipe{.name = "LenetAccumulatedNoSync", .net = [] { return lenet(); }, .micro_batches = 2, .no_sync = true},
         Recipe{.name = "LenetAccumulatedClippedAdamW",
                .net = [] { return lenet(); },
                .adam = true,
@@ -263,9 +259,16 @@ INSTANTIATE_TEST_SUITE_P(
         Recipe{.name = "LenetFineTuned", .net = [] { return lenet(); }, .untrained = 4, .frozen = true},
         Recipe{.name = "LenetFineTunedLeftOut", .net = [] { return lenet(); }, .clip_norm = 0.1, .untrained = 4},
         // Up to the middle of the first residual block, after the first batch norm's scale.
-        Recipe{.name = "ResidualFineTuned", .net = residual_net, .pixels = 10, .micro_batches = 2, .untrained = 4,
+        Recipe{.name = "ResidualFineTuned",
+               .net = residual_net,
+               .pixels = 10,
+               .micro_batches = 2,
+               .untrained = 4,
                .frozen = true},
-        Recipe{.name = "ResidualSynchronizedFineTuned", .net = synchronized_residual_net, .pixels = 10, .untrained = 4,
+        Recipe{.name = "ResidualSynchronizedFineTuned",
+               .net = synchronized_residual_net,
+               .pixels = 10,
+               .untrained = 4,
                .frozen = true},
         Recipe{.name = "Dropout", .net = dropout_net, .pixels = 12},
         Recipe{.name = "DropoutAccumulated", .net = dropout_net, .pixels = 12, .micro_batches = 2},
@@ -277,10 +280,8 @@ INSTANTIATE_TEST_SUITE_P(
                .dtype = DType::f16,
                .micro_batches = 2},
         Recipe{.name = "ResidualSynchronized", .net = synchronized_residual_net, .pixels = 10},
-        Recipe{.name = "ResidualSynchronizedBf16",
-               .net = synchronized_residual_net,
-               .pixels = 10,
-               .dtype = DType::bf16}),
+        Recipe{
+            .name = "ResidualSynchronizedBf16", .net = synchronized_residual_net, .pixels = 10, .dtype = DType::bf16}),
     [](const auto& info) { return info.param.name; });
 
 // Every kernel that ResNet-18 chooses for its sizes.

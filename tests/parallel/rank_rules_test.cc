@@ -40,7 +40,8 @@ Numbers on_one_and_two_ranks(const std::function<Numbers(Rank&)>& find) {
 template <typename Net>
 struct Wrapped {
   template <typename Options>
-  Wrapped(Rank& r, Options options) : net(options), ddp(initialized(net, r), r.runtime.devices(), r.communicator, {.shards = 2}) {}
+  Wrapped(Rank& r, Options options)
+      : net(options), ddp(initialized(net, r), r.runtime.devices(), r.communicator, {.shards = 2}) {}
   static Net& initialized(Net& net, Rank& r) {
     net.initialize(Constant{1}, r.runtime.devices());
     return net;
@@ -70,15 +71,16 @@ TEST(RankRules, ALossOfTwoBatchesOneOfWhichLeavesARankIdle) {
   for (bool small_first : {false, true}) {
     for (bool small_made_first : {false, true}) {
       EXPECT_EQ(on_one_and_two_ranks([&](Rank& r) {
-        Wrapped<Linear> m(r, features(1));
-        const Tensor small = m.cut(counted({1, 1}, 2)), large = m.cut(counted({4, 1}));
-        Tensor of_small, of_large;
-        if (small_made_first) of_small = mean(m.net(small));
-        of_large = mean(m.net(large));
-        if (!small_made_first) of_small = mean(m.net(small));
-        (small_first ? of_small + of_large : of_large + of_small).backward();
-        return m.gradient();
-      }), Numbers{4.5});
+                  Wrapped<Linear> m(r, features(1));
+                  const Tensor small = m.cut(counted({1, 1}, 2)), large = m.cut(counted({4, 1}));
+                  Tensor of_small, of_large;
+                  if (small_made_first) of_small = mean(m.net(small));
+                  of_large = mean(m.net(large));
+                  if (!small_made_first) of_small = mean(m.net(small));
+                  (small_first ? of_small + of_large : of_large + of_small).backward();
+                  return m.gradient();
+                }),
+                Numbers{4.5});
     }
   }
 }
@@ -106,13 +108,14 @@ TEST(RankRules, BatchNormOfTwoBatchesOneOfWhichLeavesARankIdle) {
 // The samples give 3, 7, 11, 15 and 19.
 TEST(RankRules, ReductionsOverTheBatchAreThoseOfAllRanks) {
   EXPECT_EQ(on_one_and_two_ranks([](Rank& r) {
-    Wrapped<Linear> m(r, features(2));
-    const Tensor y = m.net(m.cut(counted({5, 2}))), largest = amax(y), variance = var(y, {0, 1});
-    (largest * 2 + variance).backward();
-    const Numbers gradient = m.gradient();
-    return Numbers{testing::values(largest)[0], testing::values(variance)[0], testing::values(amin(y, 0))[0], gradient[0],
-                   gradient[1]};
-  }), (Numbers{19, 40, 3, 58, 60}));
+              Wrapped<Linear> m(r, features(2));
+              const Tensor y = m.net(m.cut(counted({5, 2}))), largest = amax(y), variance = var(y, {0, 1});
+              (largest * 2 + variance).backward();
+              const Numbers gradient = m.gradient();
+              return Numbers{testing::values(largest)[0], testing::values(variance)[0], testing::values(amin(y, 0))[0],
+                             gradient[0], gradient[1]};
+            }),
+            (Numbers{19, 40, 3, 58, 60}));
 }
 
 TEST(RankRules, AResultOfAnotherBatchIsRefused) {
@@ -125,35 +128,39 @@ TEST(RankRules, AResultOfAnotherBatchIsRefused) {
 
 TEST(RankRules, AParameterMayBeJoinedWithSamplesInPerShard) {
   EXPECT_EQ(on_one_and_two_ranks([](Rank& r) {
-    Wrapped<Linear> m(r, features(1));
-    const auto f = [&](const Tensor& t) {
-      const Tensor joined = concatenate(std::array<Tensor, 2>{m.net.weight, t});
-      return joined.narrow(1, t.size(0)) * sum(joined.narrow(0, 1));
-    };
-    sum(per_shard(f, m.cut(counted({4, 1})))).backward();
-    return m.gradient();
-  }), Numbers{10});
+              Wrapped<Linear> m(r, features(1));
+              const auto f = [&](const Tensor& t) {
+                const Tensor joined = concatenate(std::array<Tensor, 2>{m.net.weight, t});
+                return joined.narrow(1, t.size(0)) * sum(joined.narrow(0, 1));
+              };
+              sum(per_shard(f, m.cut(counted({4, 1})))).backward();
+              return m.gradient();
+            }),
+            Numbers{10});
 }
 
 TEST(RankRules, AWholeLeafInPerShardHasTheGradientOfAllRanks) {
   EXPECT_EQ(on_one_and_two_ranks([](Rank& r) {
-    Wrapped<Linear> m(r, features(1));
-    Tensor w = testing::as_leaf(counted({1, 1}, 2).to(r.runtime.devices()[0]));
-    const auto f = [&](const Tensor& t) {
-      const Tensor joined = concatenate(std::array{t, w});
-      return joined.narrow(0, t.size(0)) * sum(joined.narrow(t.size(0), 1));
-    };
-    sum(per_shard(f, m.cut(counted({4, 1})))).backward();
-    return testing::values(w.grad());
-  }), Numbers{10});
+              Wrapped<Linear> m(r, features(1));
+              Tensor w = testing::as_leaf(counted({1, 1}, 2).to(r.runtime.devices()[0]));
+              const auto f = [&](const Tensor& t) {
+                const Tensor joined = concatenate(std::array{t, w});
+                return joined.narrow(0, t.size(0)) * sum(joined.narrow(t.size(0), 1));
+              };
+              sum(per_shard(f, m.cut(counted({4, 1})))).backward();
+              return testing::values(w.grad());
+            }),
+            Numbers{10});
 }
 
 TEST(RankRules, APenaltyOnConcatenatedParametersCountsOnce) {
   EXPECT_EQ(on_one_and_two_ranks([](Rank& r) {
-    Wrapped<Linear> m(r, LinearOptions{.in_features = 1, .out_features = 1});
-    sum(square(concatenate(std::array<Tensor, 2>{m.net.weight.tensor().reshape({1}), m.net.bias}) + 1.0)).backward();
-    return Numbers{m.gradient()[0], testing::values(m.net.bias.gradient())[0]};
-  }), (Numbers{4, 2}));
+              Wrapped<Linear> m(r, LinearOptions{.in_features = 1, .out_features = 1});
+              sum(square(concatenate(std::array<Tensor, 2>{m.net.weight.tensor().reshape({1}), m.net.bias}) + 1.0))
+                  .backward();
+              return Numbers{m.gradient()[0], testing::values(m.net.bias.gradient())[0]};
+            }),
+            (Numbers{4, 2}));
 }
 
 // Each rank would have the gradient of its own rows alone.
@@ -162,8 +169,9 @@ TEST(RankRules, RowsWithAHistoryAreRefused) {
     expect_fine(run_ranks(world, [](Rank& r) {
       Wrapped<Linear> m(r, features(1));
       const Tensor computed = m.net(m.rows(counted({4, 1})).to(r.runtime.devices()[0]));
-      EXPECT_ERROR(m.ddp.split(std::array{computed}, 4),
-                   "has a history, but other processes have other rows: expected data, or rows that are computed after");
+      EXPECT_ERROR(
+          m.ddp.split(std::array{computed}, 4),
+          "has a history, but other processes have other rows: expected data, or rows that are computed after");
       EXPECT_EQ(m.ddp.split(std::array{computed.detach()}, 4)[0].shape(), (Shape{4, 1}));
     }));
   }
@@ -218,18 +226,20 @@ TEST(RankRules, TrainingWithDropoutOfSamplesAndOfParameters) {
 
 TEST(RankRules, ASumOfNoSamplesIsZero) {
   EXPECT_EQ(on_one_and_two_ranks([](Rank& r) {
-    Wrapped<Linear> m(r, features(1));
-    const Tensor none = m.ddp.split(std::array{counted({4, 1}).narrow(0, 0)})[0], total = sum(m.net(none));
-    total.backward();
-    return Numbers{total.item<float>(), (total * 2 + 1).item<float>(), m.gradient()[0]};
-  }), (Numbers{0, 1, 0}));
+              Wrapped<Linear> m(r, features(1));
+              const Tensor none = m.ddp.split(std::array{counted({4, 1}).narrow(0, 0)})[0], total = sum(m.net(none));
+              total.backward();
+              return Numbers{total.item<float>(), (total * 2 + 1).item<float>(), m.gradient()[0]};
+            }),
+            (Numbers{0, 1, 0}));
 }
 
 TEST(RankRules, GatherOfIntegersInUnevenShards) {
   EXPECT_EQ(on_one_and_two_ranks([](Rank& r) {
-    Wrapped<Linear> m(r, features(1));
-    return testing::values(gather(m.cut(Tensor::from<std::int64_t>({1, 2, 3}, {3}))));
-  }), (Numbers{1, 2, 3}));
+              Wrapped<Linear> m(r, features(1));
+              return testing::values(gather(m.cut(Tensor::from<std::int64_t>({1, 2, 3}, {3}))));
+            }),
+            (Numbers{1, 2, 3}));
 }
 
 // A model that takes its batches apart itself.

@@ -31,7 +31,7 @@ struct Rank {
 
 // What each rank had to complain about; "" if nothing.
 inline std::vector<std::string> run_ranks(int world, const std::function<void(Rank&)>& body, int devices = 1,
-                                   std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+                                          std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   auto groups = make_local_groups(world, timeout);
   std::vector<std::string> errors(groups.size());
   std::vector<std::thread> threads;

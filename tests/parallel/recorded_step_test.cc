@@ -54,8 +54,8 @@ class Training {
     if (recipe.adam) {
       optimizer_ = std::make_unique<AdamW>(net_.parameters(), AdamOptions{.lr = 0.01, .weight_decay = 0.1});
     } else {
-      optimizer_ = std::make_unique<Sgd>(net_.parameters(),
-                                         SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+      optimizer_ = std::make_unique<Sgd>(
+          net_.parameters(), SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
     }
   }
 
@@ -109,7 +109,8 @@ class Training {
   Random random_{1};
 };
 
-void expect_same_bits(const RuntimeOptions& options, StepRecipe recipe, const std::function<void(Training&)>& between = {}) {
+void expect_same_bits(const RuntimeOptions& options, StepRecipe recipe,
+                      const std::function<void(Training&)>& between = {}) {
   Training described(options, recipe, false), recorded(options, recipe, true);
   for (int step = 0; step < 7; ++step) {
     SCOPED_TRACE(step);
@@ -134,7 +135,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, RecordedStepTest, ::testing::Values(1, 2, 3),
                          [](const auto& info) { return std::to_string(info.param); });
 
 TEST_P(RecordedStepTest, HasTheBitsOfADescribedOne) { expect_same_bits(devices(GetParam()), {}); }
-TEST_P(RecordedStepTest, AlsoWithSynchronizedBatchNorm) { expect_same_bits(devices(GetParam()), {.synchronized = true}); }
+TEST_P(RecordedStepTest, AlsoWithSynchronizedBatchNorm) {
+  expect_same_bits(devices(GetParam()), {.synchronized = true});
+}
 TEST_P(RecordedStepTest, AlsoWithAPenaltyOnParameters) {
   expect_same_bits(devices(GetParam()), {.synchronized = true, .penalty = 0.01});
 }
@@ -243,7 +246,8 @@ TEST_P(RecordedStepTest, AlsoWithTwoOptimizersAndDropout) {
     for (int i = 0; i < 6; ++i) {
       const std::vector<Tensor> in{random.floats({3, 5}).to(device),
                                    Tensor::from(std::vector<std::int64_t>{0, 1, 1}, {3}).to(device), ones};
-      for (const Tensor& mask : recorded ? step.run(in) : describe(in)) outputs[recorded].push_back(mask.to_vector<float>());
+      for (const Tensor& mask : recorded ? step.run(in) : describe(in))
+        outputs[recorded].push_back(mask.to_vector<float>());
     }
     EXPECT_EQ(step.recorded(), recorded) << step.why_not();
     outputs[recorded].push_back(first.weight.host_data().to_vector<float>());
@@ -338,9 +342,7 @@ TEST(RecordedStep, GivesItsMemoryBack) {
   const Tensor x = make_tensor({1, 2, 3}, {3}, device);
   std::size_t reserved = 0;
   for (int round = 0; round < 4; ++round) {
-    RecordedStep step([](std::span<const Tensor> in) {
-      return std::vector{in[0].to(DType::f64).to(DType::bf16)};
-    });
+    RecordedStep step([](std::span<const Tensor> in) { return std::vector{in[0].to(DType::f64).to(DType::bf16)}; });
     for (int i = 0; i < 5; ++i) step.run(std::vector{x});
     EXPECT_TRUE(step.recorded());
     const std::size_t now = runtime.memory(device).reserved_bytes;

@@ -116,7 +116,8 @@ TEST(SplitAndLoad, SendsGradientsBackToWhatIsSplit) {
     const Tensor batch = split_and_load(x, runtime.devices(), {.shards = 3});
     mse_loss(batch, split_and_load(Tensor::host({5}), runtime.devices(), {.shards = 3})).backward();
     EXPECT_EQ(x.grad().device(), place);
-    for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(x.grad().to_vector<float>()[i], 2.0 * static_cast<double>(i) / 5, 1e-6);
+    for (std::size_t i = 0; i < 5; ++i)
+      EXPECT_NEAR(x.grad().to_vector<float>()[i], 2.0 * static_cast<double>(i) / 5, 1e-6);
   }
 }
 

@@ -82,7 +82,8 @@ TEST(TwoBatches, MayHaveOtherNumbersOfShards) {
 TEST(TwoBatches, MayBeOnDevicesOfTheirOwn) {
   OneWeight w(2);
   const auto on = [&](std::size_t device, float x) {
-    return sum(split_and_load(counted(1, x), std::span(w.runtime.devices()).subspan(device, 1))) * sum(w.net.weight.tensor());
+    return sum(split_and_load(counted(1, x), std::span(w.runtime.devices()).subspan(device, 1))) *
+           sum(w.net.weight.tensor());
   };
   backward(std::array{on(0, 2), on(1, 5)}, std::array{Tensor(), Tensor()});
   EXPECT_EQ(w.gradient(), 7);

@@ -7,8 +7,8 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-#include "tests/parallel/ranks.h"
 #include "tests/logical_tensors.h"
+#include "tests/parallel/ranks.h"
 
 namespace lockstep {
 namespace {
@@ -94,8 +94,9 @@ TEST(UntrainedParameters, RanksThatFreezeOtherParametersAreToldSo) {
          if (r.rank() == 1) net->parameters()[2].set_trainable(false);
          DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
        })) {
-    EXPECT_EQ(error, "rank 1: has 'frozen parameter 2.weight [2, 8] f32' where rank 0 has 'parameter 2.weight [2, 8] f32': "
-                     "all ranks need the same model and recipe");
+    EXPECT_EQ(error,
+              "rank 1: has 'frozen parameter 2.weight [2, 8] f32' where rank 0 has 'parameter 2.weight [2, 8] f32': "
+              "all ranks need the same model and recipe");
   }
 }
 
@@ -115,7 +116,8 @@ TEST(UntrainedParameters, AParameterJoinsBetweenStepsOnly) {
          }
        })) {
     EXPECT_NE(error.find("parameter 0.weight is trained from now on, but gradients of an earlier backward() wait"),
-              std::string::npos) << error;
+              std::string::npos)
+        << error;
   }
 }
 

@@ -86,8 +86,7 @@ Outcome train(Net& net, const std::function<std::vector<Tensor>(const Data&)>& c
   for (std::size_t step = 0; step < kBatches.size(); ++step) {
     const std::vector<Tensor> parts = cut(batch_of(kBatches[step], step));
     const auto [logits, penalty] = net.forward(parts[0], parts[1]);
-    const Tensor loss =
-        cross_entropy(logits, parts[2].reshape({parts[2].size(0) * kSteps})) + penalty * 1e-3;
+    const Tensor loss = cross_entropy(logits, parts[2].reshape({parts[2].size(0) * kSteps})) + penalty * 1e-3;
     loss.backward();
     sgd.step();
     outcome.losses.push_back(loss.item<float>());
@@ -147,7 +146,8 @@ TEST(UsersNet, ALossMayBeReadByOneRank) {
     const Tensor outputs = ddp(x), loss = mse_loss(outputs, y);
     if (r.rank() == 0) {
       EXPECT_EQ(loss.item<float>(), 0);
-      EXPECT_ERROR(outputs.to_vector<float>(), "to_vector: rows of [6, 2] f32 on cpu:0 are in other processes: gather() it");
+      EXPECT_ERROR(outputs.to_vector<float>(),
+                   "to_vector: rows of [6, 2] f32 on cpu:0 are in other processes: gather() it");
     }
     EXPECT_EQ(gather(outputs, Device()).to_vector<float>().size(), 12U);
   }));

@@ -83,8 +83,7 @@ TEST(Array, ReadsEveryLayoutInPlainOrder) {
 }
 
 TEST(Array, PrintsItself) {
-  EXPECT_EQ(Array::from<float>({1, 2.5, -3, 4}, {2, 2}).str(),
-            "tensor([[1, 2.5],\n        [-3, 4]], f32, host)");
+  EXPECT_EQ(Array::from<float>({1, 2.5, -3, 4}, {2, 2}).str(), "tensor([[1, 2.5],\n        [-3, 4]], f32, host)");
   EXPECT_EQ(Array::from<std::int64_t>({7}, {}).str(), "tensor(7, i64, host)");
   EXPECT_EQ(Array::from<std::uint8_t>({200, 1}, {2}).str(), "tensor([200, 1], u8, host)");
   EXPECT_EQ(Array::host({0}).str(), "tensor([], f32, host)");
@@ -95,8 +94,7 @@ TEST(Array, PrintsItself) {
   many.resize(1001, 9);
   EXPECT_EQ(Array::from(many, {1001}).str(), "tensor([0, 1, 2, ..., 9, 9, 9], i64, host)");
   Runtime runtime;
-  EXPECT_EQ(Array::from<BFloat16>({BFloat16(0.5F)}, {1}).to(runtime.devices()[0]).str(),
-            "tensor([0.5], bf16, cpu:0)");
+  EXPECT_EQ(Array::from<BFloat16>({BFloat16(0.5F)}, {1}).to(runtime.devices()[0]).str(), "tensor([0.5], bf16, cpu:0)");
 }
 
 TEST(Array, ShardsTravelWithHandles) {

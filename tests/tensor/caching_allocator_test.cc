@@ -35,8 +35,7 @@ TEST_F(CachingAllocatorTest, ASteadyLoopAllocatesNothing) {
     for (std::size_t bytes : {100, 300, 300, 1000}) blocks.push_back(allocator_.allocate(bytes, a_));
     for (Block& block : blocks) {
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data) % 64, 0U);
-      engine_->push(
-          {.name = "use", .lane = a_, .writes = {block.resource}, .run = [](const TaskContext&) {}});
+      engine_->push({.name = "use", .lane = a_, .writes = {block.resource}, .run = [](const TaskContext&) {}});
       allocator_.free(block);
     }
     if (step == 0) after_first = allocator_.counters().system_allocations;
@@ -76,20 +75,18 @@ TEST_F(CachingAllocatorTest, BusyBlocksStayInTheirLane) {
 TEST_F(CachingAllocatorTest, ABlockFreedWhileTasksUseItIsReusedAfterThem) {
   Block block = allocator_.allocate(256, a_);
   auto write = [&](LaneId lane, const Block& to, int value) {
-    engine_->push({.name = "write",
-                   .lane = lane,
-                   .writes = {to.resource},
-                   .run = [data = to.data, value](const TaskContext&) { std::memset(data, value, 256); }});
+    engine_->push(
+        {.name = "write", .lane = lane, .writes = {to.resource}, .run = [data = to.data, value](const TaskContext&) {
+           std::memset(data, value, 256);
+         }});
   };
   write(a_, block, 1);
   hold(b_, block);
   unsigned char seen = 0;
-  engine_->push({.name = "read",
-                 .lane = b_,
-                 .reads = {block.resource},
-                 .run = [&seen, data = block.data](const TaskContext&) {
-                   seen = static_cast<unsigned char*>(data)[200];
-                 }});
+  engine_->push(
+      {.name = "read", .lane = b_, .reads = {block.resource}, .run = [&seen, data = block.data](const TaskContext&) {
+         seen = static_cast<unsigned char*>(data)[200];
+       }});
   allocator_.free(block);
   Block next = allocator_.allocate(256, a_);
   ASSERT_EQ(next.data, block.data);
@@ -104,8 +101,7 @@ TEST_F(CachingAllocatorTest, ABlockFreedWhileTasksUseItIsReusedAfterThem) {
 
 TEST_F(CachingAllocatorTest, TheNextUserDoesNotInheritAFailure) {
   Block block = allocator_.allocate(256, a_);
-  engine_->push(
-      {.name = "bad", .lane = a_, .writes = {block.resource}, .run = [](const TaskContext&) { fail("no"); }});
+  engine_->push({.name = "bad", .lane = a_, .writes = {block.resource}, .run = [](const TaskContext&) { fail("no"); }});
   EXPECT_THROW(engine_->wait_readable(block.resource), TaskError);
   allocator_.free(block);
   Block next = allocator_.allocate(256, a_);

@@ -29,7 +29,8 @@ TEST(Float16, HasTheValueOfItsBitsAndComesBackFromIt) {
       EXPECT_TRUE(std::isnan(value)) << bits;
       EXPECT_EQ(Float16(value).bits, bits | 0x200) << "a NaN, and a quiet one";
     } else {
-      EXPECT_EQ(value, rest == kInfinity ? std::copysign(std::numeric_limits<float>::infinity(), value) : binary16(bits));
+      EXPECT_EQ(value,
+                rest == kInfinity ? std::copysign(std::numeric_limits<float>::infinity(), value) : binary16(bits));
       EXPECT_EQ(std::signbit(value), bits >= kSign) << bits;
       EXPECT_EQ(Float16(value).bits, bits);
     }

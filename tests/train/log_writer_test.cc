@@ -24,11 +24,10 @@ TEST(LogWriter, WritesALineAnEventInTheOrderOfItsFields) {
   log.write({{"event", "start"}, {"devices", {"cpu:0"}}, {"shards", 1}, {"parameters", 11175818}});
   log.write({{"event", "step"}, {"step", 1}, {"loss", 2.3026}, {"note", "two\nlines"}});
   // Seen by others while the writer lives.
-  EXPECT_EQ(folder.read("log.jsonl"),
-            R"({"event":"start","devices":["cpu:0"],"shards":1,"parameters":11175818})"
-            "\n"
-            R"({"event":"step","step":1,"loss":2.3026,"note":"two\nlines"})"
-            "\n");
+  EXPECT_EQ(folder.read("log.jsonl"), R"({"event":"start","devices":["cpu:0"],"shards":1,"parameters":11175818})"
+                                      "\n"
+                                      R"({"event":"step","step":1,"loss":2.3026,"note":"two\nlines"})"
+                                      "\n");
 }
 
 TEST(LogWriter, NumbersComeBackExactly) {

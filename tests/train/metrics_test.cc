@@ -80,8 +80,9 @@ TEST(Metrics, FindClassesOnAnyAxis) {
   // [2, 3, 2]: samples, steps, classes.
   const Tensor outputs = Tensor::from(std::vector<float>{1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1}, {2, 3, 2});
   const Tensor labels = Tensor::from(std::vector<std::int64_t>{0, 1, 1, 0, 0, 1}, {2, 3});
-  const auto results = measure(outputs, labels, {metrics::accuracy({.dim = -1}), metrics::top_k_accuracy(2, {.dim = 2}),
-                                                 metrics::perplexity({.dim = -1})});
+  const auto results = measure(
+      outputs, labels,
+      {metrics::accuracy({.dim = -1}), metrics::top_k_accuracy(2, {.dim = 2}), metrics::perplexity({.dim = -1})});
   EXPECT_EQ(results[0].sum, 4);
   EXPECT_EQ(results[0].count, 6);
   EXPECT_EQ(results[1].value, 1);
@@ -110,7 +111,8 @@ TEST(Metrics, TheConfusionMatrixCountsLabelsByRow) {
   EXPECT_ERROR(measure(s.outputs, s.labels, {metrics::confusion_matrix(5)}),
                "confusion_matrix: outputs are [2, 6] f32");
   EXPECT_ERROR(metrics::confusion_matrix(0), "confusion_matrix: 0 classes");
-  const Metric flat{.name = "flat", .values = [](const Tensor& outputs, const Tensor&) { return outputs; }, .table = true};
+  const Metric flat{
+      .name = "flat", .values = [](const Tensor& outputs, const Tensor&) { return outputs; }, .table = true};
   EXPECT_ERROR(measure(s.outputs, s.labels, {flat}), "expected a table for each sample");
 }
 
@@ -289,8 +291,8 @@ TEST(EpochEvent, HasMetricsByName) {
   const nlohmann::ordered_json plain = epoch_event(report);
   EXPECT_EQ(plain.dump(), R"({"event":"epoch","epoch":2,"seconds":0.5,"train_loss":1.5,"test_acc":0.75,)"
                           R"("test_correct":3,"test_total":4})");
-  report.metrics = {{"accuracy", 3, 4, 0.75}, {"perplexity", 8, 4, 7.5},
-                    {.name = "confusion_matrix", .table = {{1, 0}, {2, 3}}}};
+  report.metrics = {
+      {"accuracy", 3, 4, 0.75}, {"perplexity", 8, 4, 7.5}, {.name = "confusion_matrix", .table = {{1, 0}, {2, 3}}}};
   nlohmann::ordered_json more = plain;
   more["metrics"] = {{"accuracy", 0.75}, {"perplexity", 7.5}};
   more["metrics"]["confusion_matrix"] = std::vector<std::vector<double>>{{1, 0}, {2, 3}};

@@ -31,7 +31,10 @@ struct SmallJob {
   // With a group: as one of its ranks.
   explicit SmallJob(int devices, TrainerOptions options = {}, std::shared_ptr<const Dataset> data = nullptr,
                     std::shared_ptr<ProcessGroup> group = nullptr, int cores_per_device = 0)
-      : runtime({.cpu_devices = devices, .cores_per_device = cores_per_device, .threads_per_shard = 1, .seed = options.seed}) {
+      : runtime({.cpu_devices = devices,
+                 .cores_per_device = cores_per_device,
+                 .threads_per_shard = 1,
+                 .seed = options.seed}) {
     net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
     net.append<BatchNorm2d>().append<ReLU>().append<GlobalAvgPool2d>().append<Flatten>();
     net.append<Dropout>(0.2).append<Linear>(LinearOptions{.out_features = 5});
@@ -41,8 +44,8 @@ struct SmallJob {
     if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
     if (options.shards == 0) options.shards = 4;
     options.batch_size = kBatch;
-    trainer = std::make_unique<Trainer>(net, *adam, data ? data : random_pictures(kTrain, 1),
-                                        random_pictures(kTest, 2), options);
+    trainer = std::make_unique<Trainer>(net, *adam, data ? data : random_pictures(kTrain, 1), random_pictures(kTest, 2),
+                                        options);
     trainer->on_step = [this](const StepReport& report) {
       steps.push_back(report);
       losses.push_back(report.loss);

@@ -23,7 +23,7 @@ struct Trained {
 
 // Six epochs are 30 steps.
 Trained train(int devices, TrainerOptions options, std::shared_ptr<ProcessGroup> group = nullptr,
-          const std::filesystem::path& resume = {}) {
+              const std::filesystem::path& resume = {}) {
   SmallJob job(devices, std::move(options), nullptr, std::move(group), 1);
   if (!resume.empty()) job.trainer->resume(resume);
   Trained run;
@@ -36,7 +36,8 @@ Trained train(int devices, TrainerOptions options, std::shared_ptr<ProcessGroup>
 }
 
 // `seconds`: of all devices, rank 0's first.
-std::vector<Trained> train_ranks(int ranks, int devices, const TrainerOptions& options, const std::vector<double>& seconds = {}) {
+std::vector<Trained> train_ranks(int ranks, int devices, const TrainerOptions& options,
+                                 const std::vector<double>& seconds = {}) {
   auto groups = make_local_groups(ranks);
   std::vector<Trained> runs(groups.size());
   std::vector<std::thread> threads;
@@ -121,7 +122,8 @@ TEST(TrainerBalance, SharesChangeBetweenStepsOfMicroBatches) {
     automatic.balancer.every = every;
     for (const Trained& rank : train_ranks(2, 1, automatic, {0.03, 0.01})) {
       for (std::size_t step = 0; step < 30; ++step) {
-        EXPECT_EQ(rank.shares.at(step), step < static_cast<std::size_t>(every) ? Shares({2, 2}) : Shares({1, 3})) << step;
+        EXPECT_EQ(rank.shares.at(step), step < static_cast<std::size_t>(every) ? Shares({2, 2}) : Shares({1, 3}))
+            << step;
       }
       expect_same_bits(rank, one);
     }
@@ -175,7 +177,10 @@ TEST(TrainerBalance, RecordedStepsAreRecordedAnew) {
                     {.devices = runtime.devices(),
                      .shards = 8,
                      .balance = {.automatic = automatic},
-                     .balancer = {.seconds_per_shard = [] { return std::vector<double>{0.01, 0.03}; }},
+                     .balancer = {.seconds_per_shard =
+                                      [] {
+                                        return std::vector<double>{0.01, 0.03};
+                                      }},
                      .batch_size = 16,
                      .record_steps = record,
                      .epochs = 10});

@@ -64,8 +64,10 @@ TEST(TrainerF16, AStepThatOverflowsChangesNoParameter) {
 }
 
 TEST(TrainerF16, RecordedStepsSkipAndScaleAsDescribedOnesDo) {
-  TrainerOptions options{
-      .epochs = 3, .dtype = DType::f16, .loss_scaling = {.initial_scale = 0x1p24, .growth_interval = 4}, .clip_norm = 0.5};
+  TrainerOptions options{.epochs = 3,
+                         .dtype = DType::f16,
+                         .loss_scaling = {.initial_scale = 0x1p24, .growth_interval = 4},
+                         .clip_norm = 0.5};
   SmallJob described(2, options);
   described.trainer->train();
   options.record_steps = true;

@@ -16,15 +16,13 @@ namespace {
 std::shared_ptr<const Dataset> with_a_nan(std::int64_t at) {
   Tensor images = testing::Random(3).floats({SmallJob::kTrain, 1, 6, 6});
   images.view().as<float>()[at * 36] = std::numeric_limits<float>::quiet_NaN();
-  return std::make_shared<TensorDataset>(
-      std::vector<Tensor>{images, Tensor::host({SmallJob::kTrain}, DType::i64)});
+  return std::make_shared<TensorDataset>(std::vector<Tensor>{images, Tensor::host({SmallJob::kTrain}, DType::i64)});
 }
 
 TEST(TrainerFailure, ALossThatIsNotFiniteEndsTheRunAndKeepsTheLastGoodCheckpoint) {
   TemporaryFolder folder;
   // Sample 33 is in step 4.
-  SmallJob job(2, {.epochs = 2, .shuffle = false, .save_folder = folder.path(), .save_every = 2},
-               with_a_nan(33));
+  SmallJob job(2, {.epochs = 2, .shuffle = false, .save_folder = folder.path(), .save_every = 2}, with_a_nan(33));
   EXPECT_ERROR(job.trainer->train(), "the loss is nan at step 4; the last good checkpoint is that of step 2");
   EXPECT_EQ(job.losses.size(), 3u);
   const auto latest = find_latest_checkpoint(folder.path()).checkpoint;
@@ -41,13 +39,13 @@ TEST(TrainerFailure, ALossThatIsNotFiniteEndsTheRunAndKeepsTheLastGoodCheckpoint
 std::shared_ptr<const Dataset> with_a_bright_picture() {
   Tensor images = testing::Random(3).floats({SmallJob::kTrain, 1, 6, 6});
   for (int i = 0; i < 36; ++i) images.view().as<float>()[33 * 36 + i] *= 1e30f;
-  return std::make_shared<TensorDataset>(
-      std::vector<Tensor>{images, Tensor::host({SmallJob::kTrain}, DType::i64)});
+  return std::make_shared<TensorDataset>(std::vector<Tensor>{images, Tensor::host({SmallJob::kTrain}, DType::i64)});
 }
 
 TEST(TrainerFailure, WeightsThatTheirUpdateRuinedAreNoCheckpoint) {
   TemporaryFolder folder;
-  SmallJob job(2, {.epochs = 1, .shuffle = false, .save_folder = folder.path(), .save_every = 2}, with_a_bright_picture());
+  SmallJob job(2, {.epochs = 1, .shuffle = false, .save_folder = folder.path(), .save_every = 2},
+               with_a_bright_picture());
   EXPECT_ERROR(job.trainer->train(),
                "checkpoint: step 4: 1.running_var holds inf at element 0; the last good checkpoint is that of step 2");
   ASSERT_EQ(job.losses.size(), 4u);
@@ -68,11 +66,10 @@ TEST(TrainerFailure, WithoutCheckpointsTheStepAloneIsNamed) {
 }
 
 TEST(TrainerFailure, AnErrorOfTheDataComesOut) {
-  auto bad =
-      std::make_shared<MapDataset>(random_pictures(SmallJob::kTrain, 1), [](Example example, RandomKey) {
-        if (example[1].item<std::int64_t>() == 3) fail("picture of class 3");
-        return example;
-      });
+  auto bad = std::make_shared<MapDataset>(random_pictures(SmallJob::kTrain, 1), [](Example example, RandomKey) {
+    if (example[1].item<std::int64_t>() == 3) fail("picture of class 3");
+    return example;
+  });
   SmallJob job(2, {.epochs = 1}, bad);
   EXPECT_ERROR(job.trainer->train(), "picture of class 3");
 }

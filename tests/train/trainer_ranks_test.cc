@@ -146,9 +146,7 @@ struct Broken : Dataset {
 
 TEST(TrainerRanks, FailTogetherAndNameTheCulprit) {
   RanksOptions options{.trainer = {.epochs = 2}};
-  options.data = [](int rank) {
-    return rank == 1 ? std::make_shared<Broken>() : std::shared_ptr<const Dataset>();
-  };
+  options.data = [](int rank) { return rank == 1 ? std::make_shared<Broken>() : std::shared_ptr<const Dataset>(); };
   const auto results = train_ranks(3, options);
   EXPECT_THAT(results[1].error, HasSubstr("a broken disk"));
   for (int r : {0, 2}) {
@@ -180,8 +178,9 @@ TEST(TrainerRanks, AResumptionThatOneCannotFollowIsEveryonesError) {
   };
   expect_error({three, none, three}, "rank 1: " + none + ": there is no valid checkpoint to resume from");
   expect_error({three, three, four}, "rank 2: " + four + "/step-00000004: has step 4 where rank 0 has 3");
-  expect_error({four, seven, four}, "rank 1: " + seven + "/step-00000004/state.json: the checkpoint was made with seed 7; "
-                                                         "this run has seed 0");
+  expect_error({four, seven, four}, "rank 1: " + seven +
+                                        "/step-00000004/state.json: the checkpoint was made with seed 7; "
+                                        "this run has seed 0");
 }
 
 TEST(TrainerRanks, WeightsThatAreNotFiniteAreEveryonesError) {

@@ -37,8 +37,7 @@ TEST(Trainer, ReportsEveryStepAndEpoch) {
   for (std::size_t e = 0; e < 2; ++e) {
     // The mean over samples, not over batches.
     double sum = 0;
-    for (std::size_t i = 5 * e; i < 5 * e + 5; ++i)
-      sum += job.losses[i] * static_cast<double>(job.steps[i].samples);
+    for (std::size_t i = 5 * e; i < 5 * e + 5; ++i) sum += job.losses[i] * static_cast<double>(job.steps[i].samples);
     EXPECT_EQ(epochs[e].train_loss, sum / SmallJob::kTrain);
     EXPECT_EQ(epochs[e].test.total, SmallJob::kTest);
   }
@@ -65,8 +64,9 @@ TEST(Trainer, CutsABatchIntoShardsByItsSizeAlone) {
   EXPECT_EQ(train(2, {.batch_size = 128}), one);
   EXPECT_EQ(train(4, {.batch_size = 128}), one);
   EXPECT_EQ(train(1, {.batch_size = 128, .accumulate = 2}).first.at("shards"), 2);
-  EXPECT_ERROR(train(3, {.batch_size = 64}),
-               "trainer: 2 shards of a batch of 64 for 3 devices, expected at least one for each: set TrainerOptions::shards");
+  EXPECT_ERROR(
+      train(3, {.batch_size = 64}),
+      "trainer: 2 shards of a batch of 64 for 3 devices, expected at least one for each: set TrainerOptions::shards");
   EXPECT_ERROR(train(3, {.shards = 1, .batch_size = 64}), "trainer: 1 shards of a batch of 64 for 3 devices");
 }
 
@@ -78,8 +78,9 @@ TEST(Trainer, MicroBatchesAddUpToTheBatch) {
     net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
     net.initialize(Xavier{}, runtime.devices());
     Sgd sgd(net.parameters(), {.lr = 0.1});
-    Trainer trainer(net, sgd, random_pictures(26, 1), random_pictures(5, 2),
-                    {.devices = runtime.devices(), .shards = 2, .batch_size = 12, .accumulate = accumulate, .epochs = 2});
+    Trainer trainer(
+        net, sgd, random_pictures(26, 1), random_pictures(5, 2),
+        {.devices = runtime.devices(), .shards = 2, .batch_size = 12, .accumulate = accumulate, .epochs = 2});
     std::vector<double> losses;
     trainer.on_step = [&](const StepReport& report) {
       losses.push_back(report.loss);
@@ -164,8 +165,13 @@ TEST(Trainer, RecordedStepsAreThoseThatAreDescribed) {
     net.initialize(Xavier{}, runtime.devices());
     Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
     Trainer trainer(net, sgd, random_pictures(66, 1), random_pictures(5, 2),
-                    {.devices = runtime.devices(), .shards = 3, .batch_size = 12, .accumulate = accumulate,
-                     .record_steps = record, .epochs = 2, .clip_norm = 0.5,
+                    {.devices = runtime.devices(),
+                     .shards = 3,
+                     .batch_size = 12,
+                     .accumulate = accumulate,
+                     .record_steps = record,
+                     .epochs = 2,
+                     .clip_norm = 0.5,
                      .schedule = {.kind = ScheduleKind::cosine, .warmup = 3}});
     std::vector<double> losses;
     trainer.on_step = [&](const StepReport& report) { losses.push_back(report.loss); };
@@ -189,7 +195,9 @@ TEST(Trainer, RecordedStepsAreThoseThatAreDescribed) {
 TEST(Trainer, AFrozenParameterStaysAsItIsInRecordedSteps) {
   Runtime runtime({.cpu_devices = 2});
   Sequential net;
-  net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 7}).append<Linear>(LinearOptions{.out_features = 5});
+  net.append<Flatten>()
+      .append<Linear>(LinearOptions{.out_features = 7})
+      .append<Linear>(LinearOptions{.out_features = 5});
   net.initialize(Xavier{}, runtime.devices());
   Sgd sgd(net.parameters(), {.lr = 0.1, .weight_decay = 0.1});
   Trainer trainer(net, sgd, random_pictures(48, 1), random_pictures(5, 2),
@@ -230,7 +238,8 @@ TEST(Trainer, ASecondRunInOneRuntimeHasTheBitsOfTheFirst) {
     net.append<Flatten>().append<Dropout>(0.5).append<Linear>(LinearOptions{.out_features = 5});
     net.initialize(Xavier{}, runtime.devices());
     Sgd sgd(net.parameters(), {.lr = 0.1});
-    Trainer(net, sgd, random_pictures(40, 1), nullptr, {.devices = runtime.devices(), .batch_size = 8, .epochs = 1}).train();
+    Trainer(net, sgd, random_pictures(40, 1), nullptr, {.devices = runtime.devices(), .batch_size = 8, .epochs = 1})
+        .train();
     return weights_sha256(net);
   };
   const std::string first = train();
@@ -238,7 +247,9 @@ TEST(Trainer, ASecondRunInOneRuntimeHasTheBitsOfTheFirst) {
 }
 
 TEST(Trainer, TheRecipeHasTheSchedule) {
-  auto recipe = [](ScheduleOptions schedule) { return recipe_hash(SmallJob(1, {.schedule = schedule}).trainer->recipe()); };
+  auto recipe = [](ScheduleOptions schedule) {
+    return recipe_hash(SmallJob(1, {.schedule = schedule}).trainer->recipe());
+  };
   EXPECT_NE(recipe({.kind = ScheduleKind::step}), recipe({.kind = ScheduleKind::cosine}));
   EXPECT_NE(recipe({.kind = ScheduleKind::step}), recipe({.kind = ScheduleKind::step, .gamma = 0.5}));
 }
@@ -248,9 +259,9 @@ TEST(Trainer, TheRecipeHasWhatElseDecidesTheBits) {
   std::vector<std::string> names;
   const SmallJob plain(1);
   for (const auto& [name, value] : plain.trainer->recipe()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"seed", "shards", "batch_size", "accumulate",
-                                             "examples", "shuffle", "dtype", "learning_rate", "schedule", "warmup",
-                                             "clip_norm", "label_smoothing"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"seed", "shards", "batch_size", "accumulate", "examples", "shuffle", "dtype",
+                                      "learning_rate", "schedule", "warmup", "clip_norm", "label_smoothing"}));
   const auto train = [](RuntimeOptions options, bool all, bool freeze) {
     Runtime runtime(std::move(options));
     Sequential net;
@@ -419,8 +430,7 @@ TEST(TrainerCheckpoints, AnotherRecipeIsAnErrorThatNamesTheDifference) {
   expect_difference([](TrainerOptions& o) { o.recipe.set("model", "large"); },
                     "model \"small\"; this run has model \"large\"");
   expect_difference([](TrainerOptions& o) { o.recipe.set("more", 1); }, "no more; this run has more 1");
-  expect_difference([](TrainerOptions& o) { o.recipe = {}; },
-                    "model \"small\"; this run has no model");
+  expect_difference([](TrainerOptions& o) { o.recipe = {}; }, "model \"small\"; this run has no model");
   // A schedule that ends elsewhere has other rates on the way.
   expect_difference([](TrainerOptions& o) { o.schedule.kind = ScheduleKind::cosine; }, "scheduled_steps");
 }

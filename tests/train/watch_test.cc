@@ -50,12 +50,14 @@ TEST(Watch, PatienceIsANumberOfEpochs) {
 TrainerOptions scored(std::shared_ptr<int> measured, const std::filesystem::path& folder) {
   TrainerOptions options;
   options.epochs = 10;
-  options.metrics = {metrics::perplexity(), {.name = "score",
-                                             .values = [](const Tensor& outputs, const Tensor&) { return outputs; },
-                                             .result = [measured](double) {
-                                               const int epoch = ++*measured;
-                                               return epoch == 2 ? 5.0 : 1.0;
-                                             }}};
+  options.metrics = {metrics::perplexity(),
+                     {.name = "score",
+                      .values = [](const Tensor& outputs, const Tensor&) { return outputs; },
+                      .result =
+                          [measured](double) {
+                            const int epoch = ++*measured;
+                            return epoch == 2 ? 5.0 : 1.0;
+                          }}};
   options.save_folder = folder;
   options.watch = {.metric = "score", .patience = 3, .save_best = true};
   return options;

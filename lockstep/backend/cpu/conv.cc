@@ -17,12 +17,12 @@ class CpuConv final : public ConvKernels {
                              DType dtype) const override {
     return kernels(dtype).prepared_size(pass, options, x, w, dtype);
   }
-  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w, DType dtype,
-               const View& prepared) override {
+  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w,
+               DType dtype, const View& prepared) override {
     kernels(dtype).prepare(context, pass, options, x, w, dtype, prepared);
   }
-  void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& prepared,
-                        const View& bias, const View& y) override {
+  void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
+                        const View& prepared, const View& bias, const View& y) override {
     kernels(x.dtype).forward_prepared(context, options, x, w, prepared, bias, y);
   }
   void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
@@ -37,8 +37,8 @@ class CpuConv final : public ConvKernels {
                      const View& dx) override {
     kernels(dy.dtype).backward_data(context, options, dy, w, dx);
   }
-  void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy, const View& dw,
-                        const View& db) override {
+  void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy,
+                        const View& dw, const View& db) override {
     kernels(x.dtype).backward_weights(context, options, x, dy, dw, db);
   }
 
@@ -54,6 +54,8 @@ class CpuConv final : public ConvKernels {
 
 }  // namespace
 
-std::unique_ptr<ConvKernels> make_cpu_conv(const CpuBackendOptions& options) { return std::make_unique<CpuConv>(options); }
+std::unique_ptr<ConvKernels> make_cpu_conv(const CpuBackendOptions& options) {
+  return std::make_unique<CpuConv>(options);
+}
 
 }  // namespace lockstep

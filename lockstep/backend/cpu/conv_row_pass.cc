@@ -18,14 +18,10 @@ StridedImages readable(const StridedImages& images) {
 RowPass::RowPass(std::vector<AxisClass> rows, std::vector<AxisClass> columns, const ConvAxis& kernel_columns,
                  std::int64_t from_width, std::int64_t to_width, std::int64_t taps, std::int64_t images,
                  const StridedImages& from, const StridedImages& to)
-    : from_(from),
-      to_(to),
-      images_(images),
-      taps_(taps),
+    : from_(from), to_(to), images_(images), taps_(taps),
       chunk_(std::clamp<std::int64_t>(kTerms / (taps * kBlock), 1, from.blocks())),
       group_(std::clamp<std::int64_t>(
-          kPanel / (from.pixels * (from.readable() ? kBlock : from.channels) + to.pixels * kTileColumns), 1,
-          images)) {
+          kPanel / (from.pixels * (from.readable() ? kBlock : from.channels) + to.pixels * kTileColumns), 1, images)) {
   const StridedImages in = readable(from),
                       out = to.vectors() ? to : StridedImages::blocked(nullptr, kTileColumns, to.pixels);
   for (const AxisClass& row : rows) {
@@ -34,8 +30,7 @@ RowPass::RowPass(std::vector<AxisClass> rows, std::vector<AxisClass> columns, co
   }
 }
 
-void RowPass::run(const KernelContext& context, const float* packed, const float* bias,
-                  float* scratch) const {
+void RowPass::run(const KernelContext& context, const float* packed, const float* bias, float* scratch) const {
   // Each thread gets whole groups of images. If there are fewer groups than threads, the output's blocks are divided,
   // too.
   const std::int64_t groups = ceil_div(images_, group_), tiles = ceil_div(to_.channels, kTileColumns);
@@ -43,8 +38,7 @@ void RowPass::run(const KernelContext& context, const float* packed, const float
   for_each_thread(context, groups * parts, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
     float* const from_panel = scratch + thread * this->scratch();
     for (std::int64_t unit = begin; unit < end; ++unit) {
-      const std::int64_t first = unit / parts * group_, count = std::min(group_, images_ - first),
-                         part = unit % parts;
+      const std::int64_t first = unit / parts * group_, count = std::min(group_, images_ - first), part = unit % parts;
       StridedImages in = from_.images_from(first);
       if (!from_.readable()) {
         const StridedImages panel = StridedImages::channels_last(from_panel, from_.channels, from_.pixels);
@@ -58,15 +52,13 @@ void RowPass::run(const KernelContext& context, const float* packed, const float
   });
 }
 
-RowPass::PixelClass RowPass::make_class(const AxisClass& row, const AxisClass& column,
-                                        std::int64_t kernel_width, std::int64_t from_width,
-                                        std::int64_t to_width, const StridedImages& from,
+RowPass::PixelClass RowPass::make_class(const AxisClass& row, const AxisClass& column, std::int64_t kernel_width,
+                                        std::int64_t from_width, std::int64_t to_width, const StridedImages& from,
                                         const StridedImages& to) const {
   PixelClass c;
   c.whole = make_steps(row, column, kernel_width, from_width, from, chunk_, kBlock);
   c.part = make_steps(row, column, kernel_width, from_width, from, 1, from.channels % kBlock);
-  const std::size_t pixels =
-      static_cast<std::size_t>(group_) * row.positions.size() * column.positions.size();
+  const std::size_t pixels = static_cast<std::size_t>(group_) * row.positions.size() * column.positions.size();
   c.from.reserve(pixels);
   c.to.reserve(pixels);
   for (std::int64_t n = 0; n < group_; ++n) {
@@ -86,8 +78,7 @@ RowPass::Steps RowPass::make_steps(const AxisClass& row, const AxisClass& column
   const auto apart = [](const AxisClass::Tap& a, const AxisClass::Tap& b) {
     return b.tap != a.tap + 1 || b.offset != a.offset + 1;
   };
-  const bool joined =
-      from.pixel == channels && std::ranges::adjacent_find(column.taps, apart) == column.taps.end();
+  const bool joined = from.pixel == channels && std::ranges::adjacent_find(column.taps, apart) == column.taps.end();
   const std::size_t taps = joined ? column.taps.size() : 1;
   Steps s{.terms = channels * static_cast<std::int64_t>(taps)};
   if (taps == 0) return s;
@@ -107,8 +98,7 @@ void RowPass::run_tile(const StridedImages& in, std::int64_t first, std::int64_t
                        const float* packed, const float* bias, float* to_panel) const {
   const std::int64_t columns = std::min(kTileColumns, to_.channels - column);
   const StridedImages target = to_.images_from(first).slice(column, columns);
-  const StridedImages out =
-      to_.vectors() ? target : StridedImages::blocked(to_panel, kTileColumns, to_.pixels);
+  const StridedImages out = to_.vectors() ? target : StridedImages::blocked(to_panel, kTileColumns, to_.pixels);
   const std::int64_t blocks = in.blocks(), full = in.channels / kBlock;
   RowProduct p{.y = out.f32(), .y_block = out.block, .blocks = blocks_of(columns)};
   for (std::int64_t b = 0; b < blocks;) {

@@ -19,9 +19,7 @@ class RowPass {
           const StridedImages& from, const StridedImages& to);
 
   // Number of f32 for each thread.
-  std::int64_t scratch() const {
-    return from_scratch() + (to_.vectors() ? 0 : group_ * to_.pixels * kTileColumns);
-  }
+  std::int64_t scratch() const { return from_scratch() + (to_.vectors() ? 0 : group_ * to_.pixels * kTileColumns); }
 
   // `bias` is padded to blocks, or null.
   void run(const KernelContext& context, const float* packed, const float* bias, float* scratch) const;
@@ -43,17 +41,14 @@ class RowPass {
 
   // Steps over all taps of `blocks` blocks of `channels` channels. Taps that read adjacent pixels become one step if
   // the channels are all that a pixel has there.
-  Steps make_steps(const AxisClass& row, const AxisClass& column, std::int64_t kernel_width,
-                   std::int64_t from_width, const StridedImages& from, std::int64_t blocks,
-                   std::int64_t channels) const;
+  Steps make_steps(const AxisClass& row, const AxisClass& column, std::int64_t kernel_width, std::int64_t from_width,
+                   const StridedImages& from, std::int64_t blocks, std::int64_t channels) const;
 
   // Columns [column, column + kTileColumns) of `count` images.
   void run_tile(const StridedImages& in, std::int64_t first, std::int64_t count, std::int64_t column,
                 const float* packed, const float* bias, float* to_panel) const;
 
-  std::int64_t from_scratch() const {
-    return from_.readable() ? 0 : round_up(group_ * from_.pixels * from_.channels);
-  }
+  std::int64_t from_scratch() const { return from_.readable() ? 0 : round_up(group_ * from_.pixels * from_.channels); }
 
   StridedImages from_, to_;
   std::int64_t images_, taps_;

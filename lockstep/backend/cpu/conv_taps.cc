@@ -20,8 +20,8 @@ std::vector<AxisClass> classes(std::int64_t positions, std::int64_t taps, const 
       met.push_back({tap, from - first});
     }
     auto same = std::ranges::find_if(all, [&](const AxisClass& c) {
-      return std::ranges::equal(
-          c.taps, met, [](const auto& a, const auto& b) { return a.tap == b.tap && a.offset == b.offset; });
+      return std::ranges::equal(c.taps, met,
+                                [](const auto& a, const auto& b) { return a.tap == b.tap && a.offset == b.offset; });
     });
     if (same == all.end()) same = all.insert(all.end(), AxisClass{met, {}});
     same->positions.push_back({to, first});

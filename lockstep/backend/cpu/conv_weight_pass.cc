@@ -132,8 +132,7 @@ std::vector<PixelPair> WeightPass::make_pixels(std::int64_t chunk, std::int64_t 
     const std::int64_t to = n * dy.image + (r * columns.output + c) * kBlock;
     const std::int64_t row = r * rows.stride + row_tap, column = c * columns.stride + column_tap;
     if (!blocks_) {
-      pixels.push_back(
-          {n * x.image + (r * rows.stride * padded_columns_ + c * columns.stride) * x.pixel, to});
+      pixels.push_back({n * x.image + (r * rows.stride * padded_columns_ + c * columns.stride) * x.pixel, to});
     } else if (row >= 0 && row < rows.input && column >= 0 && column < columns.input) {
       pixels.push_back({n * x.image + (row * columns.input + column) * x.pixel, to});
     }
@@ -155,10 +154,9 @@ void WeightPass::add(PixelProduct& p, const std::vector<PixelPair>& pixels, std:
   if (p.pixel_count > 0 || !p.accumulate) f32_kernels().pixel_product(p);
 }
 
-void WeightPass::run_unit(const StridedImages& x, const StridedImages& dy, std::int64_t first,
-                          std::int64_t count, std::int64_t tile, std::int64_t block, float* packed) const {
-  const std::int64_t columns = std::min(kTileColumns, p_.outputs - tile * kTileColumns),
-                     taps = blocks_ ? p_.taps() : 1;
+void WeightPass::run_unit(const StridedImages& x, const StridedImages& dy, std::int64_t first, std::int64_t count,
+                          std::int64_t tile, std::int64_t block, float* packed) const {
+  const std::int64_t columns = std::min(kTileColumns, p_.outputs - tile * kTileColumns), taps = blocks_ ? p_.taps() : 1;
   PixelProduct p{.rows = blocks_ ? nullptr : rows_.data(),
                  .row_count = blocks_ ? kBlock : static_cast<std::int64_t>(rows_.size()),
                  .y_block = dy.block,
@@ -180,8 +178,7 @@ void WeightPass::unpack(const float* packed, std::int64_t tile, std::int64_t blo
   const std::int64_t begin = tile * kTileColumns, end = std::min(begin + kTileColumns, p_.outputs);
   const std::int64_t height = blocks_ ? kBlock : inputs;
   for (std::int64_t o = begin; o < end; ++o) {
-    const float* const in =
-        packed + (o / kBlock * inputs * taps + block * taps * height) * kBlock + o % kBlock;
+    const float* const in = packed + (o / kBlock * inputs * taps + block * taps * height) * kBlock + o % kBlock;
     float* const out = dw + (o * inputs + block * height) * taps;
     for (std::int64_t i = 0; i < height; ++i) {
       for (std::int64_t t = 0; t < taps; ++t) out[i * taps + t] = in[(t * height + i) * kBlock];

@@ -32,9 +32,7 @@ class WeightPass {
   std::int64_t padded_pixels() const { return padded_rows_ * padded_columns_; }
   bool copies_x() const { return blocks_ ? !x_.readable() : !(x_.readable() && x_.pixel == x_.channels); }
   std::int64_t x_scratch() const { return copies_x() ? round_up(group_ * x_.pixels * x_.channels) : 0; }
-  std::int64_t padded_scratch() const {
-    return blocks_ ? 0 : round_up(group_ * padded_pixels() * x_.channels);
-  }
+  std::int64_t padded_scratch() const { return blocks_ ? 0 : round_up(group_ * padded_pixels() * x_.channels); }
   std::int64_t dy_scratch() const { return dy_.vectors() ? 0 : group_ * dy_.pixels * round_up(dy_.channels); }
 
   // The arrangement of x that the kernels read.
@@ -53,8 +51,7 @@ class WeightPass {
   template <typename F>
   void for_each_pixel(std::int64_t chunk, const F& f) const {
     for (std::int64_t n = 0; n < chunk_images_; ++n) {
-      for (std::int64_t r = chunk * chunk_rows_; r < std::min((chunk + 1) * chunk_rows_, p_.rows.output);
-           ++r) {
+      for (std::int64_t r = chunk * chunk_rows_; r < std::min((chunk + 1) * chunk_rows_, p_.rows.output); ++r) {
         for (std::int64_t c = 0; c < p_.columns.output; ++c) f(n, r, c);
       }
     }

@@ -102,9 +102,8 @@ void run(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
                        const Offsets o = offsets(walk, u / strips, inner, last);
                        const std::int64_t i = u % strips * kTile;
                        for (std::int64_t j = 0; j < columns; j += kTile) {
-                         transpose_tile(x + o.source + i + j * x_stride, x_stride,
-                                        y + o.destination + i * y_stride + j, y_stride,
-                                        std::min(kTile, rows - i), std::min(kTile, columns - j));
+                         transpose_tile(x + o.source + i + j * x_stride, x_stride, y + o.destination + i * y_stride + j,
+                                        y_stride, std::min(kTile, rows - i), std::min(kTile, columns - j));
                        }
                      }
                    });

@@ -30,14 +30,10 @@ void visit_floating(DType dtype, std::string_view operation, const Visitor& visi
 template <typename Visitor>
 void visit_bits(DType dtype, const Visitor& visitor) {
   switch (item_size(dtype)) {
-    case 1:
-      return visitor(std::uint8_t{});
-    case 2:
-      return visitor(std::uint16_t{});
-    case 4:
-      return visitor(std::uint32_t{});
-    default:
-      return visitor(std::uint64_t{});
+    case 1: return visitor(std::uint8_t{});
+    case 2: return visitor(std::uint16_t{});
+    case 4: return visitor(std::uint32_t{});
+    default: return visitor(std::uint64_t{});
   }
 }
 

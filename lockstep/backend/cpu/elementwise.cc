@@ -171,8 +171,7 @@ class Elementwise final : public ElementwiseKernels {
     });
   }
 
-  void unary_backward(KernelContext& ctx, const Unary& op, const View& saved, const View& dy,
-                      const View& dx) override {
+  void unary_backward(KernelContext& ctx, const Unary& op, const View& saved, const View& dy, const View& dx) override {
     if (!cpu::is_narrow(dx.dtype)) return reference_->unary_backward(ctx, op, saved, dy, dx);
     cpu::visit_narrow(dx.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -240,9 +239,8 @@ class Elementwise final : public ElementwiseKernels {
     });
     cpu::visit_bits(y.dtype, [&](auto bits) {
       std::memcpy(&bits, &element, sizeof bits);
-      cpu::parallel_vector_loop(ctx, y.numel(), [=, out = static_cast<decltype(bits)*>(y.data)](std::int64_t i) {
-        out[i] = bits;
-      });
+      cpu::parallel_vector_loop(ctx, y.numel(),
+                                [=, out = static_cast<decltype(bits)*>(y.data)](std::int64_t i) { out[i] = bits; });
     });
   }
 

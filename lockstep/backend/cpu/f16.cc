@@ -25,16 +25,14 @@ class Operand {
     used_.data = memory_.get();
     used_.dtype = DType::f32;
     if constexpr (kAccess == Access::read) {
-      parallel_vector_loop(ctx, n, [x = given_.as<Float16>(), y = memory_.get()](std::int64_t i) {
-        y[i] = static_cast<float>(x[i]);
-      });
+      parallel_vector_loop(
+          ctx, n, [x = given_.as<Float16>(), y = memory_.get()](std::int64_t i) { y[i] = static_cast<float>(x[i]); });
     }
   }
   void after(const KernelContext& ctx) const {
     if (kAccess == Access::read || !is_f16()) return;
-    parallel_vector_loop(ctx, given_.numel(), [x = memory_.get(), y = given_.as<Float16>()](std::int64_t i) {
-      y[i] = Float16(x[i]);
-    });
+    parallel_vector_loop(ctx, given_.numel(),
+                         [x = memory_.get(), y = given_.as<Float16>()](std::int64_t i) { y[i] = Float16(x[i]); });
   }
 
  private:
@@ -72,12 +70,12 @@ class Elementwise final : public WithF16<ElementwiseKernels> {
  public:
   using WithF16::WithF16;
   void unary(KernelContext& ctx, const Unary& op, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().unary(ctx, op, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().unary(ctx, op, x, y); }, in(x), out(y));
   }
   void unary_backward(KernelContext& ctx, const Unary& op, const View& saved, const View& dy, const View& dx) override {
     in_f32(
-        ctx,
-        [&](const View& saved, const View& dy, const View& dx) { f32().unary_backward(ctx, op, saved, dy, dx); },
+        ctx, [&](const View& saved, const View& dy, const View& dx) { f32().unary_backward(ctx, op, saved, dy, dx); },
         in(saved), in(dy), out(dx));
   }
   void binary(KernelContext& ctx, BinaryOp op, const View& a, const View& b, const View& y) override {
@@ -86,13 +84,15 @@ class Elementwise final : public WithF16<ElementwiseKernels> {
         out(y));
   }
   void compare(KernelContext& ctx, CompareOp op, const View& a, const View& b, const View& y) override {
-    in_f32(ctx, [&](const View& a, const View& b) { f32().compare(ctx, op, a, b, y); }, in(a), in(b));
+    in_f32(
+        ctx, [&](const View& a, const View& b) { f32().compare(ctx, op, a, b, y); }, in(a), in(b));
   }
   void where(KernelContext& ctx, const View& condition, const View& a, const View& b, const View& y) override {
     f32().where(ctx, condition, a, b, y);
   }
   void affine(KernelContext& ctx, double scale, double shift, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().affine(ctx, scale, shift, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().affine(ctx, scale, shift, x, y); }, in(x), out(y));
   }
   void fill(KernelContext& ctx, double value, const View& y) override { f32().fill(ctx, value, y); }
   void arange(KernelContext& ctx, double start, double step, const View& y) override {
@@ -105,7 +105,8 @@ class Copy final : public WithF16<CopyKernels> {
   using WithF16::WithF16;
   void copy(KernelContext& ctx, const View& x, const View& y) override {
     if (x.dtype == y.dtype) return f32().copy(ctx, x, y);
-    in_f32(ctx, [&](const View& x, const View& y) { f32().copy(ctx, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().copy(ctx, x, y); }, in(x), out(y));
   }
   void strided(KernelContext& ctx, const StridedCopy& copy, const View& x, const View& y) override {
     f32().strided(ctx, copy, x, y);
@@ -119,7 +120,8 @@ class Index final : public WithF16<IndexKernels> {
     f32().take(ctx, x, index, y);
   }
   void scatter_sum(KernelContext& ctx, const View& x, const View& index, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().scatter_sum(ctx, x, index, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().scatter_sum(ctx, x, index, y); }, in(x), out(y));
   }
 };
 
@@ -127,16 +129,20 @@ class Reduce final : public WithF16<ReduceKernels> {
  public:
   using WithF16::WithF16;
   void sum_to(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().sum_to(ctx, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().sum_to(ctx, x, y); }, in(x), out(y));
   }
   void max_to(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().max_to(ctx, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().max_to(ctx, x, y); }, in(x), out(y));
   }
   void cumsum(KernelContext& ctx, bool reverse, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().cumsum(ctx, reverse, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().cumsum(ctx, reverse, x, y); }, in(x), out(y));
   }
   void argmax(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x) { f32().argmax(ctx, x, y); }, in(x));
+    in_f32(
+        ctx, [&](const View& x) { f32().argmax(ctx, x, y); }, in(x));
   }
   void tree_sum(KernelContext& ctx, std::span<const View> leaves, const View& y) override {
     f32().tree_sum(ctx, leaves, y);
@@ -151,7 +157,8 @@ class Norm final : public WithF16<NormKernels> {
  public:
   using WithF16::WithF16;
   void stats(KernelContext& ctx, const View& x, const BatchNormStats& stats) override {
-    in_f32(ctx, [&](const View& x) { f32().stats(ctx, x, stats); }, in(x));
+    in_f32(
+        ctx, [&](const View& x) { f32().stats(ctx, x, stats); }, in(x));
   }
   void merge_stats(KernelContext& ctx, std::span<const BatchNormStats> parts, const BatchNormStats& all) override {
     f32().merge_stats(ctx, parts, all);
@@ -195,25 +202,29 @@ class Pool final : public WithF16<PoolKernels> {
   using WithF16::WithF16;
   void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
                    const View& where) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().max_forward(ctx, options, x, y, where); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().max_forward(ctx, options, x, y, where); }, in(x), out(y));
   }
   void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
                     const View& dx) override {
     in_f32(
-        ctx, [&](const View& dy, const View& dx) { f32().max_backward(ctx, options, dy, where, dx); }, in(dy),
-        out(dx));
+        ctx, [&](const View& dy, const View& dx) { f32().max_backward(ctx, options, dy, where, dx); }, in(dy), out(dx));
   }
   void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().avg_forward(ctx, options, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().avg_forward(ctx, options, x, y); }, in(x), out(y));
   }
   void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx) override {
-    in_f32(ctx, [&](const View& dy, const View& dx) { f32().avg_backward(ctx, options, dy, dx); }, in(dy), out(dx));
+    in_f32(
+        ctx, [&](const View& dy, const View& dx) { f32().avg_backward(ctx, options, dy, dx); }, in(dy), out(dx));
   }
   void global_avg_forward(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().global_avg_forward(ctx, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().global_avg_forward(ctx, x, y); }, in(x), out(y));
   }
   void global_avg_backward(KernelContext& ctx, const View& dy, const View& dx) override {
-    in_f32(ctx, [&](const View& dy, const View& dx) { f32().global_avg_backward(ctx, dy, dx); }, in(dy), out(dx));
+    in_f32(
+        ctx, [&](const View& dy, const View& dx) { f32().global_avg_backward(ctx, dy, dx); }, in(dy), out(dx));
   }
 };
 
@@ -221,7 +232,8 @@ class Softmax final : public WithF16<SoftmaxKernels> {
  public:
   using WithF16::WithF16;
   void softmax(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().softmax(ctx, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().softmax(ctx, x, y); }, in(x), out(y));
   }
   void softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
     in_f32(
@@ -229,32 +241,32 @@ class Softmax final : public WithF16<SoftmaxKernels> {
         in(dy), out(dx));
   }
   void log_softmax(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(ctx, [&](const View& x, const View& y) { f32().log_softmax(ctx, x, y); }, in(x), out(y));
+    in_f32(
+        ctx, [&](const View& x, const View& y) { f32().log_softmax(ctx, x, y); }, in(x), out(y));
   }
   void log_softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
     in_f32(
-        ctx, [&](const View& y, const View& dy, const View& dx) { f32().log_softmax_backward(ctx, y, dy, dx); },
-        in(y), in(dy), out(dx));
+        ctx, [&](const View& y, const View& dy, const View& dx) { f32().log_softmax_backward(ctx, y, dy, dx); }, in(y),
+        in(dy), out(dx));
   }
   void cross_entropy(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
                      const View& loss) override {
-    in_f32(ctx, [&](const View& x) { f32().cross_entropy(ctx, x, labels, smoothing, loss); }, in(logits));
+    in_f32(
+        ctx, [&](const View& x) { f32().cross_entropy(ctx, x, labels, smoothing, loss); }, in(logits));
   }
   void cross_entropy_backward(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
                               const View& dloss, const View& dlogits) override {
     in_f32(
-        ctx,
-        [&](const View& x, const View& dx) { f32().cross_entropy_backward(ctx, x, labels, smoothing, dloss, dx); },
+        ctx, [&](const View& x, const View& dx) { f32().cross_entropy_backward(ctx, x, labels, smoothing, dloss, dx); },
         in(logits), out(dlogits));
   }
   void mse(KernelContext& ctx, const View& x, const View& target, const View& loss) override {
-    in_f32(ctx, [&](const View& x, const View& target) { f32().mse(ctx, x, target, loss); }, in(x), in(target));
-  }
-  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss,
-                    const View& dx) override {
     in_f32(
-        ctx,
-        [&](const View& x, const View& target, const View& dx) { f32().mse_backward(ctx, x, target, dloss, dx); },
+        ctx, [&](const View& x, const View& target) { f32().mse(ctx, x, target, loss); }, in(x), in(target));
+  }
+  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss, const View& dx) override {
+    in_f32(
+        ctx, [&](const View& x, const View& target, const View& dx) { f32().mse_backward(ctx, x, target, dloss, dx); },
         in(x), in(target), out(dx));
   }
 };
@@ -263,10 +275,12 @@ class Random final : public WithF16<RandomKernels> {
  public:
   using WithF16::WithF16;
   void uniform(KernelContext& ctx, RandomKey key, double low, double high, const View& y) override {
-    in_f32(ctx, [&](const View& y) { f32().uniform(ctx, key, low, high, y); }, out(y));
+    in_f32(
+        ctx, [&](const View& y) { f32().uniform(ctx, key, low, high, y); }, out(y));
   }
   void normal(KernelContext& ctx, RandomKey key, double mean, double stddev, const View& y) override {
-    in_f32(ctx, [&](const View& y) { f32().normal(ctx, key, mean, stddev, y); }, out(y));
+    in_f32(
+        ctx, [&](const View& y) { f32().normal(ctx, key, mean, stddev, y); }, out(y));
   }
   void dropout(KernelContext& ctx, RandomKey key, const View& key_at, double keep, const View& x,
                const View& y) override {

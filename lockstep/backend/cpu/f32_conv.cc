@@ -35,17 +35,13 @@ Weights weights_of(const ConvGroup& p, const float* w, ConvPass pass, DType roun
 // All images in memory that allows taking the channels of a group: a copy if a group begins within a block of channels.
 class Groups {
  public:
-  Groups(const View& v, std::int64_t groups, bool filled)
-      : images_(StridedImages::of(v)), count_(v.shape[0]) {
+  Groups(const View& v, std::int64_t groups, bool filled) : images_(StridedImages::of(v)), count_(v.shape[0]) {
     if (groups == 1 || images_.can_slice(images_.channels / groups)) return;
     copy_.resize(static_cast<std::size_t>(v.numel()));
-    target_ =
-        std::exchange(images_, StridedImages::channels_last(copy_.data(), images_.channels, images_.pixels));
+    target_ = std::exchange(images_, StridedImages::channels_last(copy_.data(), images_.channels, images_.pixels));
     if (filled) copy_images(target_, images_, count_);
   }
-  StridedImages group(std::int64_t g, std::int64_t channels) const {
-    return images_.slice(g * channels, channels);
-  }
+  StridedImages group(std::int64_t g, std::int64_t channels) const { return images_.slice(g * channels, channels); }
   // Copies results back.
   void finish() const {
     if (!copy_.empty()) copy_images(images_, target_, count_);
@@ -67,14 +63,13 @@ class F32Conv final : public ConvKernels {
 
   std::int64_t prepared_size(ConvPass pass, const Conv2dOptions& options, const Shape& x, const Shape& w,
                              DType dtype) const override {
-    const ConvGroup p(options, View{.shape = x}, View{.shape = w},
-                      View{.shape = output_shape(options, x, w)});
+    const ConvGroup p(options, View{.shape = x}, View{.shape = w}, View{.shape = output_shape(options, x, w)});
     if (uses_winograd(p)) return winograd_weights(p, pass).weights_size();
     return p.groups * packed_size(weights_of(p, nullptr, pass, dtype));
   }
 
-  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x,
-               const View& w, DType dtype, const View& prepared) override {
+  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w,
+               DType dtype, const View& prepared) override {
     const ConvGroup p(options, View{.shape = x}, w, View{.shape = output_shape(options, x, w.shape)});
     if (uses_winograd(p)) {
       return winograd_weights(p, pass).transform(context, weights_of(p, w.as<float>(), pass, dtype),
@@ -86,8 +81,8 @@ class F32Conv final : public ConvKernels {
     }
   }
 
-  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
-               const View& bias, const View& y) override {
+  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
+               const View& y) override {
     forward_prepared(context, options, x, w, View(), bias, y);
   }
   void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
@@ -100,8 +95,8 @@ class F32Conv final : public ConvKernels {
                      const View& dx) override {
     backward_data_prepared(context, options, dy, w, View(), dx);
   }
-  void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy,
-                              const View& w, const View& prepared, const View& dx) override {
+  void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+                              const View& prepared, const View& dx) override {
     if (dx.numel() == 0) return;
     run_rows(context, ConvGroup(options, dx, w, dy), ConvPass::backward_data, dy, w, prepared, View(), dx);
   }
@@ -117,8 +112,7 @@ class F32Conv final : public ConvKernels {
     const ConvGroup p(options, x, dw, dy);
     const bool winograd = uses_winograd(p);
     if (winograd) {
-      const WinogradWeightPass pass({p.rows, p.columns}, p.images, StridedImages::of(x),
-                                    StridedImages::of(dy));
+      const WinogradWeightPass pass({p.rows, p.columns}, p.images, StridedImages::of(x), StridedImages::of(dy));
       ScratchParts parts;
       parts.add(pass.scratch());
       pass.run(context, dw.as<float>(), parts.take(context));
@@ -147,8 +141,8 @@ class F32Conv final : public ConvKernels {
   }
 
   // `prepared` may be absent.
-  void run_rows(KernelContext& context, const ConvGroup& p, ConvPass direction, const View& from,
-                const View& w, const View& prepared, const View& bias, const View& to) {
+  void run_rows(KernelContext& context, const ConvGroup& p, ConvPass direction, const View& from, const View& w,
+                const View& prepared, const View& bias, const View& to) {
     const bool backward = direction == ConvPass::backward_data;
     if (uses_winograd(p)) return run_winograd(context, p, direction, from, w, prepared, bias, to);
     const Groups sources(from, p.groups, true), targets(to, p.groups, false);
@@ -157,12 +151,10 @@ class F32Conv final : public ConvKernels {
       const std::int64_t terms = weights.terms, columns = weights.columns;
       const RowPass pass(backward ? backward_classes(p.rows) : forward_classes(p.rows),
                          backward ? backward_classes(p.columns) : forward_classes(p.columns), p.columns,
-                         backward ? p.columns.output : p.columns.input,
-                         backward ? p.columns.input : p.columns.output, p.taps(), p.images,
-                         sources.group(g, terms), targets.group(g, columns));
+                         backward ? p.columns.output : p.columns.input, backward ? p.columns.input : p.columns.output,
+                         p.taps(), p.images, sources.group(g, terms), targets.group(g, columns));
       ScratchParts parts;
-      const std::int64_t own = parts.add(prepared ? 0 : packed_size(weights)),
-                         padded = parts.add(round_up(columns));
+      const std::int64_t own = parts.add(prepared ? 0 : packed_size(weights)), padded = parts.add(round_up(columns));
       const std::int64_t panels = parts.add(pass.scratch() * context.threads);
       float* const scratch = parts.take(context);
       if (!prepared) pack(context, weights, scratch + own);
@@ -197,25 +189,23 @@ class F32Conv final : public ConvKernels {
     return {winograd_tiles(p, direction), p.images, from, to};
   }
 
-  void run_winograd(KernelContext& context, const ConvGroup& p, ConvPass direction, const View& from,
-                    const View& w, const View& prepared, const View& bias, const View& to) {
-    const WinogradPass pass(winograd_tiles(p, direction), p.images, StridedImages::of(from),
-                            StridedImages::of(to));
+  void run_winograd(KernelContext& context, const ConvGroup& p, ConvPass direction, const View& from, const View& w,
+                    const View& prepared, const View& bias, const View& to) {
+    const WinogradPass pass(winograd_tiles(p, direction), p.images, StridedImages::of(from), StridedImages::of(to));
     ScratchParts parts;
     const std::int64_t own = parts.add(prepared ? 0 : pass.weights_size()),
                        panels = parts.add(pass.scratch() * context.threads);
     float* const scratch = parts.take(context);
     if (!prepared) {
-      pass.transform(context, weights_of(p, w.as<float>(), direction, from.dtype),
-                     direction == ConvPass::backward_data, scratch + own);
+      pass.transform(context, weights_of(p, w.as<float>(), direction, from.dtype), direction == ConvPass::backward_data,
+                     scratch + own);
     }
     pass.run(context, prepared ? prepared.as<float>() : scratch + own, bias ? bias.as<float>() : nullptr,
              scratch + panels);
   }
 
   bool uses_winograd(const ConvGroup& p) const {
-    return !options_.direct && p.groups == 1 &&
-           winograd_pays(p.rows, p.columns, p.images, p.inputs, p.outputs);
+    return !options_.direct && p.groups == 1 && winograd_pays(p.rows, p.columns, p.images, p.inputs, p.outputs);
   }
 
   F32ConvOptions options_;

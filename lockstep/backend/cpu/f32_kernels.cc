@@ -72,16 +72,12 @@ const F32Kernels& f32_kernels() { return f32_kernels(simd()); }
 const F32Kernels& f32_kernels(Simd simd) {
   switch (simd) {
 #if defined(__x86_64__)
-    case Simd::avx512:
-      return avx512::kKernels;
-    case Simd::avx2:
-      return avx2::kKernels;
+    case Simd::avx512: return avx512::kKernels;
+    case Simd::avx2: return avx2::kKernels;
 #elif defined(__aarch64__)
-    case Simd::neon:
-      return neon::kKernels;
+    case Simd::neon: return neon::kKernels;
 #endif
-    default:
-      return scalar::kKernels;
+    default: return scalar::kKernels;
   }
 }
 

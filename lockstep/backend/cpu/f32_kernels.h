@@ -95,8 +95,7 @@ struct F32Kernels {
   void (*winograd_input)(const WinogradPatches&);  // 6 x 6 pixels of each tile -> transformed
   void (*winograd_output)(
       const WinogradPatches&);  // transformed -> 4 x 4 pixels of each tile, cut off at the images' edges
-  void (*winograd_output_gradient)(
-      const WinogradPatches&);  // 4 x 4 pixels of each tile -> transformed: its transpose
+  void (*winograd_output_gradient)(const WinogradPatches&);  // 4 x 4 pixels of each tile -> transformed: its transpose
   void (*winograd_weights)(const WinogradWeights&);          // taps -> transformed
   void (*winograd_weight_gradient)(const WinogradWeights&);  // transformed -> taps: its transpose
 };

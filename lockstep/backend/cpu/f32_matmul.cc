@@ -20,8 +20,7 @@ constexpr std::int64_t kSideRows = 12;
 // The terms' offsets in such a copy of a, and in a packed tile of b.
 constexpr auto kTermsOfTile = [] {
   std::array<PixelPair, kTerms> terms{};
-  for (std::int64_t t = 0; t < kTerms; ++t)
-    terms[static_cast<std::size_t>(t)] = {t * kSideRows, t * kTileColumns};
+  for (std::int64_t t = 0; t < kTerms; ++t) terms[static_cast<std::size_t>(t)] = {t * kSideRows, t * kTileColumns};
   return terms;
 }();
 // The most f32 for packed weights, unless one tile takes more.
@@ -30,21 +29,15 @@ constexpr std::int64_t kPacked = 1 << 20;
 // c = a b + bias for a [m, k] and b [k, n]. Either may be transposed in memory.
 class Product {
  public:
-  Product(const KernelContext& context, const MatmulOptions& options, const View& a, const View& b,
-          const View& bias, const View& c)
-      : a_(matrix(a, options.transpose_a)),
-        b_(weights(b, options.transpose_b, a.dtype)),
-        bias_(bias ? bias.as<float>() : nullptr),
-        c_(c),
-        m_(c.shape[0]),
-        k_(b_.terms),
-        n_(b_.columns),
+  Product(const KernelContext& context, const MatmulOptions& options, const View& a, const View& b, const View& bias,
+          const View& c)
+      : a_(matrix(a, options.transpose_a)), b_(weights(b, options.transpose_b, a.dtype)),
+        bias_(bias ? bias.as<float>() : nullptr), c_(c), m_(c.shape[0]), k_(b_.terms), n_(b_.columns),
         in_place_(c.dtype == DType::f32 && n_ % kBlock == 0),
         // A copy of c's rows must hold whole sums.
         depth_(in_place_ ? std::min(k_, kPackedTerms) : k_),
         rows_(std::min({m_, kRows, std::max<std::int64_t>(1, ceil_div(m_, context.threads))})) {
-    tiles_ = std::clamp<std::int64_t>(kPacked / (kTileColumns * std::max(round_up(depth_), kBlock)), 1,
-                                      b_.tiles());
+    tiles_ = std::clamp<std::int64_t>(kPacked / (kTileColumns * std::max(round_up(depth_), kBlock)), 1, b_.tiles());
     for (std::int64_t r = 0; r < rows_; ++r) {
       a_rows_[static_cast<std::size_t>(r)] = r * (copies_a() ? copied_row() : a_.pixel);
       c_rows_[static_cast<std::size_t>(r)] = r * (in_place_ ? n_ : kTileColumns);
@@ -71,23 +64,21 @@ class Product {
           pack_terms(b_, tile + unit / blocks, term / kBlock + unit % blocks,
                      packed + unit / blocks * tile_size() + unit % blocks * kTap);
         });
-        for_each_thread(
-            context, panels * tiles, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
-              float *const panel = scratch + threads_ + thread * thread_size_, *const copy =
-                                                                                   panel + panel_size();
-              std::int64_t copied = -1;
-              for (std::int64_t unit = begin; unit < end; ++unit) {
-                const std::int64_t first = unit / tiles * rows_, count = std::min(rows_, m_ - first);
-                const float* a = a_.f32() + first * a_.pixel + term * a_.channel;
-                if (copies_a()) {
-                  if (copied != first) copy_rows(first, count, term, terms, copy);
-                  copied = first;
-                  a = copy;
-                }
-                run_tile(a, first, count, term, terms, tile + unit % tiles, bias_ ? bias : nullptr,
-                         packed + unit % tiles * tile_size(), panel);
-              }
-            });
+        for_each_thread(context, panels * tiles, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
+          float *const panel = scratch + threads_ + thread * thread_size_, *const copy = panel + panel_size();
+          std::int64_t copied = -1;
+          for (std::int64_t unit = begin; unit < end; ++unit) {
+            const std::int64_t first = unit / tiles * rows_, count = std::min(rows_, m_ - first);
+            const float* a = a_.f32() + first * a_.pixel + term * a_.channel;
+            if (copies_a()) {
+              if (copied != first) copy_rows(first, count, term, terms, copy);
+              copied = first;
+              a = copy;
+            }
+            run_tile(a, first, count, term, terms, tile + unit % tiles, bias_ ? bias : nullptr,
+                     packed + unit % tiles * tile_size(), panel);
+          }
+        });
         if (k_ == 0) break;
       }
     }
@@ -131,14 +122,12 @@ class Product {
   std::int64_t side_size() const { return depth_ * kSideRows; }
 
   static StridedImages moved(StridedImages images, std::int64_t offset) {
-    images.data =
-        static_cast<std::byte*>(images.data) + static_cast<std::size_t>(offset) * item_size(images.dtype);
+    images.data = static_cast<std::byte*>(images.data) + static_cast<std::size_t>(offset) * item_size(images.dtype);
     return images;
   }
 
   // Terms [term, term + terms) of rows [first, first + count) of a, in f32.
-  void copy_rows(std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms,
-                 float* to) const {
+  void copy_rows(std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms, float* to) const {
     StridedImages from = moved(a_, first * a_.pixel + term * a_.channel);
     if (transposed_a()) {
       for (std::int64_t r = 0; r < count; r += kSideRows, to += side_size()) {
@@ -165,17 +154,13 @@ class Product {
     if (in_place_) return;
     const StridedImages from{
         .data = panel, .channels = columns, .pixels = count, .block = kBlock, .pixel = kTileColumns};
-    StridedImages target{.data = c_.data,
-                         .dtype = c_.dtype,
-                         .channels = columns,
-                         .pixels = count,
-                         .block = kBlock,
-                         .pixel = n_};
+    StridedImages target{
+        .data = c_.data, .dtype = c_.dtype, .channels = columns, .pixels = count, .block = kBlock, .pixel = n_};
     copy_images(from, moved(target, first * n_ + column), 1);
   }
 
-  void multiply_rows(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms,
-                     std::int64_t columns, const float* bias, const float* packed, float* sums) const {
+  void multiply_rows(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
+                     const float* bias, const float* packed, float* sums) const {
     static constexpr Step step{0, 0};
     RowProduct p{.x_rows = a_rows_.data(),
                  .y = sums,
@@ -188,8 +173,7 @@ class Product {
     std::int64_t t = 0;
     do {
       // Terms that do not fill a block are a separate run. Without any terms, c is the bias or zero.
-      const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock),
-                         run = whole > 0 ? whole : terms - t;
+      const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
       p.terms = run;
       p.x = a + t;
       p.w = packed + t / kBlock * kTap;
@@ -201,8 +185,8 @@ class Product {
   }
 
   // The same sums, from a copy of a whose rows are side by side.
-  void multiply_columns(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms,
-                        std::int64_t columns, const float* bias, const float* packed, float* sums) const {
+  void multiply_columns(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
+                        const float* bias, const float* packed, float* sums) const {
     const std::int64_t row = in_place_ ? n_ : kTileColumns;
     PixelProduct p{.y_block = kBlock,
                    .blocks = blocks_of(columns),
@@ -211,8 +195,7 @@ class Product {
                    .d_block = kBlock};
     std::int64_t t = 0;
     do {
-      const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock),
-                         run = whole > 0 ? whole : terms - t;
+      const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
       p.y = packed + t * kTileColumns;
       p.pixel_count = run;
       p.accumulate = term + t > 0;
@@ -244,8 +227,8 @@ class Product {
 
 class F32Matmul final : public MatmulKernels {
  public:
-  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b,
-              const View& bias, const View& c) override {
+  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b, const View& bias,
+              const View& c) override {
     if (c.numel() == 0) return;
     Product(context, options, a, b, bias, c).run(context);
   }

@@ -15,10 +15,8 @@ void transpose4(const float* from, std::int64_t from_row, float* to, std::int64_
   typedef std::int32_t Index __attribute__((vector_size(16)));
   const auto row = [&](std::int64_t i) { return *reinterpret_cast<const F32x4*>(from + i * from_row); };
   const F32x4 a = row(0), b = row(1), c = row(2), d = row(3);
-  const F32x4 ab_low = __builtin_shuffle(a, b, Index{0, 4, 1, 5}),
-              ab_high = __builtin_shuffle(a, b, Index{2, 6, 3, 7});
-  const F32x4 cd_low = __builtin_shuffle(c, d, Index{0, 4, 1, 5}),
-              cd_high = __builtin_shuffle(c, d, Index{2, 6, 3, 7});
+  const F32x4 ab_low = __builtin_shuffle(a, b, Index{0, 4, 1, 5}), ab_high = __builtin_shuffle(a, b, Index{2, 6, 3, 7});
+  const F32x4 cd_low = __builtin_shuffle(c, d, Index{0, 4, 1, 5}), cd_high = __builtin_shuffle(c, d, Index{2, 6, 3, 7});
   const auto store = [&](std::int64_t i, F32x4 v) { *reinterpret_cast<F32x4*>(to + i * to_row) = v; };
   store(0, __builtin_shuffle(ab_low, cd_low, Index{0, 1, 4, 5}));
   store(1, __builtin_shuffle(ab_low, cd_low, Index{2, 3, 6, 7}));
@@ -28,8 +26,7 @@ void transpose4(const float* from, std::int64_t from_row, float* to, std::int64_
 
 // Packs f32 weights in whole tiles, as most are. Returns false for others.
 bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
-  if (w.dtype != DType::f32 || w.rounded != DType::f32 || column + kTileColumns > w.columns ||
-      term + kBlock > w.terms)
+  if (w.dtype != DType::f32 || w.rounded != DType::f32 || column + kTileColumns > w.columns || term + kBlock > w.terms)
     return false;
   const float* const in = static_cast<const float*>(w.data) + term * w.term_stride + column * w.column_stride;
   if (w.taps == 1 && w.column_stride == 1) {
@@ -42,8 +39,7 @@ bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float*
     const std::int64_t taps = w.taps;
     for (std::int64_t j = 0; j < kTileColumns; j += 4) {
       // Prefetch the next terms: columns are more separate streams than the processor's prefetcher follows.
-      for (std::int64_t i = j; i < j + 4; ++i)
-        __builtin_prefetch(in + i * w.column_stride + 2 * kBlock * taps);
+      for (std::int64_t i = j; i < j + 4; ++i) __builtin_prefetch(in + i * w.column_stride + 2 * kBlock * taps);
       for (std::int64_t k = 0; k < kBlock * taps; k += 4) {
         float four[16];
         float* const to = taps == 1 ? packed + k * kTileColumns + j : four;
@@ -62,8 +58,7 @@ bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float*
 
 template <typename From, typename Rounded>
 void pack(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
-  const std::int64_t width = std::min(kTileColumns, w.columns - column),
-                     height = std::min(kBlock, w.terms - term);
+  const std::int64_t width = std::min(kTileColumns, w.columns - column), height = std::min(kBlock, w.terms - term);
   if (width < kTileColumns) std::fill_n(packed, w.taps * height * kTileColumns, 0.f);
   const From* const in = static_cast<const From*>(w.data) + term * w.term_stride + column * w.column_stride;
   const auto element = [&](std::int64_t i, std::int64_t j, std::int64_t t) {

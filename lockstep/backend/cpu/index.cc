@@ -22,8 +22,7 @@ void check_index(const View& index, std::int64_t m) {
 struct IndexStrides {
   std::int64_t outer, along, inner;
 
-  explicit IndexStrides(const Shape& s)
-      : outer(s[0] == 1 ? 0 : s[1] * s[2]), along(s[2]), inner(s[2] == 1 ? 0 : 1) {}
+  explicit IndexStrides(const Shape& s) : outer(s[0] == 1 ? 0 : s[1] * s[2]), along(s[2]), inner(s[2] == 1 ? 0 : 1) {}
 };
 
 class CpuIndex final : public IndexKernels {

@@ -66,9 +66,8 @@ inline std::int64_t sum_blocks(std::int64_t n) { return (n + kSumBlock - 1) / kS
 template <typename F>
 void block_sums(const KernelContext& ctx, std::int64_t n, double* sums, const F& term) {
   parallel_for(ctx, n, kSumBlock, [&](std::int64_t begin, std::int64_t end) {
-    vectorized([&] {
-      sums[begin / kSumBlock] = lane_sum(end - begin, [&](std::int64_t i) { return term(begin + i); });
-    });
+    vectorized(
+        [&] { sums[begin / kSumBlock] = lane_sum(end - begin, [&](std::int64_t i) { return term(begin + i); }); });
   });
 }
 

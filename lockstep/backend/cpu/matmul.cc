@@ -21,7 +21,8 @@ class CpuMatmul final : public MatmulKernels {
   }
 
   const bool native_bf16_ = has_native_bf16();
-  std::unique_ptr<MatmulKernels> f64_ = reference::make_matmul(), f32_ = make_f32_matmul(), bf16_ = make_onednn_matmul();
+  std::unique_ptr<MatmulKernels> f64_ = reference::make_matmul(), f32_ = make_f32_matmul(),
+                                 bf16_ = make_onednn_matmul();
 };
 
 }  // namespace

@@ -21,8 +21,7 @@ struct GatheredRow {
     for (std::int64_t s = 0; s < most; ++s) {
       for (const Range& range : columns) {
         for (std::int64_t c = 0; c < channels; ++c) {
-          sources.push_back(s < range.size() ? static_cast<std::int32_t>((range.begin + s) * channels + c)
-                                             : 0);
+          sources.push_back(s < range.size() ? static_cast<std::int32_t>((range.begin + s) * channels + c) : 0);
         }
       }
     }
@@ -46,8 +45,7 @@ bool gathers(const Planes& planes) { return planes.channels < kChannelBlock; }
 template <typename F>
 void for_gathered(const KernelContext& ctx, const Planes& planes, const F& f) {
   const std::int64_t size = planes.width * planes.channels;
-  const std::int64_t rows_per_chunk =
-      std::max<std::int64_t>(kElementsPerChunk / std::max<std::int64_t>(size, 1), 1);
+  const std::int64_t rows_per_chunk = std::max<std::int64_t>(kElementsPerChunk / std::max<std::int64_t>(size, 1), 1);
   parallel_for(ctx, planes.count * planes.height, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
     vectorized([&] {
       for (std::int64_t r = begin; r < end; ++r) {
@@ -60,9 +58,8 @@ void for_gathered(const KernelContext& ctx, const Planes& planes, const F& f) {
 }
 
 template <typename T>
-void max_forward_gathered(KernelContext& ctx, const Planes& in, const Planes& out,
-                          const std::vector<Range>& rows, const std::vector<Range>& columns, const T* x, T* y,
-                          std::int64_t* where) {
+void max_forward_gathered(KernelContext& ctx, const Planes& in, const Planes& out, const std::vector<Range>& rows,
+                          const std::vector<Range>& columns, const T* x, T* y, std::int64_t* where) {
   const GatheredRow row(columns, out.channels);
   for_gathered(ctx, out, [&](std::int64_t plane, std::int64_t p, std::int64_t begin, std::int64_t n) {
     const std::int32_t *column = row.column.data() + begin, *count = row.count.data() + begin;
@@ -97,9 +94,8 @@ void max_forward_gathered(KernelContext& ctx, const Planes& in, const Planes& ou
 }
 
 template <typename T>
-void max_backward_gathered(KernelContext& ctx, const Planes& in, const Planes& out,
-                           const std::vector<Range>& rows, const std::vector<Range>& columns, const T* dy,
-                           const std::int64_t* where, T* dx) {
+void max_backward_gathered(KernelContext& ctx, const Planes& in, const Planes& out, const std::vector<Range>& rows,
+                           const std::vector<Range>& columns, const T* dy, const std::int64_t* where, T* dx) {
   const GatheredRow row(columns, in.channels);
   std::vector<std::int32_t> at;  // the column of each number
   for (std::int32_t w = 0; w < in.width; ++w) at.insert(at.end(), static_cast<std::size_t>(in.channels), w);
@@ -140,40 +136,39 @@ void max_pool(KernelContext& ctx, const Pool2dOptions& options, const View& x_vi
   T* y = y_view.as<T>();
   auto* where = where_view ? where_view.as<std::int64_t>() : nullptr;
   if (gathers(out)) return max_forward_gathered(ctx, in, out, rows, columns, x, y, where);
-  for_pixels(ctx, out,
-             [&](std::int64_t plane, std::int64_t p, std::int64_t q, std::int64_t channel, const auto lanes) {
-               // The first pixel of a window wins even against minus infinity; an empty window has none.
-               const Range rs = rows[p], cs = columns[q];
-               const bool empty = rs.size() * cs.size() == 0;
-               const auto first = empty ? -1 : static_cast<std::int32_t>(rs.begin * in.width + cs.begin);
-               float best[kChannelBlock];
-               std::int32_t place[kChannelBlock];
-               each_lane(lanes, [&](std::int64_t j) {
-                 best[j] = -std::numeric_limits<float>::infinity();
-                 place[j] = first;
-               });
-               for (std::int64_t h = rs.begin; h < rs.end; ++h) {
-                 for (std::int64_t w = cs.begin; w < cs.end; ++w) {
-                   const T* pixel = x + in.pixel(plane, h, w) + channel;
-                   const auto index = static_cast<std::int32_t>(h * in.width + w);
-                   each_lane(lanes, [&](std::int64_t j) {
-                     const auto v = static_cast<float>(pixel[j]);
-                     const bool take = !(v <= best[j]) & (best[j] == best[j]);  // greater, or the first NaN
-                     best[j] = take ? v : best[j];
-                     place[j] = take ? index : place[j];
-                   });
-                 }
-               }
-               const std::int64_t i = out.pixel(plane, p, q) + channel;
-               each_lane(lanes, [&](std::int64_t j) { y[i + j] = static_cast<T>(best[j]); });
-               if (!where) return;
-               each_lane(lanes, [&](std::int64_t j) { where[i + j] = place[j]; });
-             });
+  for_pixels(ctx, out, [&](std::int64_t plane, std::int64_t p, std::int64_t q, std::int64_t channel, const auto lanes) {
+    // The first pixel of a window wins even against minus infinity; an empty window has none.
+    const Range rs = rows[p], cs = columns[q];
+    const bool empty = rs.size() * cs.size() == 0;
+    const auto first = empty ? -1 : static_cast<std::int32_t>(rs.begin * in.width + cs.begin);
+    float best[kChannelBlock];
+    std::int32_t place[kChannelBlock];
+    each_lane(lanes, [&](std::int64_t j) {
+      best[j] = -std::numeric_limits<float>::infinity();
+      place[j] = first;
+    });
+    for (std::int64_t h = rs.begin; h < rs.end; ++h) {
+      for (std::int64_t w = cs.begin; w < cs.end; ++w) {
+        const T* pixel = x + in.pixel(plane, h, w) + channel;
+        const auto index = static_cast<std::int32_t>(h * in.width + w);
+        each_lane(lanes, [&](std::int64_t j) {
+          const auto v = static_cast<float>(pixel[j]);
+          const bool take = !(v <= best[j]) & (best[j] == best[j]);  // greater, or the first NaN
+          best[j] = take ? v : best[j];
+          place[j] = take ? index : place[j];
+        });
+      }
+    }
+    const std::int64_t i = out.pixel(plane, p, q) + channel;
+    each_lane(lanes, [&](std::int64_t j) { y[i + j] = static_cast<T>(best[j]); });
+    if (!where) return;
+    each_lane(lanes, [&](std::int64_t j) { where[i + j] = place[j]; });
+  });
 }
 
 template <typename T>
-void max_pool_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy_view,
-                       const View& where_view, const View& dx) {
+void max_pool_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy_view, const View& where_view,
+                       const View& dx) {
   const T* dy = dy_view.as<T>();
   const auto* where = where_view.as<std::int64_t>();
   const std::int64_t width = dx.shape[3];
@@ -181,20 +176,17 @@ void max_pool_backward(KernelContext& ctx, const Pool2dOptions& options, const V
     return max_backward_gathered(ctx, in, out, windows_over(options, 0, out.height, in.height),
                                  windows_over(options, 1, out.width, in.width), dy, where, dx.as<T>());
   }
-  gather_windows<T>(ctx, options, dy_view, dx,
-                    [=](std::int64_t, std::int64_t, std::int64_t h, std::int64_t w) {
-                      return [=, index = h * width + w](std::int64_t i) {
-                        const auto g = static_cast<float>(dy[i]);
-                        return where[i] == index ? g : 0.f;
-                      };
-                    });
+  gather_windows<T>(ctx, options, dy_view, dx, [=](std::int64_t, std::int64_t, std::int64_t h, std::int64_t w) {
+    return [=, index = h * width + w](std::int64_t i) {
+      const auto g = static_cast<float>(dy[i]);
+      return where[i] == index ? g : 0.f;
+    };
+  });
 }
 
 template void max_pool<float>(KernelContext&, const Pool2dOptions&, const View&, const View&, const View&);
 template void max_pool<BFloat16>(KernelContext&, const Pool2dOptions&, const View&, const View&, const View&);
-template void max_pool_backward<float>(KernelContext&, const Pool2dOptions&, const View&, const View&,
-                                       const View&);
-template void max_pool_backward<BFloat16>(KernelContext&, const Pool2dOptions&, const View&, const View&,
-                                          const View&);
+template void max_pool_backward<float>(KernelContext&, const Pool2dOptions&, const View&, const View&, const View&);
+template void max_pool_backward<BFloat16>(KernelContext&, const Pool2dOptions&, const View&, const View&, const View&);
 
 }  // namespace lockstep::cpu

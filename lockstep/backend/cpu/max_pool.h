@@ -6,8 +6,7 @@
 namespace lockstep::cpu {
 
 template <typename T>
-void max_pool(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
-              const View& where);
+void max_pool(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y, const View& where);
 template <typename T>
 void max_pool_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
                        const View& dx);

@@ -89,8 +89,7 @@ class ChannelArrays {
  public:
   ChannelArrays(KernelContext& ctx, const NormPanels& panels, std::int64_t count)
       : channels_(panels.padded_channels()),
-        data_(static_cast<float*>(
-            ctx.scratch.get(static_cast<std::size_t>(count * channels_) * sizeof(float)))) {}
+        data_(static_cast<float*>(ctx.scratch.get(static_cast<std::size_t>(count * channels_) * sizeof(float)))) {}
   float* operator[](std::int64_t i) const { return data_ + i * channels_; }
 
  private:
@@ -110,8 +109,7 @@ float gradient(const float* dy, const float* y, std::int64_t i) {
 }
 // Selects before any conversion: 0 < y if y's bits are between 1 (the smallest number) and infinity's.
 template <bool kRelu, typename T>
-  requires is_half<T>
-T gradient(const T* dy, const T* y, std::int64_t i) {
+requires is_half<T> T gradient(const T* dy, const T* y, std::int64_t i) {
   constexpr std::uint16_t kInfinity = T(std::numeric_limits<float>::infinity()).bits;
   T g = dy[i];
   if (kRelu) g.bits = static_cast<std::uint16_t>(y[i].bits - 1) < kInfinity ? g.bits : std::uint16_t{0};
@@ -121,10 +119,8 @@ T gradient(const T* dy, const T* y, std::int64_t i) {
 // Member by member, because the compiler does not vectorize copies of a structure.
 void assign(float& to, float from) { to = from; }
 template <typename T>
-  requires is_half<T>
-void assign(T& to, T from) {
-  to.bits = from.bits;
-}
+requires is_half<T>
+void assign(T& to, T from) { to.bits = from.bits; }
 
 template <typename T>
 void stats_kernel(KernelContext& ctx, const View& view, const BatchNormStats& stats) {
@@ -193,8 +189,8 @@ void stats_kernel(KernelContext& ctx, const View& view, const BatchNormStats& st
 }
 
 template <typename T, bool kResidual, bool kRelu>
-void forward_kernel(KernelContext& ctx, const View& x_view, const BatchNormStats& stats, double eps,
-                    const View& gamma, const View& beta, const View& residual, const View& y_view) {
+void forward_kernel(KernelContext& ctx, const View& x_view, const BatchNormStats& stats, double eps, const View& gamma,
+                    const View& beta, const View& residual, const View& y_view) {
   const NormPanels panels(x_view);
   const std::int64_t width = panels.width();
   enum { kMean, kScale, kShift, kArrays };
@@ -298,8 +294,7 @@ void backward_data_kernel(KernelContext& ctx, const View& dy_view, const View& x
       write_columns(p, dx, native, [&](std::int64_t i, std::int64_t j) {
         const T g = gradient<kRelu>(dy, y, i);
         if (kResidual) assign(dz[i], g);
-        return (static_cast<float>(g) - shift[j] - (static_cast<float>(x[i]) - mean[j]) * slope[j]) *
-               scale[j];
+        return (static_cast<float>(g) - shift[j] - (static_cast<float>(x[i]) - mean[j]) * slope[j]) * scale[j];
       });
     });
   });
@@ -328,8 +323,7 @@ class CpuNorm final : public NormKernels {
     cpu::visit_narrow(x.dtype, [&](auto zero) { stats_kernel<decltype(zero)>(ctx, x, stats); });
   }
 
-  void merge_stats(KernelContext& ctx, std::span<const BatchNormStats> parts,
-                   const BatchNormStats& out) override {
+  void merge_stats(KernelContext& ctx, std::span<const BatchNormStats> parts, const BatchNormStats& out) override {
     reference_->merge_stats(ctx, parts, out);
   }
 
@@ -344,9 +338,8 @@ class CpuNorm final : public NormKernels {
     });
   }
 
-  void backward_stats(KernelContext& ctx, const View& dy, const View& x, const View& y,
-                      const BatchNormStats& stats, double eps, const View& dgamma,
-                      const View& dbeta) override {
+  void backward_stats(KernelContext& ctx, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
+                      double eps, const View& dgamma, const View& dbeta) override {
     if (!cpu::is_narrow(x.dtype)) {
       return reference_->backward_stats(ctx, dy, x, y, stats, eps, dgamma, dbeta);
     }
@@ -355,17 +348,17 @@ class CpuNorm final : public NormKernels {
     });
   }
 
-  void backward_data(KernelContext& ctx, const View& dy, const View& x, const View& y,
-                     const BatchNormStats& stats, double eps, const View& gamma, const View& sum_g,
-                     const View& sum_g_xhat, const View& dx, const View& dresidual) override {
+  void backward_data(KernelContext& ctx, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
+                     double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
+                     const View& dresidual) override {
     if (!cpu::is_narrow(x.dtype)) {
       return reference_->backward_data(ctx, dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx, dresidual);
     }
     visit(x.dtype, static_cast<bool>(y), static_cast<bool>(dresidual),
           [&](auto zero, auto with_relu, auto with_residual) {
             using T = decltype(zero);
-            backward_data_kernel<T, with_relu, with_residual>(ctx, dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat,
-                                                              dx, dresidual);
+            backward_data_kernel<T, with_relu, with_residual>(ctx, dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx,
+                                                              dresidual);
           });
   }
 

@@ -27,14 +27,11 @@ class NormPanels {
  public:
   // x may be empty, but must have channels.
   explicit NormPanels(const View& x)
-      : samples_(x.shape[0] * x.shape[2] * x.shape[3]),
-        channels_(x.shape[1]),
+      : samples_(x.shape[0] * x.shape[2] * x.shape[3]), channels_(x.shape[1]),
         width_(x.layout == Layout::channels_last ? kColumns
                : x.layout == Layout::blocked16   ? kChannelBlock
                                                  : 1),
-        groups_((channels_ + width_ - 1) / width_),
-        images_(x.shape[0]),
-        plane_(x.shape[2] * x.shape[3] * width_) {
+        groups_((channels_ + width_ - 1) / width_), images_(x.shape[0]), plane_(x.shape[2] * x.shape[3] * width_) {
     if (samples_ == 0) return;
     if (width_ == kColumns) {
       step_ = kRows;

@@ -53,12 +53,9 @@ memory::data_type onednn_type(DType dtype) {
 Tag onednn_tag(std::optional<Layout> layout) {
   if (!layout) return Tag::any;
   switch (*layout) {
-    case Layout::plain:
-      return Tag::nchw;
-    case Layout::channels_last:
-      return Tag::nhwc;
-    case Layout::blocked16:
-      return Tag::nChw16c;
+    case Layout::plain: return Tag::nchw;
+    case Layout::channels_last: return Tag::nhwc;
+    case Layout::blocked16: return Tag::nChw16c;
   }
   return Tag::any;
 }
@@ -141,22 +138,19 @@ dnnl::primitive_desc describe_conv(const dnnl::engine& engine, const Problem& p,
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const Wrong wrong = wrong_convs(p);
   if (p.kind == Kind::conv_forward) {
-    return describe<Forward>(
-        engine, wrong,
-        std::tuple(training, algorithm, x, w, bias, y, stride, dilation, padding, padding));
+    return describe<Forward>(engine, wrong,
+                             std::tuple(training, algorithm, x, w, bias, y, stride, dilation, padding, padding));
   }
   Desc forward_w(weight_dims(p), onednn_type(p.operands[kX].dtype), Tag::any);
   auto forward = describe<Forward>(
-      engine, wrong,
-      std::tuple(training, algorithm, x, forward_w, Desc(), y, stride, dilation, padding, padding));
+      engine, wrong, std::tuple(training, algorithm, x, forward_w, Desc(), y, stride, dilation, padding, padding));
   if (!forward) return {};
   if (p.kind == Kind::conv_backward_data) {
     return describe<dnnl::convolution_backward_data>(
         engine, wrong, std::tuple(algorithm, x, w, y, stride, dilation, padding, padding), forward);
   }
   return describe<dnnl::convolution_backward_weights>(
-      engine, wrong, std::tuple(algorithm, x, w, bias, y, stride, dilation, padding, padding),
-      forward);
+      engine, wrong, std::tuple(algorithm, x, w, bias, y, stride, dilation, padding, padding), forward);
 }
 
 Formats matmul_formats(const Problem& p) {

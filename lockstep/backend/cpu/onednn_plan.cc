@@ -17,10 +17,8 @@ std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 std::array<int, kRoles> arguments(Kind kind) {
   switch (kind) {
     case Kind::conv_forward:
-    case Kind::matmul:
-      return {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
-    case Kind::conv_backward_data:
-      return {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DIFF_DST};
+    case Kind::matmul: return {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
+    case Kind::conv_backward_data: return {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DIFF_DST};
     case Kind::conv_backward_weights:
       return {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST};
   }
@@ -88,8 +86,7 @@ Plan::Impl::Impl(const Problem& problem) {
     main_arguments.emplace_back(numbers[role], used);
   }
   auto add_reorder = [&](std::size_t from, std::size_t to) {
-    add_step(dnnl::reorder::primitive_desc(engine, buffers[from].desc, engine, buffers[to].desc,
-                                           caller_scratchpad()),
+    add_step(dnnl::reorder::primitive_desc(engine, buffers[from].desc, engine, buffers[to].desc, caller_scratchpad()),
              {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   };
   for (auto [from, to] : before) add_reorder(from, to);
@@ -135,8 +132,7 @@ void Plan::Impl::run(const std::array<void*, kRoles>& data, void* scratch) {
   auto frame = take_frame();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const Buffer& b = buffers[i];
-    frame->memories[i].set_data_handle(b.role == kScratch ? static_cast<std::byte*>(scratch) + b.offset
-                                                          : data[b.role]);
+    frame->memories[i].set_data_handle(b.role == kScratch ? static_cast<std::byte*>(scratch) + b.offset : data[b.role]);
   }
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const auto& list = frame->arguments[i];

@@ -5,12 +5,9 @@ namespace lockstep::onednn {
 bool Problem::is_output(int role) const {
   switch (kind) {
     case Kind::conv_forward:
-    case Kind::matmul:
-      return role == kY;
-    case Kind::conv_backward_data:
-      return role == kX;
-    case Kind::conv_backward_weights:
-      return role == kW || role == kBias;
+    case Kind::matmul: return role == kY;
+    case Kind::conv_backward_data: return role == kX;
+    case Kind::conv_backward_weights: return role == kW || role == kBias;
   }
   return false;
 }

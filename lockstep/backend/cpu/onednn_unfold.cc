@@ -14,8 +14,8 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / t
 bool is_channels_last(const View& v) { return same_order(v.layout, Layout::channels_last, v.shape); }
 
 // Rows are (n, h', w'), columns (kh, kw, c).
-void unfold(const KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy,
-            const View& dw, BFloat16* to) {
+void unfold(const KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy, const View& dw,
+            BFloat16* to) {
   const std::int64_t c = x.shape[1], h = x.shape[2], w = x.shape[3];
   const std::int64_t kh = dw.shape[2], kw = dw.shape[3], rows = dy.shape[2], columns = dy.shape[3];
   const auto* from = x.as<BFloat16>();
@@ -71,16 +71,15 @@ void sum_pixels(const KernelContext& context, const View& dy, const View& db) {
 }  // namespace
 
 bool unfolding_pays(const Conv2dOptions& options, const View& x, const View& dy, const View& dw) {
-  if (x.dtype != DType::bf16 || options.groups != 1 || !is_channels_last(x) || !is_channels_last(dy))
-    return false;
+  if (x.dtype != DType::bf16 || options.groups != 1 || !is_channels_last(x) || !is_channels_last(dy)) return false;
   if (options.dilation[1] != 1) return false;  // the taps of a row must be adjacent
   const std::int64_t pixels = dy.numel() / dy.shape[1], weights = dw.numel() / dw.shape[0];
   const std::int64_t w = dy.shape[3], c = x.shape[1];
   return 4 * w * c < round_up(w, 32) * round_up(c, 16) && pixels * weights <= kMaxUnfolded;
 }
 
-void backward_weights_unfolded(Executor& executor, KernelContext& context, const Conv2dOptions& options,
-                               const View& x, const View& dy, const View& dw, const View& db) {
+void backward_weights_unfolded(Executor& executor, KernelContext& context, const Conv2dOptions& options, const View& x,
+                               const View& dy, const View& dw, const View& db) {
   const std::int64_t o = dy.shape[1], pixels = dy.numel() / o, weights = dw.numel() / dw.shape[0];
   View a = dy, b{nullptr, DType::bf16, Layout::plain, {pixels, weights}};
   View c{nullptr, DType::f32, Layout::plain, {o, weights}};

@@ -45,8 +45,8 @@ void adam_item(const KernelContext& ctx, const AdamArgs& args, const UpdateItem&
   const T l2 = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
   const T shrink = static_cast<T>(args.decoupled ? 1 - rates.lr * args.weight_decay : 1);
   cpu::parallel_vector_loop(ctx, item.weight.numel(),
-                            [=, w = item.weight.as<T>(), grad = item.grad.as<T>(),
-                             moment1 = item.state0.as<T>(), moment2 = item.state1.as<T>()](std::int64_t i) {
+                            [=, w = item.weight.as<T>(), grad = item.grad.as<T>(), moment1 = item.state0.as<T>(),
+                             moment2 = item.state1.as<T>()](std::int64_t i) {
                               T g = scale * grad[i] + l2 * w[i];
                               T m = keep1 * moment1[i] + take1 * g;
                               T v = keep2 * moment2[i] + take2 * g * g;
@@ -58,8 +58,7 @@ void adam_item(const KernelContext& ctx, const AdamArgs& args, const UpdateItem&
 
 class Optimizer final : public OptimizerKernels {
  public:
-  void sgd(KernelContext& ctx, const SgdArgs& args, std::span<const UpdateItem> items,
-           const View& scale) override {
+  void sgd(KernelContext& ctx, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) override {
     const double factor = scale ? *scale.as<double>() : 1;
     if (factor < 0) return;
     for (const UpdateItem& item : items) {
@@ -69,8 +68,7 @@ class Optimizer final : public OptimizerKernels {
     }
   }
 
-  void adam(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items,
-            const View& scale) override {
+  void adam(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) override {
     const double factor = scale ? *scale.as<double>() : 1;
     if (factor < 0) return;
     for (const UpdateItem& item : items) {

@@ -27,11 +27,10 @@ void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& 
   const auto rows = windows(options, 0, dy_view.shape[2], dx.shape[2]);
   const auto columns = windows(options, 1, dy_view.shape[3], dx.shape[3]);
   const T* dy = dy_view.as<T>();
-  gather_windows<T>(ctx, options, dy_view, dx,
-                    [&](std::int64_t p, std::int64_t q, std::int64_t, std::int64_t) {
-                      const float weight = 1 / window_size(options, rows[p], columns[q]);
-                      return [=](std::int64_t i) { return static_cast<float>(dy[i]) * weight; };
-                    });
+  gather_windows<T>(ctx, options, dy_view, dx, [&](std::int64_t p, std::int64_t q, std::int64_t, std::int64_t) {
+    const float weight = 1 / window_size(options, rows[p], columns[q]);
+    return [=](std::int64_t i) { return static_cast<float>(dy[i]) * weight; };
+  });
 }
 
 template <typename T>
@@ -41,20 +40,19 @@ void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x
   const auto columns = windows(options, 1, out.width, in.width);
   const T* x = x_view.as<T>();
   T* y = y_view.as<T>();
-  for_pixels(ctx, out,
-             [&](std::int64_t plane, std::int64_t p, std::int64_t q, std::int64_t channel, const auto lanes) {
-               float sum[kChannelBlock];
-               each_lane(lanes, [&](std::int64_t j) { sum[j] = 0; });
-               for (std::int64_t h = rows[p].begin; h < rows[p].end; ++h) {
-                 for (std::int64_t w = columns[q].begin; w < columns[q].end; ++w) {
-                   const T* pixel = x + in.pixel(plane, h, w) + channel;
-                   each_lane(lanes, [&](std::int64_t j) { sum[j] += static_cast<float>(pixel[j]); });
-                 }
-               }
-               const float size = window_size(options, rows[p], columns[q]);
-               T* pixel = y + out.pixel(plane, p, q) + channel;
-               each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j] / size); });
-             });
+  for_pixels(ctx, out, [&](std::int64_t plane, std::int64_t p, std::int64_t q, std::int64_t channel, const auto lanes) {
+    float sum[kChannelBlock];
+    each_lane(lanes, [&](std::int64_t j) { sum[j] = 0; });
+    for (std::int64_t h = rows[p].begin; h < rows[p].end; ++h) {
+      for (std::int64_t w = columns[q].begin; w < columns[q].end; ++w) {
+        const T* pixel = x + in.pixel(plane, h, w) + channel;
+        each_lane(lanes, [&](std::int64_t j) { sum[j] += static_cast<float>(pixel[j]); });
+      }
+    }
+    const float size = window_size(options, rows[p], columns[q]);
+    T* pixel = y + out.pixel(plane, p, q) + channel;
+    each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j] / size); });
+  });
 }
 
 // Calls f(plane) for all planes, in chunks that move about as much data as those of for_lanes.
@@ -129,8 +127,8 @@ class CpuPool final : public PoolKernels {
   void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
                     const View& dx) override {
     if (!cpu::is_narrow(dy.dtype)) return reference_->max_backward(ctx, options, dy, where, dx);
-    cpu::visit_narrow(
-        dy.dtype, [&](auto zero) { cpu::max_pool_backward<decltype(zero)>(ctx, options, dy, where, dx); });
+    cpu::visit_narrow(dy.dtype,
+                      [&](auto zero) { cpu::max_pool_backward<decltype(zero)>(ctx, options, dy, where, dx); });
   }
 
   void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y) override {
@@ -138,11 +136,9 @@ class CpuPool final : public PoolKernels {
     cpu::visit_narrow(x.dtype, [&](auto zero) { lockstep::avg_forward<decltype(zero)>(ctx, options, x, y); });
   }
 
-  void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy,
-                    const View& dx) override {
+  void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx) override {
     if (!cpu::is_narrow(dy.dtype)) return reference_->avg_backward(ctx, options, dy, dx);
-    cpu::visit_narrow(dy.dtype,
-                      [&](auto zero) { lockstep::avg_backward<decltype(zero)>(ctx, options, dy, dx); });
+    cpu::visit_narrow(dy.dtype, [&](auto zero) { lockstep::avg_backward<decltype(zero)>(ctx, options, dy, dx); });
   }
 
   void global_avg_forward(KernelContext& ctx, const View& x, const View& y) override {
@@ -152,8 +148,7 @@ class CpuPool final : public PoolKernels {
 
   void global_avg_backward(KernelContext& ctx, const View& dy, const View& dx) override {
     if (!cpu::is_narrow(dy.dtype)) return reference_->global_avg_backward(ctx, dy, dx);
-    cpu::visit_narrow(dy.dtype,
-                      [&](auto zero) { lockstep::global_avg_backward<decltype(zero)>(ctx, dy, dx); });
+    cpu::visit_narrow(dy.dtype, [&](auto zero) { lockstep::global_avg_backward<decltype(zero)>(ctx, dy, dx); });
   }
 
  private:

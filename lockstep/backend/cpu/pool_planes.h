@@ -18,9 +18,7 @@ struct Planes {
       : channels(v.layout == Layout::channels_last ? v.shape[1]
                  : v.layout == Layout::blocked16   ? kChannelBlock
                                                    : 1),
-        height(v.shape[2]),
-        width(v.shape[3]),
-        count(channels == 0 ? 0 : v.shape[0] * v.shape[1] / channels) {}
+        height(v.shape[2]), width(v.shape[3]), count(channels == 0 ? 0 : v.shape[0] * v.shape[1] / channels) {}
 
   std::int64_t pixels() const { return height * width; }
   std::int64_t pixel(std::int64_t plane, std::int64_t h, std::int64_t w) const {
@@ -37,8 +35,7 @@ struct Range {
 };
 
 // For each of `outputs` outputs, the pixels that its window covers inside an image of height or width `extent`.
-inline std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t outputs,
-                                  std::int64_t extent) {
+inline std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t outputs, std::int64_t extent) {
   std::vector<Range> ranges;
   for (std::int64_t out = 0; out < outputs; ++out) {
     const std::int64_t begin = out * o.stride[axis] - o.padding[axis];
@@ -48,14 +45,12 @@ inline std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t
 }
 
 // For each of `extent` pixels, the outputs whose windows cover it.
-inline std::vector<Range> windows_over(const Pool2dOptions& o, int axis, std::int64_t outputs,
-                                       std::int64_t extent) {
+inline std::vector<Range> windows_over(const Pool2dOptions& o, int axis, std::int64_t outputs, std::int64_t extent) {
   std::vector<Range> ranges;
   for (std::int64_t in = 0; in < extent; ++in) {
     const std::int64_t last = in + o.padding[axis];
     const std::int64_t before = last - o.kernel[axis];  // the last position at which a window ends too early
-    ranges.push_back(
-        {before < 0 ? 0 : before / o.stride[axis] + 1, std::min(last / o.stride[axis] + 1, outputs)});
+    ranges.push_back({before < 0 ? 0 : before / o.stride[axis] + 1, std::min(last / o.stride[axis] + 1, outputs)});
   }
   return ranges;
 }
@@ -109,20 +104,19 @@ void gather_windows(KernelContext& ctx, const Pool2dOptions& options, const View
   const auto rows = windows_over(options, 0, out.height, in.height);
   const auto columns = windows_over(options, 1, out.width, in.width);
   T* dx = dx_view.as<T>();
-  for_pixels(ctx, in,
-             [&](std::int64_t plane, std::int64_t h, std::int64_t w, std::int64_t channel, const auto lanes) {
-               float sum[kChannelBlock];
-               each_lane(lanes, [&](std::int64_t j) { sum[j] = 0; });
-               for (std::int64_t p = rows[h].begin; p < rows[h].end; ++p) {
-                 for (std::int64_t q = columns[w].begin; q < columns[w].end; ++q) {
-                   const std::int64_t i = out.pixel(plane, p, q) + channel;
-                   const auto of_window = share(p, q, h, w);
-                   each_lane(lanes, [&](std::int64_t j) { sum[j] += of_window(i + j); });
-                 }
-               }
-               T* pixel = dx + in.pixel(plane, h, w) + channel;
-               each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j]); });
-             });
+  for_pixels(ctx, in, [&](std::int64_t plane, std::int64_t h, std::int64_t w, std::int64_t channel, const auto lanes) {
+    float sum[kChannelBlock];
+    each_lane(lanes, [&](std::int64_t j) { sum[j] = 0; });
+    for (std::int64_t p = rows[h].begin; p < rows[h].end; ++p) {
+      for (std::int64_t q = columns[w].begin; q < columns[w].end; ++q) {
+        const std::int64_t i = out.pixel(plane, p, q) + channel;
+        const auto of_window = share(p, q, h, w);
+        each_lane(lanes, [&](std::int64_t j) { sum[j] += of_window(i + j); });
+      }
+    }
+    T* pixel = dx + in.pixel(plane, h, w) + channel;
+    each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j]); });
+  });
 }
 
 }  // namespace lockstep::cpu

@@ -69,14 +69,13 @@ class Random final : public RandomKernels {
     const auto threshold = static_cast<std::uint32_t>(std::ceil(keep * 0x1p24));
     cpu::visit_floating(y.dtype, "dropout", [&](auto zero) {
       using T = decltype(zero);
-      for_each_tile(
-          ctx, y.numel(), key,
-          [=, in = x.as<T>(), out = y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
-            cpu::vector_loop(0, length, [&](std::int64_t i) {
-              double kept = cpu::widened(in[begin + i]) / keep;
-              out[begin + i] = cpu::rounded<T>(draws[i] >> 8 < threshold ? kept : 0.0);
-            });
-          });
+      for_each_tile(ctx, y.numel(), key,
+                    [=, in = x.as<T>(), out = y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
+                      cpu::vector_loop(0, length, [&](std::int64_t i) {
+                        double kept = cpu::widened(in[begin + i]) / keep;
+                        out[begin + i] = cpu::rounded<T>(draws[i] >> 8 < threshold ? kept : 0.0);
+                      });
+                    });
     });
   }
 };

@@ -108,9 +108,8 @@ class TreeSum {
   Part add(const Part& a, const Part& b, std::int64_t length) {
     if (a.own && b.own) --used_;  // frees b's tile, the last one taken
     T* sum = a.own ? a.own : b.own ? b.own : tiles_[used_++].data();
-    cpu::vectorized([&, u = a.data, v = b.data] {
-      cpu::vector_loop(0, length, [=](std::int64_t i) { sum[i] = u[i] + v[i]; });
-    });
+    cpu::vectorized(
+        [&, u = a.data, v = b.data] { cpu::vector_loop(0, length, [=](std::int64_t i) { sum[i] = u[i] + v[i]; }); });
     return {sum, sum};
   }
 

@@ -48,8 +48,8 @@ void for_each_row(const KernelContext& ctx, const View& x, const F& f) {
 void check_labels(const View& labels, std::int64_t classes) {
   const auto* label = labels.as<std::int64_t>();
   for (std::int64_t n = 0; n < labels.numel(); ++n) {
-    check(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is outside [0, {})",
-          label[n], n, classes);
+    check(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is outside [0, {})", label[n], n,
+          classes);
   }
 }
 
@@ -74,11 +74,9 @@ class Softmax final : public SoftmaxKernels {
     cpu::visit_narrow(y.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(
-          ctx, y,
-          [k = y.shape[-1], p = y.as<T>(), g = dy.as<T>(), out = dx.as<T>()](std::int64_t, std::int64_t at) {
-            const auto dot = static_cast<float>(cpu::lane_sum(k, [=](std::int64_t i) {
-              return static_cast<float>(p[at + i]) * static_cast<float>(g[at + i]);
-            }));
+          ctx, y, [k = y.shape[-1], p = y.as<T>(), g = dy.as<T>(), out = dx.as<T>()](std::int64_t, std::int64_t at) {
+            const auto dot = static_cast<float>(cpu::lane_sum(
+                k, [=](std::int64_t i) { return static_cast<float>(p[at + i]) * static_cast<float>(g[at + i]); }));
             cpu::vector_loop(at, at + k, [=](std::int64_t i) {
               out[i] = static_cast<T>(static_cast<float>(p[i]) * (static_cast<float>(g[i]) - dot));
             });
@@ -104,16 +102,15 @@ class Softmax final : public SoftmaxKernels {
     if (!cpu::is_narrow(y.dtype)) return reference_->log_softmax_backward(ctx, y, dy, dx);
     cpu::visit_narrow(y.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_each_row(ctx, y,
-                   [k = y.shape[-1], log_p = y.as<T>(), g = dy.as<T>(), out = dx.as<T>()](std::int64_t,
-                                                                                          std::int64_t at) {
-                     const auto sum = static_cast<float>(
-                         cpu::lane_sum(k, [=](std::int64_t i) { return static_cast<float>(g[at + i]); }));
-                     cpu::vector_loop(at, at + k, [=](std::int64_t i) {
-                       out[i] = static_cast<T>(static_cast<float>(g[i]) -
-                                               cpu::fast_exp(static_cast<float>(log_p[i])) * sum);
-                     });
-                   });
+      for_each_row(
+          ctx, y,
+          [k = y.shape[-1], log_p = y.as<T>(), g = dy.as<T>(), out = dx.as<T>()](std::int64_t, std::int64_t at) {
+            const auto sum =
+                static_cast<float>(cpu::lane_sum(k, [=](std::int64_t i) { return static_cast<float>(g[at + i]); }));
+            cpu::vector_loop(at, at + k, [=](std::int64_t i) {
+              out[i] = static_cast<T>(static_cast<float>(g[i]) - cpu::fast_exp(static_cast<float>(log_p[i])) * sum);
+            });
+          });
     });
   }
 
@@ -125,18 +122,17 @@ class Softmax final : public SoftmaxKernels {
     auto* losses = static_cast<double*>(ctx.scratch.get(samples * sizeof(double)));
     cpu::visit_narrow(logits.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_each_row(
-          ctx, logits,
-          [=, x = logits.as<T>(), label = labels.as<std::int64_t>()](std::int64_t n, std::int64_t at) {
-            const RowStats stats = row_stats(x + at, classes);
-            auto below_max = [=](std::int64_t k) { return static_cast<float>(x[at + k]) - stats.max; };
-            // sum_k q_k (x_k - max). Without smoothing, a logit of -inf adds nothing.
-            double score = (1 - smoothing) * below_max(label[n]);
-            if (smoothing != 0) {
-              score += smoothing / static_cast<double>(classes) * cpu::lane_sum(classes, below_max);
-            }
-            losses[n] = log_of_sum(stats) - score;
-          });
+      for_each_row(ctx, logits,
+                   [=, x = logits.as<T>(), label = labels.as<std::int64_t>()](std::int64_t n, std::int64_t at) {
+                     const RowStats stats = row_stats(x + at, classes);
+                     auto below_max = [=](std::int64_t k) { return static_cast<float>(x[at + k]) - stats.max; };
+                     // sum_k q_k (x_k - max). Without smoothing, a logit of -inf adds nothing.
+                     double score = (1 - smoothing) * below_max(label[n]);
+                     if (smoothing != 0) {
+                       score += smoothing / static_cast<double>(classes) * cpu::lane_sum(classes, below_max);
+                     }
+                     losses[n] = log_of_sum(stats) - score;
+                   });
     });
     const double mean = samples > 0 ? cpu::tree_total(losses, samples) / static_cast<double>(samples) : 0;
     *loss.as<float>() = static_cast<float>(mean);
@@ -156,8 +152,8 @@ class Softmax final : public SoftmaxKernels {
     cpu::visit_narrow(logits.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(ctx, logits,
-                   [=, x = logits.as<T>(), out = dlogits.as<T>(), label = labels.as<std::int64_t>()](
-                       std::int64_t n, std::int64_t at) {
+                   [=, x = logits.as<T>(), out = dlogits.as<T>(), label = labels.as<std::int64_t>()](std::int64_t n,
+                                                                                                     std::int64_t at) {
                      const RowStats stats = row_stats(x + at, classes);
                      const float inverse = 1.f / stats.sum;
                      const std::int64_t target = at + label[n];
@@ -185,8 +181,7 @@ class Softmax final : public SoftmaxKernels {
     *loss.as<float>() = static_cast<float>(mean);
   }
 
-  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss,
-                    const View& dx) override {
+  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss, const View& dx) override {
     if (!cpu::is_narrow(x.dtype)) return reference_->mse_backward(ctx, x, target, dloss, dx);
     if (x.numel() == 0) return;
     const auto scale = static_cast<float>(2.0 * *dloss.as<float>() / static_cast<double>(x.numel()));

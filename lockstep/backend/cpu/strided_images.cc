@@ -12,14 +12,10 @@ namespace {
 template <typename Visitor>
 void visit_type(DType dtype, const Visitor& visitor) {
   switch (dtype) {
-    case DType::f32:
-      return visitor(float{});
-    case DType::bf16:
-      return visitor(BFloat16{});
-    case DType::f16:
-      return visitor(Float16{});
-    default:
-      fail("cpu: no f32 kernels for {}", name(dtype));
+    case DType::f32: return visitor(float{});
+    case DType::bf16: return visitor(BFloat16{});
+    case DType::f16: return visitor(Float16{});
+    default: fail("cpu: no f32 kernels for {}", name(dtype));
   }
 }
 
@@ -40,7 +36,8 @@ void copy_typed(const StridedImages& f, const StridedImages& t, std::int64_t cou
           continue;
         }
         std::int64_t p = 0;
-        if (f.channel == 1 && t.channel == 1 && (f.pixel == width || f.pixel >= kBlock) && (t.pixel == width || t.padded)) {
+        if (f.channel == 1 && t.channel == 1 && (f.pixel == width || f.pixel >= kBlock) &&
+            (t.pixel == width || t.padded)) {
           // Whole vectors also read or write the next pixels, which are then written again. The last pixels have no
           // next ones.
           for (; p + ceil_div(kBlock, width) <= f.pixels; ++p, in += f.pixel, out += t.pixel) {
@@ -50,7 +47,8 @@ void copy_typed(const StridedImages& f, const StridedImages& t, std::int64_t cou
           }
         }
         for (; p < f.pixels; ++p, in += f.pixel, out += t.pixel) {
-          for (std::int64_t i = 0; i < width; ++i) out[i * t.channel] = static_cast<To>(static_cast<float>(in[i * f.channel]));
+          for (std::int64_t i = 0; i < width; ++i)
+            out[i * t.channel] = static_cast<To>(static_cast<float>(in[i * f.channel]));
           if (t.padded) std::fill(out + width, out + kBlock, To{});
         }
       }
@@ -90,7 +88,12 @@ StridedImages StridedImages::blocked(float* data, std::int64_t channels, std::in
 }
 
 StridedImages StridedImages::channels_last(float* data, std::int64_t channels, std::int64_t pixels) {
-  return {.data = data, .channels = channels, .pixels = pixels, .image = channels * pixels, .block = kBlock, .pixel = channels};
+  return {.data = data,
+          .channels = channels,
+          .pixels = pixels,
+          .image = channels * pixels,
+          .block = kBlock,
+          .pixel = channels};
 }
 
 StridedImages StridedImages::images_from(std::int64_t n) const {

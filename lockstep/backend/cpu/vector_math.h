@@ -38,12 +38,9 @@ inline float fast_exp(float x) {
   float r = (x - n * kLn2High) - n * kLn2Low;
   float y = 1.f + (r + r * r * polynomial(r, kExp));
   // In two steps: 2^n itself may be too large or too small for a float.
-  auto power =
-      static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound));
+  auto power = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound));
   std::int32_t half = power >> 1;
-  auto two_to = [](std::int32_t k) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(k + 127) << 23);
-  };
+  auto two_to = [](std::int32_t k) { return std::bit_cast<float>(static_cast<std::uint32_t>(k + 127) << 23); };
   return y * two_to(half) * two_to(power - half);
 }
 
@@ -110,7 +107,7 @@ struct Angle {
 // Exact enough for every float: 1 / (2 pi) in pieces of 24 bits has exact products with x, and only the fraction of a
 // turn in each product counts (Payne and Hanek, 1983).
 inline Angle angle(float x) {
-  constexpr std::array kPieces{0xA2F983p-26, 0x6E4E44p-50,  0x1529FCp-74,  0x2757D1p-98,
+  constexpr std::array kPieces{0xA2F983p-26,  0x6E4E44p-50,  0x1529FCp-74,  0x2757D1p-98,
                                0xF534DDp-122, 0xC0DB62p-146, 0x95993Cp-170, 0x439041p-194};
   double turns = 0;
   for (double piece : kPieces) {
@@ -157,8 +154,8 @@ inline double wide_exp(double x) {
   constexpr double kRound = 0x1.8p52;
   double shifted = x * 1.44269504088896341 + kRound;
   double r = x - (shifted - kRound) * 0.693147180559945309;
-  constexpr std::array c{1.0,          1.0,           0.5,           1.0 / 6,       1.0 / 24,       1.0 / 120,
-                         1.0 / 720,    1.0 / 5040,    1.0 / 40320,   1.0 / 362880,  1.0 / 3628800,  1.0 / 39916800};
+  constexpr std::array c{1.0,       1.0,        0.5,         1.0 / 6,      1.0 / 24,      1.0 / 120,
+                         1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800};
   std::uint64_t power = std::bit_cast<std::uint64_t>(shifted) - std::bit_cast<std::uint64_t>(kRound) + 1023;
   return polynomial(r, c) * std::bit_cast<double>(power << 52);
 }

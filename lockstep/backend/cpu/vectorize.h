@@ -27,12 +27,9 @@ template <typename F>
 template <typename F>
 void vectorized(const F& f) {
   switch (simd()) {
-    case Simd::avx512:
-      return run_avx512(f);
-    case Simd::avx2:
-      return run_avx2(f);
-    default:
-      return f();
+    case Simd::avx512: return run_avx512(f);
+    case Simd::avx2: return run_avx2(f);
+    default: return f();
   }
 }
 
@@ -55,9 +52,8 @@ void vector_loop(std::int64_t begin, std::int64_t end, const F& f) {
 template <typename F>
 void parallel_vector_loop(const KernelContext& ctx, std::int64_t count, const F& f) {
   constexpr std::int64_t kGrain = 16384;
-  parallel_for(ctx, count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    vectorized([&] { vector_loop(begin, end, f); });
-  });
+  parallel_for(ctx, count, kGrain,
+               [&](std::int64_t begin, std::int64_t end) { vectorized([&] { vector_loop(begin, end, f); }); });
 }
 
 }  // namespace lockstep::cpu

@@ -21,8 +21,8 @@ constexpr std::int64_t kApart = kBlock;
 constexpr std::int64_t kCached = 1 << 20;
 
 // All tiles of `count` images of `rows` by `columns` pixels.
-WinogradPatches patches(const WinogradTiles& tiles, const StridedImages& images, std::int64_t count,
-                        std::int64_t rows, std::int64_t columns) {
+WinogradPatches patches(const WinogradTiles& tiles, const StridedImages& images, std::int64_t count, std::int64_t rows,
+                        std::int64_t columns) {
   return {.images = images.f32(),
           .image = images.image,
           .block = images.block,
@@ -58,9 +58,7 @@ std::int64_t products(const ConvAxis& a) {
 }
 
 // The number of tiles at which transforming their inputs and outputs costs as much as transforming the weights.
-std::int64_t balance(std::int64_t inputs, std::int64_t outputs) {
-  return inputs * outputs / (inputs + outputs);
-}
+std::int64_t balance(std::int64_t inputs, std::int64_t outputs) { return inputs * outputs / (inputs + outputs); }
 
 }  // namespace
 
@@ -105,27 +103,23 @@ WinogradPatches WinogradTiles::outputs(const StridedImages& images, std::int64_t
 
 WinogradPass::WinogradPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& from,
                            const StridedImages& to)
-    : tiles_(tiles),
-      images_(images),
-      from_(from),
-      to_(to),
+    : tiles_(tiles), images_(images), from_(from), to_(to),
       frequency_(ceil_div(to.channels, kTileColumns) * from.channels * kTileColumns + kApart),
       chunk_(std::min(kTerms / kBlock, from.blocks())) {
   // With fewer tiles, the time to read the transformed weights would exceed that of the products.
   const std::int64_t least = balance(from.channels, to.channels) / 4;
-  const std::int64_t panel = std::max(kTransformed / (kWinogradFrequencies * (from.channels + to.channels)),
-                                      std::max<std::int64_t>(least, 1));
+  const std::int64_t panel =
+      std::max(kTransformed / (kWinogradFrequencies * (from.channels + to.channels)), std::max<std::int64_t>(least, 1));
   group_ = std::clamp<std::int64_t>(panel / tiles.count(), 1, images);
   panel_ = ceil_div(group_ * tiles.count(), ceil_div(group_ * tiles.count(), panel));
   for (std::int64_t t = 0; t < panel_; ++t) offsets_.push_back(t * kBlock);
   for (std::int64_t b = 0; b < chunk_; ++b) steps_.push_back({b * panel_ * kBlock, b * kTap});
 }
 
-void WinogradPass::transform(const KernelContext& context, const Weights& weights, bool turned,
-                             float* transformed, const F32Kernels& kernels) const {
+void WinogradPass::transform(const KernelContext& context, const Weights& weights, bool turned, float* transformed,
+                             const F32Kernels& kernels) const {
   const std::int64_t blocks = weights.term_blocks();
-  const bool past_caches =
-      weights_size() > kCached && reinterpret_cast<std::uintptr_t>(transformed) % 64 == 0;
+  const bool past_caches = weights_size() > kCached && reinterpret_cast<std::uintptr_t>(transformed) % 64 == 0;
   parallel_for(context, weights.tiles() * blocks, 1, [&](std::int64_t unit, std::int64_t) {
     alignas(64) std::array<float, kTaps * kTap> taps;
     pack_terms(weights, unit / blocks, unit % blocks, taps.data());
@@ -140,27 +134,23 @@ void WinogradPass::transform(const KernelContext& context, const Weights& weight
 }
 
 std::int64_t WinogradPass::scratch() const {
-  return kWinogradFrequencies * ((from_.channels + to_.channels) * panel_ + 2 * kApart) +
-         copy_size(from_, group_) + copy_size(to_, group_);
+  return kWinogradFrequencies * ((from_.channels + to_.channels) * panel_ + 2 * kApart) + copy_size(from_, group_) +
+         copy_size(to_, group_);
 }
 
-void WinogradPass::run(const KernelContext& context, const float* transformed, const float* bias,
-                       float* scratch, const F32Kernels& kernels) const {
+void WinogradPass::run(const KernelContext& context, const float* transformed, const float* bias, float* scratch,
+                       const F32Kernels& kernels) const {
   const std::int64_t groups = ceil_div(images_, group_), column_tiles = ceil_div(to_.channels, kTileColumns);
-  const std::int64_t parts =
-      groups >= context.threads ? 1 : std::min<std::int64_t>(column_tiles, context.threads);
-  const std::int64_t in_frequency = from_.channels * panel_ + kApart,
-                     out_frequency = to_.channels * panel_ + kApart;
+  const std::int64_t parts = groups >= context.threads ? 1 : std::min<std::int64_t>(column_tiles, context.threads);
+  const std::int64_t in_frequency = from_.channels * panel_ + kApart, out_frequency = to_.channels * panel_ + kApart;
   for_each_thread(context, groups * parts, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
     float* const in = scratch + thread * this->scratch();
     float* const out = in + kWinogradFrequencies * in_frequency;
     float* const from_copy = out + kWinogradFrequencies * out_frequency;
     float* const to_copy = from_copy + copy_size(from_, group_);
     for (std::int64_t unit = begin; unit < end; ++unit) {
-      const std::int64_t first = unit / parts * group_, count = std::min(group_, images_ - first),
-                         part = unit % parts;
-      const std::int64_t first_tile = column_tiles * part / parts,
-                         last_tile = column_tiles * (part + 1) / parts;
+      const std::int64_t first = unit / parts * group_, count = std::min(group_, images_ - first), part = unit % parts;
+      const std::int64_t first_tile = column_tiles * part / parts, last_tile = column_tiles * (part + 1) / parts;
       const std::int64_t column = first_tile * kTileColumns,
                          columns = std::min(last_tile * kTileColumns, to_.channels) - column;
       StridedImages from = from_.images_from(first);
@@ -169,8 +159,7 @@ void WinogradPass::run(const KernelContext& context, const float* transformed, c
         copy_images(from, copy, count);
         from = copy;
       }
-      const StridedImages target = to_.images_from(first).slice(column, columns),
-                          to = in_place(target, to_copy);
+      const StridedImages target = to_.images_from(first).slice(column, columns), to = in_place(target, to_copy);
       WinogradPatches inputs = tiles_.inputs(from, count), outputs = tiles_.outputs(to, count);
       const std::int64_t tiles = inputs.count;
       inputs.transformed = in, inputs.frequency = in_frequency;
@@ -222,8 +211,8 @@ struct WinogradWeightPass::Chunks {
   std::int64_t largest() const { return parts > 1 ? ceil_div(tiles, parts) : group * tiles; }
 };
 
-WinogradWeightPass::WinogradWeightPass(const WinogradTiles& tiles, std::int64_t images,
-                                       const StridedImages& x, const StridedImages& dy)
+WinogradWeightPass::WinogradWeightPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& x,
+                                       const StridedImages& dy)
     : tiles_(tiles), images_(images), x_(x), dy_(dy), frequency_(x.channels * dy.channels + kApart) {
   const Chunks chunks{tiles_.count(), images_};
   chunks_ = std::clamp<std::int64_t>(balance(x.channels, dy.channels) / chunks.largest(), 1, chunks.count());
@@ -237,11 +226,9 @@ std::int64_t WinogradWeightPass::scratch() const {
          copy_size(x_, copied_) + copy_size(dy_, copied_);
 }
 
-void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scratch,
-                             const F32Kernels& kernels) const {
+void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scratch, const F32Kernels& kernels) const {
   const Chunks chunks{tiles_.count(), images_};
-  const std::int64_t x_frequency = x_.channels * panel_ + kApart,
-                     dy_frequency = dy_.channels * panel_ + kApart;
+  const std::int64_t x_frequency = x_.channels * panel_ + kApart, dy_frequency = dy_.channels * panel_ + kApart;
   const std::int64_t depth = x_.blocks(), width = dy_.blocks(), tile_block = panel_ * kBlock;
   float* const products = scratch;
   float* const x_tiles = products + kWinogradFrequencies * frequency_;
@@ -259,10 +246,9 @@ void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scr
       for (const auto& [images, copy] : {std::pair(x_, x_copy), std::pair(dy_, dy_copy)}) {
         if (images.readable()) continue;
         const StridedImages to = in_place(images, copy);
-        for_each_thread(
-            context, end_copied - first_copied, [&](std::int64_t, std::int64_t from, std::int64_t until) {
-              copy_images(images.images_from(first_copied + from), to.images_from(from), until - from);
-            });
+        for_each_thread(context, end_copied - first_copied, [&](std::int64_t, std::int64_t from, std::int64_t until) {
+          copy_images(images.images_from(first_copied + from), to.images_from(from), until - from);
+        });
       }
     }
     const StridedImages x = in_place(x_.images_from(first_copied), x_copy),
@@ -288,13 +274,12 @@ void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scr
                       for (std::int64_t unit = from; unit < until; ++unit) {
                         const std::int64_t f = unit / column_tiles, column = unit % column_tiles * 2;
                         for (std::int64_t row = 0; row < depth; ++row) {
-                          PixelProduct p{
-                              .row_count = kBlock,
-                              .y_block = tile_block,
-                              .blocks = std::min<std::int64_t>(2, width - column),
-                              .pixels = pixels_.data(),
-                              .d = products + f * frequency_ + (column * depth + row) * kBlock * kBlock,
-                              .d_block = depth * kBlock * kBlock};
+                          PixelProduct p{.row_count = kBlock,
+                                         .y_block = tile_block,
+                                         .blocks = std::min<std::int64_t>(2, width - column),
+                                         .pixels = pixels_.data(),
+                                         .d = products + f * frequency_ + (column * depth + row) * kBlock * kBlock,
+                                         .d_block = depth * kBlock * kBlock};
                           for (std::int64_t c = chunk; c < last; ++c) {
                             const std::int64_t at = (chunks.begin(c) - begin) * kBlock;
                             p.x = x_tiles + f * x_frequency + row * tile_block + at;
@@ -319,8 +304,7 @@ void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scr
       for (std::int64_t o = 0; o < kBlock; ++o) {
         for (std::int64_t i = 0; i < kBlock; ++i) {
           for (std::int64_t t = 0; t < kTaps; ++t) {
-            out[(o * x_.channels + i) * kTaps + t] =
-                taps[static_cast<std::size_t>((t * kBlock + i) * kBlock + o)];
+            out[(o * x_.channels + i) * kTaps + t] = taps[static_cast<std::size_t>((t * kBlock + i) * kBlock + o)];
           }
         }
       }

@@ -36,8 +36,7 @@ struct WinogradTiles {
 // A pass that computes images from images: the forward pass, or the gradient of the data.
 class WinogradPass {
  public:
-  WinogradPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& from,
-               const StridedImages& to);
+  WinogradPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& from, const StridedImages& to);
 
   // Number of f32 in the transformed weights.
   std::int64_t weights_size() const { return kWinogradFrequencies * frequency_; }
@@ -64,14 +63,12 @@ class WinogradPass {
 // The gradient of the weights.
 class WinogradWeightPass {
  public:
-  WinogradWeightPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& x,
-                     const StridedImages& dy);
+  WinogradWeightPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& x, const StridedImages& dy);
 
   // Number of f32 for all threads.
   std::int64_t scratch() const;
   // dw is [outputs, inputs, 9].
-  void run(const KernelContext& context, float* dw, float* scratch,
-           const F32Kernels& kernels = f32_kernels()) const;
+  void run(const KernelContext& context, float* dw, float* scratch, const F32Kernels& kernels = f32_kernels()) const;
 
  private:
   struct Chunks;
@@ -81,7 +78,7 @@ class WinogradWeightPass {
   StridedImages x_, dy_;
   std::int64_t frequency_;       // distance between frequencies of the products
   std::int64_t chunks_, panel_;  // chunks transformed together, and their tiles
-  std::int64_t copied_;  // images copied at a time if they cannot be read in place
+  std::int64_t copied_;          // images copied at a time if they cannot be read in place
   std::vector<PixelPair> pixels_;
 };
 

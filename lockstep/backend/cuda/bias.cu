@@ -37,8 +37,8 @@ void launch_add_bias(CudaContext& context, const View& y, const View& bias, std:
   auto start = [&](auto index) {
     using Index = decltype(index);
     const Channels<Index> e{static_cast<Index>(vectors), static_cast<Index>(run), static_cast<Index>(channels)};
-    launch(add_bias_kernel<T, kWidth, kAlong, Index>, blocks_for(vectors), dim3(kThreads), 0, context.stream(), y.as<T>(),
-           bias.as<Compute<T>>(), e, aligned(y.data));
+    launch(add_bias_kernel<T, kWidth, kAlong, Index>, blocks_for(vectors), dim3(kThreads), 0, context.stream(),
+           y.as<T>(), bias.as<Compute<T>>(), e, aligned(y.data));
   };
   // 64-bit division would cost more than the rest of the kernel.
   vectors <= std::numeric_limits<unsigned>::max() ? start(0U) : start(std::int64_t{});

@@ -54,11 +54,8 @@ struct Transposition {
   std::int64_t extent[Shape::kMaxRank] = {}, source[Shape::kMaxRank] = {}, destination[Shape::kMaxRank] = {};
 
   Transposition(const Walk& walk, int inner)
-      : rows(walk.extent[inner]),
-        columns(walk.extent[walk.rank - 1]),
-        x_stride(walk.stride[walk.rank - 1]),
-        y_stride(walk.to[inner]),
-        row_tiles(static_cast<int>(ceil_div(rows, kTile))),
+      : rows(walk.extent[inner]), columns(walk.extent[walk.rank - 1]), x_stride(walk.stride[walk.rank - 1]),
+        y_stride(walk.to[inner]), row_tiles(static_cast<int>(ceil_div(rows, kTile))),
         column_tiles(static_cast<int>(ceil_div(columns, kTile))) {
     for (int axis = walk.rank - 2; axis >= 0; --axis) {
       if (axis == inner) continue;
@@ -100,16 +97,16 @@ void run(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
   constexpr bool kIsCommon = std::is_same_v<To, From> || !(std::is_integral_v<To> || std::is_integral_v<From>);
   const int inner = walk.contiguous_axis();
   if (walk.rank <= 1 && walk.moves_rows()) {
-    launch(convert_kernel<To, From>, blocks_for(ceil_div(walk.numel, kWidth<To, From>)), dim3(kThreads), 0, ctx.stream(), x,
-           y, walk.numel, all_aligned(x, y));
+    launch(convert_kernel<To, From>, blocks_for(ceil_div(walk.numel, kWidth<To, From>)), dim3(kThreads), 0,
+           ctx.stream(), x, y, walk.numel, all_aligned(x, y));
     return;
   }
   if constexpr (kIsCommon) {
     if (inner >= 0) {
       const Transposition t(walk, inner);
       const std::int64_t blocks = walk.numel / (t.rows * t.columns) * t.row_tiles * t.column_tiles;
-      launch(transpose_kernel<To, From>, dim3(static_cast<unsigned>(blocks)), dim3(kTile, kTileRows), 0, ctx.stream(), t,
-             x, y);
+      launch(transpose_kernel<To, From>, dim3(static_cast<unsigned>(blocks)), dim3(kTile, kTileRows), 0, ctx.stream(),
+             t, x, y);
       return;
     }
   }

@@ -38,8 +38,8 @@ Function* theirs(Function*, const char* name) {
 
 // Each function is looked up once. Exceptions may pass through, because no C code lies between these functions and
 // their callers.
-#define LOCKSTEP_FORWARD(function, ...)                                    \
-  static auto* const theirs = lockstep::theirs(&function, #function);      \
+#define LOCKSTEP_FORWARD(function, ...)                               \
+  static auto* const theirs = lockstep::theirs(&function, #function); \
   return theirs(__VA_ARGS__)
 
 extern "C" {
@@ -53,8 +53,9 @@ cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t description,
                                                cublasComputeType_t compute, cudaDataType_t scale) {
   LOCKSTEP_FORWARD(cublasLtMatmulDescInit_internal, description, size, compute, scale);
 }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute,
-                                              const void* value, std::size_t size) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              std::size_t size) {
   LOCKSTEP_FORWARD(cublasLtMatmulDescSetAttribute, description, attribute, value, size);
 }
 cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, std::size_t size, cudaDataType type,
@@ -76,11 +77,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
   LOCKSTEP_FORWARD(cublasLtMatmulAlgoGetHeuristic, handle, description, a, b, c, d, preference, wanted, results, found);
 }
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
-                              const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
-                              std::size_t workspace_bytes, cudaStream_t stream) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t workspace_bytes,
+                              cudaStream_t stream) {
   LOCKSTEP_FORWARD(cublasLtMatmul, handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout,
                    algorithm, workspace, workspace_bytes, stream);
 }

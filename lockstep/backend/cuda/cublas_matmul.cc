@@ -93,14 +93,16 @@ class CublasMatmul final : public MatmulKernels {
 
  private:
   // Returns whether c includes the bias.
-  bool run(CudaContext& context, const Problem& problem, const View& a, const View& b, const View& bias, const View& c) {
+  bool run(CudaContext& context, const Problem& problem, const View& a, const View& b, const View& bias,
+           const View& c) {
     // Operands with the types and alignment that the algorithm expects. The bias has c's type.
     std::size_t bytes = ScratchArena::bytes_of(kWorkspace);
     auto in_place = [](const View& v, DType dtype) {
       return v.dtype == dtype && reinterpret_cast<std::uintptr_t>(v.data) % kAlignment == 0;
     };
     auto room = [&](const View& v, DType dtype) {
-      if (v && !in_place(v, dtype)) bytes += ScratchArena::bytes_of(static_cast<std::size_t>(v.numel()) * item_size(dtype));
+      if (v && !in_place(v, dtype))
+        bytes += ScratchArena::bytes_of(static_cast<std::size_t>(v.numel()) * item_size(dtype));
     };
     room(a, problem.in);
     room(b, problem.in);
@@ -155,7 +157,7 @@ class CublasMatmul final : public MatmulKernels {
   std::unique_ptr<Plan> make_plan(CudaContext& context, const Problem& problem, const Operands& operands) {
     auto plan = std::make_unique<Plan>();
     const bool wide = problem.in == DType::f64;
-    const cublasComputeType_t compute = wide                                            ? CUBLAS_COMPUTE_64F
+    const cublasComputeType_t compute = wide                                        ? CUBLAS_COMPUTE_64F
                                         : problem.in == DType::f32 && options_.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                                     : CUBLAS_COMPUTE_32F;
     check_cublas(cublasLtMatmulDescInit(&plan->product, compute, wide ? CUDA_R_64F : CUDA_R_32F),
@@ -196,7 +198,8 @@ class CublasMatmul final : public MatmulKernels {
                                        &preference, kMostCandidates, results.data(), &found);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
     results.resize(static_cast<std::size_t>(found));
-    std::erase_if(results, [&](const auto& r) { return r.state != CUBLAS_STATUS_SUCCESS || r.workspaceSize > kWorkspace; });
+    std::erase_if(results,
+                  [&](const auto& r) { return r.state != CUBLAS_STATUS_SUCCESS || r.workspaceSize > kWorkspace; });
     if (results.empty() && problem.bias) {
       Problem without = problem;
       without.bias = false;
@@ -206,15 +209,14 @@ class CublasMatmul final : public MatmulKernels {
 
     cudaDeviceProp properties;
     check_cuda(cudaGetDeviceProperties(&properties, context.gpu()), "cudaGetDeviceProperties");
-    const std::string name = fmt::format("{} on {}, cuBLASLt {}{}", problem.str(), properties.name, cublasLtGetVersion(),
-                                         options_.tf32 ? ", TF32" : "");
-    const std::size_t chosen =
-        choices_.choose(name, results.size(), context.stream(), [&](std::size_t i) {
-          plan->algorithm = results[i].algo;
-          const cublasStatus_t status = multiply(context, problem, *plan, operands);
-          if (status != CUBLAS_STATUS_NOT_SUPPORTED) check_cublas(status, "cublasLtMatmul");
-          return status == CUBLAS_STATUS_SUCCESS;
-        });
+    const std::string name = fmt::format("{} on {}, cuBLASLt {}{}", problem.str(), properties.name,
+                                         cublasLtGetVersion(), options_.tf32 ? ", TF32" : "");
+    const std::size_t chosen = choices_.choose(name, results.size(), context.stream(), [&](std::size_t i) {
+      plan->algorithm = results[i].algo;
+      const cublasStatus_t status = multiply(context, problem, *plan, operands);
+      if (status != CUBLAS_STATUS_NOT_SUPPORTED) check_cublas(status, "cublasLtMatmul");
+      return status == CUBLAS_STATUS_SUCCESS;
+    });
     plan->algorithm = results[chosen].algo;
     return plan;
   }
@@ -228,7 +230,8 @@ class CublasMatmul final : public MatmulKernels {
 
 }  // namespace
 
-std::unique_ptr<MatmulKernels> make_cublas_matmul(LibraryOptions options, AlgorithmChoices& choices, CopyKernels& copy) {
+std::unique_ptr<MatmulKernels> make_cublas_matmul(LibraryOptions options, AlgorithmChoices& choices,
+                                                  CopyKernels& copy) {
   return std::make_unique<CublasMatmul>(options, choices, copy);
 }
 

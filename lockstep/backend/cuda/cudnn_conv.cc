@@ -106,15 +106,16 @@ class CudnnConv final : public ConvKernels {
   void choose(CudaContext& context, const ConvProblem& problem, ConvPlan& plan) {
     cudaDeviceProp properties;
     check_cuda(cudaGetDeviceProperties(&properties, context.gpu()), "cudaGetDeviceProperties");
-    const std::string name =
-        fmt::format("{} on {}, cuDNN {}{}", problem.str(), properties.name, cudnnGetVersion(), options_.tf32 ? ", TF32" : "");
+    const std::string name = fmt::format("{} on {}, cuDNN {}{}", problem.str(), properties.name, cudnnGetVersion(),
+                                         options_.tf32 ? ", TF32" : "");
     auto bytes = [&](const Shape& shape) {
       return ScratchArena::bytes_of(static_cast<std::size_t>(shape.numel()) * item_size(problem.dtype));
     };
     const std::size_t chosen = choices_.choose(name, plan.candidates(), context.stream(), [&](std::size_t candidate) {
       ScratchArena arena(context, bytes(problem.x) + bytes(problem.w) + bytes(problem.y) +
                                       ScratchArena::bytes_of(plan.most_workspace_bytes()));
-      const ConvOperands operands{arena.take(bytes(problem.x)), arena.take(bytes(problem.w)), arena.take(bytes(problem.y))};
+      const ConvOperands operands{arena.take(bytes(problem.x)), arena.take(bytes(problem.w)),
+                                  arena.take(bytes(problem.y))};
       plan.use(candidate);
       return plan.run(context.cudnn(), operands, arena.take(plan.workspace_bytes()));
     });

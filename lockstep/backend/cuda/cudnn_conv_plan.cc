@@ -42,9 +42,7 @@ Descriptor created(cudnnStatus_t (*create)(Descriptor*), const char* call) {
 }
 
 // A refused call has done nothing. cuDNN may also report an unsupported combination as a bad parameter.
-bool refused(cudnnStatus_t status) {
-  return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_INTERNAL_ERROR;
-}
+bool refused(cudnnStatus_t status) { return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_INTERNAL_ERROR; }
 
 int as_int(std::int64_t n) {
   check(n >= 0 && n <= std::numeric_limits<int>::max(), "conv2d: an extent of {}, expected less than 2^31", n);
@@ -61,10 +59,27 @@ std::string ConvProblem::str() const {
 }
 
 ConvProblem::Key ConvProblem::key(int gpu) const {
-  return {static_cast<int>(pass), static_cast<int>(dtype), static_cast<int>(layout), gpu,
-          x[0], x[1], x[2], x[3], w[0], w[1], w[2], w[3], y[2], y[3],
-          options.stride[0], options.stride[1], options.padding[0], options.padding[1],
-          options.dilation[0], options.dilation[1], options.groups};
+  return {static_cast<int>(pass),
+          static_cast<int>(dtype),
+          static_cast<int>(layout),
+          gpu,
+          x[0],
+          x[1],
+          x[2],
+          x[3],
+          w[0],
+          w[1],
+          w[2],
+          w[3],
+          y[2],
+          y[3],
+          options.stride[0],
+          options.stride[1],
+          options.padding[0],
+          options.padding[1],
+          options.dilation[0],
+          options.dilation[1],
+          options.groups};
 }
 
 ConvPlan::Owned<cudnnTensorDescriptor_t> ConvPlan::tensor(const Shape& shape) const {
@@ -81,9 +96,7 @@ ConvPlan::Owned<cudnnTensorDescriptor_t> ConvPlan::tensor(const Shape& shape) co
 }
 
 ConvPlan::ConvPlan(const ConvProblem& problem, cudnnHandle_t handle, bool tf32)
-    : problem_(problem),
-      x_(tensor(problem.x)),
-      y_(tensor(problem.y)),
+    : problem_(problem), x_(tensor(problem.x)), y_(tensor(problem.y)),
       w_(created(cudnnCreateFilterDescriptor, "cudnnCreateFilterDescriptor"), cudnnDestroyFilterDescriptor),
       conv_(created(cudnnCreateConvolutionDescriptor, "cudnnCreateConvolutionDescriptor"),
             cudnnDestroyConvolutionDescriptor) {
@@ -101,7 +114,9 @@ ConvPlan::ConvPlan(const ConvProblem& problem, cudnnHandle_t handle, bool tf32)
   check_cudnn(cudnnSetConvolutionGroupCount(conv_.get(), as_int(o.groups)), "cudnnSetConvolutionGroupCount");
   // cuDNN's default math mode for f32 is TF32.
   const bool fma = problem.dtype == DType::f32 && !tf32;
-  const cudnnMathType_t math = fma ? CUDNN_FMA_MATH : is_half_dtype(problem.dtype) ? CUDNN_TENSOR_OP_MATH : CUDNN_DEFAULT_MATH;
+  const cudnnMathType_t math = fma                            ? CUDNN_FMA_MATH
+                               : is_half_dtype(problem.dtype) ? CUDNN_TENSOR_OP_MATH
+                                                              : CUDNN_DEFAULT_MATH;
   check_cudnn(cudnnSetConvolutionMathType(conv_.get(), math), "cudnnSetConvolutionMathType");
 
   int found = 0;

@@ -71,7 +71,8 @@ __global__ void unary_kernel(Unary op, const T* x, T* y, std::int64_t n, bool al
     case UnaryOp::softplus: return with([=](C v) { return a * v > b ? v : std::log1p(std::exp(a * v)) / a; });
     case UnaryOp::sigmoid: return with([](C v) { return sigmoid(v); });
     case UnaryOp::tanh: return with([](C v) { return std::tanh(v); });
-    case UnaryOp::clamp: return with([=](C v) {
+    case UnaryOp::clamp:
+      return with([=](C v) {
         const C raised = v < a ? a : v;
         return raised > b ? b : raised;
       });
@@ -101,7 +102,8 @@ __global__ void unary_backward_kernel(Unary op, const T* saved, const T* dy, T* 
     case UnaryOp::leaky_relu: return with([=](C s, C g) { return s > 0 ? g : g * a; });
     case UnaryOp::elu: return with([=](C s, C g) { return s > 0 ? g : g * (a * std::exp(s)); });
     case UnaryOp::gelu: return with([](C s, C g) { return g * (normal_cdf(s) + s * normal_pdf(s)); });
-    case UnaryOp::silu: return with([](C s, C g) {
+    case UnaryOp::silu:
+      return with([](C s, C g) {
         const C p = sigmoid(s);
         return g * (p * (1 + s * (1 - p)));
       });
@@ -116,7 +118,8 @@ __global__ void unary_backward_kernel(Unary op, const T* saved, const T* dy, T* 
 template <typename T>
 __global__ void affine_kernel(double scale, double shift, const T* x, T* y, std::int64_t n, bool aligned) {
   using C = Compute<T>;
-  map(n, aligned, y, [a = static_cast<C>(scale), b = static_cast<C>(shift)](C v) { return a * v + b; }, x);
+  map(
+      n, aligned, y, [a = static_cast<C>(scale), b = static_cast<C>(shift)](C v) { return a * v + b; }, x);
 }
 
 template <typename T>

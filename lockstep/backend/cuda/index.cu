@@ -15,10 +15,8 @@ struct Numbers {
   std::int64_t outer, along, inner;
 
   explicit Numbers(const View& index)
-      : data(index.as<std::int64_t>()),
-        outer(index.shape[0] == 1 ? 0 : index.shape[1] * index.shape[2]),
-        along(index.shape[2]),
-        inner(index.shape[2] == 1 ? 0 : 1) {}
+      : data(index.as<std::int64_t>()), outer(index.shape[0] == 1 ? 0 : index.shape[1] * index.shape[2]),
+        along(index.shape[2]), inner(index.shape[2] == 1 ? 0 : 1) {}
   __device__ std::int64_t place(std::int64_t a, std::int64_t i, std::int64_t b) const {
     return a * outer + i * along + b * inner;
   }

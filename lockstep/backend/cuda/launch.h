@@ -26,8 +26,9 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   check_cuda(cuda_emulator::launch(kernel, grid, block, shared_bytes, stream, parameters), "launch");
 #else
   auto addresses = std::apply([](auto&... p) { return std::array<void*, sizeof...(p)>{&p...}; }, parameters);
-  check_cuda(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, addresses.data(), shared_bytes, stream),
-             "launch");
+  check_cuda(
+      cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, addresses.data(), shared_bytes, stream),
+      "launch");
 #endif
 }
 

@@ -15,14 +15,16 @@ int current_gpu() {
 }  // namespace
 
 void check_cudnn(cudnnStatus_t status, std::string_view call) {
-  if (status == CUDNN_STATUS_SUCCESS) [[likely]] return;
+  if (status == CUDNN_STATUS_SUCCESS) [[likely]]
+    return;
   char detail[512] = "";
   cudnnGetLastErrorString(detail, sizeof detail);
   fail("{} on cuda:{}: {}{}{}", call, current_gpu(), cudnnGetErrorString(status), *detail ? ": " : "", detail);
 }
 
 void check_cublas(cublasStatus_t status, std::string_view call) {
-  if (status == CUBLAS_STATUS_SUCCESS) [[likely]] return;
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
   fail("{} on cuda:{}: {}", call, current_gpu(), cublasLtGetStatusString(status));
 }
 

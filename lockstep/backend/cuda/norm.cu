@@ -53,9 +53,7 @@ __global__ void commit_kernel(const C* mean, const C* m2, double momentum, doubl
   const unsigned c = blockIdx.x * blockDim.x + threadIdx.x;
   if (c == 0) ++*batches;
   if (c >= channels) return;
-  auto move_to = [&](C& running, double value) {
-    running = static_cast<C>(running + momentum * (value - running));
-  };
+  auto move_to = [&](C& running, double value) { running = static_cast<C>(running + momentum * (value - running)); };
   move_to(running_mean[c], mean[c]);
   if (unbiased > 0) move_to(running_var[c], m2[c] / unbiased);
 }
@@ -67,9 +65,8 @@ class CudaNorm final : public NormKernels {
   }
 
   void merge_stats(KernelContext& context, std::span<const BatchNormStats> parts, const BatchNormStats& out) override {
-    visit_floating(out.mean.dtype, "merge_stats", [&](auto zero) {
-      merge_stats_as<Compute<decltype(zero)>>(cuda_context(context), parts, out);
-    });
+    visit_floating(out.mean.dtype, "merge_stats",
+                   [&](auto zero) { merge_stats_as<Compute<decltype(zero)>>(cuda_context(context), parts, out); });
   }
 
   void forward(KernelContext& context, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
@@ -85,7 +82,8 @@ class CudaNorm final : public NormKernels {
   void backward_data(KernelContext& context, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
                      double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
                      const View& dresidual) override {
-    cuda::batch_norm_backward_data(cuda_context(context), dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx, dresidual);
+    cuda::batch_norm_backward_data(cuda_context(context), dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx,
+                                   dresidual);
   }
 
   void commit(KernelContext& context, const BatchNormStats& stats, double momentum, const View& running_mean,
@@ -111,7 +109,8 @@ class CudaNorm final : public NormKernels {
       const std::size_t chunks = ceil_div(parts.size(), std::size_t{kMostParts});
       auto* next = static_cast<C*>(ctx.device_scratch(2 * chunks * static_cast<std::size_t>(channels) * sizeof(C)));
       for (std::size_t k = 0; k < chunks; ++k) {
-        const auto chunk = parts.subspan(k * kMostParts, std::min<std::size_t>(kMostParts, parts.size() - k * kMostParts));
+        const auto chunk =
+            parts.subspan(k * kMostParts, std::min<std::size_t>(kMostParts, parts.size() - k * kMostParts));
         BatchNormStats of_chunk{0, out.mean, out.m2};
         for (const BatchNormStats& part : chunk) of_chunk.n += part.n;
         of_chunk.mean.data = next;

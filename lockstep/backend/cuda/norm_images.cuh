@@ -15,10 +15,8 @@ struct Images {
   unsigned rows, channels, plane;
 
   explicit Images(const View& x)
-      : layout(x.layout),
-        rows(static_cast<unsigned>(x.shape[0] * x.shape[2] * x.shape[3])),
-        channels(static_cast<unsigned>(x.shape[1])),
-        plane(static_cast<unsigned>(x.shape[2] * x.shape[3])) {
+      : layout(x.layout), rows(static_cast<unsigned>(x.shape[0] * x.shape[2] * x.shape[3])),
+        channels(static_cast<unsigned>(x.shape[1])), plane(static_cast<unsigned>(x.shape[2] * x.shape[3])) {
     constexpr std::int64_t kMost = std::int64_t{1} << 31;
     check(x.shape[0] * x.shape[2] * x.shape[3] < kMost && x.shape[1] < kMost, "batch_norm: {} are too many elements",
           x.shape.str());

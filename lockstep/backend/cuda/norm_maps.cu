@@ -7,9 +7,9 @@ namespace {
 constexpr int kMapBlocks = 1056, kAhead = 4;
 
 template <typename T, int kWidth, typename C = Compute<T>>
-__global__ void __launch_bounds__(kThreads) forward_kernel(Images images, int lanes, unsigned rows_per_block, const T* x,
-                                                           Channels<C> channels, const C* gamma, const C* beta,
-                                                           const T* residual, bool relu, T* y, bool aligned) {
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(Images images, int lanes, unsigned rows_per_block, const T* x, Channels<C> channels, const C* gamma,
+                   const C* beta, const T* residual, bool relu, T* y, bool aligned) {
   const NormPlace place(images, kWidth, lanes, rows_per_block);
   if (place.channel >= images.channels) return;
   const auto mean = load_channels<kWidth>(channels.mean, place.channel);
@@ -68,9 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   with_alignment<kWidth>(aligned, [&](auto whole) {
     for_rows<whole ? kAhead / 2 : 1>(
         place,
-        [&](unsigned row) {
-          return Gradient<kWidth, T>(x, dy, y, images.offset<kWidth>(row, place.channel), whole);
-        },
+        [&](unsigned row) { return Gradient<kWidth, T>(x, dy, y, images.offset<kWidth>(row, place.channel), whole); },
         [&](const Gradient<kWidth, T>& g, unsigned row) {
           const std::int64_t at = images.offset<kWidth>(row, place.channel);
           Vector<C, kWidth> out;
@@ -88,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void batch_norm_forward(CudaContext& context, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
-             const View& beta, const View& residual, bool relu, const View& y) {
+                        const View& beta, const View& residual, bool relu, const View& y) {
   if (x.numel() == 0) return;
   const NormGrid grid(x, kThreads, kMapBlocks);
   visit_images(x, grid.width, [&](auto zero, auto width) {
@@ -100,17 +98,17 @@ void batch_norm_forward(CudaContext& context, const View& x, const BatchNormStat
   });
 }
 
-void batch_norm_backward_data(CudaContext& context, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
-                   double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
-                   const View& dresidual) {
+void batch_norm_backward_data(CudaContext& context, const View& dy, const View& x, const View& y,
+                              const BatchNormStats& stats, double eps, const View& gamma, const View& sum_g,
+                              const View& sum_g_xhat, const View& dx, const View& dresidual) {
   if (x.numel() == 0) return;
   const NormGrid grid(x, kThreads, kMapBlocks);
   visit_images(x, grid.width, [&](auto zero, auto width) {
     using T = decltype(zero);
     using C = Compute<T>;
-    launch(backward_data_kernel<T, width>, grid.grid(), grid.block(), 0, context.stream(), Images(x),
-           grid.lanes, grid.rows_per_block, dy.as<T>(), x.as<T>(), y ? y.as<T>() : nullptr, Channels<C>(stats, eps),
-           gamma.as<C>(), sum_g.as<C>(), sum_g_xhat.as<C>(), dx.as<T>(), dresidual ? dresidual.as<T>() : nullptr,
+    launch(backward_data_kernel<T, width>, grid.grid(), grid.block(), 0, context.stream(), Images(x), grid.lanes,
+           grid.rows_per_block, dy.as<T>(), x.as<T>(), y ? y.as<T>() : nullptr, Channels<C>(stats, eps), gamma.as<C>(),
+           sum_g.as<C>(), sum_g_xhat.as<C>(), dx.as<T>(), dresidual ? dresidual.as<T>() : nullptr,
            all_aligned(dy.data, x.data, y.data, dx.data, dresidual.data));
   });
 }

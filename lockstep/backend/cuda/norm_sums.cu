@@ -58,8 +58,9 @@ struct Partials {
   unsigned* counters;
 
   __device__ C* at(int quantity, unsigned block, int columns) const {
-    return sums + (std::size_t{static_cast<unsigned>(quantity)} * gridDim.x + block) * gridDim.y *
-                      static_cast<unsigned>(columns) +
+    return sums +
+           (std::size_t{static_cast<unsigned>(quantity)} * gridDim.x + block) * gridDim.y *
+               static_cast<unsigned>(columns) +
            blockIdx.y * static_cast<unsigned>(columns);
   }
 };
@@ -67,8 +68,8 @@ struct Partials {
 // Sums of x - shift and of its square, per block. The shift, the block's first row, is close enough to the block's mean
 // that few digits cancel. The last block of a tile combines them around the first block's shift.
 template <typename T, int kWidth, typename C = Compute<T>>
-__global__ void __launch_bounds__(kSumThreads, 2) stats_kernel(Images images, Partials<C> partials, const T* x, C* mean,
-                                                            C* m2, bool aligned) {
+__global__ void __launch_bounds__(kSumThreads, 2)
+    stats_kernel(Images images, Partials<C> partials, const T* x, C* mean, C* m2, bool aligned) {
   const NormPlace place(images, kWidth, partials.lanes, partials.rows_per_block);
   const int columns = partials.lanes * kWidth;
   C shift[kWidth] = {}, sum[kWidth] = {}, squares[kWidth] = {};
@@ -123,8 +124,8 @@ __global__ void __launch_bounds__(kSumThreads, 2) stats_kernel(Images images, Pa
 
 template <typename T, int kWidth, typename C = Compute<T>>
 __global__ void __launch_bounds__(kSumThreads, 2)
-    backward_stats_kernel(Images images, Partials<C> partials, const T* dy, const T* x, const T* y, Channels<C> channels,
-                          C* dgamma, C* dbeta, bool aligned) {
+    backward_stats_kernel(Images images, Partials<C> partials, const T* dy, const T* x, const T* y,
+                          Channels<C> channels, C* dgamma, C* dbeta, bool aligned) {
   const NormPlace place(images, kWidth, partials.lanes, partials.rows_per_block);
   const int columns = partials.lanes * kWidth;
   C sum[kWidth] = {}, products[kWidth] = {};
@@ -133,9 +134,7 @@ __global__ void __launch_bounds__(kSumThreads, 2)
     with_alignment<kWidth>(aligned, [&](auto whole) {
       for_rows<whole ? kAhead / 2 : 1>(
           place,
-          [&](unsigned row) {
-            return Gradient<kWidth, T>(x, dy, y, images.offset<kWidth>(row, place.channel), whole);
-          },
+          [&](unsigned row) { return Gradient<kWidth, T>(x, dy, y, images.offset<kWidth>(row, place.channel), whole); },
           [&](const Gradient<kWidth, T>& g, unsigned) {
 #pragma unroll
             for (int k = 0; k < kWidth; ++k) {
@@ -184,7 +183,9 @@ __global__ void __launch_bounds__(kSumThreads, 2)
 
   sum_blocks(
       columns, static_cast<int>(gridDim.x),
-      [&](int block, int column, double& a, double&) { a += partials.at(0, static_cast<unsigned>(block), columns)[column]; },
+      [&](int block, int column, double& a, double&) {
+        a += partials.at(0, static_cast<unsigned>(block), columns)[column];
+      },
       [&](int column, double a, double) {
         const unsigned c = blockIdx.y * static_cast<unsigned>(columns) + static_cast<unsigned>(column);
         if (c < images.channels) sums[c] = static_cast<C>(a);
@@ -203,7 +204,7 @@ Partials<C> partials_for(CudaContext& ctx, const NormGrid& grid, int quantities)
 }  // namespace
 
 void batch_norm_stats(CudaContext& context, const View& x, const BatchNormStats& stats) {
-    const NormGrid grid(x, kSumThreads, kSumBlocks);
+  const NormGrid grid(x, kSumThreads, kSumBlocks);
   visit_images(x, grid.width, [&](auto zero, auto width) {
     using T = decltype(zero);
     using C = Compute<T>;
@@ -212,9 +213,9 @@ void batch_norm_stats(CudaContext& context, const View& x, const BatchNormStats&
   });
 }
 
-void batch_norm_backward_stats(CudaContext& context, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
-                    double eps, const View& dgamma, const View& dbeta) {
-    const NormGrid grid(x, kSumThreads, kSumBlocks);
+void batch_norm_backward_stats(CudaContext& context, const View& dy, const View& x, const View& y,
+                               const BatchNormStats& stats, double eps, const View& dgamma, const View& dbeta) {
+  const NormGrid grid(x, kSumThreads, kSumBlocks);
   visit_images(x, grid.width, [&](auto zero, auto width) {
     using T = decltype(zero);
     using C = Compute<T>;

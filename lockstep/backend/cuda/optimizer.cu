@@ -105,8 +105,7 @@ __global__ void clip_scale_kernel(double max_norm, const double* squared_norm, d
   *scale = factor > 1 ? 1 : factor;  // NaN stays NaN
 }
 
-__global__ void loss_scale_kernel(LossScaleArgs args, const double* squared_norm, float* state,
-                                  double* factor) {
+__global__ void loss_scale_kernel(LossScaleArgs args, const double* squared_norm, float* state, double* factor) {
   const double squared = *squared_norm, scale = state[0], good = state[1] + 1;
   if (squared - squared == 0) {  // finite
     const double clipped = args.max_norm > 0 ? args.max_norm / (std::sqrt(squared) / scale + 1e-6) : 1;
@@ -133,8 +132,7 @@ void for_each_table(std::span<const UpdateItem> items, const Launch& launch_tabl
     }
     table.add({item.weight.as<T>(), item.grad.as<T>(), item.state0 ? item.state0.as<T>() : nullptr,
                item.state1 ? item.state1.as<T>() : nullptr, item.present ? item.present.as<std::uint8_t>() : nullptr,
-               item.weight.numel(),
-               all_aligned(item.weight.data, item.grad.data, item.state0.data, item.state1.data)});
+               item.weight.numel(), all_aligned(item.weight.data, item.grad.data, item.state0.data, item.state1.data)});
   }
   if (table.count > 0) launch_table(table);
 }
@@ -158,8 +156,8 @@ class CudaOptimizer final : public OptimizerKernels {
 
   void loss_scale(KernelContext& ctx, const LossScaleArgs& args, const View& squared_norm, const View& state,
                   const View& factor) override {
-    launch(loss_scale_kernel, dim3(1), dim3(1), 0, cuda_context(ctx).stream(), args,
-           squared_norm.as<double>(), state.as<float>(), factor.as<double>());
+    launch(loss_scale_kernel, dim3(1), dim3(1), 0, cuda_context(ctx).stream(), args, squared_norm.as<double>(),
+           state.as<float>(), factor.as<double>());
   }
 
  private:

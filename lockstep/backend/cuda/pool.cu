@@ -17,11 +17,8 @@ struct Images {
   unsigned count, channels, height, width;
 
   explicit Images(const View& x)
-      : layout(x.layout),
-        count(static_cast<unsigned>(x.shape[0])),
-        channels(static_cast<unsigned>(x.shape[1])),
-        height(static_cast<unsigned>(x.shape[2])),
-        width(static_cast<unsigned>(x.shape[3])) {
+      : layout(x.layout), count(static_cast<unsigned>(x.shape[0])), channels(static_cast<unsigned>(x.shape[1])),
+        height(static_cast<unsigned>(x.shape[2])), width(static_cast<unsigned>(x.shape[3])) {
     check(x.numel() < std::int64_t{1} << 32, "pool: {} are too many elements", x.shape.str());
   }
 
@@ -139,8 +136,8 @@ __global__ void max_forward_kernel(Images from, Images to, Window window, const 
 }
 
 template <typename T, int kWidth>
-__global__ void max_backward_kernel(Images from, Images to, Window window, const T* dy, const std::int64_t* where, T* dx,
-                                    unsigned vectors, bool aligned) {
+__global__ void max_backward_kernel(Images from, Images to, Window window, const T* dy, const std::int64_t* where,
+                                    T* dx, unsigned vectors, bool aligned) {
   using C = Compute<T>;
   const auto i = static_cast<unsigned>(thread_number());
   if (i >= vectors) return;
@@ -309,7 +306,8 @@ class CudaPool final : public PoolKernels {
 
  private:
   template <typename... Parameters, typename... Arguments>
-  static void start(KernelContext& ctx, unsigned threads, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  static void start(KernelContext& ctx, unsigned threads, void (*kernel)(Parameters...),
+                    const Arguments&... arguments) {
     launch(kernel, blocks_for(threads), dim3(kThreads), 0, cuda_context(ctx).stream(), arguments...);
   }
 };

@@ -92,7 +92,8 @@ class CudaRandom final : public RandomKernels {
     const auto threshold = static_cast<std::uint32_t>(std::ceil(keep * 0x1p24));
     launch_draw(ctx, "dropout", y, [&](auto zero, auto start) {
       using T = decltype(zero);
-      start(dropout_kernel<T>, key, key_at ? key_at.as<std::int64_t>() : nullptr, keep, threshold, x.as<T>(), y.as<T>(), y.numel(), all_aligned(x.data, y.data));
+      start(dropout_kernel<T>, key, key_at ? key_at.as<std::int64_t>() : nullptr, keep, threshold, x.as<T>(), y.as<T>(),
+            y.numel(), all_aligned(x.data, y.data));
     });
   }
 

@@ -250,8 +250,7 @@ class CudaSoftmax final : public SoftmaxKernels {
     });
   }
 
-  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss,
-                    const View& dx) override {
+  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss, const View& dx) override {
     const std::int64_t n = x.numel();
     if (n == 0) return;
     visit_floating(x.dtype, "mse", [&](auto zero) {

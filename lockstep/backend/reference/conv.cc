@@ -8,8 +8,7 @@ namespace {
 
 // Calls visit(place in x, place in w, place in y) for every product of a convolution.
 template <typename Visit>
-void for_each_product(const Conv2dOptions& o, const View& x, const View& w, const View& y,
-                      const Visit& visit) {
+void for_each_product(const Conv2dOptions& o, const View& x, const View& w, const View& y, const Visit& visit) {
   Elements in(x), weight(w), out(y);
   std::int64_t height = x.shape[2], width = x.shape[3];
   std::int64_t channels = w.shape[1], outputs = w.shape[0] / o.groups;  // per group
@@ -62,8 +61,8 @@ class Conv final : public ConvKernels {
     store(sums, dx);
   }
 
-  void backward_weights(KernelContext&, const Conv2dOptions& options, const View& x, const View& dy,
-                        const View& dw, const View& db) override {
+  void backward_weights(KernelContext&, const Conv2dOptions& options, const View& x, const View& dy, const View& dw,
+                        const View& db) override {
     Elements in(x), grad(dy);
     std::vector<double> sums(dw.numel());
     for_each_product(options, x, dw, dy,

@@ -18,50 +18,30 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double apply(const Unary& unary, double x) {
   const auto [op, a, b] = unary;
   switch (op) {
-    case UnaryOp::negate:
-      return -x;
-    case UnaryOp::exp:
-      return std::exp(x);
-    case UnaryOp::log:
-      return std::log(x);
-    case UnaryOp::sqrt:
-      return std::sqrt(x);
-    case UnaryOp::square:
-      return x * x;
-    case UnaryOp::abs:
-      return std::abs(x);
-    case UnaryOp::sign:
-      return x > 0 ? 1 : x < 0 ? -1 : x;  // 0 and NaN stay
-    case UnaryOp::reciprocal:
-      return 1 / x;
-    case UnaryOp::rsqrt:
-      return 1 / std::sqrt(x);
-    case UnaryOp::sin:
-      return std::sin(x);
-    case UnaryOp::cos:
-      return std::cos(x);
-    case UnaryOp::relu:
-      return x <= 0 ? 0 : x;  // NaN stays NaN
-    case UnaryOp::leaky_relu:
-      return x > 0 ? x : a * x;
-    case UnaryOp::elu:
-      return x > 0 ? x : a * std::expm1(x);
-    case UnaryOp::gelu:
-      return x * normal_cdf(x);
-    case UnaryOp::silu:
-      return x * sigmoid(x);
-    case UnaryOp::softplus:
-      return a * x > b ? x : std::log1p(std::exp(a * x)) / a;
-    case UnaryOp::sigmoid:
-      return sigmoid(x);
-    case UnaryOp::tanh:
-      return std::tanh(x);
+    case UnaryOp::negate: return -x;
+    case UnaryOp::exp: return std::exp(x);
+    case UnaryOp::log: return std::log(x);
+    case UnaryOp::sqrt: return std::sqrt(x);
+    case UnaryOp::square: return x * x;
+    case UnaryOp::abs: return std::abs(x);
+    case UnaryOp::sign: return x > 0 ? 1 : x < 0 ? -1 : x;  // 0 and NaN stay
+    case UnaryOp::reciprocal: return 1 / x;
+    case UnaryOp::rsqrt: return 1 / std::sqrt(x);
+    case UnaryOp::sin: return std::sin(x);
+    case UnaryOp::cos: return std::cos(x);
+    case UnaryOp::relu: return x <= 0 ? 0 : x;  // NaN stays NaN
+    case UnaryOp::leaky_relu: return x > 0 ? x : a * x;
+    case UnaryOp::elu: return x > 0 ? x : a * std::expm1(x);
+    case UnaryOp::gelu: return x * normal_cdf(x);
+    case UnaryOp::silu: return x * sigmoid(x);
+    case UnaryOp::softplus: return a * x > b ? x : std::log1p(std::exp(a * x)) / a;
+    case UnaryOp::sigmoid: return sigmoid(x);
+    case UnaryOp::tanh: return std::tanh(x);
     case UnaryOp::clamp: {
       const double raised = x < a ? a : x;
       return raised > b ? b : raised;
     }
-    case UnaryOp::pow:
-      return std::pow(x, a);
+    case UnaryOp::pow: return std::pow(x, a);
   }
   fail("unary: unknown operation {}", static_cast<int>(op));
 }
@@ -71,68 +51,40 @@ double derivative(const Unary& unary, double saved) {
   const auto [op, a, b] = unary;
   const double x = saved, y = saved;
   switch (op) {
-    case UnaryOp::negate:
-      return -1;
-    case UnaryOp::exp:
-      return y;
-    case UnaryOp::log:
-      return 1 / x;
-    case UnaryOp::sqrt:
-      return 0.5 / y;
-    case UnaryOp::square:
-      return 2 * x;
-    case UnaryOp::abs:
-      return x > 0 ? 1 : x < 0 ? -1 : 0;
-    case UnaryOp::sign:
-      return 0;
-    case UnaryOp::reciprocal:
-      return -y * y;
-    case UnaryOp::rsqrt:
-      return -0.5 * y * y * y;
-    case UnaryOp::sin:
-      return std::cos(x);
-    case UnaryOp::cos:
-      return -std::sin(x);
-    case UnaryOp::relu:
-      return y > 0 ? 1 : 0;
-    case UnaryOp::leaky_relu:
-      return x > 0 ? 1 : a;
-    case UnaryOp::elu:
-      return x > 0 ? 1 : a * std::exp(x);
-    case UnaryOp::gelu:
-      return normal_cdf(x) + x * normal_pdf(x);
-    case UnaryOp::silu:
-      return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
-    case UnaryOp::softplus:
-      return a * x > b ? 1 : sigmoid(a * x);
-    case UnaryOp::sigmoid:
-      return y * (1 - y);
-    case UnaryOp::tanh:
-      return 1 - y * y;
-    case UnaryOp::clamp:
-      return x >= a && x <= b ? 1 : 0;
-    case UnaryOp::pow:
-      return a == 0 ? 0 : a * std::pow(x, a - 1);
+    case UnaryOp::negate: return -1;
+    case UnaryOp::exp: return y;
+    case UnaryOp::log: return 1 / x;
+    case UnaryOp::sqrt: return 0.5 / y;
+    case UnaryOp::square: return 2 * x;
+    case UnaryOp::abs: return x > 0 ? 1 : x < 0 ? -1 : 0;
+    case UnaryOp::sign: return 0;
+    case UnaryOp::reciprocal: return -y * y;
+    case UnaryOp::rsqrt: return -0.5 * y * y * y;
+    case UnaryOp::sin: return std::cos(x);
+    case UnaryOp::cos: return -std::sin(x);
+    case UnaryOp::relu: return y > 0 ? 1 : 0;
+    case UnaryOp::leaky_relu: return x > 0 ? 1 : a;
+    case UnaryOp::elu: return x > 0 ? 1 : a * std::exp(x);
+    case UnaryOp::gelu: return normal_cdf(x) + x * normal_pdf(x);
+    case UnaryOp::silu: return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+    case UnaryOp::softplus: return a * x > b ? 1 : sigmoid(a * x);
+    case UnaryOp::sigmoid: return y * (1 - y);
+    case UnaryOp::tanh: return 1 - y * y;
+    case UnaryOp::clamp: return x >= a && x <= b ? 1 : 0;
+    case UnaryOp::pow: return a == 0 ? 0 : a * std::pow(x, a - 1);
   }
   fail("unary: unknown operation {}", static_cast<int>(op));
 }
 
 double apply(BinaryOp op, double a, double b) {
   switch (op) {
-    case BinaryOp::add:
-      return a + b;
-    case BinaryOp::subtract:
-      return a - b;
-    case BinaryOp::multiply:
-      return a * b;
-    case BinaryOp::divide:
-      return a / b;
-    case BinaryOp::maximum:
-      return std::isnan(a) || a > b ? a : b;
-    case BinaryOp::minimum:
-      return std::isnan(a) || a < b ? a : b;
-    case BinaryOp::pow:
-      return std::pow(a, b);
+    case BinaryOp::add: return a + b;
+    case BinaryOp::subtract: return a - b;
+    case BinaryOp::multiply: return a * b;
+    case BinaryOp::divide: return a / b;
+    case BinaryOp::maximum: return std::isnan(a) || a > b ? a : b;
+    case BinaryOp::minimum: return std::isnan(a) || a < b ? a : b;
+    case BinaryOp::pow: return std::pow(a, b);
   }
   fail("binary: unknown operation {}", static_cast<int>(op));
 }
@@ -140,14 +92,10 @@ double apply(BinaryOp op, double a, double b) {
 template <typename T>
 bool compare_as(CompareOp op, T a, T b) {
   switch (op) {
-    case CompareOp::eq:
-      return a == b;
-    case CompareOp::ne:
-      return a != b;
-    case CompareOp::lt:
-      return a < b;
-    case CompareOp::le:
-      return a <= b;
+    case CompareOp::eq: return a == b;
+    case CompareOp::ne: return a != b;
+    case CompareOp::lt: return a < b;
+    case CompareOp::le: return a <= b;
   }
   fail("compare: unknown operation {}", static_cast<int>(op));
 }
@@ -164,8 +112,7 @@ class Elementwise final : public ElementwiseKernels {
     for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, apply(op, in[i]));
   }
 
-  void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy,
-                      const View& dx) override {
+  void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy, const View& dx) override {
     Elements s(saved), g(dy), out(dx);
     for (std::int64_t i = 0; i < dx.numel(); ++i) out.set(i, g[i] * derivative(op, s[i]));
   }

@@ -34,8 +34,7 @@ class Index final : public IndexKernels {
   void scatter_sum(KernelContext&, const View& x, const View& index, const View& y) override {
     std::vector<double> sums(y.numel());
     Elements in(x);
-    for_each_indexed(index, x.shape, y.shape[1],
-                     [&](std::int64_t to, std::int64_t from) { sums[to] += in[from]; });
+    for_each_indexed(index, x.shape, y.shape[1], [&](std::int64_t to, std::int64_t from) { sums[to] += in[from]; });
     store(sums, y);
   }
 };

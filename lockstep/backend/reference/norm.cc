@@ -47,14 +47,12 @@ class Norm final : public NormKernels {
     Elements in(x);
     std::vector<double> means(x.shape[1]), squares(x.shape[1]);
     for_each_sample(x, [&](std::int64_t c, std::int64_t i) { means[c] += in[i] / stats.n; });
-    for_each_sample(
-        x, [&](std::int64_t c, std::int64_t i) { squares[c] += (in[i] - means[c]) * (in[i] - means[c]); });
+    for_each_sample(x, [&](std::int64_t c, std::int64_t i) { squares[c] += (in[i] - means[c]) * (in[i] - means[c]); });
     store(means, stats.mean);
     store(squares, stats.m2);
   }
 
-  void merge_stats(KernelContext&, std::span<const BatchNormStats> parts,
-                   const BatchNormStats& out) override {
+  void merge_stats(KernelContext&, std::span<const BatchNormStats> parts, const BatchNormStats& out) override {
     Elements mean(out.mean), m2(out.m2);
     DType dtype = out.mean.dtype;
     for (std::int64_t c = 0; c < out.mean.numel(); ++c) {
@@ -79,9 +77,8 @@ class Norm final : public NormKernels {
     });
   }
 
-  void backward_stats(KernelContext&, const View& dy, const View& x, const View& y,
-                      const BatchNormStats& stats, double eps, const View& dgamma,
-                      const View& dbeta) override {
+  void backward_stats(KernelContext&, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
+                      double eps, const View& dgamma, const View& dbeta) override {
     Elements in(x), mean(stats.mean);
     std::vector<double> gammas(x.shape[1]), betas(x.shape[1]);
     for_each_sample(x, [&](std::int64_t c, std::int64_t i) {
@@ -93,9 +90,9 @@ class Norm final : public NormKernels {
     store(betas, dbeta);
   }
 
-  void backward_data(KernelContext&, const View& dy, const View& x, const View& y,
-                     const BatchNormStats& stats, double eps, const View& gamma, const View& sum_g,
-                     const View& sum_g_xhat, const View& dx, const View& dresidual) override {
+  void backward_data(KernelContext&, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
+                     double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
+                     const View& dresidual) override {
     Elements in(x), mean(stats.mean), scale(gamma), sum(sum_g), sum_xhat(sum_g_xhat), out(dx);
     Elements out_residual(dresidual);
     for_each_sample(x, [&](std::int64_t c, std::int64_t i) {

@@ -8,8 +8,7 @@ namespace {
 
 class Optimizer final : public OptimizerKernels {
  public:
-  void sgd(KernelContext&, const SgdArgs& args, std::span<const UpdateItem> items,
-           const View& scale) override {
+  void sgd(KernelContext&, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) override {
     double factor = scale ? Elements(scale)[0] : 1;
     if (factor < 0) return;
     const UpdateRates rates = current_rates(args);
@@ -29,8 +28,7 @@ class Optimizer final : public OptimizerKernels {
     }
   }
 
-  void adam(KernelContext&, const AdamArgs& args, std::span<const UpdateItem> items,
-            const View& scale) override {
+  void adam(KernelContext&, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) override {
     double factor = scale ? Elements(scale)[0] : 1;
     if (factor < 0) return;
     const UpdateRates rates = current_rates(args);

@@ -48,8 +48,7 @@ class Pool final : public PoolKernels {
     });
   }
 
-  void max_backward(KernelContext&, const Pool2dOptions&, const View& dy, const View& where,
-                    const View& dx) override {
+  void max_backward(KernelContext&, const Pool2dOptions&, const View& dy, const View& where, const View& dx) override {
     Elements grad(dy), index(where), out(dx);
     std::vector<double> sums(dx.numel());
     for_each4(dy.shape, [&](std::int64_t n, std::int64_t c, std::int64_t p, std::int64_t q) {
@@ -64,8 +63,7 @@ class Pool final : public PoolKernels {
     Elements in(x), out(y);
     for_each4(y.shape, [&](std::int64_t n, std::int64_t c, std::int64_t p, std::int64_t q) {
       double sum = 0;
-      for_each_in_window(options, x.shape, p, q,
-                         [&](std::int64_t h, std::int64_t w) { sum += in[in.at(n, c, h, w)]; });
+      for_each_in_window(options, x.shape, p, q, [&](std::int64_t h, std::int64_t w) { sum += in[in.at(n, c, h, w)]; });
       out.set(out.at(n, c, p, q), sum / window_size(options, x.shape, p, q));
     });
   }

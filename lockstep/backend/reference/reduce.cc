@@ -82,9 +82,7 @@ class Reduce final : public ReduceKernels {
   static void tree_sum_as(std::span<const View> leaves, const View& out) {
     T* sum = out.as<T>();
     for (std::int64_t i = 0; i < out.numel(); ++i) {
-      auto leaf = [&](std::size_t k) {
-        return leaves[k] ? std::optional<T>(leaves[k].as<T>()[i]) : std::nullopt;
-      };
+      auto leaf = [&](std::size_t k) { return leaves[k] ? std::optional<T>(leaves[k].as<T>()[i]) : std::nullopt; };
       auto total = tree_fold(0, leaves.size(), leaf, [](T a, T b) { return std::optional<T>(a + b); });
       check(total.has_value(), "tree_sum: all {} leaves are missing", leaves.size());
       sum[i] = *total;

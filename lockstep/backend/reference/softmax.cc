@@ -37,8 +37,7 @@ double target(std::int64_t k, std::int64_t label, double smoothing, std::int64_t
 // The label of sample n; throws if it is out of range.
 std::int64_t checked_label(const View& labels, std::int64_t n, std::int64_t classes) {
   std::int64_t label = labels.as<std::int64_t>()[n];
-  check(label >= 0 && label < classes, "cross_entropy: label {} of sample {} is outside [0, {})", label, n,
-        classes);
+  check(label >= 0 && label < classes, "cross_entropy: label {} of sample {} is outside [0, {})", label, n, classes);
   return label;
 }
 
@@ -118,8 +117,7 @@ class Softmax final : public SoftmaxKernels {
     Elements(loss).set(0, x.numel() > 0 ? sum / x.numel() : 0);
   }
 
-  void mse_backward(KernelContext&, const View& x, const View& target, const View& dloss,
-                    const View& dx) override {
+  void mse_backward(KernelContext&, const View& x, const View& target, const View& dloss, const View& dx) override {
     Elements in(x), goal(target), out(dx);
     double scale = 2 * Elements(dloss)[0] / static_cast<double>(x.numel());
     for (std::int64_t i = 0; i < x.numel(); ++i) out.set(i, scale * (in[i] - goal[i]));

@@ -49,8 +49,7 @@ class NcclLinks final : public DeviceLinks {
       if (status == ncclSuccess) status = next;
     };
     for (const Piece& p : sent) add(nccl_.send(p.data, p.bytes, ncclUint8, p.rank, communicator_, handle));
-    for (const Piece& p : received)
-      add(nccl_.receive(p.data, p.bytes, ncclUint8, p.rank, communicator_, handle));
+    for (const Piece& p : received) add(nccl_.receive(p.data, p.bytes, ncclUint8, p.rank, communicator_, handle));
     // Every group that was started has to be ended.
     const ncclResult_t end = nccl_.group_end();
     check_nccl("ncclSend and ncclRecv", status);
@@ -123,8 +122,7 @@ std::unique_ptr<DeviceLinks> make_nccl_links(Transport& transport, int channel, 
     from[0] = {reinterpret_cast<std::byte*>(&id), sizeof id};
   }
   transport.exchange(channel, nullptr, to, from, limit);
-  return std::make_unique<NcclLinks>(transport.rank(), transport.size(), id, cuda_stream(stream).gpu(),
-                                     wait_check);
+  return std::make_unique<NcclLinks>(transport.rank(), transport.size(), id, cuda_stream(stream).gpu(), wait_check);
 }
 
 }  // namespace lockstep

@@ -17,8 +17,7 @@ std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   check_mpi(MPI_Get_library_version(text, &length), "starting");
-  return std::string(text, static_cast<std::size_t>(length))
-      .substr(0, std::string_view(text).find_first_of("\n,"));
+  return std::string(text, static_cast<std::size_t>(length)).substr(0, std::string_view(text).find_first_of("\n,"));
 }
 
 // The launcher may belong to another MPI, in which case this MPI sees each process as a world of its own.
@@ -27,10 +26,9 @@ void check_world(const LaunchedRank& launched, int rank, int size) {
   if (!means_this_process || (launched.rank == rank && launched.world_size == size)) return;
   const std::string source = launched.source.empty() ? "" : " (" + launched.source + ")";
   const std::string found =
-      fmt::format("init_process_group: this process is rank {} of {}{}, but MPI says rank {} of {}",
-                  launched.rank, launched.world_size, source, rank, size);
-  check(size > 1, "{}: start the ranks with the mpirun of {}, which Lockstep was built with", found,
-        mpi_library());
+      fmt::format("init_process_group: this process is rank {} of {}{}, but MPI says rank {} of {}", launched.rank,
+                  launched.world_size, source, rank, size);
+  check(size > 1, "{}: start the ranks with the mpirun of {}, which Lockstep was built with", found, mpi_library());
   fail("{}", found);
 }
 
@@ -42,8 +40,7 @@ std::shared_ptr<ProcessGroup> make_mpi_group(const RendezvousOptions& options) {
   auto session = std::make_shared<MpiSession>(timeouts.silence);
   const int neighbors = launched && launched->local_world_size ? *launched->local_world_size : INT_MAX;
   auto transport = make_mpi_transport(std::move(session), ::get_nprocs() >= neighbors);
-  check(transport->size() <= kMaxRanks, "process group: {} ranks, expected at most {}", transport->size(),
-        kMaxRanks);
+  check(transport->size() <= kMaxRanks, "process group: {} ranks, expected at most {}", transport->size(), kMaxRanks);
   try {
     if (launched) check_world(*launched, transport->rank(), transport->size());
   } catch (const Error& error) {

@@ -76,8 +76,7 @@ void MpiSession::set_failure(const RankFailure& failure) {
   // It is on its way once the system has taken it.
   const TimeLimit soon(std::chrono::milliseconds(200));
   for (int done = 0; done == 0 && !soon.over();) {
-    if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) !=
-        MPI_SUCCESS)
+    if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
       return;
   }
 }
@@ -104,8 +103,8 @@ void MpiSession::listen() {
     MPI_Status status;
     if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_, &there, &status) != MPI_SUCCESS || there == 0) return;
     FailureMessage message;
-    const int result = MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, world_,
-                                MPI_STATUS_IGNORE);
+    const int result =
+        MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, world_, MPI_STATUS_IGNORE);
     if (result != MPI_SUCCESS) return;
     if (status.MPI_TAG == kFailureTag) {
       failure_ = {message.culprit, message.reason};
@@ -139,8 +138,7 @@ void MpiSession::beat() {
 bool MpiSession::count_silence(int rank) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   // Counts turns instead of reading the clock, so a process that was stopped itself does not blame others.
-  const bool is_lost =
-      ++peer.silent_for == silence_.length() / pause_of_beats(silence_.length()) && !peer.departed;
+  const bool is_lost = ++peer.silent_for == silence_.length() / pause_of_beats(silence_.length()) && !peer.departed;
   if (is_lost) set_failure(no_answer(rank, silence_));
   return !is_lost;
 }
@@ -153,8 +151,7 @@ void MpiSession::beat_until(const std::stop_token& stop) {
     std::lock_guard own(mutex_);
     listen();
     if (!failure_) beat();
-  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length()),
-                             [&] { return stop.stop_requested(); }));
+  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length()), [&] { return stop.stop_requested(); }));
 }
 
 void MpiSession::say_goodbye() {
@@ -166,8 +163,7 @@ void MpiSession::say_goodbye() {
     sent[static_cast<std::size_t>(r)] = peer.sent;
   }
   MPI_Request counts = MPI_REQUEST_NULL;
-  if (MPI_Ialltoall(sent.data(), 1, MPI_INT, coming.data(), 1, MPI_INT, world_, &counts) != MPI_SUCCESS)
-    return;
+  if (MPI_Ialltoall(sent.data(), 1, MPI_INT, coming.data(), 1, MPI_INT, world_, &counts) != MPI_SUCCESS) return;
   const auto pause = pause_of_beats(silence_.length());
   auto next_turn = std::chrono::steady_clock::now() + pause;
   for (int done = 0;;) {

@@ -50,9 +50,7 @@ class Farewell {
 class MpiTransport final : public PairwiseTransport {
  public:
   MpiTransport(std::shared_ptr<MpiSession> session, MPI_Comm ranks, bool may_spin)
-      : PairwiseTransport(rank_in(ranks), size_of(ranks)),
-        session_(std::move(session)),
-        ranks_(ranks),
+      : PairwiseTransport(rank_in(ranks), size_of(ranks)), session_(std::move(session)), ranks_(ranks),
         may_spin_(may_spin) {
     check_mpi(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "making a group");
     MPI_Group world, some;
@@ -61,8 +59,7 @@ class MpiTransport final : public PairwiseTransport {
     world_ranks_.resize(static_cast<std::size_t>(size()));
     std::vector<int> all(world_ranks_.size());
     std::iota(all.begin(), all.end(), 0);
-    check_mpi(MPI_Group_translate_ranks(some, size(), all.data(), world, world_ranks_.data()),
-              "making a group");
+    check_mpi(MPI_Group_translate_ranks(some, size(), all.data(), world, world_ranks_.data()), "making a group");
     MPI_Group_free(&world);
     MPI_Group_free(&some);
   }
@@ -123,8 +120,7 @@ class MpiTransport final : public PairwiseTransport {
     }
     void send(int destination, int tag, const void* data, std::size_t bytes) override {
       begin(destination, [&](MPI_Request* request) {
-        return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, destination, tag, transport_.ranks_,
-                         request);
+        return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, destination, tag, transport_.ranks_, request);
       });
     }
 
@@ -134,8 +130,8 @@ class MpiTransport final : public PairwiseTransport {
       for (;;) {
         int done = 0;
         const bool alive = transport_.session_->call([&] {
-          broken_ |= MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
-                                 MPI_STATUSES_IGNORE) != MPI_SUCCESS;
+          broken_ |= MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE) !=
+                     MPI_SUCCESS;
           // Another rank's send may wait for this rank to receive it.
           if (done == 0) transport_.take_messages();
         });
@@ -175,8 +171,7 @@ class MpiTransport final : public PairwiseTransport {
     int first_departed() {
       if (!transport_.session_->any_departed()) return -1;
       std::vector<int> gone;
-      std::ranges::copy_if(others_, std::back_inserter(gone),
-                           [this](int rank) { return transport_.departed(rank); });
+      std::ranges::copy_if(others_, std::back_inserter(gone), [this](int rank) { return transport_.departed(rank); });
       if (gone.empty()) return -1;
       return first_pending([&](int rank) { return std::ranges::find(gone, rank) != gone.end(); });
     }
@@ -198,14 +193,11 @@ class MpiTransport final : public PairwiseTransport {
     return size;
   }
 
-  std::unique_ptr<Transfers> begin_transfers(int /*channel*/) override {
-    return std::make_unique<MpiTransfers>(*this);
-  }
+  std::unique_ptr<Transfers> begin_transfers(int /*channel*/) override { return std::make_unique<MpiTransfers>(*this); }
 
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);
-    if (outcome.result == Transfers::Result::timed_out)
-      PairwiseTransport::give_up(overdue(outcome.rank, limit));
+    if (outcome.result == Transfers::Result::timed_out) PairwiseTransport::give_up(overdue(outcome.rank, limit));
     const bool left = outcome.rank >= 0 && departed(outcome.rank);
     PairwiseTransport::give_up(lost(outcome.rank, left ? kClosedGroup : kClosedConnection));
   }
@@ -232,8 +224,7 @@ class MpiTransport final : public PairwiseTransport {
       int there = 0, bytes = 0;
       MPI_Message handle;
       MPI_Status status;
-      if (MPI_Improbe(MPI_ANY_SOURCE, kMessageTag, ranks_, &there, &handle, &status) != MPI_SUCCESS ||
-          there == 0)
+      if (MPI_Improbe(MPI_ANY_SOURCE, kMessageTag, ranks_, &there, &handle, &status) != MPI_SUCCESS || there == 0)
         return;
       MPI_Get_count(&status, MPI_BYTE, &bytes);
       std::vector<std::byte> wire(static_cast<std::size_t>(bytes));

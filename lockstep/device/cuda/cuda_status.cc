@@ -7,7 +7,8 @@
 namespace lockstep {
 
 void check_cuda(cudaError_t status, std::string_view call) {
-  if (status == cudaSuccess) [[likely]] return;
+  if (status == cudaSuccess) [[likely]]
+    return;
   cudaGetLastError();  // clears a recoverable error, so that the next call does not report it again
   int gpu = -1;
   if (cudaGetDevice(&gpu) != cudaSuccess) gpu = -1;

@@ -13,9 +13,7 @@
 namespace lockstep {
 namespace {
 
-std::int64_t now_ns() {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+std::int64_t now_ns() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // The same messages as those of the CPU kernels.
 std::string describe(const ErrorSlot& slot, DataError error) {
@@ -64,8 +62,7 @@ class CudaStream::EventPool : public std::enable_shared_from_this<EventPool> {
 };
 
 CudaStream::CudaStream(int gpu, bool urgent)
-    : gpu_(gpu),
-      synchronous_(environment_integer("LOCKSTEP_CUDA_SYNC", 0, 1).value_or(0) == 1),
+    : gpu_(gpu), synchronous_(environment_integer("LOCKSTEP_CUDA_SYNC", 0, 1).value_or(0) == 1),
       untimed_(std::make_shared<EventPool>(gpu, cudaEventDisableTiming)),
       timed_(std::make_shared<EventPool>(gpu, cudaEventDefault)) {
   GpuScope scope(gpu);
@@ -237,7 +234,8 @@ std::vector<CudaStream::Event> CudaStream::end_capture() {
   return captured_times_;
 }
 
-std::uint64_t CudaStream::record_graph(std::vector<std::shared_ptr<CudaStream>> streams, std::span<const GraphTime> times) {
+std::uint64_t CudaStream::record_graph(std::vector<std::shared_ptr<CudaStream>> streams,
+                                       std::span<const GraphTime> times) {
   // When this ticket is over, the times belong to this launch.
   const std::uint64_t over = record(false);
   std::scoped_lock lock(mutex_);

@@ -58,8 +58,8 @@ class CudaStream final : public Stream {
     std::uint64_t ticket;
     Event event;
     bool timed;
-    cudaError_t status = cudaSuccess;  // of recording it
-    CudaStream* clock = nullptr;       // of an event that a graph records
+    cudaError_t status = cudaSuccess;                        // of recording it
+    CudaStream* clock = nullptr;                             // of an event that a graph records
     std::vector<std::shared_ptr<CudaStream>> captured = {};  // whose work is over
   };
   struct Time {
@@ -94,7 +94,7 @@ class CudaStream final : public Stream {
 
   std::mutex mutex_;
   std::deque<Mark> marks_;               // marks not known to be over
-  std::map<std::uint64_t, Time> times_;   // over, until time_of
+  std::map<std::uint64_t, Time> times_;  // over, until time_of
   std::uint64_t finished_ = 0;
   // Close to the requested times, because CUDA returns differences as floats.
   Base base_;

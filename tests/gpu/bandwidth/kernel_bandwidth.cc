@@ -47,7 +47,8 @@ class Bench {
     cudaEventDestroy(begin);
     cudaEventDestroy(end);
     const double seconds = milliseconds / 1e3 / kRuns;
-    fmt::print("{:<44} {:>9.1f} us {:>9.1f} MB {:>8.0f} GB/s\n", name, seconds * 1e6, bytes / 1e6, bytes / seconds / 1e9);
+    fmt::print("{:<44} {:>9.1f} us {:>9.1f} MB {:>8.0f} GB/s\n", name, seconds * 1e6, bytes / 1e6,
+               bytes / seconds / 1e9);
   }
 
  private:
@@ -68,12 +69,10 @@ void measure_norm(Bench& b, const Shape& shape) {
             [&] { norm->forward(b.context(), x, stats, 1e-5, gamma, beta, z, true, y); });
   b.measure("batch norm: backward stats, ReLU" + of, {dy, x, y},
             [&] { norm->backward_stats(b.context(), dy, x, y, stats, 1e-5, gamma, beta); });
-  b.measure("batch norm: backward, ReLU" + of, {dy, x, y, dx}, [&] {
-    norm->backward_data(b.context(), dy, x, y, stats, 1e-5, gamma, gamma, beta, dx, {});
-  });
-  b.measure("batch norm: backward, ReLU, residual" + of, {dy, x, y, dx, z}, [&] {
-    norm->backward_data(b.context(), dy, x, y, stats, 1e-5, gamma, gamma, beta, dx, z);
-  });
+  b.measure("batch norm: backward, ReLU" + of, {dy, x, y, dx},
+            [&] { norm->backward_data(b.context(), dy, x, y, stats, 1e-5, gamma, gamma, beta, dx, {}); });
+  b.measure("batch norm: backward, ReLU, residual" + of, {dy, x, y, dx, z},
+            [&] { norm->backward_data(b.context(), dy, x, y, stats, 1e-5, gamma, gamma, beta, dx, z); });
 }
 
 void measure_images(Bench& b, std::int64_t batch) {
@@ -125,8 +124,7 @@ void measure_training(Bench& b, std::int64_t batch) {
   const View wide = b.tensor({batch * 49, 512}, DType::bf16), bias = b.tensor({512}, DType::bf16);
   b.measure("sum of columns", {wide}, [&] { reduce->sum_to(b.context(), wide, bias); });
   const View logits = b.tensor({batch, 10}), labels = b.tensor({batch}, DType::i64), loss = b.tensor({1}, DType::f32);
-  b.measure("cross entropy", {logits, labels},
-            [&] { softmax->cross_entropy(b.context(), logits, labels, 0, loss); });
+  b.measure("cross entropy", {logits, labels}, [&] { softmax->cross_entropy(b.context(), logits, labels, 0, loss); });
   b.measure("cross entropy, backward", {logits, logits, labels},
             [&] { softmax->cross_entropy_backward(b.context(), logits, labels, 0, loss, logits); });
 }

@@ -262,7 +262,8 @@ TEST_P(GpuTest, TrainingIsThatOfTheCpu) {
     for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(one[i], expected[i], 1e-4 * expected[i]) << i;
     for (const auto& [dtype, tolerance] : {std::pair{DType::bf16, 2e-2}, {DType::f16, 2.5e-3}}) {
       const Floats rounded = train({a_}, make, 3, dtype, 0.05);
-      for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(rounded[i], expected[i], tolerance * expected[i]) << i;
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_NEAR(rounded[i], expected[i], tolerance * expected[i]) << i;
     }
   }
 }
@@ -351,14 +352,13 @@ TEST(DeviceListTest, SaysWhatARuntimeNeeds) {
   list = parse_device_list("cuda:1");
   EXPECT_EQ(list.options.cuda, std::vector<int>{1});
   EXPECT_EQ(list.options.cuda_logical, 0);
-  for (const char* bad : {"", "cuda", "cuda:", "cuda:x", "cuda:0/", "cuda:0/x", "cuda:-1", "cpu:0,", "gpu:0", "cuda:0,cuda:0/0"}) {
+  for (const char* bad :
+       {"", "cuda", "cuda:", "cuda:x", "cuda:0/", "cuda:0/x", "cuda:-1", "cpu:0,", "gpu:0", "cuda:0,cuda:0/0"}) {
     EXPECT_THROW(parse_device_list(bad), Error) << bad;
   }
 }
 
-TEST(MissingGpuTest, IsNamed) {
-  EXPECT_ERROR(Runtime({.cuda = {63}}), "cuda:63 requested");
-}
+TEST(MissingGpuTest, IsNamed) { EXPECT_ERROR(Runtime({.cuda = {63}}), "cuda:63 requested"); }
 
 }  // namespace
 }  // namespace lockstep::testing

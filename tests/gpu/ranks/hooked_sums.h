@@ -21,9 +21,7 @@ class HookedSums final : public SummingDevice {
   void fill_with_zeros(DType dtype, std::byte* out, std::size_t count) override {
     sums_.fill_with_zeros(dtype, out, count);
   }
-  void widen(const std::byte* bf16, std::byte* f32, std::size_t count) override {
-    sums_.widen(bf16, f32, count);
-  }
+  void widen(const std::byte* bf16, std::byte* f32, std::size_t count) override { sums_.widen(bf16, f32, count); }
 
  private:
   DeviceSums sums_;

@@ -33,9 +33,7 @@ struct Shared {
   double seconds[kRanks];  // from the signal to the error
   std::atomic<double> signalled;
 
-  void say(int rank, const std::string& text) {
-    texts[rank][text.copy(texts[rank], sizeof texts[rank] - 1)] = 0;
-  }
+  void say(int rank, const std::string& text) { texts[rank][text.copy(texts[rank], sizeof texts[rank] - 1)] = 0; }
 };
 
 class NcclProcesses : public ::testing::Test {
@@ -49,8 +47,8 @@ class NcclProcesses : public ::testing::Test {
   }
   ~NcclProcesses() override { ::munmap(shared_, sizeof(Shared)); }
 
-  Shared* const shared_ = static_cast<Shared*>(
-      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  Shared* const shared_ =
+      static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 };
 
 std::string train(int rank, const std::string& backend) {
@@ -62,8 +60,7 @@ std::string train(int rank, const std::string& backend) {
     net->initialize(Xavier{}, runtime.devices());
     settle_shapes(*net, Tensor::host({1, 1, 28, 28}), runtime.devices()[0]);
     auto communicator = std::make_shared<Communicator>(runtime, group);
-    DistributedDataParallel ddp(*net, runtime.devices(), communicator,
-                                {.shards = 5, .buckets = {.bytes = 20000}});
+    DistributedDataParallel ddp(*net, runtime.devices(), communicator, {.shards = 5, .buckets = {.bytes = 20000}});
     Sgd sgd(net->parameters(), {.lr = 0.1, .momentum = 0.9});
     testing::Random random(1);
     for (int step = 0; step < 3; ++step) {
@@ -113,9 +110,7 @@ TEST_F(NcclProcesses, WhatCannotBeIsAnError) {
                "rank 0 asked for the back end nccl, rank 1 for host: all ranks need the same");
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void work(int rank, int signal, const std::string& transport, Shared& shared) {
   shared.pids[rank] = ::getpid();
@@ -131,8 +126,7 @@ void work(int rank, int signal, const std::string& transport, Shared& shared) {
   auto reducer = group->make_tree_reducer({{100'000}, {{0}, {1}, {2}}}, CommChannel::bulk, device);
   reducer->set_present(0, 0, true);
   try {
-    for (int step = 1; step < 1000; ++step)
-      reducer->reduce({.label = fmt::format("bucket 3, step {}", step)});
+    for (int step = 1; step < 1000; ++step) reducer->reduce({.label = fmt::format("bucket 3, step {}", step)});
   } catch (const CommError& error) {
     shared.seconds[rank] = now() - shared.signalled;
     shared.say(rank, error.what());
@@ -155,8 +149,7 @@ TEST_F(NcclProcesses, ALostRankIsNamedInTime) {
                   fmt::format("rank 1 lost ({}) during all-reduce of bucket 3, step 4", why));
         EXPECT_LT(shared_->seconds[rank], signal == SIGKILL ? 1.5 : 4.5);
       }
-      for (const auto& pid : shared_->pids)
-        EXPECT_EQ(::kill(pid, 0), -1) << "process " << pid << " is still there";
+      for (const auto& pid : shared_->pids) EXPECT_EQ(::kill(pid, 0), -1) << "process " << pid << " is still there";
     }
   }
 }

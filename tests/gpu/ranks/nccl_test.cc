@@ -26,9 +26,7 @@ struct Rank {
   Runtime runtime;
   std::shared_ptr<DeviceSums> sums;
   Rank(std::shared_ptr<ProcessGroup> g, int gpu)
-      : group(std::move(g)),
-        runtime({.cuda = {gpu}}),
-        sums(std::make_shared<DeviceSums>(runtime.devices()[0])) {}
+      : group(std::move(g)), runtime({.cuda = {gpu}}), sums(std::make_shared<DeviceSums>(runtime.devices()[0])) {}
 };
 
 class Nccl : public ::testing::TestWithParam<int> {
@@ -68,8 +66,7 @@ std::vector<T> elements(std::size_t position, std::size_t count) {
 // Which gradients are present: all, none in one segment, or one leaf of several.
 bool present(int round, int position, std::size_t segment) {
   if (round == 0) return true;
-  return segment != 2 &&
-         (static_cast<std::size_t>(position) * 5 + segment + static_cast<std::size_t>(round)) % 3 != 0;
+  return segment != 2 && (static_cast<std::size_t>(position) * 5 + segment + static_cast<std::size_t>(round)) % 3 != 0;
 }
 
 void copy(void* to, const void* from, std::size_t bytes) {
@@ -84,8 +81,7 @@ void expect_the_bits_of_the_host(Rank& rank, const TreeLayout& layout) {
   const GpuScope scope(rank.runtime.devices()[0].info()->gpu);
   for (int round = 0; round < 3; ++round) {
     for (std::size_t k = 0; k < own.size(); ++k) {
-      const auto values =
-          elements<T>(static_cast<std::size_t>(own[k] + 100 * round), host->contribution(k).count);
+      const auto values = elements<T>(static_cast<std::size_t>(own[k] + 100 * round), host->contribution(k).count);
       std::copy(values.begin(), values.end(), host->contribution(k).as<T>().begin());
       copy(gpu->contribution(k).data, values.data(), values.size() * sizeof(T));
       for (std::size_t s = 0; s < layout.segments.size(); ++s) {
@@ -97,8 +93,7 @@ void expect_the_bits_of_the_host(Rank& rank, const TreeLayout& layout) {
     gpu->reduce({.label = "gpu"});
     std::vector<float> result(gpu->result().size());
     copy(result.data(), gpu->result().data(), result.size() * sizeof(float));
-    ASSERT_EQ(std::memcmp(result.data(), host->result().data(), result.size() * sizeof(float)), 0)
-        << "round " << round;
+    ASSERT_EQ(std::memcmp(result.data(), host->result().data(), result.size() * sizeof(float)), 0) << "round " << round;
     for (std::size_t s = 0; s < layout.segments.size(); ++s) {
       ASSERT_EQ(gpu->result_present(s), host->result_present(s)) << "segment " << s;
     }
@@ -152,8 +147,7 @@ TEST_F(Nccl, ARankThatThrowsInASumIsNamed) {
 
 TEST_F(Nccl, ARankThatIsToldToGiveUpInASumIsNamed) {
   if (!gpus(3)) GTEST_SKIP() << "fewer than 3 GPUs";
-  const auto errors =
-      on_all(3, [](Rank& rank) { sum_until(rank, [&] { rank.group->abort("interrupted"); }); });
+  const auto errors = on_all(3, [](Rank& rank) { sum_until(rank, [&] { rank.group->abort("interrupted"); }); });
   EXPECT_THAT(errors, Each("rank 1 gave up: interrupted; during all-reduce of bucket 0, step 3"));
 }
 
@@ -196,8 +190,7 @@ TEST_F(Nccl, RefusesAGpuOfTwoRanks) {
   for (auto& group : groups) {
     threads.emplace_back([&group] {
       Rank rank(group, 0);
-      EXPECT_ERROR(group->make_tree_reducer({{1000}, {{0}, {1}}}, CommChannel::bulk, rank.sums),
-                   "NCCL on cuda:0");
+      EXPECT_ERROR(group->make_tree_reducer({{1000}, {{0}, {1}}}, CommChannel::bulk, rank.sums), "NCCL on cuda:0");
     });
   }
   for (std::thread& thread : threads) thread.join();
