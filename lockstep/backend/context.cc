@@ -2,12 +2,19 @@
 
 #include <new>
 
+#include "lockstep/engine/thread_team.h"
+
 namespace lockstep {
 namespace {
 
 constexpr std::align_val_t kScratchAlignment{64};
 
 }  // namespace
+
+KernelContext::KernelContext(int threads_per_shard)
+    : threads(threads_per_shard), team(threads > 1 ? std::make_unique<ThreadTeam>(threads) : nullptr) {}
+
+KernelContext::~KernelContext() = default;
 
 void* Scratch::get(std::size_t bytes) {
   if (bytes > capacity_ || !data_) {

@@ -22,13 +22,17 @@ class Scratch {
   std::size_t capacity_ = 0;
 };
 
+class ThreadTeam;
+
 // One per lane. The back end makes it and may derive its own type from it.
 struct KernelContext {
-  explicit KernelContext(int threads_per_shard = 1) : threads(threads_per_shard) {}
-  virtual ~KernelContext() = default;
+  explicit KernelContext(int threads_per_shard = 1);
+  virtual ~KernelContext();
 
   // T, the number of threads that compute one shard. See Backend::threads_decide_bits.
   int threads;
+  // Those threads; null for one.
+  std::unique_ptr<ThreadTeam> team;
   Scratch scratch;
 };
 

@@ -17,6 +17,11 @@ void use_openmp_threads(int threads) {
   if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
 }
 
+void openmp_region(int threads, int parts, void (*call)(void* state, int part), void* state) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+  for (int part = 0; part < parts; ++part) call(state, part);
+}
+
 void check_openmp_threads(int threads) {
   if (threads <= 1) return;
   std::atomic<int> team = 0;

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <climits>
 #include <ctime>
 
 namespace lockstep {
@@ -22,6 +23,10 @@ void futex_wait(const std::atomic<int>& word, int value, std::optional<std::chro
 
 void futex_wake_one(const std::atomic<int>& word) noexcept {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+void futex_wake_all(const std::atomic<int>& word) noexcept {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lockstep/backend/openmp_threads.h"
 #include "lockstep/device/topology.h"
 
 namespace lockstep {
@@ -31,7 +30,6 @@ std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index
                                    .device = state->name,
                                    // Under a quota, every group of processes would bind its threads to the first cores.
                                    .cpus = limited_by_quota() ? std::vector<int>() : std::move(lane_cpus),
-                                   .on_start = [threads] { use_openmp_threads(threads); },
                                    .lane_data = state->contexts.back().get(),
                                    .device_bytes = state->allocator->used_bytes()});
   };

@@ -66,9 +66,10 @@ Runtime::Runtime(RuntimeOptions given) : random_(std::make_shared<RandomState>()
   auto cpus = split_cpus(available_cpus(), options.cpu_devices, options.cores_per_device);
   threads_per_shard_ =
       options.threads_per_shard > 0 ? options.threads_per_shard : static_cast<int>(cpus.front().size());
-  check_openmp_threads(threads_per_shard_);
   std::shared_ptr<Backend> backend =
       options.reference_backend ? make_reference_backend() : make_cpu_backend({.direct_conv = options.direct_conv});
+  // oneDNN runs in OpenMP's threads.
+  if (backend->threads_decide_bits(DType::bf16)) check_openmp_threads(threads_per_shard_);
 
   // An explicit limit of one device may exceed the memory that the machine appears to have.
   const std::size_t host_bytes = std::max(total_memory(), options.memory_limit);

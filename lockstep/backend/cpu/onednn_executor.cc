@@ -5,6 +5,7 @@
 
 #include "lockstep/backend/cpu/onednn_isa.h"
 #include "lockstep/backend/openmp_threads.h"
+#include "lockstep/engine/thread_team.h"
 
 namespace lockstep::onednn {
 Executor::Executor(std::size_t most_plans) : most_plans_(most_plans) {
@@ -18,6 +19,8 @@ void Executor::run(KernelContext& context, Problem problem, const std::array<Vie
     problem.operands[role] = Operand::of(views[role]);
     data[role] = views[role].data;
   }
+  // libgomp's threads spin for a while after each of oneDNN's loops, and helpers would have to compete with them.
+  if (context.team) context.team->use(openmp_region);
   const std::shared_ptr<Plan> found = plan(context, problem);
   found->run(data, context.scratch.get(found->scratch_bytes()));
 }
