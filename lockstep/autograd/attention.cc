@@ -1,5 +1,6 @@
 #include "lockstep/autograd/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -20,8 +21,10 @@ Tensor without_later_keys(const Tensor& scores) {
     fail_across_batch("attention", scores, "which would see each other");
   return lift("attention", placed, {scores}, [](const Arrays& in) -> Lifted {
     const Device device = in[0].device();
-    const Array query = ops::reshape(ops::arange(in[0].size(-2), DType::i64, device), {in[0].size(-2), 1});
-    const Array key = ops::arange(in[0].size(-1), DType::i64, device);
+    // Exact in f32, which every back end compares quickly, up to 2^24.
+    const DType dtype = std::max(in[0].size(-2), in[0].size(-1)) < (1 << 24) ? DType::f32 : DType::i64;
+    const Array query = ops::reshape(ops::arange(in[0].size(-2), dtype, device), {in[0].size(-2), 1});
+    const Array key = ops::arange(in[0].size(-1), dtype, device);
     const Array later = ops::compare(CompareOp::lt, query, key);
     return {ops::where(later, ops::scalar_like(in[0], -kInfinity), in[0]),
             [later](const PartPass&, const Array& dy) -> Arrays {

@@ -45,7 +45,8 @@ void ThreadTeam::run(Body body, int parts) {
   body_ = body;
   parts_ = parts;
   if (region_) {
-    region_(threads_, parts, [](void* team, int part) { static_cast<ThreadTeam*>(team)->compute(part); }, this);
+    region_(
+        threads_, parts, [](void* team, int part) { static_cast<ThreadTeam*>(team)->compute(part); }, this);
   } else if (parts == 1) {
     compute(0);
   } else {

@@ -21,7 +21,15 @@ constexpr std::int64_t kElementsPerChunk = 16384;
 template <typename To, typename From>
 void convert_row(const From* x, To* y, std::int64_t n) {
   if constexpr (std::is_same_v<From, To>) {
-    std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(To));
+    // Rows of a head, say, are too short for calls.
+    constexpr std::int64_t kPiece = 64 / sizeof(To);
+    if (n > 8 * kPiece) {
+      std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(To));
+      return;
+    }
+    std::int64_t i = 0;
+    for (; i + kPiece <= n; i += kPiece) std::memcpy(y + i, x + i, 64);
+    for (; i < n; ++i) std::memcpy(y + i, x + i, sizeof(To));
   } else {
     cpu::vector_loop(0, n, [=](std::int64_t i) { y[i] = convert<To>(x[i]); });
   }
@@ -36,21 +44,42 @@ void transpose_tile(const From* x, std::int64_t x_stride, To* y, std::int64_t y_
   }
 }
 
-// Offsets on both sides of element number `i` over all axes except those in `skip`.
-struct Offsets {
-  std::int64_t source = 0, destination = 0;
-};
-Offsets offsets(const Walk& walk, std::int64_t i, int skip_a, int skip_b) {
-  Offsets o;
-  for (int axis = walk.rank - 1; axis >= 0; --axis) {
-    if (axis == skip_a || axis == skip_b) continue;
-    const std::int64_t place = i % walk.extent[axis];
-    i /= walk.extent[axis];
-    o.source += place * walk.stride[axis];
-    o.destination += place * walk.to[axis];
+// Offsets on both sides of the elements over all axes except two, which may be one, from element number `i` on.
+class Offsets {
+ public:
+  Offsets(const Walk& walk, std::int64_t i, int skip_a, int skip_b) {
+    for (int axis = walk.rank - 1; axis >= 0; --axis) {
+      if (axis == skip_a || axis == skip_b) continue;
+      Axis& a = axes_[rank_++];
+      a = {i % walk.extent[axis], walk.extent[axis], walk.stride[axis], walk.to[axis]};
+      i /= walk.extent[axis];
+      source += a.place * a.stride;
+      destination += a.place * a.to;
+    }
   }
-  return o;
-}
+
+  // Divisions would take longer than a short row.
+  void advance() {
+    for (int axis = 0; axis < rank_; ++axis) {
+      Axis& a = axes_[axis];
+      source += a.stride;
+      destination += a.to;
+      if (++a.place < a.extent) return;
+      source -= a.extent * a.stride;
+      destination -= a.extent * a.to;
+      a.place = 0;
+    }
+  }
+
+  std::int64_t source = 0, destination = 0;
+
+ private:
+  struct Axis {
+    std::int64_t place, extent, stride, to;
+  };
+  Axis axes_[Shape::kMaxRank];  // the last one first
+  int rank_ = 0;
+};
 
 // Calls row(x, y) with the first elements of every row along the last axis.
 template <typename To, typename From, typename F>
@@ -60,10 +89,8 @@ void for_each_row(const KernelContext& ctx, const Walk& walk, const From* x, To*
   parallel_for(ctx, walk.numel / columns, std::max<std::int64_t>(kElementsPerChunk / columns, 1),
                [&](std::int64_t begin, std::int64_t end) {
                  cpu::vectorized([&] {
-                   for (std::int64_t i = begin; i < end; ++i) {
-                     const Offsets o = offsets(walk, i, last, last);
-                     row(x + o.source, y + o.destination);
-                   }
+                   Offsets o(walk, begin, last, last);
+                   for (std::int64_t i = begin; i < end; ++i, o.advance()) row(x + o.source, y + o.destination);
                  });
                });
 }
@@ -99,7 +126,7 @@ void run(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
                  [&](std::int64_t begin, std::int64_t end) {
                    cpu::vectorized([&] {
                      for (std::int64_t u = begin; u < end; ++u) {
-                       const Offsets o = offsets(walk, u / strips, inner, last);
+                       const Offsets o(walk, u / strips, inner, last);
                        const std::int64_t i = u % strips * kTile;
                        for (std::int64_t j = 0; j < columns; j += kTile) {
                          transpose_tile(x + o.source + i + j * x_stride, x_stride, y + o.destination + i * y_stride + j,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "lockstep/backend/cpu/f32_pack.h"
 #include "lockstep/backend/cpu/f32_scratch.h"
@@ -132,8 +133,14 @@ class Product {
     if (transposed_a()) {
       for (std::int64_t r = 0; r < count; r += kSideRows, to += side_size()) {
         const std::int64_t width = std::min(kSideRows, count - r);
-        for (std::int64_t t = 0; t < terms; ++t)
-          std::copy_n(from.f32() + t * a_.channel + r, width, to + t * kSideRows);
+        const float* const rows = from.f32() + r;
+        if (width < kSideRows) {
+          for (std::int64_t t = 0; t < terms; ++t) std::copy_n(rows + t * a_.channel, width, to + t * kSideRows);
+        } else {
+          // A constant number of bytes needs no call; std::copy_n would make one.
+          for (std::int64_t t = 0; t < terms; ++t)
+            std::memcpy(to + t * kSideRows, rows + t * a_.channel, kSideRows * sizeof(float));
+        }
       }
       return;
     }

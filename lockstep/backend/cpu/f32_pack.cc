@@ -1,6 +1,7 @@
 #include "lockstep/backend/cpu/f32_pack.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "lockstep/backend/cpu/element.h"
 #include "lockstep/base/error.h"
@@ -31,7 +32,7 @@ bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float*
   const float* const in = static_cast<const float*>(w.data) + term * w.term_stride + column * w.column_stride;
   if (w.taps == 1 && w.column_stride == 1) {
     for (std::int64_t i = 0; i < kBlock; ++i)
-      std::copy_n(in + i * w.term_stride, kTileColumns, packed + i * kTileColumns);
+      std::memcpy(packed + i * kTileColumns, in + i * w.term_stride, kTileColumns * sizeof(float));
     return true;
   }
   // The 16 terms of a column with their taps, side by side.
@@ -47,7 +48,7 @@ bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float*
         if (taps == 1) continue;
         for (std::int64_t i = 0; i < 4; ++i) {
           const std::int64_t t = (k + i) % taps, term_in_block = (k + i) / taps;
-          std::copy_n(four + 4 * i, 4, packed + (t * kBlock + term_in_block) * kTileColumns + j);
+          std::memcpy(packed + (t * kBlock + term_in_block) * kTileColumns + j, four + 4 * i, 4 * sizeof(float));
         }
       }
     }

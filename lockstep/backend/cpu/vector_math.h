@@ -28,8 +28,10 @@ inline constexpr std::array kExp{0.5f, 0.166665734f, 0.0416665501f, 0.0083637738
 
 // exp(x) = 2^n exp(r) with |r| <= ln(2) / 2.
 inline float fast_exp(float x) {
-  // Beyond these the result is 0 or infinity; NaN passes both comparisons.
-  x = x < -104.f ? -104.f : x;
+  // Beyond these the result is 0 or infinity; NaN passes both comparisons. A product that underflows takes processors a
+  // hundred times as long, and masks ask for many exp(-infinity): 0 is chosen, not computed.
+  const bool vanishes = x < -104.f;
+  x = vanishes ? 0.f : x;
   x = x > 89.f ? 89.f : x;
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the lowest bits.
   constexpr float kRound = 0x1.8p23f;
@@ -41,7 +43,8 @@ inline float fast_exp(float x) {
   auto power = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound));
   std::int32_t half = power >> 1;
   auto two_to = [](std::int32_t k) { return std::bit_cast<float>(static_cast<std::uint32_t>(k + 127) << 23); };
-  return y * two_to(half) * two_to(power - half);
+  y = y * two_to(half) * two_to(power - half);
+  return vanishes ? 0.f : y;
 }
 
 // exp(x) - 1 without cancellation near 0.
