@@ -60,6 +60,14 @@ class Softmax final : public SoftmaxKernels {
     cpu::visit_narrow(x.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(ctx, x, [k = x.shape[-1], in = x.as<T>(), out = y.as<T>()](std::int64_t, std::int64_t at) {
+        if constexpr (std::is_same_v<T, float>) {
+          // Each exponential is computed once, and waits in y.
+          const float max = cpu::lane_max(k, [=](std::int64_t i) { return in[at + i]; });
+          cpu::vector_loop(at, at + k, [=](std::int64_t i) { out[i] = cpu::fast_exp(in[i] - max); });
+          const auto sum = static_cast<float>(cpu::lane_sum(k, [=](std::int64_t i) { return out[at + i]; }));
+          cpu::vector_loop(at, at + k, [=, scale = 1.f / sum](std::int64_t i) { out[i] = scale * out[i]; });
+          return;
+        }
         const RowStats stats = row_stats(in + at, k);
         const float scale = 1.f / stats.sum;
         cpu::vector_loop(at, at + k, [=](std::int64_t i) {
