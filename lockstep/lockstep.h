@@ -39,6 +39,7 @@
 // Optimizers and schedules.
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/parameter_group.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/weight_average.h"
 
