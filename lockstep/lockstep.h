@@ -34,6 +34,7 @@
 #include "lockstep/nn/residual.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/summary.h"
 #include "lockstep/nn/transformer.h"
 
 // Optimizers and schedules.

@@ -1,11 +1,10 @@
 // A run whose parameters have options of their own: one hash on all devices and ranks, across kills, and another recipe.
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "lockstep/checkpoint/weights.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
+#include "tests/train/layouts.h"
 #include "tests/train/small_job.h"
 
 namespace lockstep {
@@ -21,35 +20,14 @@ ParameterGroups two_groups(const Module& net) {
   return {{.parameters = matrices, .weight_decay = 0.1}, {.parameters = others, .lr = 1e-3}};
 }
 
-struct Layout {
-  int ranks, devices;
-};
-
-// The hash of the weights at the end, the same in all ranks.
 std::string train_groups(Layout layout, const TrainerOptions& options, const std::filesystem::path& resume = {},
-                  const SmallJob::MakeGroups& make_groups = two_groups) {
-  std::vector<std::string> results(static_cast<std::size_t>(layout.ranks));
-  const auto run = [&](std::size_t rank, const std::shared_ptr<ProcessGroup>& group) {
-    try {
-      SmallJob job(layout.devices, options, nullptr, group, 0, make_groups);
-      if (!resume.empty()) job.trainer->resume(resume);
-      job.trainer->train();
-      results[rank] = weights_sha256(job.net);
-    } catch (const std::exception& error) {
-      results[rank] = error.what();
-      if (group) group->abort(error.what());
-    }
-  };
-  if (layout.ranks == 1) {
-    run(0, nullptr);
-    return results[0];
-  }
-  auto ranks = make_local_groups(layout.ranks);
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < ranks.size(); ++r) threads.emplace_back([&, r] { run(r, ranks[r]); });
-  for (std::thread& thread : threads) thread.join();
-  for (const std::string& result : results) EXPECT_EQ(result, results[0]);
-  return results[0];
+                         const SmallJob::MakeGroups& make_groups = two_groups) {
+  return run_layout(layout, [&](int devices, const std::shared_ptr<ProcessGroup>& group) {
+    SmallJob job(devices, options, nullptr, group, 0, make_groups);
+    if (!resume.empty()) job.trainer->resume(resume);
+    job.trainer->train();
+    return weights_sha256(job.net);
+  });
 }
 
 TEST(TrainerGroups, OneHashOnAllLayouts) {
@@ -57,7 +35,7 @@ TEST(TrainerGroups, OneHashOnAllLayouts) {
   EXPECT_EQ(expected.size(), 64U) << expected;
   EXPECT_NE(train_groups({1, 1}, kGroupedRun, {}, nullptr), expected);
   for (const Layout layout : {Layout{1, 2}, {1, 3}, {2, 1}, {2, 2}}) {
-    EXPECT_EQ(train_groups(layout, kGroupedRun), expected) << layout.ranks << "x" << layout.devices;
+    EXPECT_EQ(train_groups(layout, kGroupedRun), expected) << ::testing::PrintToString(layout);
   }
   TrainerOptions recorded = kGroupedRun;
   recorded.record_steps = true;
@@ -87,16 +65,16 @@ TEST(TrainerGroups, AreInTheRecipe) {
   first.save_folder = folder.path();
   first.epochs = 1;
   SmallJob job(1, first, nullptr, nullptr, 0, two_groups);
-  EXPECT_EQ(job.trainer->recipe().at("parameter_groups"),
-            "lr 0.01, weight_decay 0.1: 0.weight, 6.weight; lr 0.001, weight_decay 0: 0.bias, 1.weight, 1.bias, 6.bias");
+  EXPECT_EQ(
+      job.trainer->recipe().at("parameter_groups"),
+      "lr 0.01, weight_decay 0.1: 0.weight, 6.weight; lr 0.001, weight_decay 0: 0.bias, 1.weight, 1.bias, 6.bias");
   job.trainer->train();
   first.save_folder.clear();
   SmallJob plain(1, first);
   EXPECT_FALSE(plain.trainer->recipe().contains("parameter_groups"));
   EXPECT_ERROR(plain.trainer->resume(folder.path()), "this run has no parameter_groups");
-  SmallJob other(1, first, nullptr, nullptr, 0, [](const Module& net) {
-    return ParameterGroups{{.parameters = net.parameters(), .lr = 1e-3}};
-  });
+  SmallJob other(1, first, nullptr, nullptr, 0,
+                 [](const Module& net) { return ParameterGroups{{.parameters = net.parameters(), .lr = 1e-3}}; });
   EXPECT_ERROR(other.trainer->resume(folder.path()), "this run has parameter_groups \"lr 0.001, weight_decay 0: 0.w");
 }
 
