@@ -13,14 +13,14 @@
 
 namespace lockstep {
 
-struct Layout {
+struct JobLayout {
   int ranks = 1, devices = 1;  // devices: of each rank
 };
-inline void PrintTo(Layout layout, std::ostream* os) { *os << layout.ranks << "x" << layout.devices; }
+inline void PrintTo(JobLayout layout, std::ostream* os) { *os << layout.ranks << "x" << layout.devices; }
 
 // What `run` returns in all ranks, which are threads, or the first error's message. Without a group: the only rank.
 using RunRank = std::function<std::string(int devices, const std::shared_ptr<ProcessGroup>& group)>;
-inline std::string run_layout(Layout layout, const RunRank& run) {
+inline std::string run_layout(JobLayout layout, const RunRank& run) {
   std::vector<std::string> results(static_cast<std::size_t>(layout.ranks));
   const auto run_rank = [&](std::size_t rank, const std::shared_ptr<ProcessGroup>& group) {
     try {

@@ -20,7 +20,7 @@ ParameterGroups two_groups(const Module& net) {
   return {{.parameters = matrices, .weight_decay = 0.1}, {.parameters = others, .lr = 1e-3}};
 }
 
-std::string train_groups(Layout layout, const TrainerOptions& options, const std::filesystem::path& resume = {},
+std::string train_groups(JobLayout layout, const TrainerOptions& options, const std::filesystem::path& resume = {},
                          const SmallJob::MakeGroups& make_groups = two_groups) {
   return run_layout(layout, [&](int devices, const std::shared_ptr<ProcessGroup>& group) {
     SmallJob job(devices, options, nullptr, group, 0, make_groups);
@@ -34,7 +34,7 @@ TEST(TrainerGroups, OneHashOnAllLayouts) {
   const std::string expected = train_groups({1, 1}, kGroupedRun);
   EXPECT_EQ(expected.size(), 64U) << expected;
   EXPECT_NE(train_groups({1, 1}, kGroupedRun, {}, nullptr), expected);
-  for (const Layout layout : {Layout{1, 2}, {1, 3}, {2, 1}, {2, 2}}) {
+  for (const JobLayout layout : {JobLayout{1, 2}, {1, 3}, {2, 1}, {2, 2}}) {
     EXPECT_EQ(train_groups(layout, kGroupedRun), expected) << ::testing::PrintToString(layout);
   }
   TrainerOptions recorded = kGroupedRun;
