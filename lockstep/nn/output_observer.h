@@ -1,4 +1,4 @@
-// What the modules of a model compute, for whoever looks on.
+// Lets an onlooker see the outputs of all modules of a model.
 #pragma once
 
 #include <functional>
