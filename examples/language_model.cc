@@ -96,7 +96,11 @@ void run(const Options& o) {
   const auto windows = std::make_shared<TextDataset>(ids, TextOptions{.context = o.context, .random_starts = true});
   const std::unique_ptr<Module> model = make_model(o, characters.size(), devices);
   DistributedDataParallel ddp(*model, job, {.shards = o.shards});
-  AdamW optimizer(model->parameters(), {.lr = o.lr, .weight_decay = 0.1});
+  // As usual for transformers: biases and norms do not decay.
+  std::vector<Parameter> matrices, others;
+  for (const Parameter& p : model->parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+  AdamW optimizer({{.parameters = matrices}, {.parameters = others, .weight_decay = 0}},
+                  {.lr = o.lr, .weight_decay = 0.1});
   DataLoader loader(windows, {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed});
   const bool speaks = job.rank() == 0;
   if (speaks) {

@@ -34,11 +34,13 @@
 #include "lockstep/nn/residual.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/summary.h"
 #include "lockstep/nn/transformer.h"
 
 // Optimizers and schedules.
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/parameter_group.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/weight_average.h"
 

@@ -171,7 +171,6 @@ void JobOptions::choose_defaults(const CLI::App& app) {
     }
     return;
   }
-  if (dtype != "f32") throw UsageError(fmt::format("--dtype {}: {} computes in f32", dtype, model));
   if (layers == 0) layers = model == "gpt" ? 4 : 2;
   if (!is_given(app, "--batch-size")) batch_size = 32;
 }

@@ -88,7 +88,7 @@ Examples made_up_examples(const JobOptions& o, std::int64_t count) {
   return {std::make_shared<TextDataset>(std::move(ids), TextOptions{.context = o.context}), kCharacters};
 }
 
-std::unique_ptr<Module> build_model(const JobOptions& o, std::int64_t classes) {
+std::unique_ptr<Module> build_model(const JobOptions& o, std::int64_t classes, DType dtype) {
   if (o.model == "gpt") {
     if (o.width % o.heads != 0) {
       throw UsageError(fmt::format("--width {}: {} heads do not divide it", o.width, o.heads));
@@ -98,20 +98,22 @@ std::unique_ptr<Module> build_model(const JobOptions& o, std::int64_t classes) {
                                             .n_layer = o.layers,
                                             .n_head = o.heads,
                                             .n_embd = o.width,
-                                            .dropout = o.dropout});
+                                            .dropout = o.dropout,
+                                            .dtype = dtype});
   }
   if (o.model == "lstm") {
     return std::make_unique<LstmLanguageModel>(LstmLanguageModelOptions{.vocab_size = classes,
                                                                         .embedding_dim = o.width,
                                                                         .hidden_size = o.width,
                                                                         .num_layers = o.layers,
-                                                                        .dropout = o.dropout});
+                                                                        .dropout = o.dropout,
+                                                                        .dtype = dtype});
   }
   return make_model(o.model, classes);
 }
 
 std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const Job& job, std::int64_t classes) {
-  auto net = build_model(o, classes);
+  auto net = build_model(o, classes, job.dtype);
   const Initializer start = o.model == "gpt"    ? Initializer(Normal{0.02})
                             : o.model == "lstm" ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
                                                 : model_initializer(o.model);

@@ -25,7 +25,8 @@ Examples load_examples(const JobOptions& options, MnistPart part);
 // Examples of the same shapes that mean nothing, where only the time or the tasks of a step matter.
 Examples made_up_examples(const JobOptions& options, std::int64_t count);
 
-std::unique_ptr<Module> build_model(const JobOptions& options, std::int64_t classes);
+// dtype: what a language model computes in. The others take it from their input.
+std::unique_ptr<Module> build_model(const JobOptions& options, std::int64_t classes, DType dtype = DType::f32);
 // A model on the job's devices, with start weights from the seed or from the file.
 std::unique_ptr<Module> make_initialized_model(const JobOptions& options, const Job& job, std::int64_t classes);
 

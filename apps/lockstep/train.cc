@@ -10,6 +10,7 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/summary.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "ranks.h"
 #include "resume.h"
@@ -65,19 +66,23 @@ void check_replicas(const Job& job, const Module& net) {
   job.communicator->agree(same ? "" : "the weights at the end differ from rank 0's", "weights at the end");
 }
 
+// A batch of one.
+Tensor example_input(const Dataset& data, std::uint64_t seed) {
+  const std::int64_t index = 0;
+  const RandomKey key = random_key(seed, {});
+  return data.batch({&index, 1}, {&key, 1}).at(0);
+}
+
 int run(TrainOptions o, Job& job) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
   const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
   auto net = make_initialized_model(o, job, train_data.classes);
   // Weights that the file does not have may not have shapes yet.
-  if (o.partial) {
-    const std::int64_t index = 0;
-    const RandomKey key = random_key(o.seed, {});
-    settle_shapes(*net, train_data.data->batch({&index, 1}, {&key, 1}).at(0), job.devices[0]);
-  }
+  if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices[0]);
   if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) convert_sync_batchnorm(*net);
+  if (o.summary && first) fmt::print("{}", summary(*net, example_input(*train_data.data, o.seed)));
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);
   options.recipe.set("data", train_data.sha256());

@@ -92,6 +92,7 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_flag("--sync-bn", o.sync_bn, "Synchronized batch norm");
   app.add_flag("--record-steps", o.record_steps,
                "Describe a step once and repeat it, as a CUDA graph on GPUs; does not change the bits");
+  app.add_flag("--summary", o.summary, "First print a table of the model's layers");
   app.add_option("--export", o.export_file, "Write the final weights and buffers as safetensors");
   app.add_option("--save", o.save, "Folder for checkpoints");
   app.add_option("--save-every", o.save_every, "Steps between checkpoints [one after each epoch]")

@@ -27,6 +27,7 @@ struct TrainOptions : JobOptions {
   std::string balance = "equal";
   bool sync_bn = false;
   bool record_steps = false;
+  bool summary = false;
   std::string export_file, save, resume, log, plot, trace;
   std::int64_t save_every = 0;
   int keep = 2;

@@ -1,9 +1,13 @@
-// Computes the inputs' products for all steps at once, and the states' products step by step.
+// Computes the inputs' products for all steps at once, and the states' products step by step. An LSTM's step is one more
+// task.
 #include "lockstep/autograd/recurrent.h"
 
 #include <functional>
 
+#include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/ops/recurrent.h"
 
 namespace lockstep {
 namespace {
@@ -42,10 +46,72 @@ Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<
   return stack(outputs, time);
 }
 
+// Cut tensors, or whole ones, whose samples are in the same places.
+bool lie_alike(const Tensor& a, const Tensor& b) {
+  if (a.kind() != b.kind() || a.kind() == Kind::replicated || a.dtype() != b.dtype()) return false;
+  if (a.kind() == Kind::whole) return a.device() == b.device() && a.placement() == b.placement();
+  return a.placement() == b.placement() && a.cut() == b.cut();
+}
+
+// A step of an LSTM part by part: (from_x, from_h, c) -> (h, next c).
+struct LstmCell : Function {
+  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+    std::vector<Array> h, next;
+    each_part(in[0], [&](std::size_t p) {
+      ops::LstmCell cell = ops::lstm_cell(in[0].parts()[p], in[1].parts()[p], in[2].parts()[p]);
+      saved.push_back({cell.gates, cell.squashed, in[2].parts()[p]});
+      h.push_back(cell.h);
+      next.push_back(cell.c);
+    });
+    return {as(in[0], std::move(h)), as(in[0], std::move(next))};
+  }
+
+  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+    std::vector<Array> sum, c;
+    const Tensor& some = dy[0].defined() ? dy[0] : dy[1];
+    each_part(some, [&](std::size_t p) {
+      const auto part = [p](const Tensor& g) { return g.defined() ? g.parts()[p] : Array(); };
+      const Saved& s = saved[p];
+      ops::LstmCellGrads grads = ops::lstm_cell_backward(s.gates.get("lstm"), s.squashed.get("lstm"), s.c.get("lstm"),
+                                                         part(dy[0]), part(dy[1]));
+      sum.push_back(std::move(grads.sum));
+      c.push_back(std::move(grads.c));
+    });
+    const Tensor both = as(some, std::move(sum));
+    return {both, both, as(some, std::move(c))};
+  }
+
+ private:
+  struct Saved {
+    SavedArray gates, squashed, c;
+  };
+
+  template <typename F>
+  static void each_part(const Tensor& like, const F& f) {
+    for (std::size_t p = 0; p < like.parts().size(); ++p) {
+      ops::ShardScope scope(like.kind() == Kind::cut ? like.placement()->slots()[p].shard : ops::ShardScope::current());
+      f(p);
+    }
+  }
+  static Tensor as(const Tensor& like, std::vector<Array> parts) {
+    if (like.kind() == Kind::cut) return Tensor::cut(like.placement(), like.cut(), std::move(parts));
+    return like.placement() ? Tensor::of_shard(like.placement(), std::move(parts[0])) : Tensor(std::move(parts[0]));
+  }
+
+  std::vector<Saved> saved;  // by part
+};
+
 }  // namespace
 
 Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights& weights, const RecurrentPass& pass) {
   return over_steps("lstm", x, {&h, &c}, weights, pass, 4, [&c](const Tensor& from_x, const Tensor& from_h) {
+    if (const Tensor before = widened(c); lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
+      const Tensor in[] = {from_x, from_h, before};
+      std::vector<Tensor> out = apply_function(std::make_shared<LstmCell>(), in);
+      c = cast(out[1], c.dtype());
+      return out[0];
+    }
+    // A first state that lies otherwise, as a parameter does.
     const std::vector<Tensor> gates = by_gate(from_x + from_h, 4);
     const Tensor next = sigmoid(gates[1]) * widened(c) + sigmoid(gates[0]) * tanh(gates[2]);
     c = cast(next, c.dtype());

@@ -46,8 +46,8 @@ Tensor GPTBlock::forward(const Tensor& x) {
 
 GPTBody::GPTBody(const GPTOptions& options)
     : wte_({.num_embeddings = options.vocab_size, .embedding_dim = options.n_embd}),
-      wpe_({.num_embeddings = options.block_size, .embedding_dim = options.n_embd}), drop_(options.dropout),
-      ln_f_({.normalized_shape = {options.n_embd}}) {
+      wpe_({.num_embeddings = options.block_size, .embedding_dim = options.n_embd}), dtype_(options.dtype),
+      drop_(options.dropout), ln_f_({.normalized_shape = {options.n_embd}}) {
   check(options.n_layer > 0, "gpt: {} layers, expected at least 1", options.n_layer);
   for (std::int64_t i = 0; i < options.n_layer; ++i) h_.append(options);
   add("wte", wte_);
@@ -61,7 +61,7 @@ Tensor GPTBody::forward(const Tensor& ids) {
   const std::int64_t longest = wpe_.weight.shape()[0];
   check(ids.defined() && ids.shape().rank() == 2 && ids.size(1) > 0 && ids.size(1) <= longest,
         "gpt: input is {}, expected 2 axes (N, T), of 1 to {} steps", ids.describe(), longest);
-  Tensor x = drop_(wte_(ids) + narrow(wpe_.weight, 0, 0, ids.size(1)));
+  Tensor x = drop_((wte_(ids) + narrow(wpe_.weight, 0, 0, ids.size(1))).to(dtype_));
   for (GPTBlock& block : h_) x = block(x);
   return ln_f_(x);
 }

@@ -15,6 +15,8 @@ struct GPTOptions {
   std::int64_t n_head = 4;
   std::int64_t n_embd = 128;
   double dropout = 0.1;
+  // What the sum of both embeddings is cast to, and all later layers compute in: bf16 or f16 with f32 weights.
+  DType dtype = DType::f32;
 };
 
 // Attention of each place to those before it, all heads' projections in one dense layer: [N, T, n_embd] -> the same.
@@ -61,6 +63,7 @@ class GPTBody : public Module {
 
  private:
   Embedding wte_, wpe_;
+  DType dtype_;
   Dropout drop_;
   ModuleList<GPTBlock> h_;
   LayerNorm ln_f_;

@@ -3,12 +3,12 @@
 namespace lockstep {
 
 LstmLanguageModel::LstmLanguageModel(const LstmLanguageModelOptions& options)
-    : encoder_({.num_embeddings = options.vocab_size, .embedding_dim = options.embedding_dim}), drop_(options.dropout),
-      rnn_({.input_size = options.embedding_dim,
-            .hidden_size = options.hidden_size,
-            .num_layers = options.num_layers,
-            .batch_first = true,
-            .dropout = options.dropout}),
+    : dtype_(options.dtype), encoder_({.num_embeddings = options.vocab_size, .embedding_dim = options.embedding_dim}),
+      drop_(options.dropout), rnn_({.input_size = options.embedding_dim,
+                                    .hidden_size = options.hidden_size,
+                                    .num_layers = options.num_layers,
+                                    .batch_first = true,
+                                    .dropout = options.dropout}),
       decoder_({.in_features = options.hidden_size, .out_features = options.vocab_size}) {
   add("drop", drop_);
   add("encoder", encoder_);
@@ -19,7 +19,7 @@ LstmLanguageModel::LstmLanguageModel(const LstmLanguageModelOptions& options)
 std::pair<Tensor, LstmState> LstmLanguageModel::forward(const Tensor& ids, const LstmState& state) {
   check(ids.defined() && ids.shape().rank() == 2, "lstm language model: input is {}, expected 2 axes (N, T)",
         ids.describe());
-  auto [output, last] = rnn_(drop_(encoder_(ids)), state);
+  auto [output, last] = rnn_(drop_(encoder_(ids).to(dtype_)), state);
   return {decoder_(drop_(output)), std::move(last)};
 }
 

@@ -15,6 +15,8 @@ struct LstmLanguageModelOptions {
   std::int64_t hidden_size = 256;
   std::int64_t num_layers = 2;
   double dropout = 0.2;
+  // What embeddings are cast to, and all later layers compute in: bf16 or f16 with f32 weights.
+  DType dtype = DType::f32;
 };
 
 // A language model of LSTM layers: i64 [N, T] -> logits [N, T, vocab_size]. Parameters are named as in PyTorch's
@@ -30,6 +32,7 @@ class LstmLanguageModel : public Module {
   std::pair<Tensor, LstmState> operator()(const Tensor& ids, const LstmState& state) { return forward(ids, state); }
 
  private:
+  DType dtype_;
   Embedding encoder_;
   Dropout drop_;
   LSTM rnn_;

@@ -4,6 +4,7 @@
 
 #include "lockstep/autograd/attention.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/nn/output_observer.h"
 
 namespace lockstep {
 namespace {
@@ -77,7 +78,9 @@ Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {
         "multihead attention: value is {}, expected {} rows for each of {} samples", value, weights.size(3),
         weights.size(0));
   const Tensor y = matmul(weights, v);  // [N, heads, L, E / heads]
-  return out_proj(flatten(options_.batch_first ? permute(y, {0, 2, 1, 3}) : permute(y, {2, 0, 1, 3}), 2));
+  Tensor joined = out_proj(flatten(options_.batch_first ? permute(y, {0, 2, 1, 3}) : permute(y, {2, 0, 1, 3}), 2));
+  OutputObserver::report(*this, joined);
+  return joined;
 }
 
 std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,

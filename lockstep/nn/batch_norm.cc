@@ -1,6 +1,7 @@
 #include "lockstep/nn/batch_norm.h"
 
 #include "lockstep/autograd/shards.h"
+#include "lockstep/nn/output_observer.h"
 
 namespace lockstep {
 
@@ -23,7 +24,13 @@ void BatchNorm2d::settle(const Tensor& x) {
 Tensor BatchNorm2d::forward_fused(const Tensor& x, const Tensor& residual, bool relu) {
   settle(x);
   const BatchNormOptions options{options_.eps, relu};
-  if (!training()) return batch_norm_eval(x, weight, bias, running_mean, running_var, residual, options);
+  Tensor y = training() ? train_step(x, residual, options)
+                        : batch_norm_eval(x, weight, bias, running_mean, running_var, residual, options);
+  OutputObserver::report(*this, y);
+  return y;
+}
+
+Tensor BatchNorm2d::train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options) {
   // The number of values that a sample adds to each channel.
   const std::int64_t values = x.cut().outer * x.cut().inner * x.size(2) * x.size(3);
   const Placement* at = x.placement().get();

@@ -37,6 +37,8 @@ class BatchNorm2d : public Module {
 
  private:
   void settle(const Tensor& x);
+  // With the statistics of x, which move the running ones.
+  Tensor train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options);
   // Moves the running statistics. stats[s] is shard s's, undefined for those of other processes; `values`: see gather_stats.
   void commit(const Placement* at, std::vector<ops::BatchStats> stats, std::int64_t values);
 

@@ -7,27 +7,10 @@
 #include <ostream>
 #include <typeinfo>
 
+#include "lockstep/nn/output_observer.h"
+
 namespace lockstep {
 namespace {
-
-// "Linear" for lockstep::Linear, "ModuleList" for lockstep::ModuleList<M>.
-std::string class_name(const Module& module) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> demangled(
-      abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status), std::free);
-  std::string name = status == 0 ? demangled.get() : typeid(module).name();
-  if (name.ends_with('>')) {
-    int depth = 0;
-    std::size_t i = name.size();
-    do {
-      --i;
-      depth += name[i] == '>' ? 1 : name[i] == '<' ? -1 : 0;
-    } while (depth > 0 && i > 0);
-    name.resize(i);
-  }
-  const std::size_t colon = name.rfind(':');
-  return colon == std::string::npos ? name : name.substr(colon + 1);
-}
 
 std::string indented(const std::string& text) {
   std::string result;
@@ -61,6 +44,12 @@ Module::Module(Module&& other)
         "children with make<M>()",
         child.name);
   }
+}
+
+Tensor Module::operator()(const Tensor& x) {
+  Tensor y = forward(x);
+  OutputObserver::report(*this, y);
+  return y;
 }
 
 Tensor Module::forward(const Tensor& x) {
@@ -138,8 +127,27 @@ void Module::apply(const std::function<void(Module&)>& f) {
   f(*this);
 }
 
+// "ModuleList" for lockstep::ModuleList<M>.
+std::string Module::kind() const {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> demangled(
+      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), std::free);
+  std::string name = status == 0 ? demangled.get() : typeid(*this).name();
+  if (name.ends_with('>')) {
+    int depth = 0;
+    std::size_t i = name.size();
+    do {
+      --i;
+      depth += name[i] == '>' ? 1 : name[i] == '<' ? -1 : 0;
+    } while (depth > 0 && i > 0);
+    name.resize(i);
+  }
+  const std::size_t colon = name.rfind(':');
+  return colon == std::string::npos ? name : name.substr(colon + 1);
+}
+
 std::string Module::str() const {
-  std::string text = class_name(*this) + "(" + extra_repr();
+  std::string text = kind() + "(" + extra_repr();
   for (const Child& child : children_) {
     text += fmt::format("\n  ({}): {}", child.name.empty() ? "module" : child.name, indented(child.module->str()));
   }

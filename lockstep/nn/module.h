@@ -37,7 +37,7 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  Tensor operator()(const Tensor& x) { return forward(x); }
+  Tensor operator()(const Tensor& x);
   // Computes one tensor from one, for any number of devices and processes. A module of several tensors declares a forward() of
   // its own, `std::tuple<Tensor, Tensor> forward(const Tensor& x, const Tensor& mask)`, and is called by it.
   virtual Tensor forward(const Tensor& x);
@@ -74,6 +74,8 @@ class Module {
   //     (out): Linear(in_features=256, out_features=10, bias=True)
   //   )
   std::string str() const;
+  // The name of the class: "Linear".
+  std::string kind() const;
 
   // All parameters: see Parameter::set_trainable. Batch norm is another matter: what it does depends on train() and eval().
   void freeze() { set_trainable(false); }

@@ -1,5 +1,7 @@
 #include "lockstep/nn/recurrent.h"
 
+#include "lockstep/nn/output_observer.h"
+
 namespace lockstep {
 
 RecurrentModule::RecurrentModule(std::string_view name, int gates, const RecurrentOptions& options)
@@ -57,6 +59,7 @@ Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const 
     y = outputs.size() == 1 ? outputs[0] : cat(outputs, 2);
   }
   for (std::size_t k = 0; k < states.size(); ++k) states[k] = stack(last[k]);
+  OutputObserver::report(*this, y);
   return y;
 }
 

@@ -4,6 +4,7 @@
 
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/output_observer.h"
 
 namespace lockstep {
 namespace {
@@ -22,7 +23,7 @@ Tensor Sequential::forward(const Tensor& x) {
     Module& module = (*this)[i];
     if (is<BatchNorm2d>(module) && i + 1 < size() && is<ReLU>((*this)[i + 1])) {
       y = static_cast<BatchNorm2d&>(module).forward_fused(y, {}, true);
-      ++i;
+      OutputObserver::report((*this)[++i], y);
     } else {
       y = module(y);
     }

@@ -1,5 +1,7 @@
 #include "lockstep/nn/transformer.h"
 
+#include "lockstep/nn/output_observer.h"
+
 namespace lockstep {
 
 TransformerEncoderLayer::TransformerEncoderLayer(TransformerEncoderLayerOptions options)
@@ -21,6 +23,12 @@ TransformerEncoderLayer::TransformerEncoderLayer(TransformerEncoderLayerOptions 
   add("norm2", norm2_);
   add("dropout1", dropout1_);
   add("dropout2", dropout2_);
+}
+
+Tensor TransformerEncoderLayer::operator()(const Tensor& src, const TransformerMasks& masks) {
+  Tensor y = forward(src, masks);
+  OutputObserver::report(*this, y);
+  return y;
 }
 
 Tensor TransformerEncoderLayer::attention_part(const Tensor& x, const TransformerMasks& masks) {

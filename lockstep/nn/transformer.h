@@ -35,7 +35,7 @@ class TransformerEncoderLayer : public Module {
   Tensor forward(const Tensor& src, const TransformerMasks& masks);
   Tensor forward(const Tensor& src) override { return forward(src, TransformerMasks{}); }
   using Module::operator();
-  Tensor operator()(const Tensor& src, const TransformerMasks& masks) { return forward(src, masks); }
+  Tensor operator()(const Tensor& src, const TransformerMasks& masks);
 
  private:
   Tensor attention_part(const Tensor& x, const TransformerMasks& masks);

@@ -6,43 +6,46 @@
 namespace lockstep::ops {
 namespace {
 
-template <typename Kernel>
-void update(std::string_view what, std::span<const Update> updates, const Array& scale, const Array& rates,
-            Kernel kernel) {
+template <typename Args>
+using UpdateKernel = void (OptimizerKernels::*)(KernelContext&, const Args&, std::span<const UpdateItem>, const View&);
+
+template <typename Args>
+void update(std::string_view what, std::span<const Update> updates, std::vector<Args> groups, const Array& scale,
+            const Array& rates, UpdateKernel<Args> kernel) {
   if (updates.empty()) return;
   std::vector<Array> reads, writes;
-  std::vector<UpdateItem> items;
+  std::vector<std::vector<UpdateItem>> items(groups.size());
   reads.reserve(updates.size() * 5 + 2);
   writes.reserve(updates.size() * 3);
-  items.reserve(updates.size());
   for (const Update& u : updates) {
     check_same(what, u.weight, u.grad);
+    check(u.group < groups.size(), "{}: group {} of {}", what, u.group, groups.size());
     reads.insert(reads.end(), {u.weight, u.grad, u.state0, u.state1, u.present});
     writes.insert(writes.end(), {u.weight, u.state0, u.state1});
-    items.push_back({u.weight.view(), u.grad.view(), u.state0.view(), u.state1.view(), u.present.view()});
+    items[u.group].push_back({u.weight.view(), u.grad.view(), u.state0.view(), u.state1.view(), u.present.view()});
   }
   reads.insert(reads.end(), {scale, rates});
+  for (std::size_t g = 0; g < groups.size() && rates.defined(); ++g) {
+    groups[g].rates = rates.narrow(static_cast<std::int64_t>(3 * g), 3).view();
+  }
   launch(what, reads, writes,
-         [kernel, items = std::move(items), scale = scale.view()](Backend& b, KernelContext& c) {
-           kernel(b.optimizer(), c, std::span<const UpdateItem>(items), scale);
+         [kernel, groups = std::move(groups), items = std::move(items), scale = scale.view()](Backend& b,
+                                                                                              KernelContext& c) {
+           for (std::size_t g = 0; g < groups.size(); ++g) {
+             if (!items[g].empty()) (b.optimizer().*kernel)(c, groups[g], items[g], scale);
+           }
          },
          {.foreign_reads = true});
 }
 
 }  // namespace
 
-void sgd_(std::span<const Update> updates, SgdArgs args, const Array& scale, const Array& rates) {
-  args.rates = rates.view();
-  update("sgd", updates, scale, rates, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
-    k.sgd(c, args, items, scale);
-  });
+void sgd_(std::span<const Update> updates, std::vector<SgdArgs> groups, const Array& scale, const Array& rates) {
+  update("sgd", updates, std::move(groups), scale, rates, &OptimizerKernels::sgd);
 }
 
-void adam_(std::span<const Update> updates, AdamArgs args, const Array& scale, const Array& rates) {
-  args.rates = rates.view();
-  update("adam", updates, scale, rates, [args](OptimizerKernels& k, KernelContext& c, auto items, const View& scale) {
-    k.adam(c, args, items, scale);
-  });
+void adam_(std::span<const Update> updates, std::vector<AdamArgs> groups, const Array& scale, const Array& rates) {
+  update("adam", updates, std::move(groups), scale, rates, &OptimizerKernels::adam);
 }
 
 Array clip_scale(const Array& squared_norm, double max_norm) {

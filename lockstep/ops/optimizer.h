@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "lockstep/backend/optimizer.h"
 #include "lockstep/tensor/array.h"
@@ -17,12 +18,14 @@ struct Update {
   Array state1;
   // u8 [1]: 0 leaves all of them as they are, as if the parameter were not there. Undefined: 1.
   Array present;
+  // Which of the arguments are this one's.
+  std::size_t group = 0;
 };
 
-// `scale` is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64 [3] on the device: see
-// UpdateRates.
-void sgd_(std::span<const Update> updates, SgdArgs args, const Array& scale, const Array& rates = {});
-void adam_(std::span<const Update> updates, AdamArgs args, const Array& scale, const Array& rates = {});
+// One task for all groups. `scale` is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64
+// [3 * groups] on the device: see UpdateRates.
+void sgd_(std::span<const Update> updates, std::vector<SgdArgs> groups, const Array& scale, const Array& rates = {});
+void adam_(std::span<const Update> updates, std::vector<AdamArgs> groups, const Array& scale, const Array& rates = {});
 
 // min(1, max_norm / (sqrt(squared_norm) + 1e-6)), f64 [1].
 Array clip_scale(const Array& squared_norm, double max_norm);

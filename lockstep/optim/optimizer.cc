@@ -15,20 +15,76 @@
 
 namespace lockstep {
 
-Optimizer::Optimizer(std::vector<Parameter> parameters, double learning_rate, std::vector<std::string> state_names)
-    : state_names_(std::move(state_names)), learning_rate_(0) {
-  check(!parameters.empty(), "optimizer: no parameters");
-  set_learning_rate(learning_rate);
-  for (Parameter& p : parameters) {
-    for (const Slot& slot : slots_) check(slot.parameter != p, "optimizer: parameter {} is listed twice", p.name());
-    std::shared_ptr<void> claim = p.claim();
-    slots_.push_back({std::move(p), std::move(claim), {}});
+namespace {
+
+void check_at_least_zero(std::string_view what, double value) {
+  check(std::isfinite(value) && value >= 0, "optimizer: {} {}, expected at least 0", what, value);
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
+                     std::vector<std::string> state_names)
+    : state_names_(std::move(state_names)), initial_learning_rate_(learning_rate), learning_rate_(learning_rate) {
+  check(groups.size() > 0, "optimizer: no parameters");
+  check_at_least_zero("learning rate", learning_rate);
+  check_at_least_zero("weight decay", weight_decay);
+  std::size_t number = 0;
+  for (const ParameterGroup& group : groups) add_group(number++, group, weight_decay);
+}
+
+void Optimizer::add_group(std::size_t number, const ParameterGroup& group, double weight_decay) {
+  const double lr = group.lr.value_or(learning_rate_), decay = group.weight_decay.value_or(weight_decay);
+  check(!group.parameters.empty(), "optimizer: no parameters{}",
+        number > 0 || group.lr || group.weight_decay ? fmt::format(" in group {}", number) : "");
+  check_at_least_zero(fmt::format("learning rate of group {}", number), lr);
+  check_at_least_zero(fmt::format("weight decay of group {}", number), decay);
+  check(
+      !group.lr || learning_rate_ > 0,
+      "optimizer: group {} has a learning rate of its own, which follows the optimizer's in proportion, and that is 0: "
+      "expected above 0",
+      number);
+  groups_.push_back({lr, decay, group.lr});
+  has_own_options_ = has_own_options_ || group.lr || group.weight_decay;
+  for (const Parameter& p : group.parameters) {
+    for (const Slot& slot : slots_) {
+      if (slot.parameter != p) continue;
+      check(slot.group != number, "optimizer: parameter {} is listed twice", p.name());
+      fail("optimizer: parameter {} is in group {} and in group {}", p.name(), slot.group, number);
+    }
+    slots_.push_back({p, number, p.claim(), {}});
   }
 }
 
+const Optimizer::Group& Optimizer::group_at(std::size_t group) const {
+  check(group < groups_.size(), "optimizer: there is no group {}, expected one below {}", group, groups_.size());
+  return groups_[group];
+}
+
 void Optimizer::set_learning_rate(double lr) {
-  check(std::isfinite(lr) && lr >= 0, "optimizer: learning rate {}, expected at least 0", lr);
+  check_at_least_zero("learning rate", lr);
   learning_rate_ = lr;
+  for (Group& group : groups_) group.lr = group.own_lr ? *group.own_lr * (lr / initial_learning_rate_) : lr;
+}
+
+void Optimizer::set_learning_rate(std::size_t group, double lr) {
+  group_at(group);
+  check_at_least_zero("learning rate", lr);
+  groups_[group].lr = lr;
+}
+
+std::string Optimizer::describe_groups() const {
+  if (!has_own_options_) return "";
+  std::string text;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    std::string names;
+    for (const Slot& slot : slots_) {
+      if (slot.group == g) names += (names.empty() ? "" : ", ") + slot.parameter.name();
+    }
+    text +=
+        fmt::format("{}lr {}, weight_decay {}: {}", g > 0 ? "; " : "", groups_[g].lr, groups_[g].weight_decay, names);
+  }
+  return text;
 }
 
 // Gradients are summed on one device each, spread over all of them; where they are summed does not change the sum.
@@ -56,12 +112,15 @@ void Optimizer::advance() {
 
 // By kernels with the numbers as arguments, so that nobody waits for memory of the host's.
 void Optimizer::write_rates(std::span<const Array> places) const {
-  const UpdateRates now = rates(steps_);
-  for (const Array& tensor : places) {
-    ops::ShardScope lane(-1);
-    ops::fill_(tensor.narrow(0, 1), now.lr);
-    ops::fill_(tensor.narrow(1, 1), now.correction1);
-    ops::fill_(tensor.narrow(2, 1), now.correction2);
+  ops::ShardScope lane(-1);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const UpdateRates now = rates(steps_, g);
+    const auto first = static_cast<std::int64_t>(3 * g);
+    for (const Array& tensor : places) {
+      ops::fill_(tensor.narrow(first, 1), now.lr);
+      ops::fill_(tensor.narrow(first + 1, 1), now.correction1);
+      ops::fill_(tensor.narrow(first + 2, 1), now.correction2);
+    }
   }
 }
 
@@ -84,7 +143,8 @@ void Optimizer::step() {
   std::vector<Array> rates(devices.size());
   if (StepRecorder* recorder = StepRecorder::current()) {
     RecordingPause pause;
-    for (std::size_t d = 0; d < devices.size(); ++d) rates[d] = ops::empty({3}, DType::f64, devices[d]);
+    const auto count = static_cast<std::int64_t>(3 * groups_.size());
+    for (std::size_t d = 0; d < devices.size(); ++d) rates[d] = ops::empty({count}, DType::f64, devices[d]);
     write_rates(rates);
     recorder->before_each([this, rates] {
       advance();
@@ -108,7 +168,7 @@ void Optimizer::step() {
       auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][replica] : Array(); };
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
-      items[lane].push_back({p.data(device).array(), grad, state(0), state(1), present});
+      items[lane].push_back({p.data(device).array(), grad, state(0), state(1), present, slots_[i].group});
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
@@ -212,61 +272,59 @@ namespace {
 
 std::vector<ops::Update> updates(auto items) {
   std::vector<ops::Update> all;
-  for (const auto& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1, i.present});
+  for (const auto& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1, i.present, i.group});
   return all;
-}
-
-void check_at_least_zero(std::string_view what, double value) {
-  check(std::isfinite(value) && value >= 0, "optimizer: {} {}, expected at least 0", what, value);
 }
 
 }  // namespace
 
-Sgd::Sgd(std::vector<Parameter> parameters, SgdOptions options)
-    : Optimizer(std::move(parameters), options.lr,
+Sgd::Sgd(const ParameterGroups& parameters, SgdOptions options)
+    : Optimizer(parameters, options.lr, options.weight_decay,
                 options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
       options_(options) {
   check_at_least_zero("momentum", options.momentum);
-  check_at_least_zero("weight decay", options.weight_decay);
   check(!options.nesterov || options.momentum > 0, "optimizer: Nesterov's step needs a momentum");
 }
 
-SgdArgs Sgd::args() const {
-  return {.lr = learning_rate(),
+SgdArgs Sgd::args(std::size_t group) const {
+  return {.lr = learning_rate(group),
           .momentum = options_.momentum,
-          .weight_decay = options_.weight_decay,
+          .weight_decay = weight_decay(group),
           .nesterov = options_.nesterov};
 }
 
-UpdateRates Sgd::rates(std::int64_t) const { return rates_of(args()); }
+UpdateRates Sgd::rates(std::int64_t, std::size_t group) const { return rates_of(args(group)); }
 
 void Sgd::update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t) {
-  ops::sgd_(updates(items), args(), scale, rates);
+  std::vector<SgdArgs> groups;
+  for (std::size_t g = 0; g < group_count(); ++g) groups.push_back(args(g));
+  ops::sgd_(updates(items), std::move(groups), scale, rates);
 }
 
-Adam::Adam(std::vector<Parameter> parameters, AdamOptions options, bool decoupled)
-    : Optimizer(std::move(parameters), options.lr, {"exp_avg", "exp_avg_sq"}), options_(options),
+Adam::Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled)
+    : Optimizer(parameters, options.lr, options.weight_decay, {"exp_avg", "exp_avg_sq"}), options_(options),
       decoupled_(decoupled) {
   check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
         "optimizer: betas {} and {}, expected at least 0 and below 1", options.beta1, options.beta2);
   check_at_least_zero("eps", options.eps);
-  check_at_least_zero("weight decay", options.weight_decay);
 }
 
-AdamArgs Adam::args(std::int64_t step) const {
-  return {.lr = learning_rate(),
+AdamArgs Adam::args(std::int64_t step, std::size_t group) const {
+  return {.lr = learning_rate(group),
           .beta1 = options_.beta1,
           .beta2 = options_.beta2,
           .eps = options_.eps,
-          .weight_decay = options_.weight_decay,
+          .weight_decay = weight_decay(group),
           .decoupled = decoupled_,
           .step = step};
 }
 
-UpdateRates Adam::rates(std::int64_t step) const { return rates_of(args(step)); }
+UpdateRates Adam::rates(std::int64_t step, std::size_t group) const { return rates_of(args(step, group)); }
 
 void Adam::update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) {
-  ops::adam_(updates(items), args(step), scale, rates);
+  std::vector<AdamArgs> groups;
+  for (std::size_t g = 0; g < group_count(); ++g) groups.push_back(args(step, g));
+  ops::adam_(updates(items), std::move(groups), scale, rates);
 }
 
 }  // namespace lockstep

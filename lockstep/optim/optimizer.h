@@ -10,6 +10,7 @@
 #include "lockstep/backend/optimizer.h"
 #include "lockstep/nn/parameter.h"
 #include "lockstep/optim/loss_scaler.h"
+#include "lockstep/optim/parameter_group.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -30,8 +31,17 @@ class Optimizer {
   // (0: not). If one of them is not finite, the step leaves weights and state as they are, though it counts.
   void unscale(LossScaler& scaler, double max_norm = 0);
 
+  // That of the options, for all groups without one of their own. Setting it, as schedules do, scales the rates of all
+  // groups by the same factor.
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
+  // Of one group, from 0. What is set lasts until all rates are set.
+  double learning_rate(std::size_t group) const { return group_at(group).lr; }
+  void set_learning_rate(std::size_t group, double lr);
+  std::size_t group_count() const { return groups_.size(); }
+  // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...": for recipes, since groups decide the bits. Empty if all parameters
+  // have the optimizer's options.
+  std::string describe_groups() const;
   // Steps done, counting from 0. Keys of random operations depend on those of all optimizers together: see RandomState.
   std::int64_t steps() const { return steps_; }
 
@@ -42,22 +52,33 @@ class Optimizer {
 
  protected:
   // state_names: at most two.
-  Optimizer(std::vector<Parameter> parameters, double learning_rate, std::vector<std::string> state_names);
+  Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
+            std::vector<std::string> state_names);
 
   struct Item {
     Array weight, grad, state0, state1, present;
+    std::size_t group;
   };
-  // `step` counts from 1. `rates` is undefined, or has what rates() is at each repetition of a recorded step.
+  // `step` counts from 1. `rates` is undefined, or has, for each group, what rates() is at each repetition of a recorded
+  // step.
   virtual void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) = 0;
-  virtual UpdateRates rates(std::int64_t step) const = 0;
+  virtual UpdateRates rates(std::int64_t step, std::size_t group) const = 0;
+  double weight_decay(std::size_t group) const { return groups_[group].weight_decay; }
 
  private:
+  struct Group {
+    double lr, weight_decay;
+    std::optional<double> own_lr;  // when the optimizer has initial_learning_rate_
+  };
   struct Slot {
     Parameter parameter;
+    std::size_t group;
     std::shared_ptr<void> claim;
     // [state][device]; made when the parameter is first updated.
     std::vector<std::vector<Array>> states;
   };
+  void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
+  const Group& group_at(std::size_t group) const;
   void make_states(Slot& slot) const;
   // Begins the next step, on the host.
   void advance();
@@ -68,8 +89,10 @@ class Optimizer {
   void add_random_steps(std::int64_t count) const;
 
   std::vector<Slot> slots_;
+  std::vector<Group> groups_;
+  bool has_own_options_ = false;
   std::vector<std::string> state_names_;
-  double learning_rate_;
+  double initial_learning_rate_, learning_rate_;
   std::int64_t steps_ = 0;
   // Of clipping and loss scaling, for the next step: one for all devices, or for each.
   std::vector<Array> scales_;
@@ -84,14 +107,14 @@ struct SgdOptions {
 
 class Sgd : public Optimizer {
  public:
-  Sgd(std::vector<Parameter> parameters, SgdOptions options);
+  Sgd(const ParameterGroups& parameters, SgdOptions options);
 
  protected:
   void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) override;
-  UpdateRates rates(std::int64_t step) const override;
+  UpdateRates rates(std::int64_t step, std::size_t group) const override;
 
  private:
-  SgdArgs args() const;
+  SgdArgs args(std::size_t group) const;
   SgdOptions options_;
 };
 
@@ -105,15 +128,15 @@ struct AdamOptions {
 
 class Adam : public Optimizer {
  public:
-  Adam(std::vector<Parameter> parameters, AdamOptions options) : Adam(std::move(parameters), options, false) {}
+  Adam(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, false) {}
 
  protected:
-  Adam(std::vector<Parameter> parameters, AdamOptions options, bool decoupled);
+  Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled);
   void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) override;
-  UpdateRates rates(std::int64_t step) const override;
+  UpdateRates rates(std::int64_t step, std::size_t group) const override;
 
  private:
-  AdamArgs args(std::int64_t step) const;
+  AdamArgs args(std::int64_t step, std::size_t group) const;
   AdamOptions options_;
   bool decoupled_;
 };
@@ -121,7 +144,7 @@ class Adam : public Optimizer {
 // Weight decay applied to the weights, not to the gradients (Loshchilov and Hutter 2019).
 class AdamW : public Adam {
  public:
-  AdamW(std::vector<Parameter> parameters, AdamOptions options) : Adam(std::move(parameters), options, true) {}
+  AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, true) {}
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "lockstep/runtime/random_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/runtime/step_recorder.h"
 
@@ -33,6 +34,17 @@ void RandomState::add_steps(std::int64_t count) {
 std::uint64_t RandomState::step() const {
   std::scoped_lock lock(mutex_);
   return step_;
+}
+
+RandomState::Position RandomState::position() const {
+  std::scoped_lock lock(mutex_);
+  return {step_, draws_};
+}
+
+void RandomState::set_position(Position position) {
+  std::scoped_lock lock(mutex_);
+  step_ = position.step;
+  draws_ = std::move(position.draws);
 }
 
 RandomKey RandomState::next(int shard) {

@@ -20,6 +20,13 @@ class RandomState {
   // The same, `count` steps ahead, or back if it is negative, but not below 0. Optimizers call it.
   void add_steps(std::int64_t count);
   std::uint64_t step() const;
+  // All that decides the next keys of this seed, to go back there.
+  struct Position {
+    std::uint64_t step = 0;
+    std::vector<std::uint64_t> draws = {};
+  };
+  Position position() const;
+  void set_position(Position position);
   // Shard -1 stands for tensors that are the same for all shards; it has its own draws.
   RandomKey next(int shard);
 

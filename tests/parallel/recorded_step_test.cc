@@ -35,7 +35,8 @@ struct StepRecipe {
   bool adam = false;
   double clip = 0;
   double dropout = 0;
-  double penalty = 0;  // on the sum of all parameters' squares
+  double penalty = 0;   // on the sum of all parameters' squares
+  bool groups = false;  // biases and norms do not decay, and have a rate of their own
 };
 
 // A small net with all that a step has to do. Step k is the same whether it is described or repeated.
@@ -51,11 +52,17 @@ class Training {
     net_.append<Linear>(LinearOptions{.out_features = 3});
     if (recipe.synchronized) convert_sync_batchnorm(net_);
     net_.initialize(Kaiming{}, runtime_.devices(), {.seed = 2});
+    ParameterGroups parameters = net_.parameters();
+    if (recipe.groups) {
+      std::vector<Parameter> matrices, others;
+      for (const Parameter& p : net_.parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+      parameters = {{.parameters = matrices}, {.parameters = others, .lr = 0.05, .weight_decay = 0}};
+    }
     if (recipe.adam) {
-      optimizer_ = std::make_unique<AdamW>(net_.parameters(), AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+      optimizer_ = std::make_unique<AdamW>(parameters, AdamOptions{.lr = 0.01, .weight_decay = 0.1});
     } else {
       optimizer_ = std::make_unique<Sgd>(
-          net_.parameters(), SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+          parameters, SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
     }
   }
 
@@ -143,6 +150,10 @@ TEST_P(RecordedStepTest, AlsoWithAPenaltyOnParameters) {
 }
 TEST_P(RecordedStepTest, AlsoWithAdamWAndClipping) {
   expect_same_bits(devices(GetParam()), {.adam = true, .clip = 0.1});
+}
+TEST_P(RecordedStepTest, AlsoWithGroupsOfParameters) {
+  expect_same_bits(devices(GetParam()), {.groups = true});
+  expect_same_bits(devices(GetParam()), {.adam = true, .clip = 0.1, .groups = true});
 }
 TEST_P(RecordedStepTest, AlsoWithDropout) { expect_same_bits(devices(GetParam()), {.dropout = 0.3}); }
 // Replicas have one mask, and another one in each step.

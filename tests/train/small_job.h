@@ -1,6 +1,7 @@
 // Training jobs that take milliseconds: a small net on random pictures.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,9 +29,13 @@ struct SmallJob {
   static constexpr std::int64_t kTrain = 46, kTest = 17,
                                 kBatch = 10;  // 5 steps an epoch, the last of 6 samples
 
+  // Of the net's parameters, for the optimizer.
+  using MakeGroups = std::function<ParameterGroups(const Module&)>;
+
   // With a group: as one of its ranks.
   explicit SmallJob(int devices, TrainerOptions options = {}, std::shared_ptr<const Dataset> data = nullptr,
-                    std::shared_ptr<ProcessGroup> group = nullptr, int cores_per_device = 0)
+                    std::shared_ptr<ProcessGroup> group = nullptr, int cores_per_device = 0,
+                    const MakeGroups& make_groups = nullptr)
       : runtime({.cpu_devices = devices,
                  .cores_per_device = cores_per_device,
                  .threads_per_shard = 1,
@@ -39,7 +44,8 @@ struct SmallJob {
     net.append<BatchNorm2d>().append<ReLU>().append<GlobalAvgPool2d>().append<Flatten>();
     net.append<Dropout>(0.2).append<Linear>(LinearOptions{.out_features = 5});
     net.initialize(Xavier{}, runtime.devices(), {.seed = options.seed});
-    adam = std::make_unique<Adam>(net.parameters(), AdamOptions{.lr = 1e-2});
+    adam = std::make_unique<Adam>(make_groups ? make_groups(net) : ParameterGroups(net.parameters()),
+                                  AdamOptions{.lr = 1e-2});
     options.devices = runtime.devices();
     if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
     if (options.shards == 0) options.shards = 4;

@@ -1,0 +1,30 @@
+// Lets an onlooker see the outputs of all modules of a model.
+#pragma once
+
+#include <functional>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace LOCKSTEP_API lockstep {
+
+class Module;
+
+// While it lives, the modules that this thread calls report their outputs to it. One at a time.
+class OutputObserver {
+ public:
+  using Report = std::function<void(const Module& module, const Tensor& output)>;
+  explicit OutputObserver(Report report);
+  ~OutputObserver();
+  OutputObserver(const OutputObserver&) = delete;
+  OutputObserver& operator=(const OutputObserver&) = delete;
+
+  // Module::operator() calls it for forward(x). A module that is called in another way calls it itself. Does nothing without
+  // an observer.
+  static void report(const Module& module, const Tensor& output);
+
+ private:
+  Report report_;
+  OutputObserver* previous_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,94 @@
+#include "lockstep/ops/recurrent.h"
+
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
+
+namespace lockstep::ops {
+namespace {
+
+// Part i of a view whose first axis has the gates.
+View gate(const View& all, std::int64_t i, std::int64_t count = 1) {
+  View part = all;
+  const std::int64_t rows = all.shape[1], hidden = all.shape[2];
+  part.shape = count == 1 ? Shape{rows, hidden} : Shape{count, rows, hidden};
+  part.data = static_cast<std::byte*>(all.data) + i * rows * hidden * static_cast<std::int64_t>(item_size(all.dtype));
+  return part;
+}
+
+// [N, 4 H] to [4, N, H], or back.
+StridedCopy by_gate(std::int64_t rows, std::int64_t hidden, bool back) {
+  StridedCopy copy{.extent = {4, rows, hidden}};
+  copy.from = {hidden, 4 * hidden, 1};
+  copy.to = {rows * hidden, hidden, 1};
+  if (back) std::swap(copy.from, copy.to);
+  return copy;
+}
+
+}  // namespace
+
+LstmCell lstm_cell(const Array& from_x, const Array& from_h, const Array& c) {
+  check_same("lstm", from_x, from_h);
+  check_rank("lstm", "gates", from_x, 2, "N, 4 H");
+  const std::int64_t rows = c.size(0), hidden = c.size(1);
+  check(from_x.shape() == Shape{rows, 4 * hidden} && from_x.dtype() == c.dtype(),
+        "lstm: the gates are {}, the state is {}, expected [N, 4 H] and [N, H] of one type", from_x, c);
+  const Array x = to_layout(from_x, Layout::plain), y = to_layout(from_h, Layout::plain),
+              before = to_layout(c, Layout::plain);
+  const Array sum = empty_like(x);
+  LstmCell cell{empty_like(before), empty_like(before), empty({4, rows, hidden}, c.dtype(), c.device()),
+                empty_like(before)};
+  launch("lstm", {x, y, before}, {cell.h, cell.c, cell.gates, cell.squashed, sum},
+         [copy = by_gate(rows, hidden, false), x = x.view(), y = y.view(), before = before.view(), h = cell.h.view(),
+          next = cell.c.view(), gates = cell.gates.view(), squashed = cell.squashed.view(),
+          sum = sum.view()](Backend& b, KernelContext& ctx) {
+           ElementwiseKernels& e = b.elementwise();
+           e.binary(ctx, BinaryOp::add, x, y, sum);
+           b.copy().strided(ctx, copy, sum, gates);
+           e.unary(ctx, UnaryOp::sigmoid, gate(gates, 0, 2), gate(gates, 0, 2));
+           e.unary(ctx, UnaryOp::tanh, gate(gates, 2), gate(gates, 2));
+           e.unary(ctx, UnaryOp::sigmoid, gate(gates, 3), gate(gates, 3));
+           e.binary(ctx, BinaryOp::multiply, gate(gates, 1), before, next);
+           e.binary(ctx, BinaryOp::multiply, gate(gates, 0), gate(gates, 2), h);
+           e.binary(ctx, BinaryOp::add, next, h, next);
+           e.unary(ctx, UnaryOp::tanh, next, squashed);
+           e.binary(ctx, BinaryOp::multiply, gate(gates, 3), squashed, h);
+         });
+  return cell;
+}
+
+LstmCellGrads lstm_cell_backward(const Array& gates, const Array& squashed, const Array& c, const Array& dh,
+                                 const Array& dc) {
+  check(dh.defined() || dc.defined(), "lstm backward: neither result has a gradient");
+  const std::int64_t rows = c.size(0), hidden = c.size(1);
+  const auto plain = [](const Array& x) { return x.defined() ? to_layout(x, Layout::plain) : x; };
+  const Array before = plain(c), dy = plain(dh), dn = plain(dc);
+  const Array by_part = empty_like(gates), dnext = empty_like(before);
+  LstmCellGrads grads{empty({rows, 4 * hidden}, c.dtype(), c.device()), empty_like(before)};
+  launch("lstm backward", {gates, squashed, before, dy, dn}, {grads.sum, grads.c, by_part, dnext},
+         [copy = by_gate(rows, hidden, true), gates = gates.view(), t = squashed.view(), before = before.view(),
+          dh = dy.view(), dc = dn.view(), d = by_part.view(), dnext = dnext.view(), sum = grads.sum.view(),
+          dbefore = grads.c.view()](Backend& b, KernelContext& ctx) {
+           ElementwiseKernels& e = b.elementwise();
+           View total = dc;
+           if (dh) {
+             e.binary(ctx, BinaryOp::multiply, dh, gate(gates, 3), dnext);
+             e.unary_backward(ctx, UnaryOp::tanh, t, dnext, dnext);
+             if (dc) e.binary(ctx, BinaryOp::add, dnext, dc, dnext);
+             total = dnext;
+             e.binary(ctx, BinaryOp::multiply, dh, t, gate(d, 3));
+             e.unary_backward(ctx, UnaryOp::sigmoid, gate(gates, 3), gate(d, 3), gate(d, 3));
+           } else {
+             e.fill(ctx, 0, gate(d, 3));
+           }
+           e.binary(ctx, BinaryOp::multiply, total, gate(gates, 2), gate(d, 0));
+           e.binary(ctx, BinaryOp::multiply, total, before, gate(d, 1));
+           e.unary_backward(ctx, UnaryOp::sigmoid, gate(gates, 0, 2), gate(d, 0, 2), gate(d, 0, 2));
+           e.binary(ctx, BinaryOp::multiply, total, gate(gates, 0), gate(d, 2));
+           e.unary_backward(ctx, UnaryOp::tanh, gate(gates, 2), gate(d, 2), gate(d, 2));
+           e.binary(ctx, BinaryOp::multiply, total, gate(gates, 1), dbefore);
+           b.copy().strided(ctx, copy, d, sum);
+         });
+  return grads;
+}
+
+}  // namespace lockstep::ops

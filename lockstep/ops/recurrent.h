@@ -1,0 +1,27 @@
+// One step of an LSTM as one task. The task calls the kernels that the formula's operations call, so it has their bits.
+#pragma once
+
+#include "lockstep/tensor/array.h"
+
+namespace lockstep::ops {
+
+struct LstmCell {
+  Array h, c;  // [N, H]
+  // For backward: [4, N, H], sigmoid of the parts i and f, tanh of g, and sigmoid of o; and tanh(c).
+  Array gates, squashed;
+};
+
+// i, f, g, o are the parts of from_x + from_h, both [N, 4 H]:
+// next c = sigmoid(f) c + sigmoid(i) tanh(g),  h = sigmoid(o) tanh(next c)
+LstmCell lstm_cell(const Array& from_x, const Array& from_h, const Array& c);
+
+struct LstmCellGrads {
+  Array sum;  // [N, 4 H], of from_x and of from_h
+  Array c;
+};
+
+// `c` is the state before the step. dh or dc, of the results, may be undefined: there is none.
+LstmCellGrads lstm_cell_backward(const Array& gates, const Array& squashed, const Array& c, const Array& dh,
+                                 const Array& dc);
+
+}  // namespace lockstep::ops

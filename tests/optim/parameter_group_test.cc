@@ -1,0 +1,196 @@
+// Groups of parameters with options of their own: each is trained as by an optimizer with these options.
+#include "lockstep/optim/parameter_group.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Numbers = std::vector<double>;
+
+constexpr std::int64_t kElements = 21;
+
+class ParameterGroupTest : public ::testing::Test {
+ protected:
+  Parameter parameter(const std::string& name) {
+    Parameter p(ParameterOptions{.shape = {kElements}});
+    p.initialize(name, runtime_.devices(), Uniform{1}, 7);
+    return p;
+  }
+  // Three parameters that start alike in each call.
+  std::vector<Parameter> parameters() { return {parameter("a"), parameter("b"), parameter("c")}; }
+  void give_gradients(const std::vector<Parameter>& all, int step) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Numbers g = Random(static_cast<std::uint64_t>(10 * step) + i).uniforms(kElements);
+      sum(all[i] * make_tensor(g, {kElements}, runtime_.devices()[1])).backward();
+    }
+  }
+  Numbers weights(const Parameter& p, std::size_t device = 0) { return values(p.data(runtime_.devices()[device])); }
+
+  // a has a rate of its own, b is as the optimizer, c has a decay of its own.
+  template <typename O, typename Options>
+  void expect_as_optimizers_of_their_own(Options options) {
+    options.lr = 0.125;
+    options.weight_decay = 0.25;
+    const std::vector<Parameter> grouped = parameters(), alone = parameters();
+    O together({{.parameters = {grouped[0]}, .lr = 0.5},
+                {.parameters = {grouped[1]}},
+                {.parameters = {grouped[2]}, .weight_decay = 0}},
+               options);
+    Options own_rate = options, own_decay = options;
+    own_rate.lr = 0.5;
+    own_decay.weight_decay = 0;
+    O a({alone[0]}, own_rate), b({alone[1]}, options), c({alone[2]}, own_decay);
+    for (int step = 1; step <= 4; ++step) {
+      // A schedule scales all rates.
+      const double factor = 1.0 / step;
+      together.set_learning_rate(0.125 * factor);
+      a.set_learning_rate(0.5 * factor), b.set_learning_rate(0.125 * factor), c.set_learning_rate(0.125 * factor);
+      give_gradients(grouped, step);
+      give_gradients(alone, step);
+      together.step();
+      for (Optimizer* o : {static_cast<Optimizer*>(&a), static_cast<Optimizer*>(&b), static_cast<Optimizer*>(&c)}) {
+        o->step();
+      }
+    }
+    for (std::size_t i = 0; i < grouped.size(); ++i) {
+      for (std::size_t device : {0U, 1U}) EXPECT_EQ(weights(grouped[i], device), weights(alone[i], device)) << i;
+    }
+    EXPECT_NE(weights(grouped[0]), weights(grouped[1]));
+  }
+
+  Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
+};
+
+TEST_F(ParameterGroupTest, EachGroupIsTrainedWithItsOwnOptions) {
+  expect_as_optimizers_of_their_own<Sgd>(SgdOptions{});
+  expect_as_optimizers_of_their_own<Sgd>(SgdOptions{.momentum = 0.9, .nesterov = true});
+  expect_as_optimizers_of_their_own<Adam>(AdamOptions{});
+  expect_as_optimizers_of_their_own<AdamW>(AdamOptions{});
+}
+
+// The number of tasks does not grow with that of groups.
+TEST_F(ParameterGroupTest, AStepIsOneTaskForEachDevice) {
+  const auto tasks = [&](auto groups) {
+    const std::vector<Parameter> all = parameters();
+    Adam adam(groups(all), {.weight_decay = 0.1});
+    give_gradients(all, 1);
+    adam.step();
+    give_gradients(all, 2);
+    const std::int64_t before = runtime_.engine().counters().pushed;
+    adam.step();
+    return runtime_.engine().counters().pushed - before;
+  };
+  const std::int64_t one = tasks([](const auto& all) { return ParameterGroups(all); });
+  EXPECT_EQ(tasks([](const auto& all) {
+              return ParameterGroups{{.parameters = {all[0]}, .lr = 1},
+                                     {.parameters = {all[1]}},
+                                     {.parameters = {all[2]}, .weight_decay = 0}};
+            }),
+            one);
+}
+
+TEST_F(ParameterGroupTest, GroupsWithoutOptionsAreAList) {
+  const std::vector<Parameter> listed = parameters(), grouped = parameters();
+  AdamW list(listed, {.lr = 0.1, .weight_decay = 0.1});
+  AdamW groups({{.parameters = {grouped[0], grouped[1]}}, {.parameters = {grouped[2]}}},
+               {.lr = 0.1, .weight_decay = 0.1});
+  EXPECT_EQ(list.group_count(), 1U);
+  EXPECT_EQ(groups.group_count(), 2U);
+  EXPECT_EQ(groups.describe_groups(), "");
+  for (auto [all, optimizer] : {std::pair(&listed, &list), std::pair(&grouped, &groups)}) {
+    give_gradients(*all, 1);
+    optimizer->clip_grad_norm(0.5);
+    optimizer->step();
+  }
+  for (std::size_t i = 0; i < listed.size(); ++i) EXPECT_EQ(weights(grouped[i]), weights(listed[i]));
+}
+
+TEST_F(ParameterGroupTest, OneNormIsOverAllGroups) {
+  const std::vector<Parameter> all = parameters();
+  Sgd sgd({{.parameters = {all[0]}, .lr = 2}, {.parameters = {all[1], all[2]}}}, {.lr = 1});
+  const Numbers before[] = {weights(all[0]), weights(all[1])};
+  for (std::size_t i : {0U, 1U}) {
+    sum(all[i] * make_tensor(Numbers(kElements, i == 0 ? 3.0 : 4.0), {kElements}, runtime_.devices()[0])).backward();
+  }
+  EXPECT_NEAR(sgd.clip_grad_norm(1).item<double>(), 5 * std::sqrt(1.0 * kElements), 1e-9);
+  sgd.step();
+  for (std::size_t i : {0U, 1U}) {
+    const double change = (i == 0 ? 2 * 3.0 : 4.0) / (5 * std::sqrt(1.0 * kElements));
+    EXPECT_NEAR(weights(all[i])[4], before[i][4] - change, 1e-6);
+  }
+}
+
+TEST_F(ParameterGroupTest, RatesChangeTogetherOrAlone) {
+  const std::vector<Parameter> all = parameters();
+  Sgd sgd({{.parameters = {all[0]}, .lr = 0.3}, {.parameters = {all[1]}}, {.parameters = {all[2]}, .lr = 0}},
+          {.lr = 0.1});
+  const auto rates = [&] {
+    return Numbers{sgd.learning_rate(), sgd.learning_rate(0), sgd.learning_rate(1), sgd.learning_rate(2)};
+  };
+  EXPECT_EQ(rates(), (Numbers{0.1, 0.3, 0.1, 0}));
+  sgd.set_learning_rate(0.1);
+  EXPECT_EQ(rates(), (Numbers{0.1, 0.3, 0.1, 0}));
+  sgd.set_learning_rate(0.05);
+  EXPECT_EQ(rates(), (Numbers{0.05, 0.15, 0.05, 0}));
+  sgd.set_learning_rate(1, 7);
+  EXPECT_EQ(rates(), (Numbers{0.05, 0.15, 7, 0}));
+  sgd.set_learning_rate(0);
+  EXPECT_EQ(rates(), (Numbers{0, 0, 0, 0}));
+  sgd.set_learning_rate(0.2);
+  EXPECT_EQ(rates(), (Numbers{0.2, 0.6, 0.2, 0}));
+  EXPECT_ERROR(sgd.set_learning_rate(3, 1), "optimizer: there is no group 3, expected one below 3");
+  EXPECT_ERROR(sgd.learning_rate(3), "there is no group 3");
+  EXPECT_ERROR(sgd.set_learning_rate(0, -1), "learning rate -1, expected at least 0");
+}
+
+// The state is the parameters', whatever group they are in.
+TEST_F(ParameterGroupTest, StateRoundTrip) {
+  const std::vector<Parameter> first = parameters(), second = parameters();
+  const auto make = [](const std::vector<Parameter>& all) {
+    return AdamW({{.parameters = {all[2]}, .lr = 0.2}, {.parameters = {all[0], all[1]}, .weight_decay = 0}},
+                 {.lr = 0.1, .weight_decay = 0.1});
+  };
+  AdamW a = make(first), b = make(second);
+  give_gradients(first, 1);
+  a.step();
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : a.state_dict()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"exp_avg.c", "exp_avg.a", "exp_avg.b", "exp_avg_sq.c", "exp_avg_sq.a",
+                                             "exp_avg_sq.b"}));
+  for (std::size_t i = 0; i < first.size(); ++i) Parameter(second[i]).set_data(first[i].host_data());
+  b.load_state_dict(a.state_dict(), a.steps());
+  for (auto [all, optimizer] : {std::pair(&first, &a), std::pair(&second, &b)}) {
+    give_gradients(*all, 2);
+    optimizer->step();
+  }
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(weights(second[i]), weights(first[i]));
+  EXPECT_EQ(a.describe_groups(), "lr 0.2, weight_decay 0.1: c; lr 0.1, weight_decay 0: a, b");
+}
+
+TEST_F(ParameterGroupTest, WrongGroupsAreErrors) {
+  const std::vector<Parameter> all = parameters();
+  const Parameter &a = all[0], &b = all[1];
+  EXPECT_ERROR(Sgd(std::vector<ParameterGroup>{}, {}), "optimizer: no parameters");
+  EXPECT_ERROR(Sgd({{.parameters = {a}}, {.parameters = {}}}, {}), "optimizer: no parameters in group 1");
+  EXPECT_ERROR(Sgd({{.parameters = {}, .lr = 1}}, {}), "optimizer: no parameters in group 0");
+  EXPECT_ERROR(Sgd({{.parameters = {a}}, {.parameters = {b, a}}}, {}), "parameter a is in group 0 and in group 1");
+  EXPECT_ERROR(Sgd({{.parameters = {b, b}, .lr = 1}}, {}), "parameter b is listed twice");
+  EXPECT_ERROR(Sgd({{.parameters = {a}}, {.parameters = {b}, .lr = -1}}, {}), "learning rate of group 1 -1, expected");
+  EXPECT_ERROR(Adam({{.parameters = {a}, .weight_decay = NAN}}, {}), "weight decay of group 0 nan, expected");
+  EXPECT_ERROR(Sgd({{.parameters = {a}, .lr = 1}, {.parameters = {b}}}, {.lr = 0}),
+               "group 0 has a learning rate of its own, which follows the optimizer's in proportion, and that is 0");
+  EXPECT_FALSE(a.optimized());
+}
+
+}  // namespace
+}  // namespace lockstep::testing
