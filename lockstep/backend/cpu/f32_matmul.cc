@@ -61,9 +61,12 @@ class Product {
       const std::int64_t tiles = std::min(tiles_, b_.tiles() - tile);
       for (std::int64_t term = 0; term == 0 || term < k_; term += depth_) {
         const std::int64_t terms = std::min(depth_, k_ - term), blocks = blocks_of(terms);
+        // In the order of b's memory.
+        const bool by_terms = b_.column_stride == 1;
         parallel_for(context, tiles * blocks, 1, [&](std::int64_t unit, std::int64_t) {
-          pack_terms(b_, tile + unit / blocks, term / kBlock + unit % blocks,
-                     packed + unit / blocks * tile_size() + unit % blocks * kTap);
+          const std::int64_t t = by_terms ? unit % tiles : unit / blocks;
+          const std::int64_t block = by_terms ? unit / tiles : unit % blocks;
+          pack_terms(b_, tile + t, term / kBlock + block, packed + t * tile_size() + block * kTap);
         });
         for_each_thread(context, panels * tiles, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
           float *const panel = scratch + threads_ + thread * thread_size_, *const copy = panel + panel_size();
@@ -131,16 +134,14 @@ class Product {
   void copy_rows(std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms, float* to) const {
     StridedImages from = moved(a_, first * a_.pixel + term * a_.channel);
     if (transposed_a()) {
-      for (std::int64_t r = 0; r < count; r += kSideRows, to += side_size()) {
-        const std::int64_t width = std::min(kSideRows, count - r);
-        const float* const rows = from.f32() + r;
-        if (width < kSideRows) {
-          for (std::int64_t t = 0; t < terms; ++t) std::copy_n(rows + t * a_.channel, width, to + t * kSideRows);
-        } else {
-          // A constant number of bytes needs no call; std::copy_n would make one.
-          for (std::int64_t t = 0; t < terms; ++t)
-            std::memcpy(to + t * kSideRows, rows + t * a_.channel, kSideRows * sizeof(float));
-        }
+      const std::int64_t whole = count / kSideRows * kSideRows;
+      for (std::int64_t t = 0; t < terms; ++t) {
+        const float* const rows = from.f32() + t * a_.channel;
+        float* side = to + t * kSideRows;
+        // A constant number of bytes needs no call; std::copy_n would make one.
+        for (std::int64_t r = 0; r < whole; r += kSideRows, side += side_size())
+          std::memcpy(side, rows + r, kSideRows * sizeof(float));
+        std::copy_n(rows + whole, count - whole, side);
       }
       return;
     }
