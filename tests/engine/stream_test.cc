@@ -44,7 +44,10 @@ class Streams : public testing::Test {
   Resource x = engine.make_resource(), y = engine.make_resource(), z = engine.make_resource();
 
   // The work runs on the lane's stream.
-  void push(LaneId lane, Resources reads, Resources writes, std::function<void()> work, std::string name = "t") {
+  void push(LaneId lane, Resources reads, Resources writes, std::function<void()> work) {
+    push("t", lane, std::move(reads), std::move(writes), std::move(work));
+  }
+  void push(std::string name, LaneId lane, Resources reads, Resources writes, std::function<void()> work) {
     FakeStream* stream = lane == a ? on_a.get() : lane == b ? on_b.get() : nullptr;
     engine.push({.name = std::move(name),
                  .lane = lane,
@@ -54,8 +57,7 @@ class Streams : public testing::Test {
   }
   // Queued, and there until go.
   void push_held(LaneId lane, Resources writes) {
-    push(
-        lane, {}, std::move(writes), [held = gone] { held.wait(); }, "held");
+    push("held", lane, {}, std::move(writes), [held = gone] { held.wait(); });
     while (engine.counters().completed < engine.counters().pushed) std::this_thread::yield();
   }
   void go_soon() {
@@ -205,12 +207,9 @@ TEST_F(Streams, ATaskThatThrowsMayHaveQueuedWork) {
 }
 
 TEST_F(Streams, AFailureOfTheDeviceIsThatOfTheFirstUnfinishedTask) {
-  push(
-      a, {}, {x}, [] {}, "good");
-  push(
-      a, {}, {y}, [] { fail("no such row"); }, "bad");
-  push(
-      a, {y}, {z}, [] {}, "next");
+  push("good", a, {}, {x}, [] {});
+  push("bad", a, {}, {y}, [] { fail("no such row"); });
+  push("next", a, {y}, {z}, [] {});
   EXPECT_EQ(error_of([&] { engine.wait_readable(z); }), "bad on gpu:0 a: the device says no");
   EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "bad on gpu:0 a: the device says no");
   EXPECT_EQ(engine.failure(y)->task, "bad");
@@ -233,22 +232,18 @@ TEST_F(Streams, AFailureOfTheDeviceIsThatOfTheFirstUnfinishedTask) {
 
 TEST_F(Streams, AFailureBehindAnotherOneIsPartOfIt) {
   push_held(a, {});
-  push(
-      a, {}, {x}, [] { fail("no such row"); }, "bad");
-  push(
-      a, {}, {y}, [] { fail("no such row"); }, "worse");
+  push("bad", a, {}, {x}, [] { fail("no such row"); });
+  push("worse", a, {}, {y}, [] { fail("no such row"); });
   while (engine.counters().completed < 3) std::this_thread::yield();
   go_soon();
   EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "bad on gpu:0 a: the device says no");
-  push(
-      a, {}, {z}, [] {}, "good");
+  push("good", a, {}, {z}, [] {});
   engine.wait_readable(z);
   engine.wait_all();
 }
 
 TEST_F(Streams, WaitAllThrowsAFailureOfTheDeviceOnce) {
-  push(
-      a, {}, {}, [] { fail("no such row"); }, "bad");
+  push("bad", a, {}, {}, [] { fail("no such row"); });
   EXPECT_EQ(error_of([&] { engine.wait_all(); }), "bad on gpu:0 a: the device says no");
   engine.wait_all();
 }
@@ -256,12 +251,9 @@ TEST_F(Streams, WaitAllThrowsAFailureOfTheDeviceOnce) {
 // The other stream has read what was never good, and knows nothing of it.
 TEST_F(Streams, AFailureGoesToWhoHasReadItsDataBeforeItWasKnown) {
   push_held(a, {});
-  push(
-      a, {}, {x}, [] { fail("no such row"); }, "bad");
-  push(
-      b, {x}, {y}, [] {}, "next");
-  push(
-      b, {}, {z}, [] {}, "other");
+  push("bad", a, {}, {x}, [] { fail("no such row"); });
+  push("next", b, {x}, {y}, [] {});
+  push("other", b, {}, {z}, [] {});
   while (engine.counters().completed < 4) std::this_thread::yield();
   go.set_value();
   EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "bad on gpu:0 a: the device says no");
@@ -270,14 +262,12 @@ TEST_F(Streams, AFailureGoesToWhoHasReadItsDataBeforeItWasKnown) {
 
 TEST_F(Streams, ADeadDeviceHoldsUpNobody) {
   push_held(a, {});
-  push(
-      a, {}, {x}, [] { throw FakeStream::Death(); }, "bad");
+  push("bad", a, {}, {x}, [] { throw FakeStream::Death(); });
   push(b, {x}, {y}, [] {});
   go_soon();
   EXPECT_THROW(engine.wait_readable(y), TaskError);
   for (int i = 0; i < 3; ++i) {
-    push(
-        a, {}, {x}, [] {}, "dead");
+    push("dead", a, {}, {x}, [] {});
     push(cpu, {x}, {y}, [] {});
     EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "dead on gpu:0 a: the device says no");
   }
@@ -322,12 +312,10 @@ TEST_F(Streams, TheTimelineShowsTheDevicesTimes) {
     held.wait();
     std::this_thread::sleep_for(3ms);
   };
-  push(a, {}, {x}, hold, "long");
-  push(
-      b, {x}, {y}, [] { std::this_thread::sleep_for(2ms); }, "next");
+  push("long", a, {}, {x}, hold);
+  push("next", b, {x}, {y}, [] { std::this_thread::sleep_for(2ms); });
   while (engine.counters().completed < 2) std::this_thread::yield();
-  push(
-      cpu, {y}, {}, [] {}, "last");
+  push("last", cpu, {y}, {}, [] {});
   go_soon();
   engine.wait_all();
   const std::vector<TraceRecord> records = trace->records();
@@ -374,8 +362,7 @@ class SlowStreams : public Streams {
 
 TEST_F(SlowStreams, AreReported) {
   push_held(a, {x});
-  push(
-      a, {x}, {x}, [] {}, "next");
+  push("next", a, {x}, {x}, [] {});
   while (engine.counters().completed < 2) std::this_thread::yield();
   engine.wait_readable(x);
   ASSERT_GE(reports.size(), 2u);
@@ -394,8 +381,7 @@ TEST_F(SerialStreams, AreWaitedForAfterEachTask) {
   push(a, {}, {x}, [&] { value = 1; });
   EXPECT_EQ(value, 1);
   EXPECT_TRUE(engine.unused(x));
-  push(
-      b, {x}, {y}, [] { fail("no such row"); }, "bad");
+  push("bad", b, {x}, {y}, [] { fail("no such row"); });
   EXPECT_EQ(engine.failure(y)->message, "bad on gpu:1 b: the device says no");
   EXPECT_EQ(on_b->waits(), 0);
   EXPECT_EQ(trace->records().size(), 2u);
