@@ -1,4 +1,3 @@
-#include "lockstep/autograd/attention.h"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,6 @@
 #include "lockstep/nn/recurrent.h"
 
+#include "lockstep/autograd/recurrent.h"
 namespace lockstep {
 
 RecurrentModule::RecurrentModule(std::string_view name, int gates, const RecurrentOptions& options)

@@ -7,11 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/backend/optimizer.h"
 #include "lockstep/nn/parameter.h"
 #include "lockstep/optim/loss_scaler.h"
 
 namespace LOCKSTEP_API lockstep {
+
+// backend/optimizer.h
+struct UpdateRates;
+struct SgdArgs;
+struct AdamArgs;
 
 class Optimizer {
  public:

@@ -7,9 +7,17 @@
 #include <numeric>
 #include <tuple>
 
+#include "lockstep/backend/backend.h"
 #include "lockstep/comm/tree_sum.h"
+#include "lockstep/engine/engine.h"
+#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/parallel/device_sums.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/random_state.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 namespace {

@@ -13,17 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/nn/parameter.h"
-#include "lockstep/parallel/balance.h"
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/nn/gradient_reducer.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 
-namespace LOCKSTEP_API lockstep {
-
-struct BucketOptions {
-  std::int64_t bytes = 25 << 20;
-  // The first bucket is small, so that communication begins early.
-  std::int64_t first_bytes = 1 << 20;
-};
+namespace lockstep {
 
 class BucketReducer : public GradientReducer, public std::enable_shared_from_this<BucketReducer> {
  public:
@@ -95,18 +88,6 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   std::int64_t all_rounds_ = 0;
   std::uint64_t step_ = 0;      // step of the latest backward()
   std::int64_t backwards_ = 0;  // number of backward() calls in that step
-};
-
-// Holds a reducer while it lives.
-class NoSyncGuard {
- public:
-  explicit NoSyncGuard(std::shared_ptr<BucketReducer> reducer) : reducer_(std::move(reducer)) { reducer_->hold(); }
-  ~NoSyncGuard() { reducer_->release(); }
-  NoSyncGuard(const NoSyncGuard&) = delete;
-  NoSyncGuard& operator=(const NoSyncGuard&) = delete;
-
- private:
-  std::shared_ptr<BucketReducer> reducer_;
 };
 
 }  // namespace lockstep
