@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/engine/failure.h"
 #include "lockstep/optim/left_out.h"
 #include "lockstep/runtime/device_state.h"

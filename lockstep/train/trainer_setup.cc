@@ -4,6 +4,7 @@
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/nn/gradient_tree.h"
+#include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/train/rate_meter.h"
 #include "lockstep/train/trainer.h"
