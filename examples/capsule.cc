@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
-#include <lockstep/nn/conv2d.h>
+#include <lockstep/nn/conv.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/parallel/split.h>

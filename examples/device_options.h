@@ -2,7 +2,7 @@
 #pragma once
 
 #include <fmt/core.h>
-#include <lockstep/runtime/device_list.h>
+#include <lockstep/runtime/runtime.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

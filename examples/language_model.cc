@@ -75,7 +75,7 @@ std::string sample(Module& model, const CharacterSet& characters, std::int64_t f
   for (std::int64_t i = 0; i < o.sample; ++i) {
     const std::int64_t length = std::min(static_cast<std::int64_t>(ids.size()), o.context);
     const auto last = std::span<const std::int64_t>(ids).last(static_cast<std::size_t>(length));
-    const Tensor logits = model(Tensor::from(last, {1, length}).to(device)).select(1, length - 1);
+    const Tensor logits = model(Tensor::from(last, {1, length}, {.device = device})).select(1, length - 1);
     const double random = random_uniform(key, static_cast<std::uint64_t>(i));
     ids.push_back(draw(logits.to_vector<float>(), o.temperature, random));
   }

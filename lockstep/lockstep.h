@@ -1,4 +1,4 @@
-// All of Lockstep's public headers. Headers that these include are installed beside them, and may change in any version.
+// All of Lockstep's public headers: these are installed, and no others. Each includes what it needs.
 #pragma once
 
 // Tensors, operations, losses, functions of your own.
@@ -8,32 +8,31 @@
 #include "lockstep/autograd/losses.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/backend/window.h"
 #include "lockstep/base/random.h"
+#include "lockstep/tensor/array.h"
+#include "lockstep/tensor/dtype.h"
+#include "lockstep/tensor/layout.h"
+#include "lockstep/tensor/shape.h"
+#include "lockstep/tensor/view.h"
 
 // Devices.
-#include "lockstep/runtime/device_list.h"
+#include "lockstep/device/device.h"
 #include "lockstep/runtime/runtime.h"
 
 // Modules and layers.
 #include "lockstep/nn/attention.h"
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/conv1d.h"
-#include "lockstep/nn/conv2d.h"
-#include "lockstep/nn/conv_transpose2d.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/initializer.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
-#include "lockstep/nn/module_list.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/parameter.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/residual.h"
-#include "lockstep/nn/sequential.h"
-#include "lockstep/nn/state_dict.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/nn/transformer.h"
 
@@ -44,8 +43,11 @@
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/weight_average.h"
 
-// Data, models, files of weights.
+// Data, models, files of weights, checkpoints.
+#include "lockstep/base/file.h"
+#include "lockstep/checkpoint/recipe.h"
 #include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/dataset.h"
@@ -58,9 +60,11 @@
 #include "lockstep/models/resnet.h"
 
 // Several devices, several processes.
+#include "lockstep/comm/process_group.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/spawn.h"
-#include "lockstep/parallel/balancer.h"
+#include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/communicator.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/job.h"
@@ -69,9 +73,12 @@
 
 // Training loops.
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/metrics.h"
 #include "lockstep/train/plot.h"
 #include "lockstep/train/trainer.h"
-#include "lockstep/train/watch.h"
 
+// Errors, and the version.
+#include "lockstep/base/error.h"
+#include "lockstep/base/export.h"
+#include "lockstep/engine/failure.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/version.h"

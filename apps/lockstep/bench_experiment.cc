@@ -11,9 +11,10 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/ops/elementwise.h"
-#include "lockstep/runtime/device_list.h"
+#include "lockstep/runtime/runtime.h"
 
 namespace lockstep::app {
 namespace {

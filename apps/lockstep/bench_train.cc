@@ -9,6 +9,7 @@
 #include "bench.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/engine/trace_summary.h"
 #include "ranks.h"
 #include "train_options.h"

@@ -9,6 +9,7 @@
 #include "graphviz.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/engine/task_graph.h"
 #include "lockstep/engine/task_graph_dot.h"
 #include "train_options.h"

@@ -2,12 +2,14 @@
 
 #include <cstdio>
 
+#include "lockstep/backend/backend.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/models/models.h"
 #include "lockstep/parallel/split.h"
-#include "lockstep/runtime/device_list.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/runtime.h"
 
 namespace lockstep::app {
 namespace {

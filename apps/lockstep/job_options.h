@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "lockstep/data/fashion_mnist.h"
-#include "lockstep/data/fashion_mnist_files.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/runtime.h"

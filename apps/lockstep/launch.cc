@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "job_options.h"
 #include "lockstep/launch/launcher.h"
-#include "lockstep/runtime/device_list.h"
+#include "lockstep/runtime/runtime.h"
 #include "ranks.h"
 
 namespace lockstep::app {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "job_options.h"
-#include "lockstep/train/metrics.h"
+#include "lockstep/train/evaluate.h"
 
 namespace lockstep::app {
 

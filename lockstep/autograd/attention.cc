@@ -1,4 +1,3 @@
-#include "lockstep/autograd/attention.h"
 
 #include <algorithm>
 #include <cmath>

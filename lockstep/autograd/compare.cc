@@ -1,7 +1,7 @@
 // Comparisons, and functions that select by them.
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
-#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/reduce.h"
 

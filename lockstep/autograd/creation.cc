@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 
+#include "lockstep/autograd/placement.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"

@@ -16,12 +16,6 @@
 
 namespace LOCKSTEP_API lockstep {
 
-struct TensorOptions {
-  // Default: i64 for arange() of integers, f32 for all else.
-  std::optional<DType> dtype = {};
-  Device device = kHost;
-};
-
 struct RandomOptions {
   DType dtype = DType::f32;
   Device device = kHost;

@@ -8,7 +8,9 @@
 #include <typeinfo>
 
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/saved_array.h"
 #include "lockstep/runtime/runtime.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 namespace {
@@ -77,6 +79,17 @@ void add_tensor(Gradient& sum, const Tensor& g) {
 }
 
 }  // namespace
+
+SavedTensor::SavedTensor(const Tensor& t) : tensor_(t.detach()) {
+  for (const Array& part : t.parts()) versions_.push_back(part.storage()->version.load(std::memory_order_relaxed));
+}
+
+const Tensor& SavedTensor::get(std::string_view operation) const {
+  for (std::size_t i = 0; i < versions_.size(); ++i) {
+    SavedArray(tensor_.parts()[i], versions_[i]).get(operation);
+  }
+  return tensor_;
+}
 
 std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span<const Tensor> inputs) {
   std::vector<Tensor> outputs;

@@ -8,14 +8,30 @@
 //   Tensor y = apply<Square>(x);
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
-#include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/autograd/tensor.h"
 
 namespace LOCKSTEP_API lockstep {
+
+// A tensor that backward() needs. It shares the memory of the forward pass, so a change in place between forward and
+// backward would make the gradient wrong: get() reports it as an error.
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  // Saves t without its history, as it is now.
+  SavedTensor(const Tensor& t);  // NOLINT(google-explicit-constructor)
+  // Returns the tensor. Throws Error, naming the operation, if one of its parts has been written since.
+  const Tensor& get(std::string_view operation) const;
+
+ private:
+  Tensor tensor_;
+  std::vector<std::uint64_t> versions_;  // of the parts when they were saved
+};
 
 // One object per call; members may keep values for backward. A SavedTensor detects a change in between.
 class Function {

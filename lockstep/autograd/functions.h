@@ -8,15 +8,28 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/losses.h"
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/backend/conv.h"
-#include "lockstep/backend/pool.h"
-#include "lockstep/ops/norm.h"
+#include "lockstep/backend/window.h"
 
 namespace LOCKSTEP_API lockstep {
+
+// One axis or several; negative ones count from the end. Empty: all axes.
+class Dims {
+ public:
+  Dims() = default;
+  Dims(int dim) : dims_{dim} {}                            // NOLINT(google-explicit-constructor)
+  Dims(std::initializer_list<int> dims) : dims_(dims) {}   // NOLINT(google-explicit-constructor)
+  Dims(std::vector<int> dims) : dims_(std::move(dims)) {}  // NOLINT(google-explicit-constructor)
+
+  bool empty() const { return dims_.empty(); }
+  auto begin() const { return dims_.begin(); }
+  auto end() const { return dims_.end(); }
+
+ private:
+  std::vector<int> dims_;
+};
 
 // elementwise.cc
 Tensor negate(const Tensor& x);
@@ -259,28 +272,6 @@ struct InterpolateOptions {
 // Resizes images.
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
-// norm.cc
-struct BatchNormOptions {
-  double eps = 1e-5;
-  // Fused: y = max(0, y).
-  bool relu = false;
-};
-// Normalizes by each shard's own statistics. `stats`, if not null, receives them, one for each shard of this process.
-// residual, if defined, is added before the ReLU.
-Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
-                        const BatchNormOptions& options, std::vector<ops::BatchStats>* stats);
-// Normalizes by the statistics of all shards, merged in their tree. Gradients flow back through the shared statistics.
-// Every process must call it.
-Tensor batch_norm_synchronized(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
-                               const BatchNormOptions& options, ops::BatchStats* stats);
-// Merges the statistics of all shards. parts[s] is shard s's, undefined for shards of other processes. `values` is the
-// number of values that each sample adds to a channel. Every process must call it.
-std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts,
-                                          std::int64_t values);
-// Normalizes by running statistics.
-Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                       const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options);
-
 // normalize.cc. Each sample is normalized by itself. weight and bias may be undefined. bf16 and f16 are normalized in
 // f32. (x - mean) / sqrt(var + eps) * weight + bias over the last axes, whose extents are normalized_shape.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
@@ -294,5 +285,25 @@ Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight
 // softmax.cc Along an axis other than the batch axis.
 Tensor softmax(const Tensor& x, int dim = -1);
 Tensor log_softmax(const Tensor& x, int dim = -1);
+
+// attention.cc (Vaswani et al. 2017)
+struct AttentionOptions {
+  // Broadcasts to [.., L, S]. u8: positions with 1 take part. Floating: added to the scores.
+  Tensor attn_mask = {};
+  // The probability of dropping a weight. Applies in every call, so pass 0 in evaluation.
+  double dropout_p = 0;
+  // Query i sees only keys 0 to i. With a mask, a key must pass both.
+  bool is_causal = false;
+  // Multiplies the scores; 1 / sqrt(E) if not given.
+  std::optional<double> scale = {};
+};
+
+// softmax(query key^T scale) after masks and dropout: query [.., L, E], key [.., S, E] -> [.., L, S]. A query without
+// any visible key has NaN weights.
+Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
+
+// Those weights times value [.., S, V] -> [.., L, V]. The leading axes broadcast; the batch is on one of them.
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& options = {});
 
 }  // namespace lockstep

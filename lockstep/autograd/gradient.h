@@ -6,9 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/autograd/placement.h"
 #include "lockstep/autograd/tensor.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // Returns a + b for gradients of one tensor. In host memory, where no device computes, it waits for both.
 Array add_gradients(const Array& a, const Array& b);

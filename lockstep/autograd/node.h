@@ -11,10 +11,14 @@
 
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/small_vector.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 struct Node;
+
+// The arrays of one part of an operation.
+using Arrays = SmallVector<Array, 4>;
 
 // Sums gradients over processes: parallel/bucket_reducer.h is one.
 class BackwardObserver {
@@ -104,19 +108,6 @@ struct Node {
   ~Node();
 };
 
-// While an object of this class lives, this thread records nothing.
-class NoGradGuard {
- public:
-  NoGradGuard();
-  ~NoGradGuard();
-  NoGradGuard(const NoGradGuard&) = delete;
-  NoGradGuard& operator=(const NoGradGuard&) = delete;
-
- private:
-  bool previous_;
-};
-bool grad_enabled();
-
 // Whether recording is on and any of the tensors has a history or is a leaf that requires a gradient.
 bool needs_grad(std::span<const Tensor> tensors);
 
@@ -127,9 +118,5 @@ std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> i
 std::vector<Tensor> record_mix(std::string_view name, std::span<const Tensor> inputs, std::vector<Tensor> outputs,
                                MixBackward backward);
 Tensor record_mix(std::string_view name, std::initializer_list<Tensor> inputs, Tensor output, MixBackward backward);
-
-// Computes the gradients of all leaves of `roots` in one walk. seeds[i] is the gradient of roots[i], with its
-// placement; undefined means 1, for a scalar. Consumes the graph.
-void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options = {});
 
 }  // namespace lockstep

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "lockstep/autograd/shard_exchange.h"
-#include "lockstep/device/device.h"
+#include "lockstep/autograd/tensor.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
-class ShardCollector;
+class ShardCollector;  // autograd/shard_collector.h
 
 // A shard that this process computes.
 struct Slot {
@@ -68,13 +68,11 @@ class Placement {
 // Whether tensors on a and b have their samples in the same places.
 bool same_placement(const std::shared_ptr<const Placement>& a, const std::shared_ptr<const Placement>& b);
 
-// The batch axis of a tensor. Its extent is outer * samples * inner, so [B, T, C] can become [B * T, C] and back
-// without moving an element.
-struct Cut {
-  int axis = 0;
-  std::int64_t outer = 1;
-  std::int64_t inner = 1;
-  bool operator==(const Cut&) const = default;
-};
+// Copies the rows (axis 0) of this process's shards, in shard order, each to its device. Copies are asynchronous: host
+// memory is held until they are done and must not be changed meanwhile. Differentiable.
+Tensor scatter(const Tensor& rows, std::shared_ptr<const Placement> at);
+
+// Returns this process's samples in one piece, without a history.
+Array join_parts(const Tensor& x, Device device);
 
 }  // namespace lockstep

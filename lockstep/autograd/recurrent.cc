@@ -6,6 +6,8 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/placement.h"
+#include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/recurrent.h"
 

@@ -5,7 +5,7 @@
 
 #include "lockstep/autograd/tensor.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 struct RecurrentWeights {
   Tensor weight_ih;  // [gates * H, input]

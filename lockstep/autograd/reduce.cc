@@ -5,7 +5,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
-#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/shape.h"

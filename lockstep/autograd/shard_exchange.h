@@ -8,7 +8,7 @@
 
 #include "lockstep/tensor/array.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class ShardExchange {
  public:

@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/placement.h"
+#include "lockstep/autograd/shard_collector.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"

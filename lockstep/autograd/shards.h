@@ -1,9 +1,7 @@
-// Conversions between whole tensors and batches that are cut into shards.
+// Batches that are cut into shards: joined, or computed shard by shard.
 #pragma once
 
-#include <any>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,18 +9,11 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Copies the rows (axis 0) of this process's shards, in shard order, each to its device. Copies are asynchronous: host
-// memory is held until they are done and must not be changed meanwhile. Differentiable.
-Tensor scatter(const Tensor& rows, std::shared_ptr<const Placement> at);
-
 // Returns all samples of all processes in one piece on `device` (Device(): the host), in each process. Collective:
 // every process must call it. Differentiable; the loss computed from the result must be the same in all processes.
 Tensor gather(const Tensor& x, Device device);
 // The same on the batch's first device.
 Tensor gather(const Tensor& x);
-
-// Returns this process's samples in one piece, without a history.
-Array join_parts(const Tensor& x, Device device);
 
 // Runs f once for each shard of this process, on whole tensors of that shard alone, and joins the results, each of
 // which has the shard's samples on axis 0. Use it for operations that the rules of cut tensors refuse. Inputs that are
@@ -41,23 +32,5 @@ requires(sizeof...(Inputs) > 0 && (std::is_convertible_v<const Inputs&, Tensor> 
       },
       std::span<const Tensor>(all))[0];
 }
-
-// Lets a module act once for all shards of a batch although per_shard() calls it for each. Batch norm moves running
-// statistics this way.
-class ShardCollector {
- public:
-  // Keeps a value that the module `owner` computed for one shard. The k-th calls for all shards belong together. When
-  // all have finished, `finish` gets their values by shard, empty for shards of other processes.
-  void add(const void* owner, int shard, std::any value, std::function<void(std::vector<std::any>)> finish);
-  void finish(const Placement& at);
-
- private:
-  struct Entry {
-    const void* owner;
-    std::vector<std::pair<int, std::any>> values;
-    std::function<void(std::vector<std::any>)> finish;
-  };
-  std::vector<Entry> entries_;
-};
 
 }  // namespace lockstep

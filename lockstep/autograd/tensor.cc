@@ -5,7 +5,7 @@
 
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/node.h"
-#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/autograd/saved_array.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/runtime/runtime.h"
@@ -16,6 +16,17 @@ namespace {
 const std::vector<Array> kNoParts;
 const std::shared_ptr<const Placement> kNowhere;
 const std::shared_ptr<GradMeta> kNoHistory;
+
+template <typename To, typename From>
+To converted_to(From value) {
+  if constexpr (is_half<From>) {
+    return converted_to<To>(static_cast<float>(value));
+  } else if constexpr (is_half<To>) {
+    return To(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
 
 // A leaf whose gradient is kept for the user.
 struct PlainLeaf : GradMeta {
@@ -76,6 +87,21 @@ Tensor::Tensor(Array array) {
   impl_ = std::make_shared<Impl>();
   impl_->shape = array.shape();
   impl_->parts.push_back(std::move(array));
+}
+
+Tensor Tensor::from(Array values, const TensorOptions& options) {
+  if (options.dtype && *options.dtype != values.dtype()) {
+    const Array converted = Array::host(values.shape(), *options.dtype);
+    visit_dtype(values.dtype(), [&](auto from) {
+      visit_dtype(*options.dtype, [&](auto to) {
+        for (std::int64_t i = 0; i < values.numel(); ++i) {
+          converted.view().as<decltype(to)>()[i] = converted_to<decltype(to)>(values.view().as<decltype(from)>()[i]);
+        }
+      });
+    });
+    values = converted;
+  }
+  return values.to(options.device);
 }
 
 Tensor Tensor::of_shard(std::shared_ptr<const Placement> at, Array array) {
@@ -208,13 +234,6 @@ Tensor Tensor::detach() const {
 std::string Tensor::describe() const {
   if (!defined()) return "undefined";
   return fmt::format("{} {} on {}", shape().str(), name(dtype()), describe_devices(devices()));
-}
-
-SavedTensor::SavedTensor(const Tensor& t) : tensor_(t.detach()), parts_(t.parts().begin(), t.parts().end()) {}
-
-const Tensor& SavedTensor::get(std::string_view operation) const {
-  for (const SavedArray& part : parts_) part.get(operation);
-  return tensor_;
 }
 
 void GradMeta::accumulate(const BackwardPass&, Gradient) {}

@@ -11,22 +11,36 @@
 
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/autograd/placement.h"
-#include "lockstep/base/small_vector.h"
 #include "lockstep/tensor/array.h"
 
 namespace LOCKSTEP_API lockstep {
 
-struct GradMeta;
-
-using Arrays = SmallVector<Array, 4>;
+struct GradMeta;  // autograd/node.h
+class Placement;  // autograd/placement.h
 
 enum class Kind : std::uint8_t { whole, cut, replicated };
+
+// The batch axis of a tensor. Its extent is outer * samples * inner, so [B, T, C] can become [B * T, C] and back
+// without moving an element.
+struct Cut {
+  int axis = 0;
+  std::int64_t outer = 1;
+  std::int64_t inner = 1;
+  bool operator==(const Cut&) const = default;
+};
+
+// Options of a new tensor.
+struct TensorOptions {
+  // Default: that of the values in Tensor::from(), i64 for arange() of integers, f32 for all else.
+  std::optional<DType> dtype = {};
+  Device device = kHost;
+};
 
 // Options of a backward pass.
 struct BackwardOptions {
@@ -45,15 +59,17 @@ class Tensor {
   // Makes a whole tensor.
   Tensor(Array array);  // NOLINT(google-explicit-constructor)
 
-  // Makes a tensor in host memory with these elements in plain order.
+  // Makes a tensor with these elements in plain order: torch.tensor(values).
   template <typename T>
-  static Tensor from(std::span<const T> values, Shape shape) {
-    return Array::from(values, shape);
+  static Tensor from(std::span<const T> values, Shape shape, const TensorOptions& options = {}) {
+    return from(Array::from(values, shape), options);
   }
   template <typename T>
-  static Tensor from(const std::vector<T>& values, Shape shape) {
-    return Array::from(values, shape);
+  static Tensor from(const std::vector<T>& values, Shape shape, const TensorOptions& options = {}) {
+    return from(Array::from(values, shape), options);
   }
+  // The same with the elements of an array in host memory.
+  static Tensor from(Array values, const TensorOptions& options);
   // Zeroed host memory.
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
   // Makes the whole tensor of one shard, as in per_shard(); `at` has that shard alone.
@@ -177,6 +193,23 @@ class Tensor {
 };
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
+
+// Computes the gradients of all leaves of `roots` in one walk. seeds[i] is the gradient of roots[i], with its
+// placement; undefined means 1, for a scalar. Consumes the graph.
+void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options = {});
+
+// While an object of this class lives, this thread records nothing.
+class NoGradGuard {
+ public:
+  NoGradGuard();
+  ~NoGradGuard();
+  NoGradGuard(const NoGradGuard&) = delete;
+  NoGradGuard& operator=(const NoGradGuard&) = delete;
+
+ private:
+  bool previous_;
+};
+bool grad_enabled();
 
 // "cpu:0", or "[cpu:0, cpu:1]"
 std::string describe_devices(const std::vector<Device>& devices);

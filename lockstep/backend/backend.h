@@ -18,8 +18,9 @@
 #include "lockstep/backend/random.h"
 #include "lockstep/backend/reduce.h"
 #include "lockstep/backend/softmax.h"
+#include "lockstep/device/memory.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class MemorySource;  // device/memory.h
 class Stream;        // device/stream.h

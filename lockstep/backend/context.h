@@ -6,7 +6,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // A buffer that grows to the largest request. Only one lane uses it, and contents do not outlive a kernel.
 class Scratch {

@@ -1,22 +1,11 @@
 // Two-dimensional convolutions (cross-correlations, as everywhere in deep learning).
 #pragma once
 
-#include <array>
-
 #include "lockstep/backend/context.h"
+#include "lockstep/backend/window.h"
 #include "lockstep/tensor/view.h"
 
-namespace LOCKSTEP_API lockstep {
-
-// Height first, then width.
-struct Conv2dOptions {
-  std::array<std::int64_t, 2> stride{1, 1};
-  std::array<std::int64_t, 2> padding{0, 0};
-  std::array<std::int64_t, 2> dilation{1, 1};
-  std::int64_t groups = 1;
-
-  bool operator==(const Conv2dOptions&) const = default;
-};
+namespace lockstep {
 
 enum class ConvPass : std::uint8_t { forward, backward_data, backward_weights };
 

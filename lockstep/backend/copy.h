@@ -7,7 +7,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // Maps elements of one plain tensor to elements of another. Element (i, j, ..) of `extent` lies at from_first + i *
 // from[0] + j * from[1] + .. in the source, and correspondingly, with `to`, in the destination. A source stride of 0

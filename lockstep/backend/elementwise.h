@@ -4,7 +4,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 enum class UnaryOp {
   negate,

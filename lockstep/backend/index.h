@@ -5,7 +5,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class IndexKernels {
  public:

@@ -8,7 +8,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // x, y, residual, dy, and dx are [N, C, H, W] of one dtype and any one layout. Per-channel tensors are [C] and f32 (f64
 // if x is f64). n = samples per channel, N*H*W of all shards that share the statistics.

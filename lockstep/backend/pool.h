@@ -2,20 +2,11 @@
 // (any that fits both).
 #pragma once
 
-#include <array>
-
 #include "lockstep/backend/context.h"
+#include "lockstep/backend/window.h"
 #include "lockstep/tensor/view.h"
 
-namespace LOCKSTEP_API lockstep {
-
-struct Pool2dOptions {
-  std::array<std::int64_t, 2> kernel{2, 2};
-  std::array<std::int64_t, 2> stride{2, 2};
-  std::array<std::int64_t, 2> padding{0, 0};
-  // For average pooling: the padding counts as zeros in the mean (PyTorch's default).
-  bool count_include_pad = true;
-};
+namespace lockstep {
 
 class PoolKernels {
  public:

@@ -7,7 +7,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/view.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // Returns the key, from memory if it is there. The caller must be able to read that memory.
 inline RandomKey current_key(RandomKey key, const View& key_at) {

@@ -4,7 +4,7 @@
 #include "lockstep/backend/context.h"
 #include "lockstep/tensor/view.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // Losses are means over the samples of one shard. dloss is a scalar [1] of loss's dtype: the gradient of the
 // job's loss with respect to this shard's (its share of the samples).

@@ -1,4 +1,4 @@
-// A shared library hides its symbols, except those of the headers that are installed: they open their namespace with this.
+// A shared library hides its symbols, except those of the public headers, which open their namespace with this.
 #pragma once
 
 #define LOCKSTEP_API [[gnu::visibility("default")]]

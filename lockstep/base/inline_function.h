@@ -10,7 +10,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 template <typename Signature, std::size_t Room>
 class InlineFunction;

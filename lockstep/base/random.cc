@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/philox.h"
 
 namespace lockstep {
 namespace {

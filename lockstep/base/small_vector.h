@@ -11,7 +11,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // T must be default-constructible and cheap to move. Once the vector outgrows N, all elements are on the heap.
 template <typename T, std::size_t N>

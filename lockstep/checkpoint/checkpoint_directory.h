@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/checkpoint/byte_sink.h"
+#include "lockstep/base/file.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // A checkpoint. When it was opened, all of its files existed and had the sizes and checksums of the manifest.
 struct Checkpoint {

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/file_descriptor.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class FolderClaim {
  public:

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/checkpoint/byte_sink.h"
+#include "lockstep/base/file.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/shape.h"
 

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/recipe.h"
-#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "lockstep/checkpoint/safetensors.h"
-#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "lockstep/comm/work.h"
+#include "lockstep/comm/process_group.h"
 
 namespace lockstep {
 

@@ -19,13 +19,29 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/comm/work.h"
-#include "lockstep/net/store.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace LOCKSTEP_API lockstep {
 
+class Store;          // net/store.h
 class SummingDevice;  // comm/summing_device.h
+
+// A collective that is under way. A handle: copies refer to the same operation. Dropping it cancels nothing.
+class Work {
+ public:
+  Work() = default;
+  // Waits until the operation is complete on this rank. Throws its CommError, also when called again.
+  void wait() const;
+  bool done() const;
+
+  struct State;
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
 
 // Host memory that stays valid until the Work is done. (A TreeReducer's buffer may be GPU memory.)
 struct CommBuffer {

@@ -8,7 +8,7 @@
 #include "lockstep/device/stream.h"
 #include "lockstep/tensor/dtype.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // One thread at a time queues everything on one stream, in order. Data are addresses in the GPU's memory.
 class SummingDevice {

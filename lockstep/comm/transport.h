@@ -13,7 +13,7 @@
 
 #include "lockstep/comm/collective_header.h"
 #include "lockstep/comm/mailbox.h"
-#include "lockstep/net/comm_error.h"
+#include "lockstep/net/rank_failure.h"
 #include "lockstep/net/time_limit.h"
 
 namespace lockstep {

@@ -14,6 +14,7 @@
 #include "lockstep/comm/device_links.h"
 #include "lockstep/comm/operation_queue.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/summing_device.h"
 #include "lockstep/comm/transport.h"
 #include "lockstep/launch/failure_reports.h"
 

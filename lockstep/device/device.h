@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,5 +53,17 @@ class Device {
 
 // Host memory.
 inline constexpr Device kHost{};
+
+// A device's memory: see Runtime::memory().
+struct MemoryCounters {
+  std::size_t reserved_bytes = 0;  // taken from the system
+  std::size_t used_bytes = 0;      // of these, held by tensors
+  std::size_t peak_used_bytes = 0;
+  std::size_t scratch_bytes = 0;  // used in addition by a GPU's kernels
+  std::int64_t system_allocations = 0;
+
+  // Bytes kept for later allocations.
+  std::size_t cached_bytes() const { return reserved_bytes - used_bytes; }
+};
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // Returns uninitialized memory. A block of 2 MiB or more starts at a multiple of 2 MiB and asks for huge pages, which
 // make address translation faster. A smaller one starts at a multiple of 64 bytes, a cache line. Never null, even for 0

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // The device has failed, or a kernel has found invalid data. Do not trust any work queued behind ticket() - 1.
 class StreamError : public Error {

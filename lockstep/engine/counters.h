@@ -7,7 +7,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 struct EngineCounters {
   std::int64_t pushed = 0;

@@ -34,7 +34,7 @@
 #include "lockstep/engine/resource.h"
 #include "lockstep/engine/task.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class PushObserver;
 class Stream;

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class DependencyGraph;
 struct ResourceState;

@@ -8,7 +8,7 @@
 
 #include "lockstep/engine/engine.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class Stopwatch {
  public:

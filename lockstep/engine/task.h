@@ -10,7 +10,7 @@
 #include "lockstep/base/small_vector.h"
 #include "lockstep/engine/resource.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // Made by Engine::add_lane.
 struct LaneId {

@@ -7,9 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/base/export.h"
-
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 struct SpinPolicy;
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "lockstep/net/comm_error.h"
+#include "lockstep/net/rank_failure.h"
 #include "lockstep/net/tcp_store.h"
 
 namespace lockstep {

@@ -13,7 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/hmac.h"
-#include "lockstep/net/comm_error.h"
+#include "lockstep/net/rank_failure.h"
 #include "lockstep/net/tcp_socket.h"
 
 namespace lockstep {

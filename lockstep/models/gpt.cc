@@ -1,6 +1,6 @@
 #include "lockstep/models/gpt.h"
 
-#include "lockstep/autograd/attention.h"
+#include "lockstep/autograd/functions.h"
 
 namespace lockstep {
 

@@ -1,9 +1,10 @@
+// A language model like GPT-2, of any size.
 #pragma once
 
+#include "lockstep/nn/container.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
-#include "lockstep/nn/module_list.h"
 #include "lockstep/nn/normalization.h"
 
 namespace LOCKSTEP_API lockstep {

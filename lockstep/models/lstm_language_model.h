@@ -1,3 +1,4 @@
+// A language model of LSTM layers.
 #pragma once
 
 #include <utility>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/container.h"
 
 namespace LOCKSTEP_API lockstep {
 

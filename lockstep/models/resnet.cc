@@ -13,12 +13,12 @@ struct BlockOptions {
 };
 
 std::shared_ptr<Conv2d> conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1) {
-  return std::make_shared<Conv2d>(Conv2dLayerOptions{.in_channels = in,
-                                                     .out_channels = out,
-                                                     .kernel = kernel,
-                                                     .stride = stride,
-                                                     .padding = kernel / 2,
-                                                     .bias = false});
+  return std::make_shared<Conv2d>(ConvLayerOptions{.in_channels = in,
+                                                   .out_channels = out,
+                                                   .kernel = kernel,
+                                                   .stride = stride,
+                                                   .padding = kernel / 2,
+                                                   .bias = false});
 }
 
 // The stride is that of the first 3x3 convolution, as in torchvision.

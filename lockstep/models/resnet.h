@@ -5,10 +5,10 @@
 #include <array>
 #include <memory>
 
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/linear.h"
-#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/normalization.h"
 
 namespace LOCKSTEP_API lockstep {
 

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // How long a group waits for a rank.
 struct GroupTimeouts {

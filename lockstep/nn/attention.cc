@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "lockstep/autograd/attention.h"
+#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/nn/output_observer.h"
 

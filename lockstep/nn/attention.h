@@ -1,3 +1,4 @@
+// Multi-head attention, under PyTorch's names.
 #pragma once
 
 #include <utility>

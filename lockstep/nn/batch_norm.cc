@@ -1,9 +1,26 @@
-#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/normalization.h"
 
+#include "lockstep/autograd/batch_norm.h"
+#include "lockstep/autograd/shard_collector.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/nn/output_observer.h"
 
 namespace lockstep {
+namespace {
+
+// Moves the running statistics. stats[s] is shard s's, undefined for those of other processes; `values`: see gather_stats.
+void commit(const BatchNorm2d& norm, double momentum, const Placement* at, std::vector<ops::BatchStats> stats,
+            std::int64_t values) {
+  if (at) stats = gather_stats(*at, stats, values);
+  // Each device merges for itself, in memory that it can read: the same few numbers, the same bits.
+  for (Device device : norm.running_mean.devices()) {
+    ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);
+    ops::batch_norm_commit(merged, momentum, norm.running_mean.data(device).array(),
+                           norm.running_var.data(device).array(), norm.num_batches_tracked.data(device).array());
+  }
+}
+
+}  // namespace
 
 BatchNorm2d::BatchNorm2d(BatchNorm2dOptions options) : options_(options) {
   check(options.channels >= 0, "batch_norm: {} channels, expected at least 1", options.channels);
@@ -41,13 +58,13 @@ Tensor BatchNorm2d::train_step(const Tensor& x, const Tensor& residual, const Ba
           "whole batch to the model, as split_and_load() cuts it");
     ops::BatchStats stats;
     Tensor y = batch_norm_synchronized(x, weight, bias, residual, options, &stats);
-    commit(nullptr, {stats}, values);
+    commit(*this, options_.momentum, nullptr, {stats}, values);
     return y;
   }
   std::vector<ops::BatchStats> stats;
   Tensor y = batch_norm_train(x, weight, bias, residual, options, &stats);
   if (!at) {
-    commit(nullptr, std::move(stats), values);
+    commit(*this, options_.momentum, nullptr, std::move(stats), values);
   } else if (collector) {
     collector->add(this, at->slots()[0].shard, stats[0],
                    [this, batch = at->batch(), values](std::vector<std::any> found) {
@@ -55,24 +72,14 @@ Tensor BatchNorm2d::train_step(const Tensor& x, const Tensor& residual, const Ba
                      for (std::size_t s = 0; s < all.size(); ++s) {
                        if (found[s].has_value()) all[s] = std::any_cast<ops::BatchStats>(found[s]);
                      }
-                     commit(batch.get(), std::move(all), values);
+                     commit(*this, options_.momentum, batch.get(), std::move(all), values);
                    });
   } else {
     std::vector<ops::BatchStats> all(at->rows().size());
     for (std::size_t i = 0; i < stats.size(); ++i) all[static_cast<std::size_t>(at->slots()[i].shard)] = stats[i];
-    commit(at, std::move(all), values);
+    commit(*this, options_.momentum, at, std::move(all), values);
   }
   return y;
-}
-
-void BatchNorm2d::commit(const Placement* at, std::vector<ops::BatchStats> stats, std::int64_t values) {
-  if (at) stats = gather_stats(*at, stats, values);
-  // Each device merges for itself, in memory that it can read: the same few numbers, the same bits.
-  for (Device device : running_mean.devices()) {
-    ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);
-    ops::batch_norm_commit(merged, options_.momentum, running_mean.data(device).array(),
-                           running_var.data(device).array(), num_batches_tracked.data(device).array());
-  }
 }
 
 void convert_sync_batchnorm(Module& module) {

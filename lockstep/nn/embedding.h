@@ -1,3 +1,4 @@
+// Rows of a table by number.
 #pragma once
 
 #include <optional>

@@ -6,7 +6,7 @@
 #include "lockstep/autograd/node.h"
 #include "lockstep/tensor/array.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // A sum over shards, some of them in other processes.
 struct ReducedGradient {

@@ -14,7 +14,7 @@
 #include "lockstep/nn/gradient_reducer.h"
 #include "lockstep/tensor/array.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class GradientTree {
  public:

@@ -1,3 +1,4 @@
+// The dense layer.
 #pragma once
 
 #include "lockstep/nn/module.h"

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/nn/initializer.h"
 
 namespace LOCKSTEP_API lockstep {
+
+class GradientTree;      // nn/gradient_tree.h
+struct ReducedGradient;  // nn/gradient_reducer.h
 
 struct ParameterOptions {
   // An extent of 0 is not known yet; the first forward pass settles it (deferred initialization).

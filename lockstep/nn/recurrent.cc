@@ -1,5 +1,6 @@
 #include "lockstep/nn/recurrent.h"
 
+#include "lockstep/autograd/recurrent.h"
 #include "lockstep/nn/output_observer.h"
 
 namespace lockstep {

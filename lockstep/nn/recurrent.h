@@ -1,11 +1,15 @@
+// Recurrent nets, LSTM and GRU, under PyTorch's names. Each call begins from a state and returns the one after the last
+// step.
 #pragma once
 
 #include <functional>
 
-#include "lockstep/autograd/recurrent.h"
 #include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
+
+struct RecurrentWeights;  // autograd/recurrent.h
+struct RecurrentPass;
 
 struct RecurrentOptions {
   std::int64_t input_size = 0;  // 0: inferred at the first forward pass

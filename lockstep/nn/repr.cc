@@ -2,10 +2,7 @@
 #include <span>
 
 #include "lockstep/nn/attention.h"
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/conv1d.h"
-#include "lockstep/nn/conv2d.h"
-#include "lockstep/nn/conv_transpose2d.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"

@@ -8,7 +8,7 @@ Residual::Residual(ResidualOptions options)
   add("conv1", conv1_);
   add("conv2", conv2_);
   if (options.project) {
-    conv3_.emplace(Conv2dLayerOptions{.out_channels = options.channels, .kernel = 1, .stride = options.stride});
+    conv3_.emplace(ConvLayerOptions{.out_channels = options.channels, .kernel = 1, .stride = options.stride});
     add("conv3", *conv3_);
   }
   add("bn1", bn1_);

@@ -1,9 +1,10 @@
+// The residual block of the tutorials.
 #pragma once
 
 #include <optional>
 
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/normalization.h"
 
 namespace LOCKSTEP_API lockstep {
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "lockstep/nn/output_observer.h"
 #include "lockstep/runtime/device_state.h"
 
 namespace lockstep {

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "lockstep/nn/module.h"
-#include "lockstep/nn/output_observer.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -23,8 +22,8 @@ namespace LOCKSTEP_API lockstep {
 //   246,824 bytes of parameters, 0 of buffers
 //
 // A layer's parameters are its own, without those of layers in it. Parameters that layers share count where they are first.
-// A layer that was called several times has its last output; one that was not called, or that reports none (see
-// output_observer.h), has none.
+// A layer that was called several times has its last output. One that was not called by operator() has none, unless it is
+// one of the library's.
 //
 // The model is called once, on zeros of this shape on its first device, in evaluation mode and without a history. This
 // settles shapes that are not known yet, as a first batch does, and changes nothing else: modes, statistics, gradients, and

@@ -1,3 +1,4 @@
+// The layer that transformer encoders repeat, under PyTorch's names.
 #pragma once
 
 #include <functional>

@@ -7,12 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/backend/optimizer.h"
 #include "lockstep/nn/parameter.h"
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/parameter_group.h"
 
 namespace LOCKSTEP_API lockstep {
+
+// backend/optimizer.h
+struct UpdateRates;
+struct SgdArgs;
+struct AdamArgs;
 
 class Optimizer {
  public:

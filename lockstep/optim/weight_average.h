@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
 

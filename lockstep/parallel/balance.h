@@ -2,15 +2,20 @@
 // the tree that sums them stay the same, and so do the bits.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/export.h"
+#include "lockstep/device/device.h"
 
 namespace LOCKSTEP_API lockstep {
+
+class Communicator;  // parallel/communicator.h
+class Stopwatch;     // engine/stopwatch.h
 
 // The user's choice. Each device gets a run of consecutive shards:
 struct Balance {
@@ -74,6 +79,67 @@ class JobShares {
  private:
   std::vector<std::vector<int>> by_rank_;
   std::vector<int> first_{0};  // first shard of each rank, then the number of shards
+};
+
+struct BalancerOptions {
+  // Steps between two decisions.
+  int every = 20;
+  // Replaces the engine's measurement: the seconds that each device of this process takes for a shard. For programs
+  // that know better, and for tests.
+  std::function<std::vector<double>()> seconds_per_shard{};
+};
+
+// Shares by measured speed: a device that computes faster gets more shards. The engine measures how long each device is
+// busy with its shards, and every 20 steps the shards may move.
+//
+//   Balancer balancer(devices, shards);
+//   for (Example& batch : loader) {
+//     SplitOptions split{.shards = shards, .balance = balancer.weights()};
+//     cross_entropy(net(split_and_load(batch[0], devices, split)), split_and_load(batch[1], devices, split)).backward();
+//     optimizer.step();
+//     balancer.step();
+//   }
+//
+// Trainer does this with Balance{.automatic = true}.
+class Balancer {
+ public:
+  // Begins with equal shares.
+  Balancer(const std::vector<Device>& devices, int shards, BalancerOptions options = {});
+  // Collective. Begins with these shares of the devices of all ranks. A null communicator means that this process is
+  // alone.
+  Balancer(std::vector<Device> devices, JobShares shares, std::shared_ptr<Communicator> communicator,
+           BalancerOptions options = {});
+
+  ~Balancer();
+  Balancer(const Balancer&) = delete;
+  Balancer& operator=(const Balancer&) = delete;
+
+  // Call it after describing a step. Returns true if the shares change from the next step on. Ranks agree on shares
+  // here, so each rank must call it equally often.
+  bool step();
+  // Tasks described between the two calls, such as evaluation, are not measured.
+  void pause();
+  void resume();
+
+  const JobShares& shares() const { return shares_; }
+  // The shares of this process's devices, for SplitOptions.
+  std::vector<double> weights() const;
+
+ private:
+  void start_or_stop();
+  std::vector<double> measure();
+  std::vector<double> gather(const std::vector<double>& mine, const char* what) const;
+  int rank() const;
+
+  std::vector<Device> devices_;
+  JobShares shares_;
+  std::shared_ptr<Communicator> communicator_;
+  BalancerOptions options_;
+  std::vector<double> lanes_;           // compute lanes of all devices of the job
+  std::vector<Stopwatch> stopwatches_;  // of each device of this process
+  int steps_ = 0;                       // steps since the last decision
+  int measured_ = 0;                    // measured ones among them
+  bool running_ = false, paused_ = false;
 };
 
 }  // namespace lockstep

@@ -1,4 +1,7 @@
-#include "lockstep/parallel/balancer.h"
+#include "lockstep/engine/stopwatch.h"
+#include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/communicator.h"
+#include "lockstep/runtime/device_state.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,6 +37,10 @@ Balancer::Balancer(std::vector<Device> devices, JobShares shares, std::shared_pt
   lanes_ = gather(lanes, "compute lanes");
   start_or_stop();
 }
+
+Balancer::~Balancer() = default;
+
+int Balancer::rank() const { return communicator_ ? communicator_->rank() : 0; }
 
 // Measure neither the first steps after a change, which allocate memory and choose algorithms, nor the last ones before
 // a decision: the host runs ahead, so they are still being computed when it asks for the times.

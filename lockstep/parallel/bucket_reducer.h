@@ -13,17 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/nn/parameter.h"
-#include "lockstep/parallel/balance.h"
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/nn/gradient_reducer.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 
-namespace LOCKSTEP_API lockstep {
-
-struct BucketOptions {
-  std::int64_t bytes = 25 << 20;
-  // The first bucket is small, so that communication begins early.
-  std::int64_t first_bytes = 1 << 20;
-};
+namespace lockstep {
 
 class BucketReducer : public GradientReducer, public std::enable_shared_from_this<BucketReducer> {
  public:
@@ -57,7 +50,28 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   std::vector<std::vector<std::size_t>> buckets() const;
 
  private:
-  struct Bucket;
+  struct Bucket {
+    std::vector<std::size_t> parameters;
+    std::vector<std::size_t> offsets, sizes;  // of segments, in elements; there may be gaps between them
+    std::shared_ptr<TreeReducer> reducer;
+    Array sum;  // f32 [elements], the reducer's memory
+    // Segments of contributions in the same memory: [block][segment]. On the host, a block of several shards has none.
+    // Each is its own tensor, written as a whole, so that the failure of one is not cleared when the next one succeeds.
+    std::vector<std::vector<Array>> destinations;
+    Array present;  // u8 [parameters]
+    // The sums of several rounds, kept here because the reducer's memory is reused, and which parameters have one.
+    Array total, total_present;
+    std::vector<bool> in_total;
+    // The contents of both `present` tensors, for the task.
+    struct Flags {
+      std::vector<std::uint8_t> latest, total;
+    };
+    std::shared_ptr<Flags> flags = std::make_shared<Flags>();
+
+    Array segment(const Array& flat, std::size_t i, const Shape& shape) const {
+      return flat.narrow(static_cast<std::int64_t>(offsets[i]), static_cast<std::int64_t>(sizes[i])).reshape(shape);
+    }
+  };
 
   std::vector<std::size_t> wanted() const;
   bool in_bucket(std::size_t index) const;
@@ -95,18 +109,6 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   std::int64_t all_rounds_ = 0;
   std::uint64_t step_ = 0;      // step of the latest backward()
   std::int64_t backwards_ = 0;  // number of backward() calls in that step
-};
-
-// Holds a reducer while it lives.
-class NoSyncGuard {
- public:
-  explicit NoSyncGuard(std::shared_ptr<BucketReducer> reducer) : reducer_(std::move(reducer)) { reducer_->hold(); }
-  ~NoSyncGuard() { reducer_->release(); }
-  NoSyncGuard(const NoSyncGuard&) = delete;
-  NoSyncGuard& operator=(const NoSyncGuard&) = delete;
-
- private:
-  std::shared_ptr<BucketReducer> reducer_;
 };
 
 }  // namespace lockstep

@@ -1,7 +1,5 @@
 #include "lockstep/parallel/communicator.h"
 
-#include "lockstep/runtime/step_recorder.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,9 +8,18 @@
 #include "lockstep/autograd/node.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/parallel/device_sums.h"
 #include "lockstep/parallel/rank_gpu.h"
+#include "lockstep/runtime/runtime.h"
+#include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
+
+struct Communicator::Lane {
+  KernelContext context;
+  LaneId id;
+};
 
 Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group, std::vector<Device> devices)
     : device_(state_of(runtime.devices().at(0), "communicator").host_visible_device()), group_(std::move(group)) {
@@ -22,13 +29,13 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
   host_group_ = make_group();
   look_at_gpus(devices.empty() ? runtime.devices() : devices);
   for (int channel = 0; channel < 2; ++channel) {
-    contexts_[channel] = std::make_unique<KernelContext>();
+    lanes_[channel] = std::make_unique<Lane>();
     // The lane is bound to all cores of this rank: it mostly waits, and sums on whichever of them is free. A core of
     // another rank would be busy once that rank sums its own part.
-    lanes_[channel] = engine_->add_lane({.name = channel == 0 ? "communicate urgent" : "communicate bulk",
-                                         .device = fmt::format("rank {}", group_->rank()),
-                                         .cpus = limited_by_quota() ? std::vector<int>() : available_cpus(),
-                                         .lane_data = contexts_[channel].get()});
+    lanes_[channel]->id = engine_->add_lane({.name = channel == 0 ? "communicate urgent" : "communicate bulk",
+                                             .device = fmt::format("rank {}", group_->rank()),
+                                             .cpus = limited_by_quota() ? std::vector<int>() : available_cpus(),
+                                             .lane_data = &lanes_[channel]->context});
   }
 }
 
@@ -48,6 +55,8 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
   check(group_->backend() != "nccl" || world_size() == 1, "the back end nccl cannot be used: {}", why);
   if (std::ranges::any_of(ranks, [](const RankGpu& rank) { return rank.uuid[0] != '\0'; })) why_not_nccl_ = why;
 }
+
+Backend& Communicator::backend() { return *state_of(device_, "communicator").backend; }
 
 std::string_view Communicator::backend_name() const {
   if (sums_) return "nccl";
@@ -77,7 +86,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
   if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it exchanges data with other processes");
   Task task;
   task.name = name;
-  task.lane = lanes_[channel == CommChannel::urgent ? 0 : 1];
+  task.lane = lanes_[channel == CommChannel::urgent ? 0 : 1]->id;
   for (const Array& t : reads) task.reads.push_back(t.resource());
   for (const Array& t : writes) task.writes.push_back(t.resource());
   task.run = [this, body = std::move(body)](const TaskContext& c) {

@@ -12,11 +12,14 @@
 
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/comm/process_group.h"
-#include "lockstep/ops/launch.h"
-#include "lockstep/parallel/device_sums.h"
-#include "lockstep/runtime/runtime.h"
 
 namespace LOCKSTEP_API lockstep {
+
+class Backend;         // backend/backend.h
+class DeviceSums;      // parallel/device_sums.h
+class Engine;          // engine/engine.h
+class Runtime;         // runtime/runtime.h
+struct KernelContext;  // backend/context.h
 
 class Communicator {
  public:
@@ -41,7 +44,7 @@ class Communicator {
   // `body` runs on a lane; see ops::launch. reads and writes may be empty.
   void push(std::string_view name, CommChannel channel, std::span<const Array> reads, std::span<const Array> writes,
             std::function<void(KernelContext&)> body);
-  Backend& backend() { return *state_of(device_, "communicator").backend; }
+  Backend& backend();
   // The device of results that come from other processes, except sums of gradients.
   Device device() const { return device_; }
   // Where sums of gradients are made: on this rank's first GPU, where NCCL exchanges the pieces. Null: on device().
@@ -77,8 +80,8 @@ class Communicator {
   std::shared_ptr<ProcessGroup> host_group_;
   std::shared_ptr<DeviceSums> sums_;
   std::string why_not_nccl_;
-  std::unique_ptr<KernelContext> contexts_[2];
-  LaneId lanes_[2];
+  struct Lane;
+  std::unique_ptr<Lane> lanes_[2];  // by channel
 };
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include "lockstep/comm/summing_device.h"
 #include "lockstep/runtime/device_state.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class DeviceSums final : public SummingDevice {
  public:

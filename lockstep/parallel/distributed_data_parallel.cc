@@ -7,6 +7,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/shards.h"
+#include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/split.h"
 
@@ -44,6 +45,9 @@ std::string first_difference(std::string_view mine, std::string_view first) {
 }
 
 }  // namespace
+
+NoSyncGuard::NoSyncGuard(std::shared_ptr<BucketReducer> reducer) : reducer_(std::move(reducer)) { reducer_->hold(); }
+NoSyncGuard::~NoSyncGuard() { reducer_->release(); }
 
 DistributedDataParallel::DistributedDataParallel(Module& module, std::vector<Device> devices,
                                                  std::shared_ptr<Communicator> communicator, DistributedOptions options)

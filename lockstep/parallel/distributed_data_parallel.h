@@ -22,10 +22,18 @@
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/balance.h"
-#include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/job.h"
 
 namespace LOCKSTEP_API lockstep {
+
+class BucketReducer;  // parallel/bucket_reducer.h
+
+// Gradients travel in buckets of about this size. The sizes affect time, never the sums.
+struct BucketOptions {
+  std::int64_t bytes = 25 << 20;
+  // The first bucket is small, so that communication begins early.
+  std::int64_t first_bytes = 1 << 20;
+};
 
 struct DistributedOptions {
   // V of the whole job, at least one per rank; 0: one shard for each device of each rank.
@@ -38,6 +46,18 @@ struct DistributedOptions {
   BucketOptions buckets{};
   // Other settings that all ranks must agree on, one item per line. They are compared before the first step.
   std::string recipe{};
+};
+
+// The result of no_sync(): backward passes do not synchronize while it lives.
+class NoSyncGuard {
+ public:
+  explicit NoSyncGuard(std::shared_ptr<BucketReducer> reducer);
+  ~NoSyncGuard();
+  NoSyncGuard(const NoSyncGuard&) = delete;
+  NoSyncGuard& operator=(const NoSyncGuard&) = delete;
+
+ private:
+  std::shared_ptr<BucketReducer> reducer_;
 };
 
 template <std::size_t N>

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lockstep/backend/context.h"
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
 
 namespace lockstep {
 namespace {

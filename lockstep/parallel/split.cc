@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/autograd/placement.h"
+
 namespace lockstep {
 
 int default_shards(std::int64_t batch_size) {

@@ -1,4 +1,4 @@
-#include "lockstep/runtime/device_list.h"
+#include "lockstep/runtime/runtime.h"
 
 #include <algorithm>
 #include <span>

@@ -12,7 +12,7 @@
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/tensor/caching_allocator.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // Settings, besides a device's kind, that decide its bits. A recipe names those that differ from the default.
 struct KernelSettings {

@@ -5,9 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/backend/backend.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/runtime/shared_host_memory.h"
+#include "lockstep/tensor/caching_allocator.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/random.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class RandomState {
  public:

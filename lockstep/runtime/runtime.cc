@@ -4,7 +4,6 @@
 
 #include "lockstep/backend/openmp_threads.h"
 #include "lockstep/device/topology.h"
-#include "lockstep/runtime/device_list.h"
 #include "lockstep/runtime/make_device.h"
 
 namespace lockstep {

@@ -13,9 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/runtime/device_state.h"
+#include "lockstep/device/device.h"
 
 namespace LOCKSTEP_API lockstep {
+
+class Engine;        // engine/engine.h
+class RandomState;   // runtime/random_state.h
+struct DeviceState;  // runtime/device_state.h
 
 // The devices that a Runtime is asked for. A number: so many of the best kind that there is, GPUs or, without one, of
 // the CPU (see find_devices). A list as in Runtime::devices(): "cpu:0,cpu:1", "cuda:0". "auto": all GPUs or, without
@@ -93,6 +97,7 @@ class Runtime {
   // A list, "cpu:0,cuda:0", or all devices of a kind, "cpu" or "cuda".
   std::vector<Device> devices(std::string_view list) const;
 
+  // For the library's own code: the headers of these classes are not installed.
   Engine& engine() { return *engine_; }
   RandomState& random() { return *random_; }
   int threads_per_shard() const { return threads_per_shard_; }
@@ -116,5 +121,26 @@ class Runtime {
 
 // "[cpu:0, cpu:1]"
 std::string str(const std::vector<Device>& devices);
+
+// A list of devices as users write it: "cpu:0,cpu:1", "cuda:0", "cpu:0,cuda:0/0,cuda:0/1".
+// The number of devices in the list, and the options of a Runtime that has them all: cpu_devices, cuda, and
+// cuda_logical; the rest have their defaults.
+struct DeviceList {
+  int count = 0;
+  RuntimeOptions options;
+};
+
+// Throws Error if the list cannot be parsed. The Runtime checks whether the GPUs exist.
+DeviceList parse_device_list(std::string_view list);
+
+// Returns `count` devices of the best available kind: GPUs, with several logical devices on each if there are fewer
+// GPUs; otherwise CPU devices, which share the cores. 0: all GPUs, or one CPU device. The ranks of one host (LOCAL_RANK
+// of LOCAL_WORLD_SIZE) divide its GPUs; if there are fewer GPUs than ranks, several ranks get the same one.
+DeviceList find_devices(int count = 0);
+
+// The number of GPUs that this process sees: torch.cuda.device_count().
+int device_count();
+// torch.cuda.is_available()
+inline bool cuda_is_available() { return device_count() > 0; }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/device/memory.h"
+#include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
 

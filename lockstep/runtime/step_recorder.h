@@ -13,6 +13,7 @@
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/step_graph.h"
 #include "lockstep/tensor/array.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "lockstep/tensor/storage.h"
+
 namespace lockstep {
 namespace {
 
@@ -55,6 +57,10 @@ Array Array::host(Shape shape, DType dtype) {
   if (view.data) std::memset(view.data, 0, view.bytes());
   return {std::move(storage), view};
 }
+
+Device Array::device() const { return storage_ ? storage_->device : Device(); }
+
+const Resource& Array::resource() const { return storage_->resource; }
 
 void Array::wait() const {
   check(defined(), "wait: undefined tensor");

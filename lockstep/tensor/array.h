@@ -3,15 +3,19 @@
 // made of arrays.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "lockstep/tensor/storage.h"
+#include "lockstep/device/device.h"
 #include "lockstep/tensor/view.h"
 
 namespace LOCKSTEP_API lockstep {
+
+class Resource;  // engine/resource.h
+struct Storage;  // tensor/storage.h
 
 struct CopyOptions {
   // Returns before the copy is done. Later readers of the result wait for it: operations, and for host memory
@@ -44,7 +48,7 @@ class Array {
   DType dtype() const { return view_.dtype; }
   Layout layout() const { return view_.layout; }
   // Device() for host memory.
-  Device device() const { return storage_ ? storage_->device : Device(); }
+  Device device() const;
 
   // The shard of the batch that the array belongs to; -1 for none, as for parameters. Results computed from an array
   // belong to its shard.
@@ -80,7 +84,7 @@ class Array {
 
   const View& view() const { return view_; }
   const std::shared_ptr<Storage>& storage() const { return storage_; }
-  const Resource& resource() const { return storage_->resource; }
+  const Resource& resource() const;
   // "[64, 1, 28, 28] f32 on cpu:0", for messages.
   std::string describe() const;
 

@@ -14,10 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/device/device.h"
 #include "lockstep/device/memory.h"
 #include "lockstep/engine/engine.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 struct Block {
   void* data = nullptr;
@@ -26,17 +27,6 @@ struct Block {
   // The lane that used the block last.
   LaneId lane;
   int pool = 0;
-};
-
-struct MemoryCounters {
-  std::size_t reserved_bytes = 0;  // taken from the system
-  std::size_t used_bytes = 0;      // of these, held by tensors
-  std::size_t peak_used_bytes = 0;
-  std::size_t scratch_bytes = 0;  // used in addition by a GPU's kernels
-  std::int64_t system_allocations = 0;
-
-  // Bytes kept for later allocations.
-  std::size_t cached_bytes() const { return reserved_bytes - used_bytes; }
 };
 
 class CachingAllocator {

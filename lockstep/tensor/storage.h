@@ -12,7 +12,7 @@
 #include "lockstep/device/device.h"
 #include "lockstep/engine/engine.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // Device memory comes from the device's caching allocator and returns to it with the last handle, even while tasks
 // still use it: the next user of the memory waits for them (Engine::make_successor). Tasks therefore name the resource
@@ -34,7 +34,7 @@ struct Storage {
   // Block::pool. If it is not 0, a recorded step computed the memory, and each repetition overwrites it.
   int pool = 0;
   // Number of described writes. backward() compares it with the number when a tensor was saved; see
-  // autograd/saved_tensor.h. Atomic because several threads may read the memory at the same time; writers never run
+  // autograd/saved_array.h. Atomic because several threads may read the memory at the same time; writers never run
   // beside them.
   std::atomic<std::uint64_t> version{0};
 

@@ -1,4 +1,4 @@
-#include "lockstep/train/metrics.h"
+#include "lockstep/train/evaluate.h"
 
 #include <algorithm>
 #include <cmath>

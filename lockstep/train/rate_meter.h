@@ -8,7 +8,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 class RateMeter {
  public:

@@ -4,7 +4,13 @@
 #include <cmath>
 #include <optional>
 
+#include "lockstep/checkpoint/folder_claim.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/optim/left_out.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/random_state.h"
+#include "lockstep/train/rate_meter.h"
+#include "lockstep/train/watch.h"
 
 namespace lockstep {
 bool Trainer::finished() const {
@@ -46,7 +52,7 @@ TrainingResult Trainer::run() {
     std::int64_t batches = loader_.size();
     loader_.skip_batches(position_.batch);
     double begin = RateMeter::now();
-    rate_.start(begin);
+    rate_->start(begin);
     if (balancer_) balancer_->resume();
     std::optional<DataLoader::Iterator> loop(loader_.begin());
     while (*loop != loader_.end()) {
@@ -61,11 +67,11 @@ TrainingResult Trainer::run() {
         read_losses(0);
         // The clock of the epoch goes on in the checkpoint.
         const double pause = RateMeter::now();
-        rate_.stop(pause);
+        rate_->stop(pause);
         position_.seconds += pause - begin;
         save();
         begin = RateMeter::now();
-        rate_.start(begin);
+        rate_->start(begin);
       }
       rebalance(loop);
     }
@@ -73,7 +79,7 @@ TrainingResult Trainer::run() {
     if (balancer_) balancer_->pause();
     read_losses(0);
     const double end = RateMeter::now();
-    rate_.stop(end);
+    rate_->stop(end);
     position_.seconds += end - begin;
     // A rank whose shards had no samples has not been heard yet.
     if (options_.communicator) {

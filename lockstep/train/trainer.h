@@ -8,18 +8,32 @@
 #include <memory>
 #include <optional>
 
-#include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/weight_average.h"
-#include "lockstep/parallel/balancer.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/recorded_step.h"
-#include "lockstep/train/metrics.h"
-#include "lockstep/train/rate_meter.h"
-#include "lockstep/train/watch.h"
+#include "lockstep/train/evaluate.h"
 
 namespace LOCKSTEP_API lockstep {
+
+class FolderClaim;  // checkpoint/folder_claim.h
+class RateMeter;    // train/rate_meter.h
+
+// A metric that decides when a run ends, and which checkpoint is the best.
+struct WatchOptions {
+  // The name of a metric of the options, "accuracy", or "train_loss". Empty: nothing is watched.
+  std::string metric{};
+  // The smallest value is the best, as of a perplexity; otherwise the largest.
+  bool smallest = false;
+  // A value is better only if it is so by more than this.
+  double min_delta = 0;
+  // The run ends after so many epochs without a better value. 0: it does not.
+  std::int64_t patience = 0;
+  // Keeps the checkpoint of the best epoch in the folder "best" of the save folder.
+  bool save_best = false;
+};
 
 struct TrainerOptions {
   // The devices of this process.
@@ -112,6 +126,7 @@ class Trainer {
   // The model has to be initialized on the devices, and the optimizer has to have its parameters. `test` may be null.
   Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
           std::shared_ptr<const Dataset> test, TrainerOptions options);
+  ~Trainer();
 
   // Called in order. A step's report comes a little after the step was described, since the host does not wait for
   // losses.
@@ -205,7 +220,7 @@ class Trainer {
   TrainingPosition position_;
   PendingLoss current_;  // the step that is being described
   std::deque<PendingLoss> pending_;
-  RateMeter rate_;
+  std::unique_ptr<RateMeter> rate_;
   std::int64_t saved_step_ = -1;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;

@@ -1,4 +1,5 @@
 // How a Trainer saves, and goes on from what it saved: together with all ranks.
+#include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {

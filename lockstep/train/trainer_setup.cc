@@ -2,6 +2,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lockstep/backend/backend.h"
+#include "lockstep/nn/gradient_tree.h"
+#include "lockstep/parallel/split.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/train/rate_meter.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {
@@ -29,7 +34,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
     : module_(module), optimizer_(optimizer), options_(std::move(options)), test_(std::move(test)),
       loader_(std::move(train),
               rows_of_rank(
-                  {.batch_size = options_.micro_batch_size(), .shuffle = options_.shuffle, .seed = options_.seed})) {
+                  {.batch_size = options_.micro_batch_size(), .shuffle = options_.shuffle, .seed = options_.seed})),
+      rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
   check(!o.devices.empty(), "trainer: no devices");
   check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.shards >= 0 && o.clip_norm >= 0,
@@ -56,6 +62,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   }
   share_shards();
 }
+
+Trainer::~Trainer() = default;
 
 // All settings that decide the bits, and those of the options' recipe.
 Recipe Trainer::make_recipe() const {

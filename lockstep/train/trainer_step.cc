@@ -8,6 +8,7 @@
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/split.h"
+#include "lockstep/train/rate_meter.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {
@@ -172,8 +173,8 @@ void Trainer::read_losses(std::size_t leave) {
       check(*report.loss_scale >= 0x1p-20, "the gradients are not finite at step {}, however small the loss scale",
             report.step);
     }
-    report.images_per_second = rate_.add(RateMeter::now(), report.samples);
-    report.seconds = rate_.seconds();
+    report.images_per_second = rate_->add(RateMeter::now(), report.samples);
+    report.seconds = rate_->seconds();
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
     position_.samples += report.samples;
     if (on_step) on_step(report);

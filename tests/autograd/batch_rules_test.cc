@@ -1,6 +1,7 @@
 // Batches at their edges: one sample, shards without influence on the loss, half types, and what is not cut beside what is.
 #include <gtest/gtest.h>
 
+#include "lockstep/autograd/batch_norm.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/shards.h"

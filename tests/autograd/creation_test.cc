@@ -7,6 +7,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/shards.h"
+#include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
@@ -48,6 +49,21 @@ TEST_F(CreationTest, ConstantsLieWhereTheOptionsSay) {
               (std::vector<std::int64_t>{7, 7}));
     EXPECT_EQ(full({}, 0.5, {.dtype = DType::bf16, .device = device}).item<float>(), 0.5F);
     EXPECT_EQ(zeros({0, 4}, {.device = device}).numel(), 0);
+  }
+}
+
+TEST_F(CreationTest, ValuesLieWhereTheOptionsSay) {
+  const std::vector<std::int64_t> values{1, -2, 3};
+  EXPECT_EQ(Tensor::from(values, {3}).dtype(), DType::i64);
+  for (const Device device : {kHost, devices_[1]}) {
+    EXPECT_EQ(Tensor::from(values, {3}, {.device = device}).device(), device);
+    EXPECT_EQ(Tensor::from(values, {3}, {.device = device}).to_vector<std::int64_t>(), values);
+    EXPECT_EQ(Tensor::from(values, {3, 1}, {.dtype = DType::f64, .device = device}).to_vector<double>(),
+              (Numbers{1, -2, 3}));
+    const Tensor half = Tensor::from(values, {3}, {.dtype = DType::f16, .device = device});
+    EXPECT_EQ(half.dtype(), DType::f16);
+    EXPECT_EQ(half.to_vector<float>(), (std::vector<float>{1, -2, 3}));
+    EXPECT_EQ(Tensor::from(half.to_vector<float>(), {3}, {.dtype = DType::i64}).to_vector<std::int64_t>(), values);
   }
 }
 

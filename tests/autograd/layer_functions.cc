@@ -1,5 +1,5 @@
 // The functions inside layers: convolutions, pools, images of other sizes, attention, and recurrent layers.
-#include "lockstep/autograd/attention.h"
+#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/recurrent.h"
 #include "tests/autograd/gradient_testing.h"
 

@@ -3,6 +3,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/recurrent.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 

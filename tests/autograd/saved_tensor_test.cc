@@ -1,9 +1,10 @@
-#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/autograd/saved_array.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
+#include "lockstep/autograd/batch_norm.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"

@@ -2,6 +2,8 @@
 
 #include "tests/backend/kernel_testing.h"
 
+#include "lockstep/runtime/random_state.h"
+
 namespace lockstep::testing {
 namespace {
 

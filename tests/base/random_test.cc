@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/philox.h"
 
 namespace lockstep {
 namespace {

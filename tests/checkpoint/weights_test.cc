@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "lockstep/base/sha256.h"
-#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/container.h"
 #include "lockstep/nn/linear.h"
-#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

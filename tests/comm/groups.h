@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/net/store.h"
 
 namespace lockstep::testing {
 

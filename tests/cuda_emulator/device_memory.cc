@@ -11,6 +11,7 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
+
 #endif
 
 namespace cuda_emulator {

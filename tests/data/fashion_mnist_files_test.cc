@@ -1,4 +1,4 @@
-#include "lockstep/data/fashion_mnist_files.h"
+#include "lockstep/data/fashion_mnist.h"
 
 #include <gtest/gtest.h>
 

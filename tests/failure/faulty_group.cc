@@ -3,6 +3,8 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/comm/summing_device.h"
+
 namespace lockstep::testing {
 namespace {
 

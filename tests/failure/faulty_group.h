@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/net/store.h"
 #include "tests/failure/fault.h"
 
 namespace lockstep::testing {

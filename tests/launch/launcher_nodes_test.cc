@@ -11,6 +11,8 @@
 #include "tests/free_port.h"
 #include "tests/processes.h"
 
+#include "lockstep/net/tcp_store.h"
+
 namespace lockstep {
 namespace {
 

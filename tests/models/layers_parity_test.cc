@@ -9,10 +9,9 @@
 
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lstm_language_model.h"
-#include "lockstep/nn/conv1d.h"
-#include "lockstep/nn/conv_transpose2d.h"
-#include "lockstep/nn/sequential.h"
-#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/nn/transformer.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
@@ -134,7 +133,7 @@ Case case_of(const std::string& name, Device device) {
   if (name == "lstm in both directions") return make_case<LSTM>(run_lstm, recurrent);
   if (name == "gru in both directions") return make_case<GRU>(run_gru, recurrent);
   if (name == "conv1d") {
-    return of_one<Conv1d>(Conv1dLayerOptions{
+    return of_one<Conv1d>(ConvLayerOptions{
         .in_channels = 4, .out_channels = 6, .kernel = 3, .stride = 2, .padding = 1, .dilation = 2, .groups = 2});
   }
   if (name == "conv transpose 2d") {

@@ -7,7 +7,7 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
 #include "lockstep/models/resnet.h"
-#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"

@@ -10,7 +10,7 @@
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"

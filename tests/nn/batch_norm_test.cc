@@ -1,4 +1,4 @@
-#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/normalization.h"
 
 #include "lockstep/nn/residual.h"
 #include "tests/nn/nn_testing.h"

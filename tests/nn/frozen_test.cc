@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "lockstep/autograd/node.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/engine/task_graph.h"
+#include "lockstep/nn/gradient_tree.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {
@@ -12,7 +14,7 @@ namespace {
 struct FineTuned : Module {
   Sequential body, head;
   FineTuned() {
-    body.append<Conv2d>(Conv2dLayerOptions{.in_channels = 1, .out_channels = 4, .kernel = 3, .padding = 1});
+    body.append<Conv2d>(ConvLayerOptions{.in_channels = 1, .out_channels = 4, .kernel = 3, .padding = 1});
     body.append<BatchNorm2d>(BatchNorm2dOptions{.channels = 4}).append<ReLU>();
     body.append<GlobalAvgPool2d>().append<Flatten>();
     head.append<Linear>(LinearOptions{.in_features = 4, .out_features = 3});

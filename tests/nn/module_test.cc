@@ -1,6 +1,7 @@
 #include "lockstep/nn/module.h"
 
 #include "lockstep/nn/residual.h"
+#include "lockstep/runtime/random_state.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "lockstep/autograd/shards.h"
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
-#include "lockstep/nn/sequential.h"
-#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

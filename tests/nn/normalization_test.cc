@@ -1,9 +1,9 @@
 #include "lockstep/nn/normalization.h"
 
 #include "lockstep/autograd/shards.h"
+#include "lockstep/nn/container.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

@@ -2,10 +2,9 @@
 // tell.
 #include <cmath>
 
-#include "lockstep/autograd/attention.h"
-#include "lockstep/nn/conv1d.h"
-#include "lockstep/nn/conv_transpose2d.h"
-#include "lockstep/nn/module_list.h"
+#include "lockstep/autograd/functions.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/transformer.h"
 #include "tests/nn/nn_testing.h"

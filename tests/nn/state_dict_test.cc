@@ -1,4 +1,4 @@
-#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/module.h"
 
 #include "tests/nn/nn_testing.h"
 
@@ -6,7 +6,7 @@ namespace lockstep::testing {
 namespace {
 
 void build(Sequential& net) {
-  net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 3, .kernel = 3}).append<BatchNorm2d>().append<Flatten>();
+  net.append<Conv2d>(ConvLayerOptions{.out_channels = 3, .kernel = 3}).append<BatchNorm2d>().append<Flatten>();
   net.append<Linear>(LinearOptions{.out_features = 2});
 }
 

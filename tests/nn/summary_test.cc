@@ -4,14 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/nn/attention.h"
-#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/container.h"
 #include "lockstep/nn/embedding.h"
+#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/residual.h"
-#include "lockstep/nn/sequential.h"
 #include "lockstep/nn/transformer.h"
+#include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

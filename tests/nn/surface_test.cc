@@ -2,14 +2,12 @@
 #include <sstream>
 
 #include "lockstep/nn/attention.h"
-#include "lockstep/nn/conv1d.h"
-#include "lockstep/nn/conv_transpose2d.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/embedding.h"
-#include "lockstep/nn/module_list.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/residual.h"
-#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

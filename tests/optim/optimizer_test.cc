@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

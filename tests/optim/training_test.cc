@@ -1,13 +1,13 @@
 // Everything up to here at work: a small net trained for a few steps.
 #include <gtest/gtest.h>
 
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/nn/residual.h"
-#include "lockstep/nn/sequential.h"
-#include "lockstep/nn/state_dict.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
@@ -21,7 +21,7 @@ constexpr std::int64_t kSamples = 2;  // in each shard, but one less in the last
 class Training {
  public:
   Training(RuntimeOptions options, bool synchronized) : runtime_(options) {
-    net_.append<Conv2d>(Conv2dLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
+    net_.append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
     net_.append<BatchNorm2d>().append<ReLU>();
     net_.append<Residual>(ResidualOptions{.channels = 16, .stride = 2, .project = true});
     net_.append<GlobalAvgPool2d>().append<Flatten>().append<Dropout>(0.3);

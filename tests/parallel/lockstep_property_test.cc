@@ -12,9 +12,10 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/nn/residual.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -27,7 +28,7 @@ namespace {
 
 std::unique_ptr<Sequential> residual_net() {
   auto net = std::make_unique<Sequential>();
-  net->append<Conv2d>(Conv2dLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
+  net->append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
   net->append<BatchNorm2d>().append<ReLU>();
   net->append<Residual>(ResidualOptions{.channels = 16});
   net->append<Residual>(ResidualOptions{.channels = 32, .stride = 2, .project = true});

@@ -10,10 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
-#include "lockstep/nn/sequential.h"
 #include "lockstep/parallel/communicator.h"
+#include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
 

@@ -6,13 +6,13 @@
 #include <functional>
 
 #include "lockstep/autograd/node.h"
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/nn/residual.h"
-#include "lockstep/nn/sequential.h"
-#include "lockstep/nn/state_dict.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/optim/optimizer.h"
@@ -44,7 +44,7 @@ class Training {
  public:
   Training(const RuntimeOptions& options, StepRecipe recipe, bool recorded)
       : runtime_(options), recipe_(recipe), recorded_(recorded) {
-    net_.append<Conv2d>(Conv2dLayerOptions{.out_channels = 4, .kernel = 3, .padding = 1});
+    net_.append<Conv2d>(ConvLayerOptions{.out_channels = 4, .kernel = 3, .padding = 1});
     net_.append<BatchNorm2d>().append<ReLU>();
     net_.append<Residual>(ResidualOptions{.channels = 8, .stride = 2, .project = true});
     net_.append<GlobalAvgPool2d>().append<Flatten>();

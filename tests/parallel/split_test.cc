@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/placement.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 

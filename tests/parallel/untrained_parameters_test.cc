@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"

@@ -9,7 +9,6 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/ops/launch.h"
-#include "lockstep/runtime/device_list.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
 

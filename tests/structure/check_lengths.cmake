@@ -5,7 +5,6 @@ if(NOT DEFINED MOST)
   set(MOST 400)
 endif()
 set(too_long
-    lockstep/parallel/bucket_reducer.cc
     tests/backend/onednn_test.cc
     tests/cli/train_test.cc
     tests/parallel/distributed_data_parallel_test.cc

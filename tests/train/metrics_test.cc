@@ -1,4 +1,4 @@
-#include "lockstep/train/metrics.h"
+#include "lockstep/train/evaluate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/engine/task.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/train/log_writer.h"
 #include "tests/expect_error.h"

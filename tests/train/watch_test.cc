@@ -6,6 +6,7 @@
 #include <cmath>
 #include <thread>
 
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"

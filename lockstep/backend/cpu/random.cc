@@ -12,6 +12,7 @@
 #include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/vectorize.h"
+#include "lockstep/base/philox.h"
 
 namespace lockstep {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "lockstep/backend/cuda/element.cuh"
 #include "lockstep/backend/cuda/families.h"
+#include "lockstep/base/philox.h"
 
 namespace lockstep {
 namespace {

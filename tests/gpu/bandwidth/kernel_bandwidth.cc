@@ -8,6 +8,7 @@
 
 #include "lockstep/backend/cuda/families.h"
 #include "lockstep/device/cuda/cuda_status.h"
+#include "lockstep/runtime/random_state.h"
 #include "tests/gpu/gpu_testing.h"
 
 namespace lockstep::testing {

@@ -10,10 +10,10 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/conv2d.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
@@ -23,7 +23,6 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/parallel/split.h"
-#include "lockstep/runtime/device_list.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
@@ -284,7 +283,7 @@ struct Penalized {
 
 Penalized train_penalized(const std::vector<Device>& devices, bool scaled) {
   Sequential net;
-  net.append<Conv2d>(Conv2dLayerOptions{.out_channels = 4, .kernel = 3, .padding = 1});
+  net.append<Conv2d>(ConvLayerOptions{.out_channels = 4, .kernel = 3, .padding = 1});
   net.append<BatchNorm2d>(BatchNorm2dOptions{.synchronized = true}).append<ReLU>();
   net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 3});
   net.initialize(Xavier{}, devices, {.seed = 3});

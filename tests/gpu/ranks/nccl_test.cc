@@ -9,7 +9,7 @@
 #include "lockstep/device/cuda/cuda_status.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/parallel/communicator.h"
-#include "lockstep/runtime/device_list.h"
+#include "lockstep/runtime/runtime.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
 #include "tests/gpu/ranks/hooked_sums.h"

@@ -7,8 +7,10 @@
 #include <thread>
 
 #include "lockstep/device/cuda/cuda_status.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/models/models.h"
+#include "lockstep/ops/launch.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

@@ -1,1 +1,3 @@
 #include "lockstep/engine/hidden.h"
+#include "lockstep/engine/public.h"
+#include "lockstep/engine/second.h"

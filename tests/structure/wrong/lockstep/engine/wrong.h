@@ -1,1 +1,3 @@
 #include "lockstep/base/wrong.h"
+
+namespace LOCKSTEP_API lockstep {}

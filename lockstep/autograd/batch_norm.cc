@@ -1,8 +1,7 @@
-#include "lockstep/ops/norm.h"
-
+#include "lockstep/autograd/batch_norm.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
-#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"

@@ -1,9 +1,9 @@
-#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/container.h"
 
 #include <typeinfo>
 
-#include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/nn/output_observer.h"
 
 namespace lockstep {

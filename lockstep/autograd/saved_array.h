@@ -1,16 +1,16 @@
-// A tensor that a backward function needs. It shares the memory of the forward pass, so a change in place between
-// forward and backward would make the gradient wrong: get() reports it as an error.
+// An array that a backward function needs. It shares the memory of the forward pass, so a change in place between
+// forward and backward would make the gradient wrong: get() reports it as an error. For logical tensors, see SavedTensor
+// in function.h.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
-#include "lockstep/autograd/tensor.h"
+#include "lockstep/tensor/array.h"
+#include "lockstep/tensor/storage.h"
 
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
-// One part of a tensor, as operations save it.
 class SavedArray {
  public:
   SavedArray() = default;
@@ -18,6 +18,9 @@ class SavedArray {
   SavedArray(const Array& x) : array_(x), version_(version()) {}  // NOLINT(google-explicit-constructor)
   // Saves nothing if `needed` is false, because no gradient is then computed from x.
   SavedArray(bool needed, const Array& x) : SavedArray(needed ? x : Array()) {}
+
+  // Saves x as it was at a version.
+  SavedArray(const Array& x, std::uint64_t version) : array_(x), version_(version) {}
 
   // Returns the array, undefined if an undefined one was saved. Throws Error, naming the operation, if it has been
   // written since.
@@ -36,20 +39,6 @@ class SavedArray {
 
   Array array_;
   std::uint64_t version_ = 0;
-};
-
-// The same for a logical tensor, for users' own functions.
-class SavedTensor {
- public:
-  SavedTensor() = default;
-  // Saves t without its history, as it is now.
-  SavedTensor(const Tensor& t);  // NOLINT(google-explicit-constructor)
-  // Returns the tensor. Throws Error, naming the operation, if one of its parts has been written since.
-  const Tensor& get(std::string_view operation) const;
-
- private:
-  Tensor tensor_;
-  std::vector<SavedArray> parts_;
 };
 
 }  // namespace lockstep

@@ -1,0 +1,84 @@
+// Convolutions. Kernels are square, and every axis has the same stride, padding, and dilation.
+#pragma once
+
+#include "lockstep/nn/module.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// Options of Conv1d and Conv2d.
+struct ConvLayerOptions {
+  std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
+  std::int64_t out_channels = 0;
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+// [N, C, L] -> [N, O, L'], L' = (L + 2 padding - dilation (kernel - 1) - 1) / stride + 1.
+class Conv1d : public Module {
+ public:
+  using Options = ConvLayerOptions;
+  explicit Conv1d(ConvLayerOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [O, C / groups, kernel]
+  Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  ConvLayerOptions options_;
+};
+
+// The same for both axes of images: [N, C, H, W] -> [N, O, H', W'].
+class Conv2d : public Module {
+ public:
+  using Options = ConvLayerOptions;
+  explicit Conv2d(ConvLayerOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [O, C / groups, kernel, kernel]
+  Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  ConvLayerOptions options_;
+};
+
+struct ConvTranspose2dLayerOptions {
+  std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
+  std::int64_t out_channels = 0;
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t output_padding = 0;  // below the stride
+  std::int64_t groups = 1;
+  bool bias = true;
+  std::int64_t dilation = 1;
+};
+
+// [N, C, H, W] -> [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (kernel - 1) +
+// output_padding + 1: at stride 2 images grow to twice their size.
+class ConvTranspose2d : public Module {
+ public:
+  using Options = ConvTranspose2dLayerOptions;
+  explicit ConvTranspose2d(ConvTranspose2dLayerOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [C, O / groups, kernel, kernel]
+  Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  ConvTranspose2dLayerOptions options_;
+};
+
+}  // namespace lockstep
