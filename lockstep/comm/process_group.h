@@ -19,7 +19,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/comm/process_group.h"
 #include "lockstep/net/comm_error.h"
 #include "lockstep/tensor/dtype.h"
 

@@ -33,13 +33,15 @@ std::string summary(Module& module, const Shape& input, DType dtype = DType::f32
 // For a model that is called otherwise: `call` does it.
 std::string summary(Module& module, const std::function<void()>& call);
 
-// x in host memory goes to the model's first device; else x where it is.
+// x in host memory goes to the model's first device; else x where it is. Anything but a tensor stays as it is.
 Tensor input_for(const Module& module, const Tensor& x);
+template <typename T>
+requires(!std::convertible_to<T, Tensor>) const T& input_for(const Module&, const T& x) { return x; }
 
 // The same, for model(x, more...): several inputs, or numbers of words.
 template <std::derived_from<Module> M, typename... More>
 std::string summary(M& module, const Tensor& x, const More&... more) {
-  return summary(module, [&] { module(input_for(module, x), more...); });
+  return summary(module, [&] { module(input_for(module, x), input_for(module, more)...); });
 }
 
 }  // namespace lockstep

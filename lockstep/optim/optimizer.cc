@@ -71,19 +71,22 @@ void Optimizer::set_learning_rate(double lr) {
 void Optimizer::set_learning_rate(std::size_t group, double lr) {
   group_at(group);
   check_at_least_zero("learning rate", lr);
+  check(learning_rate_ > 0, "optimizer: the learning rate is 0, and that of a group follows it in proportion");
+  groups_[group].own_lr = lr * (initial_learning_rate_ / learning_rate_);
   groups_[group].lr = lr;
+  has_own_options_ = true;
 }
 
 std::string Optimizer::describe_groups() const {
-  if (!has_own_options_) return "";
+  if (groups_.size() == 1 && !has_own_options_) return "";
   std::string text;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     std::string names;
     for (const Slot& slot : slots_) {
       if (slot.group == g) names += (names.empty() ? "" : ", ") + slot.parameter.name();
     }
-    text +=
-        fmt::format("{}lr {}, weight_decay {}: {}", g > 0 ? "; " : "", groups_[g].lr, groups_[g].weight_decay, names);
+    text += fmt::format("{}lr {}, weight_decay {}: {}", g > 0 ? "; " : "",
+                        groups_[g].own_lr.value_or(initial_learning_rate_), groups_[g].weight_decay, names);
   }
   return text;
 }

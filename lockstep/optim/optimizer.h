@@ -39,12 +39,13 @@ class Optimizer {
   // groups by the same factor.
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
-  // Of one group, from 0. What is set lasts until all rates are set.
+  // Of one group, from 0. Setting it changes this group's proportion to the others, which later changes of all keep.
+  // Throws while the rate of the options is 0.
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
   void set_learning_rate(std::size_t group, double lr);
   std::size_t group_count() const { return groups_.size(); }
-  // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...": for recipes, since groups decide the bits. Empty if all parameters
-  // have the optimizer's options.
+  // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...": for recipes, since groups decide the bits, if only by the order
+  // in which norms are summed. With the rates that the groups begin with. Empty for a plain list.
   std::string describe_groups() const;
   // Steps done, counting from 0. Keys of random operations depend on those of all optimizers together: see RandomState.
   std::int64_t steps() const { return steps_; }

@@ -77,7 +77,7 @@ struct RuntimeOptions {
   // Bytes that one CPU device may use; 0: as much as the others leave. All CPU devices together use at most the memory
   // that this process may use (the machine's memory or its control group's limit), or this limit if it is larger.
   std::size_t memory_limit = 0;
-  // When a wait takes this long, on_slow_wait gets a report of which tasks wait for what; see EngineOptions. 0: never.
+  // When a wait takes this long, on_slow_wait gets a report of which tasks wait for what. 0: never.
   std::chrono::nanoseconds slow_wait{0};
   std::function<void(std::chrono::nanoseconds waited, const std::string& report)> on_slow_wait = {};
 };

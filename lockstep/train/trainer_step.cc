@@ -80,6 +80,10 @@ std::string Trainer::why_no_graph() const {
 Tensor Trainer::learn(const Tensor& x, const Tensor& labels, double share, bool sync) {
   // Numbers of words and the like stay whole.
   const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(options_.dtype) : x);
+  // Of words, it is the model that says in which type it computes. The recipe and the loss scale follow the option.
+  check(!is_half_dtype(outputs.dtype()) || outputs.dtype() == options_.dtype,
+        "trainer: the model computes in {}, expected TrainerOptions::dtype, {}", name(outputs.dtype()),
+        name(options_.dtype));
   const Tensor loss = options_.loss ? options_.loss(outputs, labels)
                                     : cross_entropy(outputs, labels, {.label_smoothing = options_.label_smoothing});
   loss.backward({.share = share, .scales = scaler_ ? scaler_->scales() : std::span<const Array>(), .sync = sync});

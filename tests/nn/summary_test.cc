@@ -88,9 +88,9 @@ TEST(Summary, TakesSeveralInputs) {
   Runtime runtime;
   Model model;
   model.initialize(Xavier{}, runtime.devices());
-  const Tensor q = Tensor::host({3, 1, 4}), k = Tensor::host({5, 1, 4}).to(runtime.devices()[0]);
-  for (const std::string& table :
-       {summary(model, q, k), summary(model, [&] { model(q.to(runtime.devices()[0]), k); })}) {
+  const Tensor q = Tensor::host({3, 1, 4}), k = Tensor::host({5, 1, 4});
+  const Device device = runtime.devices()[0];
+  for (const std::string& table : {summary(model, q, k), summary(model, [&] { model(q.to(device), k.to(device)); })}) {
     EXPECT_THAT(table,
                 HasSubstr("\nattention                 MultiheadAttention       [3, 1, 4]             60  train"));
     EXPECT_THAT(table, HasSubstr("\nlayer                     TransformerEncoderLayer  [3, 1, 4]              0\n"));

@@ -1,6 +1,7 @@
 // Groups of parameters with options of their own: each is trained as by an optimizer with these options.
 #include "lockstep/optim/parameter_group.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -107,7 +108,8 @@ TEST_F(ParameterGroupTest, GroupsWithoutOptionsAreAList) {
                {.lr = 0.1, .weight_decay = 0.1});
   EXPECT_EQ(list.group_count(), 1U);
   EXPECT_EQ(groups.group_count(), 2U);
-  EXPECT_EQ(groups.describe_groups(), "");
+  EXPECT_EQ(list.describe_groups(), "");
+  EXPECT_EQ(groups.describe_groups(), "lr 0.1, weight_decay 0.1: a, b; lr 0.1, weight_decay 0.1: c");
   for (auto [all, optimizer] : {std::pair(&listed, &list), std::pair(&grouped, &groups)}) {
     give_gradients(*all, 1);
     optimizer->clip_grad_norm(0.5);
@@ -145,10 +147,12 @@ TEST_F(ParameterGroupTest, RatesChangeTogetherOrAlone) {
   EXPECT_EQ(rates(), (Numbers{0.05, 0.15, 0.05, 0}));
   sgd.set_learning_rate(1, 7);
   EXPECT_EQ(rates(), (Numbers{0.05, 0.15, 7, 0}));
+  EXPECT_THAT(sgd.describe_groups(), ::testing::HasSubstr("; lr 14, weight_decay 0: "));
   sgd.set_learning_rate(0);
   EXPECT_EQ(rates(), (Numbers{0, 0, 0, 0}));
+  EXPECT_ERROR(sgd.set_learning_rate(1, 7), "optimizer: the learning rate is 0");
   sgd.set_learning_rate(0.2);
-  EXPECT_EQ(rates(), (Numbers{0.2, 0.6, 0.2, 0}));
+  EXPECT_EQ(rates(), (Numbers{0.2, 0.6, 28, 0}));
   EXPECT_ERROR(sgd.set_learning_rate(3, 1), "optimizer: there is no group 3, expected one below 3");
   EXPECT_ERROR(sgd.learning_rate(3), "there is no group 3");
   EXPECT_ERROR(sgd.set_learning_rate(0, -1), "learning rate -1, expected at least 0");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/text.h"
@@ -9,6 +10,7 @@
 #include "lockstep/models/lstm_language_model.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"
+#include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 #include "tests/train/layouts.h"
 
@@ -18,6 +20,7 @@ namespace {
 struct LanguageRun {
   std::string model = "gpt";
   DType dtype = DType::f32;
+  std::optional<DType> trainer_dtype = {};  // if it differs
   std::int64_t max_steps = 0;
   bool record = false;
   std::filesystem::path save = {}, resume = {};
@@ -57,7 +60,7 @@ LanguageResult train_language_model(const LanguageRun& run, int devices = 1,
       .epochs = 4,
       .max_steps = run.max_steps,
       .seed = 3,
-      .dtype = run.dtype,
+      .dtype = run.trainer_dtype.value_or(run.dtype),
       .loss_scaling = {.initial_scale = 1024},
       .loss = [](const Tensor& logits,
                  const Tensor& labels) { return cross_entropy(flatten(logits, 0, 1), flatten(labels, 0, 1)); },
@@ -135,6 +138,15 @@ TEST_P(LanguageModelDtype, OutputsHaveTheType) {
     const auto model = language_model({.model = GetParam(), .dtype = dtype}, 5);
     model->initialize(Normal{0.1}, runtime.devices());
     EXPECT_EQ((*model)(Tensor::host({2, 8}, DType::i64).to(runtime.devices()[0])).dtype(), dtype);
+  }
+}
+
+// Otherwise f16 would train without a loss scale, under the recipe of f32.
+TEST_P(LanguageModelDtype, ThatOfTheTrainerHasToBeTheSame) {
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    EXPECT_ERROR(
+        train_language_model({.model = GetParam(), .dtype = dtype, .trainer_dtype = DType::f32, .max_steps = 1}),
+        fmt::format("trainer: the model computes in {}, expected TrainerOptions::dtype, f32", name(dtype)));
   }
 }
 

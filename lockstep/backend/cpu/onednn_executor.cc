@@ -19,8 +19,6 @@ void Executor::run(KernelContext& context, Problem problem, const std::array<Vie
     problem.operands[role] = Operand::of(views[role]);
     data[role] = views[role].data;
   }
-  // libgomp's threads spin for a while after each of oneDNN's loops, and helpers would have to compete with them.
-  if (context.team) context.team->use(openmp_region);
   const std::shared_ptr<Plan> found = plan(context, problem);
   found->run(data, context.scratch.get(found->scratch_bytes()));
 }
@@ -28,6 +26,8 @@ void Executor::run(KernelContext& context, Problem problem, const std::array<Vie
 std::shared_ptr<Plan> Executor::plan(const KernelContext& context, Problem& problem) {
   // oneDNN plans for, and runs with, the OpenMP thread count of the calling thread.
   use_openmp_threads(context.threads);
+  // libgomp's threads spin for a while after each of oneDNN's loops, and helpers would have to compete with them.
+  if (context.team) context.team->use(openmp_region);
   problem.threads = context.threads;
   const std::uint64_t now = clock_.fetch_add(1, std::memory_order_relaxed);
   {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <type_traits>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -24,6 +23,7 @@ using Tile = std::array<std::uint32_t, kTile>;
 #if defined(__x86_64__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"  // in GCC 12's header: bug 105593
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 [[gnu::target("avx512f")]] inline __m512i broadcast(std::uint64_t x) {
   return _mm512_set1_epi64(static_cast<long long>(x));
 }
@@ -122,9 +122,7 @@ class Random final : public RandomKernels {
                     [=, scale = 1 / keep, in = x.as<T>(), out = y.as<T>()](std::int64_t begin, std::int64_t length,
                                                                            const Tile& draws) {
                       cpu::vector_loop(0, length, [&](std::int64_t i) {
-                        const auto value = cpu::widened(in[begin + i]);
-                        // Rounded to f32, the product is the quotient, and takes less time.
-                        const double kept = std::is_same_v<T, double> ? value / keep : value * scale;
+                        const double kept = cpu::widened(in[begin + i]) * scale;
                         out[begin + i] = cpu::rounded<T>(draws[i] >> 8 < threshold ? kept : 0.0);
                       });
                     });

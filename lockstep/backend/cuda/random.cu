@@ -51,7 +51,7 @@ __global__ void normal_kernel(RandomKey key, double mean, double stddev, T* y, s
 }
 
 template <typename T>
-__global__ void dropout_kernel(RandomKey key, const std::int64_t* key_at, double keep, std::uint32_t threshold,
+__global__ void dropout_kernel(RandomKey key, const std::int64_t* key_at, double scale, std::uint32_t threshold,
                                const T* x, T* y, std::int64_t n, bool aligned) {
   if (key_at) key = {static_cast<std::uint64_t>(key_at[0]), static_cast<std::uint64_t>(key_at[1])};
   draw(key, y, n, aligned, [=](const Draws& draws, std::int64_t i) {
@@ -66,7 +66,7 @@ __global__ void dropout_kernel(RandomKey key, const std::int64_t* key_at, double
     }
     Values values;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) values[k] = draws[k] >> 8 < threshold ? widened(in.at[k]) / keep : 0.0;
+    for (int k = 0; k < 4; ++k) values[k] = draws[k] >> 8 < threshold ? widened(in.at[k]) * scale : 0.0;
     return values;
   });
 }
@@ -93,8 +93,8 @@ class CudaRandom final : public RandomKernels {
     const auto threshold = static_cast<std::uint32_t>(std::ceil(keep * 0x1p24));
     launch_draw(ctx, "dropout", y, [&](auto zero, auto start) {
       using T = decltype(zero);
-      start(dropout_kernel<T>, key, key_at ? key_at.as<std::int64_t>() : nullptr, keep, threshold, x.as<T>(), y.as<T>(),
-            y.numel(), all_aligned(x.data, y.data));
+      start(dropout_kernel<T>, key, key_at ? key_at.as<std::int64_t>() : nullptr, 1 / keep, threshold, x.as<T>(),
+            y.as<T>(), y.numel(), all_aligned(x.data, y.data));
     });
   }
 

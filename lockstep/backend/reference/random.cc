@@ -19,7 +19,8 @@ class Random final : public RandomKernels {
   void dropout(KernelContext&, RandomKey key, const View& key_at, double keep, const View& x, const View& y) override {
     key = current_key(key, key_at);
     Elements in(x), out(y);
-    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, random_uniform(key, i) < keep ? in[i] / keep : 0);
+    const double scale = 1 / keep;
+    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, random_uniform(key, i) < keep ? in[i] * scale : 0);
   }
 };
 
