@@ -16,7 +16,8 @@ struct GPTOptions {
   std::int64_t n_head = 4;
   std::int64_t n_embd = 128;
   double dropout = 0.1;
-  // What the sum of both embeddings is cast to, and all later layers compute in: bf16 or f16 with f32 weights.
+  // The sum of both embeddings is cast to this type, and all later layers compute in it: f32, or bf16 or f16 with f32
+  // weights.
   DType dtype = DType::f32;
 };
 

@@ -16,7 +16,7 @@ struct LstmLanguageModelOptions {
   std::int64_t hidden_size = 256;
   std::int64_t num_layers = 2;
   double dropout = 0.2;
-  // What embeddings are cast to, and all later layers compute in: bf16 or f16 with f32 weights.
+  // Embeddings are cast to this type, and all later layers compute in it: f32, or bf16 or f16 with f32 weights.
   DType dtype = DType::f32;
 };
 

@@ -35,12 +35,12 @@ class Optimizer {
   // (0: not). If one of them is not finite, the step leaves weights and state as they are, though it counts.
   void unscale(LossScaler& scaler, double max_norm = 0);
 
-  // That of the options, for all groups without one of their own. Setting it, as schedules do, scales the rates of all
-  // groups by the same factor.
+  // The rate of the options, for all groups without one of their own. Setting it, as schedules do, scales the rates of
+  // all groups by the same factor.
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
-  // Of one group, from 0. Setting it changes this group's proportion to the others, which later changes of all keep.
-  // Throws while the rate of the options is 0.
+  // The rate of one group, counted from 0. Setting it changes this group's proportion to the others; later changes of
+  // all rates keep that proportion. Throws while the rate of the options is 0.
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
   void set_learning_rate(std::size_t group, double lr);
   std::size_t group_count() const { return groups_.size(); }

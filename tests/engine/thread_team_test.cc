@@ -28,7 +28,7 @@ TEST(ThreadTeam, ComputesEachPartOnce) {
   }
 }
 
-// What a loop wrote is there for the next one, on whatever thread that runs.
+// Each loop sees the writes of the one before, on any thread.
 TEST(ThreadTeam, PartsSeeWhatTheLoopBeforeWrote) {
   ThreadTeam team(3);
   std::vector<int> values(6);

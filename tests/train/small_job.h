@@ -29,7 +29,7 @@ struct SmallJob {
   static constexpr std::int64_t kTrain = 46, kTest = 17,
                                 kBatch = 10;  // 5 steps an epoch, the last of 6 samples
 
-  // Of the net's parameters, for the optimizer.
+  // Sorts the net's parameters into the optimizer's groups.
   using MakeGroups = std::function<ParameterGroups(const Module&)>;
 
   // With a group: as one of its ranks.
