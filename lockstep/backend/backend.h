@@ -80,6 +80,9 @@ class Backend {
   RandomKernels& random() { return *families_.random; }
   OptimizerKernels& optimizer() { return *families_.optimizer; }
 
+  // A measurement may put kernels here that note calls and pass them on, before the first call.
+  KernelFamilies& families() { return families_; }
+
  protected:
   explicit Backend(KernelFamilies families) : families_(std::move(families)) {}
 

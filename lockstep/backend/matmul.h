@@ -9,6 +9,8 @@ namespace lockstep {
 struct MatmulOptions {
   bool transpose_a = false;
   bool transpose_b = false;
+
+  bool operator==(const MatmulOptions&) const = default;
 };
 
 class MatmulKernels {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "tests/cli/tool.h"
 
@@ -184,6 +185,33 @@ TEST_F(Bench, EngineTellsWhatATaskCostsBesideAHandOver) {
   }
 }
 
+TEST_F(Bench, KernelsListsTheCallsOfATrainingStep) {
+  const json result = run({"kernels", "--model", "lenet", "--batch-size", "4"});
+  std::map<std::string, int> calls;
+  for (const json& row : result.at("tables").at(0).at("rows")) {
+    const std::string name = row.at("kernel");
+    EXPECT_THAT(printed_, HasSubstr(name));
+    calls[name] += row.at("calls a step").get<int>();
+    for (const char* speed : {"ms a call", "GFLOP/s"}) EXPECT_GT(row.at(speed), 0) << name;
+  }
+  // Each layer once in each pass. The first one has no gradient of its data.
+  const std::map<std::string, int> expected{{"conv2d forward [4, 1, 28, 28] 5x5 -> 6", 1},
+                                            {"conv2d backward weights [4, 1, 28, 28] 5x5 -> 6", 1},
+                                            {"conv2d forward [4, 6, 14, 14] 5x5 -> 16", 1},
+                                            {"conv2d backward data [4, 6, 14, 14] 5x5 -> 16", 1},
+                                            {"conv2d backward weights [4, 6, 14, 14] 5x5 -> 16", 1},
+                                            {"matmul [4, 400] x [120, 400]^T", 1},
+                                            {"matmul [4, 120] x [120, 400]", 1},
+                                            {"matmul [4, 120]^T x [4, 400]", 1},
+                                            {"matmul [4, 120] x [84, 120]^T", 1},
+                                            {"matmul [4, 84] x [84, 120]", 1},
+                                            {"matmul [4, 84]^T x [4, 120]", 1},
+                                            {"matmul [4, 84] x [10, 84]^T", 1},
+                                            {"matmul [4, 10] x [10, 84]", 1},
+                                            {"matmul [4, 10]^T x [4, 84]", 1}};
+  EXPECT_EQ(calls, expected);
+}
+
 TEST(BenchUsage, UnusableArgumentsEndWithStatus2) {
   for (const auto& [arguments, part] : std::vector<std::pair<Arguments, std::string>>{
            {{}, "expected a benchmark"},
@@ -198,6 +226,8 @@ TEST(BenchUsage, UnusableArgumentsEndWithStatus2) {
            {{"parallel", "--experiment", "dag", "--devices", "cpu:0,cpu:1,cpu:2"}, "are 3, expected 2"},
            {{"parallel", "--experiment", "small-ops", "--devices", "cpu:0"}, "--devices"},
            {{"overlap", "--devices", "gpu:0"}, "unknown device 'gpu:0'"},
+           {{"kernels", "--model", "alexnet"}, "--model"},
+           {{"kernels", "--batch-size", "0"}, "--batch-size"},
            {{"engine", "--tasks", "0"}, "--tasks"},
            {{"engine", "--rounds", "0"}, "--rounds"},
        }) {

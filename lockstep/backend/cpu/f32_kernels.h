@@ -98,6 +98,9 @@ struct F32Kernels {
   void (*winograd_output_gradient)(const WinogradPatches&);  // 4 x 4 pixels of each tile -> transformed: its transpose
   void (*winograd_weights)(const WinogradWeights&);          // taps -> transformed
   void (*winograd_weight_gradient)(const WinogradWeights&);  // transformed -> taps: its transpose
+  // Adds products in registers, `rounds` of them in each of many sums: the most that a core can do, for measurements.
+  // Returns the number of additions and multiplications.
+  double (*fma_peak)(std::int64_t rounds);
 };
 
 // The kernels for an instruction set, which the processor must have; without one, for the set of simd().

@@ -1,0 +1,178 @@
+// The speed of each convolution and matrix product of a model, on one core: in GFLOP/s, as a share of the core's peak
+// measured beside it, and next to oneDNN's. Winograd's algorithm multiplies less than is counted here, so it may exceed
+// the peak.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <optional>
+
+#include "bench.h"
+#include "kernel_calls.h"
+#include "lockstep/backend/backend.h"
+#include "lockstep/backend/cpu/f32_kernels.h"
+#include "lockstep/backend/cpu/onednn.h"
+#include "lockstep/base/random.h"
+
+namespace lockstep::app {
+namespace {
+
+// Memory for an operand, filled with small numbers.
+class Buffer {
+ public:
+  explicit Buffer(const Operand& o) : Buffer(o, o.layout) {}
+  Buffer(const Operand& o, Layout layout) {
+    if (o.shape.rank() == 0) return;
+    view_ = {.dtype = o.dtype, .layout = layout_fits(layout, o.shape) ? layout : Layout::plain, .shape = o.shape};
+    view_.data = memory_.get(std::max<std::size_t>(view_.bytes(), 1));
+    const RandomKey key = random_key(0, {});
+    for (std::int64_t i = 0; i < o.shape.numel(); ++i) set(i, random_uniform(key, static_cast<std::uint64_t>(i)) - 0.5);
+  }
+  const View& view() const { return view_; }
+
+ private:
+  void set(std::int64_t i, double value) {
+    switch (view_.dtype) {
+      case DType::f32: view_.as<float>()[i] = static_cast<float>(value); break;
+      case DType::bf16: view_.as<BFloat16>()[i] = BFloat16(static_cast<float>(value)); break;
+      case DType::f16: view_.as<Float16>()[i] = Float16(static_cast<float>(value)); break;
+      default: fail("bench kernels: no products of {}", name(view_.dtype));
+    }
+  }
+
+  Scratch memory_;
+  View view_;
+};
+
+// A call with its data. Buffers are shared by copies.
+using Work = std::function<void()>;
+
+struct Kernels {
+  ConvKernels* conv;
+  MatmulKernels* matmul;
+  std::optional<Layout> layout;  // instead of the recorded one
+};
+
+Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) {
+  struct Data {
+    Buffer x, w, bias, y, prepared;
+  };
+  const auto buffer = [&](const Operand& o) { return kernels.layout ? Buffer(o, *kernels.layout) : Buffer(o); };
+  Operand prepared;
+  if (c.prepared && !kernels.layout) {
+    prepared.shape = {kernels.conv->prepared_size(c.pass, c.options, c.x.shape, c.w.shape, c.x.dtype)};
+  }
+  const auto d = std::make_shared<Data>(
+      Data{buffer(c.x), Buffer(c.w), Buffer(c.bias), buffer(c.y), Buffer(prepared)});
+  const View &x = d->x.view(), &w = d->w.view(), &bias = d->bias.view(), &y = d->y.view(), &p = d->prepared.view();
+  ConvKernels& conv = *kernels.conv;
+  if (p) conv.prepare(context, c.pass, c.options, x.shape, w, x.dtype, p);
+  return [=, &conv, &context, options = c.options, pass = c.pass, keep = d] {
+    switch (pass) {
+      case ConvPass::forward:
+        return p ? conv.forward_prepared(context, options, x, w, p, bias, y)
+                 : conv.forward(context, options, x, w, bias, y);
+      case ConvPass::backward_data:
+        return p ? conv.backward_data_prepared(context, options, y, w, p, x)
+                 : conv.backward_data(context, options, y, w, x);
+      case ConvPass::backward_weights: return conv.backward_weights(context, options, x, y, w, bias);
+    }
+  };
+}
+
+Work work_of(const MatmulCall& c, const Kernels& kernels, KernelContext& context) {
+  struct Data {
+    Buffer a, b, bias, c;
+  };
+  const auto d = std::make_shared<Data>(Data{Buffer(c.a), Buffer(c.b), Buffer(c.bias), Buffer(c.c)});
+  return [d, &matmul = *kernels.matmul, &context, options = c.options] {
+    if (d->a.view().shape.rank() == 3) return matmul.batched_matmul(context, options, d->a.view(), d->b.view(), d->c.view());
+    matmul.matmul(context, options, d->a.view(), d->b.view(), d->bias.view(), d->c.view());
+  };
+}
+
+// The same work as many times as take long enough to be timed.
+Work repeated(Work work, int& times) {
+  constexpr double kSeconds = 2e-3;
+  work();
+  const double once = seconds_of(work);
+  times = std::clamp(static_cast<int>(kSeconds / std::max(once, 1e-9)), 1, 10'000);
+  return [work = std::move(work), times] {
+    for (int i = 0; i < times; ++i) work();
+  };
+}
+
+struct Speeds {
+  double ms = 0, gflops = 0, share = 0, onednn = 0;  // the last one is 0 without oneDNN
+};
+
+Speeds measure(const KernelCall& call, const Kernels& ours, const Kernels& peer, KernelContext& context, int rounds) {
+  constexpr std::int64_t kPeakRounds = 500'000;
+  double peak_flops = 0;
+  int times = 0, peer_times = 0;
+  std::vector<Work> parts{[&] { peak_flops = cpu::f32_kernels().fma_peak(kPeakRounds); }};
+  parts.push_back(repeated(std::visit([&](const auto& c) { return work_of(c, ours, context); }, call.call), times));
+  if (peer.conv) {
+    parts.push_back(
+        repeated(std::visit([&](const auto& c) { return work_of(c, peer, context); }, call.call), peer_times));
+  }
+  const std::vector<Timing> timings = time_in_rounds(rounds, parts);
+  std::vector<double> shares;
+  for (std::size_t r = 0; r < timings[0].rounds.size(); ++r) {
+    shares.push_back(call.flops() * times / timings[1].rounds[r] / (peak_flops / timings[0].rounds[r]));
+  }
+  const double flops = 1e-6 * call.flops();
+  Speeds s{.ms = timings[1].median_ms() / times, .share = median(shares)};
+  s.gflops = flops / s.ms;
+  if (peer.conv) s.onednn = flops * peer_times / timings[2].median_ms();
+  return s;
+}
+
+void measure_kernels(JobOptions o, const BenchOptions& common, Report& report) {
+  o.devices = "cpu";
+  o.num_devices = 1;
+  o.shards = 1;
+  o.threads_per_shard = 1;
+  report.set("model", o.model);
+  report.set("batch size", o.batch_size);
+  report.set("dtype", o.dtype);
+  report.set("direct", o.direct_conv);
+  const std::vector<KernelCall> calls = kernel_calls(o);
+  const std::unique_ptr<Backend> backend = make_cpu_backend({.direct_conv = o.direct_conv});
+  const auto conv = make_onednn_conv();
+  const auto matmul = make_onednn_matmul();
+  const Kernels ours{&backend->conv(), &backend->matmul(), {}}, peer{conv.get(), matmul.get(), Layout::channels_last};
+  const auto context = backend->make_context(nullptr, 1, nullptr);
+  double ms = 0, flops = 0, peer_ms = 0;
+  std::vector<std::vector<Cell>> rows;
+  for (const KernelCall& call : calls) {
+    const Speeds s = measure(call, ours, peer, *context, common.rounds);
+    ms += call.count * s.ms;
+    flops += call.count * call.flops();
+    if (peer.conv) peer_ms += call.count * 1e-6 * call.flops() / s.onednn;
+    rows.push_back({call.name(), Cell(call.count, 0), Cell(s.ms, 3), Cell(s.gflops, 1), Cell(100 * s.share, 0),
+                    peer.conv ? Cell(s.onednn, 1) : Cell("-")});
+  }
+  report.table("kernels", {"kernel", "calls a step", "ms a call", "GFLOP/s", "% of peak", "oneDNN GFLOP/s"}, rows);
+  report.note(fmt::format("a step: {:.2f} ms, {:.1f} GFLOP/s{}", ms, 1e-6 * flops / ms,
+                          peer.conv ? fmt::format("; oneDNN {:.2f} ms, {:.1f} GFLOP/s", peer_ms, 1e-6 * flops / peer_ms)
+                                    : "; built without oneDNN"));
+}
+
+}  // namespace
+
+Benchmark add_bench_kernels(CLI::App& app) {
+  auto o = std::make_shared<JobOptions>();
+  o->batch_size = 32;
+  o->add_model(app);
+  app.add_option("--batch-size", o->batch_size, "Examples of a shard")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  return [o, &app](const BenchOptions& common, Report& report) {
+    o->choose_defaults(app);
+    measure_kernels(*o, common, report);
+  };
+}
+
+}  // namespace lockstep::app

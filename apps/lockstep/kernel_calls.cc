@@ -1,0 +1,161 @@
+#include "kernel_calls.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+
+#include "learning_task.h"
+#include "lockstep/runtime/device_state.h"
+#include "train_options.h"
+
+namespace lockstep::app {
+namespace {
+
+// Lanes may call kernels at the same time.
+class CallLog {
+ public:
+  void add(decltype(KernelCall::call) call) {
+    const std::lock_guard lock(mutex_);
+    const auto same = std::ranges::find(calls_, call, &KernelCall::call);
+    if (same == calls_.end()) {
+      calls_.push_back({std::move(call)});
+    } else {
+      ++same->count;
+    }
+  }
+  std::vector<KernelCall> take() { return std::move(calls_); }
+
+ private:
+  std::mutex mutex_;
+  std::vector<KernelCall> calls_;
+};
+
+class LoggedConv final : public ConvKernels {
+ public:
+  LoggedConv(std::unique_ptr<ConvKernels> kernels, CallLog& log) : kernels_(std::move(kernels)), log_(log) {}
+
+  Layout preferred_layout(DType dtype, std::int64_t channels) const override {
+    return kernels_->preferred_layout(dtype, channels);
+  }
+  std::int64_t prepared_size(ConvPass pass, const Conv2dOptions& options, const Shape& x, const Shape& w,
+                             DType dtype) const override {
+    return kernels_->prepared_size(pass, options, x, w, dtype);
+  }
+  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w,
+               DType dtype, const View& prepared) override {
+    kernels_->prepare(context, pass, options, x, w, dtype, prepared);
+  }
+  void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
+                        const View& prepared, const View& bias, const View& y) override {
+    add(ConvPass::forward, options, x, w, bias, y, true);
+    kernels_->forward_prepared(context, options, x, w, prepared, bias, y);
+  }
+  void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+                              const View& prepared, const View& dx) override {
+    add(ConvPass::backward_data, options, dx, w, View(), dy, true);
+    kernels_->backward_data_prepared(context, options, dy, w, prepared, dx);
+  }
+  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
+               const View& y) override {
+    add(ConvPass::forward, options, x, w, bias, y, false);
+    kernels_->forward(context, options, x, w, bias, y);
+  }
+  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+                     const View& dx) override {
+    add(ConvPass::backward_data, options, dx, w, View(), dy, false);
+    kernels_->backward_data(context, options, dy, w, dx);
+  }
+  void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy,
+                        const View& dw, const View& db) override {
+    add(ConvPass::backward_weights, options, x, dw, db, dy, false);
+    kernels_->backward_weights(context, options, x, dy, dw, db);
+  }
+
+ private:
+  void add(ConvPass pass, const Conv2dOptions& options, const View& x, const View& w, const View& bias, const View& y,
+           bool prepared) {
+    log_.add(ConvCall{pass, options, Operand::of(x), Operand::of(w), Operand::of(bias), Operand::of(y), prepared});
+  }
+
+  std::unique_ptr<ConvKernels> kernels_;
+  CallLog& log_;
+};
+
+class LoggedMatmul final : public MatmulKernels {
+ public:
+  LoggedMatmul(std::unique_ptr<MatmulKernels> kernels, CallLog& log) : kernels_(std::move(kernels)), log_(log) {}
+
+  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b, const View& bias,
+              const View& c) override {
+    log_.add(MatmulCall{options, Operand::of(a), Operand::of(b), Operand::of(bias), Operand::of(c)});
+    kernels_->matmul(context, options, a, b, bias, c);
+  }
+  void batched_matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b,
+                      const View& c) override {
+    log_.add(MatmulCall{options, Operand::of(a), Operand::of(b), {}, Operand::of(c)});
+    kernels_->batched_matmul(context, options, a, b, c);
+  }
+
+ private:
+  std::unique_ptr<MatmulKernels> kernels_;
+  CallLog& log_;
+};
+
+std::string name_of(const ConvCall& c) {
+  const char* const pass = c.pass == ConvPass::forward         ? "forward"
+                           : c.pass == ConvPass::backward_data ? "backward data"
+                                                               : "backward weights";
+  std::string text = fmt::format("conv2d {} {} {}x{} -> {}", pass, c.x.shape.str(), c.w.shape[2], c.w.shape[3],
+                                 c.w.shape[0]);
+  if (c.options.stride[0] > 1) text += fmt::format(", stride {}", c.options.stride[0]);
+  if (c.options.groups > 1) text += fmt::format(", {} groups", c.options.groups);
+  return text;
+}
+
+std::string name_of(const MatmulCall& c) {
+  return fmt::format("matmul {}{} x {}{}", c.a.shape.str(), c.options.transpose_a ? "^T" : "", c.b.shape.str(),
+                     c.options.transpose_b ? "^T" : "");
+}
+
+double flops_of(const ConvCall& c) {
+  return 2.0 * static_cast<double>(c.y.shape.numel()) * static_cast<double>(c.w.shape.numel() / c.w.shape[0]);
+}
+
+double flops_of(const MatmulCall& c) {
+  const int rank = c.a.shape.rank();
+  return 2.0 * static_cast<double>(c.c.shape.numel()) *
+         static_cast<double>(c.a.shape[c.options.transpose_a ? rank - 2 : rank - 1]);
+}
+
+}  // namespace
+
+std::string KernelCall::name() const {
+  return std::visit([](const auto& c) { return name_of(c); }, call);
+}
+
+double KernelCall::flops() const {
+  return std::visit([](const auto& c) { return flops_of(c); }, call);
+}
+
+std::vector<KernelCall> kernel_calls(const JobOptions& options) {
+  TrainOptions o;
+  static_cast<JobOptions&>(o) = options;
+  Job job = make_job(o);
+  CallLog log;
+  KernelFamilies& families = state_of(job.devices.at(0), "bench kernels").backend->families();
+  families.conv = std::make_unique<LoggedConv>(std::move(families.conv), log);
+  families.matmul = std::make_unique<LoggedMatmul>(std::move(families.matmul), log);
+  const Examples examples = made_up_examples(o, o.batch_size);
+  auto net = make_initialized_model(o, job, examples.classes);
+  auto optimizer = o.make_optimizer(net->parameters());
+  TrainerOptions training = o.trainer_options(job);
+  training.epochs = 1;
+  training.max_steps = 1;
+  Trainer(*net, *optimizer, examples.data, nullptr, training).train();
+  job.runtime->synchronize();  // train() has waited for the loss, not for the gradients
+  return log.take();
+}
+
+}  // namespace lockstep::app
