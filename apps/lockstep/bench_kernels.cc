@@ -63,8 +63,7 @@ Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) 
   if (c.prepared && !kernels.layout) {
     prepared.shape = {kernels.conv->prepared_size(c.pass, c.options, c.x.shape, c.w.shape, c.x.dtype)};
   }
-  const auto d = std::make_shared<Data>(
-      Data{buffer(c.x), Buffer(c.w), Buffer(c.bias), buffer(c.y), Buffer(prepared)});
+  const auto d = std::make_shared<Data>(Data{buffer(c.x), Buffer(c.w), Buffer(c.bias), buffer(c.y), Buffer(prepared)});
   const View &x = d->x.view(), &w = d->w.view(), &bias = d->bias.view(), &y = d->y.view(), &p = d->prepared.view();
   ConvKernels& conv = *kernels.conv;
   if (p) conv.prepare(context, c.pass, c.options, x.shape, w, x.dtype, p);
@@ -87,7 +86,8 @@ Work work_of(const MatmulCall& c, const Kernels& kernels, KernelContext& context
   };
   const auto d = std::make_shared<Data>(Data{Buffer(c.a), Buffer(c.b), Buffer(c.bias), Buffer(c.c)});
   return [d, &matmul = *kernels.matmul, &context, options = c.options] {
-    if (d->a.view().shape.rank() == 3) return matmul.batched_matmul(context, options, d->a.view(), d->b.view(), d->c.view());
+    if (d->a.view().shape.rank() == 3)
+      return matmul.batched_matmul(context, options, d->a.view(), d->b.view(), d->c.view());
     matmul.matmul(context, options, d->a.view(), d->b.view(), d->bias.view(), d->c.view());
   };
 }

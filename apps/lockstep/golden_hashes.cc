@@ -18,7 +18,7 @@ constexpr Golden kGolden[] = {
     {"6e48414851f0f68ccc5f71488f92ea2b3e8fc9f2ec89b82d6c95170910b39b25", 4,
      "6fd7b263306f203a8a88c269528ffb5a771cb6b9fce93b2e90a61b37f0db3f0f"},  // lenet
     {"84ffd8b20d972ff1ff73136b64f3a8e0d62b0028eeb020106b5b8e23622a9299", 4,
-     "8cb159cad22e9633fb43f73c7e21948330c4b5bd67a70aacd75e7571d2d0bdbb"},  // resnet18
+     "912b3c5f8a8f15393d63a92a20079a6af640cc2809ab6fd7bd854d0461032dc2"},  // resnet18
 };
 
 }  // namespace

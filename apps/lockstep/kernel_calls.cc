@@ -107,8 +107,8 @@ std::string name_of(const ConvCall& c) {
   const char* const pass = c.pass == ConvPass::forward         ? "forward"
                            : c.pass == ConvPass::backward_data ? "backward data"
                                                                : "backward weights";
-  std::string text = fmt::format("conv2d {} {} {}x{} -> {}", pass, c.x.shape.str(), c.w.shape[2], c.w.shape[3],
-                                 c.w.shape[0]);
+  std::string text =
+      fmt::format("conv2d {} {} {}x{} -> {}", pass, c.x.shape.str(), c.w.shape[2], c.w.shape[3], c.w.shape[0]);
   if (c.options.stride[0] > 1) text += fmt::format(", stride {}", c.options.stride[0]);
   if (c.options.groups > 1) text += fmt::format(", {} groups", c.options.groups);
   return text;

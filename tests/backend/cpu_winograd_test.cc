@@ -83,7 +83,7 @@ Results compute(const WinogradCase& c, const Values& values, const Way& way = {}
   KernelContext context(way.threads);
   const cpu::WinogradWeightPass pass({c.axis(0), c.axis(1)}, c.images, cpu::StridedImages::of(x.view()),
                                      cpu::StridedImages::of(dy.view()));
-  std::vector<float> scratch(static_cast<std::size_t>(pass.scratch()));
+  std::vector<float> scratch(static_cast<std::size_t>(pass.scratch(way.threads)));
   pass.run(context, dw.view().as<float>(), scratch.data(), cpu::f32_kernels(way.simd));
   return {y.to(DType::f32, Layout::plain), dx.to(DType::f32, Layout::plain), dw};
 }
@@ -112,10 +112,11 @@ std::vector<Simd> targets() {
   return all;
 }
 
-// More images and tiles than are computed together, or summed in one go, or more channels.
+// More images and tiles than are computed together, or summed in one go, or more channels, also with few tiles.
 const std::vector<WinogradCase> kLargeCases{{.images = 2, .inputs = 16, .outputs = 16, .size = {33, 35}},
                                             {.images = 40, .inputs = 32, .outputs = 16, .size = {7, 7}},
                                             {.images = 2, .inputs = 272, .outputs = 48, .size = {6, 5}},
+                                            {.images = 3, .inputs = 192, .outputs = 176, .size = {5, 3}},
                                             {.images = 70, .inputs = 16, .outputs = 80, .size = {4, 4}}};
 
 WinogradCase random_case(Random& random) {

@@ -114,7 +114,7 @@ class F32Conv final : public ConvKernels {
     if (winograd) {
       const WinogradWeightPass pass({p.rows, p.columns}, p.images, StridedImages::of(x), StridedImages::of(dy));
       ScratchParts parts;
-      parts.add(pass.scratch());
+      parts.add(pass.scratch(context.threads));
       pass.run(context, dw.as<float>(), parts.take(context));
       if (!db) return;
     }

@@ -14,7 +14,7 @@ namespace {
 
 // Rows computed together. With kPackedTerms of their terms, they stay in the second-level cache. Neither affects the
 // bits.
-constexpr std::int64_t kRows = 96, kPackedTerms = 8 * kTerms;
+constexpr std::int64_t kRows = 96, kPackedTerms = 2 * kTerms;
 // Rows of a transposed a that lie side by side in a copy, term after term, so that a register tile reads from one
 // place.
 constexpr std::int64_t kSideRows = 12;
@@ -25,7 +25,7 @@ constexpr auto kTermsOfTile = [] {
   return terms;
 }();
 // The most f32 for packed weights, unless one tile takes more.
-constexpr std::int64_t kPacked = 1 << 20;
+constexpr std::int64_t kPacked = 1 << 17;
 
 // c = a b + bias for a [m, k] and b [k, n]. Either may be transposed in memory.
 class Product {

@@ -73,7 +73,7 @@ bool winograd_pays(const ConvAxis& rows, const ConvAxis& columns, std::int64_t i
   const std::int64_t tiles = images * WinogradTiles{rows, columns}.count(), pairs = inputs * outputs;
   // Transforming the weights takes as long as the products of this many tiles; packing them for direct sums takes as
   // long as the products of this many pixels.
-  constexpr std::int64_t kWeights = 64;
+  constexpr std::int64_t kWeights = 32;
   const std::int64_t direct = (images * products(rows) * products(columns) + kTaps * kWeights) * pairs;
   // Products over short sums run at 4/5 of the speed. A transform of a tile of one channel takes as long as 25 products
   // for each of its frequencies.
@@ -186,6 +186,7 @@ void WinogradPass::run(const KernelContext& context, const float* transformed, c
               p.x = in + f * in_frequency + b * panel_ * kBlock;
               p.w = transformed + f * frequency_ + (tile * from.blocks() + b) * kTap;
               p.step_count = std::min(chunk_, from.blocks() - b);
+              p.ahead = p.step_count * kTap;
               p.accumulate = b > 0;
               kernels.row_product(p);
             }
@@ -217,23 +218,32 @@ WinogradWeightPass::WinogradWeightPass(const WinogradTiles& tiles, std::int64_t 
   const Chunks chunks{tiles_.count(), images_};
   chunks_ = std::clamp<std::int64_t>(balance(x.channels, dy.channels) / chunks.largest(), 1, chunks.count());
   panel_ = chunks_ * chunks.largest();
+  at_once_ = chunks_ == chunks.count() && panel_ <= kTiles && kWinogradFrequencies * frequency_ > kCached;
+  if (at_once_) frequency_ = 2 * kBlock * kBlock + kApart;
   copied_ = std::min(ceil_div(panel_, tiles_.count()) + 1, images_);
   for (std::int64_t t = 0; t < chunks.largest(); ++t) pixels_.push_back({t * kBlock, t * kBlock});
 }
 
-std::int64_t WinogradWeightPass::scratch() const {
-  return kWinogradFrequencies * (frequency_ + (x_.channels + dy_.channels) * panel_ + 2 * kApart) +
-         copy_size(x_, copied_) + copy_size(dy_, copied_);
+std::int64_t WinogradWeightPass::transformed_size(std::int64_t blocks) const {
+  return kWinogradFrequencies * (blocks * panel_ * kBlock + (at_once_ ? blocks : 1) * kApart);
+}
+
+std::int64_t WinogradWeightPass::scratch(int threads) const {
+  return kWinogradFrequencies * frequency_ * (at_once_ ? threads : 1) + transformed_size(x_.blocks()) +
+         transformed_size(dy_.blocks()) + copy_size(x_, copied_) + copy_size(dy_, copied_);
 }
 
 void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scratch, const F32Kernels& kernels) const {
   const Chunks chunks{tiles_.count(), images_};
-  const std::int64_t x_frequency = x_.channels * panel_ + kApart, dy_frequency = dy_.channels * panel_ + kApart;
-  const std::int64_t depth = x_.blocks(), width = dy_.blocks(), tile_block = panel_ * kBlock;
+  const std::int64_t depth = x_.blocks(), width = dy_.blocks(), tiles = panel_ * kBlock;
+  // What is read together lies together: all frequencies of a block, or all blocks of a frequency.
+  const std::int64_t x_frequency = (at_once_ ? 1 : depth) * tiles + kApart,
+                     dy_frequency = (at_once_ ? 1 : width) * tiles + kApart,
+                     tile_block = at_once_ ? transformed_size(1) : tiles;
   float* const products = scratch;
-  float* const x_tiles = products + kWinogradFrequencies * frequency_;
-  float* const dy_tiles = x_tiles + kWinogradFrequencies * x_frequency;
-  float* const x_copy = dy_tiles + kWinogradFrequencies * dy_frequency;
+  float* const x_tiles = products + kWinogradFrequencies * frequency_ * (at_once_ ? context.threads : 1);
+  float* const dy_tiles = x_tiles + transformed_size(depth);
+  float* const x_copy = dy_tiles + transformed_size(width);
   float* const dy_copy = x_copy + copy_size(x_, copied_);
   std::int64_t first_copied = 0, end_copied = 0;
   for (std::int64_t chunk = 0; chunk < chunks.count(); chunk += chunks_) {
@@ -268,48 +278,70 @@ void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scr
         (of_x ? kernels.winograd_input : kernels.winograd_output_gradient)(p);
       }
     });
+    // One frequency of the products of a block of x and two of dy.
+    const auto multiply = [&](std::int64_t f, std::int64_t row, std::int64_t column, float* d, std::int64_t d_block) {
+      PixelProduct p{.row_count = kBlock,
+                     .y_block = tile_block,
+                     .blocks = std::min<std::int64_t>(2, width - column),
+                     .pixels = pixels_.data(),
+                     .d = d,
+                     .d_block = d_block};
+      for (std::int64_t c = chunk; c < last; ++c) {
+        const std::int64_t at = (chunks.begin(c) - begin) * kBlock;
+        p.x = x_tiles + f * x_frequency + row * tile_block + at;
+        p.y = dy_tiles + f * dy_frequency + column * tile_block + at;
+        p.pixel_count = chunks.begin(c + 1) - chunks.begin(c);
+        p.accumulate = c > 0;
+        kernels.pixel_product(p);
+      }
+    };
     const std::int64_t column_tiles = ceil_div(width, 2);
+    if (at_once_) {
+      for_each_thread(context, column_tiles * depth, [&](std::int64_t thread, std::int64_t from, std::int64_t until) {
+        float* const unit_products = products + thread * kWinogradFrequencies * frequency_;
+        for (std::int64_t unit = from; unit < until; ++unit) {
+          const std::int64_t row = unit % depth, column = unit / depth * 2;
+          for (std::int64_t f = 0; f < kWinogradFrequencies; ++f)
+            multiply(f, row, column, unit_products + f * frequency_, kBlock * kBlock);
+          for (std::int64_t b = 0; b < std::min<std::int64_t>(2, width - column); ++b)
+            finish(unit_products + b * kBlock * kBlock, row, column + b, dw, kernels);
+        }
+      });
+      return;
+    }
     for_each_thread(context, kWinogradFrequencies * column_tiles,
                     [&](std::int64_t, std::int64_t from, std::int64_t until) {
                       for (std::int64_t unit = from; unit < until; ++unit) {
                         const std::int64_t f = unit / column_tiles, column = unit % column_tiles * 2;
                         for (std::int64_t row = 0; row < depth; ++row) {
-                          PixelProduct p{.row_count = kBlock,
-                                         .y_block = tile_block,
-                                         .blocks = std::min<std::int64_t>(2, width - column),
-                                         .pixels = pixels_.data(),
-                                         .d = products + f * frequency_ + (column * depth + row) * kBlock * kBlock,
-                                         .d_block = depth * kBlock * kBlock};
-                          for (std::int64_t c = chunk; c < last; ++c) {
-                            const std::int64_t at = (chunks.begin(c) - begin) * kBlock;
-                            p.x = x_tiles + f * x_frequency + row * tile_block + at;
-                            p.y = dy_tiles + f * dy_frequency + column * tile_block + at;
-                            p.pixel_count = chunks.begin(c + 1) - chunks.begin(c);
-                            p.accumulate = c > 0;
-                            kernels.pixel_product(p);
-                          }
+                          multiply(f, row, column, products + f * frequency_ + (column * depth + row) * kBlock * kBlock,
+                                   depth * kBlock * kBlock);
                         }
                       }
                     });
   }
   for_each_thread(context, depth * width, [&](std::int64_t, std::int64_t from, std::int64_t until) {
-    alignas(64) std::array<float, kTaps * kBlock * kBlock> taps;
-    for (std::int64_t unit = from; unit < until; ++unit) {
-      kernels.winograd_weight_gradient({.taps = taps.data(),
-                                        .tap = kBlock * kBlock,
-                                        .transformed = products + unit * kBlock * kBlock,
-                                        .frequency = frequency_,
-                                        .count = kBlock * kBlock});
-      float* const out = dw + (unit / depth * depth * kBlock + unit % depth) * kBlock * kTaps;
-      for (std::int64_t o = 0; o < kBlock; ++o) {
-        for (std::int64_t i = 0; i < kBlock; ++i) {
-          for (std::int64_t t = 0; t < kTaps; ++t) {
-            out[(o * x_.channels + i) * kTaps + t] = taps[static_cast<std::size_t>((t * kBlock + i) * kBlock + o)];
-          }
-        }
+    for (std::int64_t unit = from; unit < until; ++unit)
+      finish(products + unit * kBlock * kBlock, unit % depth, unit / depth, dw, kernels);
+  });
+}
+
+void WinogradWeightPass::finish(float* products, std::int64_t row, std::int64_t column, float* dw,
+                                const F32Kernels& kernels) const {
+  alignas(64) std::array<float, kTaps * kBlock * kBlock> taps;
+  kernels.winograd_weight_gradient({.taps = taps.data(),
+                                    .tap = kBlock * kBlock,
+                                    .transformed = products,
+                                    .frequency = frequency_,
+                                    .count = kBlock * kBlock});
+  float* const out = dw + (column * x_.channels + row) * kBlock * kTaps;
+  for (std::int64_t o = 0; o < kBlock; ++o) {
+    for (std::int64_t i = 0; i < kBlock; ++i) {
+      for (std::int64_t t = 0; t < kTaps; ++t) {
+        out[(o * x_.channels + i) * kTaps + t] = taps[static_cast<std::size_t>((t * kBlock + i) * kBlock + o)];
       }
     }
-  });
+  }
 }
 
 }  // namespace lockstep::cpu
