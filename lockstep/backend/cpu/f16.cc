@@ -181,6 +181,19 @@ class Norm final : public WithF16<NormKernels> {
               const View& running_var, const View& batches) override {
     f32().commit(ctx, stats, momentum, running_mean, running_var, batches);
   }
+
+  void rows_forward(KernelContext& ctx, const View& x, const View& weight, const View& bias, double eps,
+                    const View& mean, const View& rstd, const View& y) override {
+    in_f32(ctx, std::tuple(in(x), out(y)),
+           [&](const View& x, const View& y) { f32().rows_forward(ctx, x, weight, bias, eps, mean, rstd, y); });
+  }
+
+  void rows_backward(KernelContext& ctx, const View& dy, const View& x, const View& mean, const View& rstd,
+                     const View& weight, const View& dx, const View& dweight, const View& dbias) override {
+    in_f32(ctx, std::tuple(in(dy), in(x), out(dx)), [&](const View& dy, const View& x, const View& dx) {
+      f32().rows_backward(ctx, dy, x, mean, rstd, weight, dx, dweight, dbias);
+    });
+  }
 };
 
 class Pool final : public WithF16<PoolKernels> {
