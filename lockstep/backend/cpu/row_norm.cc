@@ -17,7 +17,7 @@ std::int64_t rows_per_chunk(std::int64_t k) {
 
 template <typename T>
 void rows_forward_as(KernelContext& ctx, const View& x, const View& weight, const View& bias, double eps,
-                    const View& mean, const View& rstd, const View& y) {
+                     const View& mean, const View& rstd, const View& y) {
   const std::int64_t k = x.shape[1];
   auto* absent = static_cast<float*>(ctx.scratch.get(static_cast<std::size_t>(2 * k) * sizeof(float)));
   std::fill_n(absent, k, 1.f);
@@ -49,7 +49,7 @@ void rows_forward_as(KernelContext& ctx, const View& x, const View& weight, cons
 
 template <typename T>
 void rows_backward_as(KernelContext& ctx, const View& dy, const View& x, const View& mean, const View& rstd,
-                     const View& weight, const View& dx, const View& dweight, const View& dbias) {
+                      const View& weight, const View& dx, const View& dweight, const View& dbias) {
   const std::int64_t rows = x.shape[0], k = x.shape[1], grain = rows_per_chunk(k);
   const std::int64_t chunks = (rows + grain - 1) / grain;
   auto* ones = static_cast<float*>(ctx.scratch.get(static_cast<std::size_t>((1 + 2 * chunks) * k) * sizeof(float)));
@@ -102,8 +102,7 @@ void rows_backward_as(KernelContext& ctx, const View& dy, const View& x, const V
 
 void rows_forward(KernelContext& ctx, const View& x, const View& weight, const View& bias, double eps, const View& mean,
                   const View& rstd, const View& y) {
-  visit_narrow(x.dtype,
-               [&](auto zero) { rows_forward_as<decltype(zero)>(ctx, x, weight, bias, eps, mean, rstd, y); });
+  visit_narrow(x.dtype, [&](auto zero) { rows_forward_as<decltype(zero)>(ctx, x, weight, bias, eps, mean, rstd, y); });
 }
 
 void rows_backward(KernelContext& ctx, const View& dy, const View& x, const View& mean, const View& rstd,
