@@ -1,48 +1,50 @@
-// Normalizes every sample by itself, composed of reductions, so batches need no exchange.
+// Normalizes every sample by itself, so batches need no exchange.
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/saved_array.h"
+#include "lockstep/ops/norm.h"
 
 namespace lockstep {
 namespace {
 
-// The last axes, whose extents must be `normalized_shape`.
-Dims last_axes(std::string_view what, const Tensor& x, const Shape& normalized_shape) {
-  const int count = normalized_shape.rank(), rank = x.shape().rank();
+bool is_over_batch(const Tensor& t) { return t.defined() && t.kind() == Kind::cut; }
+
+// Normalizes rows: the last axes, whose extents must be `options.row`.
+Tensor by_row(std::string_view what, const Tensor& x, const Tensor& weight, const Tensor& bias,
+              const ops::RowNormOptions& options) {
+  const int count = options.row.rank(), rank = x.shape().rank();
   bool fits = x.defined() && count > 0 && count <= rank;
-  for (int i = 1; fits && i <= count; ++i) fits = x.size(-i) == normalized_shape[-i];
-  check(fits, "{}: input is {}, expected {} as its last axes", what, x, normalized_shape);
-  std::vector<int> axes;
-  for (int i = count; i > 0; --i) axes.push_back(-i);
-  return axes;
-}
-
-Tensor scaled(Tensor y, const Tensor& weight, const Tensor& bias) {
-  if (weight.defined()) y = y * weight;
-  return bias.defined() ? y + bias : y;
-}
-
-// Half types are normalized in f32.
-template <typename F>
-Tensor normalized(const Tensor& x, const F& f) {
-  return is_half_dtype(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
-}
-
-Tensor standardized(const Tensor& x, const Dims& dims, double eps) {
-  const Tensor difference = x - mean(x, dims, true);
-  return difference * rsqrt(mean(square(difference), dims, true) + eps);
+  for (int i = 1; fits && i <= count; ++i) fits = x.size(-i) == options.row[-i];
+  check(fits, "{}: input is {}, expected {} as its last axes", what, x, options.row);
+  const Tensor inputs[] = {x, weight, bias};
+  const Placed placed = place(what, inputs);
+  for (const Tensor* t : {&weight, &bias}) {
+    if (is_over_batch(*t)) fail_across_batch(what, *t, "but a parameter is the same for all samples");
+  }
+  if (is_over_batch(x) && x.cut().axis >= rank - count) fail_across_batch(what, x, "over which it would take the mean");
+  const bool saves_w = x.requires_grad();
+  return lift(what, placed, inputs, [=](const Arrays& in) -> Lifted {
+    ops::RowNorm norm = ops::row_norm(what, in[0], in[1], in[2], options);
+    return {norm.y,
+            [x = SavedArray(in[0]), mean = SavedArray(norm.mean), rstd = SavedArray(norm.rstd),
+             w = SavedArray(saves_w, in[1]), row = options.row](const PartPass& p, const Array& dy) -> Arrays {
+              ops::RowNormGrads grads =
+                  ops::row_norm_backward(p.name(), dy, x.get(p.name()), {{}, mean.get(p.name()), rstd.get(p.name())},
+                                         w.get(p.name()), {p.needs(0), p.needs(1), p.needs(2)}, row);
+              return {grads.x, grads.weight, grads.bias};
+            }};
+  });
 }
 
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
                   double eps) {
-  const Dims dims = last_axes("layer_norm", x, normalized_shape);
-  return normalized(x, [&](const Tensor& x) { return scaled(standardized(x, dims, eps), weight, bias); });
+  return by_row("layer_norm", x, weight, bias, {.row = normalized_shape, .eps = eps});
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
-  const Dims dims = last_axes("rms_norm", x, normalized_shape);
-  return normalized(x,
-                    [&](const Tensor& x) { return scaled(x * rsqrt(mean(square(x), dims, true) + eps), weight, {}); });
+  return by_row("rms_norm", x, weight, {}, {.row = normalized_shape, .eps = eps, .centered = false});
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
@@ -51,10 +53,14 @@ Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight
   Shape channels(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().rank()) - 1, 1));
   channels[0] = x.size(1);
   const auto by_channel = [&](const Tensor& t) { return t.defined() ? reshape(t, channels) : t; };
-  return normalized(x, [&](const Tensor& x) {
-    const Tensor groups = reshape(x, {x.size(0), num_groups, x.size(0) == 0 ? 0 : x.numel() / x.size(0) / num_groups});
-    return scaled(reshape(standardized(groups, 2, eps), x.shape()), by_channel(weight), by_channel(bias));
-  });
+  // Half types are normalized in f32.
+  const Tensor wide = is_half_dtype(x.dtype()) ? cast(x, DType::f32) : x;
+  const Shape row{x.size(0) == 0 ? 0 : x.numel() / x.size(0) / num_groups};
+  const Tensor groups = reshape(wide, {x.size(0), num_groups, row[0]});
+  Tensor y = reshape(by_row("group_norm", groups, {}, {}, {.row = row, .eps = eps}), x.shape());
+  if (weight.defined()) y = y * by_channel(weight);
+  if (bias.defined()) y = y + by_channel(bias);
+  return cast(y, x.dtype());
 }
 
 }  // namespace lockstep

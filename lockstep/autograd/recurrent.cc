@@ -1,5 +1,5 @@
-// Computes the inputs' products for all steps at once, and the states' products step by step. An LSTM's step is one more
-// task.
+// Computes the inputs' products for all steps at once, and the states' products step by step. A cell's step is one
+// more task.
 #include "lockstep/autograd/recurrent.h"
 
 #include <functional>
@@ -55,6 +55,20 @@ bool lie_alike(const Tensor& a, const Tensor& b) {
   return a.placement() == b.placement() && a.cut() == b.cut();
 }
 
+// Calls f(part) in the shard of each part of `like`.
+template <typename F>
+void each_part(const Tensor& like, const F& f) {
+  for (std::size_t p = 0; p < like.parts().size(); ++p) {
+    ops::ShardScope scope(like.kind() == Kind::cut ? like.placement()->slots()[p].shard : ops::ShardScope::current());
+    f(p);
+  }
+}
+
+Tensor made_like(const Tensor& like, std::vector<Array> parts) {
+  if (like.kind() == Kind::cut) return Tensor::cut(like.placement(), like.cut(), std::move(parts));
+  return like.placement() ? Tensor::of_shard(like.placement(), std::move(parts[0])) : Tensor(std::move(parts[0]));
+}
+
 // A step of an LSTM part by part: (from_x, from_h, c) -> (h, next c).
 struct LstmCell : Function {
   std::vector<Tensor> forward(std::span<const Tensor> in) override {
@@ -65,7 +79,7 @@ struct LstmCell : Function {
       h.push_back(cell.h);
       next.push_back(cell.c);
     });
-    return {as(in[0], std::move(h)), as(in[0], std::move(next))};
+    return {made_like(in[0], std::move(h)), made_like(in[0], std::move(next))};
   }
 
   std::vector<Tensor> backward(std::span<const Tensor> dy) override {
@@ -79,27 +93,46 @@ struct LstmCell : Function {
       sum.push_back(std::move(grads.sum));
       c.push_back(std::move(grads.c));
     });
-    const Tensor both = as(some, std::move(sum));
-    return {both, both, as(some, std::move(c))};
+    const Tensor both = made_like(some, std::move(sum));
+    return {both, both, made_like(some, std::move(c))};
   }
 
  private:
   struct Saved {
     SavedArray gates, squashed, c;
   };
+  std::vector<Saved> saved;  // by part
+};
 
-  template <typename F>
-  static void each_part(const Tensor& like, const F& f) {
-    for (std::size_t p = 0; p < like.parts().size(); ++p) {
-      ops::ShardScope scope(like.kind() == Kind::cut ? like.placement()->slots()[p].shard : ops::ShardScope::current());
-      f(p);
-    }
-  }
-  static Tensor as(const Tensor& like, std::vector<Array> parts) {
-    if (like.kind() == Kind::cut) return Tensor::cut(like.placement(), like.cut(), std::move(parts));
-    return like.placement() ? Tensor::of_shard(like.placement(), std::move(parts[0])) : Tensor(std::move(parts[0]));
+// A step of a GRU part by part: (from_x, from_h, h) -> next h.
+struct GruCell : Function {
+  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+    std::vector<Array> next;
+    each_part(in[0], [&](std::size_t p) {
+      ops::GruCell cell = ops::gru_cell(in[0].parts()[p], in[1].parts()[p], in[2].parts()[p]);
+      saved.push_back({cell.gates, cell.parts, in[2].parts()[p]});
+      next.push_back(cell.h);
+    });
+    return {made_like(in[0], std::move(next))};
   }
 
+  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+    std::vector<Array> from_x, from_h, h;
+    each_part(dy[0], [&](std::size_t p) {
+      const Saved& s = saved[p];
+      ops::GruCellGrads grads =
+          ops::gru_cell_backward(s.gates.get("gru"), s.parts.get("gru"), s.h.get("gru"), dy[0].parts()[p]);
+      from_x.push_back(std::move(grads.from_x));
+      from_h.push_back(std::move(grads.from_h));
+      h.push_back(std::move(grads.h));
+    });
+    return {made_like(dy[0], std::move(from_x)), made_like(dy[0], std::move(from_h)), made_like(dy[0], std::move(h))};
+  }
+
+ private:
+  struct Saved {
+    SavedArray gates, parts, h;
+  };
   std::vector<Saved> saved;  // by part
 };
 
@@ -123,9 +156,15 @@ Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights&
 
 Tensor gru_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, const RecurrentPass& pass) {
   return over_steps("gru", x, {&h}, weights, pass, 3, [&h](const Tensor& from_x, const Tensor& from_h) {
+    const Tensor before = widened(h);
+    if (lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
+      const Tensor in[] = {from_x, from_h, before};
+      return apply_function(std::make_shared<GruCell>(), in)[0];
+    }
+    // A first state that lies otherwise, as a parameter does.
     const std::vector<Tensor> gx = by_gate(from_x, 3), gh = by_gate(from_h, 3);
     const Tensor r = sigmoid(gx[0] + gh[0]), z = sigmoid(gx[1] + gh[1]), n = tanh(gx[2] + r * gh[2]);
-    return n + z * (widened(h) - n);
+    return n + z * (before - n);
   });
 }
 

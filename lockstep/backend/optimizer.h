@@ -1,10 +1,10 @@
 // Optimizer steps over many tensors in one call. Arithmetic and state are f32 (f64 with f64), plain layout.
 #pragma once
 
-#include <cmath>
 #include <span>
 
 #include "lockstep/backend/context.h"
+#include "lockstep/base/plain_math.h"
 #include "lockstep/tensor/view.h"
 
 namespace lockstep {
@@ -40,8 +40,7 @@ struct AdamArgs {
 
 inline UpdateRates rates_of(const SgdArgs& args) { return {.lr = args.lr}; }
 inline UpdateRates rates_of(const AdamArgs& args) {
-  const auto step = static_cast<double>(args.step);
-  return {args.lr, 1 - std::pow(args.beta1, step), 1 - std::pow(args.beta2, step)};
+  return {args.lr, 1 - plain_power(args.beta1, args.step), 1 - plain_power(args.beta2, args.step)};
 }
 // Returns the rates, from memory if they are there. The caller must be able to read that memory.
 template <typename Args>

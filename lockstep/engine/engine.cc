@@ -46,9 +46,7 @@ Engine::~Engine() {
 LaneId Engine::add_lane(LaneOptions options) {
   check_outside_tasks("add_lane");
   auto lane = std::make_unique<Lane>(std::move(options));
-  if (impl_->options.serial) {
-    if (lane->options.on_start) lane->options.on_start();
-  } else {
+  if (!impl_->options.serial) {
     std::promise<void> started;
     const auto work = [impl = impl_, &lane = *lane, &started] {
       try {

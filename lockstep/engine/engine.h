@@ -69,8 +69,6 @@ struct LaneOptions {
   // returns. Its closure is destroyed then, so its pending work may use only memory that its resources stand for. The
   // timeline shows the device's times. The serial engine waits for the stream after each task.
   std::shared_ptr<Stream> stream = {};
-  // Runs first on the lane's worker thread, or inside add_lane in the serial engine.
-  std::function<void()> on_start = {};
   // The lane's tasks get this as TaskContext::lane_data.
   void* lane_data = nullptr;
   // Bytes in use on the device. The timeline reads it whenever a task begins.
@@ -87,8 +85,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Returns when the lane's worker is bound and on_start has run. Throws what on_start threw, or an Error for cores
-  // that the process may not use.
+  // Returns when the lane's worker is bound. Throws for cores that the process may not use.
   LaneId add_lane(LaneOptions options);
 
   // Returns a new, unused resource.

@@ -43,7 +43,6 @@ void Lane::start_worker() const {
   // Linux allows 15 characters.
   pthread_setname_np(pthread_self(), full_name().substr(0, 15).c_str());
   if (!options.cpus.empty()) bind_to(options.cpus, full_name());
-  if (options.on_start) options.on_start();
 }
 
 }  // namespace lockstep

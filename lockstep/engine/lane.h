@@ -45,7 +45,7 @@ struct Lane {
   explicit Lane(LaneOptions lane_options);
   // "cpu:0 compute 0"
   std::string full_name() const;
-  // Names the calling thread after the lane, binds it to the lane's cores and runs on_start. Throws.
+  // Names the calling thread after the lane and binds it to the lane's cores. Throws.
   void start_worker() const;
   // Bytes in use on the device; -1: unknown.
   std::int64_t device_bytes() const {

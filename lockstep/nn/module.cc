@@ -74,7 +74,8 @@ void Module::initialize(const Initializer& initializer, const std::vector<Device
   for (auto& [name, parameter] : all) parameter.initialize(name, devices, initializer, options.seed);
 }
 
-std::vector<std::pair<std::string, Parameter>> Module::named_parameters() const {
+std::vector<std::pair<std::string, Parameter>> Module::named_parameters(bool recurse) const {
+  if (!recurse) return parameters_;
   std::vector<std::pair<std::string, Parameter>> all;
   visit("", [&](const std::string& prefix, const Module& m) {
     for (const auto& [name, p] : m.parameters_) all.emplace_back(prefix + name, p);
@@ -82,7 +83,8 @@ std::vector<std::pair<std::string, Parameter>> Module::named_parameters() const 
   return all;
 }
 
-std::vector<std::pair<std::string, Parameter>> Module::named_buffers() const {
+std::vector<std::pair<std::string, Parameter>> Module::named_buffers(bool recurse) const {
+  if (!recurse) return buffers_;
   std::vector<std::pair<std::string, Parameter>> all;
   visit("", [&](const std::string& prefix, const Module& m) {
     for (const auto& [name, p] : m.buffers_) all.emplace_back(prefix + name, p);

@@ -49,9 +49,10 @@ class Module {
   // optimizer has been made of the parameters, whose state is on their devices.
   void to(const std::vector<Device>& devices);
 
-  // In the order of registration, children after a module's own. Names are paths: "fc.1.weight".
-  std::vector<std::pair<std::string, Parameter>> named_parameters() const;
-  std::vector<std::pair<std::string, Parameter>> named_buffers() const;
+  // In the order of registration, children after a module's own. Names are paths: "fc.1.weight". Without `recurse`, the
+  // module's own alone.
+  std::vector<std::pair<std::string, Parameter>> named_parameters(bool recurse = true) const;
+  std::vector<std::pair<std::string, Parameter>> named_buffers(bool recurse = true) const;
   std::vector<std::pair<std::string, Module*>> named_modules();
   // Each once, even if modules share it.
   std::vector<Parameter> parameters() const;

@@ -58,8 +58,8 @@ class Counter {
   std::pair<std::string, std::string> add(const Module& module) {
     std::int64_t count = 0, trainable = 0, frozen = 0;
     bool known = true;
-    for (const auto& [name, p] : module.named_parameters()) {
-      if (name.find('.') != std::string::npos || !is_new(p)) continue;
+    for (const auto& [name, p] : module.named_parameters(false)) {
+      if (!is_new(p)) continue;
       const std::int64_t n = p.shape().numel();
       known = known && p.shape_known();
       count += n;
@@ -67,8 +67,8 @@ class Counter {
       (p.trainable() ? trainable_ : frozen_) += n;
       bytes_ += bytes_of(p);
     }
-    for (const auto& [name, p] : module.named_buffers()) {
-      if (name.find('.') == std::string::npos && is_new(p)) buffer_bytes_ += bytes_of(p);
+    for (const auto& [name, p] : module.named_buffers(false)) {
+      if (is_new(p)) buffer_bytes_ += bytes_of(p);
     }
     known_ = known_ && known;
     const char* state = frozen == 0 ? (trainable > 0 ? "trainable" : "") : trainable > 0 ? "frozen in part" : "frozen";

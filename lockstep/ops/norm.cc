@@ -103,4 +103,60 @@ void batch_norm_commit(const BatchStats& stats, double momentum, const Array& ru
          {.lane = device.urgent_lane});
 }
 
+namespace {
+
+// The last axes of x as rows.
+Array as_rows(const Array& x, const Shape& row) {
+  std::int64_t rows = 1;
+  for (int i = 0; i < x.shape().rank() - row.rank(); ++i) rows *= x.size(i);
+  return reshape(to_layout(x, Layout::plain), {rows, row.numel()});
+}
+
+void check_parameter(std::string_view what, std::string_view which, const Array& parameter, const Array& x,
+                     const Shape& row) {
+  if (!parameter.defined()) return;
+  check(parameter.shape() == row && parameter.dtype() == stats_dtype(x), "{}: {} is {} {}, expected {} {}", what, which,
+        parameter.shape(), name(parameter.dtype()), row, name(stats_dtype(x)));
+}
+
+}  // namespace
+
+RowNorm row_norm(std::string_view what, const Array& x, const Array& weight, const Array& bias,
+                 const RowNormOptions& options) {
+  check_on_device(what, x);
+  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
+  check_parameter(what, "weight", weight, x, options.row);
+  check_parameter(what, "bias", bias, x, options.row);
+  const Array in = as_rows(x, options.row);
+  const auto of_rows = [&] { return empty({in.size(0)}, stats_dtype(x), x.device()); };
+  RowNorm norm{empty_like(in), options.centered ? of_rows() : Array(), of_rows()};
+  launch(what, {in, weight, bias}, {norm.y, norm.mean, norm.rstd},
+         [eps = options.eps, x = in.view(), w = weight.view(), shift = bias.view(), mean = norm.mean.view(),
+          rstd = norm.rstd.view(), y = norm.y.view()](Backend& b, KernelContext& c) {
+           b.norm().rows_forward(c, x, w, shift, eps, mean, rstd, y);
+         });
+  norm.y = reshape(norm.y, x.shape());
+  return norm;
+}
+
+RowNormGrads row_norm_backward(std::string_view what, const Array& dy, const Array& x, const RowNorm& saved,
+                               const Array& weight, const RowNormNeeds& needs, const Shape& row) {
+  check_same(what, dy, x);
+  const Array g = as_rows(dy, row), in = as_rows(x, row);
+  const auto of_row = [&] { return empty(row, stats_dtype(x), x.device()); };
+  RowNormGrads grads{needs.x ? empty_like(in) : Array(), needs.weight ? of_row() : Array(),
+                     needs.bias ? of_row() : Array()};
+  std::vector<Array> writes;
+  for (const Array& result : {grads.x, grads.weight, grads.bias}) {
+    if (result.defined()) writes.push_back(result);
+  }
+  launch(fmt::format("{} backward", what), std::vector<Array>{g, in, saved.mean, saved.rstd, weight}, writes,
+         [dy = g.view(), x = in.view(), mean = saved.mean.view(), rstd = saved.rstd.view(), w = weight.view(),
+          dx = grads.x.view(), dw = grads.weight.view(), db = grads.bias.view()](Backend& b, KernelContext& c) {
+           b.norm().rows_backward(c, dy, x, mean, rstd, w, dx, dw, db);
+         });
+  if (needs.x) grads.x = reshape(grads.x, x.shape());
+  return grads;
+}
+
 }  // namespace lockstep::ops

@@ -1,4 +1,4 @@
-// Batch normalization in the steps that shards need; see backend/norm.h for the formulas.
+// Batch normalization in the steps that shards need, layer norm, and RMS norm; see backend/norm.h for the formulas.
 #pragma once
 
 #include "lockstep/backend/norm.h"
@@ -46,5 +46,30 @@ BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const A
 // Moves the running statistics towards those of a batch and counts the batch; in the urgent lane.
 void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean, const Array& running_var,
                        const Array& batches);
+
+struct RowNormOptions {
+  Shape row;  // the extents of the last axes, which make up a row
+  double eps = 1e-5;
+  bool centered = true;  // layer norm; else RMS norm
+};
+
+struct RowNorm {
+  Array y;     // as x
+  Array mean;  // [rows]; undefined in RMS norm
+  Array rstd;  // [rows]
+};
+// weight and bias may be undefined.
+RowNorm row_norm(std::string_view what, const Array& x, const Array& weight, const Array& bias,
+                 const RowNormOptions& options);
+
+struct RowNormGrads {
+  Array x, weight, bias;  // undefined unless asked for
+};
+struct RowNormNeeds {
+  bool x = true, weight = true, bias = true;
+};
+// `saved` is the result of row_norm(); its y is not read.
+RowNormGrads row_norm_backward(std::string_view what, const Array& dy, const Array& x, const RowNorm& saved,
+                               const Array& weight, const RowNormNeeds& needs, const Shape& row);
 
 }  // namespace lockstep::ops

@@ -15,10 +15,10 @@ View gate(const View& all, std::int64_t i, std::int64_t count = 1) {
   return part;
 }
 
-// [N, 4 H] to [4, N, H], or back.
-StridedCopy by_gate(std::int64_t rows, std::int64_t hidden, bool back) {
-  StridedCopy copy{.extent = {4, rows, hidden}};
-  copy.from = {hidden, 4 * hidden, 1};
+// [N, gates H] to [gates, N, H], or back.
+StridedCopy by_gate(std::int64_t gates, std::int64_t rows, std::int64_t hidden, bool back) {
+  StridedCopy copy{.extent = {gates, rows, hidden}};
+  copy.from = {hidden, gates * hidden, 1};
   copy.to = {rows * hidden, hidden, 1};
   if (back) std::swap(copy.from, copy.to);
   return copy;
@@ -38,7 +38,7 @@ LstmCell lstm_cell(const Array& from_x, const Array& from_h, const Array& c) {
   LstmCell cell{empty_like(before), empty_like(before), empty({4, rows, hidden}, c.dtype(), c.device()),
                 empty_like(before)};
   launch("lstm", {x, y, before}, {cell.h, cell.c, cell.gates, cell.squashed, sum},
-         [copy = by_gate(rows, hidden, false), x = x.view(), y = y.view(), before = before.view(), h = cell.h.view(),
+         [copy = by_gate(4, rows, hidden, false), x = x.view(), y = y.view(), before = before.view(), h = cell.h.view(),
           next = cell.c.view(), gates = cell.gates.view(), squashed = cell.squashed.view(),
           sum = sum.view()](Backend& b, KernelContext& ctx) {
            ElementwiseKernels& e = b.elementwise();
@@ -65,7 +65,7 @@ LstmCellGrads lstm_cell_backward(const Array& gates, const Array& squashed, cons
   const Array by_part = empty_like(gates), dnext = empty_like(before);
   LstmCellGrads grads{empty({rows, 4 * hidden}, c.dtype(), c.device()), empty_like(before)};
   launch("lstm backward", {gates, squashed, before, dy, dn}, {grads.sum, grads.c, by_part, dnext},
-         [copy = by_gate(rows, hidden, true), gates = gates.view(), t = squashed.view(), before = before.view(),
+         [copy = by_gate(4, rows, hidden, true), gates = gates.view(), t = squashed.view(), before = before.view(),
           dh = dy.view(), dc = dn.view(), d = by_part.view(), dnext = dnext.view(), sum = grads.sum.view(),
           dbefore = grads.c.view()](Backend& b, KernelContext& ctx) {
            ElementwiseKernels& e = b.elementwise();
@@ -87,6 +87,59 @@ LstmCellGrads lstm_cell_backward(const Array& gates, const Array& squashed, cons
            e.unary_backward(ctx, UnaryOp::tanh, gate(gates, 2), gate(d, 2), gate(d, 2));
            e.binary(ctx, BinaryOp::multiply, total, gate(gates, 1), dbefore);
            b.copy().strided(ctx, copy, d, sum);
+         });
+  return grads;
+}
+
+GruCell gru_cell(const Array& from_x, const Array& from_h, const Array& h) {
+  check_same("gru", from_x, from_h);
+  check_rank("gru", "gates", from_x, 2, "N, 3 H");
+  const std::int64_t rows = h.size(0), hidden = h.size(1);
+  check(from_x.shape() == Shape{rows, 3 * hidden} && from_x.dtype() == h.dtype(),
+        "gru: the gates are {}, the state is {}, expected [N, 3 H] and [N, H] of one type", from_x, h);
+  const Array x = to_layout(from_x, Layout::plain), y = to_layout(from_h, Layout::plain),
+              before = to_layout(h, Layout::plain);
+  const auto by_part = [&] { return empty({3, rows, hidden}, h.dtype(), h.device()); };
+  GruCell cell{empty_like(before), by_part(), by_part()};
+  launch("gru", {x, y, before}, {cell.h, cell.gates, cell.parts},
+         [copy = by_gate(3, rows, hidden, false), x = x.view(), y = y.view(), before = before.view(), h = cell.h.view(),
+          gates = cell.gates.view(), parts = cell.parts.view()](Backend& b, KernelContext& ctx) {
+           ElementwiseKernels& e = b.elementwise();
+           b.copy().strided(ctx, copy, x, gates);
+           b.copy().strided(ctx, copy, y, parts);
+           e.binary(ctx, BinaryOp::add, gate(gates, 0, 2), gate(parts, 0, 2), gate(gates, 0, 2));
+           e.unary(ctx, UnaryOp::sigmoid, gate(gates, 0, 2), gate(gates, 0, 2));
+           e.binary(ctx, BinaryOp::multiply, gate(gates, 0), gate(parts, 2), h);
+           e.binary(ctx, BinaryOp::add, gate(gates, 2), h, gate(gates, 2));
+           e.unary(ctx, UnaryOp::tanh, gate(gates, 2), gate(gates, 2));
+           e.binary(ctx, BinaryOp::subtract, before, gate(gates, 2), h);
+           e.binary(ctx, BinaryOp::multiply, gate(gates, 1), h, h);
+           e.binary(ctx, BinaryOp::add, gate(gates, 2), h, h);
+         });
+  return cell;
+}
+
+GruCellGrads gru_cell_backward(const Array& gates, const Array& parts, const Array& h, const Array& dh) {
+  const std::int64_t rows = h.size(0), hidden = h.size(1);
+  const Array before = to_layout(h, Layout::plain), dy = to_layout(dh, Layout::plain);
+  const Array by_part = empty_like(gates);
+  const auto sum = [&] { return empty({rows, 3 * hidden}, h.dtype(), h.device()); };
+  GruCellGrads grads{sum(), sum(), empty_like(before)};
+  launch("gru backward", {gates, parts, before, dy}, {grads.h, grads.from_x, grads.from_h, by_part},
+         [copy = by_gate(3, rows, hidden, true), gates = gates.view(), parts = parts.view(), before = before.view(),
+          dh = dy.view(), d = by_part.view(), dbefore = grads.h.view(), dx = grads.from_x.view(),
+          dy = grads.from_h.view()](Backend& b, KernelContext& ctx) {
+           ElementwiseKernels& e = b.elementwise();
+           e.binary(ctx, BinaryOp::subtract, before, gate(gates, 2), gate(d, 1));
+           e.binary(ctx, BinaryOp::multiply, dh, gate(d, 1), gate(d, 1));
+           e.binary(ctx, BinaryOp::multiply, dh, gate(gates, 1), dbefore);
+           e.binary(ctx, BinaryOp::subtract, dh, dbefore, gate(d, 2));
+           e.unary_backward(ctx, UnaryOp::tanh, gate(gates, 2), gate(d, 2), gate(d, 2));
+           e.binary(ctx, BinaryOp::multiply, gate(d, 2), gate(parts, 2), gate(d, 0));
+           e.unary_backward(ctx, UnaryOp::sigmoid, gate(gates, 0, 2), gate(d, 0, 2), gate(d, 0, 2));
+           b.copy().strided(ctx, copy, d, dx);
+           e.binary(ctx, BinaryOp::multiply, gate(d, 2), gate(gates, 0), gate(d, 2));
+           b.copy().strided(ctx, copy, d, dy);
          });
   return grads;
 }

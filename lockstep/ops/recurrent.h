@@ -1,4 +1,5 @@
-// One step of an LSTM as one task. The task calls the kernels that the formula's operations call, so it has their bits.
+// One step of an LSTM or a GRU as one task. The task calls the kernels that the formula's operations call, so it has their
+// bits.
 #pragma once
 
 #include "lockstep/tensor/array.h"
@@ -23,5 +24,24 @@ struct LstmCellGrads {
 // `c` is the state before the step. dh or dc, of the results, may be undefined: there is none.
 LstmCellGrads lstm_cell_backward(const Array& gates, const Array& squashed, const Array& c, const Array& dh,
                                  const Array& dc);
+
+struct GruCell {
+  Array h;  // [N, H]
+  // For backward: [3, N, H], r, z, and n; and the parts of from_h.
+  Array gates, parts;
+};
+
+// from_x and from_h are [N, 3 H]; h [N, H] is the state before the step:
+// r, z = sigmoid of the sums of the first two parts,  n = tanh(third part of from_x + r * third part of from_h),
+// next h = n + z (h - n)
+GruCell gru_cell(const Array& from_x, const Array& from_h, const Array& h);
+
+struct GruCellGrads {
+  Array from_x, from_h;  // [N, 3 H]
+  Array h;
+};
+
+// `h` is the state before the step, dh the gradient of the next one.
+GruCellGrads gru_cell_backward(const Array& gates, const Array& parts, const Array& h, const Array& dh);
 
 }  // namespace lockstep::ops

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "lockstep/base/random.h"
 
@@ -34,9 +35,27 @@ TEST(PlainMath, UnitVectors) {
   for (std::uint64_t i = 0; i < 10000; ++i) expect_vector(random_bits({1, 3}, i));
 }
 
+TEST(PlainMath, IntegerPowers) {
+  for (double x : {0.9, 0.999, 1.5, -2.0}) EXPECT_EQ(plain_power(x, 0), 1) << x;
+  // Exact as long as the result has at most 53 bits.
+  EXPECT_EQ(plain_power(3, 33), 5559060566555523);
+  EXPECT_EQ(plain_power(-2, 1023), -0x1p1023);
+  EXPECT_EQ(plain_power(0.5, 1074), 0x1p-1074);
+  EXPECT_EQ(plain_power(0, 5), 0);
+  EXPECT_EQ(plain_power(1, std::numeric_limits<std::int64_t>::max()), 1);
+  EXPECT_EQ(plain_power(0.999, std::int64_t{1} << 40), 0);
+  for (double x : {0.9, 0.95, 0.98, 0.999}) {
+    for (std::int64_t n : {1, 2, 3, 10, 255, 1000, 4097, 20000}) {
+      const double expected = std::pow(x, static_cast<double>(n));
+      EXPECT_NEAR(plain_power(x, n), expected, 1.2e-16 * static_cast<double>(n) * expected) << x << " " << n;
+    }
+  }
+}
+
 // Known once and for all: other machines, compilers and libraries must give the same.
 TEST(PlainMath, IsTheSameEverywhere) {
   EXPECT_EQ(plain_log(0.3), -0x1.34378fcbda721p+0);
+  EXPECT_EQ(plain_power(0.999, 777), 0x1.d6a2958545178p-2);
   EXPECT_EQ(plain_unit_vector(0x12345678).cosine, 0x1.cdbcfe320a3efp-1);
   EXPECT_EQ(plain_unit_vector(0x12345678).sine, 0x1.ba74afb2fd1adp-2);
 }

@@ -8,7 +8,7 @@ function(gpu_tests PREFIX)
   set(tests ${PROJECT_SOURCE_DIR}/tests)
 
   file(GLOB sources CONFIGURE_DEPENDS ${tests}/gpu/*.cc ${tests}/gpu/*.cu)
-  set(kernel_tests elementwise copy index reduce matmul conv norm pool softmax random optimizer)
+  set(kernel_tests elementwise copy index reduce matmul conv norm row_norm pool softmax random optimizer)
   list(TRANSFORM kernel_tests REPLACE "(.+)" "${tests}/backend/\\1_test.cc")
   add_executable(${PREFIX}gpu_test ${sources} ${kernel_tests} ${tests}/backend/kernel_testing.cc)
   lockstep_link_layers(${PREFIX}gpu_test ${ARGN} backend autograd comm)

@@ -179,6 +179,14 @@ class Norm final : public NormKernels {
               const View& running_var, const View& batches) override {
     call(*own_, &NormKernels::commit, stats, momentum, running_mean, running_var, batches);
   }
+  void rows_forward(KernelContext&, const View& x, const View& weight, const View& bias, double eps, const View& mean,
+                    const View& rstd, const View& y) override {
+    call(*own_, &NormKernels::rows_forward, x, weight, bias, eps, mean, rstd, y);
+  }
+  void rows_backward(KernelContext&, const View& dy, const View& x, const View& mean, const View& rstd,
+                     const View& weight, const View& dx, const View& dweight, const View& dbias) override {
+    call(*own_, &NormKernels::rows_backward, dy, x, mean, rstd, weight, dx, dweight, dbias);
+  }
 
  private:
   std::unique_ptr<NormKernels> own_ = make_cuda_norm();

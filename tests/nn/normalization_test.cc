@@ -89,6 +89,34 @@ TEST_F(NormalizationTest, ABatchIsNormalizedSampleBySample) {
   EXPECT_EQ(Doubles(whole.begin(), whole.begin() + 4), Doubles(4, 0));  // padding
 }
 
+// No samples: parameters get zeros.
+TEST_F(NormalizationTest, NoRows) {
+  LayerNorm norm({.normalized_shape = {4}});
+  on_devices(norm);
+  const Tensor y = norm(tensor({}, {0, 3, 4}));
+  EXPECT_EQ(y.shape(), (Shape{0, 3, 4}));
+  sum(y).backward();
+  EXPECT_EQ(values(norm.weight.gradient()), Doubles(4, 0));
+  EXPECT_EQ(values(norm.bias.gradient()), Doubles(4, 0));
+  EXPECT_EQ(group_norm(tensor({}, {0, 4, 3}), 2).shape(), (Shape{0, 4, 3}));
+}
+
+TEST_F(NormalizationTest, ErrorsNameWhatDoesNotFit) {
+  const Tensor x = tensor({1, 2, 3, 4}, {2, 2});
+  EXPECT_ERROR(layer_norm(x, {2}, tensor({1}, {1})), "layer_norm: weight is [1] f32, expected [2] f32");
+  EXPECT_ERROR(layer_norm(x, {2}, {}, cast(tensor({1, 1}, {2}), DType::bf16)),
+               "layer_norm: bias is [2] bf16, expected [2] f32");
+  EXPECT_ERROR(rms_norm(cast(x, DType::f64), {2}, tensor({1, 1}, {2})),
+               "rms_norm: weight is [2] f32, expected [2] f64");
+  const auto at = std::make_shared<Placement>(
+      std::vector<std::int64_t>{1, 1}, std::vector<Slot>{{0, runtime_.devices()[0]}, {1, runtime_.devices()[1]}});
+  const Tensor cut = scatter(Tensor::host({2, 2}), at);
+  EXPECT_EQ(layer_norm(cut, {2}).shape(), (Shape{2, 2}));
+  EXPECT_ERROR(layer_norm(cut, {2, 2}),
+               "are on axis 0, over which it would take the mean: gather() puts them together");
+  EXPECT_ERROR(layer_norm(x, {2}, scatter(Tensor::host({2}), at)), "but a parameter is the same for all samples");
+}
+
 TEST_F(NormalizationTest, EmbeddingHasPyTorchsName) {
   Embedding embedding({.num_embeddings = 3, .embedding_dim = 2});
   EXPECT_EQ(names(on_devices(embedding).named_parameters()), (std::vector<std::string>{"weight"}));

@@ -78,6 +78,33 @@ TEST(Summary, ShowsModelsOfTokens) {
   EXPECT_EQ(summary(model, Tensor::host({2, 5}, DType::i64)), table);
 }
 
+// A wrapper has the model's names, but the parameters stay the model's.
+TEST(Summary, AWrapperOwnsNothing) {
+  struct Wrapper : Module {
+    explicit Wrapper(Module& inner) : inner(inner) { pass_on(inner); }
+    Tensor forward(const Tensor& x) override { return inner(x); }
+    Module& inner;
+  };
+  Runtime runtime;
+  BatchNorm2d norm({.channels = 5});
+  Wrapper wrapper(norm);
+  Wrapper twice(static_cast<Module&>(wrapper));
+  norm.initialize(Xavier{}, runtime.devices());
+  EXPECT_EQ(summary(twice, {2, 5, 3, 3}),
+            R"(Layer  Kind         Output shape  Parameters
+-------------------------------------------------------
+       Wrapper      [2, 5, 3, 3]           0
+       Wrapper      [2, 5, 3, 3]           0
+       BatchNorm2d  [2, 5, 3, 3]          10  trainable
+-------------------------------------------------------
+10 parameters, 10 trainable, 0 frozen
+40 bytes of parameters, 48 of buffers
+)");
+  EXPECT_TRUE(twice.named_parameters(false).empty());
+  EXPECT_EQ(norm.named_parameters(false).size(), 2U);
+  EXPECT_EQ(norm.named_buffers(false).size(), 3U);
+}
+
 TEST(Summary, TakesSeveralInputs) {
   struct Model : Module {
     MultiheadAttention attention{{.embed_dim = 4, .num_heads = 2}};

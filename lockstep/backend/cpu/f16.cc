@@ -1,5 +1,6 @@
 #include "lockstep/backend/cpu/f16.h"
 
+#include <tuple>
 #include <utility>
 
 #include "lockstep/backend/cpu/vectorize.h"
@@ -46,11 +47,15 @@ Operand<Access::write> out(const View& view) { return Operand<Access::write>(vie
 
 // Calls kernel(views...) with f32 copies of f16 operands. Outputs are rounded after all inputs have been read, so an
 // output may be an input.
-template <typename Kernel, typename... Operands>
-void in_f32(const KernelContext& ctx, const Kernel& kernel, Operands... operands) {
-  (operands.before(ctx), ...);
-  kernel(operands.view()...);
-  (operands.after(ctx), ...);
+template <typename... Operands, typename Kernel>
+void in_f32(const KernelContext& ctx, std::tuple<Operands...> operands, const Kernel& kernel) {
+  std::apply(
+      [&](auto&... operand) {
+        (operand.before(ctx), ...);
+        kernel(operand.view()...);
+        (operand.after(ctx), ...);
+      },
+      operands);
 }
 
 // The kernels of a family, and the ones that need more for f16.
@@ -70,29 +75,25 @@ class Elementwise final : public WithF16<ElementwiseKernels> {
  public:
   using WithF16::WithF16;
   void unary(KernelContext& ctx, const Unary& op, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().unary(ctx, op, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)), [&](const View& x, const View& y) { f32().unary(ctx, op, x, y); });
   }
   void unary_backward(KernelContext& ctx, const Unary& op, const View& saved, const View& dy, const View& dx) override {
-    in_f32(
-        ctx, [&](const View& saved, const View& dy, const View& dx) { f32().unary_backward(ctx, op, saved, dy, dx); },
-        in(saved), in(dy), out(dx));
+    in_f32(ctx, std::tuple(in(saved), in(dy), out(dx)),
+           [&](const View& saved, const View& dy, const View& dx) { f32().unary_backward(ctx, op, saved, dy, dx); });
   }
   void binary(KernelContext& ctx, BinaryOp op, const View& a, const View& b, const View& y) override {
-    in_f32(
-        ctx, [&](const View& a, const View& b, const View& y) { f32().binary(ctx, op, a, b, y); }, in(a), in(b),
-        out(y));
+    in_f32(ctx, std::tuple(in(a), in(b), out(y)),
+           [&](const View& a, const View& b, const View& y) { f32().binary(ctx, op, a, b, y); });
   }
   void compare(KernelContext& ctx, CompareOp op, const View& a, const View& b, const View& y) override {
-    in_f32(
-        ctx, [&](const View& a, const View& b) { f32().compare(ctx, op, a, b, y); }, in(a), in(b));
+    in_f32(ctx, std::tuple(in(a), in(b)), [&](const View& a, const View& b) { f32().compare(ctx, op, a, b, y); });
   }
   void where(KernelContext& ctx, const View& condition, const View& a, const View& b, const View& y) override {
     f32().where(ctx, condition, a, b, y);
   }
   void affine(KernelContext& ctx, double scale, double shift, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().affine(ctx, scale, shift, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)),
+           [&](const View& x, const View& y) { f32().affine(ctx, scale, shift, x, y); });
   }
   void fill(KernelContext& ctx, double value, const View& y) override { f32().fill(ctx, value, y); }
   void arange(KernelContext& ctx, double start, double step, const View& y) override {
@@ -105,8 +106,7 @@ class Copy final : public WithF16<CopyKernels> {
   using WithF16::WithF16;
   void copy(KernelContext& ctx, const View& x, const View& y) override {
     if (x.dtype == y.dtype) return f32().copy(ctx, x, y);
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().copy(ctx, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)), [&](const View& x, const View& y) { f32().copy(ctx, x, y); });
   }
   void strided(KernelContext& ctx, const StridedCopy& copy, const View& x, const View& y) override {
     f32().strided(ctx, copy, x, y);
@@ -120,8 +120,7 @@ class Index final : public WithF16<IndexKernels> {
     f32().take(ctx, x, index, y);
   }
   void scatter_sum(KernelContext& ctx, const View& x, const View& index, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().scatter_sum(ctx, x, index, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)), [&](const View& x, const View& y) { f32().scatter_sum(ctx, x, index, y); });
   }
 };
 
@@ -129,20 +128,16 @@ class Reduce final : public WithF16<ReduceKernels> {
  public:
   using WithF16::WithF16;
   void sum_to(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().sum_to(ctx, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)), [&](const View& x, const View& y) { f32().sum_to(ctx, x, y); });
   }
   void max_to(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().max_to(ctx, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)), [&](const View& x, const View& y) { f32().max_to(ctx, x, y); });
   }
   void cumsum(KernelContext& ctx, bool reverse, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().cumsum(ctx, reverse, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)), [&](const View& x, const View& y) { f32().cumsum(ctx, reverse, x, y); });
   }
   void argmax(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x) { f32().argmax(ctx, x, y); }, in(x));
+    in_f32(ctx, std::tuple(in(x)), [&](const View& x) { f32().argmax(ctx, x, y); });
   }
   void tree_sum(KernelContext& ctx, std::span<const View> leaves, const View& y) override {
     f32().tree_sum(ctx, leaves, y);
@@ -157,43 +152,47 @@ class Norm final : public WithF16<NormKernels> {
  public:
   using WithF16::WithF16;
   void stats(KernelContext& ctx, const View& x, const BatchNormStats& stats) override {
-    in_f32(
-        ctx, [&](const View& x) { f32().stats(ctx, x, stats); }, in(x));
+    in_f32(ctx, std::tuple(in(x)), [&](const View& x) { f32().stats(ctx, x, stats); });
   }
   void merge_stats(KernelContext& ctx, std::span<const BatchNormStats> parts, const BatchNormStats& all) override {
     f32().merge_stats(ctx, parts, all);
   }
   void forward(KernelContext& ctx, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
                const View& beta, const View& residual, bool relu, const View& y) override {
-    in_f32(
-        ctx,
-        [&](const View& x, const View& residual, const View& y) {
-          f32().forward(ctx, x, stats, eps, gamma, beta, residual, relu, y);
-        },
-        in(x), in(residual), out(y));
+    in_f32(ctx, std::tuple(in(x), in(residual), out(y)), [&](const View& x, const View& residual, const View& y) {
+      f32().forward(ctx, x, stats, eps, gamma, beta, residual, relu, y);
+    });
   }
   void backward_stats(KernelContext& ctx, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
                       double eps, const View& dgamma, const View& dbeta) override {
-    in_f32(
-        ctx,
-        [&](const View& dy, const View& x, const View& y) {
-          f32().backward_stats(ctx, dy, x, y, stats, eps, dgamma, dbeta);
-        },
-        in(dy), in(x), in(y));
+    in_f32(ctx, std::tuple(in(dy), in(x), in(y)), [&](const View& dy, const View& x, const View& y) {
+      f32().backward_stats(ctx, dy, x, y, stats, eps, dgamma, dbeta);
+    });
   }
   void backward_data(KernelContext& ctx, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
                      double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
                      const View& dresidual) override {
-    in_f32(
-        ctx,
-        [&](const View& dy, const View& x, const View& y, const View& dx, const View& dresidual) {
-          f32().backward_data(ctx, dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx, dresidual);
-        },
-        in(dy), in(x), in(y), out(dx), out(dresidual));
+    in_f32(ctx, std::tuple(in(dy), in(x), in(y), out(dx), out(dresidual)),
+           [&](const View& dy, const View& x, const View& y, const View& dx, const View& dresidual) {
+             f32().backward_data(ctx, dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx, dresidual);
+           });
   }
   void commit(KernelContext& ctx, const BatchNormStats& stats, double momentum, const View& running_mean,
               const View& running_var, const View& batches) override {
     f32().commit(ctx, stats, momentum, running_mean, running_var, batches);
+  }
+
+  void rows_forward(KernelContext& ctx, const View& x, const View& weight, const View& bias, double eps,
+                    const View& mean, const View& rstd, const View& y) override {
+    in_f32(ctx, std::tuple(in(x), out(y)),
+           [&](const View& x, const View& y) { f32().rows_forward(ctx, x, weight, bias, eps, mean, rstd, y); });
+  }
+
+  void rows_backward(KernelContext& ctx, const View& dy, const View& x, const View& mean, const View& rstd,
+                     const View& weight, const View& dx, const View& dweight, const View& dbias) override {
+    in_f32(ctx, std::tuple(in(dy), in(x), out(dx)), [&](const View& dy, const View& x, const View& dx) {
+      f32().rows_backward(ctx, dy, x, mean, rstd, weight, dx, dweight, dbias);
+    });
   }
 };
 
@@ -202,29 +201,28 @@ class Pool final : public WithF16<PoolKernels> {
   using WithF16::WithF16;
   void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
                    const View& where) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().max_forward(ctx, options, x, y, where); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)),
+           [&](const View& x, const View& y) { f32().max_forward(ctx, options, x, y, where); });
   }
   void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
                     const View& dx) override {
-    in_f32(
-        ctx, [&](const View& dy, const View& dx) { f32().max_backward(ctx, options, dy, where, dx); }, in(dy), out(dx));
+    in_f32(ctx, std::tuple(in(dy), out(dx)),
+           [&](const View& dy, const View& dx) { f32().max_backward(ctx, options, dy, where, dx); });
   }
   void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().avg_forward(ctx, options, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)),
+           [&](const View& x, const View& y) { f32().avg_forward(ctx, options, x, y); });
   }
   void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx) override {
-    in_f32(
-        ctx, [&](const View& dy, const View& dx) { f32().avg_backward(ctx, options, dy, dx); }, in(dy), out(dx));
+    in_f32(ctx, std::tuple(in(dy), out(dx)),
+           [&](const View& dy, const View& dx) { f32().avg_backward(ctx, options, dy, dx); });
   }
   void global_avg_forward(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().global_avg_forward(ctx, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)), [&](const View& x, const View& y) { f32().global_avg_forward(ctx, x, y); });
   }
   void global_avg_backward(KernelContext& ctx, const View& dy, const View& dx) override {
-    in_f32(
-        ctx, [&](const View& dy, const View& dx) { f32().global_avg_backward(ctx, dy, dx); }, in(dy), out(dx));
+    in_f32(ctx, std::tuple(in(dy), out(dx)),
+           [&](const View& dy, const View& dx) { f32().global_avg_backward(ctx, dy, dx); });
   }
 };
 
@@ -232,42 +230,35 @@ class Softmax final : public WithF16<SoftmaxKernels> {
  public:
   using WithF16::WithF16;
   void softmax(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().softmax(ctx, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)), [&](const View& x, const View& y) { f32().softmax(ctx, x, y); });
   }
   void softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
-    in_f32(
-        ctx, [&](const View& y, const View& dy, const View& dx) { f32().softmax_backward(ctx, y, dy, dx); }, in(y),
-        in(dy), out(dx));
+    in_f32(ctx, std::tuple(in(y), in(dy), out(dx)),
+           [&](const View& y, const View& dy, const View& dx) { f32().softmax_backward(ctx, y, dy, dx); });
   }
   void log_softmax(KernelContext& ctx, const View& x, const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().log_softmax(ctx, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)), [&](const View& x, const View& y) { f32().log_softmax(ctx, x, y); });
   }
   void log_softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
-    in_f32(
-        ctx, [&](const View& y, const View& dy, const View& dx) { f32().log_softmax_backward(ctx, y, dy, dx); }, in(y),
-        in(dy), out(dx));
+    in_f32(ctx, std::tuple(in(y), in(dy), out(dx)),
+           [&](const View& y, const View& dy, const View& dx) { f32().log_softmax_backward(ctx, y, dy, dx); });
   }
   void cross_entropy(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
                      const View& loss) override {
-    in_f32(
-        ctx, [&](const View& x) { f32().cross_entropy(ctx, x, labels, smoothing, loss); }, in(logits));
+    in_f32(ctx, std::tuple(in(logits)), [&](const View& x) { f32().cross_entropy(ctx, x, labels, smoothing, loss); });
   }
   void cross_entropy_backward(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
                               const View& dloss, const View& dlogits) override {
-    in_f32(
-        ctx, [&](const View& x, const View& dx) { f32().cross_entropy_backward(ctx, x, labels, smoothing, dloss, dx); },
-        in(logits), out(dlogits));
+    in_f32(ctx, std::tuple(in(logits), out(dlogits)),
+           [&](const View& x, const View& dx) { f32().cross_entropy_backward(ctx, x, labels, smoothing, dloss, dx); });
   }
   void mse(KernelContext& ctx, const View& x, const View& target, const View& loss) override {
-    in_f32(
-        ctx, [&](const View& x, const View& target) { f32().mse(ctx, x, target, loss); }, in(x), in(target));
+    in_f32(ctx, std::tuple(in(x), in(target)),
+           [&](const View& x, const View& target) { f32().mse(ctx, x, target, loss); });
   }
   void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss, const View& dx) override {
-    in_f32(
-        ctx, [&](const View& x, const View& target, const View& dx) { f32().mse_backward(ctx, x, target, dloss, dx); },
-        in(x), in(target), out(dx));
+    in_f32(ctx, std::tuple(in(x), in(target), out(dx)),
+           [&](const View& x, const View& target, const View& dx) { f32().mse_backward(ctx, x, target, dloss, dx); });
   }
 };
 
@@ -275,17 +266,15 @@ class Random final : public WithF16<RandomKernels> {
  public:
   using WithF16::WithF16;
   void uniform(KernelContext& ctx, RandomKey key, double low, double high, const View& y) override {
-    in_f32(
-        ctx, [&](const View& y) { f32().uniform(ctx, key, low, high, y); }, out(y));
+    in_f32(ctx, std::tuple(out(y)), [&](const View& y) { f32().uniform(ctx, key, low, high, y); });
   }
   void normal(KernelContext& ctx, RandomKey key, double mean, double stddev, const View& y) override {
-    in_f32(
-        ctx, [&](const View& y) { f32().normal(ctx, key, mean, stddev, y); }, out(y));
+    in_f32(ctx, std::tuple(out(y)), [&](const View& y) { f32().normal(ctx, key, mean, stddev, y); });
   }
   void dropout(KernelContext& ctx, RandomKey key, const View& key_at, double keep, const View& x,
                const View& y) override {
-    in_f32(
-        ctx, [&](const View& x, const View& y) { f32().dropout(ctx, key, key_at, keep, x, y); }, in(x), out(y));
+    in_f32(ctx, std::tuple(in(x), out(y)),
+           [&](const View& x, const View& y) { f32().dropout(ctx, key, key_at, keep, x, y); });
   }
 };
 

@@ -8,6 +8,7 @@
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/native_bf16.h"
 #include "lockstep/backend/cpu/norm_panels.h"
+#include "lockstep/backend/cpu/row_norm.h"
 #include "lockstep/backend/reference/families.h"
 
 namespace lockstep {
@@ -365,6 +366,20 @@ class CpuNorm final : public NormKernels {
   void commit(KernelContext& ctx, const BatchNormStats& stats, double momentum, const View& running_mean,
               const View& running_var, const View& batches) override {
     reference_->commit(ctx, stats, momentum, running_mean, running_var, batches);
+  }
+
+  void rows_forward(KernelContext& ctx, const View& x, const View& weight, const View& bias, double eps,
+                    const View& mean, const View& rstd, const View& y) override {
+    if (!cpu::is_narrow(x.dtype)) return reference_->rows_forward(ctx, x, weight, bias, eps, mean, rstd, y);
+    cpu::rows_forward(ctx, x, weight, bias, eps, mean, rstd, y);
+  }
+
+  void rows_backward(KernelContext& ctx, const View& dy, const View& x, const View& mean, const View& rstd,
+                     const View& weight, const View& dx, const View& dweight, const View& dbias) override {
+    if (!cpu::is_narrow(x.dtype)) {
+      return reference_->rows_backward(ctx, dy, x, mean, rstd, weight, dx, dweight, dbias);
+    }
+    cpu::rows_backward(ctx, dy, x, mean, rstd, weight, dx, dweight, dbias);
   }
 
  private:

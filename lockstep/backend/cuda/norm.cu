@@ -98,6 +98,16 @@ class CudaNorm final : public NormKernels {
     });
   }
 
+  void rows_forward(KernelContext& context, const View& x, const View& weight, const View& bias, double eps,
+                    const View& mean, const View& rstd, const View& y) override {
+    cuda::rows_forward(cuda_context(context), x, weight, bias, eps, mean, rstd, y);
+  }
+
+  void rows_backward(KernelContext& context, const View& dy, const View& x, const View& mean, const View& rstd,
+                     const View& weight, const View& dx, const View& dweight, const View& dbias) override {
+    cuda::rows_backward(cuda_context(context), dy, x, mean, rstd, weight, dx, dweight, dbias);
+  }
+
  private:
   // For more parts than one launch takes, merge complete subtrees first.
   template <typename C>

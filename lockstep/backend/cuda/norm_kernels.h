@@ -1,4 +1,4 @@
-// The large kernels of batch normalization (see backend/norm.h), which sum over images or map them.
+// The large kernels of normalization (see backend/norm.h): those that sum over images or map them, and those of rows.
 #pragma once
 
 #include "lockstep/backend/cuda/cuda_context.h"
@@ -14,6 +14,11 @@ void batch_norm_backward_stats(CudaContext& context, const View& dy, const View&
 void batch_norm_backward_data(CudaContext& context, const View& dy, const View& x, const View& y,
                               const BatchNormStats& stats, double eps, const View& gamma, const View& sum_g,
                               const View& sum_g_xhat, const View& dx, const View& dresidual);
+
+void rows_forward(CudaContext& context, const View& x, const View& weight, const View& bias, double eps,
+                  const View& mean, const View& rstd, const View& y);
+void rows_backward(CudaContext& context, const View& dy, const View& x, const View& mean, const View& rstd,
+                   const View& weight, const View& dx, const View& dweight, const View& dbias);
 
 // sums[c] = the sum of x over N, H and W, in an order that depends on shape and layout alone: the gradient of a bias.
 void sum_channels(CudaContext& context, const View& x, const View& sums);

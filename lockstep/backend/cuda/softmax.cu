@@ -5,53 +5,12 @@
 
 #include "lockstep/backend/cuda/families.h"
 #include "lockstep/backend/cuda/report.cuh"
-#include "lockstep/backend/cuda/tree.cuh"
+#include "lockstep/backend/cuda/rows.cuh"
 
 namespace lockstep {
 namespace {
 
 using namespace cuda;
-
-// Rows from this length on are shared by a block, except in f64; others by a warp.
-constexpr int kLongRow = 1024;
-
-template <int kGroup>
-struct Group {
-  std::int64_t row;
-  int thread;
-
-  __device__ Group() : row(thread_number() / kGroup), thread(static_cast<int>(threadIdx.x) % kGroup) {}
-
-  template <typename C>
-  __device__ C sum(C x) const {
-    if constexpr (kGroup == 32) {
-      return warp_sum(x);
-    } else {
-      return block_sum(x);
-    }
-  }
-  // Ignores NaN.
-  template <typename C>
-  __device__ C max(C x) const {
-    for (int bits = 16; bits > 0; bits /= 2) {
-      const C other = __shfl_xor_sync(0xffffffffu, x, bits);
-      x = other > x ? other : x;
-    }
-    if constexpr (kGroup > 32) {
-      __shared__ C largest[kGroup / 32];
-      __syncthreads();  // before the next use of `largest`
-      if (thread % 32 == 0) largest[thread / 32] = x;
-      __syncthreads();
-      for (const C other : largest) x = other > x ? other : x;
-    }
-    return x;
-  }
-  // Calls f(i) for the elements of a row.
-  template <typename F>
-  __device__ void for_each(std::int64_t k, const F& f) const {
-    for (std::int64_t i = thread; i < k; i += kGroup) f(i);
-  }
-};
 
 // Values common to a row: softmax(x)[i] = exp(x[i] - max) / sum.
 template <typename C>
@@ -185,21 +144,6 @@ __global__ void mse_backward_kernel(const T* x, const T* target, std::int64_t n,
   if (i >= n) return;
   const C scale = static_cast<C>(2.0 * static_cast<double>(*dloss) / static_cast<double>(n));
   dx[i] = convert<T>(scale * (widened(x[i]) - widened(target[i])));
-}
-
-// Calls launch_rows(element, threads of a row, grid) for rows of k elements. Launches a block even if there are no
-// rows.
-template <typename F>
-void visit_rows(DType dtype, const char* operation, std::int64_t rows, std::int64_t k, const F& launch_rows) {
-  visit_floating(dtype, operation, [&](auto zero) {
-    const std::int64_t some_rows = std::max<std::int64_t>(rows, 1);
-    if constexpr (!std::is_same_v<decltype(zero), double>) {
-      if (k > kLongRow) {
-        return launch_rows(zero, std::integral_constant<int, kThreads>{}, dim3(static_cast<unsigned>(some_rows)));
-      }
-    }
-    launch_rows(zero, std::integral_constant<int, 32>{}, blocks_for(some_rows * 32));
-  });
 }
 
 class CudaSoftmax final : public SoftmaxKernels {

@@ -116,6 +116,49 @@ class Norm final : public NormKernels {
       if (stats.n > 1) move_to(Elements(running_var), c, Elements(stats.m2)[c] / (stats.n - 1));
     }
   }
+
+  void rows_forward(KernelContext&, const View& x, const View& weight, const View& bias, double eps, const View& mean,
+                    const View& rstd, const View& y) override {
+    const std::int64_t rows = x.shape[0], k = x.shape[1];
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto in = [&, e = Elements(x)](std::int64_t i) { return e[row * k + i]; };
+      double center = 0, variance = 0;
+      for (std::int64_t i = 0; mean && i < k; ++i) center += in(i) / k;
+      for (std::int64_t i = 0; i < k; ++i) variance += (in(i)-center) * (in(i)-center) / k;
+      const double scale = 1 / std::sqrt(variance + eps);
+      for (std::int64_t i = 0; i < k; ++i) {
+        const double shift = bias ? Elements(bias)[i] : 0;
+        Elements(y).set(row * k + i, (in(i)-center) * scale * (weight ? Elements(weight)[i] : 1) + shift);
+      }
+      if (mean) Elements(mean).set(row, center);
+      Elements(rstd).set(row, scale);
+    }
+  }
+
+  void rows_backward(KernelContext&, const View& dy, const View& x, const View& mean, const View& rstd,
+                     const View& weight, const View& dx, const View& dweight, const View& dbias) override {
+    const std::int64_t rows = x.shape[0], k = x.shape[1];
+    std::vector<double> weights(k), biases(k);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const double center = mean ? Elements(mean)[row] : 0, scale = Elements(rstd)[row];
+      const auto xhat = [&](std::int64_t i) { return (Elements(x)[row * k + i] - center) * scale; };
+      const auto gradient = [&](std::int64_t i) {
+        return Elements(dy)[row * k + i] * (weight ? Elements(weight)[i] : 1);
+      };
+      double sum = 0, sum_xhat = 0;
+      for (std::int64_t i = 0; i < k; ++i) {
+        sum += mean ? gradient(i) : 0;
+        sum_xhat += gradient(i) * xhat(i);
+        weights[i] += Elements(dy)[row * k + i] * xhat(i);
+        biases[i] += Elements(dy)[row * k + i];
+      }
+      for (std::int64_t i = 0; dx && i < k; ++i) {
+        Elements(dx).set(row * k + i, scale * (gradient(i) - sum / k - xhat(i) * sum_xhat / k));
+      }
+    }
+    if (dweight) store(weights, dweight);
+    if (dbias) store(biases, dbias);
+  }
 };
 
 }  // namespace
