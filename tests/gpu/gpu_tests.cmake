@@ -35,9 +35,10 @@ function(gpu_tests PREFIX)
   endforeach()
 endfunction()
 
-# moved_tests(PROGRAM HEADER source...): adds tests that are compiled with HEADER in front, which moves them to GPUs.
+# moved_tests(PROGRAM HEADER source...): adds tests that are compiled with HEADER in front, which moves them to GPUs. They
+# are compiled for PROGRAM alone.
 function(moved_tests PROGRAM HEADER)
-  add_library(${PROGRAM}_moved OBJECT ${ARGN})
+  add_library(${PROGRAM}_moved OBJECT EXCLUDE_FROM_ALL ${ARGN})
   target_compile_options(${PROGRAM}_moved PRIVATE "SHELL:-include ${HEADER}")
   lockstep_link_layers(${PROGRAM}_moved parallel models)
   target_link_libraries(${PROGRAM}_moved PRIVATE lockstep_tests)
