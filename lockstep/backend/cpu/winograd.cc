@@ -236,7 +236,7 @@ std::int64_t WinogradWeightPass::scratch(int threads) const {
 void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scratch, const F32Kernels& kernels) const {
   const Chunks chunks{tiles_.count(), images_};
   const std::int64_t depth = x_.blocks(), width = dy_.blocks(), tiles = panel_ * kBlock;
-  // What is read together lies together: all frequencies of a block, or all blocks of a frequency.
+  // All frequencies of a block lie together, or all blocks of a frequency, as they are read.
   const std::int64_t x_frequency = (at_once_ ? 1 : depth) * tiles + kApart,
                      dy_frequency = (at_once_ ? 1 : width) * tiles + kApart,
                      tile_block = at_once_ ? transformed_size(1) : tiles;
