@@ -27,7 +27,8 @@ Command add_bench(CLI::App& parent) {
   };
   add("allreduce", "All-reduce between two processes, through shared memory and TCP", add_bench_allreduce);
   add("engine", "The cost of a task, compared with bare hand-overs between threads", add_bench_engine);
-  add("kernels", "The speed of each convolution and matrix product of a model", add_bench_kernels);
+  add("kernels", "The speed of each convolution and matrix product of a model, on one thread of a CPU",
+      add_bench_kernels);
   add("overlap", "Copies to the host during products", add_bench_overlap);
   add("parallel", "Devices, lanes, and copies that work at the same time", add_bench_parallel);
   add("train", "Where the time of a training step goes", add_bench_train);

@@ -1,6 +1,6 @@
-// The speed of each convolution and matrix product of a model, on one core: in GFLOP/s, as a share of the core's peak
-// measured beside it, and next to oneDNN's. Winograd's algorithm multiplies less than is counted here, so it may exceed
-// the peak.
+// The speed of each convolution and matrix product of a model, on one thread: in GFLOP/s, as a share of the core's peak
+// in f32, measured beside it, and next to oneDNN's. Preparing weights is a row of its own; oneDNN reorders weights in each
+// call. Winograd's algorithm multiplies less than is counted here, so it may exceed the peak.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -54,6 +54,17 @@ struct Kernels {
   std::optional<Layout> layout;  // instead of the recorded one
 };
 
+Work work_of(const PrepareCall& c, const Kernels& kernels, KernelContext& context) {
+  struct Data {
+    Buffer w, prepared;
+  };
+  ConvKernels& conv = *kernels.conv;
+  const Operand prepared{.shape = {conv.prepared_size(c.pass, c.options, c.x, c.w.shape, c.dtype)}};
+  const auto d = std::make_shared<Data>(Data{Buffer(c.w), Buffer(prepared)});
+  return
+      [=, &conv, &context] { conv.prepare(context, c.pass, c.options, c.x, d->w.view(), c.dtype, d->prepared.view()); };
+}
+
 Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) {
   struct Data {
     Buffer x, w, bias, y, prepared;
@@ -104,60 +115,70 @@ Work repeated(Work work, int& times) {
 }
 
 struct Speeds {
-  double ms = 0, gflops = 0, share = 0, onednn = 0;  // the last one is 0 without oneDNN
+  double ms = 0, gflops = 0, share = 0;
+  std::optional<double> peer_ms;
 };
 
-Speeds measure(const KernelCall& call, const Kernels& ours, const Kernels& peer, KernelContext& context, int rounds) {
+Speeds measure(const KernelCall& call, const Kernels& ours, const std::optional<Kernels>& peer, KernelContext& context,
+               int rounds, Report& report) {
   constexpr std::int64_t kPeakRounds = 500'000;
+  const auto work = [&](const Kernels& kernels, int& times) {
+    return repeated(std::visit([&](const auto& c) { return work_of(c, kernels, context); }, call.call), times);
+  };
   double peak_flops = 0;
   int times = 0, peer_times = 0;
-  std::vector<Work> parts{[&] { peak_flops = cpu::f32_kernels().fma_peak(kPeakRounds); }};
-  parts.push_back(repeated(std::visit([&](const auto& c) { return work_of(c, ours, context); }, call.call), times));
-  if (peer.conv) {
-    parts.push_back(
-        repeated(std::visit([&](const auto& c) { return work_of(c, peer, context); }, call.call), peer_times));
-  }
+  std::vector<Work> parts{[&] { peak_flops = cpu::f32_kernels().fma_peak(kPeakRounds); }, work(ours, times)};
+  if (peer) parts.push_back(work(*peer, peer_times));
   const std::vector<Timing> timings = time_in_rounds(rounds, parts);
+  report.timings(call.name(), timings);
   std::vector<double> shares;
   for (std::size_t r = 0; r < timings[0].rounds.size(); ++r) {
     shares.push_back(call.flops() * times / timings[1].rounds[r] / (peak_flops / timings[0].rounds[r]));
   }
-  const double flops = 1e-6 * call.flops();
   Speeds s{.ms = timings[1].median_ms() / times, .share = median(shares)};
-  s.gflops = flops / s.ms;
-  if (peer.conv) s.onednn = flops * peer_times / timings[2].median_ms();
+  s.gflops = 1e-6 * call.flops() / s.ms;
+  if (peer) s.peer_ms = timings[2].median_ms() / peer_times;
   return s;
 }
 
 void measure_kernels(JobOptions o, const BenchOptions& common, Report& report) {
+  if (o.tf32) throw UsageError("--tf32 is for GPUs; bench kernels measures a CPU");
+  if (!o.init_from.empty()) throw UsageError("--init-from: start weights do not change the time of kernels");
   o.devices = "cpu";
   o.num_devices = 1;
   o.shards = 1;
   o.threads_per_shard = 1;
+  const std::vector<KernelCall> calls = kernel_calls(o);
   report.set("model", o.model);
   report.set("batch size", o.batch_size);
-  report.set("dtype", o.dtype);
+  report.set("dtype", std::string(name(calls.empty() ? DType::f32 : calls.front().dtype())));
   report.set("direct", o.direct_conv);
-  const std::vector<KernelCall> calls = kernel_calls(o);
   const std::unique_ptr<Backend> backend = make_cpu_backend({.direct_conv = o.direct_conv});
   const auto conv = make_onednn_conv();
   const auto matmul = make_onednn_matmul();
-  const Kernels ours{&backend->conv(), &backend->matmul(), {}}, peer{conv.get(), matmul.get(), Layout::channels_last};
+  const Kernels ours{&backend->conv(), &backend->matmul(), {}}, onednn{conv.get(), matmul.get(), Layout::channels_last};
   const auto context = backend->make_context(nullptr, 1, nullptr);
-  double ms = 0, flops = 0, peer_ms = 0;
+  double ms = 0, compared_ms = 0, peer_ms = 0;
   std::vector<std::vector<Cell>> rows;
   for (const KernelCall& call : calls) {
-    const Speeds s = measure(call, ours, peer, *context, common.rounds);
+    const bool counted = call.flops() > 0;
+    const bool compared = counted && conv && call.dtype() == DType::f32;
+    const Speeds s =
+        measure(call, ours, compared ? std::optional(onednn) : std::nullopt, *context, common.rounds, report);
     ms += call.count * s.ms;
-    flops += call.count * call.flops();
-    if (peer.conv) peer_ms += call.count * 1e-6 * call.flops() / s.onednn;
-    rows.push_back({call.name(), Cell(call.count, 0), Cell(s.ms, 3), Cell(s.gflops, 1), Cell(100 * s.share, 0),
-                    peer.conv ? Cell(s.onednn, 1) : Cell("-")});
+    if (compared) compared_ms += call.count * s.ms, peer_ms += call.count * *s.peer_ms;
+    // The peak is that of f32.
+    const bool of_peak = counted && !backend->multiplies(call.dtype());
+    rows.push_back({call.name(), Cell(call.count, 0), Cell(s.ms, 3), counted ? Cell(s.gflops, 1) : Cell("-"),
+                    of_peak ? Cell(100 * s.share, 0) : Cell("-"),
+                    compared ? Cell(1e-6 * call.flops() / *s.peer_ms, 1) : Cell("-")});
   }
   report.table("kernels", {"kernel", "calls a step", "ms a call", "GFLOP/s", "% of peak", "oneDNN GFLOP/s"}, rows);
-  report.note(fmt::format("a step: {:.2f} ms, {:.1f} GFLOP/s{}", ms, 1e-6 * flops / ms,
-                          peer.conv ? fmt::format("; oneDNN {:.2f} ms, {:.1f} GFLOP/s", peer_ms, 1e-6 * flops / peer_ms)
-                                    : "; built without oneDNN"));
+  std::string note = fmt::format("a step: {:.2f} ms", ms);
+  if (peer_ms > 0) {
+    note += fmt::format(", of which {:.2f} without preparing weights; oneDNN {:.2f} ms", compared_ms, peer_ms);
+  }
+  report.note(note);
 }
 
 }  // namespace

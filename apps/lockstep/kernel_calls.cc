@@ -45,6 +45,7 @@ class LoggedConv final : public ConvKernels {
   }
   void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w,
                DType dtype, const View& prepared) override {
+    log_.add(PrepareCall{pass, options, x, Operand::of(w), dtype});
     kernels_->prepare(context, pass, options, x, w, dtype, prepared);
   }
   void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
@@ -119,6 +120,8 @@ std::string name_of(const MatmulCall& c) {
                      c.options.transpose_b ? "^T" : "");
 }
 
+double flops_of(const PrepareCall&) { return 0; }
+
 double flops_of(const ConvCall& c) {
   return 2.0 * static_cast<double>(c.y.shape.numel()) * static_cast<double>(c.w.shape.numel() / c.w.shape[0]);
 }
@@ -128,6 +131,10 @@ double flops_of(const MatmulCall& c) {
   return 2.0 * static_cast<double>(c.c.shape.numel()) *
          static_cast<double>(c.a.shape[c.options.transpose_a ? rank - 2 : rank - 1]);
 }
+
+DType dtype_of(const PrepareCall& c) { return c.dtype; }
+DType dtype_of(const ConvCall& c) { return c.x.dtype; }
+DType dtype_of(const MatmulCall& c) { return c.a.dtype; }
 
 }  // namespace
 
@@ -139,11 +146,15 @@ double KernelCall::flops() const {
   return std::visit([](const auto& c) { return flops_of(c); }, call);
 }
 
+DType KernelCall::dtype() const {
+  return std::visit([](const auto& c) { return dtype_of(c); }, call);
+}
+
 std::vector<KernelCall> kernel_calls(const JobOptions& options) {
   TrainOptions o;
   static_cast<JobOptions&>(o) = options;
+  CallLog log;  // lives longer than the device whose kernels write it
   Job job = make_job(o);
-  CallLog log;
   KernelFamilies& families = state_of(job.devices.at(0), "bench kernels").backend->families();
   families.conv = std::make_unique<LoggedConv>(std::move(families.conv), log);
   families.matmul = std::make_unique<LoggedMatmul>(std::move(families.matmul), log);

@@ -21,6 +21,17 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
+// ConvKernels::prepare(), once for all shards of a device after each update.
+struct PrepareCall {
+  ConvPass pass;
+  Conv2dOptions options;
+  Shape x;
+  Operand w;
+  DType dtype;
+
+  bool operator==(const PrepareCall&) const = default;
+};
+
 struct ConvCall {
   ConvPass pass;
   Conv2dOptions options;
@@ -38,13 +49,15 @@ struct MatmulCall {
 };
 
 struct KernelCall {
-  std::variant<ConvCall, MatmulCall> call;
+  std::variant<PrepareCall, ConvCall, MatmulCall> call;
   int count = 1;  // in a step
 
   // "conv2d forward [32, 64, 28, 28] 3x3 -> 64"
   std::string name() const;
-  // Additions and multiplications of direct sums, padding included, as is usual.
+  // Additions and multiplications of direct sums, padding included, as is usual. 0 for preparing weights.
   double flops() const;
+  // The type that it multiplies.
+  DType dtype() const;
 };
 
 // Runs one training step of the model, on made-up examples and one shard, and returns its calls in order, equal ones

@@ -112,6 +112,8 @@ Array as_rows(const Array& x, const Shape& row) {
   return reshape(to_layout(x, Layout::plain), {rows, row.numel()});
 }
 
+Array plain(const Array& parameter) { return parameter.defined() ? to_layout(parameter, Layout::plain) : parameter; }
+
 void check_parameter(std::string_view what, std::string_view which, const Array& parameter, const Array& x,
                      const Shape& row) {
   if (!parameter.defined()) return;
@@ -127,11 +129,12 @@ RowNorm row_norm(std::string_view what, const Array& x, const Array& weight, con
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   check_parameter(what, "weight", weight, x, options.row);
   check_parameter(what, "bias", bias, x, options.row);
-  const Array in = as_rows(x, options.row);
+  // A weight that an operation has made may have another layout.
+  const Array in = as_rows(x, options.row), scale = plain(weight), shift = plain(bias);
   const auto of_rows = [&] { return empty({in.size(0)}, stats_dtype(x), x.device()); };
   RowNorm norm{empty_like(in), options.centered ? of_rows() : Array(), of_rows()};
-  launch(what, {in, weight, bias}, {norm.y, norm.mean, norm.rstd},
-         [eps = options.eps, x = in.view(), w = weight.view(), shift = bias.view(), mean = norm.mean.view(),
+  launch(what, {in, scale, shift}, {norm.y, norm.mean, norm.rstd},
+         [eps = options.eps, x = in.view(), w = scale.view(), shift = shift.view(), mean = norm.mean.view(),
           rstd = norm.rstd.view(), y = norm.y.view()](Backend& b, KernelContext& c) {
            b.norm().rows_forward(c, x, w, shift, eps, mean, rstd, y);
          });
@@ -142,7 +145,7 @@ RowNorm row_norm(std::string_view what, const Array& x, const Array& weight, con
 RowNormGrads row_norm_backward(std::string_view what, const Array& dy, const Array& x, const RowNorm& saved,
                                const Array& weight, const RowNormNeeds& needs, const Shape& row) {
   check_same(what, dy, x);
-  const Array g = as_rows(dy, row), in = as_rows(x, row);
+  const Array g = as_rows(dy, row), in = as_rows(x, row), scale = plain(weight);
   const auto of_row = [&] { return empty(row, stats_dtype(x), x.device()); };
   RowNormGrads grads{needs.x ? empty_like(in) : Array(), needs.weight ? of_row() : Array(),
                      needs.bias ? of_row() : Array()};
@@ -150,8 +153,8 @@ RowNormGrads row_norm_backward(std::string_view what, const Array& dy, const Arr
   for (const Array& result : {grads.x, grads.weight, grads.bias}) {
     if (result.defined()) writes.push_back(result);
   }
-  launch(fmt::format("{} backward", what), std::vector<Array>{g, in, saved.mean, saved.rstd, weight}, writes,
-         [dy = g.view(), x = in.view(), mean = saved.mean.view(), rstd = saved.rstd.view(), w = weight.view(),
+  launch(fmt::format("{} backward", what), std::vector<Array>{g, in, saved.mean, saved.rstd, scale}, writes,
+         [dy = g.view(), x = in.view(), mean = saved.mean.view(), rstd = saved.rstd.view(), w = scale.view(),
           dx = grads.x.view(), dw = grads.weight.view(), db = grads.bias.view()](Backend& b, KernelContext& c) {
            b.norm().rows_backward(c, dy, x, mean, rstd, w, dx, dw, db);
          });

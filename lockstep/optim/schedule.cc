@@ -7,19 +7,6 @@
 #include "lockstep/base/plain_math.h"
 
 namespace lockstep {
-namespace {
-
-// Rates are part of what decides bits, so they come from plain arithmetic and not from the C library.
-double power(double base, std::int64_t exponent) {
-  double result = 1;
-  for (; exponent > 0; exponent /= 2, base *= base) {
-    if (exponent % 2 == 1) result *= base;
-  }
-  return result;
-}
-
-}  // namespace
-
 double scheduled_lr(const ScheduleOptions& o, std::int64_t step) {
   check(o.warmup >= 0 && o.total_steps >= 0 && o.step_size >= 0 && step >= 0,
         "schedule: warm-up {}, {} steps in all, step size {}, step {}: expected at least 0", o.warmup, o.total_steps,
@@ -31,7 +18,7 @@ double scheduled_lr(const ScheduleOptions& o, std::int64_t step) {
     case ScheduleKind::constant: return o.base_lr;
     case ScheduleKind::step: {
       std::int64_t size = o.step_size > 0 ? o.step_size : std::max<std::int64_t>((rest + 2) / 3, 1);
-      return o.base_lr * power(o.gamma, done / size);
+      return o.base_lr * plain_power(o.gamma, done / size);
     }
     case ScheduleKind::cosine: {
       double t = std::min(1.0, static_cast<double>(done) / static_cast<double>(rest));

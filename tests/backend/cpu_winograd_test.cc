@@ -216,11 +216,24 @@ TEST(Winograd, OtherImagesChangeNoBit) {
 
 bool pays(const WinogradCase& c) { return cpu::winograd_pays(c.axis(0), c.axis(1), c.images, c.inputs, c.outputs); }
 
+// kLargeCases has both ways of computing the gradient of the weights.
+TEST(Winograd, FewTilesOfManyChannelsAreComputedAtOnce) {
+  const auto at_once = [](const WinogradCase& c) {
+    return cpu::WinogradWeightPass({c.axis(0), c.axis(1)}, c.images,
+                                   cpu::StridedImages::blocked(nullptr, c.inputs, c.size[0] * c.size[1]),
+                                   cpu::StridedImages::blocked(nullptr, c.outputs, c.axis(0).output * c.axis(1).output))
+        .at_once();
+  };
+  EXPECT_EQ(std::ranges::count_if(kLargeCases, at_once), 1);
+}
+
 TEST(Winograd, PaysWhereTilesAreManyAndChannelsToo) {
   for (auto [channels, size] : {std::pair<std::int64_t, std::int64_t>{64, 28}, {128, 14}, {256, 7}, {512, 4}}) {
     const WinogradCase layer{.images = 64, .inputs = channels, .outputs = channels, .size = {size, size}};
     EXPECT_TRUE(pays(layer)) << layer.str();
   }
+  EXPECT_TRUE(pays({.images = 32, .inputs = 512, .outputs = 512, .size = {4, 4}}));  // a shard of a batch of 256
+  EXPECT_FALSE(pays({.images = 16, .inputs = 512, .outputs = 512, .size = {4, 4}}));
   EXPECT_FALSE(pays({.images = 64, .inputs = 512, .outputs = 512, .size = {1, 1}}));  // of nine taps, one meets a pixel
   EXPECT_FALSE(pays({.images = 1, .inputs = 512, .outputs = 512}));  // transforming the weights costs more
   EXPECT_FALSE(pays({.images = 64, .size = {28, 28}}));              // transforming images costs more

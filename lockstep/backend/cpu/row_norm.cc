@@ -51,14 +51,15 @@ template <typename T>
 void rows_backward_as(KernelContext& ctx, const View& dy, const View& x, const View& mean, const View& rstd,
                       const View& weight, const View& dx, const View& dweight, const View& dbias) {
   const std::int64_t rows = x.shape[0], k = x.shape[1], grain = rows_per_chunk(k);
-  const std::int64_t chunks = (rows + grain - 1) / grain;
+  const bool parameters = dweight || dbias;
+  const std::int64_t chunks = parameters ? (rows + grain - 1) / grain : 0;
   auto* ones = static_cast<float*>(ctx.scratch.get(static_cast<std::size_t>((1 + 2 * chunks) * k) * sizeof(float)));
   float* sums = ones + k;  // [chunks, 2, k]: of weight and of bias
   std::fill_n(ones, k, 1.f);
   const float* w = weight ? weight.as<float>() : ones;
   parallel_for(ctx, rows, grain, [&](std::int64_t begin, std::int64_t end) {
     float* sum = sums + begin / grain * 2 * k;
-    std::fill_n(sum, 2 * k, 0.f);
+    if (parameters) std::fill_n(sum, 2 * k, 0.f);
     vectorized([&] {
       for (std::int64_t row = begin; row < end; ++row) {
         const float center = mean ? mean.as<float>()[row] : 0, scale = rstd.as<float>()[row];
@@ -75,7 +76,7 @@ void rows_backward_as(KernelContext& ctx, const View& dy, const View& x, const V
             out[i] = static_cast<T>(scale * (gradient(i) - a - xhat(i) * b));
           });
         }
-        if (dweight || dbias) {
+        if (parameters) {
           vector_loop(0, k, [=](std::int64_t i) {
             sum[i] += widened(v[i]) * xhat(i);
             sum[k + i] += widened(v[i]);
@@ -84,6 +85,7 @@ void rows_backward_as(KernelContext& ctx, const View& dy, const View& x, const V
       }
     });
   });
+  if (!parameters) return;
   const auto leaf = [=](std::size_t chunk) { return std::optional(sums + static_cast<std::int64_t>(chunk) * 2 * k); };
   const auto join = [=](float* a, const float* b) {
     vectorized([=] { vector_loop(0, 2 * k, [=](std::int64_t i) { a[i] += b[i]; }); });

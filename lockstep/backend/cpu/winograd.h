@@ -65,6 +65,9 @@ class WinogradWeightPass {
  public:
   WinogradWeightPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& x, const StridedImages& dy);
 
+  // Whether a thread computes all frequencies of two blocks, which stay in its caches, instead of one frequency of all
+  // blocks. It takes less time for few tiles of many channels. It does not affect the bits.
+  bool at_once() const { return at_once_; }
   // Number of f32 for all threads.
   std::int64_t scratch(int threads) const;
   // dw is [outputs, inputs, 9].
@@ -84,8 +87,6 @@ class WinogradWeightPass {
   std::int64_t frequency_;       // distance between frequencies of the products
   std::int64_t chunks_, panel_;  // chunks transformed together, and their tiles
   std::int64_t copied_;          // images copied at a time if they cannot be read in place
-  // A thread computes all frequencies of two blocks, which stay in its caches, instead of one frequency of all blocks.
-  // It takes less time for few tiles of many channels. It does not affect the bits.
   bool at_once_;
   std::vector<PixelPair> pixels_;
 };
