@@ -104,16 +104,19 @@ class LoggedMatmul final : public MatmulKernels {
   CallLog& log_;
 };
 
-std::string name_of(const ConvCall& c) {
-  const char* const pass = c.pass == ConvPass::forward         ? "forward"
-                           : c.pass == ConvPass::backward_data ? "backward data"
-                                                               : "backward weights";
-  std::string text =
-      fmt::format("conv2d {} {} {}x{} -> {}", pass, c.x.shape.str(), c.w.shape[2], c.w.shape[3], c.w.shape[0]);
-  if (c.options.stride[0] > 1) text += fmt::format(", stride {}", c.options.stride[0]);
-  if (c.options.groups > 1) text += fmt::format(", {} groups", c.options.groups);
+std::string conv_name(ConvPass pass, const Conv2dOptions& options, const Shape& x, const Shape& w) {
+  const char* const name = pass == ConvPass::forward         ? "forward"
+                           : pass == ConvPass::backward_data ? "backward data"
+                                                             : "backward weights";
+  std::string text = fmt::format("conv2d {} {} {}x{} -> {}", name, x.str(), w[2], w[3], w[0]);
+  if (options.stride[0] > 1) text += fmt::format(", stride {}", options.stride[0]);
+  if (options.groups > 1) text += fmt::format(", {} groups", options.groups);
   return text;
 }
+
+std::string name_of(const PrepareCall& c) { return "weights of " + conv_name(c.pass, c.options, c.x, c.w.shape); }
+
+std::string name_of(const ConvCall& c) { return conv_name(c.pass, c.options, c.x.shape, c.w.shape); }
 
 std::string name_of(const MatmulCall& c) {
   return fmt::format("matmul {}{} x {}{}", c.a.shape.str(), c.options.transpose_a ? "^T" : "", c.b.shape.str(),

@@ -1,6 +1,8 @@
 // A step of a GRU is one task, with the bits of the operations that its formula names.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/engine/engine.h"
@@ -80,18 +82,25 @@ TEST(GruCell, TakesAStateThatIsReplicated) {
 TEST(GruCell, AStepIsTwoTasks) {
   Runtime runtime;
   const Device device = runtime.devices()[0];
-  const auto tasks = [&](std::int64_t steps) {
-    const NoGradGuard no_grad;
+  // Tasks of as many steps, with their gradients or without.
+  const auto tasks = [&](const GruFunction& layer, std::int64_t steps, bool backward) {
+    std::optional<NoGradGuard> no_grad;
+    if (!backward) no_grad.emplace();
     Random random(3);
-    const auto make = [&](const Shape& shape) { return random.floats(shape).to(device); };
+    const auto make = [&](const Shape& shape) { return as_leaf(random.floats(shape).to(device)); };
     const RecurrentWeights w{make({3 * kGruStates, kGruInputs}), make({3 * kGruStates, kGruStates}), {}, {}};
     Tensor x = make({kGruRows, steps, kGruInputs}), h = make({kGruRows, kGruStates});
     const std::int64_t before = runtime.engine().counters().pushed;
-    gru_by_layer(x, h, w);
+    const Tensor y = layer(x, h, w);
+    if (backward) sum(y).backward();
     return runtime.engine().counters().pushed - before;
   };
+  const auto of_a_step = [&](const GruFunction& layer, bool backward) {
+    return tasks(layer, 9, backward) - tasks(layer, 8, backward);
+  };
   // The product, the cell, and what takes the step's part of x and puts its output among the others.
-  EXPECT_LE(tasks(9) - tasks(8), 4);
+  EXPECT_LE(of_a_step(gru_by_layer, false), 4);
+  EXPECT_LT(2 * of_a_step(gru_by_layer, true), of_a_step(gru_by_formula, true));
 }
 
 }  // namespace
