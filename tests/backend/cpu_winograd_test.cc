@@ -42,7 +42,7 @@ struct Way {
   DType dtype = DType::f32;  // of x and dy
 };
 
-struct Results {
+struct ConvResults {
   TestTensor y, dx, dw;
 };
 
@@ -75,7 +75,7 @@ void run_pass(const WinogradCase& c, const Way& way, const TestTensor& from, con
 }
 
 // In plain order.
-Results compute(const WinogradCase& c, const Values& values, const Way& way = {}) {
+ConvResults compute(const WinogradCase& c, const Values& values, const Way& way = {}) {
   const TestTensor x = values.x.to(way.dtype, way.layout), dy = values.dy.to(way.dtype, way.layout);
   TestTensor y(c.y(), DType::f32, way.layout), dx(c.x(), DType::f32, way.layout), dw(c.w(), DType::f32);
   run_pass(c, way, x, values.w, values.bias, y, false);
@@ -88,11 +88,11 @@ Results compute(const WinogradCase& c, const Values& values, const Way& way = {}
   return {y.to(DType::f32, Layout::plain), dx.to(DType::f32, Layout::plain), dw};
 }
 
-Results reference(const WinogradCase& c, const Values& values) {
+ConvResults reference(const WinogradCase& c, const Values& values) {
   KernelContext context;
   const Conv2dOptions options{.padding = c.padding};
   const TestTensor x = values.x.oracle(), w = values.w.oracle(), bias = values.bias.oracle(), dy = values.dy.oracle();
-  Results r{TestTensor(c.y(), DType::f64), TestTensor(c.x(), DType::f64), TestTensor(c.w(), DType::f64)};
+  ConvResults r{TestTensor(c.y(), DType::f64), TestTensor(c.x(), DType::f64), TestTensor(c.w(), DType::f64)};
   ConvKernels& conv = reference_backend().conv();
   conv.forward(context, options, x.view(), w.view(), bias.view(), r.y.view());
   conv.backward_data(context, options, dy.view(), w.view(), r.dx.view());
@@ -100,7 +100,7 @@ Results reference(const WinogradCase& c, const Values& values) {
   return r;
 }
 
-void expect_same_bits(const Results& a, const Results& b) {
+void expect_same_bits(const ConvResults& a, const ConvResults& b) {
   EXPECT_TRUE(a.y.same_bits(b.y)) << "forward";
   EXPECT_TRUE(a.dx.same_bits(b.dx)) << "gradient of the data";
   EXPECT_TRUE(a.dw.same_bits(b.dw)) << "gradient of the weights";
@@ -133,7 +133,7 @@ WinogradCase random_case(Random& random) {
 void expect_accurate(const WinogradCase& c, Random& random) {
   SCOPED_TRACE(c.str());
   const Values values = random_values(c, random);
-  const Results actual = compute(c, values), expected = reference(c, values);
+  const ConvResults actual = compute(c, values), expected = reference(c, values);
   // A tenth of what is promised, 1e-4.
   expect_close(actual.y, expected.y, 1e-5);
   expect_close(actual.dx, expected.dx, 1e-5);
@@ -160,7 +160,7 @@ TEST(Winograd, ThreadsChangeNoBit) {
   for (const WinogradCase& c : kLargeCases) {
     SCOPED_TRACE(c.str());
     const Values values = random_values(c, random);
-    const Results alone = compute(c, values);
+    const ConvResults alone = compute(c, values);
     for (int threads : {2, 3}) expect_same_bits(compute(c, values, {.threads = threads}), alone);
   }
 }
@@ -171,7 +171,7 @@ TEST(Winograd, InstructionsChangeNoBit) {
     const WinogradCase c = random_case(random);
     SCOPED_TRACE(c.str());
     const Values values = random_values(c, random);
-    const Results scalar = compute(c, values, {.simd = Simd::scalar});
+    const ConvResults scalar = compute(c, values, {.simd = Simd::scalar});
     for (Simd simd : targets()) expect_same_bits(compute(c, values, {.simd = simd}), scalar);
   }
 }
@@ -186,7 +186,7 @@ TEST(Winograd, LayoutsAndStorageChangeNoBit) {
     // Numbers that bf16 has.
     values.x = values.x.to(DType::bf16, Layout::plain).to(DType::f32, Layout::plain);
     values.dy = values.dy.to(DType::bf16, Layout::plain).to(DType::f32, Layout::plain);
-    const Results plain = compute(c, values);
+    const ConvResults plain = compute(c, values);
     for (Layout layout : layouts_that_fit(c.x())) {
       for (DType dtype : {DType::f32, DType::bf16}) {
         SCOPED_TRACE(fmt::format("{} {}", name(layout), name(dtype)));
@@ -253,10 +253,10 @@ TEST(Winograd, IsForThreeByThreeAtStrideOneOfWholeBlocks) {
 }
 
 // The convolutions of a back end, which use it where it pays.
-Results convolve(ConvKernels& conv, const WinogradCase& c, const Values& values, TestTensor* dbias = nullptr) {
+ConvResults convolve(ConvKernels& conv, const WinogradCase& c, const Values& values, TestTensor* dbias = nullptr) {
   KernelContext context;
   const Conv2dOptions options{.padding = c.padding};
-  Results r{TestTensor(c.y()), TestTensor(c.x()), TestTensor(c.w())};
+  ConvResults r{TestTensor(c.y()), TestTensor(c.x()), TestTensor(c.w())};
   conv.forward(context, options, values.x.view(), values.w.view(), values.bias.view(), r.y.view());
   conv.backward_data(context, options, values.dy.view(), values.w.view(), r.dx.view());
   conv.backward_weights(context, options, values.x.view(), values.dy.view(), r.dw.view(),
@@ -270,8 +270,8 @@ TEST(Winograd, ConvolutionsUseItUnlessDirect) {
   ASSERT_TRUE(pays(c));
   const Values values = random_values(c, random);
   TestTensor dbias({c.outputs}), direct_dbias({c.outputs});
-  const Results winograd = convolve(*make_f32_conv(), c, values, &dbias);
-  const Results direct = convolve(*make_f32_conv({.direct = true}), c, values, &direct_dbias);
+  const ConvResults winograd = convolve(*make_f32_conv(), c, values, &dbias);
+  const ConvResults direct = convolve(*make_f32_conv({.direct = true}), c, values, &direct_dbias);
   expect_same_bits(winograd, compute(c, values));
   EXPECT_FALSE(winograd.y.same_bits(direct.y));
   EXPECT_FALSE(winograd.dx.same_bits(direct.dx));

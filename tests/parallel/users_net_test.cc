@@ -70,19 +70,19 @@ constexpr int kShards = 8;
 // Even over the shards; uneven; and so few that ranks have none.
 const std::vector<std::int64_t> kBatches{16, 13, 2, 16};
 
-struct Outcome {
+struct TrainedNet {
   std::string weights;
   std::vector<float> losses;
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const TrainedNet&) const = default;
 };
-void PrintTo(const Outcome& o, std::ostream* os) {
+void PrintTo(const TrainedNet& o, std::ostream* os) {
   *os << o.weights.substr(0, 12);
   for (float loss : o.losses) *os << fmt::format(" {}", loss);
 }
 
-Outcome train(Net& net, const std::function<std::vector<Tensor>(const Data&)>& cut) {
+TrainedNet train(Net& net, const std::function<std::vector<Tensor>(const Data&)>& cut) {
   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
-  Outcome outcome;
+  TrainedNet outcome;
   for (std::size_t step = 0; step < kBatches.size(); ++step) {
     const std::vector<Tensor> parts = cut(batch_of(kBatches[step], step));
     const auto [logits, penalty] = net.forward(parts[0], parts[1]);
@@ -95,7 +95,7 @@ Outcome train(Net& net, const std::function<std::vector<Tensor>(const Data&)>& c
   return outcome;
 }
 
-Outcome alone(int devices) {
+TrainedNet alone(int devices) {
   Runtime runtime({.cpu_devices = devices, .cores_per_device = 1, .threads_per_shard = 1});
   Net net;
   net.initialize(Xavier{}, runtime.devices());
@@ -109,13 +109,13 @@ Outcome alone(int devices) {
 }
 
 TEST(UsersNet, HasTheSameBitsOnAnyNumberOfDevices) {
-  const Outcome expected = alone(1);
+  const TrainedNet expected = alone(1);
   EXPECT_LT(expected.losses.back(), expected.losses.front());
   for (int devices : {2, 3, 8}) EXPECT_EQ(alone(devices), expected) << devices;
 }
 
 TEST(UsersNet, HasTheSameBitsOnAnyNumberOfRanks) {
-  const Outcome expected = alone(1);
+  const TrainedNet expected = alone(1);
   for (const auto& [world, devices] : {std::pair{2, 1}, {4, 1}, {2, 2}, {8, 1}}) {
     expect_fine(run_ranks(
         world,
@@ -123,7 +123,7 @@ TEST(UsersNet, HasTheSameBitsOnAnyNumberOfRanks) {
           Net net;
           net.initialize(Xavier{}, r.runtime.devices());
           DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator, {.shards = kShards});
-          const Outcome found = train(net, [&](const Data& data) {
+          const TrainedNet found = train(net, [&](const Data& data) {
             const std::int64_t samples = data.x.size(0);
             const auto [first, last] = ddp.rows_of(samples);
             std::vector<Tensor> rows;

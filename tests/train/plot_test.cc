@@ -1,5 +1,6 @@
 #include "lockstep/train/plot.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

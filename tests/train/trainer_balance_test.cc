@@ -13,7 +13,7 @@ namespace {
 
 using Shares = std::vector<int>;
 
-struct Trained {
+struct BalancedRun {
   std::vector<double> losses;
   std::vector<Shares> shares;  // of each step
   std::string weights;
@@ -22,11 +22,11 @@ struct Trained {
 };
 
 // Six epochs are 30 steps.
-Trained train(int devices, TrainerOptions options, std::shared_ptr<ProcessGroup> group = nullptr,
-              const std::filesystem::path& resume = {}) {
+BalancedRun train(int devices, TrainerOptions options, std::shared_ptr<ProcessGroup> group = nullptr,
+                  const std::filesystem::path& resume = {}) {
   SmallJob job(devices, std::move(options), nullptr, std::move(group), 1);
   if (!resume.empty()) job.trainer->resume(resume);
-  Trained run;
+  BalancedRun run;
   for (const EpochReport& epoch : job.trainer->train().epochs) run.correct.push_back(epoch.test.correct);
   run.losses = job.losses;
   for (const StepReport& step : job.steps) run.shares.push_back(step.shares);
@@ -36,10 +36,10 @@ Trained train(int devices, TrainerOptions options, std::shared_ptr<ProcessGroup>
 }
 
 // `seconds`: of all devices, rank 0's first.
-std::vector<Trained> train_ranks(int ranks, int devices, const TrainerOptions& options,
-                                 const std::vector<double>& seconds = {}) {
+std::vector<BalancedRun> train_ranks(int ranks, int devices, const TrainerOptions& options,
+                                     const std::vector<double>& seconds = {}) {
   auto groups = make_local_groups(ranks);
-  std::vector<Trained> runs(groups.size());
+  std::vector<BalancedRun> runs(groups.size());
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < groups.size(); ++r) {
     threads.emplace_back([&, r] {
@@ -60,7 +60,7 @@ std::vector<Trained> train_ranks(int ranks, int devices, const TrainerOptions& o
   return runs;
 }
 
-void expect_same_bits(const Trained& a, const Trained& b) {
+void expect_same_bits(const BalancedRun& a, const BalancedRun& b) {
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.weights, b.weights);
   EXPECT_EQ(a.correct, b.correct);
@@ -75,19 +75,19 @@ std::vector<Shares> thirty_steps(std::size_t before, const Shares& first, const 
 
 TEST(TrainerBalance, WeightsGiveSharesAndKeepTheBits) {
   const TrainerOptions equal{.shards = 7, .epochs = 2};
-  const Trained one = train(1, equal);
+  const BalancedRun one = train(1, equal);
   EXPECT_EQ(one.shares, std::vector<Shares>(10, {7}));
   TrainerOptions options = equal;
   options.balance = Balance::parse("5,1,1");
-  const Trained three = train(3, options);
+  const BalancedRun three = train(3, options);
   EXPECT_EQ(three.shares, std::vector<Shares>(10, {5, 1, 1}));
   expect_same_bits(three, one);
-  for (const Trained& rank : train_ranks(3, 1, options)) {
+  for (const BalancedRun& rank : train_ranks(3, 1, options)) {
     EXPECT_EQ(rank.shares, three.shares);
     expect_same_bits(rank, one);
   }
   options.balance = Balance::parse("1,2,1,3");
-  for (const Trained& rank : train_ranks(2, 2, options)) {
+  for (const BalancedRun& rank : train_ranks(2, 2, options)) {
     EXPECT_EQ(rank.shares, std::vector<Shares>(10, {1, 2, 1, 3}));
     expect_same_bits(rank, one);
   }
@@ -95,19 +95,19 @@ TEST(TrainerBalance, WeightsGiveSharesAndKeepTheBits) {
 
 TEST(TrainerBalance, SharesFollowTheSpeedAndTheBitsStay) {
   const TrainerOptions equal{.shards = 8, .epochs = 6};
-  const Trained one = train(1, equal);
+  const BalancedRun one = train(1, equal);
   TrainerOptions automatic = equal;
   automatic.balance.automatic = true;
-  for (const Trained& rank : train_ranks(2, 1, automatic, {0.01, 0.03})) {
+  for (const BalancedRun& rank : train_ranks(2, 1, automatic, {0.01, 0.03})) {
     EXPECT_EQ(rank.shares, thirty_steps(20, {4, 4}, {6, 2}));
     expect_same_bits(rank, one);
   }
-  for (const Trained& rank : train_ranks(2, 2, automatic, {0.05, 0.01, 0.01, 0.05})) {
+  for (const BalancedRun& rank : train_ranks(2, 2, automatic, {0.05, 0.01, 0.01, 0.05})) {
     EXPECT_EQ(rank.shares, thirty_steps(20, {2, 2, 2, 2}, {1, 3, 3, 1}));
     expect_same_bits(rank, one);
   }
   automatic.balancer.seconds_per_shard = [] { return std::vector<double>{0.05, 0.01, 0.01}; };
-  const Trained three = train(3, automatic);
+  const BalancedRun three = train(3, automatic);
   EXPECT_EQ(three.shares, thirty_steps(20, {3, 3, 2}, {1, 4, 3}));
   expect_same_bits(three, one);
 }
@@ -115,12 +115,12 @@ TEST(TrainerBalance, SharesFollowTheSpeedAndTheBitsStay) {
 // Steps of two micro-batches end within an epoch and with it, and shares change at both.
 TEST(TrainerBalance, SharesChangeBetweenStepsOfMicroBatches) {
   const TrainerOptions equal{.shards = 4, .accumulate = 2, .epochs = 6};
-  const Trained one = train(1, equal);
+  const BalancedRun one = train(1, equal);
   for (const int every : {4, 5}) {
     TrainerOptions automatic = equal;
     automatic.balance.automatic = true;
     automatic.balancer.every = every;
-    for (const Trained& rank : train_ranks(2, 1, automatic, {0.03, 0.01})) {
+    for (const BalancedRun& rank : train_ranks(2, 1, automatic, {0.03, 0.01})) {
       for (std::size_t step = 0; step < 30; ++step) {
         EXPECT_EQ(rank.shares.at(step), step < static_cast<std::size_t>(every) ? Shares({2, 2}) : Shares({1, 3}))
             << step;
@@ -133,9 +133,9 @@ TEST(TrainerBalance, SharesChangeBetweenStepsOfMicroBatches) {
 // Forth and back at every second step, over epochs and evaluations.
 TEST(TrainerBalance, SharesMayChangeOften) {
   const TrainerOptions equal{.shards = 5, .epochs = 6, .clip_norm = 0.5};
-  const Trained one = train(1, equal);
+  const BalancedRun one = train(1, equal);
   auto groups = make_local_groups(2);
-  std::vector<Trained> runs(2);
+  std::vector<BalancedRun> runs(2);
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < 2; ++r) {
     threads.emplace_back([&, r] {
@@ -148,7 +148,7 @@ TEST(TrainerBalance, SharesMayChangeOften) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const Trained& rank : runs) {
+  for (const BalancedRun& rank : runs) {
     EXPECT_EQ(rank.shares[2], Shares({1, 4}));
     EXPECT_EQ(rank.shares[4], Shares({4, 1}));
     EXPECT_EQ(rank.shares[26], Shares({1, 4}));
@@ -203,7 +203,7 @@ TEST(TrainerBalance, RecordedStepsAreRecordedAnew) {
 
 TEST(TrainerBalance, SharesAreNoPartOfACheckpoint) {
   const TrainerOptions equal{.shards = 8, .epochs = 6};
-  const Trained whole = train(1, equal);
+  const BalancedRun whole = train(1, equal);
   TemporaryFolder folder;
   TrainerOptions automatic = equal;
   automatic.save_folder = folder.path();
@@ -214,7 +214,7 @@ TEST(TrainerBalance, SharesAreNoPartOfACheckpoint) {
   EXPECT_EQ(train(1, equal, nullptr, folder.path()).weights, whole.weights);
   automatic.save_folder.clear();
   automatic.max_steps = 0;
-  const Trained resumed = train(2, automatic, nullptr, folder.path());
+  const BalancedRun resumed = train(2, automatic, nullptr, folder.path());
   EXPECT_EQ(resumed.shares, std::vector<Shares>(7, {4, 4}));
   EXPECT_EQ(resumed.weights, whole.weights);
 }
