@@ -5,7 +5,7 @@ find_package(CLI11 CONFIG REQUIRED)
 
 add_library(lockstep_program_options INTERFACE)
 target_link_libraries(lockstep_program_options INTERFACE lockstep_options CLI11::CLI11 nlohmann_json::nlohmann_json)
-target_compile_options(lockstep_program_options INTERFACE $<$<CONFIG:Release>:-O1>)
+target_compile_options(lockstep_program_options INTERFACE $<$<CONFIG:Release>:-Og>)
 
 function(lockstep_program TARGET)
   cmake_parse_arguments(ARG "INTERNALS" "" "" ${ARGN})

@@ -8,7 +8,6 @@
 #include <concepts>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "lockstep/base/export.h"
 
@@ -19,9 +18,12 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What fail() and check() call: formatting in one place keeps their callers small.
+[[noreturn]] void throw_error(fmt::string_view message, fmt::format_args args);
+
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) {
-  throw Error(fmt::format(message, std::forward<Args>(args)...));
+  throw_error(message, fmt::make_format_args(args...));
 }
 
 // Throws Error unless `ok`. The arguments are always evaluated, but formatted only on failure: pass a tensor or a shape itself,
@@ -29,7 +31,7 @@ template <typename... Args>
 template <typename... Args>
 void check(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]]
-    throw Error(fmt::format(message, std::forward<Args>(args)...));
+    throw_error(message, fmt::make_format_args(args...));
 }
 
 // Prints x.describe(), or else x.str().
