@@ -18,7 +18,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What fail() and check() call: formatting in one place keeps their callers small.
+// fail() and check() call this: formatting in one place keeps their callers small.
 [[noreturn]] void throw_error(fmt::string_view message, fmt::format_args args);
 
 template <typename... Args>

@@ -106,6 +106,26 @@ TEST_P(ConvTest, LayersOfNetworks) {
   }
 }
 
+// The CPU puts sixteen pixels of a row into a vector where a pass computes few channels.
+TEST_P(ConvTest, FewChannels) {
+  const std::vector<ConvCase> layers{
+      {.x = {3, 1, 28, 28}, .outputs = 6, .kernel = 5},
+      {.x = {2, 4, 5, 70}, .outputs = 4, .kernel = 3, .options = {.padding = {1, 1}, .groups = 4}},
+      {.x = {5, 24, 6, 30}, .outputs = 3, .kernel = 3, .options = {.padding = {4, 2}, .dilation = {2, 1}}},
+      {.x = {3, 3, 4, 45}, .outputs = 2, .kernel = 3, .options = {.padding = {0, 3}, .dilation = {1, 3}}},
+      {.x = {20, 2, 9, 9}, .outputs = 1, .kernel = 5, .options = {.stride = {2, 3}, .padding = {2, 1}}},
+      {.x = {2, 16, 3, 16}, .outputs = 7, .kernel = 1}};
+  for (const ConvCase& layer : layers) {
+    for (const Layout layout : layouts_that_fit(layer.x)) {
+      ConvCase c = layer;
+      c.x_layout = layout;
+      expect_conv(c, true);
+    }
+    expect_conv(preferred(layer), false);
+    expect_conv(preferred(layer), true);
+  }
+}
+
 TEST_P(ConvTest, Dilated) {
   for (std::int64_t channels : {3, 16, 64}) {
     for (Conv2dOptions options :

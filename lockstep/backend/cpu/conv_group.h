@@ -1,6 +1,7 @@
 // Sizes of a convolution of one group of channels, for the f32 kernels.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "lockstep/backend/conv.h"
@@ -23,6 +24,24 @@ struct ConvGroup {
         inputs(x.shape[1] / o.groups), outputs(y.shape[1] / o.groups), groups(o.groups) {}
   std::int64_t taps() const { return rows.taps * columns.taps; }
   std::int64_t weights() const { return inputs * outputs * taps(); }
+};
+
+// A partial sum of a gradient of weights: the outputs in some rows of some images. It affects the bits.
+struct WeightChunks {
+  std::int64_t rows, images = 1;
+  std::int64_t count = 1;  // per image, or per `images`
+
+  explicit WeightChunks(const ConvGroup& p) : rows(p.rows.output) {
+    // The most pixels, unless a row has more.
+    constexpr std::int64_t kPixels = 128;
+    const std::int64_t pixels = p.rows.output * p.columns.output;
+    if (pixels < kPixels) {
+      images = kPixels / pixels;
+    } else {
+      rows = std::max<std::int64_t>(1, kPixels / p.columns.output);
+      count = (p.rows.output + rows - 1) / rows;
+    }
+  }
 };
 
 }  // namespace lockstep::cpu

@@ -3,32 +3,20 @@
 #include <algorithm>
 
 namespace lockstep::cpu {
-namespace {
-
-// The most pixels per partial sum of a weight gradient, unless a row of pixels has more. It affects the bits.
-constexpr std::int64_t kPixels = 128;
-}  // namespace
 
 WeightPass::WeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy)
-    : p_(p), x_(x), dy_(dy), blocks_(p.inputs % kBlock == 0), output_pixels_(dy.pixels) {
+    : p_(p), x_(x), dy_(dy), blocks_(p.inputs % kBlock == 0), output_pixels_(dy.pixels), chunks_(p) {
   padded_rows_ = (p.rows.output - 1) * p.rows.stride + p.rows.dilation * (p.rows.taps - 1) + 1;
   padded_columns_ = (p.columns.output - 1) * p.columns.stride + p.columns.dilation * (p.columns.taps - 1) + 1;
-  if (output_pixels_ >= kPixels) {
-    chunk_rows_ = std::max<std::int64_t>(1, kPixels / p.columns.output);
-    chunks_ = ceil_div(p.rows.output, chunk_rows_);
-  } else {
-    chunk_rows_ = p.rows.output;
-    chunk_images_ = kPixels / output_pixels_;
-  }
   std::int64_t elements = x.pixels * (blocks_ && x.readable() ? kBlock : x.channels) +
                           (blocks_ ? 0 : padded_pixels() * x.channels) +
                           output_pixels_ * (dy.vectors() ? kTileColumns : round_up(dy.channels));
-  group_ = std::max<std::int64_t>(kPanel / elements / chunk_images_, 1) * chunk_images_;
+  group_ = std::max<std::int64_t>(kPanel / elements / chunks_.images, 1) * chunks_.images;
   group_ = std::min(group_, p.images);
 
   const StridedImages in = input_panel(nullptr),
                       out = dy.vectors() ? dy : StridedImages::blocked(nullptr, dy.channels, dy.pixels);
-  for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+  for (std::int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
     for (std::int64_t tap = 0; tap < (blocks_ ? p.taps() : 1); ++tap)
       pixels_.push_back(make_pixels(chunk, tap, in, out));
     bias_pixels_.push_back(make_bias_pixels(chunk, out));
@@ -150,7 +138,7 @@ std::vector<PixelPair> WeightPass::make_bias_pixels(std::int64_t chunk, const St
 
 void WeightPass::add(PixelProduct& p, const std::vector<PixelPair>& pixels, std::int64_t images) const {
   p.pixels = pixels.data();
-  p.pixel_count = static_cast<std::int64_t>(pixels.size()) / chunk_images_ * images;
+  p.pixel_count = static_cast<std::int64_t>(pixels.size()) / chunks_.images * images;
   if (p.pixel_count > 0 || !p.accumulate) f32_kernels().pixel_product(p);
 }
 

@@ -50,8 +50,8 @@ class WeightPass {
   // Calls f(image, row, column) for each output of a chunk.
   template <typename F>
   void for_each_pixel(std::int64_t chunk, const F& f) const {
-    for (std::int64_t n = 0; n < chunk_images_; ++n) {
-      for (std::int64_t r = chunk * chunk_rows_; r < std::min((chunk + 1) * chunk_rows_, p_.rows.output); ++r) {
+    for (std::int64_t n = 0; n < chunks_.images; ++n) {
+      for (std::int64_t r = chunk * chunks_.rows; r < std::min((chunk + 1) * chunks_.rows, p_.rows.output); ++r) {
         for (std::int64_t c = 0; c < p_.columns.output; ++c) f(n, r, c);
       }
     }
@@ -61,8 +61,8 @@ class WeightPass {
   // the first-level cache.
   template <typename F>
   void for_each_chunk(std::int64_t count, const F& f) const {
-    for (std::int64_t n = 0; n < count; n += chunk_images_) {
-      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) f(n, chunk, std::min(chunk_images_, count - n));
+    for (std::int64_t n = 0; n < count; n += chunks_.images) {
+      for (std::int64_t chunk = 0; chunk < chunks_.count; ++chunk) f(n, chunk, std::min(chunks_.images, count - n));
     }
   }
 
@@ -79,9 +79,7 @@ class WeightPass {
   StridedImages x_, dy_;
   bool blocks_;
   std::int64_t output_pixels_, padded_rows_, padded_columns_;
-  // A chunk, which makes one partial sum, has this many rows of each of this many images.
-  std::int64_t chunk_rows_, chunk_images_ = 1;
-  std::int64_t chunks_ = 1;                     // per image
+  WeightChunks chunks_;
   std::int64_t group_;                          // images computed together
   std::vector<std::vector<PixelPair>> pixels_;  // by chunk, then tap
   std::vector<std::vector<PixelPair>> bias_pixels_;

@@ -6,6 +6,7 @@
 
 #include "lockstep/backend/cpu/conv_group.h"
 #include "lockstep/backend/cpu/conv_row_pass.h"
+#include "lockstep/backend/cpu/conv_thin_pass.h"
 #include "lockstep/backend/cpu/conv_weight_pass.h"
 #include "lockstep/backend/cpu/f32_kernels.h"
 #include "lockstep/backend/cpu/f32_pack.h"
@@ -120,6 +121,14 @@ class F32Conv final : public ConvKernels {
     }
     const Groups inputs(x, p.groups, true), gradients(dy, p.groups, true);
     for (std::int64_t g = 0; g < p.groups; ++g) {
+      if (!winograd && ThinWeightPass::pays(p)) {
+        const ThinWeightPass pass(p, inputs.group(g, p.inputs), gradients.group(g, p.outputs));
+        ScratchParts parts;
+        parts.add(pass.scratch(context.threads));
+        pass.run(context, dw.as<float>() + g * p.weights(), db ? db.as<float>() + g * p.outputs : nullptr,
+                 parts.take(context));
+        continue;
+      }
       const WeightPass pass(p, inputs.group(g, p.inputs), gradients.group(g, p.outputs));
       ScratchParts parts;
       const std::int64_t packed = parts.add(winograd ? 0 : pass.packed_size()),
@@ -149,21 +158,28 @@ class F32Conv final : public ConvKernels {
     for (std::int64_t g = 0; g < p.groups; ++g) {
       const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), direction, from.dtype);
       const std::int64_t terms = weights.terms, columns = weights.columns;
-      const RowPass pass(backward ? backward_classes(p.rows) : forward_classes(p.rows),
-                         backward ? backward_classes(p.columns) : forward_classes(p.columns), p.columns,
-                         backward ? p.columns.output : p.columns.input, backward ? p.columns.input : p.columns.output,
-                         p.taps(), p.images, sources.group(g, terms), targets.group(g, columns));
-      ScratchParts parts;
-      const std::int64_t own = parts.add(prepared ? 0 : packed_size(weights)), padded = parts.add(round_up(columns));
-      const std::int64_t panels = parts.add(pass.scratch() * context.threads);
-      float* const scratch = parts.take(context);
-      if (!prepared) pack(context, weights, scratch + own);
-      if (bias) {
-        std::fill_n(scratch + padded, round_up(columns), 0.f);
-        std::copy_n(bias.as<float>() + g * columns, columns, scratch + padded);
+      const StridedImages source = sources.group(g, terms), target = targets.group(g, columns);
+      const auto run = [&](const auto& pass) {
+        ScratchParts parts;
+        const std::int64_t own = parts.add(prepared ? 0 : packed_size(weights)), padded = parts.add(round_up(columns));
+        const std::int64_t panels = parts.add(pass.scratch() * context.threads);
+        float* const scratch = parts.take(context);
+        if (!prepared) pack(context, weights, scratch + own);
+        if (bias) {
+          std::fill_n(scratch + padded, round_up(columns), 0.f);
+          std::copy_n(bias.as<float>() + g * columns, columns, scratch + padded);
+        }
+        pass.run(context, prepared ? prepared.as<float>() + g * packed_size(weights) : scratch + own,
+                 bias ? scratch + padded : nullptr, scratch + panels);
+      };
+      if (ThinPass::pays(p, direction)) {
+        run(ThinPass(p, direction, source, target));
+      } else {
+        run(RowPass(backward ? backward_classes(p.rows) : forward_classes(p.rows),
+                    backward ? backward_classes(p.columns) : forward_classes(p.columns), p.columns,
+                    backward ? p.columns.output : p.columns.input, backward ? p.columns.input : p.columns.output,
+                    p.taps(), p.images, source, target));
       }
-      pass.run(context, prepared ? prepared.as<float>() + g * packed_size(weights) : scratch + own,
-               bias ? scratch + padded : nullptr, scratch + panels);
     }
     targets.finish();
   }

@@ -4,26 +4,11 @@
 #include <cstring>
 
 #include "lockstep/backend/cpu/element.h"
+#include "lockstep/backend/cpu/transpose4.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cpu {
 namespace {
-
-typedef float F32x4 __attribute__((vector_size(16), aligned(4), may_alias));
-
-// to[4 rows of `to_row`] = the transpose of from[4 rows of `from_row`], four elements each.
-void transpose4(const float* from, std::int64_t from_row, float* to, std::int64_t to_row) {
-  typedef std::int32_t Index __attribute__((vector_size(16)));
-  const auto row = [&](std::int64_t i) { return *reinterpret_cast<const F32x4*>(from + i * from_row); };
-  const F32x4 a = row(0), b = row(1), c = row(2), d = row(3);
-  const F32x4 ab_low = __builtin_shuffle(a, b, Index{0, 4, 1, 5}), ab_high = __builtin_shuffle(a, b, Index{2, 6, 3, 7});
-  const F32x4 cd_low = __builtin_shuffle(c, d, Index{0, 4, 1, 5}), cd_high = __builtin_shuffle(c, d, Index{2, 6, 3, 7});
-  const auto store = [&](std::int64_t i, F32x4 v) { *reinterpret_cast<F32x4*>(to + i * to_row) = v; };
-  store(0, __builtin_shuffle(ab_low, cd_low, Index{0, 1, 4, 5}));
-  store(1, __builtin_shuffle(ab_low, cd_low, Index{2, 3, 6, 7}));
-  store(2, __builtin_shuffle(ab_high, cd_high, Index{0, 1, 4, 5}));
-  store(3, __builtin_shuffle(ab_high, cd_high, Index{2, 3, 6, 7}));
-}
 
 // Packs f32 weights in whole tiles, as most are. Returns false for others.
 bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {

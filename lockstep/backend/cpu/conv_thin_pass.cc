@@ -1,0 +1,356 @@
+#include "lockstep/backend/cpu/conv_thin_pass.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/backend/cpu/f32_pack.h"
+#include "lockstep/backend/cpu/transpose4.h"
+#include "lockstep/backend/cpu/vectorize.h"
+
+namespace lockstep::cpu {
+namespace {
+
+// Partial sums that ThinWeightPass keeps before it adds them.
+constexpr std::int64_t kChunks = 64;
+// What ThinWeightPass copies at a time, in f32.
+constexpr std::int64_t kPiece = 8;
+
+// An f32 image: the image itself, or a copy in `room`.
+StridedImages as_f32(const StridedImages& image, float* room) {
+  if (image.dtype == DType::f32) return image;
+  const StridedImages copy = StridedImages::channels_last(room, image.channels, image.pixels);
+  copy_images(image, copy, 1);
+  return copy;
+}
+
+// Pixels [begin, begin + count) of an image.
+StridedImages pixels_of(StridedImages image, std::int64_t begin, std::int64_t count) {
+  image.data = static_cast<std::byte*>(image.data) + static_cast<std::size_t>(begin * image.pixel) * item_size(image.dtype);
+  image.pixels = count;
+  return image;
+}
+
+std::int64_t offset_of(const StridedImages& image, std::int64_t channel) {
+  return channel / kBlock * image.block + channel % kBlock * image.channel;
+}
+
+// As a pass sees an axis: what it reads is the input.
+ConvAxis seen(ConvAxis axis, ConvPass direction) {
+  if (direction == ConvPass::backward_data) std::swap(axis.input, axis.output);
+  return axis;
+}
+
+// From a column of the result to the one that it reads through a tap.
+std::int64_t reach(const ConvAxis& a, bool backward, std::int64_t tap) {
+  return backward ? a.padding - tap * a.dilation : tap * a.dilation - a.padding;
+}
+
+// Room for an f32 copy of an image.
+std::int64_t converted_size(const StridedImages& image) {
+  return image.dtype == DType::f32 ? 0 : round_up(image.pixels * image.channels);
+}
+
+std::int64_t span(const ConvAxis& a) { return (a.taps - 1) * a.dilation; }
+
+// What ThinWeightPass keeps for a pixel: a number for each weight, copied in whole pieces, and for the bias.
+std::int64_t unfolded_width(const ConvGroup& p) {
+  const std::int64_t weights = p.inputs * p.taps(), run = p.inputs * p.columns.taps;
+  return round_up(std::max(weights + 1, weights - run + ceil_div(run, kPiece) * kPiece));
+}
+
+// A row's pixels are computed in this many tiles, which read 32 columns each.
+std::int64_t row_tiles(const ConvAxis& a) { return ceil_div(a.output, kTileColumns - span(a)); }
+
+// to[i * to_stride + j] = from[i + j * from_stride] for `rows` i and `columns` j.
+void transpose(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride, std::int64_t rows,
+               std::int64_t columns) {
+  constexpr std::int64_t kSide = 4;
+  std::int64_t i = 0;
+  if (columns >= kSide) {
+    for (; i + kSide <= rows; i += kSide) {
+      // The last square overlaps the one before.
+      for (std::int64_t j = 0; j < columns; j += kSide) {
+        const std::int64_t at = std::min(j, columns - kSide);
+        transpose4(from + i + at * from_stride, from_stride, to + i * to_stride + at, to_stride);
+      }
+    }
+  }
+  for (; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) to[i * to_stride + j] = from[i + j * from_stride];
+  }
+}
+
+// Writes `width` pixels of a row, which lie side by side in `sums`, to the channels of an image.
+void store_row(float* sums, const float* bias, std::int64_t width, const StridedImages& to, std::int64_t first) {
+  if (bias) {
+    vectorized([&] {
+      for (std::int64_t c = 0; c < to.channels; ++c) {
+        for (std::int64_t i = 0; i < kTileColumns; ++i) sums[c * kTileColumns + i] += bias[c];
+      }
+    });
+  }
+  float* const out = to.f32() + first * to.pixel;
+  if (to.channel == 1) return transpose(sums, kTileColumns, out, to.pixel, width, to.channels);
+  for (std::int64_t c = 0; c < to.channels; ++c) {
+    for (std::int64_t i = 0; i < width; ++i) out[c * to.channel + i * to.pixel] = sums[c * kTileColumns + i];
+  }
+}
+
+}  // namespace
+
+bool ThinPass::pays(const ConvGroup& p, ConvPass direction) {
+  const ConvAxis columns = seen(p.columns, direction);
+  if (p.rows.stride != 1 || p.columns.stride != 1 || span(columns) >= kBlock || columns.output == 0) return false;
+  const std::int64_t channels = direction == ConvPass::backward_data ? p.inputs : p.outputs, tiles = row_tiles(columns);
+  return 2 * channels * tiles * round_up(ceil_div(columns.output, tiles)) <= round_up(channels) * columns.output;
+}
+
+ThinPass::ThinPass(const ConvGroup& p, ConvPass direction, const StridedImages& from, const StridedImages& to)
+    : rows_(seen(p.rows, direction)), columns_(seen(p.columns, direction)),
+      backward_(direction == ConvPass::backward_data), from_(from), to_(to), images_(p.images), taps_(p.taps()),
+      left_(std::min(reach(columns_, backward_, 0), reach(columns_, backward_, columns_.taps - 1))),
+      tiles_(row_tiles(columns_)), width_(ceil_div(columns_.output, tiles_)) {
+  for (AxisClass& c : backward_ ? backward_classes(p.rows) : forward_classes(p.rows))
+    classes_.push_back({std::move(c.positions), make_steps(c, kBlock), make_steps(c, from.channels % kBlock)});
+  for (std::int64_t c = 0; c < to.channels; ++c) {
+    weight_rows_.push_back(c * terms());
+    sum_rows_.push_back(c * kTileColumns);
+  }
+}
+
+std::vector<Step> ThinPass::make_steps(const AxisClass& row, std::int64_t channels) const {
+  std::vector<Step> steps;
+  for (const auto& [tap_row, offset] : row.taps) {
+    for (std::int64_t tap = 0; tap < columns_.taps; ++tap) {
+      steps.push_back({(tap_row * columns_.taps + tap) * channels,
+                       offset * from_.channels * kTileColumns + reach(columns_, backward_, tap) - left_});
+    }
+  }
+  return steps;
+}
+
+void ThinPass::arrange(const float* packed, float* weights) const {
+  for (std::int64_t c = 0; c < from_.channels; c += kBlock) {
+    const std::int64_t rows = taps_ * std::min(kBlock, from_.channels - c);
+    for (std::int64_t o = 0; o < to_.channels; ++o) {
+      for (std::int64_t i = 0; i < rows; ++i)
+        weights[o * terms() + c * taps_ + i] = packed[(c * taps_ + i) * kTileColumns + o];
+    }
+  }
+}
+
+void ThinPass::run(const KernelContext& context, const float* packed, const float* bias, float* scratch) const {
+  for_each_thread(context, images_, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
+    float* const weights = scratch + thread * this->scratch();
+    float* const panel = weights + weights_size();
+    float* const sums = panel + panel_size();
+    float* const result = sums + round_up(to_.channels * kTileColumns);
+    float* const source = result + converted_size(to_);
+    arrange(packed, weights);
+    for (std::int64_t n = begin; n < end; ++n) {
+      const StridedImages target = to_.images_from(n);
+      const bool in_place = to_.dtype == DType::f32;
+      const StridedImages to = in_place ? target : StridedImages::channels_last(result, to_.channels, to_.pixels);
+      for (std::int64_t column = 0; column < columns_.output; column += width_) {
+        fill(as_f32(from_.images_from(n), source), column + left_, panel);
+        for (const RowClass& c : classes_) run_rows(c, to, column, panel, weights, bias, sums);
+      }
+      if (!in_place) copy_images(to, target, 1);
+    }
+  });
+}
+
+void ThinPass::fill(const StridedImages& image, std::int64_t column, float* panel) const {
+  const std::int64_t begin = std::clamp<std::int64_t>(-column, 0, kTileColumns),
+                     end = std::clamp<std::int64_t>(columns_.input - column, begin, kTileColumns);
+  const std::int64_t row_size = image.channels * kTileColumns;
+  std::fill_n(panel, rows_.input * row_size + kTileColumns, 0.f);
+  for (std::int64_t row = 0; row < rows_.input; ++row, panel += row_size) {
+    const float* const in = image.f32() + (row * columns_.input + column + begin) * image.pixel;
+    for (std::int64_t c = 0; c < image.channels; c += kBlock) {
+      const std::int64_t channels = std::min(kBlock, image.channels - c);
+      const float* const block = in + offset_of(image, c);
+      float* const out = panel + c * kTileColumns + begin;
+      if (image.channel == 1) {
+        transpose(block, image.pixel, out, kTileColumns, channels, end - begin);
+      } else {
+        for (std::int64_t i = 0; i < channels; ++i) {
+          for (std::int64_t x = 0; x < end - begin; ++x)
+            out[i * kTileColumns + x] = block[i * image.channel + x * image.pixel];
+        }
+      }
+    }
+  }
+}
+
+void ThinPass::run_rows(const RowClass& c, const StridedImages& to, std::int64_t column, const float* panel,
+                        const float* weights, const float* bias, float* sums) const {
+  const std::int64_t width = std::min(width_, columns_.output - column), channels = to.channels;
+  RowProduct p{.x_rows = weight_rows_.data(),
+               .y = sums,
+               .y_rows = sum_rows_.data(),
+               .rows = channels,
+               .y_block = kBlock,
+               .blocks = blocks_of(width)};
+  for (const auto& [row, from] : c.rows) {
+    for (std::int64_t b = 0; b < from_.channels; b += kBlock) {
+      p.terms = std::min(kBlock, from_.channels - b);
+      const std::vector<Step>& steps = p.terms == kBlock ? c.whole : c.part;
+      p.steps = steps.data();
+      p.step_count = static_cast<std::int64_t>(steps.size());
+      p.x = weights + b * taps_;
+      p.w = panel + (from * from_.channels + b) * kTileColumns;
+      p.accumulate = b > 0;
+      f32_kernels().row_product(p);
+    }
+    store_row(sums, bias, width, to, row * columns_.output + column);
+  }
+}
+
+bool ThinWeightPass::pays(const ConvGroup& p) {
+  const std::int64_t weights = p.inputs * p.taps();
+  return p.columns.dilation == 1 && 2 * p.outputs * unfolded_width(p) <= weights * round_up(p.outputs);
+}
+
+ThinWeightPass::ThinWeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy)
+    : p_(p), x_(x), dy_(dy), chunks_(p), weights_(p.inputs * p.taps()), width_(unfolded_width(p)),
+      padded_rows_((std::min(chunks_.rows, p.rows.output) - 1) * p.rows.stride + span(p.rows) + 1),
+      padded_columns_((p.columns.output - 1) * p.columns.stride + span(p.columns) + 1) {
+  // All chunks are alike, but the last ones may have fewer pixels.
+  const std::int64_t pixels = std::min(chunks_.rows, p.rows.output) * p.columns.output;
+  const bool in_place = dy.dtype == DType::f32;
+  const std::int64_t image = in_place ? dy.image : dy.channels * pixels, pixel = in_place ? dy.pixel : dy.channels;
+  for (std::int64_t n = 0; n < chunks_.images; ++n) {
+    for (std::int64_t i = 0; i < pixels; ++i) pixels_.push_back({n * image + i * pixel, (n * pixels + i) * width_});
+  }
+}
+
+std::int64_t ThinPass::scratch() const {
+  return weights_size() + panel_size() + round_up(to_.channels * kTileColumns) + converted_size(to_) + converted_size(from_);
+}
+
+std::int64_t ThinWeightPass::scratch(std::int64_t threads) const {
+  return (kChunks + 1) * p_.outputs * width_ + threads * thread_scratch();
+}
+
+std::int64_t ThinWeightPass::padded_size() const {
+  return round_up(padded_rows_ * padded_columns_ * p_.inputs + kPiece);
+}
+
+std::int64_t ThinWeightPass::unfolded_size() const {
+  return round_up(chunks_.images * std::min(chunks_.rows, p_.rows.output) * p_.columns.output * width_ + kPiece);
+}
+
+std::int64_t ThinWeightPass::thread_scratch() const {
+  return padded_size() + unfolded_size() + converted_size(x_) + chunks_.images * converted_size(dy_);
+}
+
+// Chunks are computed in any order, some at a time, and added in their own order.
+void ThinWeightPass::run(const KernelContext& context, float* dw, float* db, float* scratch) const {
+  const std::int64_t size = p_.outputs * width_, chunks = ceil_div(p_.images, chunks_.images) * chunks_.count;
+  float* const total = scratch + kChunks * size;
+  for (std::int64_t first = 0; first < chunks; first += kChunks) {
+    const std::int64_t count = std::min(kChunks, chunks - first);
+    for_each_thread(context, count, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t k = begin; k < end; ++k)
+        run_chunk(first + k, scratch + k * size, total + size + thread * thread_scratch());
+    });
+    vectorized([&] {
+      for (std::int64_t k = 0; k < count; ++k) {
+        const float* const sums = scratch + k * size;
+        if (first + k == 0) {
+          std::copy_n(sums, size, total);
+        } else {
+          vector_loop(0, size, [&](std::int64_t i) { total[i] += sums[i]; });
+        }
+      }
+    });
+  }
+  for (std::int64_t o = 0; o < p_.outputs; ++o) {
+    for (std::int64_t i = 0; i < p_.inputs; ++i) {
+      for (std::int64_t t = 0; t < p_.taps(); ++t)
+        dw[(o * p_.inputs + i) * p_.taps() + t] = total[o * width_ + t * p_.inputs + i];
+    }
+    if (db) db[o] = total[o * width_ + weights_];
+  }
+}
+
+void ThinWeightPass::run_chunk(std::int64_t chunk, float* sums, float* scratch) const {
+  float* const padded = scratch;
+  float* const unfolded = padded + padded_size();
+  float* const x_copy = unfolded + unfolded_size();
+  float* const dy_copy = x_copy + converted_size(x_);
+  const std::int64_t n = chunk / chunks_.count * chunks_.images, images = std::min(chunks_.images, p_.images - n);
+  const std::int64_t begin = chunk % chunks_.count * chunks_.rows, end = std::min(begin + chunks_.rows, p_.rows.output);
+  const std::int64_t pixels = (end - begin) * p_.columns.output;
+  StridedImages dy = pixels_of(dy_.images_from(n), begin * p_.columns.output, pixels);
+  if (dy.dtype != DType::f32) {
+    const StridedImages copy = StridedImages::channels_last(dy_copy, dy.channels, pixels);
+    copy_images(dy, copy, images);
+    dy = copy;
+  }
+  for (std::int64_t i = 0; i < images; ++i) {
+    pad(as_f32(x_.images_from(n + i), x_copy), begin, end, padded);
+    unfold(padded, end - begin, unfolded + i * pixels * width_);
+  }
+  std::vector<std::int64_t> rows;
+  for (std::int64_t o = 0; o < p_.outputs; ++o) rows.push_back(offset_of(dy, o));
+  PixelProduct product{.x = dy.f32(),
+                       .rows = dy.channel == 1 ? nullptr : rows.data(),
+                       .row_count = p_.outputs,
+                       .y_block = kBlock,
+                       .pixels = pixels_.data(),
+                       .pixel_count = images * pixels,
+                       .d_row = width_,
+                       .d_block = kBlock};
+  for (std::int64_t column = 0; column < width_; column += kTileColumns) {
+    product.blocks = blocks_of(std::min(kTileColumns, width_ - column));
+    product.y = unfolded + column;
+    product.d = sums + column;
+    f32_kernels().pixel_product(product);
+  }
+}
+
+void ThinWeightPass::pad(const StridedImages& image, std::int64_t begin, std::int64_t end, float* padded) const {
+  const std::int64_t c = p_.inputs, left = std::min(p_.columns.padding, padded_columns_);
+  const std::int64_t columns = std::min(p_.columns.input, padded_columns_ - left);
+  const std::int64_t first = begin * p_.rows.stride - p_.rows.padding,
+                     rows = (end - begin - 1) * p_.rows.stride + span(p_.rows) + 1;
+  for (std::int64_t row = first; row < first + rows; ++row, padded += padded_columns_ * c) {
+    std::fill_n(padded, padded_columns_ * c, 0.f);
+    if (row < 0 || row >= p_.rows.input) continue;
+    if (image.channel == 1 && image.pixel == c) {
+      std::copy_n(image.f32() + row * p_.columns.input * c, columns * c, padded + left * c);
+      continue;
+    }
+    for (std::int64_t i = 0; i < c; ++i) {
+      const float* const in = image.f32() + offset_of(image, i) + row * p_.columns.input * image.pixel;
+      float* const out = padded + left * c + i;
+      for (std::int64_t column = 0; column < columns; ++column) out[column * c] = in[column * image.pixel];
+    }
+  }
+  std::fill_n(padded, kPiece, 0.f);
+}
+
+void ThinWeightPass::unfold(const float* padded, std::int64_t rows, float* unfolded) const {
+  const std::int64_t run = p_.columns.taps * p_.inputs, row_size = padded_columns_ * p_.inputs;
+  // Values, because the compiler assumes that copies change what references lead to.
+  const auto copy = [=, width = width_, columns = p_.columns.output, step = p_.columns.stride * p_.inputs](
+                        const float* in, float* out) {
+    for (std::int64_t c = 0; c < columns; ++c, in += step, out += width) std::memcpy(out, in, kPiece * sizeof(float));
+  };
+  vectorized([&] {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      float* const out = unfolded + row * p_.columns.output * width_;
+      for (std::int64_t tap = 0; tap < p_.rows.taps; ++tap) {
+        const float* const in = padded + (row * p_.rows.stride + tap * p_.rows.dilation) * row_size;
+        // Whole pieces also write what the next tap of rows writes again.
+        for (std::int64_t i = 0; i < run; i += kPiece) copy(in + i, out + tap * run + i);
+      }
+      for (std::int64_t column = 0; column < p_.columns.output; ++column) out[column * width_ + weights_] = 1;
+    }
+  });
+}
+
+}  // namespace lockstep::cpu
