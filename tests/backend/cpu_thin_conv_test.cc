@@ -8,7 +8,9 @@ namespace {
 
 ConvGroup group(const Shape& x, std::int64_t outputs, std::int64_t kernel, Conv2dOptions options = {}) {
   const auto extent = [&](int axis) {
-    return (x[2 + axis] + 2 * options.padding[axis] - options.dilation[axis] * (kernel - 1) - 1) / options.stride[axis] + 1;
+    return (x[2 + axis] + 2 * options.padding[axis] - options.dilation[axis] * (kernel - 1) - 1) /
+               options.stride[axis] +
+           1;
   };
   return {options, View{.shape = x}, View{.shape = {outputs, x[1] / options.groups, kernel, kernel}},
           View{.shape = {x[0], outputs, extent(0), extent(1)}}};
@@ -19,7 +21,7 @@ TEST(ThinPass, IsForFewChannelsOfWideRows) {
   EXPECT_FALSE(ThinPass::pays(group({256, 6, 14, 14}, 16, 5), ConvPass::forward));       // the second one
   EXPECT_TRUE(ThinPass::pays(group({256, 6, 14, 14}, 16, 5), ConvPass::backward_data));  // has 6 channels
   EXPECT_TRUE(ThinPass::pays(group({8, 32, 16, 16}, 32, 3, {.padding = {1, 1}, .groups = 32}), ConvPass::forward));
-  EXPECT_FALSE(ThinPass::pays(group({8, 1, 4, 4}, 6, 3), ConvPass::forward));                      // 2 of 16 pixels
+  EXPECT_FALSE(ThinPass::pays(group({8, 1, 4, 4}, 6, 3), ConvPass::forward));  // 2 of 16 pixels
   EXPECT_FALSE(ThinPass::pays(group({8, 1, 28, 28}, 6, 5, {.stride = {2, 2}}), ConvPass::forward));
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 // Partial sums that ThinWeightPass keeps before it adds them.
 constexpr std::int64_t kChunks = 64;
-// What ThinWeightPass copies at a time, in f32.
+// ThinWeightPass copies this many f32 at a time.
 constexpr std::int64_t kPiece = 8;
 
 // An f32 image: the image itself, or a copy in `room`.
@@ -26,7 +26,8 @@ StridedImages as_f32(const StridedImages& image, float* room) {
 
 // Pixels [begin, begin + count) of an image.
 StridedImages pixels_of(StridedImages image, std::int64_t begin, std::int64_t count) {
-  image.data = static_cast<std::byte*>(image.data) + static_cast<std::size_t>(begin * image.pixel) * item_size(image.dtype);
+  image.data =
+      static_cast<std::byte*>(image.data) + static_cast<std::size_t>(begin * image.pixel) * item_size(image.dtype);
   image.pixels = count;
   return image;
 }
@@ -53,7 +54,7 @@ std::int64_t converted_size(const StridedImages& image) {
 
 std::int64_t span(const ConvAxis& a) { return (a.taps - 1) * a.dilation; }
 
-// What ThinWeightPass keeps for a pixel: a number for each weight, copied in whole pieces, and for the bias.
+// ThinWeightPass keeps this many f32 for a pixel: one for each weight, copied in whole pieces, and one for the bias.
 std::int64_t unfolded_width(const ConvGroup& p) {
   const std::int64_t weights = p.inputs * p.taps(), run = p.inputs * p.columns.taps;
   return round_up(std::max(weights + 1, weights - run + ceil_div(run, kPiece) * kPiece));
@@ -227,7 +228,8 @@ ThinWeightPass::ThinWeightPass(const ConvGroup& p, const StridedImages& x, const
 }
 
 std::int64_t ThinPass::scratch() const {
-  return weights_size() + panel_size() + round_up(to_.channels * kTileColumns) + converted_size(to_) + converted_size(from_);
+  return weights_size() + panel_size() + round_up(to_.channels * kTileColumns) + converted_size(to_) +
+         converted_size(from_);
 }
 
 std::int64_t ThinWeightPass::scratch(std::int64_t threads) const {

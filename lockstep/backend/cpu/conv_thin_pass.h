@@ -53,7 +53,7 @@ class ThinPass {
   bool backward_;
   StridedImages from_, to_;
   std::int64_t images_, taps_;
-  std::int64_t left_;          // from a column of the result to the first one that it reads
+  std::int64_t left_;           // from a column of the result to the first one that it reads
   std::int64_t tiles_, width_;  // of a row: number of tiles, pixels in each
   std::vector<RowClass> classes_;
   std::vector<std::int64_t> weight_rows_, sum_rows_;
@@ -75,7 +75,7 @@ class ThinWeightPass {
   void run(const KernelContext& context, float* dw, float* db, float* scratch) const;
 
  private:
-  // Of the memory of a thread: all of it, rows of an image with padding, and their unfolded pixels.
+  // Parts of a thread's memory: all of it, rows of an image with padding, and their unfolded pixels.
   std::int64_t thread_scratch() const;
   std::int64_t padded_size() const;
   std::int64_t unfolded_size() const;
