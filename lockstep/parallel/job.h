@@ -1,9 +1,9 @@
 // One process's part in a job of several: its process group, its devices, and its communicator.
 //
-//   Job job;                                         // rank, world size and store from the environment: lockstep launch
+//   Job job;                                   // `lockstep launch` sets the rank and the world size
 //   net.initialize(Xavier{}, job.devices());
 //   DistributedDataParallel ddp(net, job);
-//   for (auto [x, y] : ddp.batches(loader)) {        // this rank's rows of each batch
+//   for (auto [x, y] : ddp.batches(loader)) {  // this rank's rows of each batch
 //     mse_loss(ddp(x), y).backward();
 //     optimizer.step();
 //   }

@@ -2,7 +2,6 @@
 
 #include "lockstep/autograd/shards.h"
 #include "lockstep/nn/container.h"
-#include "lockstep/nn/embedding.h"
 #include "lockstep/nn/layers.h"
 #include "tests/nn/nn_testing.h"
 
