@@ -3,11 +3,9 @@
 
 #include <functional>
 
-#include "lockstep/autograd/tensor.h"
+#include "lockstep/nn/module.h"
 
 namespace lockstep {
-
-class Module;
 
 // While it lives, the modules that this thread calls report their outputs to it. One at a time.
 class OutputObserver {
