@@ -5,7 +5,7 @@
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
 #include <lockstep/nn/conv.h>
-#include <lockstep/nn/linear.h>
+#include <lockstep/nn/layers.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/runtime/runtime.h>

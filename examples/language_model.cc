@@ -11,8 +11,7 @@
 #include <lockstep/data/text.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
-#include <lockstep/models/gpt.h>
-#include <lockstep/models/lstm_language_model.h>
+#include <lockstep/models/language_models.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
 

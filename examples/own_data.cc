@@ -1,5 +1,5 @@
 #include <fmt/core.h>
-#include <lockstep/nn/linear.h>
+#include <lockstep/nn/layers.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/runtime/runtime.h>

@@ -1,6 +1,6 @@
 // Three layers of a user's own, as docs/models.md shows them beside PyTorch's, in a net that is trained on two devices.
 #include <fmt/core.h>
-#include <lockstep/nn/linear.h>
+#include <lockstep/nn/layers.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/runtime/runtime.h>

@@ -1,6 +1,6 @@
 // Fits a curve: data of your own, a mean squared error, and a mean absolute error as metric. Trainer does the rest.
 #include <fmt/core.h>
-#include <lockstep/nn/linear.h>
+#include <lockstep/nn/layers.h>
 #include <lockstep/train/trainer.h>
 
 using namespace lockstep;

@@ -21,13 +21,10 @@
 #include "lockstep/runtime/runtime.h"
 
 // Modules and layers.
-#include "lockstep/nn/attention.h"
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/conv.h"
-#include "lockstep/nn/embedding.h"
 #include "lockstep/nn/initializer.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/parameter.h"
@@ -39,7 +36,6 @@
 // Optimizers and schedules.
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
-#include "lockstep/optim/parameter_group.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/weight_average.h"
 
@@ -54,10 +50,8 @@
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/data/text.h"
-#include "lockstep/models/gpt.h"
-#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/language_models.h"
 #include "lockstep/models/models.h"
-#include "lockstep/models/resnet.h"
 
 // Several devices, several processes.
 #include "lockstep/comm/process_group.h"

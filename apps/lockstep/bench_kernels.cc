@@ -1,6 +1,6 @@
 // The speed of each convolution and matrix product of a model, on one thread: in GFLOP/s, as a share of the core's peak
-// in f32, measured beside it, and next to oneDNN's. Preparing weights is a row of its own; oneDNN reorders weights in each
-// call. Winograd's algorithm multiplies less than is counted here, so it may exceed the peak.
+// in f32, measured beside it, and next to oneDNN's. Preparing weights is a row of its own; oneDNN reorders weights in
+// each call. Winograd's algorithm multiplies less than is counted here, so it may exceed the peak.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -129,7 +129,7 @@ Command add_graph(CLI::App& parent) {
   app->add_option("--optimizer", options->optimizer)
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
-  app->add_option("--clip", options->clip, "Maximum norm of the gradient");
+  app->add_option("--clip", options->clip, "Maximum norm of all gradients together");
   app->add_option("--out", options->out, "FILE.dot, or FILE.svg, which needs Graphviz")->required();
   return [options, app] {
     options->choose_defaults(*app);

@@ -103,16 +103,19 @@ void notice(const std::string& text) { std::fprintf(stderr, "lockstep: %s\n", te
 void JobOptions::add_model(CLI::App& app) {
   std::vector<std::string> names = model_names();
   names.insert(names.end(), {"gpt", "lstm"});
-  app.add_option("--model", model, "The model: of pictures, or of the characters of a text (gpt, lstm)")
+  app.add_option("--model", model, "resnet18, lenet, mlp: images; gpt, lstm: text, character by character")
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
   app.add_option("--context", context, "gpt, lstm: characters of an example")->check(count)->capture_default_str();
   app.add_option("--layers", layers, "gpt, lstm: number of layers [gpt: 4, lstm: 2]")->check(count);
   app.add_option("--heads", heads, "gpt: heads of the attention")->check(count)->capture_default_str();
-  app.add_option("--width", width, "gpt, lstm: features of a character")->check(count)->capture_default_str();
-  app.add_option("--dropout", dropout, "gpt, lstm")->check(CLI::Range(0.0, 0.99))->capture_default_str();
-  app.add_option("--init-from", init_from, "Start weights, safetensors")->check(CLI::ExistingFile);
+  app.add_option("--width", width, "gpt, lstm: number of features")->check(count)->capture_default_str();
+  app.add_option("--dropout", dropout, "gpt, lstm: probability of dropout")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str();
+  app.add_option("--init-from", init_from, "Read the start weights from this safetensors file")
+      ->check(CLI::ExistingFile);
   app.add_option("--dtype", dtype, "Number format of heavy operations; master weights stay f32")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
@@ -156,7 +159,7 @@ void JobOptions::add_data(CLI::App& app) {
 
 void JobOptions::add_metrics(CLI::App& app) {
   app.add_option("--metrics", metrics,
-                 "Measured on the test data beside the accuracy: top5_accuracy (or another number), perplexity, "
+                 "Also measure these on the test data: top5_accuracy (or another number), perplexity, "
                  "confusion_matrix [gpt, lstm: perplexity]")
       ->delimiter(',');
 }

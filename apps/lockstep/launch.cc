@@ -62,8 +62,9 @@ Command add_launch(CLI::App& parent) {
   app->add_option("--master-addr", options->master_addr, "Node 0's address")->capture_default_str();
   app->add_option("--master-port", options->master_port, "The port of node 0's launcher [a free port]")
       ->check(CLI::Range(1, 65535));
-  app->add_option("--max-restarts", options->max_restarts,
-                  "How often to restart all ranks after a failure, except unusable arguments (status 2)")
+  app->add_option(
+         "--max-restarts", options->max_restarts,
+         "How often to restart all ranks after a failure; invalid arguments (exit status 2) never cause a restart")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   app->add_option("--timeout", options->timeout_seconds, "Seconds of silence after which a rank is lost [60]");

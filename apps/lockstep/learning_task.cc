@@ -9,8 +9,7 @@
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/text.h"
-#include "lockstep/models/gpt.h"
-#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/language_models.h"
 #include "lockstep/models/models.h"
 
 namespace lockstep::app {

@@ -1,4 +1,5 @@
-// lockstep COMMAND ...: exit status 0 on success, 1 on a failure at work, 2 on unusable arguments, 130 when interrupted.
+// lockstep COMMAND ...: exit status 0 on success, 1 on a failure at work, 2 on invalid arguments, 130 when
+// interrupted.
 #include <cerrno>
 #include <cstdio>
 #include <exception>

@@ -63,10 +63,14 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--lr", o.lr, "Learning rate [0.1; gpt, lstm: 0.001]")->check(amount);
   app.add_option("--momentum", o.momentum)->check(number(0, 1))->capture_default_str();
   app.add_option("--weight-decay", o.weight_decay)->check(amount)->capture_default_str();
-  app.add_option("--optimizer", o.optimizer, "[sgd; gpt, lstm: adamw]")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  app.add_option("--schedule", o.schedule)->check(CLI::IsMember({"constant", "step", "cosine"}))->capture_default_str();
+  app.add_option("--optimizer", o.optimizer, "The optimizer [sgd; gpt, lstm: adamw]")
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
+  app.add_option("--schedule", o.schedule, "The learning rate over the run")
+      ->check(CLI::IsMember({"constant", "step", "cosine"}))
+      ->capture_default_str();
   app.add_option("--warmup", o.warmup, "Number of steps in which the learning rate rises linearly")->check(steps);
-  app.add_option("--clip", o.clip, "Maximum norm of the gradient, 0: any [0; gpt, lstm: 1]")->check(amount);
+  app.add_option("--clip", o.clip, "Maximum norm of all gradients together; 0: no limit [0; gpt, lstm: 1]")
+      ->check(amount);
   app.add_option("--accumulate", o.accumulate, "Micro-batches per step; must divide the batch size")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
@@ -83,7 +87,8 @@ void TrainOptions::add_to(CLI::App& app) {
                  "after 2000 "
                  "steps without overflow [65536]")
       ->check(power_of_two());
-  app.add_option("--label-smoothing", o.label_smoothing)->check(number(0, 1));
+  app.add_option("--label-smoothing", o.label_smoothing, "Part of each target that is spread over all classes")
+      ->check(number(0, 1));
   app.add_option("--seed", o.seed, "Determines start weights, the order of the data, and dropout")
       ->check(unsigned_integer())
       ->capture_default_str();
@@ -98,12 +103,12 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--save-every", o.save_every, "Steps between checkpoints [one after each epoch]")
       ->check(steps)
       ->needs("--save");
-  app.add_option("--keep", o.keep, "Newest checkpoints that stay in the folder")
+  app.add_option("--keep", o.keep, "Number of newest checkpoints to keep")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->needs("--save");
   app.add_option("--watch", o.watch,
-                 "The metric that --patience and --save-best look at: accuracy, train_loss, or one of --metrics "
+                 "The metric that --patience and --save-best use: accuracy, train_loss, or one of --metrics "
                  "[accuracy; gpt, lstm: perplexity]");
   app.add_option("--patience", o.patience, "End the run after N epochs without a better value")->check(steps);
   app.add_option("--min-delta", o.min_delta, "The least change of the value that counts as better")->check(amount);
@@ -116,7 +121,7 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--resume", o.resume, "Continue from the newest checkpoint in this folder")
       ->check(CLI::ExistingDirectory)
       ->excludes("--init-from");
-  app.add_option("--log", o.log, "JSON lines");
+  app.add_option("--log", o.log, "Write a log of the run to this file, as JSON lines");
   app.add_option("--plot", o.plot, "Plot test accuracy and loss by epoch as SVG");
   app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");
   app.add_option("--backend", o.backend,
@@ -127,7 +132,8 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option(
       "--timeout", o.timeout_seconds,
       "Seconds of silence after which a rank is lost [LOCKSTEP_TIMEOUT, which `launch --timeout` sets, or 60]");
-  app.add_option("--weights-log", o.weights_log, "SHA-256 of every parameter and buffer after each step, JSON lines");
+  app.add_option("--weights-log", o.weights_log,
+                 "Write the SHA-256 of every parameter and buffer after each step to this file, as JSON lines");
   // Used by `lockstep verify`.
   app.add_option("--inject-flip", o.inject_flip)->group("");
 }

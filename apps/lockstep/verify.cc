@@ -232,7 +232,7 @@ Command add_verify(CLI::App& parent) {
       ->delimiter(',')
       ->capture_default_str();
   app->add_option("--shards", o->shards,
-                  "V: logical shards of a batch [as train; at least the most devices of a layout]")
+                  "V: logical shards of a batch [as in train, but at least the devices of the largest layout]")
       ->check(CLI::Range(1, 65536));
   app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto 42]")->check(CLI::Range(1, 1000000));
   app->add_option("--threads-per-shard", o->threads_per_shard)->check(CLI::Range(1, 1024))->capture_default_str();

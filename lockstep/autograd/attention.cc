@@ -16,7 +16,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 Tensor without_later_keys(const Tensor& scores) {
   const Placed placed = place_as("attention", scores);
   if (placed.kind == Kind::cut && placed.cut.axis >= scores.shape().rank() - 2)
-    fail_across_batch("attention", scores, "which would see each other");
+    fail_across_batch("attention", scores, "and they would see each other");
   return lift("attention", placed, {scores}, [](const Arrays& in) -> Lifted {
     const Device device = in[0].device();
     // Exact in f32, which every back end compares quickly, up to 2^24.

@@ -34,8 +34,8 @@ class Walk {
     check(meta != nullptr, "backward: {} was not computed from anything that needs a gradient", root);
     Gradient g;
     if (!seed.defined()) {
-      check(root.numel() == 1 && root.kind() != Kind::cut, "backward: {} is not a scalar, expected a gradient for it",
-            root);
+      check(root.numel() == 1 && root.kind() != Kind::cut,
+            "backward: {} is not a scalar: take its sum() or mean(), or give its gradient", root);
       g.seed = Gradient::Seed{options_.share, options_.scales, root.detach()};
     } else {
       check(seed.kind() == root.kind() && seed.shape() == root.shape() && seed.dtype() == root.dtype(),

@@ -1,5 +1,9 @@
-// The differentiable operations that models use. Names, arguments, and defaults are PyTorch's. Each is one operation of
-// ops/ forward and one or two backward, or a composition of a few. Shapes and errors are those of ops/.
+// The differentiable operations that models use. Names, arguments, and defaults are PyTorch's.
+//
+//   Tensor y = flatten(relu(conv2d(x, w, bias, {.padding = {1, 1}})), 1);
+//
+// Operands are on one device, or cut over one batch in the same way; a parameter fits beside both. Operations on the
+// batch axis that need all samples in one place are errors that name gather() and per_shard().
 #pragma once
 
 #include <array>
@@ -31,7 +35,8 @@ class Dims {
   std::vector<int> dims_;
 };
 
-// elementwise.cc
+// Elementwise functions.
+
 Tensor negate(const Tensor& x);
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
@@ -100,8 +105,9 @@ inline Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
 // state: (seed, step, shard, operation).
 Tensor dropout(const Tensor& x, double p);
 
-// compare.cc. Masks are u8, 1 where the comparison holds, without a history. Shapes broadcast as in NumPy. NaN differs
-// from everything.
+// Comparisons and masks. A mask is u8, 1 where the comparison holds, without a history. Shapes broadcast as in NumPy.
+// NaN differs from everything.
+
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor ne(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, const Tensor& b);
@@ -121,8 +127,10 @@ Tensor where(const Tensor& condition, double a, const Tensor& b);
 // `value` where the mask is not 0, x elsewhere.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
-// matmul.cc [.., m, k] x [.., k, n] -> [.., m, n]. Leading axes are batches of matrices, which broadcast as in NumPy. A
-// vector is a row on the left and a column on the right.
+// Matrix products.
+
+// [.., m, k] x [.., k, n] -> [.., m, n]. Leading axes are batches of matrices, which broadcast as in NumPy. A vector is
+// a row on the left and a column on the right.
 Tensor matmul(const Tensor& a, const Tensor& b);
 // [batch, m, k] x [batch, k, n].
 Tensor bmm(const Tensor& a, const Tensor& b);
@@ -130,7 +138,8 @@ Tensor bmm(const Tensor& a, const Tensor& b);
 // is bf16 or f16.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
-// shape.cc. Negative axes count from the end.
+// Shapes. Negative axes count from the end.
+
 Tensor reshape(const Tensor& x, Shape shape);
 // Merges axes start_dim to end_dim into one.
 Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1);
@@ -149,8 +158,9 @@ Tensor transpose(const Tensor& x, int dim0 = 0, int dim1 = 1);
 Tensor expand(const Tensor& x, Shape shape);
 Tensor cast(const Tensor& x, DType dtype);
 
-// slice.cc. Negative positions count from the end. Slicing the batch is an error. Elements [start, start + length).
-// Shares memory if they are contiguous.
+// Slices. Negative positions count from the end. Slicing the batch axis is an error.
+
+// Elements [start, start + length) of the axis. Shares memory if they are contiguous.
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);
 // Element `index` of the axis; removes the axis.
 Tensor select(const Tensor& x, int dim, std::int64_t index);
@@ -165,7 +175,9 @@ std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim = 0);
 // select(x, dim, 0), select(x, dim, 1), ...; their gradients are joined in one operation.
 std::vector<Tensor> unbind(const Tensor& x, int dim = 0);
 
-// concatenate.cc. Joins tensors along an axis. On the batch axis, the batches must have the same samples.
+// Concatenation.
+
+// Joins tensors along an axis. On the batch axis, the batches must have the same samples.
 Tensor cat(std::span<const Tensor> tensors, int dim = 0);
 Tensor cat(std::initializer_list<Tensor> tensors, int dim = 0);
 // Joins tensors along a new axis.
@@ -176,10 +188,11 @@ Tensor stack(std::initializer_list<Tensor> tensors, int dim = 0);
 Tensor concatenate(std::span<const Tensor> parts, Device device);
 Tensor concatenate(std::span<const Tensor> parts);
 
-// index.cc. Indices are i64; one outside the axis fails the task. The batch must be on another axis. Gradients of
-// elements chosen several times are added in the order of the indices. y[.., i, ..] = x[.., index[.., i, ..], ..].
-// Along the other axes, shapes broadcast. PyTorch's gather() does the same for an index of x's shape; Lockstep's
-// gather() joins the shards of a batch.
+// Indexing. Indices are i64; one outside the axis fails the task. The batch must be on another axis. Gradients of
+// elements chosen several times are added in the order of the indices.
+
+// y[.., i, ..] = x[.., index[.., i, ..], ..]. Along the other axes, shapes broadcast. PyTorch's gather() does the same
+// for an index of x's shape; Lockstep's gather() joins the shards of a batch.
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim);
 // Element index[i] of the axis becomes element i: index [n]. Either x or the index may be cut over the batch, but not
 // both.
@@ -192,13 +205,15 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
 // 1 at each class number, 0 elsewhere: i64 [input's shape, num_classes].
 Tensor one_hot(const Tensor& input, std::int64_t num_classes);
 
-// reduce.cc. A sum, mean, variance, or largest element over the samples of a batch covers all shards of all processes.
+// Reductions. A sum, mean, variance, or largest element over the samples of a batch covers all shards of all processes.
 // Without named axes, all axes are reduced. With keepdim, reduced axes keep extent 1. bf16 and f16 are added in f32 or
 // f64.
+
 Tensor sum(const Tensor& x);   // [1]
 Tensor mean(const Tensor& x);  // [1]
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim = false);
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim = false);
+// Sums over the axes that broadcasting `shape` to x's shape would repeat.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 struct VarOptions {
   // The sum of squares is divided by the number of elements minus this; division by 0 gives infinity or NaN.
@@ -226,12 +241,15 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 // Cumulative sums along an axis other than the batch axis.
 Tensor cumsum(const Tensor& x, int dim);
 
-// triangle.cc. Sets elements below or above the diagonal of the last two axes to zero. `diagonal` moves the diagonal to
-// the right.
+// Triangles: set elements below (triu) or above (tril) the diagonal of the last two axes to zero. `diagonal` moves the
+// diagonal to the right.
+
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 
-// conv.cc, pool.cc, interpolate.cc. Images are [N, C, H, W], sequences [N, C, L].
+// Convolutions, pooling, and resizing. Images are [N, C, H, W], sequences [N, C, L].
+
+// w [O, C / groups, KH, KW], bias [O] -> [N, O, H', W'].
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dOptions& options = {});
 struct Conv1dOptions {
   std::int64_t stride = 1;
@@ -250,8 +268,7 @@ struct ConvTranspose2dOptions {
   std::array<std::int64_t, 2> dilation{1, 1};
 };
 // The transposed convolution, which is the gradient of conv2d's x: w [C, O / groups, KH, KW], bias [O] ->
-// [N, O, H', W'],
-// H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
+// [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
@@ -272,8 +289,9 @@ struct InterpolateOptions {
 // Resizes images.
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
-// normalize.cc. Each sample is normalized by itself. weight and bias may be undefined. bf16 and f16 are normalized in
-// f32. (x - mean) / sqrt(var + eps) * weight + bias over the last axes, whose extents are normalized_shape.
+// Normalization of each sample by itself. weight and bias may be undefined. bf16 and f16 are normalized in f32.
+
+// (x - mean) / sqrt(var + eps) * weight + bias over the last axes, whose extents are normalized_shape.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
 // x / sqrt(mean(x^2) + eps) * weight over the same axes.
@@ -282,11 +300,13 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
 
-// softmax.cc Along an axis other than the batch axis.
+// Softmax along an axis other than the batch axis.
+
 Tensor softmax(const Tensor& x, int dim = -1);
 Tensor log_softmax(const Tensor& x, int dim = -1);
 
-// attention.cc (Vaswani et al. 2017)
+// Attention (Vaswani et al. 2017).
+
 struct AttentionOptions {
   // Broadcasts to [.., L, S]. u8: positions with 1 take part. Floating: added to the scores.
   Tensor attn_mask = {};

@@ -18,7 +18,7 @@ Placed place_indexed(std::string_view what, InputList inputs, int axis) {
   for (const Tensor& x : inputs) {
     check(x.defined() && x.shape().rank() == rank, "{}: {} beside {}, expected as many axes", what, x.shape(),
           inputs.begin()->shape());
-    if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "along which it would choose");
+    if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "and it would choose among them");
   }
   return place_broadcast(what, inputs);
 }
@@ -54,7 +54,7 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
   Placed placed = place("index_select", inputs);
   if (placed.kind == Kind::cut) {
     if (x.kind() == Kind::cut && x.cut().axis == axis)
-      fail_across_batch("index_select", x, "along which it would choose");
+      fail_across_batch("index_select", x, "and it would choose among them");
     if (x.kind() == Kind::cut && index.kind() == Kind::cut) {
       fail_across_batch("index_select", index, "and so are those of the tensor: each would meet all others");
     }

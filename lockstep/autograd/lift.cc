@@ -140,8 +140,8 @@ Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
   if (placed.kind != Kind::cut) return placed;
   // Batches of matrices are aligned from the right.
   const auto from_right = [](const Tensor& x) { return x.shape().rank() - 1 - x.cut().axis; };
-  if (is_cut(a) && from_right(a) == 0) fail_across_batch(what, a, "over which the product would sum");
-  if (is_cut(b) && from_right(b) == 1) fail_across_batch(what, b, "over which the product would sum");
+  if (is_cut(a) && from_right(a) == 0) fail_across_batch(what, a, "and the product would sum over them");
+  if (is_cut(b) && from_right(b) == 1) fail_across_batch(what, b, "and the product would sum over them");
   const Tensor &cut = is_cut(a) ? a : b, &other = is_cut(a) ? b : a;
   const int axis = from_right(cut);
   if (is_cut(other)) {
@@ -167,7 +167,8 @@ Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
 Placed place_linear(std::string_view what, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const Tensor inputs[] = {x, w, bias};
   const Placed placed = place(what, inputs);
-  if (is_cut(x) && x.cut().axis == x.shape().rank() - 1) fail_across_batch(what, x, "over which the product would sum");
+  if (is_cut(x) && x.cut().axis == x.shape().rank() - 1)
+    fail_across_batch(what, x, "and the product would sum over them");
   for (const Tensor* t : {&w, &bias}) {
     if (is_cut(*t)) fail_across_batch(what, *t, "but a parameter is the same for all samples");
   }

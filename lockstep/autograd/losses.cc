@@ -206,7 +206,11 @@ Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& opt
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
   const double smoothing = options.label_smoothing;
   check(smoothing >= 0 && smoothing <= 1, "cross_entropy: label smoothing {}, expected 0 to 1", smoothing);
-  if (target.defined() && is_floating(target.dtype())) return soft_cross_entropy(logits, target, options);
+  if (target.defined() && is_floating(target.dtype())) {
+    check(target.shape() == logits.shape(), "cross_entropy: labels are {}, expected i64, or probabilities of shape {}",
+          target, logits.shape());
+    return soft_cross_entropy(logits, target, options);
+  }
   const bool all_alike = !options.weight.defined() && !options.ignore_index && options.reduction == Reduction::mean;
   if (all_alike && logits.shape().rank() == 2) return fused_cross_entropy(logits, target, smoothing);
   const Classes classes = classes_of("cross_entropy", logits, options.weight, target);

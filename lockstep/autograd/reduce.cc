@@ -187,7 +187,7 @@ Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
   Placed placed = place_as("argmax", x);
   const int axis = dim ? ops::resolve_axis("argmax", x.shape(), *dim) : 0;
   if (placed.kind == Kind::cut) {
-    if (!dim || placed.cut.axis == axis) fail_across_batch("argmax", x, "among which it would choose");
+    if (!dim || placed.cut.axis == axis) fail_across_batch("argmax", x, "and it would choose among them");
     if (!keepdim && placed.cut.axis > axis) --placed.cut.axis;
   }
   NoGradGuard no_grad;
@@ -217,7 +217,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
 Tensor cumsum(const Tensor& x, int dim) {
   const int axis = ops::resolve_axis("cumsum", x.shape(), dim);
   const Placed placed = place_as("cumsum", x);
-  if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch("cumsum", x, "along which it would sum");
+  if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch("cumsum", x, "and it would sum over them");
   return lift("cumsum", placed, {x}, [axis](const Arrays& in) -> Lifted {
     return {ops::cumsum(in[0], axis),
             [axis](const PartPass&, const Array& dy) -> Arrays { return {ops::cumsum(dy, axis, true)}; }};

@@ -28,7 +28,7 @@ Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t
                   std::int64_t step, bool keepdim = true) {
   Placed placed = place_as(name, x);
   if (placed.kind == Kind::cut) {
-    if (placed.cut.axis == axis) fail_across_batch(name, x, "of which it would take some");
+    if (placed.cut.axis == axis) fail_across_batch(name, x, "and it would take some of them");
     if (!keepdim && placed.cut.axis > axis) --placed.cut.axis;
   }
   return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {

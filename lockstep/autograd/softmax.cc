@@ -16,7 +16,7 @@ Tensor along(std::string_view name, const Tensor& x, int dim, RowFunction forwar
   check(x.defined() && x.shape().rank() > 0, "{}: input has no axes", name);
   const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().rank() - 1;
   const Placed placed = place_as(name, x);
-  if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch(name, x, "along which it would sum");
+  if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch(name, x, "and it would sum over them");
   return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {
     const Array y = forward(ops::move_axis(in[0], axis, last));
     return {ops::move_axis(y, last, axis), [=, saved = SavedArray(y)](const PartPass& p, const Array& dy) -> Arrays {

@@ -187,6 +187,8 @@ Array Tensor::readable(std::string_view what) const {
 std::string Tensor::str() const { return defined() ? readable("str").str() : "tensor(undefined)"; }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << x.str(); }
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }
+std::ostream& operator<<(std::ostream& out, Device device) { return out << device.name(); }
 
 Tensor Tensor::to_host() const {
   const Array elements = readable("to_host");

@@ -192,7 +192,10 @@ class Tensor {
   std::shared_ptr<Impl> impl_;
 };
 
+// Print the elements, as str(); "[64, 10]"; "cpu:0". With fmt, "{}" prints what describe() returns for a tensor.
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+std::ostream& operator<<(std::ostream& out, Device device);
 
 // Computes the gradients of all leaves of `roots` in one walk. seeds[i] is the gradient of roots[i], with its
 // placement; undefined means 1, for a scalar. Consumes the graph.

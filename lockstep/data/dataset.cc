@@ -22,9 +22,8 @@ Shape without_rows(const Shape& shape) { return Shape(shape.dims().subspan(1)); 
 
 std::byte* bytes(const Tensor& t) { return static_cast<std::byte*>(t.view().data); }
 
-}  // namespace
-
-Tensor stack(std::span<const Tensor> tensors) {
+// Host tensors of one shape and type, stacked along a new axis 0.
+Tensor stack_examples(std::span<const Tensor> tensors) {
   check(!tensors.empty(), "stack: no tensors");
   const Tensor& first = tensors[0];
   Tensor all = Tensor::host(with_rows(static_cast<std::int64_t>(tensors.size()), first.shape()), first.dtype());
@@ -39,6 +38,8 @@ Tensor stack(std::span<const Tensor> tensors) {
   return all;
 }
 
+}  // namespace
+
 Example Dataset::batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const {
   check(!indices.empty(), "dataset: an empty batch");
   std::vector<std::vector<Tensor>> parts;  // [part][example]
@@ -50,7 +51,7 @@ Example Dataset::batch(std::span<const std::int64_t> indices, std::span<const Ra
     for (std::size_t k = 0; k < parts.size(); ++k) parts[k].push_back(std::move(example[k]));
   }
   Example batch;
-  for (const auto& part : parts) batch.push_back(stack(part));
+  for (const auto& part : parts) batch.push_back(stack_examples(part));
   return batch;
 }
 

@@ -93,7 +93,4 @@ class HeadDataset : public Dataset {
   std::int64_t count_;
 };
 
-// Host tensors of one shape and type, stacked along a new axis 0.
-Tensor stack(std::span<const Tensor> tensors);
-
 }  // namespace lockstep

@@ -1,4 +1,7 @@
 // Text for language models of characters. A character is a byte.
+//
+//   const CharacterSet characters(text);
+//   TextDataset data(characters.encode(text), {.context = 128, .random_starts = true});
 #pragma once
 
 #include <cstdint>
@@ -16,7 +19,7 @@ class CharacterSet {
  public:
   explicit CharacterSet(std::string_view text);
   std::int64_t size() const { return static_cast<std::int64_t>(characters_.size()); }
-  // Throws, with the character, for one that is not in the set.
+  // Throws, naming the character, if one is not in the set.
   std::vector<std::int64_t> encode(std::string_view text) const;
   std::string decode(std::span<const std::int64_t> ids) const;
 
@@ -27,15 +30,16 @@ class CharacterSet {
 struct TextOptions {
   // The characters of an example.
   std::int64_t context = 128;
-  // Training: examples begin anywhere, and elsewhere in each epoch. Otherwise one follows the other.
+  // For training: each example starts at a random place, which differs in each epoch. Otherwise each example starts
+  // where the one before ends.
   bool random_starts = false;
 };
 
-// Windows of a text, and the same windows one character later: {i64 [context], i64 [context]}. Each character is the
-// label of those before it. An epoch has as many windows as fit without overlap.
+// Examples are {window, the window one character later}, both i64 [context]: the label of each character is the next
+// one. An epoch has as many windows as fit without overlap.
 class TextDataset : public Dataset {
  public:
-  // The ids of a CharacterSet. Throws if they are not more than the context.
+  // `ids` come from CharacterSet::encode. Throws unless there are more ids than the context.
   TextDataset(std::vector<std::int64_t> ids, TextOptions options);
   std::int64_t size() const override;
   Example get(std::int64_t index) const override;

@@ -1,4 +1,4 @@
-#include "lockstep/models/gpt.h"
+#include "lockstep/models/language_models.h"
 
 #include "lockstep/autograd/functions.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/language_models.h"
 
 namespace lockstep {
 

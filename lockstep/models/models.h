@@ -1,12 +1,21 @@
-// The nets of the tutorials. Names of parameters equal those of the same nets in PyTorch.
+// Models for images: those of the tutorials, and torchvision's residual nets. Names of parameters equal those of the
+// same models in PyTorch.
+//
+//   auto net = resnet18();
+//   net->initialize(Normal(0.01), devices);
+//   Tensor logits = (*net)(images);  // [N, 1, 28, 28] -> [N, 10]
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/normalization.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -17,10 +26,39 @@ std::unique_ptr<Sequential> lenet(std::int64_t classes = 10);
 // 256 hidden units, ReLU.
 std::unique_ptr<Sequential> mlp(std::int64_t classes = 10);
 
-// By the name that the command line uses; an unknown one is an Error that lists them.
+// Makes a model by its name in the command line. An unknown name is an Error that lists the known ones.
 std::unique_ptr<Sequential> make_model(std::string_view name, std::int64_t classes = 10);
-// What the tutorials start each of them with: Normal(0.01), LeNet with Xavier.
+// The initializer that the tutorials use for each of them: Xavier for LeNet, otherwise Normal(0.01).
 Initializer model_initializer(std::string_view name);
 std::vector<std::string> model_names();
+
+struct ResNetOptions {
+  // Each block has three convolutions (1x1, 3x3, and 1x1 with four times the channels) instead of two (3x3).
+  bool bottleneck = false;
+  std::array<int, 4> layers{2, 2, 2, 2};  // blocks at 64, 128, 256, and 512 channels
+  std::int64_t num_classes = 1000;
+  std::int64_t in_channels = 3;
+};
+
+// A residual net for large images (He et al. 2015), with the names and shapes of torchvision, whose files of weights it
+// loads: [N, in_channels, H, W] -> [N, num_classes]. Parameters are conv1, bn1, layer1 to layer4, fc.
+// layer2.0.downsample.0 is the convolution on a shortcut.
+class ResNet : public Module {
+ public:
+  explicit ResNet(const ResNetOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  std::shared_ptr<Sequential> layer(int blocks, std::int64_t channels, std::int64_t stride, bool bottleneck);
+
+  std::int64_t channels_ = 64;  // of the last block so far
+  Conv2d conv1_;
+  BatchNorm2d bn1_;
+  std::array<std::shared_ptr<Sequential>, 4> layers_;
+  Linear fc_;
+};
+
+std::unique_ptr<ResNet> resnet34(std::int64_t num_classes = 1000);
+std::unique_ptr<ResNet> resnet50(std::int64_t num_classes = 1000);
 
 }  // namespace lockstep

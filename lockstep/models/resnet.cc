@@ -1,4 +1,4 @@
-#include "lockstep/models/resnet.h"
+#include "lockstep/models/models.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,9 @@
-#include "lockstep/nn/attention.h"
-
 #include <limits>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/transformer.h"
 
 namespace lockstep {
 namespace {
@@ -20,7 +19,8 @@ Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
 }  // namespace
 
 MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
-    : out_proj({.in_features = options.embed_dim, .out_features = options.embed_dim, .bias = options.bias}),
+    : out_proj(make<Linear>(
+          "out_proj", {.in_features = options.embed_dim, .out_features = options.embed_dim, .bias = options.bias})),
       options_(options) {
   const std::int64_t features = options.embed_dim;
   check(features > 0 && options.num_heads > 0 && features % options.num_heads == 0,
@@ -31,7 +31,6 @@ MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
   if (options.bias) {
     in_proj_bias = add_parameter("in_proj_bias", {.shape = {3 * features}, .initializer = Constant{0}});
   }
-  add("out_proj", out_proj);
 }
 
 // [N, heads, L, E / heads] of x, by the given third of the weight.

@@ -8,11 +8,12 @@
 namespace lockstep {
 namespace {
 
-// Moves the running statistics. stats[s] is shard s's, undefined for those of other processes; `values`: see gather_stats.
+// Moves the running statistics. stats[s] is shard s's, undefined for those of other processes; `values`: see
+// gather_stats.
 void commit(const BatchNorm2d& norm, double momentum, const Placement* at, std::vector<ops::BatchStats> stats,
             std::int64_t values) {
   if (at) stats = gather_stats(*at, stats, values);
-  // Each device merges for itself, in memory that it can read: the same few numbers, the same bits.
+  // Each device merges for itself, in memory that it can read. The few numbers are the same, so the bits are, too.
   for (Device device : norm.running_mean.devices()) {
     ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);
     ops::batch_norm_commit(merged, momentum, norm.running_mean.data(device).array(),

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Not of a class derived from it, which may compute something else.
+// Excludes derived classes, which may compute something else.
 template <typename M>
 bool is(const Module& module) {
   return typeid(module) == typeid(M);

@@ -1,11 +1,12 @@
-// Modules made of modules: Sequential, and ModuleList.
+// Modules that contain modules: Sequential and ModuleList.
 #pragma once
 
 #include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
 
-// Modules one after the other, named "0", "1", ... or as told. A batch norm and the ReLU after it run as one.
+// Runs modules one after the other. They are named "0", "1", ..., or as the caller says. A batch norm and the ReLU
+// after it run as one operation.
 //
 //   Sequential net;
 //   net.append(Conv2d({.out_channels = 64, .kernel = 3})).append(BatchNorm2d()).append(ReLU());
@@ -14,7 +15,7 @@ class Sequential : public Module {
  public:
   Sequential() = default;
 
-  // Makes the module in place: append<Conv2d>({.out_channels = 64}), or from other arguments.
+  // Makes the module in place, from its options or from other arguments: append<Conv2d>({.out_channels = 64}).
   template <typename M>
   Sequential& append(const typename M::Options& options) {
     return append(std::make_shared<M>(options));
@@ -38,23 +39,22 @@ class Sequential : public Module {
   std::size_t size() const { return children().size(); }
   using Module::operator[];
   Module& operator[](std::size_t i) const {
-    check(i < size(), "sequential: number {} of {} modules", i, size());
+    check(i < size(), "sequential: no module {}, there are {}", i, size());
     return *children()[i].module;
   }
-  // Number i, which has to be an M.
+  // Returns module i as an M. Throws if it is another kind of module.
   template <typename M>
   M& at(std::size_t i) const {
     auto* const module = dynamic_cast<M*>(&(*this)[i]);
-    if (!module)
-      fail("sequential: number {} is another kind of module than the one asked for: {}", i, (*this)[i].str());
+    if (!module) fail("sequential: module {} has another kind than the one asked for: {}", i, (*this)[i].str());
     return *module;
   }
 
   Tensor forward(const Tensor& x) override;
 };
 
-// Modules named "0", "1", ... that the owner calls as it likes. M is their class, where they are called by more than
-// forward(x).
+// Holds modules named "0", "1", ...; the owner calls them itself. M is their class. The default is enough for modules
+// that are called with one tensor.
 //
 //   ModuleList<TransformerEncoderLayer> layers;
 //   Net() { for (int i = 0; i < 6; ++i) layers.append(options); add("layers", layers); }
@@ -62,7 +62,7 @@ class Sequential : public Module {
 template <typename M = Module>
 class ModuleList : public Module {
  public:
-  // Makes an M from the arguments.
+  // Makes an M from the arguments, and returns it.
   template <typename... Args>
   M& append(Args&&... args) {
     return append(std::make_shared<M>(std::forward<Args>(args)...));
@@ -77,7 +77,7 @@ class ModuleList : public Module {
   std::size_t size() const { return modules_.size(); }
   using Module::operator[];
   M& operator[](std::size_t i) const {
-    check(i < size(), "module list: number {} of {} modules", i, size());
+    check(i < size(), "module list: no module {}, there are {}", i, size());
     return *modules_[i];
   }
 

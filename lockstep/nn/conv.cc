@@ -11,7 +11,7 @@ void check_options(std::string_view name, const Options& o) {
         "{}: {} groups do not divide {} and {} channels", name, o.groups, o.in_channels, o.out_channels);
 }
 
-// For an input that decides the number of channels.
+// Checks an input that decides the number of channels.
 template <typename Options>
 void check_groups(std::string_view name, const Options& o, const Tensor& x) {
   check(x.size(1) % o.groups == 0, "{}: {} groups do not divide the input's {} channels", name, o.groups, x.size(1));

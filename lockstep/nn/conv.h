@@ -34,7 +34,9 @@ class Conv1d : public Module {
   ConvLayerOptions options_;
 };
 
-// The same for both axes of images: [N, C, H, W] -> [N, O, H', W'].
+// The same for images: [N, C, H, W] -> [N, O, H', W'].
+//
+//   Conv2d conv({.out_channels = 64, .kernel = 3, .padding = 1});
 class Conv2d : public Module {
  public:
   using Options = ConvLayerOptions;
@@ -63,8 +65,8 @@ struct ConvTranspose2dLayerOptions {
   std::int64_t dilation = 1;
 };
 
-// [N, C, H, W] -> [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (kernel - 1) +
-// output_padding + 1: at stride 2 images grow to twice their size.
+// [N, C, H, W] -> [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1. A
+// stride of 2 doubles the size of images.
 class ConvTranspose2d : public Module {
  public:
   using Options = ConvTranspose2dLayerOptions;

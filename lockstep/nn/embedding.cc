@@ -1,4 +1,4 @@
-#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/layers.h"
 
 namespace lockstep {
 

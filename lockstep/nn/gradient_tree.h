@@ -18,36 +18,36 @@ namespace lockstep {
 
 class GradientTree {
  public:
-  // One shard's gradient from one backward pass. Each pass (accumulation over micro-batches) is a round: rounds are added one
-  // after the other, each in the shards' tree. Passes without `sync` are added up by shard instead, and join the round of
-  // the first pass after them.
+  // One shard's gradient from one backward pass. Each pass (accumulation over micro-batches) is a round: rounds are
+  // added one after the other, each in the shards' tree. Passes without `sync` are added up by shard instead, and join
+  // the round of the first pass after them.
   void add(const BackwardPass& pass, int shard, const Array& gradient);
-  // Drops what the pass added: it failed.
+  // Drops what a failed pass added.
   void abandon(const BackwardPass& pass);
 
-  // Memory for the next gradient to add, once for each shard and pass; undefined if it would be changed before it is summed
-  // over processes, or is not.
+  // Returns memory for the next gradient to add, once for each shard and pass. Undefined if the gradient will be
+  // changed before it is summed over processes, or if there are no other processes.
   Array destination(const BackwardPass& pass, int shard, Device device);
 
-  // The sum of everything, on `device`; undefined if nothing came. Until more is added, later calls for the same
-  // device return the same tensor.
+  // Returns the sum of all gradients, on `device`; undefined if there are none. Until more are added, later calls for
+  // the same device return the same tensor.
   ReducedGradient sum(Device device);
 
-  // True if any shard of this process had a gradient: tells unused parameters.
+  // True if any shard of this process had a gradient.
   bool present() const { return sums_.total.defined() || !sums_.subtrees.empty() || !sums_.unsynchronized.empty(); }
   void clear();
 
-  // f32; or bf16: every shard's gradient and every sum of two subtrees is then rounded to it, so that what travels between
-  // processes can be. The sum is f32 either way. Drops what has been added.
+  // f32 or bf16. With bf16, every shard's gradient and every sum of two subtrees is rounded to it, so that gradients
+  // can travel between processes as bf16. The total is f32 either way. Drops what has been added.
   void set_dtype(DType dtype);
 
-  // From now on the sum is taken over processes too: this is the reducer's parameter `index`.
-  // There must be none yet.
+  // From now on sum() covers all processes: this is the reducer's parameter `index`. An error if the tree already has a
+  // reducer.
   void set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index);
-  // Nothing, if it is another's.
+  // Does nothing if the tree has another reducer.
   void remove_reducer(const GradientReducer& reducer);
   const std::shared_ptr<GradientReducer>& reducer() const { return reducer_; }
-  // For the reducer: the sums of disjoint subtrees that wait, by first shard, which are then gone from here.
+  // For the reducer: takes the waiting sums of disjoint subtrees, by first shard, out of this tree.
   std::vector<std::pair<std::size_t, Array>> take_subtrees();
   // The sum of subtrees, each at the place of its first shard, as this tree adds them. Undefined leaves are missing.
   Array tree_sum(const std::vector<Array>& leaves, Device device) const;
@@ -61,7 +61,7 @@ class GradientTree {
   bool synchronizes(const BackwardPass& pass) const { return pass.sync && (!reducer_ || reducer_->synchronizes()); }
 
   struct Sums {
-    // Disjoint subtrees of the current round: (first shard, number of shards) and their sum; and which pass it is.
+    // Disjoint subtrees of the current round: (first shard, number of shards) and their sum; and the round's pass.
     std::map<std::size_t, std::pair<std::size_t, Array>> subtrees;
     std::uint64_t round = 0;
     // Sums by shard of passes without `sync`, and the latest of those passes.
@@ -71,7 +71,7 @@ class GradientTree {
   };
 
   Sums sums_;
-  // The sums before the latest pass, which are the sums again if it fails.
+  // The sums before the latest pass. They are restored if it fails.
   std::optional<Sums> before_;
   std::uint64_t latest_pass_ = 0;
   std::map<int, std::uint64_t> destinations_;  // by shard: the pass in which there was one

@@ -82,8 +82,8 @@ TruncatedNormal::TruncatedNormal(double stddev, double mean, double a, double b)
 }
 
 void TruncatedNormal::operator()(const Array& parameter, RandomKey key) const {
-  // In standard deviations. Between near bounds a uniform number is kept as often as the density says, compared with that of
-  // the likeliest place.
+  // In standard deviations. Between near bounds a uniform number is kept as often as the density says, compared with
+  // that of the likeliest place.
   const double low = (a - mean) / stddev, high = (b - mean) / stddev, likeliest = std::clamp(0.0, low, high);
   const bool near = high - low <= 4;
   fill_from_host(parameter, [&](std::uint64_t i) {
@@ -128,8 +128,8 @@ void KaimingNormal::operator()(const Array& parameter, RandomKey key) const {
 
 Orthogonal::Orthogonal(double gain) : gain(gain) { check_gain("orthogonal", gain); }
 
-// Gram and Schmidt's algorithm on normal numbers, twice for each vector: what the first pass leaves of others, the second one
-// takes away.
+// Gram and Schmidt's algorithm on normal numbers, twice for each vector: what the first pass leaves of others, the
+// second one takes away.
 void Orthogonal::operator()(const Array& parameter, RandomKey key) const {
   check(parameter.shape().rank() >= 2, "orthogonal: the parameter is {}, expected at least 2 axes (out, in, ...)",
         parameter.shape());

@@ -1,5 +1,7 @@
-// How parameters start. Element i of a parameter depends on (seed, the parameter's name, i) alone: every device and
-// every process gets the same bits without exchanging them.
+// Initial values of parameters. Element i of a parameter depends only on the seed, the parameter's name, and i, so
+// every device and every process gets the same bits without exchanging them.
+//
+//   net.initialize(Normal(0.01), devices);
 #pragma once
 
 #include <functional>
@@ -12,9 +14,8 @@ namespace LOCKSTEP_API lockstep {
 // Overwrites a parameter.
 using Initializer = std::function<void(const Array& parameter, RandomKey key)>;
 
-// Arguments have to be finite.
+// All arguments must be finite. Standard deviations are at least 0.
 
-// A standard deviation of at least 0.
 struct Normal {
   explicit Normal(double stddev = 0.01, double mean = 0);
   void operator()(const Array& parameter, RandomKey key) const;
@@ -22,7 +23,7 @@ struct Normal {
   double stddev, mean;
 };
 
-// In [low, high), or [-scale, scale) with a scale of at least 0.
+// Uniform in [low, high), or in [-scale, scale). The scale is at least 0.
 struct Uniform {
   explicit Uniform(double scale = 0.07);
   Uniform(double low, double high);
@@ -38,8 +39,8 @@ struct Constant {
   double value;
 };
 
-// A normal distribution without what lies outside of [a, b], which is drawn again. The mean is at most two standard deviations
-// outside.
+// A normal distribution limited to [a, b]: numbers outside are drawn again. The mean lies at most two standard
+// deviations outside [a, b].
 struct TruncatedNormal {
   explicit TruncatedNormal(double stddev = 1, double mean = 0, double a = -2, double b = 2);
   void operator()(const Array& parameter, RandomKey key) const;
@@ -47,7 +48,7 @@ struct TruncatedNormal {
   double stddev, mean, a, b;
 };
 
-// For weights [out, in, ...]; fan_in = in * the size of the kernel, fan_out = out * that.
+// The rest is for weights [out, in, ...]. fan_in is in times the size of the kernel, fan_out is out times that size.
 
 // Uniform in +-gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
 struct XavierUniform {
@@ -66,12 +67,12 @@ struct XavierNormal {
   double gain;
 };
 
-// Which of the fans: that of the forward pass, or that of the backward pass.
+// fan_in preserves the variance in the forward pass, fan_out in the backward pass.
 enum class FanMode : std::uint8_t { fan_in, fan_out };
 
 struct KaimingOptions {
-  // The gain is sqrt(2 / (1 + a^2)): a is the slope of the leaky ReLU behind the weight, 0 for ReLU. PyTorch's layers start
-  // with KaimingUniform of sqrt(5).
+  // The slope of the leaky ReLU behind the weight; 0 for ReLU. The gain is sqrt(2 / (1 + a^2)). PyTorch's layers start
+  // with KaimingUniform and a = sqrt(5).
   double a = 0;
   FanMode mode = FanMode::fan_in;
 };
@@ -93,8 +94,8 @@ struct KaimingNormal {
 };
 using Kaiming = KaimingNormal;
 
-// gain times a matrix of orthonormal rows or columns, whichever are fewer (Saxe, McClelland, and Ganguli 2013): axis 0 has the
-// rows, all others together the columns.
+// gain times a matrix whose rows or columns, whichever are fewer, are orthonormal (Saxe, McClelland, and Ganguli 2013).
+// Axis 0 has the rows; the other axes together have the columns.
 struct Orthogonal {
   explicit Orthogonal(double gain = 1);
   void operator()(const Array& parameter, RandomKey key) const;

@@ -1,11 +1,58 @@
-// Layers without parameters.
+// Dense and embedding layers, and layers without parameters: activations, pooling, shapes, dropout.
 #pragma once
+
+#include <optional>
 
 #include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
 
-// x as it is: for a layer that is left out.
+struct LinearOptions {
+  std::int64_t in_features = 0;  // 0: inferred at the first forward pass
+  std::int64_t out_features = 0;
+  bool bias = true;
+};
+
+// y = x weight^T + bias: [.., in] -> [.., out].
+class Linear : public Module {
+ public:
+  using Options = LinearOptions;
+  explicit Linear(LinearOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [out, in]
+  Parameter bias;    // [out]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  LinearOptions options_;
+};
+
+struct EmbeddingOptions {
+  std::int64_t num_embeddings = 0;
+  std::int64_t embedding_dim = 0;
+  std::optional<std::int64_t> padding_idx = {};  // this row gets no gradient
+};
+
+// Looks up rows of the weight by number: i64 of any shape -> [input's shape, embedding_dim].
+class Embedding : public Module {
+ public:
+  using Options = EmbeddingOptions;
+  explicit Embedding(EmbeddingOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [num_embeddings, embedding_dim]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  EmbeddingOptions options_;
+};
+
+// Returns x. Use it in place of a layer that is omitted.
 class Identity : public Module {
  public:
   Tensor forward(const Tensor& x) override { return x; }
@@ -75,7 +122,6 @@ class Tanh : public Module {
   Tensor forward(const Tensor& x) override { return tanh(x); }
 };
 
-// Along an axis: the last one by default.
 class Softmax : public Module {
  public:
   explicit Softmax(int dim = -1) : dim_(dim) {}
@@ -100,7 +146,7 @@ class LogSoftmax : public Module {
   int dim_;
 };
 
-// Axes start_dim to end_dim as one: by default all but the first.
+// Merges axes start_dim to end_dim into one; by default all but the first.
 class Flatten : public Module {
  public:
   explicit Flatten(int start_dim = 1, int end_dim = -1) : start_dim_(start_dim), end_dim_(end_dim) {}
@@ -113,7 +159,7 @@ class Flatten : public Module {
   int start_dim_, end_dim_;
 };
 
-// Axis `dim` as several, of which one extent may be -1: inferred.
+// Splits axis `dim` into several. One extent may be -1, which is inferred.
 class Unflatten : public Module {
  public:
   Unflatten(int dim, Shape unflattened_size) : dim_(dim), unflattened_size_(unflattened_size) {}
@@ -159,7 +205,7 @@ class GlobalAvgPool2d : public Module {
   Tensor forward(const Tensor& x) override { return global_avg_pool2d(x); }
 };
 
-// [N, C, H, W] -> [N, C, output_size]: means over windows that cover the image. -1 leaves an extent as it is.
+// [N, C, H, W] -> [N, C, output_size]: means over windows that cover the image. An extent of -1 stays unchanged.
 class AdaptiveAvgPool2d : public Module {
  public:
   explicit AdaptiveAvgPool2d(std::int64_t output_size) : output_size_{output_size, output_size} {}
@@ -173,7 +219,7 @@ class AdaptiveAvgPool2d : public Module {
   std::array<std::int64_t, 2> output_size_;
 };
 
-// [N, C, H, W] in another size: to `size`, or `scale_factor` times as large; nearest pixels or bilinear.
+// Resizes images [N, C, H, W]: see interpolate().
 class Upsample : public Module {
  public:
   using Options = InterpolateOptions;

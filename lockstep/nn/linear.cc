@@ -1,4 +1,4 @@
-#include "lockstep/nn/linear.h"
+#include "lockstep/nn/layers.h"
 
 namespace lockstep {
 

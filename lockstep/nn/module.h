@@ -1,5 +1,5 @@
-// Modules: what models are made of. Their parameters' names are those of the same model in PyTorch, so that weights
-// travel both ways.
+// Modules, the parts of models. Parameters have the names that they have in the same model in PyTorch, so each reads
+// the other's weights.
 //
 //   struct Net : Module {
 //     Linear& hidden = make<Linear>("hidden", {.out_features = 256});
@@ -26,7 +26,7 @@ namespace LOCKSTEP_API lockstep {
 
 struct InitializeOptions {
   std::uint64_t seed = 0;
-  // Start anew where parameters are initialized already; without it that is an error.
+  // Also starts parameters anew that are initialized already. Otherwise those are an error.
   bool force_reinit = false;
 };
 
@@ -38,32 +38,32 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   Tensor operator()(const Tensor& x);
-  // Computes one tensor from one, for any number of devices and processes. A module of several tensors declares a forward() of
-  // its own, `std::tuple<Tensor, Tensor> forward(const Tensor& x, const Tensor& mask)`, and is called by it.
+  // Computes one tensor from one, for any number of devices and processes. A module with several inputs or outputs
+  // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call that one.
   virtual Tensor forward(const Tensor& x);
 
-  // The same start values on all devices, from (seed, name). Parameters whose shape is not known are made when data
-  // first passes through.
+  // Gives all parameters and buffers their initial values, the same on all devices. Parameters whose shape is not known
+  // yet get theirs when data first passes through.
   void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options = {});
-  // Moves all parameters and buffers, with their values, to these devices. Gradients are dropped. An error after an
-  // optimizer has been made of the parameters, whose state is on their devices.
+  // Moves all parameters and buffers, with their values, to these devices. Drops gradients. Call it before you make an
+  // optimizer: an optimizer's state lies on the parameters' devices, so a later move is an error.
   void to(const std::vector<Device>& devices);
 
-  // In the order of registration, children after a module's own. Names are paths: "fc.1.weight". Without `recurse`, the
-  // module's own alone.
+  // In the order of registration; a module's own come before its children's. Names are paths: "fc.1.weight". Without
+  // `recurse`, only the module's own.
   std::vector<std::pair<std::string, Parameter>> named_parameters(bool recurse = true) const;
   std::vector<std::pair<std::string, Parameter>> named_buffers(bool recurse = true) const;
   std::vector<std::pair<std::string, Module*>> named_modules();
-  // Each once, even if modules share it.
+  // Each parameter once, even if modules share it.
   std::vector<Parameter> parameters() const;
   std::int64_t parameter_count() const;
-  // By its path; an unknown name is an Error that lists those there are.
+  // Finds one by its path. An unknown name is an Error that lists the existing ones.
   Parameter parameter(std::string_view name) const;
   Parameter buffer(std::string_view name) const;
   // net["0.weight"] is net.parameter("0.weight").
   Parameter operator[](std::string_view name) const { return parameter(name); }
 
-  // Calls f on every module in this one, children first, and then on this one.
+  // Calls f on every module below this one, children first, and then on this one.
   //
   //   net.apply([](Module& m) { if (auto* dropout = dynamic_cast<Dropout*>(&m)) dropout->eval(); });
   void apply(const std::function<void(Module&)>& f);
@@ -78,17 +78,19 @@ class Module {
   // The name of the class: "Linear".
   std::string kind() const;
 
-  // All parameters: see Parameter::set_trainable. Batch norm is another matter: what it does depends on train() and eval().
+  // Call Parameter::set_trainable for all parameters. A frozen batch norm still moves its running statistics, unless it
+  // is in evaluation mode.
   void freeze() { set_trainable(false); }
   void unfreeze() { set_trainable(true); }
 
-  // Training mode (the default) or not: batch norm and dropout differ.
+  // Switches to training mode (the default) or to evaluation mode. Batch norm and dropout depend on it.
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const { return training_; }
 
  protected:
-  // For Sequential::append(Linear({..})). An error for a module with a child that is a member, which cannot move along.
+  // For Sequential::append(Linear({..})). A module whose children are its members cannot move: that is an error.
+  // Children made with make<M>() can.
   Module(Module&& other);
 
   // The text between the parentheses of str(): "in_features=784, out_features=256, bias=True".
@@ -96,10 +98,10 @@ class Module {
 
   Parameter add_parameter(std::string name, ParameterOptions options);
   Parameter add_buffer(std::string name, ParameterOptions options);
-  // A member of this module, or owned by it.
+  // Registers a child. The first form is for members of this module; in the second, this module owns the child.
   void add(std::string name, Module& child);
   void add(std::string name, std::shared_ptr<Module> child);
-  // Makes a child, which this module owns, from its options or from other arguments:
+  // Makes a child, from its options or from other arguments. This module owns it.
   //
   //   Linear& fc = make<Linear>("fc", {.out_features = 10});
   template <typename M>
@@ -113,7 +115,7 @@ class Module {
     return *child;
   }
 
-  // The parameters and children of `inner` are this module's, under their own names.
+  // Makes the parameters and children of `inner` those of this module, under their own names.
   void pass_on(Module& inner) { children_.push_back({"", &inner, nullptr}); }
 
   struct Child {
@@ -139,8 +141,7 @@ class Module {
 inline std::string str(const Module& module) { return module.str(); }
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
-// Puts a module into evaluation mode, and each module in it back into its own mode at the end: one that was frozen in evaluation
-// mode stays there.
+// Puts a module into evaluation mode while it lives. Then each module in it returns to its own former mode.
 class EvalGuard {
  public:
   explicit EvalGuard(Module& module);
@@ -152,24 +153,25 @@ class EvalGuard {
   std::vector<std::pair<Module*, bool>> modes_;
 };
 
-// The state of a model as named host tensors: all parameters, then all buffers, under PyTorch's names.
+// The state of a model as named host tensors under PyTorch's names: all parameters, then all buffers.
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 
-// Waits for the values. Throws for parameters whose shape no forward pass has settled yet.
+// Waits for the values. Throws if the shape of a parameter is not known yet.
 StateDict state_dict(const Module& module);
 
-// Overwrites all replicas. Strict: a name that is missing or not known, or a shape or type that differs, is an error
-// that names it, and nothing is changed. The model has to be initialized; unknown shapes are settled.
+// Overwrites all replicas of an initialized model, and settles unknown shapes. Strict: a missing or unknown name, or a
+// different shape or type, is an error that names it and changes nothing.
 void load_state_dict(Module& module, const StateDict& state);
 
-// Entries that were not loaded, as texts for people: "fc.weight", or "fc.weight [10, 512], expected [5, 512]".
+// Entries that were not loaded, as text: "fc.weight", or "fc.weight [10, 512], expected [5, 512]".
 struct UnmatchedEntries {
-  std::vector<std::string> missing;     // in the model alone: they keep their start values
-  std::vector<std::string> unexpected;  // in the state alone
-  std::vector<std::string> different;   // in both, but of another shape or type: they keep their start values
+  std::vector<std::string> missing;     // only in the model, which keeps its values
+  std::vector<std::string> unexpected;  // only in the state
+  std::vector<std::string> different;   // in both, with another shape or type; the model keeps its values
 };
 
-// Overwrites what the state has under the same name, in the same shape and type: for fine-tuning. Throws if nothing fits.
+// For fine-tuning: overwrites every entry that the state has with the same name, shape, and type. Throws if nothing
+// fits.
 UnmatchedEntries load_matching_state(Module& module, const StateDict& state);
 
 }  // namespace lockstep

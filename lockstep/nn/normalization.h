@@ -1,5 +1,5 @@
-// Layers that normalize: batch norm over the samples, in evaluation by running statistics, and the others each sample by
-// itself, in training and evaluation alike.
+// Normalization. Batch norm normalizes over the samples, and in evaluation by running statistics. The other layers
+// normalize each sample by itself, in training and in evaluation.
 #pragma once
 
 #include "lockstep/nn/module.h"
@@ -12,19 +12,20 @@ struct BatchNorm2dOptions {
   std::int64_t channels = 0;  // 0: inferred at the first forward pass
   double eps = 1e-5;
   double momentum = 0.1;
-  // Statistics over all shards of the batch instead of each shard's own.
+  // Takes statistics over all shards of the batch instead of over each shard.
   bool synchronized = false;
 };
 
-// Normalizes each channel over N, H and W. In training with the statistics of each shard; running statistics are moved towards
-// those of all shards, merged in their tree, at every call. In evaluation with the running statistics.
+// Normalizes each channel over N, H, and W. In training, it uses the statistics of each shard, and each call moves the
+// running statistics toward those of all shards, merged in their tree. In evaluation, it uses the running statistics.
 class BatchNorm2d : public Module {
  public:
   using Options = BatchNorm2dOptions;
   explicit BatchNorm2d(BatchNorm2dOptions options = {});
   Tensor forward(const Tensor& x) override { return forward_fused(x, {}, false); }
 
-  // y = normalized x, plus residual if defined, then a ReLU if asked for: one pass over memory.
+  // relu(normalized x + residual) in one pass over memory. An undefined residual is not added; without `relu`, there is
+  // no ReLU.
   Tensor forward_fused(const Tensor& x, const Tensor& residual, bool relu);
 
   void set_synchronized(bool on) { options_.synchronized = on; }
@@ -41,13 +42,13 @@ class BatchNorm2d : public Module {
 
  private:
   void settle(const Tensor& x);
-  // With the statistics of x, which move the running ones.
+  // Normalizes by the statistics of x, and moves the running ones.
   Tensor train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options);
 
   BatchNorm2dOptions options_;
 };
 
-// Turns every batch norm of the model into a synchronized one.
+// Makes every batch norm of the model a synchronized one.
 void convert_sync_batchnorm(Module& module);
 
 struct LayerNormOptions {
@@ -76,7 +77,7 @@ class LayerNorm : public Module {
 
 struct RMSNormOptions {
   Shape normalized_shape;
-  double eps = 0x1p-23;  // what PyTorch takes in f32
+  double eps = 0x1p-23;  // PyTorch's default in f32
   bool elementwise_affine = true;
 };
 
@@ -103,7 +104,7 @@ struct GroupNormOptions {
   bool affine = true;
 };
 
-// [N, C, ..]: as layer norm, over all pixels of each group of channels (Wu and He 2018).
+// [N, C, ..]: layer norm over all pixels of each group of channels (Wu and He 2018).
 class GroupNorm : public Module {
  public:
   using Options = GroupNormOptions;

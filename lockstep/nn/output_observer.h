@@ -1,13 +1,11 @@
-// Lets an onlooker see the outputs of all modules of a model.
+// Observes the outputs of all modules of a model.
 #pragma once
 
 #include <functional>
 
-#include "lockstep/autograd/tensor.h"
+#include "lockstep/nn/module.h"
 
 namespace lockstep {
-
-class Module;
 
 // While it lives, the modules that this thread calls report their outputs to it. One at a time.
 class OutputObserver {
@@ -18,8 +16,8 @@ class OutputObserver {
   OutputObserver(const OutputObserver&) = delete;
   OutputObserver& operator=(const OutputObserver&) = delete;
 
-  // Module::operator() calls it for forward(x). A module that is called in another way calls it itself. Does nothing without
-  // an observer.
+  // Module::operator() calls this. A module with another kind of call must call it itself. Does nothing without an
+  // observer.
   static void report(const Module& module, const Tensor& output);
 
  private:

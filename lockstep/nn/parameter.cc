@@ -14,11 +14,11 @@ namespace lockstep {
 struct Parameter::State : std::enable_shared_from_this<State> {
   ParameterOptions options;
   std::string name;
-  std::string label = "a parameter";  // for errors; with its name when it has one
+  std::string label = "a parameter";  // for errors; contains the name once there is one
   Initializer fallback;
   RandomKey key;
   std::vector<Device> devices;
-  std::vector<Array> replicas;  // as devices, or empty
+  std::vector<Array> replicas;  // one for each device, or empty
   Tensor tensor;                // made of them
   GradientTree gradient;
   std::shared_ptr<void> claim = std::make_shared<char>();
@@ -30,7 +30,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       const auto state = owner.lock();
       if (!state || !state->options.trainable) return;
       const auto& reducer = state->gradient.reducer();
-      // It would be trained by this process alone, and differ between processes from then on.
+      // Only this process would train it, so processes would differ from then on.
       check(reducer || !pass.at || !pass.at->exchange(),
             "backward: {} is not summed over processes: it is not part of the module whose DistributedDataParallel cut "
             "this "
@@ -62,7 +62,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
 
   Tensor own_gradient(Device device) {
     const Array sum = gradient.sum(device).sum;
-    // A reducer returns memory that other processes read, and that the next step overwrites.
+    // The reducer's memory is read by other processes and overwritten by the next step.
     if (!sum.defined() || gradient.reducer() == nullptr) return sum;
     const Array copy = ops::empty(sum.shape(), sum.dtype(), device);
     ops::copy_(sum, copy, {.non_blocking = true});
@@ -113,7 +113,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       if (value) {
         assign(replica, *value);
       } else {
-        // Initial values are the host's on devices of all kinds: the same bits.
+        // The host computes initial values for devices of all kinds, so the bits are the same.
         const Device maker = state_of(device, "initialize").host_visible_device();
         Array made = maker == device ? replica : ops::empty(options.shape, options.dtype, maker).with_shard(-1);
         (options.initializer ? options.initializer : fallback)(made, key);
@@ -124,7 +124,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     connect();
   }
 
-  // To the graph, or not.
+  // Attached to the graph, or not.
   void connect() {
     if (replicas.empty()) return;
     tensor = Tensor::replicated(replicas);
@@ -141,7 +141,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
 
   void check_replicas(const std::vector<Device>& wanted) const {
-    check(!devices.empty(), "{} is not initialized: call initialize() with the devices that shall hold it", label);
+    check(!devices.empty(), "{} is not initialized: call initialize() with the devices that should hold it", label);
     check(!replicas.empty(),
           "{} is not initialized on {} yet: its shape {} is settled by the first forward pass (0: not "
           "known)",

@@ -1,6 +1,5 @@
-// A parameter: one object with a replica on each of its devices and a gradient for each shard. It is a tensor: matmul(x,
-// weight) or sum(square(weight)) is written as in PyTorch. Data parallelism is a property of the parameter, not a wrapper that
-// clones models.
+// A parameter: one object with a replica on each of its devices and a gradient for each shard. It can be used as a
+// tensor: matmul(x, weight), sum(square(weight)). A parameter is replicated by itself, so no wrapper clones models.
 #pragma once
 
 #include <memory>
@@ -19,38 +18,39 @@ struct ParameterOptions {
   // An extent of 0 is not known yet; the first forward pass settles it (deferred initialization).
   Shape shape{};
   DType dtype = DType::f32;
-  // Used instead of the model's: biases start at 0 whatever weights start with.
+  // Replaces the model's initializer. Biases of layers, for example, start at 0.
   Initializer initializer{};
-  // False for buffers: running statistics and the like have no gradient.
+  // False for buffers, such as running statistics: they have no gradient.
   bool trainable = true;
-  // True for a buffer that training computes, such as running statistics: an infinity in it is an error. A mask may hold one.
+  // True for a buffer that training computes, such as running statistics: saving it with an infinity is an error. Other
+  // buffers, such as masks, may hold infinities.
   bool computed = false;
 };
 
-// A handle; copies are the same parameter.
+// A handle: copies refer to the same parameter.
 class Parameter {
  public:
   Parameter() = default;
   explicit Parameter(ParameterOptions options);
 
-  // As in the model, "resnet_block2.0.conv3.bias"; given by Module::initialize.
+  // The path in the model, "resnet_block2.0.conv3.bias". Module::initialize sets it.
   const std::string& name() const;
-  // With 0 for extents that are not known yet.
+  // Extents that are not known yet are 0.
   const Shape& shape() const;
   DType dtype() const;
   bool trainable() const;
-  // PyTorch's requires_grad_(). A frozen parameter (false) has no gradient and stays as it is, whatever optimizer has it.
-  // Autograd does not record operations on frozen parameters and data alone, so backward() ends above them. A gradient that it
-  // has already is dropped. Throws for a parameter of integers.
+  // PyTorch's requires_grad_(). A frozen parameter (false) gets no gradient, loses the one that it has, and is not
+  // changed by any optimizer. backward() stops where only frozen parameters and data were used. Throws for a parameter
+  // of integers.
   void set_trainable(bool trainable) const;
-  // As in the options.
+  // See ParameterOptions::computed.
   bool computed() const;
   bool shape_known() const;
-  // The devices that hold a replica, or will as soon as the shape is known.
+  // The devices that hold a replica, or will hold one once the shape is known.
   const std::vector<Device>& devices() const;
 
-  // The replicated tensor. Gradients of everything computed from it come to this parameter. Throws if the parameter is not
-  // initialized, or its shape not known yet.
+  // The replicated tensor. Gradients of everything computed from it come to this parameter. Throws if the parameter is
+  // not initialized or its shape is not known yet.
   Tensor tensor() const;
   operator Tensor() const { return tensor(); }  // NOLINT(google-explicit-constructor)
   // The replica on `device`, without a history. Throws, naming the devices that hold one, if there is none.
@@ -60,29 +60,27 @@ class Parameter {
   // Overwrites all replicas with `value`, from the host or any device. Settles the shape.
   void set_data(const Tensor& value);
 
-  // Settles the extents that were not known; the others have to agree. Makes the replicas if devices are given.
+  // Sets the extents that were not known; the others must agree. Makes the replicas if the devices are known.
   void settle_shape(const Shape& shape);
-  // Gives the parameter its name, devices and start values. Replicas are made now if the shape is known, else by
-  // settle_shape. `fallback` initializes where the options named no initializer.
+  // Sets the name, the devices, and the initial values. Makes the replicas now if the shape is known; otherwise
+  // settle_shape makes them. `fallback` is used if the options name no initializer.
   void initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,
                   std::uint64_t seed);
   bool initialized() const { return !devices().empty(); }
-  // Replaces the replicas by ones on these devices, with the values of the first. Drops the gradient. Throws for a
-  // parameter that is not initialized, or that an optimizer or DistributedDataParallel has, which keep their state on
-  // its devices.
+  // Replaces the replicas by ones on these devices, with the values of the first. Drops the gradient. Throws if the
+  // parameter is not initialized, or if an optimizer or DistributedDataParallel has it: they keep state on its devices.
   void to(const std::vector<Device>& devices) const;
   void check_movable() const;
 
-  // The gradient since it was last cleared: over all shards, weighted as backward() was told, on `device`. Undefined
-  // if the parameter had none.
+  // The gradient since it was last cleared, summed over all shards, on `device`. Undefined if there is none.
   Tensor gradient(Device device) const;
   Tensor gradient() const { return gradient(devices().at(0)); }
-  // The same, for the optimizer, which must not change it; and if other processes take part, whether any shard had one.
+  // For optimizers, which must not change it: the same, and, with several processes, whether any shard had a gradient.
   ReducedGradient reduced_gradient(Device device) const;
   void zero_grad() const;
   // An optimizer holds this for as long as it has the parameter.
   std::shared_ptr<void> claim() const;
-  // Whether any does.
+  // Whether any optimizer holds it.
   bool optimized() const;
   // This process's part of the gradient; see parallel/bucket_reducer.h.
   GradientTree& gradient_tree() const;

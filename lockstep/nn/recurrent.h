@@ -1,5 +1,5 @@
-// Recurrent nets, LSTM and GRU, under PyTorch's names. Each call begins from a state and returns the one after the last
-// step.
+// Recurrent nets, LSTM and GRU, under PyTorch's names. Each call starts from a state and returns the state after the
+// last step.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@ struct RecurrentOptions {
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 1;
   bool bias = true;
-  bool batch_first = false;  // [N, T, input] instead of [T, N, input]; states have their samples on axis 1 in any case
-  double dropout = 0;        // of what goes from one layer to the next, in training
+  bool batch_first = false;  // [N, T, input] instead of [T, N, input]; states always have the samples on axis 1
+  double dropout = 0;        // between layers, in training
   bool bidirectional = false;
 };
 
 // The common part of LSTM and GRU. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0,
-// bias_hh_l0, and so on for layers 1, ...; those of the other direction end with _reverse.
+// bias_hh_l0, and so on for the other layers. Names of the second direction end with _reverse.
 class RecurrentModule : public Module {
  public:
   using Options = RecurrentOptions;
@@ -31,11 +31,11 @@ class RecurrentModule : public Module {
   std::string extra_repr() const override;
   RecurrentModule(std::string_view name, int gates, const RecurrentOptions& options);
 
-  // One layer in one direction: changes `state`, all tensors of it, to that after the last step.
+  // Computes one layer in one direction. Replaces `state` by the state after the last step.
   using Layer = std::function<Tensor(const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
                                      const RecurrentPass& pass)>;
-  // The outputs of the last layer. states[k] is [layers * directions, N, H], or undefined for zeros; it becomes that
-  // after the last step.
+  // Returns the outputs of the last layer. states[k] is [layers * directions, N, H], or undefined for zeros; it becomes
+  // the state after the last step.
   Tensor run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer);
 
  private:
@@ -59,8 +59,9 @@ struct LstmOutput {
   LstmState state;
 };
 
-// Long short-term memory: see autograd/recurrent.h. Truncated backpropagation detaches the state that goes into the
-// next call.
+// Long short-term memory (Hochreiter and Schmidhuber 1997): with the four parts i, f, g, o of
+// W_ih x + b_ih + W_hh h + b_hh, c = sigmoid(f) c + sigmoid(i) tanh(g) and h = sigmoid(o) tanh(c). For truncated
+// backpropagation, detach the state before the next call:
 //
 //   auto [y, state] = lstm(x);
 //   auto [z, last] = lstm(next, {state.h.detach(), state.c.detach()});
@@ -68,7 +69,7 @@ class LSTM : public RecurrentModule {
  public:
   explicit LSTM(const RecurrentOptions& options) : RecurrentModule("lstm", 4, options) {}
   LstmOutput forward(const Tensor& x, const LstmState& state);
-  // From zeros: the outputs alone.
+  // Starts from zeros. Returns only the outputs.
   Tensor forward(const Tensor& x) override { return forward(x, LstmState{}).output; }
   LstmOutput operator()(const Tensor& x, const LstmState& state = {}) { return forward(x, state); }
 };
@@ -78,12 +79,13 @@ struct GruOutput {
   Tensor h;       // [layers * directions, N, H]
 };
 
-// Gated recurrent units: see autograd/recurrent.h.
+// Gated recurrent units (Cho et al. 2014): with the parts r, z, n, r and z are the sigmoids of both products' sums, and
+// h = (1 - z) n + z h, where n = tanh(W_in x + b_in + r (W_hn h + b_hn)).
 class GRU : public RecurrentModule {
  public:
   explicit GRU(const RecurrentOptions& options) : RecurrentModule("gru", 3, options) {}
   GruOutput forward(const Tensor& x, const Tensor& h);
-  // From zeros: the outputs alone.
+  // Starts from zeros. Returns only the outputs.
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()).output; }
   GruOutput operator()(const Tensor& x, const Tensor& h = {}) { return forward(x, h); }
 };

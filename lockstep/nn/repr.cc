@@ -1,12 +1,11 @@
 // How layers print themselves: as the same layers in PyTorch do.
 #include <span>
 
-#include "lockstep/nn/attention.h"
 #include "lockstep/nn/conv.h"
-#include "lockstep/nn/embedding.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/transformer.h"
 
 namespace lockstep {
 namespace {

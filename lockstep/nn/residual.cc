@@ -3,17 +3,13 @@
 namespace lockstep {
 
 Residual::Residual(ResidualOptions options)
-    : conv1_({.out_channels = options.channels, .kernel = 3, .stride = options.stride, .padding = 1}),
-      conv2_({.out_channels = options.channels, .kernel = 3, .padding = 1}) {
-  add("conv1", conv1_);
-  add("conv2", conv2_);
-  if (options.project) {
-    conv3_.emplace(ConvLayerOptions{.out_channels = options.channels, .kernel = 1, .stride = options.stride});
-    add("conv3", *conv3_);
-  }
-  add("bn1", bn1_);
-  add("bn2", bn2_);
-}
+    : conv1_(make<Conv2d>("conv1",
+                          {.out_channels = options.channels, .kernel = 3, .stride = options.stride, .padding = 1})),
+      conv2_(make<Conv2d>("conv2", {.out_channels = options.channels, .kernel = 3, .padding = 1})),
+      conv3_(options.project
+                 ? &make<Conv2d>("conv3", {.out_channels = options.channels, .kernel = 1, .stride = options.stride})
+                 : nullptr),
+      bn1_(make<BatchNorm2d>("bn1")), bn2_(make<BatchNorm2d>("bn2")) {}
 
 Tensor Residual::forward(const Tensor& x) {
   const Tensor shortcut = conv3_ ? (*conv3_)(x) : x;

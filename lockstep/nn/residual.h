@@ -1,8 +1,6 @@
 // The residual block of the tutorials.
 #pragma once
 
-#include <optional>
-
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/normalization.h"
 
@@ -11,12 +9,14 @@ namespace LOCKSTEP_API lockstep {
 struct ResidualOptions {
   std::int64_t channels = 0;
   std::int64_t stride = 1;
-  // A 1x1 convolution on the shortcut; needed where the stride or the number of channels changes.
+  // A 1x1 convolution on the shortcut. Required if the stride is above 1 or the number of channels changes.
   bool project = false;
 };
 
 // The residual block of He et al. 2015 as in the tutorials: relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)), with
-// 3x3 convolutions and, as conv3, a 1x1 convolution on the shortcut if it projects.
+// 3x3 convolutions. With `project`, the shortcut is conv3, a 1x1 convolution.
+//
+//   net.append(Residual({.channels = 128, .stride = 2, .project = true}));
 class Residual : public Module {
  public:
   using Options = ResidualOptions;
@@ -24,9 +24,9 @@ class Residual : public Module {
   Tensor forward(const Tensor& x) override;
 
  private:
-  Conv2d conv1_, conv2_;
-  std::optional<Conv2d> conv3_;
-  BatchNorm2d bn1_, bn2_;
+  Conv2d &conv1_, &conv2_;
+  Conv2d* conv3_;  // null without `project`
+  BatchNorm2d &bn1_, &bn2_;
 };
 
 }  // namespace lockstep

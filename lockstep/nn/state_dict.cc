@@ -12,7 +12,7 @@ std::vector<std::pair<std::string, Parameter>> entries(const Module& module) {
   return all;
 }
 
-// Extents that are not known yet fit any.
+// Unknown extents match any.
 bool fits(const Parameter& parameter, const Tensor& value) {
   const Shape& shape = parameter.shape();
   bool same = value.shape().rank() == shape.rank();

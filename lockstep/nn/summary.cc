@@ -26,7 +26,7 @@ Device device_of(const Module& module) {
   fail("summary: the model has no initialized parameter: call initialize() first");
 }
 
-// Puts the source of random numbers back to where it was.
+// Restores the position of the random numbers.
 class RandomGuard {
  public:
   explicit RandomGuard(const Module& module)
@@ -54,7 +54,7 @@ std::int64_t bytes_of(const Parameter& p) {
 // Parameters and buffers, each counted once.
 class Counter {
  public:
-  // The two last columns of a row: of a module's own parameters.
+  // Returns the last two columns of a row, for a module's own parameters.
   std::pair<std::string, std::string> add(const Module& module) {
     std::int64_t count = 0, trainable = 0, frozen = 0;
     bool known = true;

@@ -5,24 +5,17 @@
 namespace lockstep {
 
 TransformerEncoderLayer::TransformerEncoderLayer(TransformerEncoderLayerOptions options)
-    : options_(options), self_attn_({.embed_dim = options.d_model,
-                                     .num_heads = options.nhead,
-                                     .dropout = options.dropout,
-                                     .batch_first = options.batch_first}),
-      linear1_({.in_features = options.d_model, .out_features = options.dim_feedforward}),
-      linear2_({.in_features = options.dim_feedforward, .out_features = options.d_model}),
-      norm1_({.normalized_shape = {options.d_model}, .eps = options.layer_norm_eps}),
-      norm2_({.normalized_shape = {options.d_model}, .eps = options.layer_norm_eps}), dropout_(options.dropout),
-      dropout1_(options.dropout), dropout2_(options.dropout) {
+    : options_(options), self_attn_(make<MultiheadAttention>("self_attn", {.embed_dim = options.d_model,
+                                                                           .num_heads = options.nhead,
+                                                                           .dropout = options.dropout,
+                                                                           .batch_first = options.batch_first})),
+      linear1_(make<Linear>("linear1", {.in_features = options.d_model, .out_features = options.dim_feedforward})),
+      dropout_(make<Dropout>("dropout", options.dropout)),
+      linear2_(make<Linear>("linear2", {.in_features = options.dim_feedforward, .out_features = options.d_model})),
+      norm1_(make<LayerNorm>("norm1", {.normalized_shape = {options.d_model}, .eps = options.layer_norm_eps})),
+      norm2_(make<LayerNorm>("norm2", {.normalized_shape = {options.d_model}, .eps = options.layer_norm_eps})),
+      dropout1_(make<Dropout>("dropout1", options.dropout)), dropout2_(make<Dropout>("dropout2", options.dropout)) {
   check(options_.activation != nullptr, "transformer encoder layer: no activation, expected relu, gelu, ...");
-  add("self_attn", self_attn_);
-  add("linear1", linear1_);
-  add("dropout", dropout_);
-  add("linear2", linear2_);
-  add("norm1", norm1_);
-  add("norm2", norm2_);
-  add("dropout1", dropout1_);
-  add("dropout2", dropout2_);
 }
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& src, const TransformerMasks& masks) {

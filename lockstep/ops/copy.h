@@ -20,14 +20,15 @@ Array to_layout(const Array& x, Layout layout);
 // One task for both; the same handle if nothing changes.
 Array convert(const Array& x, DType dtype, Layout layout);
 
-// y = x: same shape; any pair of devices, types and layouts. Runs on a copy lane when the devices differ: that of copies
-// in of y's device if x is on the host, else that of copies out of x's. With `non_blocking`, copies to the host return
-// at once and copies from the host hold x until they are done.
+// y = x: same shape; any pair of devices, types and layouts. Runs on a copy lane when the devices differ: that of
+// copies in of y's device if x is on the host, else that of copies out of x's. With `non_blocking`, copies to the host
+// return at once and copies from the host hold x until they are done.
 void copy_(const Array& x, const Array& y, CopyOptions options = {});
 // A copy on another device, in x's layout.
 Array to_device(const Array& x, Device device, CopyOptions options = {});
 // Uninitialized host memory that copies to and from `device` reach without a detour. On CPU devices any host memory is
-// such; for a GPU it is page-locked, and comes from a pool: wait for it (Engine::wait_unused) before the host writes it.
+// such; for a GPU it is page-locked, and comes from a pool: wait for it (Engine::wait_unused) before the host writes
+// it.
 Array empty_host(const Shape& shape, DType dtype, Device device);
 // A copy of host memory in such memory; the same handle for CPU devices.
 Array pin(const Array& x, Device device);

@@ -25,9 +25,9 @@ class ShardScope {
   int previous_;
 };
 
-// Within a scope, each task runs on the compute lane of its device on which the engine finds that it waits least, instead
-// of its shard's: small independent operations run side by side on one device (of several lanes: more cores than threads
-// per shard). Every lane computes the same bits, so results are the same.
+// Within a scope, each task runs on the compute lane of its device on which the engine finds that it waits least,
+// instead of its shard's: small independent operations run side by side on one device (of several lanes: more cores
+// than threads per shard). Every lane computes the same bits, so results are the same.
 class SpreadScope {
  public:
   SpreadScope();

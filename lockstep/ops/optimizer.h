@@ -30,8 +30,8 @@ void adam_(std::span<const Update> updates, std::vector<AdamArgs> groups, const 
 // min(1, max_norm / (sqrt(squared_norm) + 1e-6)), f64 [1].
 Array clip_scale(const Array& squared_norm, double max_norm);
 
-// See OptimizerKernels::loss_scale: writes state, f32 [2], and returns the factor, f64 [1], on its device. squared_norm may
-// be anywhere.
+// See OptimizerKernels::loss_scale: writes state, f32 [2], and returns the factor, f64 [1], on its device. squared_norm
+// may be anywhere.
 Array loss_scale_(const Array& state, const Array& squared_norm, const LossScaleArgs& args);
 
 }  // namespace lockstep::ops

@@ -24,23 +24,37 @@ StridedCopy by_gate(std::int64_t gates, std::int64_t rows, std::int64_t hidden, 
   return copy;
 }
 
+// The inputs of a cell in plain layout: the products of x and of the state [N, gates H], and the state before the step
+// [N, H].
+struct CellInputs {
+  Array from_x, from_h, before;
+};
+
+CellInputs cell_inputs(std::string_view what, std::int64_t gates, const Array& from_x, const Array& from_h,
+                       const Array& state) {
+  check_same(what, from_x, from_h);
+  check_rank(what, "gates", from_x, 2, "N, gates H");
+  check_rank(what, "state", state, 2, "N, H");
+  check(from_x.shape() == Shape{state.size(0), gates * state.size(1)} && from_x.dtype() == state.dtype(),
+        "{}: the gates are {}, the state is {}, expected [N, {} H] and [N, H] of one type", what, from_x, state, gates);
+  return {to_layout(from_x, Layout::plain), to_layout(from_h, Layout::plain), to_layout(state, Layout::plain)};
+}
+
+// Memory for as many gates of a state, one after the other.
+Array by_part(std::int64_t gates, const Array& state) {
+  return empty({gates, state.size(0), state.size(1)}, state.dtype(), state.device());
+}
+
 }  // namespace
 
 LstmCell lstm_cell(const Array& from_x, const Array& from_h, const Array& c) {
-  check_same("lstm", from_x, from_h);
-  check_rank("lstm", "gates", from_x, 2, "N, 4 H");
-  const std::int64_t rows = c.size(0), hidden = c.size(1);
-  check(from_x.shape() == Shape{rows, 4 * hidden} && from_x.dtype() == c.dtype(),
-        "lstm: the gates are {}, the state is {}, expected [N, 4 H] and [N, H] of one type", from_x, c);
-  const Array x = to_layout(from_x, Layout::plain), y = to_layout(from_h, Layout::plain),
-              before = to_layout(c, Layout::plain);
-  const Array sum = empty_like(x);
-  LstmCell cell{empty_like(before), empty_like(before), empty({4, rows, hidden}, c.dtype(), c.device()),
-                empty_like(before)};
-  launch("lstm", {x, y, before}, {cell.h, cell.c, cell.gates, cell.squashed, sum},
-         [copy = by_gate(4, rows, hidden, false), x = x.view(), y = y.view(), before = before.view(), h = cell.h.view(),
-          next = cell.c.view(), gates = cell.gates.view(), squashed = cell.squashed.view(),
-          sum = sum.view()](Backend& b, KernelContext& ctx) {
+  const CellInputs in = cell_inputs("lstm", 4, from_x, from_h, c);
+  const Array sum = empty_like(in.from_x);
+  LstmCell cell{empty_like(in.before), empty_like(in.before), by_part(4, c), empty_like(in.before)};
+  launch("lstm", {in.from_x, in.from_h, in.before}, {cell.h, cell.c, cell.gates, cell.squashed, sum},
+         [copy = by_gate(4, c.size(0), c.size(1), false), x = in.from_x.view(), y = in.from_h.view(),
+          before = in.before.view(), h = cell.h.view(), next = cell.c.view(), gates = cell.gates.view(),
+          squashed = cell.squashed.view(), sum = sum.view()](Backend& b, KernelContext& ctx) {
            ElementwiseKernels& e = b.elementwise();
            e.binary(ctx, BinaryOp::add, x, y, sum);
            b.copy().strided(ctx, copy, sum, gates);
@@ -62,11 +76,11 @@ LstmCellGrads lstm_cell_backward(const Array& gates, const Array& squashed, cons
   const std::int64_t rows = c.size(0), hidden = c.size(1);
   const auto plain = [](const Array& x) { return x.defined() ? to_layout(x, Layout::plain) : x; };
   const Array before = plain(c), dy = plain(dh), dn = plain(dc);
-  const Array by_part = empty_like(gates), dnext = empty_like(before);
+  const Array d = empty_like(gates), dnext = empty_like(before);
   LstmCellGrads grads{empty({rows, 4 * hidden}, c.dtype(), c.device()), empty_like(before)};
-  launch("lstm backward", {gates, squashed, before, dy, dn}, {grads.sum, grads.c, by_part, dnext},
+  launch("lstm backward", {gates, squashed, before, dy, dn}, {grads.sum, grads.c, d, dnext},
          [copy = by_gate(4, rows, hidden, true), gates = gates.view(), t = squashed.view(), before = before.view(),
-          dh = dy.view(), dc = dn.view(), d = by_part.view(), dnext = dnext.view(), sum = grads.sum.view(),
+          dh = dy.view(), dc = dn.view(), d = d.view(), dnext = dnext.view(), sum = grads.sum.view(),
           dbefore = grads.c.view()](Backend& b, KernelContext& ctx) {
            ElementwiseKernels& e = b.elementwise();
            View total = dc;
@@ -92,18 +106,12 @@ LstmCellGrads lstm_cell_backward(const Array& gates, const Array& squashed, cons
 }
 
 GruCell gru_cell(const Array& from_x, const Array& from_h, const Array& h) {
-  check_same("gru", from_x, from_h);
-  check_rank("gru", "gates", from_x, 2, "N, 3 H");
-  const std::int64_t rows = h.size(0), hidden = h.size(1);
-  check(from_x.shape() == Shape{rows, 3 * hidden} && from_x.dtype() == h.dtype(),
-        "gru: the gates are {}, the state is {}, expected [N, 3 H] and [N, H] of one type", from_x, h);
-  const Array x = to_layout(from_x, Layout::plain), y = to_layout(from_h, Layout::plain),
-              before = to_layout(h, Layout::plain);
-  const auto by_part = [&] { return empty({3, rows, hidden}, h.dtype(), h.device()); };
-  GruCell cell{empty_like(before), by_part(), by_part()};
-  launch("gru", {x, y, before}, {cell.h, cell.gates, cell.parts},
-         [copy = by_gate(3, rows, hidden, false), x = x.view(), y = y.view(), before = before.view(), h = cell.h.view(),
-          gates = cell.gates.view(), parts = cell.parts.view()](Backend& b, KernelContext& ctx) {
+  const CellInputs in = cell_inputs("gru", 3, from_x, from_h, h);
+  GruCell cell{empty_like(in.before), by_part(3, h), by_part(3, h)};
+  launch("gru", {in.from_x, in.from_h, in.before}, {cell.h, cell.gates, cell.parts},
+         [copy = by_gate(3, h.size(0), h.size(1), false), x = in.from_x.view(), y = in.from_h.view(),
+          before = in.before.view(), h = cell.h.view(), gates = cell.gates.view(),
+          parts = cell.parts.view()](Backend& b, KernelContext& ctx) {
            ElementwiseKernels& e = b.elementwise();
            b.copy().strided(ctx, copy, x, gates);
            b.copy().strided(ctx, copy, y, parts);
@@ -122,12 +130,12 @@ GruCell gru_cell(const Array& from_x, const Array& from_h, const Array& h) {
 GruCellGrads gru_cell_backward(const Array& gates, const Array& parts, const Array& h, const Array& dh) {
   const std::int64_t rows = h.size(0), hidden = h.size(1);
   const Array before = to_layout(h, Layout::plain), dy = to_layout(dh, Layout::plain);
-  const Array by_part = empty_like(gates);
+  const Array d = empty_like(gates);
   const auto sum = [&] { return empty({rows, 3 * hidden}, h.dtype(), h.device()); };
   GruCellGrads grads{sum(), sum(), empty_like(before)};
-  launch("gru backward", {gates, parts, before, dy}, {grads.h, grads.from_x, grads.from_h, by_part},
+  launch("gru backward", {gates, parts, before, dy}, {grads.h, grads.from_x, grads.from_h, d},
          [copy = by_gate(3, rows, hidden, true), gates = gates.view(), parts = parts.view(), before = before.view(),
-          dh = dy.view(), d = by_part.view(), dbefore = grads.h.view(), dx = grads.from_x.view(),
+          dh = dy.view(), d = d.view(), dbefore = grads.h.view(), dx = grads.from_x.view(),
           dy = grads.from_h.view()](Backend& b, KernelContext& ctx) {
            ElementwiseKernels& e = b.elementwise();
            e.binary(ctx, BinaryOp::subtract, before, gate(gates, 2), gate(d, 1));

@@ -1,5 +1,5 @@
-// One step of an LSTM or a GRU as one task. The task calls the kernels that the formula's operations call, so it has their
-// bits.
+// One step of an LSTM or a GRU as one task. The task calls the kernels that the formula's operations call, so it has
+// their bits.
 #pragma once
 
 #include "lockstep/tensor/array.h"

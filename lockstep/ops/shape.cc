@@ -144,6 +144,7 @@ Array cat(std::span<const Array> parts, int axis) {
   shape[axis] = 0;
   std::vector<Array> plain;
   for (const Array& part : parts) {
+    check_on_device("cat", part);
     Shape expected = shape;
     expected[axis] = part.shape().rank() == shape.rank() ? part.size(axis) : 0;
     check(part.shape() == expected && part.dtype() == parts[0].dtype(),

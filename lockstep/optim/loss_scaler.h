@@ -1,15 +1,15 @@
-// Dynamic loss scaling, which training in f16 needs: gradients below 6e-8 are 0 there, and above 65504 infinite. So the loss
-// is multiplied by a scale before backward(), and the gradients' sums are divided by it, in f32, by the optimizer's step.
-// As torch.amp.GradScaler, the scale is halved when a gradient is not finite, and that step left out; after many good steps in
-// a row it doubles.
+// Dynamic loss scaling for training in f16, where gradients below 6e-8 are 0 and those above 65504 are infinite. The
+// loss is multiplied by a scale before backward(), and the optimizer divides the summed gradients by it, in f32. The
+// rule is that of torch.amp.GradScaler: if a gradient is not finite, the step is skipped and the scale is halved; after
+// many good steps in a row, the scale is doubled.
 //
 //     LossScaler scaler(runtime.devices());
 //     loss.backward({.scales = scaler.scales()});
 //     optimizer.unscale(scaler);
 //     optimizer.step();
 //
-// The scale lives on the devices, and the host does not wait for it: each of them, in all processes, takes the same decision
-// from the same norm.
+// The scale lies on the devices, so the host does not wait for it. All devices, in all processes, decide alike, because
+// they see the same norm.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@
 namespace LOCKSTEP_API lockstep {
 
 struct LossScalerOptions {
-  // A power of two.
+  // Must be a power of two.
   double initial_scale = 65536;
   // Good steps in a row before the scale doubles.
   std::int64_t growth_interval = 2000;
 };
 
-// What a checkpoint needs.
+// The state that a checkpoint stores.
 struct LossScalerState {
   double scale = 0;
   std::int64_t good_steps = 0;  // since the scale changed
@@ -37,13 +37,13 @@ class LossScaler {
  public:
   explicit LossScaler(std::span<const Device> devices, LossScalerOptions options = {});
 
-  // f32 [1], one on each device: for backward().
+  // One f32 [1] for each device: BackwardOptions::scales.
   std::span<const Array> scales() const { return scales_; }
-  // The scale after all steps that were described so far, f32 [1]. Not waited for.
+  // The scale after all steps that were described so far, f32 [1]. Does not wait.
   Array current() const;
 
-  // For Optimizer::unscale: takes the squared norm of the gradients with the scale, and moves on. Returns the optimizer's
-  // factor, f64 [1], on each device.
+  // For Optimizer::unscale: adjusts the scale by the squared norm of the scaled gradients. Returns the factor of the
+  // optimizer's update, f64 [1], on each device.
   std::vector<Array> update(const Array& squared_norm, double max_norm);
 
   // Waits.
@@ -51,7 +51,7 @@ class LossScaler {
   void set_state(const LossScalerState& state);
 
  private:
-  std::vector<Array> states_, scales_;  // a scale is part of a state
+  std::vector<Array> states_, scales_;  // a scale shares the memory of its state
   std::int64_t growth_interval_;
 };
 

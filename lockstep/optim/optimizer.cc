@@ -114,7 +114,7 @@ void Optimizer::advance() {
   add_random_steps(1);
 }
 
-// By kernels with the numbers as arguments, so that nobody waits for memory of the host's.
+// Kernels get the numbers as arguments, so nothing waits for host memory.
 void Optimizer::write_rates(std::span<const Array> places) const {
   ops::ShardScope lane(-1);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -143,7 +143,7 @@ void Optimizer::step() {
       if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
     }
   }
-  // As devices; of this very call, since a recorded step may have several.
+  // In the order of devices. They belong to this call: a recorded step may have several.
   std::vector<Array> rates(devices.size());
   if (StepRecorder* recorder = StepRecorder::current()) {
     RecordingPause pause;
@@ -249,7 +249,7 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
   }
   if (!given.empty()) fail("optimizer: {} does not belong to its parameters", given.begin()->first);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    // What is there is kept: recorded steps use it.
+    // Existing memory is kept: recorded steps use it.
     if (!values[i].empty()) make_states(slots_[i]);
     for (const auto& state : slots_[i].states) {
       for (const Array& replica : state) {

@@ -1,17 +1,51 @@
-// Optimizers: one step is, per device, one task over all of its parameters.
+// Optimizers. One step is one task per device, over all parameters.
+//
+//   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+//   loss.backward();
+//   sgd.step();
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lockstep/nn/parameter.h"
 #include "lockstep/optim/loss_scaler.h"
-#include "lockstep/optim/parameter_group.h"
 
 namespace LOCKSTEP_API lockstep {
+
+// A group of parameters with options of its own, as in PyTorch. Omitted options are the optimizer's.
+struct ParameterGroup {
+  std::vector<Parameter> parameters;
+  std::optional<double> lr = {};
+  std::optional<double> weight_decay = {};
+};
+
+// The parameters of an optimizer: a list, which is one group, or several groups. A transformer's biases and norms
+// usually do not decay:
+//
+//   std::vector<Parameter> matrices, others;
+//   for (const Parameter& p : net.parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+//   AdamW adamw({{.parameters = matrices}, {.parameters = others, .weight_decay = 0}}, {.weight_decay = 0.1});
+class ParameterGroups {
+ public:
+  ParameterGroups() = default;
+  ParameterGroups(std::vector<Parameter> parameters) { groups_.push_back({std::move(parameters)}); }
+  ParameterGroups(std::initializer_list<Parameter> parameters) : ParameterGroups(std::vector(parameters)) {}
+  ParameterGroups(std::vector<ParameterGroup> groups) : groups_(std::move(groups)) {}
+  ParameterGroups(std::initializer_list<ParameterGroup> groups) : groups_(groups) {}
+
+  auto begin() const { return groups_.begin(); }
+  auto end() const { return groups_.end(); }
+  std::size_t size() const { return groups_.size(); }
+
+ private:
+  std::vector<ParameterGroup> groups_;
+};
 
 // backend/optimizer.h
 struct UpdateRates;
@@ -22,21 +56,22 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Sums the gradients of all shards and updates every replica. Parameters without a gradient stay as they are. The
-  // gradients are used up: the next backward() starts anew.
+  // Sums the gradients of all shards and updates every replica. Parameters without a gradient are not changed. Then
+  // clears the gradients, so no zero_grad() is needed.
   void step();
-  // Forgets gradients, of a batch that shall not count, say.
+  // Drops the gradients, for example of a batch that should not count.
   void zero_grad();
 
-  // Before the next step: all gradients times min(1, max_norm / norm), with the norm over all of them. Returns the norm,
-  // a scalar f64 tensor that is not waited for.
+  // Multiplies all gradients by min(1, max_norm / norm) in the next step, where norm is that of all gradients together.
+  // Returns the norm, f64 [1]. Does not wait.
   Tensor clip_grad_norm(double max_norm);
-  // Before the next step, after a backward() with the scaler's scales: the gradients without the scale, clipped to max_norm
-  // (0: not). If one of them is not finite, the step leaves weights and state as they are, though it counts.
+  // Call it before the next step if backward() used the scaler's scales. Divides the gradients by the scale and clips
+  // them to max_norm (0: no clipping). If one of them is not finite, the step changes neither weights nor state, but
+  // counts.
   void unscale(LossScaler& scaler, double max_norm = 0);
 
-  // The rate of the options, for all groups without one of their own. Setting it, as schedules do, scales the rates of
-  // all groups by the same factor.
+  // The rate of the options; groups without a rate of their own have it. Setting it, as schedules do, scales the rates
+  // of all groups by the same factor.
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
   // The rate of one group, counted from 0. Setting it changes this group's proportion to the others; later changes of
@@ -44,15 +79,15 @@ class Optimizer {
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
   void set_learning_rate(std::size_t group, double lr);
   std::size_t group_count() const { return groups_.size(); }
-  // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...": for recipes, since groups decide the bits, if only by the order
-  // in which norms are summed. With the rates that the groups begin with. Empty for a plain list.
+  // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...", with the initial rates; empty for a plain list. For recipes:
+  // groups decide the bits, because norms are summed in their order.
   std::string describe_groups() const;
-  // Steps done, counting from 0. Keys of random operations depend on those of all optimizers together: see RandomState.
+  // The number of steps so far. Keys of random operations depend on the steps of all optimizers together.
   std::int64_t steps() const { return steps_; }
 
-  // What a checkpoint needs: named host tensors, "momentum.fc.1.weight". Waits.
+  // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits.
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
-  // Strict, as for modules: an error changes nothing. The parameters' shapes have to be known.
+  // Strict, as for modules: an error changes nothing. The parameters' shapes must be known.
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, std::int64_t steps);
 
  protected:
@@ -64,8 +99,8 @@ class Optimizer {
     Array weight, grad, state0, state1, present;
     std::size_t group;
   };
-  // `step` counts from 1. `rates` is undefined, or has, for each group, what rates() is at each repetition of a recorded
-  // step.
+  // `step` counts from 1. In a recorded step, `rates` holds the result of rates() for each group, renewed at each
+  // repetition; otherwise it is undefined.
   virtual void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) = 0;
   virtual UpdateRates rates(std::int64_t step, std::size_t group) const = 0;
   double weight_decay(std::size_t group) const { return groups_[group].weight_decay; }
@@ -73,7 +108,7 @@ class Optimizer {
  private:
   struct Group {
     double lr, weight_decay;
-    std::optional<double> own_lr;  // when the optimizer has initial_learning_rate_
+    std::optional<double> own_lr;  // at the time of initial_learning_rate_
   };
   struct Slot {
     Parameter parameter;
@@ -99,7 +134,7 @@ class Optimizer {
   std::vector<std::string> state_names_;
   double initial_learning_rate_, learning_rate_;
   std::int64_t steps_ = 0;
-  // Of clipping and loss scaling, for the next step: one for all devices, or for each.
+  // Factors of clipping and loss scaling for the next step: one for all devices, or one for each.
   std::vector<Array> scales_;
 };
 
@@ -146,7 +181,7 @@ class Adam : public Optimizer {
   bool decoupled_;
 };
 
-// Weight decay applied to the weights, not to the gradients (Loshchilov and Hutter 2019).
+// Adam with weight decay applied to the weights, not to the gradients (Loshchilov and Hutter 2019).
 class AdamW : public Adam {
  public:
   AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, true) {}

@@ -1,4 +1,6 @@
-// Learning-rate schedules: pure functions of the step, so that a resumed run needs no state of theirs.
+// Learning-rate schedules. They are pure functions of the step, so a checkpoint need not store them.
+//
+//   optimizer.set_learning_rate(scheduled_lr({.kind = ScheduleKind::cosine, .total_steps = 1000}, optimizer.steps()));
 #pragma once
 
 #include <cstdint>
@@ -12,11 +14,11 @@ enum class ScheduleKind { constant, step, cosine };
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
   double base_lr = 0.1;
-  // Steps of linear growth from base_lr / warmup to base_lr.
+  // Number of steps in which the rate grows linearly from base_lr / warmup to base_lr.
   std::int64_t warmup = 0;
-  // All steps of the job: where cosine reaches 0.
+  // Number of steps of the whole job. A cosine schedule reaches 0 there.
   std::int64_t total_steps = 0;
-  // `step`: times gamma every step_size steps; 0: a third of what follows the warm-up.
+  // `step` multiplies the rate by gamma every step_size steps. 0: a third of the steps after the warm-up.
   std::int64_t step_size = 0;
   double gamma = 0.1;
 };

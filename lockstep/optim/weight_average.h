@@ -1,4 +1,4 @@
-// The exponential moving average of a model's weights, which often tests better than the weights themselves.
+// The exponential moving average of a model's weights. It often has a better test accuracy than the weights themselves.
 //
 //   WeightAverage average(net, 0.999);
 //   for (...) { loss.backward(); sgd.step(); average.update(); }
@@ -15,19 +15,19 @@ namespace LOCKSTEP_API lockstep {
 
 class WeightAverage {
  public:
-  // All parameters of the module, of which it holds handles. Buffers, such as those of batch norm, are not averaged.
+  // Averages all parameters of the module. Buffers, such as those of batch norm, are not averaged.
   WeightAverage(const Module& module, double decay);
 
-  // After each step of the optimizer: decay * average + (1 - decay) * weights, on each device, so that all have the same
-  // bits. The first call takes the weights as they are.
+  // Call it after each step of the optimizer. The average becomes decay * average + (1 - decay) * weights, with the
+  // same bits on each device. The first call copies the weights.
   void update();
-  // Exchanges the weights of the module and their averages. Nothing happens before the first update.
+  // Exchanges the weights of the module and their averages. Does nothing before the first update.
   void swap();
 
   double decay() const { return decay_; }
-  // Averages under the parameters' names, for checkpoints. Waits. Empty before the first update.
+  // The averages under the parameters' names, for checkpoints. Waits. Empty before the first update.
   StateDict state_dict() const;
-  // Strict: every parameter, of its shape, or none at all. An error changes nothing.
+  // Strict: `state` has every parameter, in its shape, or is empty. An error changes nothing.
   void load_state_dict(const StateDict& state);
 
  private:
@@ -40,7 +40,7 @@ class WeightAverage {
   double decay_;
 };
 
-// While it lives, the module has the averages as its weights.
+// While an object of this class lives, the weights of the module are the averages.
 class AveragedWeights {
  public:
   explicit AveragedWeights(WeightAverage& average) : average_(average) { average_.swap(); }

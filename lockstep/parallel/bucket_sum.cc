@@ -1,5 +1,5 @@
-// How a BucketReducer sums one bucket: it takes this rank's gradients from the trees of its parameters, and describes the
-// task that sums them over all ranks.
+// How a BucketReducer sums one bucket: it takes this rank's gradients from the trees of its parameters, and describes
+// the task that sums them over all ranks.
 #include "lockstep/backend/backend.h"
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/nn/gradient_tree.h"

@@ -38,11 +38,10 @@ class DataParallel : public Module {
       return Module::forward(x);
     }
   }
+  using Module::operator();
   // The same for a model with several input tensors, which are all split.
   template <typename... More>
-  Tensor operator()(const Tensor& x, const More&... more) {
-    return run(x, more...);
-  }
+  requires(sizeof...(More) > 0) Tensor operator()(const Tensor& x, const More&... more) { return run(x, more...); }
 
   M& module() { return module_; }
   const std::vector<Device>& devices() const { return devices_; }
@@ -50,7 +49,16 @@ class DataParallel : public Module {
  private:
   template <typename... Xs>
   Tensor run(const Xs&... xs) {
-    const auto replica = [this](const std::same_as<Tensor> auto&... shard) { return module_.forward(shard...); };
+    const auto replica = [this](const std::same_as<Tensor> auto&... shard) {
+      // operator() lets summary() see the output. Some modules have none for these tensors.
+      if constexpr (requires(M & module) {
+                      { module(shard...) } -> std::same_as<Tensor>;
+                    }) {
+        return module_(shard...);
+      } else {
+        return module_.forward(shard...);
+      }
+    };
     return gather(
         per_shard(replica, split_and_load(xs, devices_, {.shards = options_.shards, .balance = options_.balance})...),
         devices_[0]);

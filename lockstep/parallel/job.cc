@@ -7,6 +7,14 @@
 namespace lockstep {
 namespace {
 
+// A process that no launcher started is a job of its own.
+std::shared_ptr<ProcessGroup> join(ProcessGroupOptions options) {
+  const bool told = options.rank >= 0 || options.world_size >= 0 || options.store;
+  const bool host = options.backend == "auto" || options.backend == "host" || options.backend == "gloo";
+  if (!told && host && !read_launch_environment()) return make_local_groups(1)[0];
+  return init_process_group(std::move(options));
+}
+
 std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& list, int rank) {
   if (list.empty()) return runtime.devices();
   const std::vector<Device> all = runtime.devices(list);
@@ -19,7 +27,7 @@ std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& l
 }  // namespace
 
 Job::Job(JobOptions options)
-    : group_(init_process_group(std::move(options.group))), runtime_(std::move(options.runtime)),
+    : group_(join(std::move(options.group))), runtime_(std::move(options.runtime)),
       devices_(devices_of_rank(runtime_, options.devices, group_->rank())),
       communicator_(std::make_shared<Communicator>(runtime_, group_, devices_)),
       exceptions_(std::uncaught_exceptions()) {}

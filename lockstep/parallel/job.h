@@ -1,9 +1,10 @@
-// One process's part in a job of several: its process group, its devices, and its communicator.
+// One process's part in a job: its process group, its devices, and its communicator. A program that makes a Job runs as
+// several ranks under a launcher, and as one rank without.
 //
-//   Job job;                                         // rank, world size and store from the environment: lockstep launch
+//   Job job;                                   // `lockstep launch` sets the rank and the world size
 //   net.initialize(Xavier{}, job.devices());
 //   DistributedDataParallel ddp(net, job);
-//   for (auto [x, y] : ddp.batches(loader)) {        // this rank's rows of each batch
+//   for (auto [x, y] : ddp.batches(loader)) {  // this rank's rows of each batch
 //     mse_loss(ddp(x), y).backward();
 //     optimizer.step();
 //   }
@@ -29,7 +30,8 @@ struct JobOptions {
 
 class Job {
  public:
-  // Collective. Waits until all ranks have joined.
+  // Collective. Waits until all ranks have joined. A process that no launcher started is the only rank, unless the options
+  // say otherwise.
   explicit Job(JobOptions options = {});
   // If an exception ends the job here, the other ranks are told instead of waiting for this one. Otherwise the same as
   // close(), except that errors of other ranks are ignored.

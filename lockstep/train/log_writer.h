@@ -7,9 +7,9 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 
-namespace lockstep {
+#include "lockstep/train/trainer.h"
 
-struct EpochReport;
+namespace lockstep {
 
 // The line of an epoch: {"event": "epoch", "epoch", "seconds", "train_loss", "test_acc", "test_correct", "test_total"},
 // and "metrics", an object of values by name, if there are any. With metrics but no accuracy there are no "test_..."

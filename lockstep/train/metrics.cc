@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// One metric's part in a batch: f64 [1], or a table, on their way.
+// One metric's sums over a batch, not waited for: f64 [1], or a table.
 struct BatchTotal {
   Tensor sum;
   Tensor count;  // undefined: all values count
@@ -142,7 +142,7 @@ std::function<Tensor(const Tensor&)> not_ignored(const ClassOptions& options) {
   return [index = *options.ignore_index](const Tensor& labels) { return ne(labels, static_cast<double>(index)); };
 }
 
-// Labels that do not count become a class that there is.
+// Replaces labels that do not count by an existing class.
 Tensor known_labels(const Tensor& labels, const ClassOptions& options) {
   if (!options.ignore_index) return labels;
   return masked_fill(labels, eq(labels, static_cast<double>(*options.ignore_index)), 0);

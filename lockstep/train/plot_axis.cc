@@ -35,7 +35,7 @@ std::string PlotAxis::label(double tick) const {
 }
 
 PlotAxis round_axis(double low, double high, int intervals) {
-  // Of a constant, or what is nearly one, the digits that change say nothing: show where it lies.
+  // The changing digits of a constant, or nearly constant, series say nothing: show where it lies.
   const double magnitude = std::max(std::abs(low), std::abs(high));
   if (high - low <= 1e-3 * magnitude || magnitude == 0) {
     const double margin = magnitude == 0 ? 1 : 0.05 * magnitude;

@@ -22,7 +22,7 @@ TrainingResult Trainer::train() {
   try {
     return run();
   } catch (const TaskError& error) {
-    // A lost rank is the job's news, not that of the task which waited for it.
+    // Reports a lost rank as the job's failure, not as one of the task that waited for it.
     options_.communicator->abort(error.what());
     try {
       std::rethrow_exception(error.failure().cause);
@@ -32,7 +32,7 @@ TrainingResult Trainer::train() {
       throw error;
     }
   } catch (const std::exception& error) {
-    // The others wait for this rank: they are told why it does not come.
+    // Tells the others, which wait for this rank, why it does not come.
     options_.communicator->abort(error.what());
     throw;
   }
@@ -65,7 +65,7 @@ TrainingResult Trainer::run() {
       if (finished() || stopping()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
         read_losses(0);
-        // The clock of the epoch goes on in the checkpoint.
+        // A run resumed from the checkpoint continues the clock of the epoch.
         const double pause = RateMeter::now();
         rate_->stop(pause);
         position_.seconds += pause - begin;
@@ -81,7 +81,7 @@ TrainingResult Trainer::run() {
     const double end = RateMeter::now();
     rate_->stop(end);
     position_.seconds += end - begin;
-    // A rank whose shards had no samples has not been heard yet.
+    // Includes requests to ranks whose shards had no samples.
     if (options_.communicator) {
       agreed_stop_ = options_.communicator->sum_on_host(stop_ ? 1 : 0, "stop requests") > 0 || agreed_stop_;
     }

@@ -1,4 +1,8 @@
 // The training loop: shards over devices, one step per batch, evaluation after each epoch, checkpoints, exact resume.
+//
+//   Trainer trainer(net, sgd, train_data, test_data, {.devices = devices, .batch_size = 256, .epochs = 10});
+//   trainer.on_epoch = [](const EpochReport& e) { fmt::print("{} {}\n", e.epoch, e.test.value()); };
+//   trainer.train();
 #pragma once
 
 #include <atomic>
@@ -23,13 +27,13 @@ class RateMeter;    // train/rate_meter.h
 
 // A metric that decides when a run ends, and which checkpoint is the best.
 struct WatchOptions {
-  // The name of a metric of the options, "accuracy", or "train_loss". Empty: nothing is watched.
+  // The name of a metric of TrainerOptions::metrics, "accuracy", or "train_loss". Empty: nothing is watched.
   std::string metric{};
-  // The smallest value is the best, as of a perplexity; otherwise the largest.
+  // True: the smallest value is the best, as for a perplexity. False: the largest.
   bool smallest = false;
-  // A value is better only if it is so by more than this.
+  // A value counts as better only if it is better by more than this.
   double min_delta = 0;
-  // The run ends after so many epochs without a better value. 0: it does not.
+  // The run ends after this many epochs without a better value. 0: never.
   std::int64_t patience = 0;
   // Keeps the checkpoint of the best epoch in the folder "best" of the save folder.
   bool save_best = false;
@@ -44,14 +48,14 @@ struct TrainerOptions {
   // 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices; on GPUs one for each
   // device, since eight small kernels waste a GPU.
   int shards = 0;
-  // How many of the shards each device computes, which does not change the bits: equal shares, weights of all devices (rank
-  // 0's first), or automatic, by measured speed. No part of the recipe. Ranks need the same.
+  // How many of the shards each device computes: equal shares, weights of all devices (rank 0's first), or automatic,
+  // by measured speed. This does not change the bits and is not part of the recipe. All ranks need the same value.
   Balance balance{};
-  // With Balance::automatic.
+  // Used with Balance::automatic.
   BalancerOptions balancer{};
   // The global batch, over all devices and ranks.
   std::int64_t batch_size = 256;
-  // The number of micro-batches in a step. It has to divide batch_size. Use more than one when a batch does not fit in
+  // The number of micro-batches in a step; it must divide batch_size. Use more than one if a batch does not fit in
   // memory.
   std::int64_t accumulate = 1;
   // Throws if accumulate does not divide batch_size.
@@ -59,22 +63,22 @@ struct TrainerOptions {
   // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same.
   bool record_steps = false;
   std::int64_t epochs = 10;
-  // The run ends after so many steps. 0: no limit.
+  // The run ends after this many steps. 0: no limit.
   std::int64_t max_steps = 0;
   bool shuffle = true;
   std::uint64_t seed = 0;
   DType dtype = DType::f32;
-  // For f16, which trains with a scaled loss.
+  // Used with f16, which trains with a scaled loss.
   LossScalerOptions loss_scaling{};
-  // bf16 rounds gradients and their sums to bf16, and halves what travels between ranks.
+  // bf16: gradients and their sums are rounded to bf16, which halves the traffic between ranks.
   DType gradients = DType::f32;
-  // The mean loss of the model's outputs and the labels, both cut over the batch; empty: cross entropy with label_smoothing.
-  // The recipe has to name another one.
+  // Returns the mean loss of the model's outputs and the labels, both cut over the batch. Empty: cross entropy with
+  // label_smoothing. Name any other loss in `recipe`.
   std::function<Tensor(const Tensor& outputs, const Tensor& labels)> loss{};
   double label_smoothing = 0;
-  // Measured on the test data after each epoch. Empty: the accuracy of outputs [n, classes] and labels i64 alone.
+  // Measured on the test data after each epoch. Empty: only the accuracy, for outputs [n, classes] and labels i64 [n].
   std::vector<Metric> metrics{};
-  // Gradients are scaled down to this norm if theirs is larger. 0: no limit.
+  // Gradients with a larger norm are scaled down to this one. 0: no limit.
   double clip_norm = 0;
   // The Trainer sets total_steps.
   ScheduleOptions schedule{};
@@ -82,11 +86,11 @@ struct TrainerOptions {
   // checkpoints.
   std::filesystem::path save_folder{};
   std::int64_t save_every = 0;
-  // The newest checkpoints that stay.
+  // How many of the newest checkpoints are kept.
   int keep_checkpoints = 2;
-  // Ends the run early, and keeps the best checkpoint.
+  // Early stopping, and the best checkpoint.
   WatchOptions watch{};
-  // The decay of a moving average of the weights, with which the test data are measured; 0: none.
+  // The decay of a moving average of the weights. Tests then measure the average. 0: no average.
   double average_decay = 0;
   // Everything else that decides the bits: model, optimizer, data, and so on. resume() compares it.
   Recipe recipe{};
@@ -98,7 +102,7 @@ struct StepReport {
   double loss = 0;         // mean over the global batch, before the update
   std::int64_t samples = 0;
   double images_per_second = 0;      // over the last few steps
-  double seconds = 0;                // since the report before; reports of short steps come in bursts
+  double seconds = 0;                // since the previous report; reports of short steps come in bursts
   std::optional<double> loss_scale;  // with f16: the scale of this step
   std::vector<int> shares;           // how many shards each device of the job computed, rank 0's devices first
   std::int64_t batch = 0;            // position in the epoch, from 1
@@ -109,7 +113,7 @@ struct EpochReport {
   std::int64_t epoch = 0;  // from 1
   double seconds = 0;      // training time, without evaluation
   double train_loss = 0;
-  // With metrics: that of the name "accuracy". Without one among them: 0 of 0.
+  // If there are metrics: the one named "accuracy", or 0 of 0 if none has that name.
   Accuracy test;
   std::vector<MetricResult> metrics{};
 };
@@ -123,20 +127,19 @@ struct TrainingResult {
 
 class Trainer {
  public:
-  // The model has to be initialized on the devices, and the optimizer has to have its parameters. `test` may be null.
+  // The model must be initialized on the devices, and the optimizer must have its parameters. `test` may be null.
   Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
           std::shared_ptr<const Dataset> test, TrainerOptions options);
   ~Trainer();
 
-  // Called in order. A step's report comes a little after the step was described, since the host does not wait for
-  // losses.
+  // Called in order. The report of a step comes two steps later, because the host does not wait for losses.
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
-  // Called when a step is described. Its weights may still be computed: reading them waits. Steps count from 1.
+  // Called when a step has been described. Its weights may not be ready yet; reading them waits. Steps count from 1.
   std::function<void(std::int64_t step)> on_update;
 
-  // Continues from the newest checkpoint in the folder, to the bit. Collective: every rank reads it. If one rank
-  // cannot, or finds another step, all ranks throw its error, with its rank, and the Trainer cannot be used any more.
+  // Continues from the newest checkpoint in the folder, with the same bits. Collective: every rank reads it. If one
+  // rank cannot, or finds another step, all ranks throw that rank's error, and this Trainer cannot be used any more.
   ResumedRun resume(const std::filesystem::path& folder);
 
   // Throws, with the step, if a loss is not finite. Throws, with the step and the tensor, if a checkpoint is due and
@@ -144,22 +147,22 @@ class Trainer {
   // gradients are not finite is skipped, and the loss scale is halved.
   TrainingResult train();
 
-  // May be called from any thread and from a signal handler. Training ends after the step in progress, with a
-  // checkpoint if there is a folder. A request to one rank stops all ranks at the same step.
+  // Call it from any thread or from a signal handler. Training ends after the step in progress, with a checkpoint if
+  // there is a save folder. A request to one rank stops all ranks at the same step.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // Everything that decides the bits of this run; its recipe_hash() names the run. "frozen" names the parameters that
-  // are frozen or that no optimizer has, "evaluation_mode" the parts in that mode: as the constructor, resume(), and
-  // train() find them. Changes that a callback makes later are not in it.
+  // Everything that decides the bits of this run; recipe_hash() of it identifies the run. "frozen" lists the parameters
+  // that are frozen or that no optimizer has, "evaluation_mode" the parts in that mode. The constructor, resume(), and
+  // train() update both; later changes by a callback are not recorded.
   const Recipe& recipe() const { return options_.recipe; }
-  // The reason why steps are not recorded, "it waits for data that it has computed". Empty if they are, will be, or
-  // should not be.
+  // Why steps are not recorded, such as "it waits for data that it has computed". Empty if they are, will be, or should
+  // not be.
   std::string why_not_recorded() const;
-  // The reason why recorded steps on GPUs are not a CUDA graph. Empty if they are, or if none are recorded there.
+  // Why recorded steps on GPUs are not a CUDA graph. Empty if they are, or if none are recorded there.
   std::string why_no_graph() const;
-  // Measures the test data: the accuracy, or the metrics of the options. Collective.
+  // Collective. Measures the accuracy on the test data, or the metrics of the options.
   EpochReport test();
-  // The moving average of the weights; null without one. Others exchange it with the weights through AveragedWeights.
+  // The moving average of the weights; null without one. AveragedWeights puts it in place of the weights.
   WeightAverage* average() { return average_ ? &*average_ : nullptr; }
   Accuracy evaluate() { return test().test; }
   std::vector<MetricResult> measure() { return test().metrics; }
@@ -169,7 +172,7 @@ class Trainer {
     StepReport report;
     // One for each micro-batch: its share of the step, and its mean loss over all ranks.
     std::vector<std::pair<double, Tensor>> losses;
-    Tensor stopped;     // how many shards' processes are asked to stop
+    Tensor stopped;     // the number of shards whose processes were asked to stop
     Tensor loss_scale;  // with f16
   };
 
@@ -178,7 +181,7 @@ class Trainer {
   // Forward and backward; the micro-batch has `share` of the step's samples. Returns the mean loss.
   Tensor learn(const Tensor& x, const Tensor& labels, double share, bool sync);
   void update();
-  // Both, and repeated where steps are recorded.
+  // learn() and update(), recorded and repeated where possible.
   Tensor recorded_step(const Tensor& x, const Tensor& labels);
   bool records() const;
   bool on_gpu() const;
@@ -192,7 +195,7 @@ class Trainer {
   bool finished() const;
   // Whether the run ends here. All ranks agree.
   bool stopping() const { return options_.communicator ? agreed_stop_ : stop_.load(std::memory_order_relaxed); }
-  // The number of steps in so many micro-batches.
+  // The number of steps in this many micro-batches.
   std::int64_t steps_of(std::int64_t batches) const {
     return (batches + options_.accumulate - 1) / options_.accumulate;
   }
@@ -215,7 +218,7 @@ class Trainer {
   std::optional<LossScaler> scaler_;      // with f16
   std::optional<WeightAverage> average_;  // with average_decay
   std::unique_ptr<RecordedStep> recorded_;
-  std::vector<bool> recorded_trainable_;  // which parameters it trains
+  std::vector<bool> recorded_trainable_;  // for each parameter: whether recorded_ trains it
   DataLoader loader_;
   TrainingPosition position_;
   PendingLoss current_;  // the step that is being described

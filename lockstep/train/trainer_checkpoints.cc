@@ -1,4 +1,4 @@
-// How a Trainer saves, and goes on from what it saved: together with all ranks.
+// Saves and resumes a Trainer, together with all ranks.
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/train/trainer.h"
 
@@ -45,8 +45,7 @@ ResumedRun Trainer::resume(const std::filesystem::path& folder) {
   return run;
 }
 
-// Two runs in one folder would overwrite each other, and not every folder can be written to; better to hear of it now than at
-// the first checkpoint.
+// Reports a folder that cannot be written to, or that another run uses, now instead of at the first checkpoint.
 std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
   const std::filesystem::path& folder = options_.save_folder;
   if (folder.empty()) return nullptr;
@@ -64,7 +63,7 @@ std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
   return claim;
 }
 
-// The end of an error of a run that saves.
+// The end of an error message: names the last good checkpoint.
 std::string Trainer::last_good_checkpoint() const {
   if (options_.save_folder.empty()) return "";
   if (saved_step_ < 0) return "; there is no checkpoint yet";

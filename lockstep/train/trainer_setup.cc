@@ -1,4 +1,4 @@
-// How a Trainer is put together: its recipe, the shards, and the ranks that it joins.
+// Sets up a Trainer: its recipe, the shards, and the ranks that it joins.
 #include <algorithm>
 #include <filesystem>
 
@@ -178,7 +178,7 @@ void Trainer::join_ranks() {
       DistributedOptions{.shards = o.shards, .balance = o.balance.weights, .gradients = o.gradients, .recipe = recipe});
 }
 
-// The rows are asked for when the loader runs, long after the ranks have met.
+// The loader asks for the rows when it runs, long after the ranks have met.
 DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
   if (!options_.devices.empty()) options.pin_for = options_.devices[0];
   if (options_.communicator) options.rows = [this](std::int64_t n) { return distributed_->rows_of(n); };

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// How many of the job's shards are in a process that is asked to stop: known to all processes.
+// The number of the job's shards whose process was asked to stop. All processes get the same number.
 Tensor stop_requests(const Tensor& batch, bool stop) {
   const NoGradGuard no_grad;
   return mix_shards("stop requests", Mix::sum, place_as("stop requests", batch), {batch},
@@ -78,9 +78,9 @@ std::string Trainer::why_no_graph() const {
 }
 
 Tensor Trainer::learn(const Tensor& x, const Tensor& labels, double share, bool sync) {
-  // Numbers of words and the like stay whole.
+  // Integers, such as numbers of words, are not cast.
   const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(options_.dtype) : x);
-  // Of words, it is the model that says in which type it computes. The recipe and the loss scale follow the option.
+  // A model of words chooses its own type. The recipe and the loss scale follow the option.
   check(!is_half_dtype(outputs.dtype()) || outputs.dtype() == options_.dtype,
         "trainer: the model computes in {}, expected TrainerOptions::dtype, {}", name(outputs.dtype()),
         name(options_.dtype));
@@ -102,7 +102,7 @@ void Trainer::update() {
 Tensor Trainer::recorded_step(const Tensor& x, const Tensor& labels) {
   std::vector<bool> trainable;
   for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
-  // A recording goes on to train what was trained when it was made.
+  // A recording trains the parameters that were trained when it was made.
   if (!recorded_ || trainable != recorded_trainable_) {
     recorded_trainable_ = std::move(trainable);
     recorded_ = std::make_unique<RecordedStep>([this](std::span<const Tensor> inputs) {
@@ -136,14 +136,14 @@ void Trainer::finish_step(std::int64_t batches) {
   read_losses(kInFlight);
 }
 
-// Between two steps; collective. `loop` stands on the batch that has been used, and goes on.
+// Collective; runs between two steps. `loop` stands on the batch that has been used.
 void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
   if (!balancer_ || !balancer_->step()) {
     ++*loop;
     return;
   }
   shares_ = balancer_->shares();
-  // Its tasks are those of other shares. It is described anew.
+  // The recording has the tasks of other shares, so the step is recorded again.
   recorded_ = nullptr;
   if (!distributed_) {
     ++*loop;
@@ -173,7 +173,7 @@ void Trainer::read_losses(std::size_t leave) {
     }
     if (next.loss_scale.defined()) {
       report.loss_scale = next.loss_scale.item<float>();
-      // As small as this no overflow is to blame.
+      // At such a small scale, overflow is not the cause.
       check(*report.loss_scale >= 0x1p-20, "the gradients are not finite at step {}, however small the loss scale",
             report.step);
     }

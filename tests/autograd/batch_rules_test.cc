@@ -1,4 +1,5 @@
-// Batches at their edges: one sample, shards without influence on the loss, half types, and what is not cut beside what is.
+// Batches at their edges: one sample, shards without influence on the loss, half types, and what is not cut beside what
+// is.
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/batch_norm.h"

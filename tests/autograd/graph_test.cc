@@ -146,7 +146,7 @@ TEST_F(GraphTest, ConcatenationSendsGradientsBackToTheirDevices) {
   EXPECT_EQ(y.grad().device(), runtime_.devices()[2]);
 }
 
-// What a parameter is to the graph.
+// A leaf as the graph sees it, such as a parameter.
 struct Recorder : GradMeta {
   std::vector<std::pair<int, double>> came;
   void accumulate(const BackwardPass&, Gradient gradient) override {
@@ -287,7 +287,7 @@ TEST_F(GraphTest, AFunctionHasToReturnAGradientForEachInput) {
 }
 
 struct Scaled : Function {
-  // Of the second input.
+  // The gradient of the second input.
   Tensor gradient;
   std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * in[1]}; }
   std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {dy[0], gradient}; }

@@ -130,6 +130,8 @@ TEST_F(LossesTest, Errors) {
   EXPECT_ERROR(smooth_l1_loss(x, x, {.beta = -1}), "smooth_l1_loss: beta -1, expected at least 0");
   EXPECT_ERROR(binary_cross_entropy_with_logits(y, y, {.weight = tensor({1, 1}, {2, 1})}),
                "binary_cross_entropy_with_logits: the weights make [2, 2] of [2]");
+  EXPECT_ERROR(cross_entropy(x, y), "cross_entropy: labels are " + y.describe() +
+                                        ", expected i64, or probabilities of shape " + x.shape().str());
   EXPECT_ERROR(cross_entropy(x, labels, {.label_smoothing = 2}), "cross_entropy: label smoothing 2, expected 0 to 1");
   EXPECT_ERROR(cross_entropy(x, labels, {.weight = tensor({1}, {1})}),
                "cross_entropy: weight is [1] f32 on cpu:0, expected one for each of 2 classes");

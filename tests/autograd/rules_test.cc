@@ -1,5 +1,5 @@
-// Cut tensors: an operation on them is the operation on all samples together, or an error, whatever number of devices, shards
-// and samples there is.
+// Cut tensors: an operation on them is the operation on all samples together, or an error, whatever number of devices,
+// shards and samples there is.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -265,7 +265,7 @@ TEST_F(RulesTest, ErrorsSayWhatToDo) {
   const Operands o = cut(4, 2, 2);
   const Tensor rows = o.x.reshape({4 * kSteps, kChannels});
   EXPECT_ERROR(o.x.reshape({6, 8}), "gather() puts them together, per_shard() computes each shard alone");
-  EXPECT_ERROR(matmul(transpose(rows), rows), "over which the product would sum");
+  EXPECT_ERROR(matmul(transpose(rows), rows), "and the product would sum over them");
   EXPECT_ERROR(o.x.narrow(0, 2), "narrow: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");
   EXPECT_ERROR(o.x + whole(4).x,
                "is cut over the batch, but [4, 3, 4] f64 on cpu:0 beside it is not: expected extent 1 on its "
@@ -273,9 +273,9 @@ TEST_F(RulesTest, ErrorsSayWhatToDo) {
   EXPECT_ERROR(o.x + cut(4, 4, 2).x, "are cut differently, expected tensors of one batch");
   EXPECT_ERROR(softmax(transpose(rows)), "softmax: the samples of [4, 12]");
   EXPECT_ERROR(o.x.select(0, 1), "select: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");
-  EXPECT_ERROR(cumsum(o.x, 0), "along which it would sum: gather() puts them together");
-  EXPECT_ERROR(argmax(o.x), "among which it would choose");
-  EXPECT_ERROR(index_select(o.x, 0, numbers_like(o.row, {0})), "along which it would choose");
+  EXPECT_ERROR(cumsum(o.x, 0), "and it would sum over them: gather() puts them together");
+  EXPECT_ERROR(argmax(o.x), "and it would choose among them");
+  EXPECT_ERROR(index_select(o.x, 0, numbers_like(o.row, {0})), "and it would choose among them");
   EXPECT_ERROR(chunk(o.x, 2), "and do not fall into 2 equal parts");
   EXPECT_ERROR(triu(rows), "of which it would leave out some");
   EXPECT_ERROR(expand(o.x, {2, 3, 4}), "which cannot be repeated");

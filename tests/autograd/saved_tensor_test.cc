@@ -36,7 +36,7 @@ TEST_F(SavedTensorTest, AChangeBetweenForwardAndBackwardIsAnError) {
                            before + 1, before));
 }
 
-// What is changed, and in which way, does not matter.
+// Any kind of change to any part is found.
 TEST_F(SavedTensorTest, EveryFunctionThatKeepsATensorNotices) {
   using Write = std::function<void(const Tensor&)>;
   const Write fill = [](const Tensor& t) { ops::fill_(t.array(), 1); };

@@ -1,6 +1,8 @@
 // Tensor's own members in the graph: what they make of a tensor has its history.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
 
@@ -19,6 +21,13 @@ class TensorFunctions : public ::testing::Test {
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
   const std::vector<Device>& devices_ = runtime_.devices();
 };
+
+TEST_F(TensorFunctions, TensorsShapesAndDevicesPrint) {
+  std::ostringstream text;
+  const Tensor x = constant({1, 2});
+  text << x << ", " << x.shape() << ", " << x.device() << ", " << kHost;
+  EXPECT_EQ(text.str(), "tensor([1, 2], f32, cpu:0), [2], cpu:0, host");
+}
 
 TEST_F(TensorFunctions, ReshapeKeepsTheHistory) {
   Tensor x = leaf({1, 2, 3, 4, 5, 6});

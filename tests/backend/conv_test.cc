@@ -88,7 +88,7 @@ class ConvTest : public KernelTest {
   }
 };
 
-// What networks are made of, in the layouts that networks run in and in plain.
+// The convolutions of usual networks, in the layouts that networks run in and in plain.
 TEST_P(ConvTest, LayersOfNetworks) {
   const std::vector<ConvCase> layers{
       {.x = {2, 3, 8, 8}, .outputs = 16, .kernel = 3, .options = {.padding = {1, 1}}},
@@ -175,8 +175,8 @@ TEST_P(ConvTest, OneChannel) {
   }
 }
 
-// oneDNN's weight gradients for AVX2 and AVX-512 wrote beyond their memory with fewer channels than a vector has lanes: wrong
-// on two threads, or without end.
+// oneDNN's weight gradients for AVX2 and AVX-512 wrote beyond their memory with fewer channels than a vector has lanes:
+// wrong on two threads, or without end.
 TEST_P(ConvTest, StridedOneByOneOfFewChannels) {
   for (std::int64_t channels : {1, 2, 3, 7, 8, 15, 16}) {
     for (auto [h, w] : {std::array<std::int64_t, 2>{2, 1}, {1, 2}, {2, 2}}) {

@@ -93,7 +93,7 @@ TEST_P(CopyTest, Permutes) {
   }
 }
 
-// Slices with steps out of a tensor and into one, and repeated elements. What is not written stays poisoned.
+// Slices with steps out of a tensor and into one, and repeated elements. Elements that are not written stay poisoned.
 TEST_P(CopyTest, CopiesBetweenAnyStrides) {
   for (int round = 0; round < 200; ++round) {
     const int rank = static_cast<int>(random_.integer(0, 4));

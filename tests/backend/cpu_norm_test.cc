@@ -1,4 +1,4 @@
-// What is particular to the CPU's batch norm: how it cuts tensors into panels and units, and how it rounds.
+// Particulars of the CPU's batch norm: how it cuts tensors into panels and units, and how it rounds.
 #include <cmath>
 #include <limits>
 

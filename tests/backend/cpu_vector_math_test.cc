@@ -134,7 +134,7 @@ TEST(VectorMath, Powers) {
   }
 }
 
-// What one instruction set computes, another must, to the bit.
+// All instruction sets compute the same bits.
 TEST(Vectorized, GivesTheSameBitsWithAnyInstructions) {
   for (std::int64_t n : {1, 10, 15, 16, 100, 1003}) {
     std::vector<float> x(n);

@@ -1,4 +1,4 @@
-// What the tests of kernels share: tensors that hold their own memory, random inputs, and a fixture that runs
+// Shared by the tests of kernels: tensors that hold their own memory, random inputs, and a fixture that runs
 // a kernel of a back end next to the reference kernel in f64 on the same values.
 #pragma once
 

@@ -58,7 +58,7 @@ TEST_P(MatmulTest, SixtyThreeProducts) {
 TEST_P(MatmulTest, EmptyExtents) {
   expect_product({0, 5, 3}, {}, true, true, false);
   expect_product({0, 5, 3}, {.transpose_b = true}, true, false, false);
-  // Of an empty shard: the gradient of the weights is zero, not what was there before.
+  // An empty shard: the gradient of the weights is zero, not what was there before.
   expect_product({4, 6, 0}, {.transpose_a = true}, false, false, true);
   expect_product({4, 6, 0}, {}, false, true, false);
 }
@@ -72,7 +72,7 @@ TEST_P(MatmulTest, RoundsMasterWeightsBeforeMultiplying) {
   EXPECT_EQ(c.values()[0], is_half_dtype(dtype()) ? 1 : 1 + 1.0 / 4096);
 }
 
-// Of two halves of a sum, which may be computed apart, the first one would be 258 in bf16 or f16.
+// The halves of a sum may be computed apart; the first one would be 258 in bf16 or f16.
 TEST_P(MatmulTest, AddsInMoreThanTheTypeOfTheResult) {
   std::vector<double> terms(64, 8.0625);
   terms[0] = 8;

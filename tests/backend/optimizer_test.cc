@@ -68,7 +68,7 @@ TEST_P(OptimizerTest, Adam) {
   }
 }
 
-// What a recorded step does: the same bits as with the rates among the arguments.
+// As in a recorded step: the same bits as with the rates among the arguments.
 TEST_P(OptimizerTest, FindsItsRatesInMemory) {
   const AdamArgs adam{.lr = 0.02, .weight_decay = 0.1, .decoupled = true, .step = 7};
   const UpdateRates rates = rates_of(adam);

@@ -1,4 +1,4 @@
-// What a checkpoint folder looks like after its writer was killed, or found the disk full.
+// Checkpoint folders after their writer was killed, or found the disk full.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>

@@ -36,7 +36,7 @@ class Numbers : public Dataset {
   std::int64_t size_, bad_;
 };
 
-// What a loop over the loader gives: the batches' first parts, or other parts.
+// The results of a loop over the loader: the batches' first parts, or other parts.
 std::vector<Indices> batches(DataLoader& loader, std::size_t part = 0) {
   std::vector<Indices> all;
   for (Example& batch : loader) all.push_back(batch[part].to_vector<std::int64_t>());

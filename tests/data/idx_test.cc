@@ -98,7 +98,7 @@ TEST(ReadIdx, VerifiesTheChecksumOfAGzipFile) {
   }
 }
 
-// What the process may map more while this lives.
+// Limits the memory that the process may map in addition while this lives.
 class MemoryLimit {
  public:
   explicit MemoryLimit(rlim_t bytes) {

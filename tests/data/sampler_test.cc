@@ -101,7 +101,7 @@ TEST_P(Distributed, PadsWithTheFirstExamples) {
   const auto all = parts({.pad = true});
   const std::size_t each = static_cast<std::size_t>((size + world_size - 1) / world_size);
   for (const Order& part : all) EXPECT_EQ(part.size(), each);
-  // What is there twice is what comes first in the global order.
+  // The repeated examples are the first ones in the global order.
   const Order global = DistributedSampler(size, {.rank = 0, .world_size = 1, .shuffle = shuffle}).order(0);
   Order expected = in_order(size);
   for (std::size_t i = 0; expected.size() < each * all.size(); ++i) expected.push_back(global[i % global.size()]);

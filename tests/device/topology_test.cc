@@ -137,7 +137,7 @@ TEST(BindingNotice, TellsWhenOpenMpTookCpus) {
   EXPECT_THAT(binding_notice("OMP_PROC_BIND", "true", 8, 8), IsEmpty());
 }
 
-// What follows asks the machine that the tests run on.
+// The tests below ask the machine that they run on.
 
 class AffinityMask {
  public:

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 using Context = const TaskContext&;
 
-// What `call` throws, or "nothing".
+// The message that `call` throws, or "nothing".
 template <typename Call>
 std::string error_of(Call call) {
   try {
@@ -222,7 +222,7 @@ TEST_P(EngineRules, ManyThreadsMayPush) {
   EXPECT_EQ(sum, kThreads * kTasks);
 }
 
-// What needs workers.
+// Tests that need workers.
 class ThreadedEngine : public testing::Test {
  protected:
   Engine engine;

@@ -29,7 +29,7 @@ class FakeStream final : public Stream {
   explicit FakeStream(FakeStreamOptions options = {});
   ~FakeStream() override;
 
-  // Work that may take its time. What it throws fails the device: for this once, or, a Death, for good; then nothing
+  // Work that may take its time. An exception fails the device: for this once, or, a Death, for good; then nothing
   // more is done, but waited for as before.
   struct Death {};
   void queue(std::function<void()> work);

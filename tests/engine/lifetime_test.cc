@@ -1,4 +1,4 @@
-// Who may go before whom: engines, resources, closures and the errors that they leave.
+// Orders in which objects may go: engines, resources, closures and the errors that they leave.
 #include <gtest/gtest.h>
 
 #include <atomic>

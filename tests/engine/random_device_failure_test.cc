@@ -9,7 +9,7 @@
 namespace lockstep::testing_engine {
 namespace {
 
-// What is in memory after every step, if nothing fails.
+// The contents of memory after every step, if nothing fails.
 std::vector<Memory> expected_memory(const Program& program) {
   Memory memory(program.resources);
   std::vector<Memory> after;

@@ -49,7 +49,7 @@ Program random_program(std::uint64_t seed) {
     }
     program.steps.push_back(std::move(step));
   }
-  // What is left behind is part of the answer.
+  // The values left behind are part of the answer.
   for (int r = 0; r < program.resources; ++r) {
     program.steps.push_back({.kind = Step::kWaitReadable, .resource = r, .reads = {}, .writes = {}});
   }

@@ -36,7 +36,7 @@ Program random_program(std::uint64_t seed);
 // One word of data for each resource; successors share it, like memory that is handed out again.
 using Memory = std::vector<std::uint64_t>;
 
-// What a task does: stirs what it reads into what it writes. One that throws first spoils half of its writes.
+// A task stirs what it reads into what it writes. One that throws first spoils half of its writes.
 void run_task(const Step& task, Memory& memory);
 
 // All that can be seen of a run.
@@ -45,7 +45,7 @@ struct Trail {
   // Each wait's or forgive's answer: the name of a failed task, "cancelled", "ok", "forgiven" or "torn".
   std::vector<std::string> answers;
   EngineCounters counters;
-  // By task: whether it ran. What was cancelled in time depends on chance.
+  // By task: whether it ran. Chance decides which tasks are cancelled in time.
   std::vector<char> ran;
 };
 

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 using Context = const TaskContext&;
 using Resources = SmallVector<Resource, 4>;
 
-// What a wait throws; empty: nothing.
+// The message that a wait throws; empty: nothing.
 template <typename Wait>
 std::string error_of(Wait wait) {
   try {
@@ -217,7 +217,7 @@ TEST_F(Streams, AFailureOfTheDeviceIsThatOfTheFirstUnfinishedTask) {
   engine.wait_readable(x);
   engine.wait_all();  // told
   EXPECT_EQ(engine.counters().failed, 1);
-  // Who reads it is skipped, on any lane, until it is written anew.
+  // Its readers are skipped, on any lane, until it is written anew.
   bool ran = false;
   push(b, {y}, {x}, [&] { ran = true; });
   push(cpu, {x}, {z}, [&] { ran = true; });

@@ -96,7 +96,7 @@ TEST(TaskGraph, LeavesOutImpliedEdges) {
   // A data edge stays where only an order is known beside it.
   EXPECT_THAT(without_implied_edges(make_graph({0, 1, 2}, {{0, 1, false}, {0, 2, true}, {1, 2, false}})).edges,
               ElementsAre(Edge{0, 1, false}, Edge{0, 2, true}, Edge{1, 2, false}));
-  // What a lane's order says already is no edge, unless it is data.
+  // A lane's own order makes no edge, unless data does.
   EXPECT_THAT(without_implied_edges(make_graph({0, 0, 0}, {{0, 1, true}, {0, 2, false}, {1, 2, false}})).edges,
               ElementsAre(Edge{0, 1, true}));
 }

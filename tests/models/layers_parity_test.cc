@@ -7,8 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/models/gpt.h"
-#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/language_models.h"
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/module.h"

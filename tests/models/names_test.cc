@@ -6,7 +6,6 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
-#include "lockstep/models/resnet.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

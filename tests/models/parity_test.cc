@@ -75,11 +75,12 @@ std::uint32_t fnv1a(const std::string& name) {
   return h;
 }
 
-// The oracle is PyTorch in f64. Its own update in f32 ("f32_error") is 1e-6 of the norm from that in the last block, and 0.1 to
-// 0.7 % before: rounding gives two of 28 million inputs of ReLU the other sign, and the one in the output of block 4.0 alone moves
-// all gradients before it by that much. Which inputs these are depends on the order of sums, so two computations in f32 may differ
-// by more than 1 %, and neither be wrong. Ours has to be within 1 % of f64, or within twice the error of PyTorch's f32.
-// A projection of a difference d on random signs has the mean square |d|^2: sixteen of them estimate the error.
+// The oracle is PyTorch in f64. Its own update in f32 ("f32_error") is 1e-6 of the norm from that in the last block,
+// and 0.1 to 0.7 % before: rounding gives two of 28 million inputs of ReLU the other sign, and the one in the output of
+// block 4.0 alone moves all gradients before it by that much. Which inputs these are depends on the order of sums, so
+// two computations in f32 may differ by more than 1 %, and neither be wrong. Ours has to be within 1 % of f64, or
+// within twice the error of PyTorch's f32. A projection of a difference d on random signs has the mean square |d|^2:
+// sixteen of them estimate the error.
 TEST(Parity, FirstStepMovesEveryParameterAsPyTorchDoes) {
   nlohmann::json step = expected().at("one_step");
   Outcome run = train(1, step.at("lr"), 1);

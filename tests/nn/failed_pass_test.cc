@@ -15,7 +15,7 @@ struct NoGradient : Function {
 class FailedPass : public ::testing::Test {
  protected:
   FailedPass() { net_.initialize(Constant{1}, runtime_.devices()); }
-  // Of [1, 2, 3, 4]: the weight's gradient is 10.
+  // The sum of [1, 2, 3, 4]: the weight's gradient is 10.
   Tensor loss() { return sum(net_(x_)); }
   // The weight's gradient comes first, then the error.
   void fail_backward() {

@@ -76,7 +76,7 @@ TEST_F(Frozen, BackwardEndsAboveAFrozenFirstPart) {
   }
 }
 
-// Of a function with one frozen input: what belongs to that one alone is not computed.
+// A function with one frozen input does not compute what only that input needs.
 TEST_F(Frozen, NorIsWhatAFrozenInputWouldGet) {
   const auto count = [&](std::string_view task) { return std::ranges::count(backward_tasks(), task); };
   EXPECT_EQ(count("conv2d backward weights"), 1);

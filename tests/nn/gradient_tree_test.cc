@@ -18,7 +18,7 @@ std::vector<float> plus(std::vector<float> a, const std::vector<float>& b) {
   return a;
 }
 
-// Of magnitudes so different that every other order of adding gives other bits.
+// Magnitudes so different that every other order of adding gives other bits.
 std::vector<float> rough(Random& random) {
   std::vector<float> v(33);
   for (float& x : v) x = static_cast<float>(random.uniform(-1, 1) * std::exp(random.uniform(-8, 8)));

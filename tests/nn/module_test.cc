@@ -48,8 +48,8 @@ TEST(Module, SharedParametersAreListedOnce) {
   EXPECT_EQ(names(net.named_parameters()), (Names{"0.weight", "1.weight"}));
   EXPECT_EQ(net.parameters().size(), 1U);
   EXPECT_EQ(net.parameter_count(), 4);
-  // Of the sum of x W' W' with respect to W_ij, where W = 1: 2 x_j from the first use, x_0 + x_1 from the
-  // second.
+  // The derivative of the sum of x W' W' with respect to W_ij, where W = 1: 2 x_j from the first use, x_0 + x_1 from
+  // the second.
   sum(net(Tensor::from<float>({1, 2}, {1, 2}).to(runtime.devices()[0]))).backward();
   EXPECT_EQ(values(shared->weight.gradient()), (std::vector<double>{5, 7, 5, 7}));
 }

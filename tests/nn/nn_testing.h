@@ -1,4 +1,4 @@
-// What the tests of modules share: batches of shards, and small nets.
+// Shared by the tests of modules: batches of shards, and small nets.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/runtime/runtime.h"

@@ -2,7 +2,6 @@
 
 #include "lockstep/autograd/shards.h"
 #include "lockstep/nn/container.h"
-#include "lockstep/nn/embedding.h"
 #include "lockstep/nn/layers.h"
 #include "tests/nn/nn_testing.h"
 
@@ -112,8 +111,7 @@ TEST_F(NormalizationTest, ErrorsNameWhatDoesNotFit) {
       std::vector<std::int64_t>{1, 1}, std::vector<Slot>{{0, runtime_.devices()[0]}, {1, runtime_.devices()[1]}});
   const Tensor cut = scatter(Tensor::host({2, 2}), at);
   EXPECT_EQ(layer_norm(cut, {2}).shape(), (Shape{2, 2}));
-  EXPECT_ERROR(layer_norm(cut, {2, 2}),
-               "are on axis 0, over which it would take the mean: gather() puts them together");
+  EXPECT_ERROR(layer_norm(cut, {2, 2}), "are on axis 0, and it would take their mean: gather() puts them together");
   EXPECT_ERROR(layer_norm(x, {2}, scatter(Tensor::host({2}), at)), "but a parameter is the same for all samples");
 }
 

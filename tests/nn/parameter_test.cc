@@ -154,7 +154,7 @@ TEST(Parameter, GradientsArePlain) {
   }
 }
 
-// What users of plain leaves expect of it.
+// A parameter behaves as a plain leaf does.
 TEST(Parameter, ItsTensorHasItsGradient) {
   Runtime runtime(small_devices(2));
   Parameter p(ParameterOptions{.shape = {2}});

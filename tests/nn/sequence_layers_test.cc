@@ -186,7 +186,7 @@ TEST_F(SequenceLayersTest, ModuleListsOwnAndNameTheirModules) {
             (std::vector<std::string>{"layers.0.weight", "layers.1.weight", "layers.2.weight"}));
   for (std::size_t i = 0; i < net.layers.size(); ++i) net.layers[i].weight.set_data(tensor({2, 0, 0, -1}, {2, 2}));
   EXPECT_EQ(values(net(tensor({1, 1}, {1, 2}))), (Doubles{8, 0}));
-  EXPECT_ERROR(net.layers[3], "module list: number 3 of 3 modules");
+  EXPECT_ERROR(net.layers[3], "module list: no module 3, there are 3");
 }
 
 }  // namespace

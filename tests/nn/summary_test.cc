@@ -3,12 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/nn/attention.h"
 #include "lockstep/nn/container.h"
-#include "lockstep/nn/embedding.h"
 #include "lockstep/nn/gradient_tree.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/residual.h"

@@ -1,13 +1,13 @@
 // Modules under the names that PyTorch users know: look-up by name, apply(), to(), printing, and modules made in place.
 #include <sstream>
 
-#include "lockstep/nn/attention.h"
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/conv.h"
-#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/residual.h"
+#include "lockstep/nn/transformer.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {
@@ -56,8 +56,8 @@ TEST(ModuleSurface, ASequenceTakesModulesAndGivesThemBackByType) {
   EXPECT_EQ(net.size(), 4U);
   EXPECT_EQ(net.at<LeakyReLU>(1).str(), "LeakyReLU(negative_slope=0.5)");
   EXPECT_EQ(names(net.named_parameters()).back(), "3.0.bias");
-  EXPECT_ERROR(net.at<Linear>(1), "sequential: number 1 is another kind of module than the one asked for: LeakyReLU(");
-  EXPECT_ERROR(net[4], "sequential: number 4 of 4 modules");
+  EXPECT_ERROR(net.at<Linear>(1), "sequential: module 1 has another kind than the one asked for: LeakyReLU(");
+  EXPECT_ERROR(net[4], "sequential: no module 4, there are 4");
   // Parameters and mode move along; members of a module cannot.
   Linear frozen(options);
   frozen.freeze();
@@ -69,6 +69,25 @@ TEST(ModuleSurface, ASequenceTakesModulesAndGivesThemBackByType) {
   EXPECT_FALSE(net[4].training());
   EXPECT_ERROR(net.append(WithMembers()), "module: child 'fc' is a member, which cannot move");
   net.append<WithMembers>().append(SmallNet());
+}
+
+// Their children move along.
+TEST(ModuleSurface, LayersMadeOfLayersCanBeAppended) {
+  Runtime runtime(small_devices(1));
+  Sequential images;
+  images.append(Residual({.channels = 2, .stride = 2, .project = true})).append(Residual({.channels = 2}));
+  images.initialize(Xavier{}, runtime.devices());
+  const auto on = [&](const Shape& shape) { return ones(shape, {.device = runtime.devices()[0]}); };
+  EXPECT_EQ(images(on({1, 3, 4, 4})).shape(), (Shape{1, 2, 2, 2}));
+  EXPECT_EQ(images["0.conv3.weight"].shape(), (Shape{2, 3, 1, 1}));
+
+  Sequential words;
+  words.append(TransformerEncoderLayer({.d_model = 4, .nhead = 2, .dim_feedforward = 8}));
+  words.append(MultiheadAttention({.embed_dim = 4, .num_heads = 2}));
+  words.initialize(Xavier{}, runtime.devices());
+  EXPECT_EQ(words(on({3, 1, 4})).shape(), (Shape{3, 1, 4}));
+  EXPECT_EQ(words["0.self_attn.out_proj.weight"].shape(), (Shape{4, 4}));
+  EXPECT_EQ(words.at<MultiheadAttention>(1).out_proj.weight, words["1.out_proj.weight"]);
 }
 
 TEST(ModuleSurface, ApplyReachesChildrenFirst) {

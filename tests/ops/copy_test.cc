@@ -1,4 +1,4 @@
-// What moves elements: copies between devices, types and layouts.
+// Operations that move elements: copies between devices, types, and layouts.
 #include "lockstep/ops/copy.h"
 
 #include <gtest/gtest.h>
@@ -153,7 +153,7 @@ TEST_P(CopyTest, CopyFromOverwritesInPlace) {
     ops::copy_(near, far, options);
     ops::copy_(far, back, options);
     for (const Array& t : {near, far, back}) EXPECT_EQ(t.to_vector<float>(), host.to_vector<float>());
-    // What follows sees the new elements.
+    // Later operations see the new elements.
     const Array twice = ops::affine(far, 2, 0);
     ops::copy_(ops::affine(x, 0, 7), far, options);
     EXPECT_EQ(twice.to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));

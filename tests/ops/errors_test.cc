@@ -10,6 +10,7 @@
 #include "lockstep/ops/pool.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/ops/shape.h"
 #include "lockstep/ops/softmax.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -32,6 +33,7 @@ TEST_F(OpsErrors, HostTensorsComputeNothing) {
   EXPECT_ERROR(ops::unary(UnaryOp::relu, host), "relu: the tensor is in host memory, expected it on a device");
   EXPECT_ERROR(ops::binary(BinaryOp::add, host, host), "add: the tensor is in host memory");
   EXPECT_ERROR(ops::matmul(host, host), "matmul: the tensor is in host memory");
+  EXPECT_ERROR(ops::cat(std::vector{host, host}, 0), "cat: the tensor is in host memory");
   EXPECT_ERROR(ops::unary(UnaryOp::relu, Array()), "relu: an input is undefined");
   EXPECT_ERROR(ops::binary(BinaryOp::add, on({2, 2}), Array()), "add: an input is undefined");
   EXPECT_ERROR(ops::matmul(on({2, 2}), host), "matmul: an input is on host, expected it on cpu:0");

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "lockstep/nn/container.h"
-#include "lockstep/nn/linear.h"
+#include "lockstep/nn/layers.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
@@ -42,7 +42,7 @@ TEST(LeftOut, WhatNoOptimizerHasIsFrozenMeanwhile) {
   EXPECT_EQ(trainable(), (std::vector{false, true, false}));
 }
 
-// What is frozen stays as it is, also where an optimizer has it and a gradient was there.
+// A frozen parameter stays as it is, even if an optimizer has it and it had a gradient.
 TEST(LeftOut, AFrozenParameterIsNotUpdated) {
   Runtime runtime;
   Linear net({.in_features = 2, .out_features = 1});

@@ -34,7 +34,7 @@ class LossScalerTest : public ::testing::Test {
         .backward({.scales = scaler.scales()});
   }
   Numbers weights(const Parameter& p, std::size_t device = 0) { return values(p.data(runtime_.devices()[device])); }
-  // Of each device.
+  // One for each device.
   std::vector<float> scales(const LossScaler& scaler) {
     std::vector<float> all;
     for (const Array& scale : scaler.scales()) all.push_back(scale.item<float>());

@@ -1,5 +1,5 @@
 // Groups of parameters with options of their own: each is trained as by an optimizer with these options.
-#include "lockstep/optim/parameter_group.h"
+#include "lockstep/optim/optimizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

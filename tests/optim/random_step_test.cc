@@ -1,4 +1,4 @@
-// What the keys of random operations depend on: the steps of all optimizers of a runtime.
+// The keys of random operations depend on the steps of all optimizers of a runtime.
 #include <gtest/gtest.h>
 
 #include <set>

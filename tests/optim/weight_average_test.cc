@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "lockstep/nn/linear.h"
+#include "lockstep/nn/layers.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 

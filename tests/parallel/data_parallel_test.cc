@@ -1,11 +1,13 @@
 #include "lockstep/parallel/data_parallel.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "lockstep/nn/linear.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/summary.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -13,6 +15,8 @@
 
 namespace lockstep {
 namespace {
+
+using ::testing::HasSubstr;
 
 // The tutorial's model: Linear(5, 2) that tells what its replicas see.
 struct Watched : Module {
@@ -95,6 +99,19 @@ TEST(DataParallel, PassesOnParametersAndMode) {
   EXPECT_EQ(parallel.named_parameters()[0].first, net.named_parameters()[0].first);
   parallel.eval();
   EXPECT_FALSE(net.training());
+}
+
+// The wrapper has the whole batch, the model and its layers the last shard.
+TEST(DataParallel, ShowsItsOutputsInASummary) {
+  Runtime runtime({.cpu_devices = 2});
+  Watched net;
+  net.initialize(Normal{1}, runtime.devices());
+  DataParallel parallel(net, runtime.devices());
+  const std::string table = summary(parallel, {5, 5});
+  EXPECT_THAT(table, HasSubstr("DataParallel"));
+  EXPECT_THAT(table, HasSubstr("  [5, 2]                 0\n       Watched "));
+  EXPECT_THAT(table, HasSubstr("  [2, 2]                 0\nfc     Linear "));
+  EXPECT_THAT(table, HasSubstr("  [2, 2]                12  trainable\n"));
 }
 
 struct Weighted : Module {

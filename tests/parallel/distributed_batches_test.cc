@@ -1,4 +1,5 @@
-// Loops over data that ranks share: for any number of examples, each counts once, and the bits are those of one process.
+// Loops over data that ranks share: for any number of examples, each counts once, and the bits are those of one
+// process.
 #include <gtest/gtest.h>
 
 #include <algorithm>

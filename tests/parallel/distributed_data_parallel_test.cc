@@ -11,7 +11,6 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/bucket_reducer.h"

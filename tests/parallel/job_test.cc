@@ -9,6 +9,7 @@
 #include "lockstep/net/tcp_store_server.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/split.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"
@@ -60,6 +61,32 @@ TEST(Job, TrainsAModelOnAllRanks) {
     weights[static_cast<std::size_t>(job.rank())] = weights_sha256(*net);
   }));
   EXPECT_EQ(weights[0], weights[1]);
+}
+
+// Its weights are those of a program without ranks.
+TEST(Job, AProcessThatNoLauncherStartedIsTheOnlyRank) {
+  Job job({.runtime = {.cpu_devices = 2}});
+  EXPECT_EQ(job.rank(), 0);
+  EXPECT_EQ(job.world_size(), 1);
+  const std::vector<Device>& devices = job.devices();
+  const Tensor x = testing::Random(1).floats({6, 4}), y = testing::Random(2).floats({6, 2});
+  const auto trained = [&](bool ranks) {
+    const auto net = two_layers();
+    net->initialize(Xavier{}, devices);
+    Sgd sgd(net->parameters(), {.lr = 0.5});
+    if (ranks) {
+      DistributedDataParallel ddp(*net, job);
+      const auto [inputs, targets] = ddp.split<2>(Example{x, y});
+      mse_loss(ddp(inputs), targets).backward();
+      sgd.step();
+    } else {
+      mse_loss((*net)(split_and_load(x, devices)), split_and_load(y, devices)).backward();
+      sgd.step();
+    }
+    return weights_sha256(*net);
+  };
+  EXPECT_EQ(trained(true), trained(false));
+  job.close();
 }
 
 TEST(Job, TensorsAreReducedOverRanks) {

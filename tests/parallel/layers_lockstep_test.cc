@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/models/gpt.h"
-#include "lockstep/models/lstm_language_model.h"
-#include "lockstep/models/resnet.h"
+#include "lockstep/models/language_models.h"
+#include "lockstep/models/models.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/transformer.h"
 #include "lockstep/optim/optimizer.h"

@@ -1,5 +1,5 @@
-// The lockstep property: what a training run computes depends on its recipe, to the last bit, and not on how many devices
-// and processes computed it nor on who was faster. Ranks are threads here, each with a runtime of its own.
+// The lockstep property: what a training run computes depends on its recipe, to the last bit, and not on how many
+// devices and processes computed it nor on who was faster. Ranks are threads here, each with a runtime of its own.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,6 @@
 #include "lockstep/models/models.h"
 #include "lockstep/nn/gradient_tree.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/residual.h"
 #include "lockstep/optim/optimizer.h"

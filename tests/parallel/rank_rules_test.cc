@@ -1,4 +1,4 @@
-// What a user writes around a model gives the same on two ranks as on one, or is refused on both.
+// A user's code around a model gives the same on two ranks as on one, or is refused on both.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -20,7 +19,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// What one rank and each of two ranks find.
+// The results of one rank and of each of two ranks.
 Numbers on_one_and_two_ranks(const std::function<Numbers(Rank&)>& find) {
   Numbers one;
   for (int world : {1, 2}) {

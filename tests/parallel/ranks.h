@@ -12,7 +12,6 @@
 
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/runtime.h"
 
@@ -30,7 +29,7 @@ struct Rank {
   int rank() const { return group->rank(); }
 };
 
-// What each rank had to complain about; "" if nothing.
+// The error of each rank; "" if it had none.
 inline std::vector<std::string> run_ranks(int world, const std::function<void(Rank&)>& body, int devices = 1,
                                           std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   auto groups = make_local_groups(world, timeout);

@@ -9,7 +9,6 @@
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/residual.h"
@@ -127,7 +126,7 @@ void expect_same_bits(const RuntimeOptions& options, StepRecipe recipe,
     if (between) between(recorded);
   }
   EXPECT_TRUE(recorded.recording().recorded()) << recorded.recording().why_not();
-  // Of the first task: the input becomes a convolution's.
+  // The first task: the input becomes a convolution's.
   const std::string why_no_graph = recorded.recording().why_no_graph();
   if (recorded.runtime().devices()[0].kind() == DeviceKind::cuda) {
     EXPECT_EQ(why_no_graph, "");
@@ -185,7 +184,7 @@ TEST_P(RecordedStepTest, AlsoWithDropoutOfParameters) {
 }
 TEST_P(RecordedStepTest, AlsoOnTheSerialEngine) { expect_same_bits(devices(GetParam(), true), {.clip = 0.1}); }
 
-// What else the program does between two steps takes none of the memory that the next one will use.
+// Other work between two steps takes none of the memory that the next one will use.
 TEST_P(RecordedStepTest, AlsoWhereOtherWorkComesBetween) {
   expect_same_bits(devices(GetParam()), {}, [](Training& training) {
     Random random(3);
@@ -399,7 +398,7 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
 TEST(RecordedStep, ATaskThatFailsIsToldOfAtTheReadAndTheNextStepIsWhole) {
   Runtime runtime(devices(1));
   const Device device = runtime.devices()[0];
-  // What is put together from parts is fresh in each repetition, too, although it is in the same memory.
+  // Results put together from parts are fresh in each repetition, although they are in the same memory.
   RecordedStep step([](std::span<const Tensor> in) {
     const Tensor loss = cross_entropy(in[0], in[1]);
     return std::vector{concatenate(std::vector{loss.reshape({1}), loss.reshape({1})})};

@@ -109,7 +109,7 @@ TEST(SplitAndLoad, GivesDevicesShardsInProportionToTheirWeights) {
                "2 shards for 3 devices, expected at least one for each");
 }
 
-// What comes before it is trained, too.
+// Layers before it are trained, too.
 TEST(SplitAndLoad, SendsGradientsBackToWhatIsSplit) {
   Runtime runtime({.cpu_devices = 2});
   for (const Device place : {runtime.devices()[0], Device()}) {

@@ -1,10 +1,11 @@
-// One loss of two batches: of other sizes, in other numbers of shards, on other devices. Some leave a device without samples.
+// One loss of two batches: of other sizes, in other numbers of shards, on other devices. Some leave a device without
+// samples.
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <numeric>
 
-#include "lockstep/nn/linear.h"
+#include "lockstep/nn/layers.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

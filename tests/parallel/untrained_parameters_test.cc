@@ -1,5 +1,5 @@
-// Parameters that are frozen, or that no optimizer has, where processes share the work: what does not travel. That the bits
-// of the others are those of one process is shown in lockstep_property_test.cc.
+// Parameters that are frozen, or that no optimizer has, where processes share the work: what does not travel. That the
+// bits of the others are those of one process is shown in lockstep_property_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -102,7 +102,7 @@ TEST(UntrainedParameters, RanksThatFreezeOtherParametersAreToldSo) {
   }
 }
 
-// What waits to be summed would be lost.
+// Gradients that wait to be summed would be lost.
 TEST(UntrainedParameters, AParameterJoinsBetweenStepsOnly) {
   for (const std::string& error : run_ranks(2, [](Rank& r) {
          auto net = two_layers();

@@ -5,7 +5,6 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/data_parallel.h"
@@ -27,8 +26,8 @@ struct WeightNormed : Module {
   Tensor forward(const Tensor& x) override { return linear(x, weight()); }
 };
 
-// Two inputs, two outputs; a layer that is used twice; a synchronized batch norm deep inside; steps that become samples and
-// back; and a penalty on parameters alone.
+// Two inputs, two outputs; a layer that is used twice; a synchronized batch norm deep inside; steps that become samples
+// and back; and a penalty on parameters alone.
 struct Net : Module {
   WeightNormed embed;
   Linear mix{{.in_features = kHidden, .out_features = kHidden}};

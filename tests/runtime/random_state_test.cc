@@ -58,7 +58,7 @@ TEST(RandomState, StepsAreAddedAndTakenBack) {
   EXPECT_EQ(a.step(), 0U);
 }
 
-// What is the same for all shards must not depend on which of them this process has.
+// A value that all shards share must not depend on which of them this process has.
 TEST(RandomState, DrawsForAllShardsHaveACounterOfTheirOwn) {
   RandomState a, b;
   a.next(0);

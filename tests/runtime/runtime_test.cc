@@ -131,7 +131,7 @@ TEST(Runtime, CpuDevicesShareTheMemoryThatThereIs) {
   Tensor x = ops::empty(most, DType::u8, first);
   EXPECT_ERROR(ops::empty(most, DType::u8, second),
                "cpu:1: out of memory: " + std::to_string(most.numel()) + " bytes requested");
-  // What the first one keeps for later goes to who needs it now.
+  // Memory that the first one keeps for later goes to the one that needs it now.
   x = {};
   EXPECT_GT(runtime.memory(first).cached_bytes(), 0U);
   x = ops::empty(most, DType::u8, second);

@@ -2,11 +2,12 @@
 #   one of them opens `namespace lockstep` without LOCKSTEP_API: a shared library would keep what it declares to itself;
 #   another header opens it with LOCKSTEP_API;
 #   one of them includes a header that lockstep.h does not name: it is not installed;
-#   there are more than MOST (67) of them, lockstep.h included. Before you raise that number, look for a concept that has two
+#   another header declares a class that a public one defines: GCC would hide the class where that declaration comes first;
+#   there are more than MOST (61) of them, lockstep.h included. Before you raise that number, look for a concept that has two
 #   headers, and for a declaration that could replace an include.
 cmake_minimum_required(VERSION 3.25)
 if(NOT DEFINED MOST)
-  set(MOST 67)
+  set(MOST 61)
 endif()
 
 # The headers of Lockstep that `file` includes.
@@ -23,7 +24,11 @@ math(EXPR count "${count} + 1")
 if(count GREATER MOST)
   string(APPEND violations "lockstep/lockstep.h: ${count} public headers, expected at most ${MOST}\n")
 endif()
+set(classes "")
 foreach(header ${headers})
+  file(STRINGS ${SOURCE_DIR}/${header} lines REGEX "^(class|struct) [A-Za-z0-9_]+[^;]*$")
+  list(TRANSFORM lines REPLACE "^(class|struct) ([A-Za-z0-9_]+).*" "\\2")
+  list(APPEND classes ${lines})
   file(STRINGS ${SOURCE_DIR}/${header} hidden REGEX "^namespace lockstep {")
   if(hidden)
     string(APPEND violations "${header}: namespace lockstep without LOCKSTEP_API\n")
@@ -41,6 +46,13 @@ foreach(header ${all})
   if(exported AND NOT header IN_LIST headers)
     string(APPEND violations "${header}: LOCKSTEP_API, but lockstep/lockstep.h does not name it\n")
   endif()
+  file(STRINGS ${SOURCE_DIR}/${header} declared REGEX "^(class|struct) [A-Za-z0-9_]+;")
+  list(TRANSFORM declared REPLACE "^(class|struct) ([A-Za-z0-9_]+).*" "\\2")
+  foreach(class ${declared})
+    if(class IN_LIST classes AND NOT header IN_LIST headers)
+      string(APPEND violations "${header}: declares ${class}, expected an include of the public header that defines it\n")
+    endif()
+  endforeach()
 endforeach()
 if(violations)
   message(NOTICE "${violations}")

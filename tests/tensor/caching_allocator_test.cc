@@ -168,7 +168,7 @@ TEST_F(CachingAllocatorTest, ASourceWithoutMoreIsALimit) {
   EXPECT_EQ(source->taken, 0U);
 }
 
-// What kernels take for themselves is never refused for the limit, and leaves less for tensors.
+// Kernels' own memory is never refused for the limit, and leaves less for tensors.
 TEST_F(CachingAllocatorTest, TheLimitCountsScratch) {
   allocator_.free(allocator_.allocate(4096, a_));
   const auto scratch = allocator_.scratch();

@@ -6,8 +6,7 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/text.h"
-#include "lockstep/models/gpt.h"
-#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/language_models.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"
 #include "tests/expect_error.h"

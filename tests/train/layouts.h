@@ -18,7 +18,7 @@ struct JobLayout {
 };
 inline void PrintTo(JobLayout layout, std::ostream* os) { *os << layout.ranks << "x" << layout.devices; }
 
-// What `run` returns in all ranks, which are threads, or the first error's message. Without a group: the only rank.
+// The result of `run` in all ranks, which are threads, or the first error's message. Without a group: the only rank.
 using RunRank = std::function<std::string(int devices, const std::shared_ptr<ProcessGroup>& group)>;
 inline std::string run_layout(JobLayout layout, const RunRank& run) {
   std::vector<std::string> results(static_cast<std::size_t>(layout.ranks));

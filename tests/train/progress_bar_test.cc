@@ -76,7 +76,7 @@ class Terminal {
   Terminal& operator=(const Terminal&) = delete;
 
   std::FILE* stream() const { return stream_; }
-  // What appeared since the last call.
+  // The text that appeared since the last call.
   std::string shown() {
     std::string text(4096, '\0');
     const ssize_t n = ::read(master_, text.data(), text.size());

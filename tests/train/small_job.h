@@ -7,7 +7,6 @@
 
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/nn/residual.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"

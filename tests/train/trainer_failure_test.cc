@@ -28,14 +28,15 @@ TEST(TrainerFailure, ALossThatIsNotFiniteEndsTheRunAndKeepsTheLastGoodCheckpoint
   const auto latest = find_latest_checkpoint(folder.path()).checkpoint;
   ASSERT_TRUE(latest.has_value());
   EXPECT_EQ(latest->step, 2);
-  // What it holds is sound.
+  // Its weights are sound.
   SmallJob good(1, {.epochs = 2, .max_steps = 3, .shuffle = false}, with_a_nan(33));
   good.trainer->resume(folder.path());
   good.trainer->train();
   EXPECT_EQ(good.losses, (std::vector<double>{job.losses[2]}));
 }
 
-// A picture of sample 33, in step 4, is so bright that its variance overflows. Tensor norm makes zeros of it, and a finite loss.
+// A picture of sample 33, in step 4, is so bright that its variance overflows. Tensor norm makes zeros of it, and a
+// finite loss.
 std::shared_ptr<const Dataset> with_a_bright_picture() {
   Tensor images = testing::Random(3).floats({SmallJob::kTrain, 1, 6, 6});
   for (int i = 0; i < 36; ++i) images.view().as<float>()[33 * 36 + i] *= 1e30f;

@@ -1,4 +1,5 @@
-// A run whose parameters have options of their own: one hash on all devices and ranks, across kills, and another recipe.
+// A run whose parameters have options of their own: one hash on all devices and ranks, across kills, and another
+// recipe.
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"

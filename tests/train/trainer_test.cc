@@ -256,7 +256,7 @@ TEST(Trainer, TheRecipeHasTheSchedule) {
   EXPECT_NE(recipe({.kind = ScheduleKind::step}), recipe({.kind = ScheduleKind::step, .gamma = 0.5}));
 }
 
-// What a plain run does not have leaves its hash as it was.
+// Settings that a plain run lacks leave its hash as it was.
 TEST(Trainer, TheRecipeHasWhatElseDecidesTheBits) {
   std::vector<std::string> names;
   const SmallJob plain(1);

@@ -12,7 +12,6 @@
 #include "lockstep/models/models.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/linear.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"

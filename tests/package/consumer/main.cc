@@ -36,5 +36,9 @@ int main() {
   const std::vector<double> one = train(1), two = train(2);
   check(one == two, "the losses on one device and on two differ");
   check(two.back() < two.front(), "the loss went from {} to {}", two.front(), two.back());
+  // Overloads of all headers together.
+  Runtime runtime;
+  const std::vector<Tensor> rows(3, zeros({2}, {.device = runtime.devices()[0]}));
+  check(stack(rows).shape() == Shape{3, 2}, "stack: {}", stack(rows));
   fmt::print("loss {:.4f} after {} steps, {:.4f} before\n", two.back(), two.size(), two.front());
 }
