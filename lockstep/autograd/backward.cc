@@ -18,8 +18,8 @@ struct Leaf {
   int edges = 0;    // from nodes that the walk runs
   int missing = 0;  // those of them whose gradient has not arrived yet
   Gradient gradient;
-  // Number of gradients that have arrived from each shard. A shard's addend is complete when all edges have delivered.
-  std::map<int, int> arrived;
+  // Number of gradients that have arrived, by shard. A shard's addend is complete when all edges have delivered.
+  SmallVector<int, 8> arrived;
 };
 
 class Walk {
@@ -121,9 +121,10 @@ class Walk {
     gradient_of(edge).add_addend(shard, g, counts);
     if (edge.target->node || !edge.target->takes_shards()) return;
     Leaf& leaf = leaves_.at(edge.target);
-    if (++leaf.arrived[shard] < leaf.edges || leaf.gradient.has_once()) return;
-    Gradient complete = leaf.gradient.take_addend(shard);
-    if (complete.defined()) edge.target->accumulate(pass_, std::move(complete));
+    const auto place = static_cast<std::size_t>(shard);
+    while (leaf.arrived.size() <= place) leaf.arrived.push_back(0);
+    if (++leaf.arrived[place] < leaf.edges || leaf.gradient.has_once()) return;
+    if (auto complete = leaf.gradient.take_addend(shard)) edge.target->accumulate_shard(pass_, *std::move(complete));
   }
 
   // One of a leaf's edges has delivered everything.
@@ -157,11 +158,11 @@ class Walk {
         Gradient& dy = gradients_.at(node.get())[0];
         for (std::size_t s : slots) {
           const int shard = at.slots()[s].shard;
-          const Array g = dy.take_addend(shard).addend(shard);
+          const auto addend = dy.take_addend(shard);
           // Otherwise no root depends on this part.
-          if (!g.defined()) continue;
+          if (!addend) continue;
           const bool counts = at.rows_of(shard) > 0;
-          Arrays found = run_part(*node, s, shard, counts ? shard : -1, g);
+          Arrays found = run_part(*node, s, shard, counts ? shard : -1, addend->sum.value);
           node->parts[s] = nullptr;
           for (std::size_t i = 0; i < node->inputs.size(); ++i)
             deliver_addend(node->inputs[i], shard, found[i], counts);
@@ -190,7 +191,9 @@ class Walk {
     }
     for (const auto& [shard, counts] : shards) {
       std::vector<Gradient> of_shard(grads.size());
-      for (std::size_t i = 0; i < grads.size(); ++i) of_shard[i].add_single(grads[i].take_addend(shard).addend(shard));
+      for (std::size_t i = 0; i < grads.size(); ++i) {
+        if (const auto addend = grads[i].take_addend(shard)) of_shard[i].add_single(addend->sum.value);
+      }
       ops::ShardScope scope(shard);
       run_mix_of_shard(node, of_shard, dx, shard, counts);
     }

@@ -117,11 +117,10 @@ void Gradient::add(Gradient other) {
   if (other.seed) seed = std::move(other.seed);
 }
 
-Gradient Gradient::take_addend(int shard) {
-  Gradient taken;
+std::optional<Gradient::Addend> Gradient::take_addend(int shard) {
   const auto at = std::ranges::find(addends, shard, &Addend::shard);
-  if (at == addends.end()) return taken;
-  taken.addends.push_back(std::move(*at));
+  if (at == addends.end()) return std::nullopt;
+  std::optional<Addend> taken = std::move(*at);
   addends.erase(at);
   return taken;
 }

@@ -57,7 +57,7 @@ struct Gradient {
   // Whether any contribution counts once.
   bool has_once() const { return !parts.empty() || single.defined() || seed; }
   // Removes and returns the addend of shard `shard`.
-  Gradient take_addend(int shard);
+  std::optional<Addend> take_addend(int shard);
   // The addend of shard `shard`, or of one device; undefined if there is none.
   Array addend(int shard) const;
   Array part(Device device) const;

@@ -47,8 +47,10 @@ struct GradMeta {
   virtual void reached(BackwardPass&) {}
   // Takes the gradient that one pass found. Called on the host thread; arrays may not be computed yet.
   virtual void accumulate(const BackwardPass& pass, Gradient gradient);
-  // Returns whether accumulate() may get one shard's addend at a time, which keeps few of them in memory.
+  // Whether accumulate_shard() takes one shard's addend at a time, before accumulate() takes the rest. This keeps few
+  // of them in memory.
   virtual bool takes_shards() const { return false; }
+  virtual void accumulate_shard(const BackwardPass&, Gradient::Addend) {}
   // Undoes accumulate() after a pass that failed.
   virtual void abandon(const BackwardPass&) {}
   // Returns memory on `device` for a shard's addend, plain, with the leaf's shape and type, from which it is summed

@@ -64,7 +64,7 @@ Recording TaskRecorder::take() {
   States unwritten;
   for (const Resource& r : own_) unwritten.insert(r.state());
   for (const auto& task : recording_.tasks_) {
-    SmallVector<Resource, 4> reads;
+    Resources reads;
     for (const Resource& r : task->reads) {
       const bool writes = std::ranges::find(task->writes, r) != task->writes.end();
       if (!writes || !unwritten.contains(r.state())) reads.push_back(r);

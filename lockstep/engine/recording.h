@@ -26,8 +26,8 @@ namespace lockstep {
 struct RecordedTask {
   std::string name;
   LaneId lane;
-  SmallVector<Resource, 4> reads, writes;
-  InlineFunction<void(const TaskContext&), 384> run;
+  Resources reads, writes;
+  TaskFunction run;
 };
 
 class Recording {

@@ -36,15 +36,19 @@ struct TaskContext {
   std::vector<TaskPart>* parts = nullptr;  // on a stream, while a timeline is recorded: the task lists its parts here
 };
 
+// Enough room for every operation.
+using Resources = SmallVector<Resource, 8>;
+// The function must keep what it touches alive. Closures up to 768 bytes need no allocation.
+using TaskFunction = InlineFunction<void(const TaskContext&), 768>;
+
 struct Task {
   // In the field's words: "conv2d", "all-reduce".
   std::string name = {};
   LaneId lane = {};
-  SmallVector<Resource, 4> reads = {};
+  Resources reads = {};
   // Data written as a whole. Data changed in part or in place is both read and written.
-  SmallVector<Resource, 4> writes = {};
-  // The function must keep what it touches alive. Closures up to 384 bytes need no allocation.
-  InlineFunction<void(const TaskContext&), 384> run = {};
+  Resources writes = {};
+  TaskFunction run = {};
 };
 
 }  // namespace lockstep

@@ -16,8 +16,8 @@ void commit(const BatchNorm2d& norm, double momentum, const Placement* at, std::
   // Each device merges for itself, in memory that it can read. The few numbers are the same, so the bits are, too.
   for (Device device : norm.running_mean.devices()) {
     ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);
-    ops::batch_norm_commit(merged, momentum, norm.running_mean.data(device).array(),
-                           norm.running_var.data(device).array(), norm.num_batches_tracked.data(device).array());
+    ops::batch_norm_commit(merged, momentum, norm.running_mean.tensor().on(device),
+                           norm.running_var.tensor().on(device), norm.num_batches_tracked.tensor().on(device));
   }
 }
 

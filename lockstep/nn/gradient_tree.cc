@@ -15,10 +15,13 @@
 
 namespace lockstep {
 bool GradientTree::covers(std::size_t shard) const {
-  auto it = sums_.subtrees.upper_bound(shard);
-  if (it == sums_.subtrees.begin()) return false;
-  --it;
-  return shard < it->first + it->second.first;
+  return std::ranges::any_of(sums_.subtrees,
+                             [&](const Subtree& s) { return s.first <= shard && shard < s.first + s.size; });
+}
+
+void GradientTree::insert(Subtree subtree) {
+  const auto after = std::ranges::upper_bound(sums_.subtrees, subtree.first, {}, &Subtree::first);
+  sums_.subtrees.insert(after, std::move(subtree));
 }
 
 void GradientTree::set_dtype(DType dtype) {
@@ -32,7 +35,7 @@ Array GradientTree::rounded(const Array& gradient) const {
 }
 
 // Kernels sum a whole tree in f32; a sum of two bf16 tensors is rounded.
-Array GradientTree::tree_sum(const std::vector<Array>& leaves, Device device) const {
+Array GradientTree::tree_sum(std::span<const Array> leaves, Device device) const {
   if (dtype_ != DType::bf16) return ops::tree_sum(leaves, device);
   const auto leaf = [&](std::size_t i) {
     return leaves[i].defined() ? std::optional(leaves[i].to(device, {.non_blocking = true})) : std::nullopt;
@@ -70,18 +73,17 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
   }
   std::size_t size = 1;
   while (true) {
-    auto sibling = sums_.subtrees.find(first ^ size);
-    if (sibling == sums_.subtrees.end() || sibling->second.first != size) break;
-    const Array& other = sibling->second.second;
-    if (other.device() != sum.device()) break;
+    const auto sibling = std::ranges::find(sums_.subtrees, first ^ size, &Subtree::first);
+    if (sibling == sums_.subtrees.end() || sibling->size != size || sibling->sum.device() != sum.device()) break;
     ops::ShardScope scope(shard);
-    bool left = (first & size) == 0;
-    sum = tree_sum({left ? sum : other, left ? other : sum}, sum.device());
+    Array pair[] = {std::move(sum), std::move(sibling->sum)};
+    if ((first & size) != 0) std::swap(pair[0], pair[1]);
+    sum = tree_sum(pair, gradient.device());
     sums_.subtrees.erase(sibling);
     first &= ~size;
     size *= 2;
   }
-  sums_.subtrees[first] = {size, sum};
+  insert({first, size, std::move(sum)});
 }
 
 void GradientTree::abandon(const BackwardPass& pass) {
@@ -103,7 +105,7 @@ void GradientTree::merge_unsynchronized(Device device) {
   bool own_round = sums_.unsynchronized_round > sums_.round ||
                    std::ranges::any_of(sums_.unsynchronized, [&](const auto& leaf) { return covers(leaf.first); });
   if (own_round) finish_round(device);
-  for (auto& [shard, sum] : sums_.unsynchronized) sums_.subtrees[shard] = {1, rounded(sum)};
+  for (auto& [shard, sum] : sums_.unsynchronized) insert({shard, 1, rounded(sum)});
   sums_.unsynchronized.clear();
 }
 
@@ -111,12 +113,12 @@ void GradientTree::finish_round(Device device) {
   if (sums_.subtrees.empty()) return;
   // A subtree stands at its first shard's place; the places that it covers are missing leaves, which pass their
   // siblings on unchanged. So the tree over all places adds what is left to add, in the right order.
-  std::vector<Array> leaves(sums_.subtrees.rbegin()->first + 1);
-  for (auto& [first, subtree] : sums_.subtrees) {
-    leaves[first] = ops::readable_from(subtree.second, device);
+  Array round = sums_.subtrees[0].sum;
+  if (sums_.subtrees.size() > 1 || round.device() != device) {
+    std::vector<Array> leaves(sums_.subtrees.back().first + 1);
+    for (const Subtree& subtree : sums_.subtrees) leaves[subtree.first] = ops::readable_from(subtree.sum, device);
+    round = tree_sum(leaves, device);
   }
-  bool single = sums_.subtrees.size() == 1 && sums_.subtrees.begin()->second.second.device() == device;
-  Array round = single ? sums_.subtrees.begin()->second.second : tree_sum(leaves, device);
   if (dtype_ == DType::bf16) round = round.to(DType::f32);
   if (sums_.total.defined()) {
     sums_.total = ops::binary(BinaryOp::add, sums_.total.to(device, {.non_blocking = true}), round);
@@ -157,7 +159,7 @@ void GradientTree::remove_reducer(const GradientReducer& reducer) {
 std::vector<std::pair<std::size_t, Array>> GradientTree::take_subtrees() {
   if (!sums_.unsynchronized.empty()) merge_unsynchronized(sums_.unsynchronized.begin()->second.device());
   std::vector<std::pair<std::size_t, Array>> taken;
-  for (auto& [first, subtree] : sums_.subtrees) taken.emplace_back(first, std::move(subtree.second));
+  for (Subtree& subtree : sums_.subtrees) taken.emplace_back(subtree.first, std::move(subtree.sum));
   sums_.subtrees.clear();
   return taken;
 }

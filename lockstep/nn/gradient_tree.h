@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -50,10 +51,16 @@ class GradientTree {
   // For the reducer: takes the waiting sums of disjoint subtrees, by first shard, out of this tree.
   std::vector<std::pair<std::size_t, Array>> take_subtrees();
   // The sum of subtrees, each at the place of its first shard, as this tree adds them. Undefined leaves are missing.
-  Array tree_sum(const std::vector<Array>& leaves, Device device) const;
+  Array tree_sum(std::span<const Array> leaves, Device device) const;
 
  private:
+  struct Subtree {
+    std::size_t first, size;  // shards
+    Array sum;
+  };
+
   bool covers(std::size_t shard) const;
+  void insert(Subtree subtree);
   Array rounded(const Array& gradient) const;
   void merge_unsynchronized(Device device);
   void finish_round(Device device);
@@ -61,8 +68,8 @@ class GradientTree {
   bool synchronizes(const BackwardPass& pass) const { return pass.sync && (!reducer_ || reducer_->synchronizes()); }
 
   struct Sums {
-    // Disjoint subtrees of the current round: (first shard, number of shards) and their sum; and the round's pass.
-    std::map<std::size_t, std::pair<std::size_t, Array>> subtrees;
+    // Disjoint subtrees of the current round, by first shard, and the round's pass.
+    std::vector<Subtree> subtrees;
     std::uint64_t round = 0;
     // Sums by shard of passes without `sync`, and the latest of those passes.
     std::map<std::size_t, Array> unsynchronized;

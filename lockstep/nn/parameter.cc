@@ -44,6 +44,12 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       if (state && state->options.trainable) state->accumulate(pass, std::move(g));
     }
     bool takes_shards() const override { return true; }
+    void accumulate_shard(const BackwardPass& pass, Gradient::Addend addend) override {
+      const auto state = owner.lock();
+      if (!state || !state->options.trainable) return;
+      state->check_joined(pass);
+      state->add(pass, std::move(addend));
+    }
     Tensor grad() const override {
       const auto state = owner.lock();
       return state ? state->own_gradient(state->devices.at(0)) : Tensor();
@@ -69,16 +75,22 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     return copy;
   }
 
+  // For a gradient of samples.
+  void check_joined(const BackwardPass& pass) const {
+    check(gradient.reducer() == nullptr || (pass.at && pass.at->exchange()),
+          "backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that its batches() "
+          "or split() cut: other processes would not have this gradient",
+          label);
+  }
+
+  void add(const BackwardPass& pass, Gradient::Addend a) {
+    // Plain, like the parameter: trees and optimizers go through memory.
+    if (a.counts) gradient.add(pass, a.shard, ops::to_layout(a.sum.value, Layout::plain));
+  }
+
   void accumulate(const BackwardPass& pass, Gradient g) {
     const auto& reducer = gradient.reducer();
-    const bool joined = pass.at && pass.at->exchange();
-    if (reducer && !joined && (!g.addends.empty() || g.single.defined())) {
-      fail(
-          "backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that its batches() "
-          "or "
-          "split() cut: other processes would not have this gradient",
-          label);
-    }
+    if (!g.addends.empty() || g.single.defined()) check_joined(pass);
     if (!g.parts.empty() || g.single.defined() || g.seed) {
       // A contribution that counts once joins the lowest shard, wherever that is.
       const int shard = pass.at ? pass.at->lowest_shard() : 0;
@@ -95,11 +107,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
         g.add_addend(shard, g.once(device).with_shard(shard), true);
       }
     }
-    for (Gradient::Addend& a : g.addends) {
-      // Plain, like the parameter: trees and optimizers go through memory.
-      if (a.counts) gradient.add(pass, a.shard, ops::to_layout(a.sum.value, Layout::plain));
-      a.sum = {};
-    }
+    for (Gradient::Addend& a : g.addends) add(pass, std::move(a));
   }
 
   bool shape_known() const {

@@ -151,13 +151,7 @@ Array empty_host(const Shape& shape, DType dtype, Device device) {
   }
   Block block = state.pinned->allocate(view.bytes(), LaneId());
   view.data = block.data;
-  auto* storage = new Storage{block.data, view.bytes(), Device(), state.engine, block.resource, true};
-  return {std::shared_ptr<Storage>(storage,
-                                   [allocator = state.pinned, block](Storage* s) {
-                                     allocator->free(block);
-                                     delete s;
-                                   }),
-          view};
+  return {make_block_storage(state.pinned, std::move(block), view.bytes(), Device(), state.engine), view};
 }
 
 Array pin(const Array& x, Device device) {

@@ -33,12 +33,10 @@ Array empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   Block block = recorder ? recorder->allocate(state, view.bytes(), likely_lane(state))
                          : state.allocator->allocate(view.bytes(), likely_lane(state));
   view.data = block.data;
-  auto* storage = new Storage{block.data, view.bytes(), device, state.engine, block.resource, false, block.pool};
-  std::shared_ptr<Storage> shared(storage, [owner = state.shared_from_this(), block](Storage* s) {
-    owner->allocator->free(block);
-    delete s;
-  });
-  return Array(std::move(shared), view).with_shard(current_shard);
+  // The storage keeps the device's state.
+  std::shared_ptr<CachingAllocator> allocator(state.shared_from_this(), state.allocator.get());
+  auto storage = make_block_storage(std::move(allocator), std::move(block), view.bytes(), device, state.engine);
+  return Array(std::move(storage), view).with_shard(current_shard);
 }
 
 Array empty_or(const Array& into, std::string_view what, const Shape& shape, DType dtype, Device device) {
@@ -51,7 +49,8 @@ Array empty_or(const Array& into, std::string_view what, const Shape& shape, DTy
 
 Array empty_like(const Array& x) { return empty(x.shape(), x.dtype(), x.device(), x.layout()); }
 
-Task make_task(std::string_view name, DeviceState& device, std::span<const Array> reads, std::span<const Array> writes,
+template <typename A>
+Task make_task(std::string_view name, DeviceState& device, std::span<const A> reads, std::span<const A> writes,
                const LaunchOptions& options) {
   Task task;
   task.name = name;
@@ -82,6 +81,10 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const Array
   task.lane = options.lane ? *options.lane : compute_lane(device, task);
   return task;
 }
+template Task make_task(std::string_view, DeviceState&, std::span<const Array>, std::span<const Array>,
+                        const LaunchOptions&);
+template Task make_task(std::string_view, DeviceState&, std::span<const Operand>, std::span<const Operand>,
+                        const LaunchOptions&);
 
 void check_on_device(std::string_view what, const Array& t) {
   check(t.defined(), "{}: an input is undefined", what);

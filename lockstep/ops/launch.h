@@ -55,16 +55,28 @@ struct LaunchOptions {
   bool foreign_reads = false;
 };
 
+// An array that a task reads or writes, in a list that copies none.
+class Operand {
+ public:
+  Operand(const Array& array) : array_(array) {}    // NOLINT(google-explicit-constructor)
+  operator const Array&() const { return array_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  const Array& array_;
+};
+
 // The part of launch() that does not depend on the kernel. Undefined tensors are left out.
-Task make_task(std::string_view name, DeviceState& device, std::span<const Array> reads, std::span<const Array> writes,
+template <typename A>
+Task make_task(std::string_view name, DeviceState& device, std::span<const A> reads, std::span<const A> writes,
                const LaunchOptions& options);
 
 // Pushes a task on the device of writes[0] that calls kernel(Backend&, KernelContext&). All tensors have to be on that
 // device. The kernel captures views, not tensors: memory that the host frees meanwhile is protected by its resource.
-template <typename Kernel>
-void launch(std::string_view name, std::span<const Array> reads, std::span<const Array> writes, Kernel&& kernel,
-            const LaunchOptions& options = {}) {
-  DeviceState& device = state_of(writes.front().device(), name);
+template <typename A, typename Kernel>
+void launch_task(std::string_view name, std::span<const A> reads, std::span<const A> writes, Kernel&& kernel,
+                 const LaunchOptions& options) {
+  const Array& first = writes.front();
+  DeviceState& device = state_of(first.device(), name);
   Task task = make_task(name, device, reads, writes, options);
   task.run = [backend = device.backend.get(), kernel = std::forward<Kernel>(kernel)](const TaskContext& c) mutable {
     kernel(*backend, *static_cast<KernelContext*>(c.lane_data));
@@ -72,10 +84,15 @@ void launch(std::string_view name, std::span<const Array> reads, std::span<const
   device.engine->push(std::move(task));
 }
 template <typename Kernel>
-void launch(std::string_view name, std::initializer_list<Array> reads, std::initializer_list<Array> writes,
+void launch(std::string_view name, std::span<const Array> reads, std::span<const Array> writes, Kernel&& kernel,
+            const LaunchOptions& options = {}) {
+  launch_task(name, reads, writes, std::forward<Kernel>(kernel), options);
+}
+template <typename Kernel>
+void launch(std::string_view name, std::initializer_list<Operand> reads, std::initializer_list<Operand> writes,
             Kernel&& kernel, const LaunchOptions& options = {}) {
-  launch(name, std::span(reads.begin(), reads.size()), std::span(writes.begin(), writes.size()),
-         std::forward<Kernel>(kernel), options);
+  launch_task(name, std::span(reads.begin(), reads.size()), std::span(writes.begin(), writes.size()),
+              std::forward<Kernel>(kernel), options);
 }
 
 // Checks that there is memory of a device to work on: `add: an input is undefined`.

@@ -54,22 +54,23 @@ Array argmax(const Array& x) {
 Array tree_sum(std::span<const Array> leaves, Device device, bool urgent) {
   const auto first = std::ranges::find_if(leaves, &Array::defined);
   if (first == leaves.end()) return {};
-  check(is_floating(first->dtype()), "tree_sum: a leaf is {}, expected a floating type", first->describe());
+  check(is_floating(first->dtype()), "tree_sum: a leaf is {}, expected a floating type", *first);
   // Kernels go through memory, and sum f32 and f64.
   const DType dtype = first->dtype() == DType::f64 ? DType::f64 : DType::f32;
-  std::vector<View> views;
-  std::vector<Array> reads;
-  views.reserve(leaves.size());
+  // Most sums are of two.
+  SmallVector<View, 2> views;
+  SmallVector<Array, 2> reads;
   for (const Array& leaf : leaves) {
     if (leaf.defined()) check_same("tree_sum", *first, leaf);
     const Array addend = leaf.defined() ? convert(leaf, dtype, first->layout()) : leaf;
-    views.push_back(reads.emplace_back(readable_from(addend, device)).view());
+    reads.push_back(readable_from(addend, device));
+    views.push_back(reads[reads.size() - 1].view());
   }
   Array out = empty(first->shape(), dtype, device, first->layout());
   launch(
       "tree sum", reads, std::span(&out, 1),
       [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
-        b.reduce().tree_sum(c, views, out);
+        b.reduce().tree_sum(c, std::span<const View>(views), out);
       },
       {.lane = urgent ? std::optional(state_of(device, "tree sum").urgent_lane) : std::nullopt, .foreign_reads = true});
   return convert(out, first->dtype(), first->layout());

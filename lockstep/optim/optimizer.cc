@@ -172,7 +172,7 @@ void Optimizer::step() {
       auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][replica] : Array(); };
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
-      items[lane].push_back({p.data(device).array(), grad, state(0), state(1), present, slots_[i].group});
+      items[lane].push_back({p.tensor().on(device), grad, state(0), state(1), present, slots_[i].group});
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));

@@ -14,6 +14,9 @@
 
 namespace lockstep {
 
+class CachingAllocator;  // tensor/caching_allocator.h
+struct Block;
+
 // Device memory comes from the device's caching allocator and returns to it with the last handle, even while tasks
 // still use it: the next user of the memory waits for them (Engine::make_successor). Tasks therefore name the resource
 // and do not hold the storage. Host memory is not reused in this way, so tasks that use it hold it.
@@ -53,5 +56,8 @@ struct Storage {
 
 // Uninitialized host memory, readable and writable at once.
 std::shared_ptr<Storage> make_host_storage(std::size_t bytes);
+// `bytes` of a block, which returns to its allocator with the last handle. `device`: empty for pinned host memory.
+std::shared_ptr<Storage> make_block_storage(std::shared_ptr<CachingAllocator> allocator, Block block, std::size_t bytes,
+                                            Device device, std::shared_ptr<Engine> engine);
 
 }  // namespace lockstep

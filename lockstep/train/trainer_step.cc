@@ -51,7 +51,8 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   const Tensor loss = records() ? recorded_step(x, labels) : learn(x, labels, share, position_.batch >= last);
   current_.losses.emplace_back(share, loss.detach());
-  if (distributed_) current_.stopped = stop_requests(labels, stop_);
+  // Processes stop between steps, so they tell each other with the last micro-batch.
+  if (distributed_ && position_.batch >= last) current_.stopped = stop_requests(labels, stop_);
   current_.report.samples = step_samples;
   ++position_.batch;
 }

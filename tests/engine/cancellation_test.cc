@@ -29,7 +29,7 @@ class Cancellation : public testing::Test {
                  }});
     started.get_future().wait();
   }
-  void push(LaneId lane, SmallVector<Resource, 4> reads, SmallVector<Resource, 4> writes) {
+  void push(LaneId lane, Resources reads, Resources writes) {
     engine.push(
         {.name = "t", .lane = lane, .reads = std::move(reads), .writes = std::move(writes), .run = [this](Context) {
            ++ran;

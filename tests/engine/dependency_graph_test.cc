@@ -23,7 +23,7 @@ class DependencyGraphTest : public testing::Test {
   LaneId lane() { return {graph_.add_lane()}; }
   Resource resource() { return graph_.make_resource(); }
 
-  void push(std::string name, LaneId lane, SmallVector<Resource, 4> reads, SmallVector<Resource, 4> writes) {
+  void push(std::string name, LaneId lane, Resources reads, Resources writes) {
     graph_.push({.name = std::move(name), .lane = lane, .reads = reads, .writes = writes, .run = [](auto&) {}});
   }
   std::vector<std::string> ready() {
@@ -308,7 +308,7 @@ TEST_F(DependencyGraphTest, NamesTheBlockersOfATask) {
 TEST_F(DependencyGraphTest, ChoosesTheLaneOnWhichATaskWaitsLeast) {
   const std::vector<LaneId> lanes{lane(), lane(), lane()};
   const Resource x = resource(), y = resource(), z = resource();
-  const auto chosen = [&](SmallVector<Resource, 4> reads, SmallVector<Resource, 4> writes) {
+  const auto chosen = [&](Resources reads, Resources writes) {
     return graph_.choose_lane(lanes, {.reads = reads, .writes = writes}).index;
   };
   EXPECT_EQ(chosen({}, {x}), 0);

@@ -18,7 +18,7 @@ class RecordingTest : public testing::TestWithParam<bool> {
   std::shared_ptr<TaskRecorder> recorder = std::make_shared<TaskRecorder>();
   std::vector<int> log;  // written by tasks that write y
 
-  void append(int n, SmallVector<Resource, 4> reads = {}) {
+  void append(int n, Resources reads = {}) {
     reads.push_back(y);
     engine.push(
         {.name = "append", .lane = a, .reads = std::move(reads), .writes = {y}, .run = [this, n](const TaskContext&) {

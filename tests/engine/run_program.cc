@@ -19,8 +19,8 @@ void run_step(const Step& step, FakeStream* stream, const std::function<void()>&
 
 }  // namespace
 
-SmallVector<Resource, 4> select(const std::vector<Resource>& resources, const std::vector<int>& indices) {
-  SmallVector<Resource, 4> selected;
+Resources select(const std::vector<Resource>& resources, const std::vector<int>& indices) {
+  Resources selected;
   for (const int i : indices) selected.push_back(resources[i]);
   return selected;
 }

@@ -13,7 +13,7 @@
 
 namespace lockstep::testing_engine {
 
-SmallVector<Resource, 4> select(const std::vector<Resource>& resources, const std::vector<int>& indices);
+Resources select(const std::vector<Resource>& resources, const std::vector<int>& indices);
 
 // Workers that spin and workers that sleep at once, a host that runs ahead and one that is held back.
 EngineOptions threaded_options(int seed);

@@ -13,7 +13,6 @@ namespace lockstep::testing_engine {
 namespace {
 
 using namespace std::chrono_literals;
-using Resources = SmallVector<Resource, 4>;
 using Clock = std::chrono::steady_clock;
 
 class StopwatchTest : public testing::Test {

@@ -16,7 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Context = const TaskContext&;
-using Resources = SmallVector<Resource, 4>;
 
 // The message that a wait throws; empty: nothing.
 template <typename Wait>

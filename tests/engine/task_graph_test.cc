@@ -30,7 +30,7 @@ class RecordedGraph : public testing::Test {
   std::shared_ptr<TaskGraphRecorder> recorder = std::make_shared<TaskGraphRecorder>();
 
   void SetUp() override { engine.set_push_observer(recorder); }
-  void push(const char* name, LaneId lane, SmallVector<Resource, 4> reads, SmallVector<Resource, 4> writes) {
+  void push(const char* name, LaneId lane, Resources reads, Resources writes) {
     engine.push({.name = name,
                  .lane = lane,
                  .reads = std::move(reads),

@@ -68,6 +68,26 @@ TEST(Evaluate, AnswersTheSameOnAnyNumberOfDevices) {
   EXPECT_EQ(one.trainer->evaluate().correct, a.correct);
 }
 
+// A device has the activations of one shard at a time, so more shards of the same size need no more memory.
+TEST(Evaluate, MemoryDoesNotGrowWithShards) {
+  const auto peak = [](int shards) {
+    constexpr std::int64_t kRows = 8;  // in a shard
+    Runtime runtime({.cpu_devices = 1, .cores_per_device = 1, .threads_per_shard = 1});
+    Sequential net;
+    net.append<Linear>(LinearOptions{.in_features = 4, .out_features = 4096})
+        .append<ReLU>()
+        .append<Linear>(LinearOptions{.in_features = 4096, .out_features = 4});
+    net.initialize(Normal{}, runtime.devices());
+    const std::size_t weights = runtime.memory(runtime.devices()[0]).used_bytes;
+    DataLoader loader(rows(2 * kRows * shards, 1), {.batch_size = kRows * shards});
+    EXPECT_EQ(evaluate(net, loader, {.devices = runtime.devices(), .shards = shards}).total, 2 * kRows * shards);
+    return runtime.memory(runtime.devices()[0]).peak_used_bytes - weights;
+  };
+  const std::size_t one = peak(1);
+  EXPECT_GE(one, 8U * 4096 * sizeof(float));
+  EXPECT_LT(static_cast<double>(peak(16)), 1.1 * static_cast<double>(one));
+}
+
 TEST(Evaluate, NoImagesNoAccuracy) {
   Runtime runtime;
   Identity net;
