@@ -46,7 +46,7 @@ void measure_cpus(const OverlapOptions& o, const BenchOptions& common, Report& r
   report.note(
       "Where every core computes, a copy that a CPU makes takes the time of a product: there is nothing to "
       "hide\n"
-      "it under. What is hidden there is what the cores were idle while the parts ran alone.");
+      "it under. A copy hides there only in the time in which the cores were idle while the parts ran alone.");
 }
 
 void measure_overlap(const OverlapOptions& o, const BenchOptions& common, Report& report) {

@@ -47,13 +47,14 @@ class DataParallel : public Module {
   const std::vector<Device>& devices() const { return devices_; }
 
  private:
+  // Another forward() may hide the virtual one, which operator() calls.
+  static constexpr bool kHasVirtualForward = requires { static_cast<Tensor (M::*)(const Tensor&)>(&M::forward); };
+
   template <typename... Xs>
   Tensor run(const Xs&... xs) {
     const auto replica = [this](const std::same_as<Tensor> auto&... shard) {
-      // operator() lets summary() see the output. Some modules have none for these tensors.
-      if constexpr (requires(M & module) {
-                      { module(shard...) } -> std::same_as<Tensor>;
-                    }) {
+      // operator() lets summary() see the output.
+      if constexpr (sizeof...(shard) == 1 && kHasVirtualForward) {
         return module_(shard...);
       } else {
         return module_.forward(shard...);

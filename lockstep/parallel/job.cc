@@ -2,22 +2,33 @@
 
 #include <exception>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/launch/launch_environment.h"
 
 namespace lockstep {
 namespace {
 
+// True if a variable of a launcher is set. If the numbers are missing then, they were lost on the way.
+bool has_trace_of_launcher() {
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCKSTEP_LAUNCHER_STORE",
+                           "MV2_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"}) {
+    if (environment(name)) return true;
+  }
+  return environment("SLURM_PROCID").value_or("0") != "0";  // 0 is also a batch script's
+}
+
 // A process that no launcher started is a job of its own.
 std::shared_ptr<ProcessGroup> join(ProcessGroupOptions options) {
   const bool told = options.rank >= 0 || options.world_size >= 0 || options.store;
   const bool host = options.backend == "auto" || options.backend == "host" || options.backend == "gloo";
-  if (!told && host && !read_launch_environment()) return make_local_groups(1)[0];
+  if (!told && host && !read_launch_environment() && !has_trace_of_launcher()) return make_local_groups(1)[0];
   return init_process_group(std::move(options));
 }
 
-std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& list, int rank) {
+std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& list, int rank, int world_size) {
   if (list.empty()) return runtime.devices();
   const std::vector<Device> all = runtime.devices(list);
+  if (world_size == 1) return all;
   const auto launched = read_launch_environment();
   const int number = launched ? launched->local_rank.value_or(rank) : rank;
   check(number < std::ssize(all), "job: rank {} is number {} on its host, but the devices are {}", rank, number, list);
@@ -28,7 +39,7 @@ std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& l
 
 Job::Job(JobOptions options)
     : group_(join(std::move(options.group))), runtime_(std::move(options.runtime)),
-      devices_(devices_of_rank(runtime_, options.devices, group_->rank())),
+      devices_(devices_of_rank(runtime_, options.devices, group_->rank(), group_->size())),
       communicator_(std::make_shared<Communicator>(runtime_, group_, devices_)),
       exceptions_(std::uncaught_exceptions()) {}
 

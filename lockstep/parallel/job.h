@@ -23,15 +23,15 @@ namespace LOCKSTEP_API lockstep {
 struct JobOptions {
   ProcessGroupOptions group{};
   RuntimeOptions runtime{};
-  // A list of devices ("cuda:0,cuda:1"). Each rank trains on the one at its local rank. Empty: each rank trains on all
-  // devices of its runtime.
+  // A list of devices ("cuda:0,cuda:1"). Each rank trains on the one at its local rank, an only rank on all of them.
+  // Empty: each rank trains on all devices of its runtime.
   std::string devices{};
 };
 
 class Job {
  public:
-  // Collective. Waits until all ranks have joined. A process that no launcher started is the only rank, unless the options
-  // say otherwise.
+  // Collective. Waits until all ranks have joined. A process that no launcher started is the only rank, unless the
+  // options say otherwise. An error if variables of a launcher are there, but not the rank and the world size.
   explicit Job(JobOptions options = {});
   // If an exception ends the job here, the other ranks are told instead of waiting for this one. Otherwise the same as
   // close(), except that errors of other ranks are ignored.

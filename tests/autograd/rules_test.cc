@@ -277,7 +277,7 @@ TEST_F(RulesTest, ErrorsSayWhatToDo) {
   EXPECT_ERROR(argmax(o.x), "and it would choose among them");
   EXPECT_ERROR(index_select(o.x, 0, numbers_like(o.row, {0})), "and it would choose among them");
   EXPECT_ERROR(chunk(o.x, 2), "and do not fall into 2 equal parts");
-  EXPECT_ERROR(triu(rows), "of which it would leave out some");
+  EXPECT_ERROR(triu(rows), "and it would leave out some of them");
   EXPECT_ERROR(expand(o.x, {2, 3, 4}), "which cannot be repeated");
   EXPECT_ERROR(matmul(o.x, whole(4).x), "is cut over the batch, but [4, 3, 4] f64 on cpu:0 beside it is not");
   EXPECT_ERROR(o.x.to(runtime_.devices()[0]), "is cut over the batch, expected it in one piece: gather() it");

@@ -1,7 +1,11 @@
 // Which convolutions the CPU computes with sixteen pixels of a row in a vector. The results are tested in conv_test.cc.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "lockstep/backend/cpu/conv_thin_pass.h"
+#include "lockstep/backend/cpu/f32_conv.h"
+#include "tests/backend/kernel_testing.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -30,6 +34,85 @@ TEST(ThinWeightPass, IsForFewOutputsOfManyWeights) {
   EXPECT_FALSE(ThinWeightPass::pays(group({256, 6, 14, 14}, 16, 5)));
   EXPECT_FALSE(ThinWeightPass::pays(group({256, 1, 28, 28}, 6, 1)));
   EXPECT_FALSE(ThinWeightPass::pays(group({256, 1, 28, 28}, 6, 5, {.dilation = {1, 2}})));
+}
+
+struct Memory {
+  Shape shape;
+  std::vector<float> values = std::vector<float>(static_cast<std::size_t>(shape.numel()));
+  View view() { return {values.data(), DType::f32, Layout::plain, shape}; }
+};
+
+Memory random(const Shape& shape, std::uint64_t seed) {
+  Memory m{shape};
+  for (std::size_t i = 0; i < m.values.size(); ++i)
+    m.values[i] = static_cast<float>(random_normal(random_key(seed, {}), i));
+  return m;
+}
+
+// The same with more channels on an axis, which are 0.
+Memory widened(const Memory& m, int axis, std::int64_t channels) {
+  Shape shape = m.shape;
+  shape[axis] = channels;
+  Memory wide{shape};
+  const std::int64_t outer = axis == 0 ? 1 : m.shape[0], inner = m.shape.numel() / outer,
+                     wide_inner = shape.numel() / outer;
+  for (std::int64_t n = 0; n < outer; ++n)
+    std::copy_n(m.values.begin() + n * inner, inner, wide.values.begin() + n * wide_inner);
+  return wide;
+}
+
+// More channels would not be few, so another pass computes them.
+TEST(ThinPass, HasTheBitsOfMoreChannels) {
+  struct Case {
+    Shape x;
+    std::int64_t outputs, kernel, padding;
+  };
+  for (const Case& c : {Case{{2, 1, 12, 28}, 6, 5, 0}, Case{{2, 64, 3, 40}, 2, 1, 0}, Case{{2, 40, 5, 31}, 4, 3, 1},
+                        Case{{3, 33, 6, 17}, 3, 2, 1}}) {
+    const Conv2dOptions options{.padding = {c.padding, c.padding}};
+    const auto conv = make_f32_conv({.direct = true});
+    KernelContext context(1);
+    Memory x = random(c.x, 1), w = random({c.outputs, c.x[1], c.kernel, c.kernel}, 2);
+    const Shape y_shape{c.x[0], c.outputs, c.x[2] + 2 * c.padding - c.kernel + 1,
+                        c.x[3] + 2 * c.padding - c.kernel + 1};
+    const ConvGroup few(options, x.view(), w.view(), View{.shape = y_shape});
+    ASSERT_TRUE(ThinPass::pays(few, ConvPass::forward));
+    Memory y{y_shape}, wide_w = widened(w, 0, 40), wide_y = widened(y, 1, 40);
+    conv->forward(context, options, x.view(), w.view(), View(), y.view());
+    conv->forward(context, options, x.view(), wide_w.view(), View(), wide_y.view());
+    EXPECT_EQ(widened(y, 1, 40).values, wide_y.values);
+
+    // Few inputs: the same net, backward.
+    Memory dy = random({c.x[0], c.x[1], c.x[2], c.x[3]}, 3), v = random({c.x[1], c.outputs, c.kernel, c.kernel}, 4);
+    const std::int64_t rows = c.x[2] + c.kernel - 1 - 2 * c.padding, columns = c.x[3] + c.kernel - 1 - 2 * c.padding;
+    Memory dx{{c.x[0], c.outputs, rows, columns}}, wide_v = widened(v, 1, 40), wide_dx = widened(dx, 1, 40);
+    ASSERT_TRUE(ThinPass::pays(ConvGroup(options, dx.view(), v.view(), dy.view()), ConvPass::backward_data));
+    conv->backward_data(context, options, dy.view(), v.view(), dx.view());
+    conv->backward_data(context, options, dy.view(), wide_v.view(), wide_dx.view());
+    EXPECT_EQ(widened(dx, 1, 40).values, wide_dx.values);
+  }
+}
+
+TEST(ThinWeightPass, HasTheBitsOfMoreOutputs) {
+  struct Case {
+    Shape x;
+    std::int64_t outputs, kernel, padding, stride;
+  };
+  for (const Case& c :
+       {Case{{5, 1, 28, 28}, 6, 5, 0, 1}, Case{{70, 3, 9, 9}, 4, 5, 2, 2}, Case{{2, 7, 40, 33}, 2, 3, 1, 1}}) {
+    const Conv2dOptions options{.stride = {c.stride, c.stride}, .padding = {c.padding, c.padding}};
+    const auto conv = make_f32_conv();
+    KernelContext context(1);
+    const auto extent = [&](int axis) { return (c.x[axis] + 2 * c.padding - c.kernel) / c.stride + 1; };
+    Memory x = random(c.x, 1), dy = random({c.x[0], c.outputs, extent(2), extent(3)}, 2);
+    Memory dw{{c.outputs, c.x[1], c.kernel, c.kernel}}, db{{c.outputs}};
+    ASSERT_TRUE(ThinWeightPass::pays(ConvGroup(options, x.view(), dw.view(), dy.view())));
+    Memory wide_dy = widened(dy, 1, 20), wide_dw = widened(dw, 0, 20), wide_db = widened(db, 0, 20);
+    conv->backward_weights(context, options, x.view(), dy.view(), dw.view(), db.view());
+    conv->backward_weights(context, options, x.view(), wide_dy.view(), wide_dw.view(), wide_db.view());
+    EXPECT_EQ(widened(dw, 0, 20).values, wide_dw.values);
+    EXPECT_EQ(widened(db, 0, 20).values, wide_db.values);
+  }
 }
 
 }  // namespace

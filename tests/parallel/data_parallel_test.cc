@@ -131,6 +131,16 @@ TEST(DataParallel, SplitsEveryArgument) {
   EXPECT_EQ(net.rows, (std::vector<std::int64_t>{2, 1}));
 }
 
+// Its forward() hides the virtual one, which operator() would call.
+TEST(DataParallel, CallsAForwardThatHasDefaultArguments) {
+  struct Scaled : Module {
+    Tensor forward(const Tensor& x, const Tensor& shift = {}) { return shift.defined() ? x + shift : x + x; }
+  } scaled;
+  Runtime runtime({.cpu_devices = 2});
+  DataParallel net(scaled, runtime.devices());
+  EXPECT_EQ(net(ones({4, 1})).to_vector<float>(), std::vector<float>(4, 2));
+}
+
 TEST(DataParallel, RefusesNoDevicesAndNoSamples) {
   Runtime runtime;
   Watched net;

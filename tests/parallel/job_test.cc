@@ -10,6 +10,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
+#include "tests/environment_variable.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"
@@ -61,6 +62,21 @@ TEST(Job, TrainsAModelOnAllRanks) {
     weights[static_cast<std::size_t>(job.rank())] = weights_sha256(*net);
   }));
   EXPECT_EQ(weights[0], weights[1]);
+}
+
+TEST(Job, AnOnlyRankTakesAllDevices) {
+  Job job({.runtime = {.cpu_devices = 3}, .devices = "cpu:0,cpu:2"});
+  ASSERT_EQ(job.devices().size(), 2u);
+  EXPECT_EQ(job.devices()[1].name(), "cpu:2");
+  job.close();
+}
+
+// A rank whose number was lost on the way would train alone.
+TEST(Job, ALauncherWithoutNumbersIsAnError) {
+  for (const char* name : {"MASTER_ADDR", "LOCAL_RANK", "SLURM_PROCID", "PALS_RANKID"}) {
+    EnvironmentVariable variable(name, "1");
+    EXPECT_ERROR(Job(), "WORLD_SIZE");
+  }
 }
 
 // Its weights are those of a program without ranks.

@@ -18,8 +18,7 @@ StridedImages readable(const StridedImages& images) {
 RowPass::RowPass(std::vector<AxisClass> rows, std::vector<AxisClass> columns, const ConvAxis& kernel_columns,
                  std::int64_t from_width, std::int64_t to_width, std::int64_t taps, std::int64_t images,
                  const StridedImages& from, const StridedImages& to)
-    : from_(from), to_(to), images_(images), taps_(taps),
-      chunk_(std::clamp<std::int64_t>(kTerms / (taps * kBlock), 1, from.blocks())),
+    : from_(from), to_(to), images_(images), taps_(taps), chunk_(sum_blocks(taps, from.blocks())),
       group_(std::clamp<std::int64_t>(
           kPanel / (from.pixels * (from.readable() ? kBlock : from.channels) + to.pixels * kTileColumns), 1, images)) {
   const StridedImages in = readable(from),

@@ -1,5 +1,5 @@
 // Which taps of a convolution's kernel meet which pixels, along one axis and over both. Pixels are sorted into classes
-// by the taps that fall inside the image, so no kernel multiplies by padding.
+// by the taps that fall inside the image, so that kernels need not multiply by padding.
 #pragma once
 
 #include <cstdint>

@@ -110,22 +110,27 @@ bool ThinPass::pays(const ConvGroup& p, ConvPass direction) {
 ThinPass::ThinPass(const ConvGroup& p, ConvPass direction, const StridedImages& from, const StridedImages& to)
     : rows_(seen(p.rows, direction)), columns_(seen(p.columns, direction)),
       backward_(direction == ConvPass::backward_data), from_(from), to_(to), images_(p.images), taps_(p.taps()),
+      chunk_(sum_blocks(p.taps(), from.blocks())),
       left_(std::min(reach(columns_, backward_, 0), reach(columns_, backward_, columns_.taps - 1))),
       tiles_(row_tiles(columns_)), width_(ceil_div(columns_.output, tiles_)) {
   for (AxisClass& c : backward_ ? backward_classes(p.rows) : forward_classes(p.rows))
-    classes_.push_back({std::move(c.positions), make_steps(c, kBlock), make_steps(c, from.channels % kBlock)});
+    classes_.push_back(
+        {std::move(c.positions), make_steps(c, chunk_, kBlock), make_steps(c, 1, from.channels % kBlock)});
   for (std::int64_t c = 0; c < to.channels; ++c) {
     weight_rows_.push_back(c * terms());
     sum_rows_.push_back(c * kTileColumns);
   }
 }
 
-std::vector<Step> ThinPass::make_steps(const AxisClass& row, std::int64_t channels) const {
+std::vector<Step> ThinPass::make_steps(const AxisClass& row, std::int64_t blocks, std::int64_t channels) const {
   std::vector<Step> steps;
-  for (const auto& [tap_row, offset] : row.taps) {
-    for (std::int64_t tap = 0; tap < columns_.taps; ++tap) {
-      steps.push_back({(tap_row * columns_.taps + tap) * channels,
-                       offset * from_.channels * kTileColumns + reach(columns_, backward_, tap) - left_});
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    for (const auto& [tap_row, offset] : row.taps) {
+      for (std::int64_t tap = 0; tap < columns_.taps; ++tap) {
+        steps.push_back(
+            {b * taps_ * kBlock + (tap_row * columns_.taps + tap) * channels,
+             (b * kBlock + offset * from_.channels) * kTileColumns + reach(columns_, backward_, tap) - left_});
+      }
     }
   }
   return steps;
@@ -153,8 +158,9 @@ void ThinPass::run(const KernelContext& context, const float* packed, const floa
       const StridedImages target = to_.images_from(n);
       const bool in_place = to_.dtype == DType::f32;
       const StridedImages to = in_place ? target : StridedImages::channels_last(result, to_.channels, to_.pixels);
+      const StridedImages from = as_f32(from_.images_from(n), source);
       for (std::int64_t column = 0; column < columns_.output; column += width_) {
-        fill(as_f32(from_.images_from(n), source), column + left_, panel);
+        fill(from, column + left_, panel);
         for (const RowClass& c : classes_) run_rows(c, to, column, panel, weights, bias, sums);
       }
       if (!in_place) copy_images(to, target, 1);
@@ -195,13 +201,16 @@ void ThinPass::run_rows(const RowClass& c, const StridedImages& to, std::int64_t
                .y_block = kBlock,
                .blocks = blocks_of(width)};
   for (const auto& [row, from] : c.rows) {
-    for (std::int64_t b = 0; b < from_.channels; b += kBlock) {
-      p.terms = std::min(kBlock, from_.channels - b);
-      const std::vector<Step>& steps = p.terms == kBlock ? c.whole : c.part;
+    // As in RowPass, a partly used block is its own chunk.
+    const std::int64_t blocks = from_.blocks(), full = from_.channels / kBlock;
+    for (std::int64_t b = 0, height; b < blocks; b += height) {
+      height = b < full ? std::min(chunk_, full - b) : 1;
+      const std::vector<Step>& steps = b < full ? c.whole : c.part;
       p.steps = steps.data();
-      p.step_count = static_cast<std::int64_t>(steps.size());
-      p.x = weights + b * taps_;
-      p.w = panel + (from * from_.channels + b) * kTileColumns;
+      p.step_count = static_cast<std::int64_t>(steps.size()) / (b < full ? chunk_ : 1) * height;
+      p.terms = b < full ? kBlock : from_.channels % kBlock;
+      p.x = weights + b * taps_ * kBlock;
+      p.w = panel + (from * from_.channels + b * kBlock) * kTileColumns;
       p.accumulate = b > 0;
       f32_kernels().row_product(p);
     }
@@ -211,7 +220,8 @@ void ThinPass::run_rows(const RowClass& c, const StridedImages& to, std::int64_t
 
 bool ThinWeightPass::pays(const ConvGroup& p) {
   const std::int64_t weights = p.inputs * p.taps();
-  return p.columns.dilation == 1 && 2 * p.outputs * unfolded_width(p) <= weights * round_up(p.outputs);
+  return p.columns.dilation == 1 && p.columns.output * unfolded_width(p) <= kPanel &&
+         2 * p.outputs * unfolded_width(p) <= weights * round_up(p.outputs);
 }
 
 ThinWeightPass::ThinWeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy)
@@ -240,12 +250,16 @@ std::int64_t ThinWeightPass::padded_size() const {
   return round_up(padded_rows_ * padded_columns_ * p_.inputs + kPiece);
 }
 
+std::int64_t ThinWeightPass::x_copy_size() const {
+  return x_.dtype == DType::f32 ? 0 : round_up(std::min(padded_rows_, p_.rows.input) * p_.columns.input * p_.inputs);
+}
+
 std::int64_t ThinWeightPass::unfolded_size() const {
   return round_up(chunks_.images * std::min(chunks_.rows, p_.rows.output) * p_.columns.output * width_ + kPiece);
 }
 
 std::int64_t ThinWeightPass::thread_scratch() const {
-  return padded_size() + unfolded_size() + converted_size(x_) + chunks_.images * converted_size(dy_);
+  return padded_size() + unfolded_size() + x_copy_size() + chunks_.images * converted_size(dy_);
 }
 
 // Chunks are computed in any order, some at a time, and added in their own order.
@@ -282,7 +296,7 @@ void ThinWeightPass::run_chunk(std::int64_t chunk, float* sums, float* scratch) 
   float* const padded = scratch;
   float* const unfolded = padded + padded_size();
   float* const x_copy = unfolded + unfolded_size();
-  float* const dy_copy = x_copy + converted_size(x_);
+  float* const dy_copy = x_copy + x_copy_size();
   const std::int64_t n = chunk / chunks_.count * chunks_.images, images = std::min(chunks_.images, p_.images - n);
   const std::int64_t begin = chunk % chunks_.count * chunks_.rows, end = std::min(begin + chunks_.rows, p_.rows.output);
   const std::int64_t pixels = (end - begin) * p_.columns.output;
@@ -293,7 +307,7 @@ void ThinWeightPass::run_chunk(std::int64_t chunk, float* sums, float* scratch) 
     dy = copy;
   }
   for (std::int64_t i = 0; i < images; ++i) {
-    pad(as_f32(x_.images_from(n + i), x_copy), begin, end, padded);
+    pad(x_.images_from(n + i), begin, end, padded, x_copy);
     unfold(padded, end - begin, unfolded + i * pixels * width_);
   }
   std::vector<std::int64_t> rows;
@@ -314,25 +328,28 @@ void ThinWeightPass::run_chunk(std::int64_t chunk, float* sums, float* scratch) 
   }
 }
 
-void ThinWeightPass::pad(const StridedImages& image, std::int64_t begin, std::int64_t end, float* padded) const {
-  const std::int64_t c = p_.inputs, left = std::min(p_.columns.padding, padded_columns_);
-  const std::int64_t columns = std::min(p_.columns.input, padded_columns_ - left);
+void ThinWeightPass::pad(const StridedImages& images, std::int64_t begin, std::int64_t end, float* padded,
+                         float* copy) const {
+  const std::int64_t c = p_.inputs, width = p_.columns.input, left = std::min(p_.columns.padding, padded_columns_);
+  const std::int64_t columns = std::min(width, padded_columns_ - left);
   const std::int64_t first = begin * p_.rows.stride - p_.rows.padding,
                      rows = (end - begin - 1) * p_.rows.stride + span(p_.rows) + 1;
-  for (std::int64_t row = first; row < first + rows; ++row, padded += padded_columns_ * c) {
-    std::fill_n(padded, padded_columns_ * c, 0.f);
-    if (row < 0 || row >= p_.rows.input) continue;
+  // The rows that lie in the image.
+  const std::int64_t inside = std::clamp<std::int64_t>(first, 0, p_.rows.input),
+                     past = std::clamp<std::int64_t>(first + rows, inside, p_.rows.input);
+  const StridedImages image = as_f32(pixels_of(images, inside * width, (past - inside) * width), copy);
+  std::fill_n(padded, rows * padded_columns_ * c + kPiece, 0.f);
+  for (std::int64_t row = inside; row < past; ++row) {
+    const float* const in = image.f32() + (row - inside) * width * image.pixel;
+    float* const out = padded + ((row - first) * padded_columns_ + left) * c;
     if (image.channel == 1 && image.pixel == c) {
-      std::copy_n(image.f32() + row * p_.columns.input * c, columns * c, padded + left * c);
+      std::copy_n(in, std::max<std::int64_t>(columns, 0) * c, out);
       continue;
     }
     for (std::int64_t i = 0; i < c; ++i) {
-      const float* const in = image.f32() + offset_of(image, i) + row * p_.columns.input * image.pixel;
-      float* const out = padded + left * c + i;
-      for (std::int64_t column = 0; column < columns; ++column) out[column * c] = in[column * image.pixel];
+      for (std::int64_t x = 0; x < columns; ++x) out[x * c + i] = in[offset_of(image, i) + x * image.pixel];
     }
   }
-  std::fill_n(padded, kPiece, 0.f);
 }
 
 void ThinWeightPass::unfold(const float* padded, std::int64_t rows, float* unfolded) const {

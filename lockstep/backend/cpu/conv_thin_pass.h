@@ -32,7 +32,7 @@ class ThinPass {
   // Rows of the result that meet the same rows of taps.
   struct RowClass {
     std::vector<AxisClass::Position> rows;
-    std::vector<Step> whole, part;  // for a block of 16 channels, and for the remaining channels
+    std::vector<Step> whole, part;  // for a chunk of whole blocks, and for the remaining channels
   };
 
   std::int64_t terms() const { return from_.channels * taps_; }
@@ -40,7 +40,8 @@ class ThinPass {
   // Room behind the last row, because vectors reach beyond it.
   std::int64_t panel_size() const { return rows_.input * from_.channels * kTileColumns + kTileColumns; }
 
-  std::vector<Step> make_steps(const AxisClass& row, std::int64_t channels) const;
+  // Steps over all taps of `blocks` blocks of `channels` channels.
+  std::vector<Step> make_steps(const AxisClass& row, std::int64_t blocks, std::int64_t channels) const;
   // Copies packed weights: for each channel of the result by blocks of channels, then taps.
   void arrange(const float* packed, float* weights) const;
   // Copies 32 columns of an image's rows, the first of which is `column`. Padding is 0.
@@ -53,6 +54,7 @@ class ThinPass {
   bool backward_;
   StridedImages from_, to_;
   std::int64_t images_, taps_;
+  std::int64_t chunk_;          // blocks of channels per partial sum
   std::int64_t left_;           // from a column of the result to the first one that it reads
   std::int64_t tiles_, width_;  // of a row: number of tiles, pixels in each
   std::vector<RowClass> classes_;
@@ -63,7 +65,8 @@ class ThinPass {
 // that they meet are copied there. Sums have WeightPass's order.
 class ThinWeightPass {
  public:
-  // True if WeightPass would compute at least twice as many products, those for padding of vectors included.
+  // True if WeightPass would compute at least twice as many products, those for padding of vectors included, and a row
+  // of unfolded pixels is small.
   static bool pays(const ConvGroup& p);
 
   ThinWeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy);
@@ -75,15 +78,16 @@ class ThinWeightPass {
   void run(const KernelContext& context, float* dw, float* db, float* scratch) const;
 
  private:
-  // Parts of a thread's memory: all of it, rows of an image with padding, and their unfolded pixels.
+  // Parts of a thread's memory: all of it, rows of an image with padding, converted rows, and unfolded pixels.
   std::int64_t thread_scratch() const;
   std::int64_t padded_size() const;
+  std::int64_t x_copy_size() const;
   std::int64_t unfolded_size() const;
 
   // The partial sum of a chunk: `width_` for each output.
   void run_chunk(std::int64_t chunk, float* sums, float* scratch) const;
-  // Copies what rows [begin, end) of the result meet in an image. Padding is 0.
-  void pad(const StridedImages& image, std::int64_t begin, std::int64_t end, float* padded) const;
+  // Copies what rows [begin, end) of the result meet in an image. Padding is 0. `copy` is room for converted rows.
+  void pad(const StridedImages& image, std::int64_t begin, std::int64_t end, float* padded, float* copy) const;
   // Copies what the weights meet at each pixel of `rows` rows, and a 1 for the bias.
   void unfold(const float* padded, std::int64_t rows, float* unfolded) const;
 

@@ -16,6 +16,11 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 constexpr std::int64_t blocks_of(std::int64_t n) { return ceil_div(n, kBlock); }
 constexpr std::int64_t round_up(std::int64_t n) { return blocks_of(n) * kBlock; }
 
+// Blocks of channels per partial sum of a convolution.
+constexpr std::int64_t sum_blocks(std::int64_t taps, std::int64_t blocks) {
+  return std::clamp<std::int64_t>(kTerms / (taps * kBlock), 1, blocks);
+}
+
 // Parts of a context's scratch memory, in f32. Each begins at a multiple of 64 bytes.
 class ScratchParts {
  public:
