@@ -254,7 +254,10 @@ class Launcher {
       if (is_open(stream)) stream.finish();
     }
     // The launchers of several nodes have already told each other.
-    if (failure && options_.nnodes == 1) failure = blame(reports, own_ends, *failure);
+    if (failure && options_.nnodes == 1) {
+      reports.read();  // the last ranks may have reported since
+      failure = blame(reports, own_ends, *failure);
+    }
     return failure;
   }
 
