@@ -99,9 +99,9 @@ template std::vector<std::uint8_t> Array::to_vector<std::uint8_t>() const;
 
 std::string Array::str() const {
   if (!defined()) return "tensor(undefined)";
-  if (!device().host_visible()) return to(Device()).str();
-  wait();
-  std::string elements = visit_dtype(dtype(), [&](auto zero) { return print<decltype(zero)>(view_, 0, 0); });
+  const Array readable = device().host_visible() ? *this : to(Device());
+  readable.wait();
+  std::string elements = visit_dtype(dtype(), [&](auto zero) { return print<decltype(zero)>(readable.view_, 0, 0); });
   return fmt::format("tensor({}, {}, {})", elements, name(dtype()), device().name());
 }
 

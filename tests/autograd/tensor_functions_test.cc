@@ -26,7 +26,7 @@ TEST_F(TensorFunctions, TensorsShapesAndDevicesPrint) {
   std::ostringstream text;
   const Tensor x = constant({1, 2});
   text << x << ", " << x.shape() << ", " << x.device() << ", " << kHost;
-  EXPECT_EQ(text.str(), "tensor([1, 2], f32, cpu:0), [2], cpu:0, host");
+  EXPECT_EQ(text.str(), fmt::format("tensor([1, 2], f32, {0}), [2], {0}, host", devices_[0].name()));
 }
 
 TEST_F(TensorFunctions, ReshapeKeepsTheHistory) {
