@@ -3,17 +3,23 @@
 say() { echo "lockstep: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# Installs missing Debian packages of scripts/packages.txt. As root, it prints what it installs. Otherwise it uses sudo
-# and asks first, except with assume_yes=true or CI=true.
+# install_packages FILE...: installs the missing Debian packages of these lists. As root, it prints what it installs.
+# Otherwise it uses sudo and asks first, except with assume_yes=true or CI=true. A package NAME:ARCHITECTURE is of another
+# architecture, which it adds.
 assume_yes=false
 install_packages() {
   command -v dpkg-query >/dev/null || return 0  # not Debian: CMake reports what is missing
   # Packages of other architectures may be installed beside those of this one.
-  local package found pattern missing=() as_root=()
-  pattern=$'\n'"(all|$(dpkg --print-architecture)) installed"$'\n'
-  for package in $(sed 's/#.*//' scripts/packages.txt); do
+  local package found pattern native architecture missing=() foreign=() as_root=()
+  native=$(dpkg --print-architecture)
+  for package in $(sed 's/#.*//' "$@"); do
+    architecture=$native
+    [[ $package != *:* ]] || architecture=${package#*:}
     found=$(dpkg-query -W -f='${Architecture} ${db:Status-Status}\n' "$package" 2>/dev/null || true)
-    [[ $'\n'$found$'\n' =~ $pattern ]] || missing+=("$package")
+    pattern=$'\n'"(all|$architecture) installed"$'\n'
+    [[ $'\n'$found$'\n' =~ $pattern ]] && continue
+    missing+=("$package")
+    [ "$architecture" = "$native" ] || foreign=("$architecture")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
 
@@ -30,6 +36,7 @@ install_packages() {
     fi
   fi
   say "installing them and what they depend on"
+  [ ${#foreign[@]} -eq 0 ] || quietly "${as_root[@]}" dpkg --add-architecture "${foreign[@]}"
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
   "${apt[@]}" update >&2 || say "apt-get update failed; trying with the package lists at hand"
   quietly "${apt[@]}" install -y --no-install-recommends "${missing[@]}"

@@ -23,7 +23,7 @@ absent' > "$folder/scripts/packages.txt"
 }
 # install [VARIABLE=VALUE...]: as the scripts do. `through` is a command that runs it, `setting` what they set before.
 install() {
-  local code="set -euo pipefail; cd '$folder'; . '$project/scripts/common.sh'; ${setting:-:}; install_packages; echo went on"
+  local code="set -euo pipefail; cd '$folder'; . '$project/scripts/common.sh'; ${setting:-:}; install_packages scripts/packages.txt; echo went on"
   status=0
   output=$(${through:-direct} env -i PATH="$folder/bin" LOG="$folder/log" "$@" bash -c "$code" 2>&1 < "${answers:-/dev/null}") || status=$?
   log=$(cat "$folder/log")
@@ -57,6 +57,14 @@ fresh; stand_in dpkg-query 'echo arm64 installed; echo amd64 installed'; install
 case="another architecture's package alone"
 fresh; stand_in dpkg-query 'case $* in *present) echo amd64 installed ;; *) echo arm64 installed; echo amd64 not-installed ;; esac'
 stand_in id 'echo 0'; install; installed
+
+case="a package of another architecture"
+fresh; echo 'absent:arm64' > "$folder/scripts/packages.txt"; stand_in id 'echo 0'
+stand_in dpkg 'case $1 in --add-architecture) echo "dpkg $*" >> "$LOG" ;; *) echo amd64 ;; esac'
+install; expect status "$status" 0; expect apt "$log" "dpkg --add-architecture arm64*install -y*absent:arm64"
+
+case="a package of another architecture that is there"
+stand_in dpkg-query 'echo arm64 installed'; : > "$folder/log"; install; expect output "$output" "went on"; expect apt "$log" ""
 
 case="no sudo"
 fresh; rm "$folder/bin/sudo"; install

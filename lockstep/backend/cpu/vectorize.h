@@ -22,6 +22,12 @@ template <typename F>
   f();
 }
 
+// Processors without AVX2 are slow in any case. Leaving their loops scalar takes a fifth off the time to compile.
+template <typename F>
+[[gnu::optimize("no-tree-vectorize"), gnu::flatten]] void run_scalar(const F& f) {
+  f();
+}
+
 // Calls f(), compiled for the instructions of simd(). Without fused multiply-add, and if f fixes the order of its sums,
 // results have the same bits everywhere.
 template <typename F>
@@ -29,7 +35,7 @@ void vectorized(const F& f) {
   switch (simd()) {
     case Simd::avx512: return run_avx512(f);
     case Simd::avx2: return run_avx2(f);
-    default: return f();
+    default: return run_scalar(f);
   }
 }
 
