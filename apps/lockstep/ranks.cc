@@ -20,7 +20,10 @@ std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::option
   if (backend == "mpi" && !(launched && launched->world_size == 1 && launched->is_told())) {
     // MPI itself knows the number of ranks best.
     auto group = init_process_group({.backend = backend, .timeout = timeout});
-    return group->size() == 1 ? nullptr : group;
+    if (group->size() > 1) return group;
+    // Another MPI may have started this process, whose ranks this one does not see.
+    if (!launched) read_launch_environment();
+    return nullptr;
   }
   const auto environment = read_launch_environment();
   if (!environment || environment->world_size == 1) return nullptr;

@@ -126,14 +126,27 @@ std::optional<LaunchedRank> read_launched_rank(int rank, int world_size) {
   return found;
 }
 
+std::optional<std::string> trace_of_launcher() {
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCKSTEP_LAUNCHER_STORE",
+                           "PMIX_RANK", "MV2_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"}) {
+    if (environment(name)) return name;
+  }
+  // 0 is also a batch script's.
+  return environment("SLURM_PROCID").value_or("0") != "0" ? std::optional("SLURM_PROCID") : std::nullopt;
+}
+
 std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_size) {
   const std::optional<LaunchedRank> launched = read_launched_rank(rank, world_size);
   const bool given = rank != -1 || world_size != -1;
-  check(launched.has_value() || !environment("PMIX_RANK"),
-        "PMIX_RANK is set but nothing says how many ranks there are: expected RANK and WORLD_SIZE (or "
-        "WORLD_SIZE=1, for a "
-        "process that is alone)");
-  if (!launched) return {};
+  if (!launched) {
+    if (const auto trace = trace_of_launcher()) {
+      fail(
+          "{} is set but nothing says how many ranks there are: expected RANK and WORLD_SIZE (or WORLD_SIZE=1, for a "
+          "process that is alone)",
+          *trace);
+    }
+    return {};
+  }
   LaunchEnvironment e{*launched};
   const bool slurm = e.source.starts_with("SLURM");
   if (const auto address = environment("MASTER_ADDR")) {

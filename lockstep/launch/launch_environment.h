@@ -52,8 +52,12 @@ struct LaunchEnvironment : LaunchedRank {
 // Throws if a variable has a bad value, if one of a pair is missing, or if two MPIs disagree outside of Slurm.
 std::optional<LaunchedRank> read_launched_rank(int rank = -1, int world_size = -1);
 // Also finds where the ranks meet. If MASTER_ADDR is missing, it comes from Slurm's list of hosts; MASTER_PORT comes
-// from Slurm's job number. Also throws if a launcher gives only the rank (PMIX_RANK) and not the number of ranks.
+// from Slurm's job number. Also throws if nothing gives the number of ranks, but trace_of_launcher() finds a launcher.
 std::optional<LaunchEnvironment> read_launch_environment(int rank = -1, int world_size = -1);
+
+// The first variable that is set of those that launchers set, such as MASTER_ADDR or PMIX_RANK. If the numbers of
+// read_launched_rank() are missing then, they were lost on the way, and the process must not train alone.
+std::optional<std::string> trace_of_launcher();
 
 // LOCKSTEP_TIMEOUT (seconds, may have a fraction), or 60 s.
 std::chrono::milliseconds default_timeout();

@@ -6,6 +6,13 @@
 #include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep::ops {
+namespace {
+
+// Prepared weights depend on the size of the images. Without a limit, images of ever new sizes would fill the memory. The
+// oldest go first.
+constexpr int kMostPrepared = 16;
+
+}  // namespace
 
 Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& options, const Shape& x, DType dtype) {
   // A recorded step repeats its tasks, but not the question whether the weights have changed.
@@ -36,7 +43,11 @@ Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& optio
   if (found == storage.derived.end()) {
     // Memory of the same kind as the weights': it lives as long as they do.
     const Array made = empty({size}, DType::f32, w.device());
-    found = storage.derived.insert(found, {key, version + 1, made.storage()});
+    const auto of_these = [&](const Storage::Derived& d) { return d.key[3] == offset; };
+    if (std::ranges::count_if(storage.derived, of_these) >= kMostPrepared) {
+      storage.derived.erase(std::ranges::find_if(storage.derived, of_these));
+    }
+    found = storage.derived.insert(storage.derived.end(), {key, version + 1, made.storage()});
   }
   const Array prepared(found->storage, View{found->storage->data, DType::f32, Layout::plain, {size}});
   if (found->version == version) return prepared;

@@ -2,26 +2,16 @@
 
 #include <exception>
 
-#include "lockstep/base/environment.h"
 #include "lockstep/launch/launch_environment.h"
 
 namespace lockstep {
 namespace {
 
-// True if a variable of a launcher is set. If the numbers are missing then, they were lost on the way.
-bool has_trace_of_launcher() {
-  for (const char* name : {"MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCKSTEP_LAUNCHER_STORE",
-                           "MV2_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"}) {
-    if (environment(name)) return true;
-  }
-  return environment("SLURM_PROCID").value_or("0") != "0";  // 0 is also a batch script's
-}
-
 // A process that no launcher started is a job of its own.
 std::shared_ptr<ProcessGroup> join(ProcessGroupOptions options) {
   const bool told = options.rank >= 0 || options.world_size >= 0 || options.store;
   const bool host = options.backend == "auto" || options.backend == "host" || options.backend == "gloo";
-  if (!told && host && !read_launch_environment() && !has_trace_of_launcher()) return make_local_groups(1)[0];
+  if (!told && host && !read_launch_environment()) return make_local_groups(1)[0];
   return init_process_group(std::move(options));
 }
 

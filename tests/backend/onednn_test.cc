@@ -1,6 +1,7 @@
 #include "lockstep/backend/cpu/onednn.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <barrier>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "lockstep/backend/cpu/cpu_features.h"
@@ -383,6 +385,29 @@ TEST_F(OnednnMatmul, MultipliesInEveryOrientationAndType) {
           check_matmul(*kernels, m, n, k, ta, tb, bias, half, DType::f32, half);
           check_matmul(*kernels, m, n, k, ta, tb, bias, half, half, DType::f32);
         }
+}
+
+// With fewer threads than planned, oneDNN waits forever. OpenMP reads the environment when the process starts: these are
+// processes of their own.
+TEST_F(OnednnConv, ComputesInSpiteOfWhatOpenMpIsTold) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto compute = [](int threads) {
+    ::alarm(60);
+    auto kernels = make_onednn_conv();
+    KernelContext context{threads};
+    Conv conv(repeated_cases()[0]);
+    conv.run(*kernels, context);
+    expect_correct(conv);
+    std::exit(::testing::Test::HasFailure() ? 1 : 0);
+  };
+  // OMP_DYNAMIC=true gives no more threads than cores.
+  const int many = static_cast<int>(std::thread::hardware_concurrency()) + 1;
+  for (const auto& [name, value, threads] :
+       {std::tuple{"OMP_DYNAMIC", "true", many}, {"OMP_MAX_ACTIVE_LEVELS", "0", 2}, {"OMP_NUM_THREADS", "1", 2}}) {
+    SCOPED_TRACE(name);
+    EnvironmentVariable variable(name, value);
+    EXPECT_EXIT(compute(threads), ::testing::ExitedWithCode(0), "");
+  }
 }
 
 // The environment is read once: this is a process of its own.

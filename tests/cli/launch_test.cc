@@ -93,6 +93,19 @@ TEST(Launch, TrainHasTheTimeoutToo) {
   EXPECT_THAT(wrong.err, HasSubstr("--timeout: nan is not in [0.001 - 1000000]"));
 }
 
+// Training alone would waste every rank but one without a word.
+TEST(Launch, ARankWithoutNumbersDoesNotTrainAlone) {
+  SmallData data;
+  for (const std::string name : {"MASTER_ADDR", "LOCAL_RANK", "PMIX_RANK", "PALS_RANKID"}) {
+    const ToolResult result = run_tool(train_arguments(data, {}), {.environment = {"PATH=/usr/bin:/bin", name + "=1"}});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.err, HasSubstr(name + " is set but nothing says how many ranks there are"));
+  }
+  const ToolResult told =
+      run_tool(train_arguments(data, {}), {.environment = {"PATH=/usr/bin:/bin", "PALS_RANKID=1", "WORLD_SIZE=1"}});
+  EXPECT_EQ(told.status, 0) << told.err;
+}
+
 TEST(Launch, TheTimeoutReachesTheRanks) {
   EXPECT_EQ(launch({"--timeout", "2.5"}, "echo $LOCKSTEP_TIMEOUT").out, "[rank 0] 2.5\n");
 }

@@ -256,20 +256,30 @@ TEST_F(Train, ResumesToTheBitOnOtherDevices) {
 // The same bits are the default.
 TEST_F(Train, DefaultsGiveOneHashOnAnyNumberOfDevicesAndRanks) {
   const std::filesystem::path log = folder_ / "log";
-  std::set<std::string> weights, recipes;
-  auto run = [&](Arguments words, const std::string& devices) {
-    words.insert(words.end(), {"train", "--data", data_.path(), "--model", "lenet", "--batch-size", "128", "--epochs",
-                               "2", "--num-devices", devices, "--log", log});
-    const ToolResult result = run_tool(words);
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(events(log, "start").at(0).at("shards"), 4);
-    weights.insert(events(log, "end").at(0).at("weights_sha256"));
-    recipes.insert(events(log, "start").at(0).at("recipe"));
-  };
-  for (const char* devices : {"1", "2", "4"}) run({}, devices);
-  for (const char* devices : {"1", "2"}) run({"launch", "--nproc-per-node", "2", "--", "lockstep"}, devices);
-  EXPECT_EQ(weights.size(), 1u);
-  EXPECT_EQ(recipes.size(), 1u);
+  for (const Arguments& recipe : {Arguments{"--model", "mlp"},
+                                  {"--model", "mlp", "--dtype", "bf16"},
+                                  {"--model", "lenet"},
+                                  {"--model", "lenet", "--dtype", "bf16"}}) {
+    SCOPED_TRACE(::testing::PrintToString(recipe));
+    std::set<std::string> weights, recipes;
+    auto run = [&](Arguments words, const Arguments& devices) {
+      words.insert(words.end(), {"train", "--data", data_.path(), "--epochs", "2", "--log", log});
+      words.insert(words.end(), recipe.begin(), recipe.end());
+      words.insert(words.end(), devices.begin(), devices.end());
+      const ToolResult result = run_tool(words);
+      EXPECT_EQ(result.status, 0) << result.err;
+      EXPECT_EQ(events(log, "start").at(0).at("shards"), 8);
+      weights.insert(events(log, "end").at(0).at("weights_sha256"));
+      recipes.insert(events(log, "start").at(0).at("recipe"));
+    };
+    run({}, {});
+    for (const char* devices : {"1", "2", "4"}) run({}, {"--num-devices", devices});
+    const Arguments two{"launch", "--nproc-per-node", "2", "--", "lockstep"};
+    run(two, {});
+    run(two, {"--num-devices", "2"});
+    EXPECT_EQ(weights.size(), 1u);
+    EXPECT_EQ(recipes.size(), 1u);
+  }
 }
 
 TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {

@@ -28,6 +28,10 @@ class LaunchEnvironmentTest : public ::testing::Test {
                              "MPI_LOCALRANKID",
                              "MPI_LOCALNRANKS",
                              "PMIX_RANK",
+                             "MV2_COMM_WORLD_RANK",
+                             "JSM_NAMESPACE_RANK",
+                             "PALS_RANKID",
+                             "ALPS_APP_PE",
                              "SLURM_NTASKS",
                              "SLURM_STEP_ID",
                              "SLURM_PROCID",
@@ -238,6 +242,19 @@ TEST_F(LaunchEnvironmentTest, APartOfWhatBelongsTogetherIsAnError) {
   set("PMIX_RANK", "0");
   EXPECT_ERROR(read_launch_environment(), "PMIX_RANK is set but nothing says how many ranks there are");
   EXPECT_FALSE(read_launched_rank()) << "MPI itself will say it";
+}
+
+TEST_F(LaunchEnvironmentTest, ATraceOfALauncherIsNotNothing) {
+  EXPECT_FALSE(trace_of_launcher());
+  set("SLURM_PROCID", "0");
+  EXPECT_FALSE(trace_of_launcher()) << "a batch script's";
+  set("SLURM_PROCID", nullptr);
+  set("PALS_RANKID", "0");
+  EXPECT_EQ(trace_of_launcher(), "PALS_RANKID");
+  EXPECT_ERROR(read_launch_environment(), "PALS_RANKID is set but nothing says how many ranks there are");
+  set("PALS_RANKID", nullptr);
+  set("MASTER_ADDR", "a");
+  EXPECT_ERROR(read_launch_environment(), "MASTER_ADDR is set but nothing says how many ranks there are");
 }
 
 TEST_F(LaunchEnvironmentTest, MpisThatContradictEachOtherAreNamed) {

@@ -266,6 +266,8 @@ TEST_F(RendezvousTest, ARankThatIsTakenIsTold) {
 }
 
 TEST_F(RendezvousTest, WithoutARankThereIsNone) {
+  set("MASTER_ADDR", nullptr);
+  set("MASTER_PORT", nullptr);
   EXPECT_ERROR(resolve_rendezvous({}), "neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
 }
 
