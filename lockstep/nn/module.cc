@@ -53,7 +53,7 @@ Tensor Module::operator()(const Tensor& x) {
 }
 
 Tensor Module::forward(const Tensor& x) {
-  fail("module: it does not compute one tensor from one ({}): call its own forward()", x.describe());
+  fail("module: {} has no forward() of one tensor: call its own forward()", str());
 }
 
 template <typename Visit>
