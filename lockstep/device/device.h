@@ -16,12 +16,12 @@ enum class DeviceKind { cpu, cuda };
 // Properties of a device. A Runtime makes it, keeps it alive, and derives its own state from it.
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::cpu;
-  int index = 0;     // counts the devices of this kind
+  int index = 0;     // 1 for "cpu:1"; logical devices of GPUs are numbered through
   std::string name;  // "cpu:0"
   // For a CPU device, the cores that compute; for a GPU, the nearest cores. Devices may share cores.
   std::vector<int> cpus;
   std::string model;             // the processor's name
-  std::size_t memory_bytes = 0;  // at most this much for tensors
+  std::size_t memory_bytes = 0;  // the machine's, or a share of the GPU's
   // GpuInfo::index and uuid of the GPU, also for its logical devices.
   int gpu = -1;
   std::string gpu_uuid;

@@ -63,7 +63,8 @@ std::vector<float> train(const std::vector<Device>& devices) {
   const std::vector<Tensor> batch{rand({8, 5}), Tensor::from(std::vector<std::int64_t>{0, 1, 0, 1, 0, 1, 0, 1}, {8})};
   std::vector<float> losses;
   for (int i = 0; i < 3; ++i) {
-    Tensor x = split_and_load(batch[0], devices, {.shards = V}), labels = split_and_load(batch[1], devices, {.shards = V});
+    Tensor x = split_and_load(batch[0], devices, {.shards = V}),
+           labels = split_and_load(batch[1], devices, {.shards = V});
     cross_entropy(net(x), labels).backward();
     optimizer.step();
     losses.push_back(cross_entropy(net(x), labels).item());
