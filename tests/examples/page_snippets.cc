@@ -14,7 +14,7 @@ void start_ranks() {
   spawn([](int rank) {
     auto group = init_process_group();
     std::vector<float> x{1, 2, 3};
-    group->all_reduce(x, ReduceOp::sum).wait();
+    group->all_reduce({x.data(), x.size(), DType::f32}, ReduceOp::sum).wait();
     fmt::print("rank {}: {}\n", rank, x[0]);
     destroy_process_group(group);
   }, {.nprocs = 4});
