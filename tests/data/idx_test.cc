@@ -76,7 +76,7 @@ TEST(ReadIdx, RefusesTruncatedFiles) {
   for (std::size_t n = 0; n < packed.size(); ++n) EXPECT_THROW(parse(packed.substr(0, n)), Error) << n;
   EXPECT_ERROR(parse(plain.substr(0, 11)), "F: too short for the header");
   EXPECT_ERROR(parse(plain.substr(0, 16)), "F: truncated: the header claims 2 x 3 = 6 bytes of data, the file has 4");
-  EXPECT_ERROR(parse(gzip(plain.substr(0, 16))), "it has 4");
+  EXPECT_ERROR(parse(gzip(plain.substr(0, 16))), "the file has 4");
   EXPECT_ERROR(parse(packed.substr(0, packed.size() - 1)), "F: the gzip stream ends early, the file is truncated");
 }
 
