@@ -11,7 +11,7 @@ WIDTH, LEFT, TOP, ROW = 960, 150, 44, 34
 
 
 def color(i):
-    """Of the i-th name: once the list is used up, hues by the golden angle, which lie apart however many there are."""
+    """The color of name i. Beyond the list, hues follow the golden angle, so any number of them lie apart."""
     return COLORS[i] if i < len(COLORS) else f"hsl({i * 137.508 % 360:.0f}, 55%, {(40, 62, 78)[i % 3]}%)"
 
 

@@ -39,8 +39,8 @@ std::vector<Tensor> run(const Tensor& x, int count) {
   return y;
 }
 
-// Each one `times` times, since a CPU copies a matrix in a small part of the time of a product. y[i] is copied while
-// y[i + 1] is computed: the engine knows what each copy waits for.
+// Copies each result `times` times, because a CPU copies a matrix much faster than it multiplies two. y[i] is copied
+// while y[i + 1] is computed: the engine knows what each copy waits for.
 std::vector<Tensor> copy_to_host(const std::vector<Tensor>& y, int times) {
   std::vector<Tensor> copies;
   for (const Tensor& t : y) {
@@ -80,7 +80,7 @@ int copies_like(double wanted, Runtime& runtime, const std::vector<Tensor>& y) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  CLI::App app{"Shows that devices compute at once, and copy meanwhile."};
+  CLI::App app{"Shows that devices compute at the same time, and that copies overlap with computation."};
   Options o;
   add_options(app, o);
   if (const auto status = parse(app, argc, argv)) return *status;

@@ -112,8 +112,8 @@ std::string train(int count, bool speaks) {
     }
     const double accuracy = evaluate(net, tests, {.devices = devices, .shards = 2}).value();
     if (speaks) {
-      fmt::print("epoch {}, margin loss {:.3f}, reconstruction loss {:.3f}, accuracy {:.3f}\n", epoch,
-                 margin.item<float>(), reconstruction.item<float>(), accuracy);
+      fmt::print("epoch {}, margin loss {:.3f}, reconstruction loss {:.3f}, accuracy {:.3f}\n", epoch, margin.item(),
+                 reconstruction.item(), accuracy);
     }
   }
   return weights_sha256(net);

@@ -86,12 +86,16 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{"Distributed data parallel: one process per device"};
-  app.add_option("--total-epochs", options.total_epochs)->check(CLI::Range(0, 1 << 20))->capture_default_str();
+  app.add_option("--total-epochs", options.total_epochs, "Passes over the data")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
   app.add_option("--save-step", options.save_step, "Epochs between checkpoints")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "Of each rank")->check(CLI::Range(1, 2048))->capture_default_str();
-  app.add_option("--snapshot", options.snapshot, "Where rank 0 saves")->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "Batch size per rank")
+      ->check(CLI::Range(1, 2048))
+      ->capture_default_str();
+  app.add_option("--snapshot", options.snapshot, "File in which rank 0 saves the weights")->capture_default_str();
   options.add_to(app, "--nprocs,--num-devices", "Ranks to start, where nobody else has started any");
   if (const auto status = parse(app, argc, argv)) return *status;
   try {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// The exit status of a program that is not to go on: 0 after --help, 2 for arguments that cannot be used.
+// Returns the exit status if the program should end: 0 after --help, 2 for invalid arguments.
 inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   app.name(std::filesystem::path(argv[0]).filename());
   try {
@@ -29,7 +29,7 @@ struct DeviceOptions {
   std::string list;
 
   void add_to(CLI::App& app, const std::string& number_names = "--num-devices",
-              const std::string& number_help = "N devices: of a GPU or, without one, of the CPU") {
+              const std::string& number_help = "Number of devices: GPUs, or CPU devices if there is no GPU") {
     auto* number = app.add_option(number_names, num_devices, number_help);
     number->check(CLI::Range(1, 1024))->capture_default_str();
     app.add_option("--devices", list, "Instead: cpu:0,cpu:1 or cuda:0,cuda:1 or cuda:0/0,cuda:0/1")

@@ -65,7 +65,7 @@ std::int64_t draw(const std::vector<float>& logits, double temperature, double r
   return static_cast<std::int64_t>(number);
 }
 
-// Text that goes on from the prompt.
+// Continues the prompt.
 std::string sample(Module& model, const CharacterSet& characters, std::int64_t first, const Options& o, Device device) {
   NoGradGuard no_grad;
   EvalGuard mode(model);
@@ -118,7 +118,7 @@ void run(const Options& o) {
       optimizer.step();
       tokens += x.numel();
       if (++step % o.log_every == 0 || step == o.max_steps) {
-        const float value = loss.item<float>();  // waits for the step
+        const float value = loss.item();  // waits for the step
         const auto now = std::chrono::steady_clock::now();
         const double seconds = std::chrono::duration<double>(now - begin).count();
         const double rate = static_cast<double>(tokens) / seconds;
@@ -142,32 +142,34 @@ int main(int argc, char** argv) {
   CLI::App app{"Trains a language model of characters on a text file"};
   const CLI::Range from_one(std::int64_t{1}, std::int64_t{1} << 31);
   app.add_option("--data", o.data, "The text")->required()->check(CLI::ExistingFile);
-  app.add_option("--model", o.model)->check(CLI::IsMember({"gpt", "lstm"}))->capture_default_str();
-  app.add_option("--nprocs", o.nprocs, "Processes to start, where nobody else has started any")
+  app.add_option("--model", o.model, "The model")->check(CLI::IsMember({"gpt", "lstm"}))->capture_default_str();
+  app.add_option("--nprocs", o.nprocs, "Processes to start, unless a launcher already started this one")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--shards", o.shards, "That a batch is cut into")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--shards", o.shards, "Shards per batch")->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--batch-size", o.batch_size, "Over all devices and processes")
       ->check(from_one)
       ->capture_default_str();
   app.add_option("--context", o.context, "Characters of an example")->check(from_one)->capture_default_str();
-  app.add_option("--layers", o.layers)->check(from_one)->capture_default_str();
-  app.add_option("--heads", o.heads, "Of the GPT's attention")->check(from_one)->capture_default_str();
-  app.add_option("--width", o.width)->check(from_one)->capture_default_str();
-  app.add_option("--dropout", o.dropout)->check(CLI::Range(0.0, 0.99))->capture_default_str();
-  app.add_option("--lr", o.lr)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--layers", o.layers, "Number of layers")->check(from_one)->capture_default_str();
+  app.add_option("--heads", o.heads, "GPT: attention heads")->check(from_one)->capture_default_str();
+  app.add_option("--width", o.width, "Number of features")->check(from_one)->capture_default_str();
+  app.add_option("--dropout", o.dropout, "Probability of dropout")->check(CLI::Range(0.0, 0.99))->capture_default_str();
+  app.add_option("--lr", o.lr, "Learning rate")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--clip", o.clip, "The largest norm of the gradients")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--max-steps", o.max_steps)->check(from_one)->capture_default_str();
-  app.add_option("--log-every", o.log_every, "Steps")->check(from_one)->capture_default_str();
+  app.add_option("--max-steps", o.max_steps, "Number of steps")->check(from_one)->capture_default_str();
+  app.add_option("--log-every", o.log_every, "Steps between log lines")->check(from_one)->capture_default_str();
   app.add_option("--sample", o.sample, "Characters to write at the end")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--prompt", o.prompt, "What they go on from; the text's first character without it");
-  app.add_option("--temperature", o.temperature)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--save", o.save, "Where the weights go, safetensors");
-  app.add_option("--seed", o.seed)->capture_default_str();
+  app.add_option("--prompt", o.prompt, "Text to continue [the first character of the data]");
+  app.add_option("--temperature", o.temperature, "Divides the logits before sampling: lower is more predictable")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--save", o.save, "Write the final weights to this safetensors file");
+  app.add_option("--seed", o.seed, "Seed of start weights, batches, dropout, and samples")->capture_default_str();
   o.add_to(app, "--num-devices", "Devices of each process");
   if (const auto status = parse(app, argc, argv)) return *status;
   try {

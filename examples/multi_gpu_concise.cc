@@ -1,6 +1,5 @@
 // "Concise Implementation for Multiple GPUs" of Dive into Deep Learning: one ResNet-18 on several devices at
-// once, with the training loop written out. Without options as the section does it, on one device and then on
-// two.
+// once, with the training loop written out. Without options it follows the section: first one device, then two.
 //
 //   multi_gpu_concise --num-devices 2 --epochs 1 --limit-train 2048 --limit-test 512
 #include <fmt/core.h>
@@ -26,7 +25,6 @@ struct Options : DeviceOptions {
   std::int64_t limit_test = 10000;
   std::int64_t batch_size = 0;
   double lr = 0;
-  std::string dtype = "f32";
   std::string plot = "multi_gpu_concise";
 };
 
@@ -34,12 +32,11 @@ void add_options(CLI::App& app, Options& o) {
   auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 24);
   o.add_to(app);
   app.add_option("--data", o.data, "Folder with the four files of Fashion-MNIST");
-  app.add_option("--epochs", o.epochs)->check(count)->capture_default_str();
+  app.add_option("--epochs", o.epochs, "Passes over the data")->check(count)->capture_default_str();
   app.add_option("--limit-train", o.limit_train, "Use the first N training images only")->check(count);
   app.add_option("--limit-test", o.limit_test, "Use the first N test images only")->check(count);
   app.add_option("--batch-size", o.batch_size, "Over all devices [256 each]")->check(count);
   app.add_option("--lr", o.lr, "Learning rate [0.1 a device]")->check(CLI::PositiveNumber);
-  app.add_option("--dtype", o.dtype)->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str();
   app.add_option("--plot", o.plot, "Draw FILE-<devices>.svg as training goes on")->capture_default_str();
 }
 
@@ -47,7 +44,7 @@ std::shared_ptr<Dataset> load_images(const std::string& folder, MnistPart part, 
   return std::make_shared<HeadDataset>(std::make_shared<FashionMnist>(load_fashion_mnist(part, folder)), limit);
 }
 
-// Parameters come to life on a device when data first passes through; then all replicas are equal.
+// The first forward pass creates the parameters; all replicas start equal.
 void show_initialization(Module& net, const std::vector<Device>& devices) {
   net.initialize(Normal{0.01}, devices);
   const Tensor images = rand({4, 1, 28, 28}, {.device = devices[0]});
@@ -71,7 +68,6 @@ void show_initialization(Module& net, const std::vector<Device>& devices) {
 
 void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, std::int64_t batch_size, double lr,
            std::shared_ptr<const Dataset> train_data, std::shared_ptr<const Dataset> test_data, const Options& o) {
-  const DType dtype = o.dtype == "bf16" ? DType::bf16 : DType::f32;
   DataLoader train_loader(train_data, {.batch_size = batch_size, .shuffle = true});
   DataLoader test_loader(test_data, {.batch_size = batch_size});
   net.initialize(Normal{0.01}, devices, {.force_reinit = true});
@@ -81,21 +77,21 @@ void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, st
   double seconds = 0;
   for (int epoch = 1; epoch <= o.epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
-    std::vector<Tensor> losses;  // of all samples of each batch: read after the epoch, so that no step waits
+    std::vector<Tensor> losses;  // read after the epoch, so that no step waits
     for (Example& batch : train_loader) {
       const Tensor x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
-      const Tensor loss = cross_entropy(net(x.to(dtype)), labels);
+      const Tensor loss = cross_entropy(net(x), labels);
+      losses.push_back(loss.detach() * static_cast<double>(x.size(0)));
       loss.backward();
       sgd.step();
-      losses.push_back(loss.detach() * static_cast<double>(x.size(0)));
     }
     runtime.synchronize();
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     seconds += time.count();
 
-    const double accuracy = evaluate(net, test_loader, {.devices = devices, .dtype = dtype}).value();
+    const double accuracy = evaluate(net, test_loader, {.devices = devices}).value();
     double loss = 0;
-    for (const Tensor& of_batch : losses) loss += of_batch.item<float>();
+    for (const Tensor& of_batch : losses) loss += of_batch.item();
     results.push_back({epoch, loss / static_cast<double>(train_data->size()), accuracy});
     write_training_plot(fmt::format("{}-{}.svg", o.plot, devices.size()), results,
                         {.title = "resnet18 on " + str(devices), .epochs = static_cast<int>(o.epochs)});

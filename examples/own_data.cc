@@ -32,12 +32,11 @@ int main() {
   net.initialize(Xavier{}, devices);  // the same weights on all devices
   Sgd sgd(net.parameters(), {.lr = 0.5});
   DataLoader loader(Circle(), {.batch_size = 64, .shuffle = true});
-  for (int epoch = 1; epoch <= 10; ++epoch) {
+  for (int epoch = 1; epoch <= 10; ++epoch)
     for (Example& batch : loader) {
       Tensor x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
       cross_entropy(net(x), labels).backward();  // on all devices at once
       sgd.step();                                // updates every replica
     }
-  }
   fmt::print("accuracy {:.3f} on {}\n", evaluate(net, loader, {.devices = devices}).value(), str(devices));
 }

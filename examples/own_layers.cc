@@ -9,40 +9,34 @@ using namespace lockstep;
 
 // The feed-forward block of many transformers (Shazeer 2020).
 struct SwiGLU : Module {
-  Linear w1, w2, w3;
+  Linear &w1, &w2, &w3;
   SwiGLU(std::int64_t dim, std::int64_t hidden)
-      : w1({.in_features = dim, .out_features = hidden, .bias = false}),
-        w2({.in_features = hidden, .out_features = dim, .bias = false}),
-        w3({.in_features = dim, .out_features = hidden, .bias = false}) {
-    add("w1", w1), add("w2", w2), add("w3", w3);
-  }
+      : w1(make<Linear>("w1", {.in_features = dim, .out_features = hidden, .bias = false})),
+        w2(make<Linear>("w2", {.in_features = hidden, .out_features = dim, .bias = false})),
+        w3(make<Linear>("w3", {.in_features = dim, .out_features = hidden, .bias = false})) {}
   Tensor forward(const Tensor& x) override { return w2(silu(w1(x)) * w3(x)); }
 };
 
-// A gate chooses between what a layer computes and what it was given (Srivastava et al. 2015).
+// A gate blends a layer's output with its input (Srivastava et al. 2015).
 struct Highway : Module {
-  Linear plain, gate;
+  Linear &plain, &gate;
   Parameter gate_bias;
   explicit Highway(std::int64_t dim)
-      : plain({.in_features = dim, .out_features = dim}),
-        gate({.in_features = dim, .out_features = dim, .bias = false}) {
-    add("plain", plain), add("gate", gate);
-    gate_bias = add_parameter("gate_bias", {.shape = {dim}, .initializer = Constant{-2}});
-  }
+      : plain(make<Linear>("plain", {.in_features = dim, .out_features = dim})),
+        gate(make<Linear>("gate", {.in_features = dim, .out_features = dim, .bias = false})),
+        gate_bias(add_parameter("gate_bias", {.shape = {dim}, .initializer = Constant{-2}})) {}
   Tensor forward(const Tensor& x) override {
     Tensor t = sigmoid(gate(x) + gate_bias);
     return t * relu(plain(x)) + (1 - t) * x;
   }
 };
 
-// Weighs the channels of an image by what all of it shows (Hu et al. 2018).
+// Scales the channels of an image by weights computed from the whole image (Hu et al. 2018).
 struct SqueezeExcite : Module {
-  Linear fc1, fc2;
+  Linear &fc1, &fc2;
   SqueezeExcite(std::int64_t channels, std::int64_t reduction)
-      : fc1({.in_features = channels, .out_features = channels / reduction}),
-        fc2({.in_features = channels / reduction, .out_features = channels}) {
-    add("fc1", fc1), add("fc2", fc2);
-  }
+      : fc1(make<Linear>("fc1", {.in_features = channels, .out_features = channels / reduction})),
+        fc2(make<Linear>("fc2", {.in_features = channels / reduction, .out_features = channels})) {}
   Tensor forward(const Tensor& x) override {
     Tensor s = mean(x, {2, 3});
     s = sigmoid(fc2(relu(fc1(s))));
@@ -52,10 +46,9 @@ struct SqueezeExcite : Module {
 
 // [N, 8, 4, 4] -> [N, 8]
 struct Net : Module {
-  SqueezeExcite squeeze{8, 2};
-  Highway highway{8};
-  SwiGLU feed_forward{8, 16};
-  Net() { add("squeeze", squeeze), add("highway", highway), add("feed_forward", feed_forward); }
+  SqueezeExcite& squeeze = make<SqueezeExcite>("squeeze", 8, 2);
+  Highway& highway = make<Highway>("highway", 8);
+  SwiGLU& feed_forward = make<SwiGLU>("feed_forward", 8, 16);
   Tensor forward(const Tensor& x) override { return feed_forward(highway(mean(squeeze(x), {2, 3}))); }
 };
 
@@ -72,7 +65,7 @@ std::vector<float> train(const std::vector<Device>& devices) {
     const Tensor loss = mse_loss(net(inputs), targets);
     loss.backward();
     adam.step();
-    losses.push_back(loss.item<float>());
+    losses.push_back(loss.item());
   }
   return losses;
 }

@@ -11,7 +11,7 @@
 namespace lockstep::app {
 
 Command add_bench(CLI::App& parent) {
-  auto* app = parent.add_subcommand("bench", "Measure what runs in parallel and what it costs");
+  auto* app = parent.add_subcommand("bench", "Measure the engine, kernels, copies, and training steps");
   app->require_subcommand(0, 1);  // as with commands, see main.cc
 
   std::map<std::string, Benchmark> benchmarks;

@@ -44,9 +44,8 @@ void measure_cpus(const OverlapOptions& o, const BenchOptions& common, Report& r
   measure_copies(o, place_of(o.place, core_count() / o.place.cores_per_device), "no core left for copies",
                  Copies::kToHost, spare ? "" : o.place.trace, common, report);
   report.note(
-      "Where every core computes, a copy that a CPU makes takes the time of a product: there is nothing to "
-      "hide\n"
-      "it under. A copy hides there only in the time in which the cores were idle while the parts ran alone.");
+      "If every core computes, a copy by a CPU delays a product, so nothing hides it. There a copy can only fill\n"
+      "time in which cores were idle while the parts ran alone.");
 }
 
 void measure_overlap(const OverlapOptions& o, const BenchOptions& common, Report& report) {

@@ -52,10 +52,10 @@ void measure_three_way(const ParallelOptions& o, const BenchOptions& common, Rep
   const int spare = std::max(0, core_count() - place.cpus * o.place.cores_per_device);
   if (spare < 2) {
     report.note(
-        fmt::format("Copies between CPU devices are work for a core of each; {} of this process's {} left over.\n"
-                    "Where every core computes, a copy takes the time of a product, and only what cores were idle\n"
-                    "while the parts ran alone is hidden.",
-                    spare == 0 ? "none" : "one", count_of(core_count(), "core") + (spare == 1 ? " is" : " are")));
+        fmt::format("A copy between CPU devices needs a core of each device; {} of this process's {} free.\n"
+                    "If every core computes, a copy delays a product. It can only fill time in which cores were idle\n"
+                    "while the parts ran alone.",
+                    spare == 0 ? "none" : "one", count_of(core_count(), "core") + " is"));
   }
 }
 

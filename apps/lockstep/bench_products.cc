@@ -46,7 +46,7 @@ void add_product_options(CLI::App& app, ProductWork& work) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 15));
   app.add_option("--count", work.count, "Products of each device [as many as take 0.2 s; with a GPU 50]")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--copies", work.copies, "Copies of each result [as many as can be made in the time of its product]")
+  app.add_option("--copies", work.copies, "Copies of each result [as many as take as long as its product]")
       ->check(CLI::Range(1, 1'000'000));
 }
 

@@ -126,7 +126,7 @@ Command add_graph(CLI::App& parent) {
   options->open_shards = OpenShards::of_devices;
   options->add_model(*app);
   options->add_devices(*app);
-  app->add_option("--optimizer", options->optimizer)
+  app->add_option("--optimizer", options->optimizer, "The optimizer of the step")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
   app->add_option("--clip", options->clip, "Maximum norm of all gradients together");

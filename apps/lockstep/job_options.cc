@@ -107,7 +107,7 @@ void JobOptions::add_model(CLI::App& app) {
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
-  app.add_option("--context", context, "gpt, lstm: characters of an example")->check(count)->capture_default_str();
+  app.add_option("--context", context, "gpt, lstm: characters per example")->check(count)->capture_default_str();
   app.add_option("--layers", layers, "gpt, lstm: number of layers [gpt: 4, lstm: 2]")->check(count);
   app.add_option("--heads", heads, "gpt: heads of the attention")->check(count)->capture_default_str();
   app.add_option("--width", width, "gpt, lstm: number of features")->check(count)->capture_default_str();
@@ -126,10 +126,11 @@ void JobOptions::add_model(CLI::App& app) {
 
 void JobOptions::add_devices(CLI::App& app) {
   app.add_option("--devices", devices,
-                 "cpu:0,cpu:1, cuda:0, cuda:0/0,cuda:0/1 (logical devices of a GPU), cpu or cuda (all), or "
-                 "auto: GPUs if there are any")
+                 "A list such as cpu:0,cpu:1 or cuda:0/0,cuda:0/1 (logical devices of a GPU); cpu or cuda: all of a "
+                 "kind; auto: GPUs if there are any")
       ->capture_default_str();
-  app.add_option("--num-devices", num_devices, "N devices of the kind that auto finds; they split the cores evenly")
+  app.add_option("--num-devices", num_devices,
+                 "Number of devices, of the kind that auto finds; CPU devices share the cores evenly")
       ->check(CLI::Range(1, kMostDevices));
   app.add_option("--threads-per-shard", threads_per_shard,
                  "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same "
@@ -139,7 +140,7 @@ void JobOptions::add_devices(CLI::App& app) {
   app.add_option("--cores-per-device", cores_per_device, "Cores per CPU device [cores / devices]")
       ->check(CLI::Range(1, 4096));
   app.add_option("--shards", shards,
-                 std::string("V: logical shards per batch; part of the recipe that decides the bits [") +
+                 std::string("V: number of shards per batch; decides the bits [") +
                      (open_shards == OpenShards::of_devices
                           ? "one for each device]"
                           : "CPU: the largest power of two from 1 to 8 that leaves 32 samples a "
@@ -151,8 +152,9 @@ void JobOptions::add_devices(CLI::App& app) {
 }
 
 void JobOptions::add_data(CLI::App& app) {
-  app.add_option("--data", data,
-                 "Folder with the four IDX files [the Debian package's, or LOCKSTEP_DATA]; gpt, lstm: a text file");
+  app.add_option(
+      "--data", data,
+      "Folder with the four IDX files [LOCKSTEP_DATA, or the Debian package's folder]; gpt, lstm: a text file");
   app.add_option("--limit-test", limit_test, "Use only the first N test examples")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
 }

@@ -49,11 +49,11 @@ Command add_launch(CLI::App& parent) {
       parent.add_subcommand("launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
   auto options = std::make_shared<LaunchOptions>();
   app->add_option("--nproc-per-node,--nproc_per_node", options->nproc_per_node,
-                  "Ranks on this host; auto: one for each GPU, or one without GPUs")
+                  "Ranks on this host; auto: one per GPU, or a single rank if there is no GPU")
       ->check(CLI::Range(1, 4096))
       ->transform([](const std::string& n) { return n == "auto" ? std::to_string(find_devices().count) : n; })
       ->capture_default_str();
-  app->add_option("--nnodes", options->nnodes, "Hosts, each with a launcher of its own")
+  app->add_option("--nnodes", options->nnodes, "Number of hosts; run a launcher on each")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   app->add_option("--node-rank", options->node_rank, "The number of this host, from 0")
@@ -62,12 +62,12 @@ Command add_launch(CLI::App& parent) {
   app->add_option("--master-addr", options->master_addr, "Node 0's address")->capture_default_str();
   app->add_option("--master-port", options->master_port, "The port of node 0's launcher [a free port]")
       ->check(CLI::Range(1, 65535));
-  app->add_option(
-         "--max-restarts", options->max_restarts,
-         "How often to restart all ranks after a failure; invalid arguments (exit status 2) never cause a restart")
+  app->add_option("--max-restarts", options->max_restarts,
+                  "Maximum number of restarts after a failure; exit status 2 (invalid arguments) ends the job")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  app->add_option("--timeout", options->timeout_seconds, "Seconds of silence after which a rank is lost [60]");
+  app->add_option("--timeout", options->timeout_seconds,
+                  "Seconds without a sign of life after which a rank counts as lost [60]");
   app->add_option("COMMAND", options->command, "The program and its arguments, after --");
   app->allow_extras();
   return [options, app] {

@@ -61,11 +61,13 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--epochs", o.epochs, "Passes over the data")->check(steps)->capture_default_str();
   app.add_option("--max-steps", o.max_steps, "End the run after N steps")->check(steps);
   app.add_option("--lr", o.lr, "Learning rate [0.1; gpt, lstm: 0.001]")->check(amount);
-  app.add_option("--momentum", o.momentum)->check(number(0, 1))->capture_default_str();
-  app.add_option("--weight-decay", o.weight_decay)->check(amount)->capture_default_str();
+  app.add_option("--momentum", o.momentum, "Momentum of sgd")->check(number(0, 1))->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay, "Weight decay; adamw: decoupled")
+      ->check(amount)
+      ->capture_default_str();
   app.add_option("--optimizer", o.optimizer, "The optimizer [sgd; gpt, lstm: adamw]")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  app.add_option("--schedule", o.schedule, "The learning rate over the run")
+  app.add_option("--schedule", o.schedule, "How the learning rate changes: constant, step, or cosine")
       ->check(CLI::IsMember({"constant", "step", "cosine"}))
       ->capture_default_str();
   app.add_option("--warmup", o.warmup, "Number of steps in which the learning rate rises linearly")->check(steps);
@@ -75,9 +77,8 @@ void TrainOptions::add_to(CLI::App& app) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
   app.add_option("--balance", o.balance,
-                 "How many shards each device computes: equal; auto: by its speed, measured every 20 steps; "
-                 "or a weight "
-                 "for each device of the job, rank 0's first: 2,1. Does not change the bits")
+                 "Shards per device: equal; auto (by speed, measured every 20 steps); or one weight per device, rank "
+                 "0's first, such as 2,1. Does not change the bits")
       ->capture_default_str();
   app.add_option("--gradients", o.gradients, "Number format of gradients when they are summed and sent between ranks")
       ->check(CLI::IsMember({"f32", "bf16"}))
@@ -87,9 +88,9 @@ void TrainOptions::add_to(CLI::App& app) {
                  "after 2000 "
                  "steps without overflow [65536]")
       ->check(power_of_two());
-  app.add_option("--label-smoothing", o.label_smoothing, "Part of each target that is spread over all classes")
+  app.add_option("--label-smoothing", o.label_smoothing, "Fraction of each target to spread over all classes")
       ->check(number(0, 1));
-  app.add_option("--seed", o.seed, "Determines start weights, the order of the data, and dropout")
+  app.add_option("--seed", o.seed, "Seed of start weights, data order, and dropout")
       ->check(unsigned_integer())
       ->capture_default_str();
   app.add_flag("--no-shuffle", o.no_shuffle, "Read examples in the order of the files");
@@ -111,7 +112,7 @@ void TrainOptions::add_to(CLI::App& app) {
                  "The metric that --patience and --save-best use: accuracy, train_loss, or one of --metrics "
                  "[accuracy; gpt, lstm: perplexity]");
   app.add_option("--patience", o.patience, "End the run after N epochs without a better value")->check(steps);
-  app.add_option("--min-delta", o.min_delta, "The least change of the value that counts as better")->check(amount);
+  app.add_option("--min-delta", o.min_delta, "Smallest change that counts as better")->check(amount);
   app.add_flag("--save-best", o.save_best, "Keep the checkpoint of the best epoch in DIR/best")->needs("--save");
   app.add_option("--average", o.average,
                  "Decay of a moving average of the weights, which is tested and exported; 0: none")
@@ -125,8 +126,8 @@ void TrainOptions::add_to(CLI::App& app) {
   app.add_option("--plot", o.plot, "Plot test accuracy and loss by epoch as SVG");
   app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");
   app.add_option("--backend", o.backend,
-                 "Between ranks: host (shared memory within a host, TCP between hosts), mpi (under mpirun), "
-                 "nccl (a GPU for each rank), or auto: nccl if possible, else host")
+                 "Transport between ranks: host (shared memory or TCP; alias gloo), mpi (under mpirun), nccl (needs "
+                 "one GPU per rank), or auto (nccl if possible, else host)")
       ->check(CLI::IsMember({"auto", "host", "gloo", "mpi", "nccl"}))
       ->capture_default_str();
   app.add_option(

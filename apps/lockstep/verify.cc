@@ -232,17 +232,17 @@ Command add_verify(CLI::App& parent) {
       ->delimiter(',')
       ->capture_default_str();
   app->add_option("--shards", o->shards,
-                  "V: logical shards of a batch [as in train, but at least the devices of the largest layout]")
+                  "V: number of shards per batch [as in train, but at least one per device of the largest layout]")
       ->check(CLI::Range(1, 65536));
   app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto 42]")->check(CLI::Range(1, 1000000));
-  app->add_option("--threads-per-shard", o->threads_per_shard)->check(CLI::Range(1, 1024))->capture_default_str();
+  app->add_option("--threads-per-shard", o->threads_per_shard, "T: CPU threads that compute one shard")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app->add_option("--batch-size", o->batch_size, "The global batch")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   app->add_option("--balance", o->balance,
-                  "How many shards each device computes, as in train; a list of weights applies to layouts "
-                  "with that many "
-                  "devices, and the others have equal shares")
+                  "As in train. Weights apply to layouts with that many devices; other layouts use equal shares")
       ->capture_default_str();
   app->add_option("--inject-flip", o->inject_flip,
                   "STEP:PARAMETER: flip one bit in the last layout after that step, to see that it is detected");

@@ -31,7 +31,7 @@ class Walk {
 
   void add_root(const Tensor& root, const Tensor& seed) {
     const auto& meta = root.grad_meta();
-    check(meta != nullptr, "backward: {} was not computed from anything that needs a gradient", root);
+    check(meta != nullptr, "backward: no input of {} requires a gradient", root);
     Gradient g;
     if (!seed.defined()) {
       check(root.numel() == 1 && root.kind() != Kind::cut,

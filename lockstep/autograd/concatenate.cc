@@ -52,7 +52,8 @@ Tensor stack(std::span<const Tensor> tensors, int dim) {
   check(!tensors.empty(), "stack: no tensors");
   std::vector<Tensor> parts;
   for (const Tensor& x : tensors) {
-    check(x.defined() && x.shape() == tensors[0].shape(), "stack: {} beside {}, expected equal shapes", x, tensors[0]);
+    check(x.defined() && x.shape() == tensors[0].shape(), "stack: found {} and {}, expected equal shapes", x,
+          tensors[0]);
     parts.push_back(unsqueeze(x, dim));
   }
   return cat(parts, dim < 0 ? dim + parts[0].shape().rank() : dim);

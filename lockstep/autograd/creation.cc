@@ -32,8 +32,7 @@ void fill_on_host(const Array& y, const Value& value) {
 
 void check_shape(std::string_view name, const Shape& shape) {
   for (std::int64_t extent : shape) {
-    if (extent == kBatch)
-      fail("{}: kBatch stands for the samples of a batch, but no tensor of it is given: like(x)", name);
+    if (extent == kBatch) fail("{}: kBatch needs a batch: pass like(x)", name);
     check(extent >= 0, "{}: shape {} has a negative extent", name, shape.str());
   }
 }

@@ -1,10 +1,10 @@
-// Tensors made from nothing. Where they lie is said in one of two ways:
+// Functions that create tensors. There are two ways to say where a tensor lies:
 //
 //   Tensor a = zeros({2, 3}, {.device = device});                // whole: on a device, or in host memory
 //   Tensor b = randn({64, 5}, {.device = device, .seed = 7});    // the same numbers on every device
 //   Tensor h = zeros({kBatch, hidden}, like(x));                 // where x lies, with as many samples as x
 //
-// None of them has a history.
+// The results have no history.
 #pragma once
 
 #include <concepts>
@@ -26,9 +26,9 @@ struct RandomOptions {
 // Stands for the number of samples in the shape of a tensor that is made like() another one.
 inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
 
-// The placement of a new tensor: that of x. A shape with kBatch makes a tensor whose samples lie where x's do, cut as x
-// is; a shape without it makes one that is the same on all of x's devices. For a whole x, kBatch is the extent of its
-// axis 0. An error for kBatch like a parameter, which has no samples.
+// The placement of a new tensor: that of x. With kBatch in its shape, the new tensor is cut as x is, and its samples
+// lie where x's do. Without kBatch, it is replicated on all of x's devices. If x is whole, kBatch stands for x.size(0).
+// Using kBatch with a parameter is an error, because a parameter has no samples.
 class Like {
  public:
   const Tensor& x() const { return x_; }
@@ -55,8 +55,8 @@ Tensor ones(const Shape& shape, const Like& like);
 Tensor rand(const Shape& shape, const RandomOptions& options = {});
 // Normal, of mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const RandomOptions& options = {});
-// The same for noise in a forward pass: as for dropout, the key comes from the device's random state (seed, step,
-// shard, operation). A RecordedStep cannot repeat it. An error like a tensor in host memory, which has no random state.
+// For noise in a forward pass. As in dropout, the key comes from the device's random state (seed, step, shard,
+// operation). A RecordedStep cannot repeat these calls. x must be on a device: host memory has no random state.
 Tensor rand(const Shape& shape, const Like& like);
 Tensor randn(const Shape& shape, const Like& like);
 
@@ -67,8 +67,7 @@ Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
 template <typename T>
 concept Number = std::integral<T> || std::floating_point<T>;
 
-// start, start + step, ... up to `end`, which is not one of them: element i is start + i * step, computed in f64.
-// `whole`: i64 by default.
+// start, start + step, ..., excluding `end`. Element i is start + i * step, computed in f64. `whole`: i64 by default.
 Tensor arange_of(double start, double end, double step, bool whole, const TensorOptions& options);
 template <Number A, Number B, Number C>
 Tensor arange(A start, B end, C step, const TensorOptions& options = {}) {

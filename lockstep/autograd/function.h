@@ -1,4 +1,4 @@
-// Users' own differentiable functions of logical tensors. Each is called once, whatever the number of shards.
+// Your own differentiable functions. Lockstep calls forward() and backward() once, for any number of shards.
 //
 //   struct Square : Function {
 //     SavedTensor x;
@@ -39,13 +39,13 @@ class Function {
   virtual ~Function() = default;
   // Runs without recording.
   virtual std::vector<Tensor> forward(std::span<const Tensor> inputs) = 0;
-  // Returns one gradient for each input, with its shape, type, and placement; undefined if there is none. output_grads
-  // likewise. The gradient of an input that is not cut, such as a parameter, is a sum over all samples; sum_to() makes
-  // one.
+  // Returns one gradient per input, with the input's shape, type, and placement, or an undefined tensor if there is
+  // none. output_grads has one gradient per output in the same form. The gradient of an uncut input, such as a
+  // parameter, must be summed over all samples, for example with sum_to().
   virtual std::vector<Tensor> backward(std::span<const Tensor> output_grads) = 0;
 };
 
-// Not named apply, because argument-dependent lookup for a shared_ptr would also find std::apply.
+// Called by apply(). The name differs because a call with a shared_ptr would also find std::apply.
 std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span<const Tensor> inputs);
 
 // For functions of one output.

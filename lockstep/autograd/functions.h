@@ -1,9 +1,11 @@
-// The differentiable operations that models use. Names, arguments, and defaults are PyTorch's.
+// The differentiable operations that models use. Names, arguments, and defaults follow PyTorch;
+// docs/decisions/33-few-kernels-carry-the-operations.md lists the exceptions.
 //
 //   Tensor y = flatten(relu(conv2d(x, w, bias, {.padding = {1, 1}})), 1);
 //
-// Operands are on one device, or cut over one batch in the same way; a parameter fits beside both. Operations on the
-// batch axis that need all samples in one place are errors that name gather() and per_shard().
+// All operands of a call are on one device, or cut in the same way over one batch; parameters combine with either. An
+// operation that needs all samples in one place is an error along the batch axis; the message names gather() and
+// per_shard().
 #pragma once
 
 #include <array>
@@ -19,7 +21,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// One axis or several; negative ones count from the end. Empty: all axes.
+// One or several axes. Negative numbers count from the end. An empty list means all axes.
 class Dims {
  public:
   Dims() = default;
@@ -80,7 +82,7 @@ Tensor operator-(double a, const Tensor& b);
 Tensor operator*(double a, const Tensor& b);
 Tensor operator/(double a, const Tensor& b);
 Tensor operator-(const Tensor& a);
-// a becomes the result, with its history. Other handles to the old tensor keep it.
+// Assigns the result, with its history, to a. Other handles keep the old tensor.
 template <typename T>
 Tensor& operator+=(Tensor& a, const T& b) {
   return a = a + b;
@@ -129,8 +131,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
 // Matrix products.
 
-// [.., m, k] x [.., k, n] -> [.., m, n]. Leading axes are batches of matrices, which broadcast as in NumPy. A vector is
-// a row on the left and a column on the right.
+// [.., m, k] x [.., k, n] -> [.., m, n]. Leading axes broadcast as in NumPy. A vector acts as a row on the left and as
+// a column on the right.
 Tensor matmul(const Tensor& a, const Tensor& b);
 // [batch, m, k] x [batch, k, n].
 Tensor bmm(const Tensor& a, const Tensor& b);
@@ -145,7 +147,7 @@ Tensor reshape(const Tensor& x, Shape shape);
 Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1);
 // Splits axis `dim` into several. One extent may be -1, which is inferred.
 Tensor unflatten(const Tensor& x, int dim, const Shape& sizes);
-// Removes the named axes, or all if none is named, whose extent is 1. Keeps the batch axis.
+// Removes axes of extent 1: the given ones, or all if none is given. The batch axis stays.
 Tensor squeeze(const Tensor& x, const Dims& dims = {});
 // Inserts an axis of extent 1 before axis `dim`, or last.
 Tensor unsqueeze(const Tensor& x, int dim);
@@ -154,7 +156,7 @@ Tensor permute(const Tensor& x, std::span<const int> dims);
 Tensor permute(const Tensor& x, std::initializer_list<int> dims);
 // Exchanges two axes.
 Tensor transpose(const Tensor& x, int dim0 = 0, int dim1 = 1);
-// Repeats extents of 1, and adds axes in front; -1 keeps an extent.
+// Broadcasts axes of extent 1 to `shape` and adds leading axes. -1 keeps an extent.
 Tensor expand(const Tensor& x, Shape shape);
 Tensor cast(const Tensor& x, DType dtype);
 
@@ -167,10 +169,12 @@ Tensor select(const Tensor& x, int dim, std::int64_t index);
 // x[start:end:step] as in Python.
 Tensor slice(const Tensor& x, int dim, std::optional<std::int64_t> start = {}, std::optional<std::int64_t> end = {},
              std::int64_t step = 1);
-// Parts of these sizes, which add up to the extent, or of one size except the last.
+// Splits the axis into parts of the given sizes, which must add up to its extent, or into parts of one size (the last
+// may be smaller).
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim = 0);
 std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim = 0);
-// At most this many parts, of equal sizes except the last. On the batch axis, it undoes cat().
+// Splits the axis into at most `chunks` parts of equal size (the last may be smaller). On the batch axis it reverses
+// cat().
 std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim = 0);
 // select(x, dim, 0), select(x, dim, 1), ...; their gradients are joined in one operation.
 std::vector<Tensor> unbind(const Tensor& x, int dim = 0);
@@ -194,8 +198,7 @@ Tensor concatenate(std::span<const Tensor> parts);
 // y[.., i, ..] = x[.., index[.., i, ..], ..]. Along the other axes, shapes broadcast. PyTorch's gather() does the same
 // for an index of x's shape; Lockstep's gather() joins the shards of a batch.
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim);
-// Element index[i] of the axis becomes element i: index [n]. Either x or the index may be cut over the batch, but not
-// both.
+// y[i] = x[index[i]] along the axis; index has shape [n]. Either x or the index may be cut over the batch, not both.
 Tensor index_select(const Tensor& x, int dim, const Tensor& index);
 // weight[input]: input any shape, weight [numbers, features] -> [input's shape, features]. Row padding_idx of the
 // weight gets no gradient.
@@ -216,7 +219,7 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keepdim = false);
 // Sums over the axes that broadcasting `shape` to x's shape would repeat.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 struct VarOptions {
-  // The sum of squares is divided by the number of elements minus this; division by 0 gives infinity or NaN.
+  // The divisor is the number of elements minus `correction`. A divisor of 0 gives infinity or NaN.
   double correction = 1;
   bool keepdim = false;
 };
@@ -227,7 +230,8 @@ Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x);
-// Also returns the index of the first one, which alone gets the gradient. The batch must be on another axis.
+// The largest or smallest values along `dim` and the index of the first one, which alone gets the gradient. `dim` must
+// not be the batch axis.
 struct MaxResult {
   Tensor values, indices;
 };
@@ -249,7 +253,9 @@ Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 
 // Convolutions, pooling, and resizing. Images are [N, C, H, W], sequences [N, C, L].
 
-// w [O, C / groups, KH, KW], bias [O] -> [N, O, H', W'].
+// w [O, C / groups, KH, KW], bias [O] -> [N, O, H', W'], where
+// H' = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1. Throws if the channels differ or the kernel does not
+// fit the padded image.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dOptions& options = {});
 struct Conv1dOptions {
   std::int64_t stride = 1;
@@ -257,7 +263,7 @@ struct Conv1dOptions {
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
 };
-// [N, C, L], w [O, C / groups, K], bias [O] -> [N, O, L']
+// The same for sequences: [N, C, L], w [O, C / groups, K], bias [O] -> [N, O, L'].
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dOptions& options = {});
 struct ConvTranspose2dOptions {
   std::array<std::int64_t, 2> stride{1, 1};
@@ -271,11 +277,14 @@ struct ConvTranspose2dOptions {
 // [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
+// The largest pixel, or the mean, of each window: [N, C, H, W] -> [N, C, H', W'],
+// H' = floor((H + 2 padding - kernel) / stride) + 1.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+// [N, C, H, W] -> [N, C, 1, 1]
 Tensor global_avg_pool2d(const Tensor& x);
-// Means over windows that cover the image: output i of n covers rows floor(i H / n) to ceil((i + 1) H / n). An extent
-// of -1 stays unchanged.
+// Means over windows that cover the image. Output row i of n averages input rows floor(i H / n) up to, but excluding,
+// ceil((i + 1) H / n). An extent of -1 stays unchanged.
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size);
 enum class Interpolation : std::uint8_t { nearest, bilinear };
 struct InterpolateOptions {
@@ -318,8 +327,8 @@ struct AttentionOptions {
   std::optional<double> scale = {};
 };
 
-// softmax(query key^T scale) after masks and dropout: query [.., L, E], key [.., S, E] -> [.., L, S]. A query without
-// any visible key has NaN weights.
+// softmax(query key^T scale) after masks and dropout: query [.., L, E], key [.., S, E] -> [.., L, S]. A query that sees
+// no key has NaN weights.
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
 
 // Those weights times value [.., S, V] -> [.., L, V]. The leading axes broadcast; the batch is on one of them.

@@ -1,11 +1,12 @@
-// Losses, under PyTorch's names, arguments, and defaults. The samples are on axis 0. Sums and means run over the
-// samples of all shards of all processes, so every process must call them. In per_shard() they run over one shard.
+// Losses under PyTorch's names, arguments, and defaults, except that results have shape [1] and that every label counts
+// unless ignore_index is set. The samples are on axis 0. Sums and means run over the samples of all shards of all
+// processes, so every process must call them. In per_shard() they run over one shard.
 //
 //   Tensor loss = cross_entropy(net(x), labels, {.weight = rare_counts_more, .label_smoothing = 0.1});
 //   loss.backward();
 //
-// Inputs are floating. bf16 and f16 are computed in f32, and the loss is then f32. Different shapes are errors: only
-// weights broadcast.
+// Inputs must be floating. Losses of bf16 and f16 inputs are computed and returned in f32. Inputs and targets must have
+// equal shapes; only weights broadcast.
 #pragma once
 
 #include <optional>
@@ -14,8 +15,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Returns the elements' losses unchanged, their mean, their sum (both [1]), or, for kl_div only, their sum divided by
-// the number of samples.
+// none: the loss of each element. mean and sum: shape [1]. batchmean (kl_div only): the sum divided by the number of
+// samples, shape [1].
 enum class Reduction : std::uint8_t { none, mean, sum, batchmean };
 
 struct LossOptions {
@@ -59,8 +60,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options
 
 struct NllLossOptions {
   Tensor weight = {};  // of each class: [C]
-  // A label that does not count. PyTorch's default of -100 must be set explicitly; without it, any label outside the
-  // classes is an error.
+  // Labels with this value do not count. Not set: every label must be a class. (PyTorch's default is -100.)
   std::optional<std::int64_t> ignore_index = {};
   Reduction reduction = Reduction::mean;
 };

@@ -1,4 +1,4 @@
-// Batches that are cut into shards: joined, or computed shard by shard.
+// Joins the shards of a batch, or runs a function on each of them.
 #pragma once
 
 #include <functional>
@@ -9,16 +9,17 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Returns all samples of all processes in one piece on `device` (Device(): the host), in each process. Collective:
-// every process must call it. Differentiable; the loss computed from the result must be the same in all processes.
+// Returns all samples of all processes as one whole tensor on `device` (kHost: host memory), in every process.
+// Collective: every process must call it. Differentiable; the loss computed from the result must be the same in all
+// processes.
 Tensor gather(const Tensor& x, Device device);
 // The same on the batch's first device.
 Tensor gather(const Tensor& x);
 
-// Runs f once for each shard of this process, on whole tensors of that shard alone, and joins the results, each of
-// which has the shard's samples on axis 0. Use it for operations that the rules of cut tensors refuse. Inputs that are
-// not cut are passed unchanged; all cut inputs must have their shards in the same places. A loss in f is the loss of
-// that shard; parameters' gradients are summed over all shards.
+// Calls f once per shard of this process with whole tensors of that shard, and joins the results along axis 0, which
+// must hold the shard's samples. Use it for operations that are errors on cut tensors. Inputs that are not cut are
+// passed unchanged; all cut inputs must have their shards in the same places. A loss in f is the loss of that shard;
+// parameters' gradients are summed over all shards.
 std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                               std::span<const Tensor> inputs);
 template <typename F, typename... Inputs>

@@ -3,8 +3,8 @@
 // Operations treat all alike: net(x), cross_entropy(net(x), y).backward(), and loss.item() mean the same on one device
 // and on eight.
 //
-// A whole tensor combined with a batch must be the same in all processes: its part of a parameter's gradient counts
-// once.
+// A whole tensor that meets a batch must be equal in all processes, because its contribution to a parameter's gradient
+// counts once.
 //
 // Copies are handles to the same tensor. Operations never wait; reading on the host does.
 #pragma once
@@ -44,7 +44,7 @@ struct TensorOptions {
 
 // Options of a backward pass.
 struct BackwardOptions {
-  // This loss's share of the samples of an optimizer step with several micro-batches.
+  // With several micro-batches per step: the fraction of the step's samples that this loss covers.
   double share = 1;
   // Empty, or for each device an f32 [1] that multiplies the loss (loss scaling).
   std::span<const Array> scales = {};
@@ -72,11 +72,12 @@ class Tensor {
   static Tensor from(Array values, const TensorOptions& options);
   // Zeroed host memory.
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
-  // Makes the whole tensor of one shard, as in per_shard(); `at` has that shard alone.
+  // Makes a whole tensor from one shard, as per_shard() does. `at` must describe that shard only.
   static Tensor of_shard(std::shared_ptr<const Placement> at, Array array);
   // parts[i] belongs to slot i. `cut` tells which axis has the samples.
   static Tensor cut(std::shared_ptr<const Placement> at, Cut cut, std::vector<Array> parts);
-  // `at`: the batch that the values come from; null for parameters. Its devices get a copy of the first part on demand.
+  // `at` is the batch that the values were computed from, or null for parameters. The batch's other devices get a copy
+  // of the first part when they need it.
   static Tensor replicated(std::vector<Array> parts, std::shared_ptr<const Placement> at = nullptr);
 
   bool defined() const { return impl_ != nullptr; }
@@ -88,15 +89,15 @@ class Tensor {
   std::int64_t numel() const { return shape().numel(); }
   DType dtype() const { return impl_ ? impl_->parts[0].dtype() : DType::f32; }
   Layout layout() const { return impl_ ? impl_->parts[0].layout() : Layout::plain; }
-  // Device() for host memory; the first one, if there are several.
+  // The first device if there are several; kHost for host memory.
   Device device() const { return impl_ ? impl_->parts[0].device() : Device(); }
   std::vector<Device> devices() const;
 
-  // A cut tensor has one part for each slot, a replicated one for each device that has a copy already.
+  // A cut tensor has one part per slot. A replicated tensor has one part per device that already holds a copy.
   const std::vector<Array>& parts() const;
   // Each part as a whole tensor, without a history.
   std::vector<Tensor> shards() const { return {parts().begin(), parts().end()}; }
-  // Null for parameters and for whole tensors, except one shard's tensor in per_shard().
+  // Null for parameters and whole tensors. Inside per_shard(), whole tensors also have a placement.
   const std::shared_ptr<const Placement>& placement() const;
   Cut cut() const { return impl_ ? impl_->cut : Cut(); }
   // The elements of an uncut tensor on `device`. Throws if they are not there.
@@ -110,8 +111,8 @@ class Tensor {
   // Differentiable. Returns the same elements with another shape; plain layout. One extent may be -1, which is
   // inferred. It is an error to split the samples of a cut axis.
   Tensor reshape(Shape shape) const;
-  // Differentiable. Elements [start, start + length) of an axis other than the batch axis, or its element `index`
-  // without that axis; see functions.h.
+  // Differentiable; see functions.h. narrow() returns elements [start, start + length) of an axis; select() returns
+  // element `index` and removes the axis. The axis must not be the batch axis.
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor select(int dim, std::int64_t index) const;
   // x[i] is select(0, i).
@@ -127,22 +128,22 @@ class Tensor {
   std::vector<T> to_vector() const {
     return readable("to_vector").to_vector<T>();
   }
-  // Returns the only element. Waits.
-  template <typename T>
+  // Returns the only element: loss.item(). T is as in to_vector(). Waits.
+  template <typename T = float>
   T item() const {
     return readable("item").item<T>();
   }
-  // "tensor([[1, 2], [3, 4]], f32, cpu:0)"; more than 1,000 elements are shortened to the first and last three of each
-  // axis. Waits.
+  // Returns "tensor([[1, 2], [3, 4]], f32, cpu:0)". Tensors of more than 1,000 elements show only the first and last
+  // three of each axis. Waits.
   std::string str() const;
 
-  // Differentiable. Returns a whole copy on another device (Device(): the host); the same handle if it is there
-  // already. Gradients return to where the elements came from. An error for a cut tensor; see gather().
+  // Differentiable. Returns a whole copy on `device` (kHost: host memory), or the same handle if the tensor is already
+  // there. Gradients flow back to the original device. A cut tensor is an error; use gather().
   Tensor to(Device device, CopyOptions options = {}) const;
-  // Returns a copy in host memory without a history, of what to_vector() reads. Waits.
+  // Returns a copy in host memory, without a history. Reads what to_vector() reads. Waits.
   Tensor to_host() const;
-  // Overwrites the elements with those of x, which has the same shape and any device, type, and layout; one of the two
-  // must be on a device. Not differentiable: it is an error if either has a history, except under a NoGradGuard.
+  // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. At least one of the
+  // two tensors must be on a device. Not differentiable: outside a NoGradGuard, neither tensor may have a history.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
   // Differentiable. Copies host memory to host memory that `device` reads and writes by itself (page-locked for a GPU),
   // so that non-blocking copies block no thread. Returns the same handle for a CPU device.
@@ -154,7 +155,7 @@ class Tensor {
   // Makes a leaf whose gradient backward() leaves in grad().
   Tensor& set_requires_grad(bool value);
   bool requires_grad() const { return grad_meta() != nullptr; }
-  // Undefined until backward() reaches this leaf; summed over calls until zero_grad().
+  // The gradient, summed over backward() calls since zero_grad(). Undefined before the first one.
   Tensor grad() const;
   void zero_grad();
   // Computes the gradients of everything that this scalar was computed from.
@@ -167,8 +168,8 @@ class Tensor {
 
   const std::shared_ptr<GradMeta>& grad_meta() const;
   void set_grad_meta(std::shared_ptr<GradMeta> meta);
-  // Keeps arrays alive as long as this tensor. Otherwise a compute lane could get a block that an exchange with other
-  // processes still reads, and would wait for those processes.
+  // Keeps arrays alive as long as this tensor. Otherwise a compute lane could reuse a block that an exchange with other
+  // processes still reads, and would wait for them.
   void hold(std::vector<Array> arrays) { impl_->held = std::move(arrays); }
   // Names a parameter in errors.
   void set_label(std::string label) { impl_->label = std::move(label); }
@@ -192,7 +193,8 @@ class Tensor {
   std::shared_ptr<Impl> impl_;
 };
 
-// Print the elements, as str(); "[64, 10]"; "cpu:0". With fmt, "{}" prints what describe() returns for a tensor.
+// `out << x` prints the elements, as str() does; shapes print as "[64, 10]", devices as "cpu:0". fmt's "{}" prints
+// describe() for a tensor.
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 std::ostream& operator<<(std::ostream& out, Device device);
@@ -201,7 +203,7 @@ std::ostream& operator<<(std::ostream& out, Device device);
 // placement; undefined means 1, for a scalar. Consumes the graph.
 void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options = {});
 
-// While an object of this class lives, this thread records nothing.
+// Disables gradient recording on this thread for the lifetime of the object (torch.no_grad()).
 class NoGradGuard {
  public:
   NoGradGuard();

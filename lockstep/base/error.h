@@ -26,8 +26,8 @@ template <typename... Args>
   throw_error(message, fmt::make_format_args(args...));
 }
 
-// Throws Error unless `ok`. The arguments are always evaluated, but formatted only on failure: pass a tensor or a shape itself,
-// not its text.
+// Throws Error unless `ok`. The arguments are always evaluated but formatted only on failure, so pass a tensor or a
+// shape, not its text.
 template <typename... Args>
 void check(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]]

@@ -1,4 +1,4 @@
-// A shared library hides its symbols, except those of the public headers, which open their namespace with this.
+// Marks the namespace of a public header: a shared library exports only the symbols in such namespaces.
 #pragma once
 
 #define LOCKSTEP_API [[gnu::visibility("default")]]

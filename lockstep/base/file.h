@@ -19,10 +19,10 @@ using ByteSink = std::function<void(std::span<const std::byte>)>;
 // unreadable, or larger than max_bytes; memory for such a large file is never allocated.
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes);
 
-// A file that appears under its name, complete and on disk, when commit() returns, or not at all. Until then the bytes
-// go to a temporary file in the same folder, which the destructor removes; an older file of that name stays. Every
-// error names the path and the system's reason. Symbolic links are followed. A path that exists and is not a regular
-// file is an error.
+// A file that appears under its name only when commit() returns, complete and on disk. Until then the bytes go to a
+// temporary file in the same folder, which the destructor removes; an older file of that name stays. Every error names
+// the path and the system's reason. Symbolic links are followed. A path that exists and is not a regular file is an
+// error.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);

@@ -18,14 +18,14 @@ struct RandomKey {
   bool operator==(const RandomKey&) const = default;
 };
 
-// Makes a key from words such as (step, shard, operation). For all practical purposes, no other words give the same
-// key.
+// Makes a key from words such as (step, shard, operation). Different words give different keys (collisions are
+// negligible).
 RandomKey random_key(std::uint64_t seed, std::initializer_list<std::uint64_t> words);
 // FNV-1a, 64 bits: turns a name into a word.
 std::uint64_t hash_name(std::string_view name);
 
-// Draw i: 32 random bits, a float in [0, 1) with 24 bits, a standard normal number (Box-Muller on the pair of
-// draws 2 * (i / 2) and 2 * (i / 2) + 1, cosine for even i, sine for odd; in double, rounded by the caller).
+// Draw i under a key. random_bits: 32 bits. random_uniform: in [0, 1), with 24 bits. random_normal: Box-Muller in
+// double on draws 2 * (i / 2) and 2 * (i / 2) + 1; even i take the cosine, odd i the sine.
 std::uint32_t random_bits(RandomKey key, std::uint64_t i);
 double random_uniform(RandomKey key, std::uint64_t i);
 double random_normal(RandomKey key, std::uint64_t i);

@@ -18,8 +18,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// One named tensor. The caller of write_safetensors, or a SafetensorsFile, owns the bytes. They may be unaligned, so
-// copy them instead of reading them in place.
+// One named tensor. It does not own the bytes. They may be unaligned: copy them before use.
 struct TensorBytes {
   std::string name;
   DType dtype = DType::f32;
@@ -30,8 +29,8 @@ struct TensorBytes {
 // Free text about the whole file. Readers of PyTorch weights look for {"format": "pt"}.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Tensors with larger elements come first; otherwise the order is that of the argument. So each tensor is aligned to
-// its element, as PyTorch needs, and equal tensors make equal files. Names must be UTF-8 and unique.
+// Tensors with larger elements come first, otherwise in the given order. This aligns each tensor to its element size,
+// as PyTorch requires, and makes equal tensors give equal files. Names must be UTF-8 and unique.
 void write_safetensors(const ByteSink& sink, std::span<const TensorBytes> tensors,
                        const SafetensorsMetadata& metadata = {});
 // An older file of that name stays until the new one is complete and on disk.
@@ -47,8 +46,8 @@ struct SafetensorsFile {
   const TensorBytes* find(std::string_view name) const;
 };
 
-// Reads a file that need not be trusted. Every flaw is an Error that names the file, the tensor, the value found, and
-// the value expected. Memory is allocated only for bytes that the file has.
+// Safe for untrusted files. Each flaw is an Error that names the file, the tensor, the value found, and the value
+// expected. Memory is allocated only for bytes that the file has.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 // The same for bytes in memory. Errors name `origin` as the file.
 SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin);

@@ -47,8 +47,8 @@ struct SaveOptions {
   StateDict average = {};
 };
 
-// Waits for the values. Older checkpoints stay until this one is on disk. Throws if the optimizer's state is not
-// finite, or if sound_state_dict refuses the weights: a run that continued from them would fail again.
+// Waits for the values. Older checkpoints stay until this one is on disk. Throws if weights or optimizer state are not
+// finite (see sound_state_dict), because a run resumed from them would fail again.
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe, const SaveOptions& options = {});
 
@@ -74,8 +74,7 @@ struct ResumedRun {
   std::filesystem::path path;
   // The errors of newer checkpoints, which were damaged.
   std::vector<std::string> damaged;
-  // Names of this run's recipe that the checkpoint lacks because an older version of Lockstep wrote it. They were not
-  // compared.
+  // Recipe entries that were not compared, because the checkpoint comes from an older version that did not record them.
   std::vector<std::string> unrecorded;
   // The moving average of the weights; empty if the checkpoint has none.
   StateDict average = {};
@@ -83,7 +82,7 @@ struct ResumedRun {
 
 // Loads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint, into the model, which must
 // be initialized, and the optimizer. Throws RecipeMismatch if the recipe differs, and Error if there is no valid
-// checkpoint. In both cases nothing has changed.
+// checkpoint; the model and the optimizer stay unchanged.
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
                            const Recipe& recipe);
 

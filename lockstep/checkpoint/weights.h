@@ -11,8 +11,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Writes a file that PyTorch's load_state_dict(strict=True) of the same model accepts. Throws if sound_state_dict
-// refuses the values; an older file then stays.
+// Writes a file that the same model in PyTorch loads with strict=True. Throws if a value is not finite (see
+// sound_state_dict); an older file then stays.
 void save_weights(const std::filesystem::path& path, const Module& module);
 // Strict, like load_state_dict. Errors name the file.
 void load_weights(const std::filesystem::path& path, Module& module);

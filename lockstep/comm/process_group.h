@@ -1,10 +1,11 @@
 // A group of ranks, and the collectives between them.
 //
 // Every rank calls the same collectives of a channel in the same order, with matching arguments. The operations of a
-// channel run one after the other. They run on a thread of the group while the call returns at once, or on the calling
-// thread with CollectiveOptions::wait. If ranks disagree on the operation, size, type, or label, each gets an error
-// instead of a hang. After a failure the group is unusable: every later operation fails with the first error. The same
-// holds for groups of all the same ranks that were made from it, or that it was made from.
+// channel run one after the other. By default a call returns at once and the operation runs on the group's thread. With
+// CollectiveOptions::wait, it runs on the calling thread. If ranks disagree on the operation, size, type, or label,
+// each gets an error instead of a hang. After a failure the group is unusable: every later operation fails with the
+// first error. A failure also ends the groups of the same ranks that were made from this one, and the group that this
+// one was made from.
 //
 // Sums follow the tree of base/tree.h over ranks. They have the same bits on every back end and in every run.
 #pragma once
@@ -27,7 +28,7 @@ namespace LOCKSTEP_API lockstep {
 class Store;          // net/store.h
 class SummingDevice;  // comm/summing_device.h
 
-// A collective that is under way. A handle: copies refer to the same operation. Dropping it cancels nothing.
+// A handle to a collective in progress. Copies refer to the same operation, which continues if all handles are dropped.
 class Work {
  public:
   Work() = default;
@@ -66,7 +67,7 @@ struct CollectiveOptions {
   CommChannel channel = CommChannel::bulk;
   // How long to wait for all ranks to join. 0: the group's progress_timeout.
   std::chrono::milliseconds timeout{0};
-  // The call itself waits, and throws what Work::wait would. No other thread has to wake up for the operation.
+  // The call waits and throws what Work::wait() would throw. This saves waking the group's thread.
   bool wait = false;
 };
 
@@ -81,8 +82,8 @@ struct TreeLayout {
 
 // Sums all ranks' arrays in the tree over positions, with the same bits as one process that holds all of them. Ranks
 // share its memory where the back end allows, so nothing is copied in or out. The result is f32. Destroy it before its
-// group. With a SummingDevice, contributions and result lie in that GPU's memory; whatever writes or reads them must be
-// over before reduce() begins, and the reduction is over when reduce() returns.
+// group. With a SummingDevice, contributions and result lie in that GPU's memory. Work on that memory must be finished
+// before reduce() is called; the sum is finished when reduce() returns.
 class TreeReducer {
  public:
   virtual ~TreeReducer() = default;
@@ -93,7 +94,7 @@ class TreeReducer {
   // A collective, ordered with the group's other operations on that channel. Runs on the calling thread and returns
   // when the sum is ready. Throws CommError.
   virtual void reduce(const CollectiveOptions& options) = 0;
-  // Always the same memory. The next reduce() on this rank overwrites it. Segments that no rank has are zeros.
+  // The sum. It always lies in the same memory, which the next reduce() overwrites. Segments that no rank has are zero.
   virtual std::span<const float> result() const = 0;
   virtual bool result_present(std::size_t segment) const = 0;
 };
@@ -116,8 +117,8 @@ class ProcessGroup {
   virtual Work receive(CommBuffer data, int source, int tag, CollectiveOptions options = {}) = 0;
   virtual Work barrier(CollectiveOptions options = {}) = 0;
 
-  // A collective. All ranks use the reducers of a group in the same order. `device`: every rank has one, each on a GPU
-  // of its own, and uses it with one reducer at a time. NCCL then moves the pieces.
+  // A collective. All ranks use the reducers of a group in the same order. With `device`, NCCL moves the pieces. Then
+  // every rank must pass one, on a GPU of its own, and use it with one reducer at a time.
   virtual std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel,
                                                          std::shared_ptr<SummingDevice> device = nullptr) = 0;
   // A collective over all ranks of this group. Returns the new group of `ranks` (ascending), and null on the other
@@ -143,9 +144,8 @@ struct ProcessGroupOptions {
   int world_size = -1;
   // By default, the store at MASTER_ADDR and MASTER_PORT (or LOCKSTEP_PORT). If there is none yet, rank 0 hosts it.
   std::shared_ptr<Store> store = {};
-  // How long a rank may take to join, and how long its process may be silent, before it is lost. A busy rank is not
-  // silent: a thread of its group sends heartbeats. 0: LOCKSTEP_TIMEOUT (seconds), which `lockstep launch --timeout`
-  // sets, or 60 s.
+  // A rank is lost if it does not join within this time, or if its process is silent for this long. A busy rank is not
+  // silent: its group sends heartbeats. 0: LOCKSTEP_TIMEOUT (seconds), which `lockstep launch --timeout` sets, or 60 s.
   std::chrono::milliseconds timeout{0};
   // How long a rank whose process is alive may take to reach an operation, for example because rank 0 writes a
   // checkpoint. After that it counts as hanging, which ends the group. 0: LOCKSTEP_PROGRESS_TIMEOUT (seconds), or 30

@@ -1,4 +1,4 @@
-// Batches of a data set. Threads in the background make them before they are used.
+// Makes batches of a data set ahead of use, in background threads.
 #pragma once
 
 #include <concepts>
@@ -19,15 +19,14 @@ using RowsOfBatch = std::function<std::pair<std::int64_t, std::int64_t>(std::int
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
   bool shuffle = false;
-  // Instead of `shuffle`.
+  // Chooses the order. Do not combine with `shuffle`.
   std::shared_ptr<const Sampler> sampler{};
   std::uint64_t seed = 0;
-  // Leaves out the last batch if it is not full. If it is not full on one rank, all ranks leave it out.
+  // Skips the last batch if it is not full. If it is short on any rank, all ranks skip it.
   bool drop_last = false;
-  // For a process that loads a part of each batch, while others load the rest. Empty: it loads all rows.
+  // The rows of each batch that this process loads when several processes share a batch. Empty: all rows.
   RowsOfBatch rows{};
-  // Puts batches in memory that this device reads by itself (Tensor::pin), so that split_and_load does not wait for
-  // copies.
+  // Pins batches in memory for this device (Tensor::pin), so that split_and_load copies asynchronously.
   Device pin_for{};
   // Number of threads. 0: the loop makes each batch when it needs it.
   int workers = 1;
@@ -88,8 +87,8 @@ class DataLoader::Iterator {
   bool operator==(End) const { return done_; }
   // The number of examples in the batch, over all processes that share its rows.
   std::int64_t examples() const;
-  // Processes whose loops have the same batches have the same fingerprint. It covers the examples, their order, and
-  // their random transforms.
+  // A hash of the examples, their order, and their random transforms. Processes that run the same loop get equal
+  // fingerprints.
   std::uint64_t fingerprint() const;
 
  private:

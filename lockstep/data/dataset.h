@@ -15,15 +15,15 @@ namespace LOCKSTEP_API lockstep {
 // The parts of one example, such as {image, label}, as host tensors, or of a batch, with one more axis in front.
 using Example = std::vector<Tensor>;
 
-// Derive from it for your own data; size() and get() are enough. Several threads may call it at once.
+// Base class for your own data: implement size() and get(). Both must be safe to call from several threads at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
   // 0 <= index < size(). Parts have the same shapes and types for all examples.
   virtual Example get(std::int64_t index) const = 0;
-  // For data with random transforms. `key` depends on (seed, epoch, index), so an example is the same on whichever
-  // process loads it, and different in the next epoch.
+  // For data with random transforms. `key` depends on (seed, epoch, index): an example is the same in every process and
+  // differs between epochs.
   virtual Example get(std::int64_t index, RandomKey key) const {
     (void)key;
     return get(index);

@@ -49,7 +49,7 @@ class IdxReader {
       array.data.resize(std::min(total, std::max(2 * have, kFirst)));
       const std::span<std::uint8_t> wanted = std::span(array.data).subspan(have);
       const std::size_t got = input_.read(wanted);
-      check(got == wanted.size(), "{}: truncated, its header claims {} = {} bytes of data, it has {}", name_,
+      check(got == wanted.size(), "{}: truncated: the header claims {} = {} bytes of data, the file has {}", name_,
             fmt::join(array.dims, " x "), total, have + got);
     }
     // Reading a gzip stream to its end verifies its checksum.

@@ -1,5 +1,5 @@
-// Samplers choose the order of the examples. All are views of one global order, which depends on (seed, epoch) alone.
-// Every process can compute it, and a resumed run finds its place in it.
+// Samplers choose the order of the examples. Each sampler yields part or all of one global order, which depends only on
+// (seed, epoch). Any process can compute it, so a resumed run can find its place.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,18 @@ namespace LOCKSTEP_API lockstep {
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  // The examples of epoch `epoch`, in order.
+  // The numbers of the examples of epoch `epoch`, in order. A pure function of its argument; safe to call from several
+  // threads at once.
   virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
   struct RankSizes {
     std::int64_t least = 0, most = 0;
   };
-  // For a sampler that gives each rank a part: the smallest and the largest number of examples of a rank. From them, a
-  // loader makes the same number of batches on every rank.
+  // For samplers that divide the data among ranks: the smallest and largest number of examples per rank. Loaders use
+  // them to make the same number of batches on every rank.
   virtual std::optional<RankSizes> rank_sizes() const { return std::nullopt; }
 };
 
-// 0, 1, ..., size - 1.
+// 0, 1, ..., size - 1 in every epoch. All samplers throw if size is negative.
 class SequentialSampler : public Sampler {
  public:
   explicit SequentialSampler(std::int64_t size);
@@ -57,7 +58,8 @@ struct DistributedSamplerOptions {
   bool pad = false;
 };
 
-// Every rank's own part of the data: examples rank, rank + world_size, ... of the global order.
+// Every rank's own part of the data: examples rank, rank + world_size, ... of the global order. Throws unless
+// 0 <= rank < world_size, and if `pad` and `drop_last` are both set.
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(std::int64_t size, DistributedSamplerOptions options);

@@ -1,4 +1,4 @@
-// Text for language models of characters. A character is a byte.
+// Text for character-level language models. A character is one byte.
 //
 //   const CharacterSet characters(text);
 //   TextDataset data(characters.encode(text), {.context = 128, .random_starts = true});
@@ -39,7 +39,7 @@ struct TextOptions {
 // one. An epoch has as many windows as fit without overlap.
 class TextDataset : public Dataset {
  public:
-  // `ids` come from CharacterSet::encode. Throws unless there are more ids than the context.
+  // `ids` come from CharacterSet::encode. Throws if `ids` is not longer than the context.
   TextDataset(std::vector<std::int64_t> ids, TextOptions options);
   std::int64_t size() const override;
   Example get(std::int64_t index) const override;

@@ -1,4 +1,4 @@
-// A device has its own memory and its own queue of work.
+// Names of devices. A device has its own memory and its own lanes, which are queues of work. Runtime makes devices.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ enum class DeviceKind { cpu, cuda };
 // Properties of a device. A Runtime makes it, keeps it alive, and derives its own state from it.
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::cpu;
-  int index = 0;
+  int index = 0;     // 1 for "cpu:1"; logical devices of GPUs are numbered through
   std::string name;  // "cpu:0"
   // For a CPU device, the cores that compute; for a GPU, the nearest cores. Devices may share cores.
   std::vector<int> cpus;
-  std::string model;
-  std::size_t memory_bytes = 0;
+  std::string model;             // the processor's name
+  std::size_t memory_bytes = 0;  // the machine's, or a share of the GPU's
   // GpuInfo::index and uuid of the GPU, also for its logical devices.
   int gpu = -1;
   std::string gpu_uuid;
@@ -29,22 +29,26 @@ struct DeviceInfo {
   virtual ~DeviceInfo() = default;
 };
 
-// A handle to pass by value, valid as long as the Runtime that made it. The default one means no device: plain host
-// memory, which the calling thread uses itself.
+// A handle to pass by value, valid as long as the Runtime that made it. A default-constructed Device (kHost) stands for
+// host memory, which the calling thread reads and writes directly.
 class Device {
  public:
   Device() = default;
   explicit Device(const DeviceInfo* info) : info_(info) {}
 
   bool is_host() const { return info_ == nullptr; }
+  // "cpu:0", "cuda:0", "cuda:0/1"; "host" for host memory.
   std::string_view name() const { return info_ ? std::string_view(info_->name) : "host"; }
+  // cpu for host memory.
   DeviceKind kind() const { return info_ ? info_->kind : DeviceKind::cpu; }
   // Whether the host can dereference pointers into its memory.
   bool host_visible() const { return kind() == DeviceKind::cpu; }
+  // -1 for host memory.
   int index() const { return info_ ? info_->index : -1; }
   // Null for the host.
   const DeviceInfo* info() const { return info_; }
 
+  // Equal handles name the same device of the same Runtime.
   bool operator==(const Device&) const = default;
 
  private:
@@ -59,7 +63,7 @@ struct MemoryCounters {
   std::size_t reserved_bytes = 0;  // taken from the system
   std::size_t used_bytes = 0;      // of these, held by tensors
   std::size_t peak_used_bytes = 0;
-  std::size_t scratch_bytes = 0;  // used in addition by a GPU's kernels
+  std::size_t scratch_bytes = 0;  // used by a GPU's kernels, beside reserved_bytes
   std::int64_t system_allocations = 0;
 
   // Bytes kept for later allocations.

@@ -36,7 +36,7 @@ class TaskError : public Error {
   FailurePtr failure_;
 };
 
-// Thrown by waits for data that was not written because of Engine::cancel_pending.
+// Thrown by waits for data whose task Engine::cancel_pending cancelled.
 class CancelledError : public TaskError {
  public:
   using TaskError::TaskError;

@@ -23,8 +23,8 @@ struct LaunchedRank {
   int restart_count = 0;
 
   bool on_one_host() const { return local_world_size == world_size; }
-  // Whether the numbers come from the caller or from WORLD_SIZE. A scheduler may have set its own numbers for the shell
-  // in which another launcher was started.
+  // True if the numbers come from the caller or from WORLD_SIZE. Other variables may belong to a scheduler's shell in
+  // which another launcher was started.
   bool is_told() const { return source.empty() || source == "WORLD_SIZE"; }
 };
 
@@ -41,14 +41,14 @@ struct LaunchEnvironment : LaunchedRank {
   static constexpr int kDefaultPort = 29500;
 };
 
-// Returns nothing if this process was not started as a rank. The numbers are those given, or come from these variables,
-// in this order:
+// Returns nullopt if no launcher started this process. Otherwise uses the given numbers, or the first of these sets of
+// variables that is present:
 //   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE               torchrun, `lockstep launch`, Kubernetes
 //   OMPI_COMM_WORLD_RANK, …_SIZE, …_LOCAL_RANK, …_LOCAL_SIZE     mpirun of Open MPI
 //   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS         mpiexec of MPICH and Intel MPI
 //   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE    srun
-// An MPI's size of 1 counts only if no later line has several ranks. PMI's numbers without local ones are ignored if
-// they repeat Slurm's (srun --mpi=pmi2). WORLD_SIZE=1 alone means a single process, whatever the other variables say.
+// An MPI world of size 1 is ignored if a later line has several ranks. PMI numbers without local numbers are ignored if
+// they equal Slurm's (srun --mpi=pmi2). WORLD_SIZE=1 alone means a single process, whatever the other variables say.
 // Throws if a variable has a bad value, if one of a pair is missing, or if two MPIs disagree outside of Slurm.
 std::optional<LaunchedRank> read_launched_rank(int rank = -1, int world_size = -1);
 // Also finds where the ranks meet. If MASTER_ADDR is missing, it comes from Slurm's list of hosts; MASTER_PORT comes

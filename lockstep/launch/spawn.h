@@ -13,11 +13,11 @@ struct SpawnOptions {
   int nprocs = 1;
   // Wait for the processes. Otherwise call Spawned::join().
   bool join = true;
-  // If they are not joined, destroying the result of spawn() kills them instead of waiting. In either case they do not
-  // outlive this process, however it ends.
+  // The destructor of Spawned kills unjoined processes instead of waiting for them. The processes never outlive this
+  // one, whatever `daemon` is.
   bool daemon = false;
-  // After one rank fails, the others have this long to report why they fail. Then they are asked to end, and after the
-  // same time again they are killed.
+  // After a rank fails, the others have this long to report their errors. Then they get SIGTERM, and after the same
+  // time again SIGKILL.
   std::chrono::milliseconds grace{5'000};
 };
 
@@ -27,9 +27,9 @@ class Spawned {
   Spawned(Spawned&&) noexcept;
   Spawned& operator=(Spawned&&) noexcept;
 
-  // Waits until all have ended. Throws how the first rank failed: `rank 1 failed: conv2d: input has …`, `rank 2 was
-  // killed by signal 9 (Killed)`. A rank that only lost another rank does not count as the first. Later calls throw the
-  // same.
+  // Waits until all processes have ended. Throws the failure of the first failing rank: `rank 1 failed: conv2d: input
+  // has …`, `rank 2 was killed by signal 9 (Killed)`. A rank that only lost another rank does not count as the first.
+  // Later calls throw the same.
   void join();
 
  private:
@@ -43,8 +43,9 @@ class Spawned {
 // Calls fn(rank) in nprocs new processes. Each has RANK, WORLD_SIZE, and the other variables that init_process_group()
 // reads; this process hosts the store. An exception ends its process with status 1, and its message comes back.
 //
-// This overload uses fork(), so the processes start with a copy of this process's memory. That is safe only while this
-// process has a single thread: before any Runtime is made, and not while an earlier spawn() runs. Otherwise it throws.
+// This overload uses fork(), so the processes start with a copy of this process's memory. fork() is safe only in a
+// process of one thread, so call spawn() before making a Runtime and after an earlier spawn() has ended. Otherwise it
+// throws.
 Spawned spawn(const std::function<void(int rank)>& fn, const SpawnOptions& options = {});
 
 // This overload runs the program again with the same arguments. In each new process, main() must reach this same call,

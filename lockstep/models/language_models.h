@@ -26,8 +26,8 @@ struct GPTOptions {
   DType dtype = DType::f32;
 };
 
-// Attention of each position to itself and those before it: [N, T, n_embd] -> the same. One dense layer projects for
-// all heads.
+// Causal self-attention, [N, T, n_embd] -> [N, T, n_embd]. One dense layer makes the queries, keys, and values of all
+// heads.
 class CausalSelfAttention : public Module {
  public:
   explicit CausalSelfAttention(const GPTOptions& options);
@@ -39,7 +39,7 @@ class CausalSelfAttention : public Module {
   Dropout resid_dropout_;
 };
 
-// Two dense layers with GELU and four times the features between them.
+// Two dense layers with GELU and four times the features between them: [.., n_embd] -> [.., n_embd].
 class GPTMlp : public Module {
  public:
   explicit GPTMlp(const GPTOptions& options);
@@ -50,7 +50,7 @@ class GPTMlp : public Module {
   Dropout dropout_;
 };
 
-// y = x + attn(ln_1(x)); returns y + mlp(ln_2(y)).
+// y = x + attn(ln_1(x)); returns y + mlp(ln_2(y)): [N, T, n_embd] -> [N, T, n_embd].
 class GPTBlock : public Module {
  public:
   explicit GPTBlock(const GPTOptions& options);
@@ -77,9 +77,10 @@ class GPTBody : public Module {
   LayerNorm ln_f_;
 };
 
-// A language model like GPT-2 (Radford et al. 2019): learned positions, blocks that normalize first, a last layer norm,
-// and logits: i64 [N, T] -> [N, T, vocab_size]. Parameters are named as in nanoGPT: transformer.wte.weight,
+// A language model like GPT-2 (Radford et al. 2019), i64 [N, T] -> logits [N, T, vocab_size]: learned positions,
+// pre-norm blocks, and a final layer norm. Parameters are named as in nanoGPT: transformer.wte.weight,
 // transformer.h.0.attn.c_attn.weight, ..., lm_head.weight, which is not tied to wte. GPT-2 starts with Normal(0.02).
+// Throws if n_head does not divide n_embd, and in forward() if T is 0 or above block_size.
 class GPT : public Module {
  public:
   explicit GPT(const GPTOptions& options);

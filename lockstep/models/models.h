@@ -19,14 +19,17 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// ResNet-18 for small images (D2L 13.6): no max pool, 3x3 stem; [N, C, H, W] -> [N, classes].
+// The models for small images take [N, C, H, W] and return logits [N, classes]. The first batch sets C, and for LeNet
+// and the MLP also H and W; later batches must agree.
+
+// ResNet-18 for small images (D2L 13.6): no max pool, 3x3 stem. H and W are arbitrary.
 std::unique_ptr<Sequential> resnet18(std::int64_t classes = 10);
-// LeNet-5 with ReLU and max pools.
+// LeNet-5 with ReLU and max pools. H and W are at least 12: [N, 1, 28, 28] for Fashion-MNIST.
 std::unique_ptr<Sequential> lenet(std::int64_t classes = 10);
-// 256 hidden units, ReLU.
+// One hidden layer of 256 units with ReLU, on the flattened image.
 std::unique_ptr<Sequential> mlp(std::int64_t classes = 10);
 
-// Makes a model by its name in the command line. An unknown name is an Error that lists the known ones.
+// Makes a model by its command-line name. An unknown name is an Error that lists the known ones.
 std::unique_ptr<Sequential> make_model(std::string_view name, std::int64_t classes = 10);
 // The initializer that the tutorials use for each of them: Xavier for LeNet, otherwise Normal(0.01).
 Initializer model_initializer(std::string_view name);
@@ -40,9 +43,9 @@ struct ResNetOptions {
   std::int64_t in_channels = 3;
 };
 
-// A residual net for large images (He et al. 2015), with the names and shapes of torchvision, whose files of weights it
-// loads: [N, in_channels, H, W] -> [N, num_classes]. Parameters are conv1, bn1, layer1 to layer4, fc.
-// layer2.0.downsample.0 is the convolution on a shortcut.
+// A residual net for large images (He et al. 2015), [N, in_channels, H, W] -> [N, num_classes]. H and W are arbitrary,
+// usually 224. It loads torchvision's weight files: parameters are conv1, bn1, layer1 to layer4, fc, and
+// layer2.0.downsample.0 is the convolution on a shortcut. Throws if an option is below 1.
 class ResNet : public Module {
  public:
   explicit ResNet(const ResNetOptions& options);

@@ -42,19 +42,19 @@ class Sequential : public Module {
     check(i < size(), "sequential: no module {}, there are {}", i, size());
     return *children()[i].module;
   }
-  // Returns module i as an M. Throws if it is another kind of module.
+  // Returns module i as an M. Throws if it has another class.
   template <typename M>
   M& at(std::size_t i) const {
     auto* const module = dynamic_cast<M*>(&(*this)[i]);
-    if (!module) fail("sequential: module {} has another kind than the one asked for: {}", i, (*this)[i].str());
+    if (!module) fail("sequential: module {} is {}, expected another class", i, (*this)[i].str());
     return *module;
   }
 
   Tensor forward(const Tensor& x) override;
 };
 
-// Holds modules named "0", "1", ...; the owner calls them itself. M is their class. The default is enough for modules
-// that are called with one tensor.
+// Holds modules named "0", "1", ...; the owner calls them. M is the modules' class; the default works for modules of
+// one input.
 //
 //   ModuleList<TransformerEncoderLayer> layers;
 //   Net() { for (int i = 0; i < 6; ++i) layers.append(options); add("layers", layers); }

@@ -1,4 +1,6 @@
-// Convolutions. Kernels are square, and every axis has the same stride, padding, and dilation.
+// Convolutions. Kernels are square, and every axis has the same stride, padding, and dilation. Constructors throw
+// unless out_channels, kernel, and groups are at least 1 and groups divide both numbers of channels. forward() throws
+// if the input has other axes or channels than expected, or if the kernel does not fit the padded input.
 #pragma once
 
 #include "lockstep/nn/module.h"
@@ -17,7 +19,7 @@ struct ConvLayerOptions {
   bool bias = true;
 };
 
-// [N, C, L] -> [N, O, L'], L' = (L + 2 padding - dilation (kernel - 1) - 1) / stride + 1.
+// [N, C, L] -> [N, O, L'], L' = floor((L + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
 class Conv1d : public Module {
  public:
   using Options = ConvLayerOptions;

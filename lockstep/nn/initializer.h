@@ -39,8 +39,8 @@ struct Constant {
   double value;
 };
 
-// A normal distribution limited to [a, b]: numbers outside are drawn again. The mean lies at most two standard
-// deviations outside [a, b].
+// A normal distribution limited to [a, b]: numbers outside are drawn again. Throws if the mean lies more than two
+// standard deviations outside [a, b].
 struct TruncatedNormal {
   explicit TruncatedNormal(double stddev = 1, double mean = 0, double a = -2, double b = 2);
   void operator()(const Array& parameter, RandomKey key) const;
@@ -48,7 +48,7 @@ struct TruncatedNormal {
   double stddev, mean, a, b;
 };
 
-// The rest is for weights [out, in, ...]. fan_in is in times the size of the kernel, fan_out is out times that size.
+// The following initializers need weights [out, in, ...]. fan_in = in * kernel size; fan_out = out * kernel size.
 
 // Uniform in +-gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
 struct XavierUniform {

@@ -13,7 +13,7 @@ struct LinearOptions {
   bool bias = true;
 };
 
-// y = x weight^T + bias: [.., in] -> [.., out].
+// y = x weight^T + bias: [.., in] -> [.., out]. Another last extent than in_features is an error.
 class Linear : public Module {
  public:
   using Options = LinearOptions;
@@ -36,7 +36,8 @@ struct EmbeddingOptions {
   std::optional<std::int64_t> padding_idx = {};  // this row gets no gradient
 };
 
-// Looks up rows of the weight by number: i64 of any shape -> [input's shape, embedding_dim].
+// Looks up rows of the weight by number: i64 of any shape -> [input's shape, embedding_dim]. A number outside
+// [0, num_embeddings) fails the task, so the error appears where the result is read.
 class Embedding : public Module {
  public:
   using Options = EmbeddingOptions;
@@ -159,7 +160,7 @@ class Flatten : public Module {
   int start_dim_, end_dim_;
 };
 
-// Splits axis `dim` into several. One extent may be -1, which is inferred.
+// Splits axis `dim` into several. One extent may be -1, which is inferred. The product must be the axis's extent.
 class Unflatten : public Module {
  public:
   Unflatten(int dim, Shape unflattened_size) : dim_(dim), unflattened_size_(unflattened_size) {}
@@ -173,6 +174,8 @@ class Unflatten : public Module {
   Shape unflattened_size_;
 };
 
+// The largest pixel of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride) + 1.
+// Padding never counts. Limits and errors: see Pool2dOptions in backend/window.h.
 class MaxPool2d : public Module {
  public:
   using Options = Pool2dOptions;
@@ -186,6 +189,7 @@ class MaxPool2d : public Module {
   Pool2dOptions options_;
 };
 
+// The mean of each window, with the shapes and errors of MaxPool2d.
 class AvgPool2d : public Module {
  public:
   using Options = Pool2dOptions;
@@ -199,7 +203,7 @@ class AvgPool2d : public Module {
   Pool2dOptions options_;
 };
 
-// [N, C, H, W] -> [N, C, 1, 1]
+// The mean of each image: [N, C, H, W] -> [N, C, 1, 1]. An image without pixels is an error.
 class GlobalAvgPool2d : public Module {
  public:
   Tensor forward(const Tensor& x) override { return global_avg_pool2d(x); }
@@ -233,7 +237,8 @@ class Upsample : public Module {
   InterpolateOptions options_;
 };
 
-// Drops each element with probability p in training; does nothing in evaluation.
+// In training, drops each element with probability p and multiplies the others by 1 / (1 - p) (Srivastava et al. 2014).
+// Does nothing in evaluation. Throws unless 0 <= p < 1.
 class Dropout : public Module {
  public:
   explicit Dropout(double p = 0.5) : p_(p) {

@@ -52,8 +52,8 @@ Tensor Module::operator()(const Tensor& x) {
   return y;
 }
 
-Tensor Module::forward(const Tensor& x) {
-  fail("module: it does not compute one tensor from one ({}): call its own forward()", x.describe());
+Tensor Module::forward(const Tensor& /*x*/) {
+  fail("module: {} has no forward() of one tensor: call its own forward()", kind());
 }
 
 template <typename Visit>

@@ -1,5 +1,5 @@
-// Modules, the parts of models. Parameters have the names that they have in the same model in PyTorch, so each reads
-// the other's weights.
+// Modules, the parts of models. Parameters have the same names as in PyTorch, so each library can load the other's
+// weights.
 //
 //   struct Net : Module {
 //     Linear& hidden = make<Linear>("hidden", {.out_features = 256});
@@ -26,7 +26,7 @@ namespace LOCKSTEP_API lockstep {
 
 struct InitializeOptions {
   std::uint64_t seed = 0;
-  // Also starts parameters anew that are initialized already. Otherwise those are an error.
+  // Initializes parameters again. If false, a parameter that is already initialized is an error.
   bool force_reinit = false;
 };
 
@@ -42,15 +42,15 @@ class Module {
   // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call that one.
   virtual Tensor forward(const Tensor& x);
 
-  // Gives all parameters and buffers their initial values, the same on all devices. Parameters whose shape is not known
-  // yet get theirs when data first passes through.
+  // Gives all parameters and buffers their initial values, the same on all devices. Parameters of unknown shape are
+  // initialized in the first forward pass.
   void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options = {});
   // Moves all parameters and buffers, with their values, to these devices. Drops gradients. Call it before you make an
   // optimizer: an optimizer's state lies on the parameters' devices, so a later move is an error.
   void to(const std::vector<Device>& devices);
 
-  // In the order of registration; a module's own come before its children's. Names are paths: "fc.1.weight". Without
-  // `recurse`, only the module's own.
+  // Listed in the order of registration, a module's own before its children's. Names are paths: "fc.1.weight". With
+  // recurse = false, only the module's own.
   std::vector<std::pair<std::string, Parameter>> named_parameters(bool recurse = true) const;
   std::vector<std::pair<std::string, Parameter>> named_buffers(bool recurse = true) const;
   std::vector<std::pair<std::string, Module*>> named_modules();
@@ -78,8 +78,8 @@ class Module {
   // The name of the class: "Linear".
   std::string kind() const;
 
-  // Call Parameter::set_trainable for all parameters. A frozen batch norm still moves its running statistics, unless it
-  // is in evaluation mode.
+  // Freeze or unfreeze all parameters (Parameter::set_trainable). In training mode, a frozen batch norm still updates
+  // its running statistics.
   void freeze() { set_trainable(false); }
   void unfreeze() { set_trainable(true); }
 
@@ -89,8 +89,8 @@ class Module {
   bool training() const { return training_; }
 
  protected:
-  // For Sequential::append(Linear({..})). A module whose children are its members cannot move: that is an error.
-  // Children made with make<M>() can.
+  // For Sequential::append(Linear({...})). Throws if a child is a member of this module; children made with make<M>()
+  // move along.
   Module(Module&& other);
 
   // The text between the parentheses of str(): "in_features=784, out_features=256, bias=True".
@@ -141,7 +141,8 @@ class Module {
 inline std::string str(const Module& module) { return module.str(); }
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
-// Puts a module into evaluation mode while it lives. Then each module in it returns to its own former mode.
+// Puts a module into evaluation mode for the lifetime of the guard. The destructor restores the former mode of each
+// submodule.
 class EvalGuard {
  public:
   explicit EvalGuard(Module& module);

@@ -1,5 +1,5 @@
-// Normalization. Batch norm normalizes over the samples, and in evaluation by running statistics. The other layers
-// normalize each sample by itself, in training and in evaluation.
+// Normalization layers. In training, batch norm normalizes over the samples; in evaluation, it uses running statistics.
+// The other layers always normalize each sample by itself.
 #pragma once
 
 #include "lockstep/nn/module.h"
@@ -16,16 +16,20 @@ struct BatchNorm2dOptions {
   bool synchronized = false;
 };
 
-// Normalizes each channel over N, H, and W. In training, it uses the statistics of each shard, and each call moves the
-// running statistics toward those of all shards, merged in their tree. In evaluation, it uses the running statistics.
+// Batch norm of images [N, C, H, W] (Ioffe and Szegedy 2015): (x - mean) / sqrt(var + eps) * weight + bias, with a mean
+// and a variance for each channel. In training, these are a shard's own (its sum of squares divided by n = N H W; all
+// shards' with `synchronized`), and each call moves the running statistics toward those of all shards, merged:
+//   running_mean += momentum (mean - running_mean), and the same for running_var with the divisor n - 1.
+// One pixel in all (n = 1) leaves running_var unchanged. In evaluation, it uses the running statistics. Another number
+// of axes or channels is an error.
 class BatchNorm2d : public Module {
  public:
   using Options = BatchNorm2dOptions;
   explicit BatchNorm2d(BatchNorm2dOptions options = {});
   Tensor forward(const Tensor& x) override { return forward_fused(x, {}, false); }
 
-  // relu(normalized x + residual) in one pass over memory. An undefined residual is not added; without `relu`, there is
-  // no ReLU.
+  // relu(normalized x + residual) in one pass over memory. Pass an undefined residual to add nothing, and relu = false
+  // to skip the ReLU.
   Tensor forward_fused(const Tensor& x, const Tensor& residual, bool relu);
 
   void set_synchronized(bool on) { options_.synchronized = on; }
@@ -58,7 +62,8 @@ struct LayerNormOptions {
   bool bias = true;
 };
 
-// (x - mean) / sqrt(var + eps) * weight + bias over the last axes (Ba, Kiros, and Hinton 2016).
+// (x - mean) / sqrt(var + eps) * weight + bias over the last axes (Ba, Kiros, and Hinton 2016). The divisor of var is
+// the number of elements. Throws if the last extents are not normalized_shape.
 class LayerNorm : public Module {
  public:
   using Options = LayerNormOptions;
@@ -104,7 +109,8 @@ struct GroupNormOptions {
   bool affine = true;
 };
 
-// [N, C, ..]: layer norm over all pixels of each group of channels (Wu and He 2018).
+// [N, C, ..]: layer norm over all pixels of each group of channels (Wu and He 2018). Throws unless num_groups divides
+// num_channels, which is C.
 class GroupNorm : public Module {
  public:
   using Options = GroupNormOptions;

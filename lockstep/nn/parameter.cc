@@ -223,7 +223,7 @@ void Parameter::settle_shape(const Shape& shape) {
   Shape& mine = s.options.shape;
   bool agrees = shape.rank() == mine.rank();
   for (int i = 0; agrees && i < mine.rank(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
-  check(agrees, "{}: the input asks for shape {}, expected {} (0: any)", s.label, shape, mine);
+  check(agrees, "{}: the input needs shape {}, expected {} (0: any)", s.label, shape, mine);
   mine = shape;
   if (s.replicas.empty() && !s.devices.empty()) s.make_replicas();
 }

@@ -1,5 +1,5 @@
 // A parameter: one object with a replica on each of its devices and a gradient for each shard. It can be used as a
-// tensor: matmul(x, weight), sum(square(weight)). A parameter is replicated by itself, so no wrapper clones models.
+// tensor: matmul(x, weight), sum(square(weight)). Parameters replicate themselves, so wrappers never clone a model.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,15 @@ class GradientTree;      // nn/gradient_tree.h
 struct ReducedGradient;  // nn/gradient_reducer.h
 
 struct ParameterOptions {
-  // An extent of 0 is not known yet; the first forward pass settles it (deferred initialization).
+  // An extent of 0 is unknown; the first forward pass sets it (deferred initialization).
   Shape shape{};
   DType dtype = DType::f32;
   // Replaces the model's initializer. Biases of layers, for example, start at 0.
   Initializer initializer{};
   // False for buffers, such as running statistics: they have no gradient.
   bool trainable = true;
-  // True for a buffer that training computes, such as running statistics: saving it with an infinity is an error. Other
-  // buffers, such as masks, may hold infinities.
+  // True for a buffer that training computes, such as running statistics. Saving infinities in such a buffer is an
+  // error; other buffers, such as masks, may hold them.
   bool computed = false;
 };
 
@@ -39,9 +39,8 @@ class Parameter {
   const Shape& shape() const;
   DType dtype() const;
   bool trainable() const;
-  // PyTorch's requires_grad_(). A frozen parameter (false) gets no gradient, loses the one that it has, and is not
-  // changed by any optimizer. backward() stops where only frozen parameters and data were used. Throws for a parameter
-  // of integers.
+  // PyTorch's requires_grad_(). Freezing (false) drops the gradient and keeps optimizers from changing the parameter.
+  // backward() stops where only frozen parameters and data were used. Throws for a parameter of integers.
   void set_trainable(bool trainable) const;
   // See ParameterOptions::computed.
   bool computed() const;
@@ -53,7 +52,8 @@ class Parameter {
   // not initialized or its shape is not known yet.
   Tensor tensor() const;
   operator Tensor() const { return tensor(); }  // NOLINT(google-explicit-constructor)
-  // The replica on `device`, without a history. Throws, naming the devices that hold one, if there is none.
+  // The replica on `device`, without a history. Throws if `device` has no replica; the message lists the devices that
+  // do.
   Tensor data(Device device) const;
   // The first device's replica, copied to the host. Waits.
   Tensor host_data() const;
@@ -75,7 +75,8 @@ class Parameter {
   // The gradient since it was last cleared, summed over all shards, on `device`. Undefined if there is none.
   Tensor gradient(Device device) const;
   Tensor gradient() const { return gradient(devices().at(0)); }
-  // For optimizers, which must not change it: the same, and, with several processes, whether any shard had a gradient.
+  // For optimizers: the same gradient, which they must not change. With several processes, it also says whether any
+  // shard had a gradient.
   ReducedGradient reduced_gradient(Device device) const;
   void zero_grad() const;
   // An optimizer holds this for as long as it has the parameter.

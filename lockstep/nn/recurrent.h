@@ -1,5 +1,4 @@
-// Recurrent nets, LSTM and GRU, under PyTorch's names. Each call starts from a state and returns the state after the
-// last step.
+// LSTM and GRU under PyTorch's names. A call takes an initial state and returns the state after the last step.
 #pragma once
 
 #include <functional>
@@ -59,8 +58,8 @@ struct LstmOutput {
   LstmState state;
 };
 
-// Long short-term memory (Hochreiter and Schmidhuber 1997): with the four parts i, f, g, o of
-// W_ih x + b_ih + W_hh h + b_hh, c = sigmoid(f) c + sigmoid(i) tanh(g) and h = sigmoid(o) tanh(c). For truncated
+// Long short-term memory (Hochreiter and Schmidhuber 1997). i, f, g, and o are the four parts of
+// W_ih x + b_ih + W_hh h + b_hh; c = sigmoid(f) c + sigmoid(i) tanh(g), and h = sigmoid(o) tanh(c). For truncated
 // backpropagation, detach the state before the next call:
 //
 //   auto [y, state] = lstm(x);
@@ -79,8 +78,11 @@ struct GruOutput {
   Tensor h;       // [layers * directions, N, H]
 };
 
-// Gated recurrent units (Cho et al. 2014): with the parts r, z, n, r and z are the sigmoids of both products' sums, and
-// h = (1 - z) n + z h, where n = tanh(W_in x + b_in + r (W_hn h + b_hn)).
+// Gated recurrent units (Cho et al. 2014), with weights cut into three parts, as in PyTorch:
+//   r = sigmoid(W_ir x + b_ir + W_hr h + b_hr)
+//   z = sigmoid(W_iz x + b_iz + W_hz h + b_hz)
+//   n = tanh(W_in x + b_in + r (W_hn h + b_hn))
+//   h = (1 - z) n + z h
 class GRU : public RecurrentModule {
  public:
   explicit GRU(const RecurrentOptions& options) : RecurrentModule("gru", 3, options) {}

@@ -34,7 +34,7 @@ StateDict state_dict(const Module& module) {
 void load_state_dict(Module& module, const StateDict& state) {
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) {
-    check(given.emplace(name, &tensor).second, "load_state_dict: {} is given twice", name);
+    check(given.emplace(name, &tensor).second, "load_state_dict: {} appears twice", name);
   }
   auto mine = entries(module);
   // All checks before the first change.

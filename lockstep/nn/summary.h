@@ -22,15 +22,15 @@ namespace LOCKSTEP_API lockstep {
 //   246,824 bytes of parameters, 0 of buffers
 //
 // Each row counts a layer's own parameters, without those of the layers in it. Parameters that layers share count in
-// the first one. A layer that was called several times shows its last output. A layer of your own shows an output if it
-// was called with operator().
+// the first one. A layer that was called several times shows its last output. Your own layers show an output only if
+// the model calls them with operator().
 //
 // summary() calls the model once, on zeros of this shape on its first device, in evaluation mode and without a history.
-// This settles unknown shapes, as a first batch does, and changes nothing else: modes, statistics, gradients, and the
-// next random numbers stay.
+// This sets unknown shapes, as a first batch does. Modes, statistics, gradients, and later random numbers stay the
+// same.
 std::string summary(Module& module, const Shape& input, DType dtype = DType::f32);
 
-// For a model with another kind of call: `call` calls it.
+// For models that are called in another way: `call` must run the model once.
 std::string summary(Module& module, const std::function<void()>& call);
 
 // Moves a tensor in host memory to the model's first device. Returns anything else unchanged.

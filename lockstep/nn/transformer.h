@@ -20,15 +20,17 @@ struct MultiheadAttentionOptions {
   bool batch_first = false;  // [N, L, E] instead of [L, N, E]
 };
 
-// A u8 mask hides the positions with 1. A floating mask is added to the scores. A query that sees no key gives NaN.
+// A u8 mask hides the positions with 1. A floating mask is added to the scores. The output of a query that sees no key
+// is NaN.
 struct MultiheadMasks {
   Tensor key_padding_mask = {};  // [N, S]
   Tensor attn_mask = {};         // [L, S], or [N * num_heads, L, S]
   bool is_causal = false;        // query i sees keys 0 to i only; needs no mask in memory
 };
 
-// Attention of queries [L, N, E] to keys and values [S, N, E] in several heads, each on its part of the E features.
-// Names and order of parameters are PyTorch's: in_proj_weight stacks the weights for queries, keys, and values.
+// Multi-head attention: queries [L, N, E] attend to keys and values [S, N, E]. Each head uses its own part of the E
+// features. Names and order of parameters are PyTorch's: in_proj_weight stacks the weights for queries, keys, and
+// values.
 class MultiheadAttention : public Module {
  public:
   using Options = MultiheadAttentionOptions;

@@ -8,8 +8,8 @@
 //     optimizer.unscale(scaler);
 //     optimizer.step();
 //
-// The scale lies on the devices, so the host does not wait for it. All devices, in all processes, decide alike, because
-// they see the same norm.
+// The scale is stored on the devices, so the host never waits for it. All devices in all processes see the same norm
+// and therefore make the same decision.
 #pragma once
 
 #include <cstdint>

@@ -71,7 +71,7 @@ void Optimizer::set_learning_rate(double lr) {
 void Optimizer::set_learning_rate(std::size_t group, double lr) {
   group_at(group);
   check_at_least_zero("learning rate", lr);
-  check(learning_rate_ > 0, "optimizer: the learning rate is 0, and that of a group follows it in proportion");
+  check(learning_rate_ > 0, "optimizer: cannot set a group's learning rate while the optimizer's is 0");
   groups_[group].own_lr = lr * (initial_learning_rate_ / learning_rate_);
   groups_[group].lr = lr;
   has_own_options_ = true;

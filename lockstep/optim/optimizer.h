@@ -62,16 +62,16 @@ class Optimizer {
   // Drops the gradients, for example of a batch that should not count.
   void zero_grad();
 
-  // Multiplies all gradients by min(1, max_norm / norm) in the next step, where norm is that of all gradients together.
-  // Returns the norm, f64 [1]. Does not wait.
+  // In the next step, multiplies all gradients by min(1, max_norm / norm); `norm` is the norm of all gradients
+  // together. Returns the norm, f64 [1]. Does not wait.
   Tensor clip_grad_norm(double max_norm);
   // Call it before the next step if backward() used the scaler's scales. Divides the gradients by the scale and clips
-  // them to max_norm (0: no clipping). If one of them is not finite, the step changes neither weights nor state, but
-  // counts.
+  // them to max_norm (0: no clipping). If any gradient is not finite, the step leaves weights and state unchanged but
+  // still counts.
   void unscale(LossScaler& scaler, double max_norm = 0);
 
-  // The rate of the options; groups without a rate of their own have it. Setting it, as schedules do, scales the rates
-  // of all groups by the same factor.
+  // The learning rate from the options, used by groups without their own. Setting it, as schedules do, scales all
+  // groups' rates by the same factor.
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
   // The rate of one group, counted from 0. Setting it changes this group's proportion to the others; later changes of
@@ -87,7 +87,7 @@ class Optimizer {
 
   // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits.
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
-  // Strict, as for modules: an error changes nothing. The parameters' shapes must be known.
+  // Strict, as for modules: on an error, nothing changes. All parameter shapes must be known.
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, std::int64_t steps);
 
  protected:
@@ -145,6 +145,9 @@ struct SgdOptions {
   bool nesterov = false;
 };
 
+// torch.optim.SGD with dampening 0. With the gradient g of a weight w, and a momentum buffer m that starts at 0:
+//   g += weight_decay w;  m = momentum m + g;  w -= lr m
+// With `nesterov`, w -= lr (g + momentum m) (Sutskever et al. 2013).
 class Sgd : public Optimizer {
  public:
   Sgd(const ParameterGroups& parameters, SgdOptions options);
@@ -166,6 +169,9 @@ struct AdamOptions {
   double weight_decay = 0;
 };
 
+// Adam (Kingma and Ba 2015). With moments m and v that start at 0, in step t, counted from 1:
+//   g += weight_decay w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+//   w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
 class Adam : public Optimizer {
  public:
   Adam(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, false) {}
@@ -181,7 +187,7 @@ class Adam : public Optimizer {
   bool decoupled_;
 };
 
-// Adam with weight decay applied to the weights, not to the gradients (Loshchilov and Hutter 2019).
+// Adam with decoupled weight decay (Loshchilov and Hutter 2019): w -= lr weight_decay w replaces the term of g.
 class AdamW : public Adam {
  public:
   AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, true) {}

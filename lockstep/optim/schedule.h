@@ -23,7 +23,12 @@ struct ScheduleOptions {
   double gamma = 0.1;
 };
 
-// The learning rate of step `step`, counting from 0.
+// The learning rate of step `step`, counting from 0. After the warm-up, with t = step - warmup:
+//   constant: base_lr
+//   step:     base_lr gamma^floor(t / step_size)
+//   cosine:   base_lr (1 + cos(pi t / (total_steps - warmup))) / 2 (Loshchilov and Hutter 2017, without restarts);
+//             0 from total_steps on
+// Throws if a number of steps is negative.
 double scheduled_lr(const ScheduleOptions& options, std::int64_t step);
 
 }  // namespace lockstep

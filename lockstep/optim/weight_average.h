@@ -40,7 +40,7 @@ class WeightAverage {
   double decay_;
 };
 
-// While an object of this class lives, the weights of the module are the averages.
+// Replaces the module's weights by their averages for the lifetime of the object.
 class AveragedWeights {
  public:
   explicit AveragedWeights(WeightAverage& average) : average_(average) { average_.swap(); }

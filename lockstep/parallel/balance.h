@@ -1,5 +1,4 @@
-// How many shards each device computes. This decides only where shards run, and so the time of a step. The shards and
-// the tree that sums them stay the same, and so do the bits.
+// Decides how many shards each device computes. This affects the time of a step, never the bits.
 #pragma once
 
 #include <functional>
@@ -17,7 +16,7 @@ namespace LOCKSTEP_API lockstep {
 class Communicator;  // parallel/communicator.h
 class Stopwatch;     // engine/stopwatch.h
 
-// The user's choice. Each device gets a run of consecutive shards:
+// How to share the shards. Each device gets consecutive shards:
 struct Balance {
   // in proportion to its measured speed,
   bool automatic = false;
@@ -40,8 +39,8 @@ struct ShardCost {
 std::vector<int> equal_shares(int shards, std::size_t devices);
 // Shares in proportion to the weights, as closely as whole shards allow, with at least one for each device.
 std::vector<int> weighted_shares(int shards, std::span<const double> weights);
-// The shares with the shortest step. Each device gets at least one shard; without one, its speed could not be measured.
-// A device of unknown speed counts as the fastest.
+// Returns the shares that make a step shortest. Each device keeps at least one shard, so that its speed can be
+// measured. A device of unknown speed counts as the fastest.
 std::vector<int> fastest_shares(int shards, std::span<const ShardCost> costs);
 // How long the slowest device takes for its share.
 double step_seconds(std::span<const int> shares, std::span<const ShardCost> costs);
@@ -85,7 +84,7 @@ struct BalancerOptions {
   // Steps between two decisions.
   int every = 20;
   // Replaces the engine's measurement: the seconds that each device of this process takes for a shard. For programs
-  // that know better, and for tests.
+  // that measure speeds themselves, and for tests.
   std::function<std::vector<double>()> seconds_per_shard{};
 };
 
@@ -117,7 +116,7 @@ class Balancer {
   // Call it after describing a step. Returns true if the shares change from the next step on. Ranks agree on shares
   // here, so each rank must call it equally often.
   bool step();
-  // Tasks described between the two calls, such as evaluation, are not measured.
+  // Tasks described between pause() and resume(), such as those of an evaluation, are not measured.
   void pause();
   void resume();
 

@@ -33,7 +33,7 @@ class Communicator {
 
   int rank() const { return group_->rank(); }
   int world_size() const { return group_->size(); }
-  // For tasks on the lanes, in their order. A separate group, so the caller's stays free for other uses.
+  // The group of the tasks on the lanes. It is separate from the caller's group, which stays free for other uses.
   ProcessGroup& group() { return *lane_group_; }
   // Collective. Makes another group of all ranks, whose operations have their own order. It stays open as long as the
   // communicator, so that a rank ended by an exception can still report the reason.
@@ -47,19 +47,19 @@ class Communicator {
   Backend& backend();
   // The device of results that come from other processes, except sums of gradients.
   Device device() const { return device_; }
-  // Where sums of gradients are made: on this rank's first GPU, where NCCL exchanges the pieces. Null: on device().
+  // Sums gradients on this rank's first GPU with NCCL. Null: gradients are summed on device().
   const std::shared_ptr<DeviceSums>& sums() const { return sums_; }
   // The back end that moves gradients: "nccl", or the group's ("host" for "auto").
   std::string_view backend_name() const;
   // Why NCCL is not used although a rank has a GPU and requested no other back end; otherwise empty.
   const std::string& why_not_nccl() const { return why_not_nccl_; }
 
-  // Collective, and does not wait: the sum (or another reduction) of all ranks' x, which have one shape and type, on
-  // x's device, in host memory or on a device of this rank. Not differentiable, and not for tensors that are cut.
+  // Collective. Returns the sum (or another reduction) of all ranks' x, on x's device. Does not wait. All ranks must
+  // pass the same shape and type. Not differentiable; throws for cut tensors.
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum);
 
-  // Exchanges for the describing thread itself. They wait for the other processes' describing threads, but for no lane.
-  // Every rank must call them in the same order.
+  // Exchanges between the describing threads of all processes. They do not wait for any lane. Every rank must call them
+  // in the same order.
   std::vector<std::int64_t> gather_on_host(std::int64_t mine, std::string_view what);
   std::int64_t sum_on_host(std::int64_t mine, std::string_view what);
   void broadcast_on_host(CommBuffer data, std::string_view what);

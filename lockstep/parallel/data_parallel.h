@@ -1,5 +1,5 @@
-// A model as a function of whole batches: the batch is split over devices, the model runs there, and the first device
-// gathers the outputs.
+// Splits a batch over devices, runs the model on each, and gathers the outputs on the first device
+// (torch.nn.DataParallel).
 #pragma once
 
 #include <concepts>
@@ -29,8 +29,8 @@ class DataParallel : public Module {
     pass_on(module);
   }
 
-  // x [n, ...], from the host or any device -> the output for all n samples on the first device. An empty batch is an
-  // error. Chunks are of size ceil(n / V), so a short batch may leave devices idle.
+  // x [n, ...], in host memory or on any device. Returns the outputs of all n samples on the first device. n = 0 is an
+  // error. Each shard has ceil(n / V) samples, so a short batch may leave devices idle.
   Tensor forward(const Tensor& x) override {
     if constexpr (requires(M & module) { module.forward(x); }) {
       return run(x);

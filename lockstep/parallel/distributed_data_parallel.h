@@ -78,16 +78,15 @@ class DistributedDataParallel {
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
   // A loop over the batches of `loader`, whose examples have N parts (inputs and labels), each cut into this rank's
-  // shards. The loader is the one of the whole job: the same data, order, and global batch size on all ranks, as in one
-  // process. Each rank loads its own rows. Collective: it begins by comparing the order; an error names a rank that
-  // differs.
+  // shards. All ranks pass equal loaders: the same data, order, and global batch size as in one process. Each rank
+  // loads only its rows. Collective: the loop first compares the ranks' orders and throws, naming a rank that differs.
   template <std::size_t N = 2>
   DistributedBatches<N> batches(DataLoader& loader);
 
-  // For other loops. Cuts this rank's rows of a batch into its shards; each part has the same rows. Other ranks may
-  // have more or fewer rows, or none: ranks exchange the numbers, and every sample counts the same. Collective: every
-  // rank must call it equally often, with no rows when it has run out. Copies are asynchronous; do not change the host
-  // memory until they are done.
+  // For your own loops. Cuts this rank's rows of a batch into its shards. All parts of `rows` must have equally many
+  // rows. Other ranks may have more or fewer rows, or none: ranks exchange the numbers, and every sample counts the
+  // same. Collective: every rank must call it equally often. A rank without data left passes zero rows. Copies are
+  // asynchronous; do not change the host memory until they are done.
   std::vector<Tensor> split(std::span<const Tensor> rows);
   template <std::size_t N>
   std::array<Tensor, N> split(const Example& rows) {

@@ -23,18 +23,18 @@ namespace LOCKSTEP_API lockstep {
 struct JobOptions {
   ProcessGroupOptions group{};
   RuntimeOptions runtime{};
-  // A list of devices ("cuda:0,cuda:1"). Each rank trains on the one at its local rank, an only rank on all of them.
+  // A list of devices ("cuda:0,cuda:1"). Rank r of a host trains on entry r; a job of one rank trains on all of them.
   // Empty: each rank trains on all devices of its runtime.
   std::string devices{};
 };
 
 class Job {
  public:
-  // Collective. Waits until all ranks have joined. A process that no launcher started is the only rank, unless the
-  // options say otherwise. An error if variables of a launcher are there, but not the rank and the world size.
+  // Collective. Waits until all ranks have joined. Without a launcher, this process is the only rank unless the options
+  // say otherwise. Throws if a launcher's variables are set but the rank and the world size are missing.
   explicit Job(JobOptions options = {});
-  // If an exception ends the job here, the other ranks are told instead of waiting for this one. Otherwise the same as
-  // close(), except that errors of other ranks are ignored.
+  // Calls close() and ignores errors of other ranks. During stack unwinding, it tells the other ranks instead of
+  // waiting for them.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;

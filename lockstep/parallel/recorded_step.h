@@ -9,15 +9,15 @@
 //   });
 //   for (...) Tensor loss = step.run({x, labels})[0];
 //
-// The bits are those of the step described anew each time, if these rules are kept:
+// The bits equal those of an ordinary loop, under these rules:
 //
 //   - Data that differs between steps comes as inputs: tensors of the same shapes, types, and devices. A step with
 //     other inputs is described. Learning rates and step counts of optimizers and masks of dropout are updated
 //     automatically.
 //   - The description pushes the same tasks each time and does not read their results. A step that copies from or to
 //     host memory, or exchanges data with other processes, is described each time, and why_not() says so.
-//   - Nothing else in the description is repeated: counters do not count, schedules do not move, and the module stays
-//     in its mode. Gradients must therefore be made and used within the step, by backward() and the optimizer's step().
+//   - Other host code in the description runs only once: counters, schedules, and changes of mode have no effect in
+//     repetitions. Gradients must therefore be made and used within the step, by backward() and the optimizer's step().
 //     Values passed by value (clipping norm, momentum, decay) stay as recorded.
 //   - Overwrite parameters (set_data, load) instead of initializing them anew. The set of trained parameters stays as
 //     recorded: make another RecordedStep after freeze() or unfreeze(), as Trainer does.
@@ -41,8 +41,7 @@ namespace LOCKSTEP_API lockstep {
 class RecordedTasks;
 
 struct RecordedStepOptions {
-  // Steps to describe before one is recorded, at least one. Shapes, optimizer state, and choices of algorithms settle
-  // in them.
+  // Ordinary steps before the recording, at least one. They set shapes, optimizer state, and algorithm choices.
   int warm_up = 2;
 };
 

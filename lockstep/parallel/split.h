@@ -1,4 +1,4 @@
-// How a global batch becomes shards, and which device computes which.
+// Cuts a global batch into shards and assigns them to devices.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 namespace LOCKSTEP_API lockstep {
 
 struct SplitOptions {
-  // V of the recipe: the number of logical shards; 0: one for each device. Results depend on V, but not on the devices.
+  // V of the recipe: the number of logical shards; 0: one for each device. The bits depend on V, not on the devices.
   int shards = 0;
   // Weights of the devices: {2, 1} gives the first one twice as many shards. Empty: equal shares. Balancer sets shares
   // by measured speed.
@@ -25,10 +25,12 @@ int default_shards(std::int64_t batch_size);
 // Cuts axis 0 into chunks of ceil(n / V) samples (the last ones may be short or missing) and copies each to its device.
 // Each device gets a run of consecutive shards; without weights, shard s goes to devices[s * D / V]. x may be in host
 // memory or on any device. Copies are asynchronous: host memory is held until they are done and must not be changed
-// meanwhile. Differentiable.
+// meanwhile. Differentiable. Throws if there are no devices, if x has no samples or is cut or replicated already, if
+// `shards` is negative, or if the weights are not one positive number per device.
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options = {});
 
 // The sizes of the chunks that n samples are cut into: split_sizes(10, 3) is 4 4 2, split_sizes(10, 8) is 2 2 2 2 2.
+// Throws if n is negative or `shards` is below 1.
 std::vector<std::int64_t> split_sizes(std::int64_t n, int shards);
 
 }  // namespace lockstep

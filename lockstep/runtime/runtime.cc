@@ -142,7 +142,7 @@ Device Runtime::device(std::string_view name) const {
   for (Device device : all_devices_) {
     if (device.name() == name) return device;
   }
-  fail("unknown device {}: there are {}", name, str(all_devices_));
+  fail("unknown device '{}': expected one of {}", name, str(all_devices_));
 }
 
 std::vector<Device> Runtime::devices(std::string_view list) const {

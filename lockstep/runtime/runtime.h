@@ -21,9 +21,9 @@ class Engine;        // engine/engine.h
 class RandomState;   // runtime/random_state.h
 struct DeviceState;  // runtime/device_state.h
 
-// The devices that a Runtime is asked for. A number: so many of the best kind that there is, GPUs or, without one, of
-// the CPU (see find_devices). A list as in Runtime::devices(): "cpu:0,cpu:1", "cuda:0". "auto": all GPUs or, without
-// one, one CPU device.
+// The devices that a Runtime should have. A number: that many GPUs, or CPU devices if there is no GPU (see
+// find_devices). A list as in Runtime::devices(): "cpu:0,cpu:1", "cuda:0". "auto": all GPUs or, without one, one CPU
+// device.
 class WantedDevices {
  public:
   WantedDevices() = default;
@@ -43,7 +43,7 @@ class WantedDevices {
 };
 
 struct RuntimeOptions {
-  // Runtime::devices() is exactly these. They replace cpu_devices, cuda, and cuda_logical, each of which says a part.
+  // Runtime::devices() is exactly these. Do not combine this with cpu_devices, cuda, or cuda_logical.
   WantedDevices devices = {};
   // Number of CPU devices, at least one. They split the cores that this process may use evenly, and share cores if
   // there are fewer.
@@ -133,9 +133,9 @@ struct DeviceList {
 // Throws Error if the list cannot be parsed. The Runtime checks whether the GPUs exist.
 DeviceList parse_device_list(std::string_view list);
 
-// Returns `count` devices of the best available kind: GPUs, with several logical devices on each if there are fewer
-// GPUs; otherwise CPU devices, which share the cores. 0: all GPUs, or one CPU device. The ranks of one host (LOCAL_RANK
-// of LOCAL_WORLD_SIZE) divide its GPUs; if there are fewer GPUs than ranks, several ranks get the same one.
+// Returns `count` GPUs, or CPU devices if there is no GPU. If there are fewer GPUs than `count`, each is split into
+// logical devices. CPU devices share the cores. A count of 0 means all GPUs, or one CPU device. The ranks of one host
+// (LOCAL_RANK of LOCAL_WORLD_SIZE) divide its GPUs; if there are fewer GPUs than ranks, several ranks get the same one.
 DeviceList find_devices(int count = 0);
 
 // The number of GPUs that this process sees: torch.cuda.device_count().

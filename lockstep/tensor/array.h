@@ -47,11 +47,10 @@ class Array {
   std::int64_t numel() const { return view_.numel(); }
   DType dtype() const { return view_.dtype; }
   Layout layout() const { return view_.layout; }
-  // Device() for host memory.
+  // kHost for host memory.
   Device device() const;
 
-  // The shard of the batch that the array belongs to; -1 for none, as for parameters. Results computed from an array
-  // belong to its shard.
+  // The number of the array's shard, or -1 if it has none, like a parameter. Results inherit the shard.
   int shard() const { return shard_; }
   Array with_shard(int shard) const {
     Array t = *this;
@@ -71,7 +70,7 @@ class Array {
   template <typename T>
   std::vector<T> to_vector() const;
   // Returns the only element. Waits.
-  template <typename T>
+  template <typename T = float>
   T item() const;
   // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened if it has more than 1,000 elements. Waits.
   std::string str() const;

@@ -1,4 +1,4 @@
-// The extents of a tensor, with room for six axes, so that shapes never allocate.
+// The extents of a tensor. A shape has at most six axes, so it never allocates; more are an error.
 #pragma once
 
 #include <algorithm>

@@ -32,8 +32,8 @@ struct EvaluateOptions {
   std::vector<double> balance{};
   // Floating inputs are cast to this type.
   DType dtype = DType::f32;
-  // Joins the ranks that share the work. The loader loads this rank's rows (rows_of), and the result counts the rows of
-  // all ranks. Null: this process is alone.
+  // Set this to share the evaluation among ranks: each rank loads its rows (rows_of), and the result covers all ranks.
+  // Null: one process.
   DistributedDataParallel* distributed = nullptr;
 };
 
@@ -52,7 +52,7 @@ struct Metric {
   // Returns the values to average, of any type, for one shard. Outputs in bf16 or f16 arrive as f32. Axis 0 of outputs,
   // targets, and values has the samples.
   std::function<Tensor(const Tensor& outputs, const Tensor& targets)> values;
-  // Returns u8 of the values' shape: values at 0 do not count. Empty: all count.
+  // Returns a u8 mask of the values' shape; 0 excludes a value. Empty: all values count.
   std::function<Tensor(const Tensor& targets)> counted{};
   // Computes the metric from the mean of all values. Empty: the mean itself.
   std::function<double(double mean)> result{};

@@ -9,7 +9,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Values that are not finite (an epoch without evaluation, a loss that diverged) leave a gap in their line.
+// A value that is not finite (no evaluation, a diverged loss) leaves a gap in its line.
 struct EpochResult {
   int epoch = 1;
   double train_loss = 0;
@@ -21,10 +21,10 @@ struct TrainingPlotOptions {
   int epochs = 0;          // the planned number: the figure leaves room for them
 };
 
-// The results are in ascending order of epochs.
+// Returns the text of an SVG file. The results must be in ascending order of epochs; none gives empty axes.
 std::string training_plot_svg(std::span<const EpochResult> results, const TrainingPlotOptions& options = {});
 
-// Replaces the file as a whole, so that a viewer always finds a complete one.
+// Writes that text. Replaces the file as a whole, so that a viewer always finds a complete one. Throws if it cannot.
 void write_training_plot(const std::filesystem::path& path, std::span<const EpochResult> results,
                          const TrainingPlotOptions& options = {});
 

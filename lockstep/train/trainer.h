@@ -46,7 +46,7 @@ struct TrainerOptions {
   std::shared_ptr<Communicator> communicator{};
   // V of the recipe: the number of shards that each micro-batch is cut into, at least one for each device of all ranks.
   // 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices; on GPUs one for each
-  // device, since eight small kernels waste a GPU.
+  // device, because small kernels leave a GPU idle.
   int shards = 0;
   // How many of the shards each device computes: equal shares, weights of all devices (rank 0's first), or automatic,
   // by measured speed. This does not change the bits and is not part of the recipe. All ranks need the same value.
@@ -113,7 +113,7 @@ struct EpochReport {
   std::int64_t epoch = 0;  // from 1
   double seconds = 0;      // training time, without evaluation
   double train_loss = 0;
-  // If there are metrics: the one named "accuracy", or 0 of 0 if none has that name.
+  // With TrainerOptions::metrics: the metric named "accuracy"; 0 of 0 if there is none.
   Accuracy test;
   std::vector<MetricResult> metrics{};
 };
@@ -139,11 +139,11 @@ class Trainer {
   std::function<void(std::int64_t step)> on_update;
 
   // Continues from the newest checkpoint in the folder, with the same bits. Collective: every rank reads it. If one
-  // rank cannot, or finds another step, all ranks throw that rank's error, and this Trainer cannot be used any more.
+  // rank fails to read it or finds another step, all ranks throw that rank's error. Make a new Trainer then.
   ResumedRun resume(const std::filesystem::path& folder);
 
-  // Throws, with the step, if a loss is not finite. Throws, with the step and the tensor, if a checkpoint is due and
-  // weights or the optimizer's state are not finite. So no checkpoint holds such values. With f16, a step whose
+  // Throws if a loss is not finite, or if a checkpoint is due and a weight or the optimizer's state is not finite. The
+  // error names the step and the tensor. Checkpoints therefore hold only finite values. With f16, a step whose
   // gradients are not finite is skipped, and the loss scale is halved.
   TrainingResult train();
 
@@ -155,8 +155,8 @@ class Trainer {
   // that are frozen or that no optimizer has, "evaluation_mode" the parts in that mode. The constructor, resume(), and
   // train() update both; later changes by a callback are not recorded.
   const Recipe& recipe() const { return options_.recipe; }
-  // Why steps are not recorded, such as "it waits for data that it has computed". Empty if they are, will be, or should
-  // not be.
+  // The reason why steps are not recorded, such as "it waits for data that it has computed". Empty if they are or will
+  // be recorded, or if record_steps is off.
   std::string why_not_recorded() const;
   // Why recorded steps on GPUs are not a CUDA graph. Empty if they are, or if none are recorded there.
   std::string why_no_graph() const;

@@ -173,7 +173,7 @@ TEST_F(BasisTest, ShapesAndPieces) {
   EXPECT_ERROR(x.narrow(1, 2, 2), "slice: 2 elements from 2 on, 1 apart, of axis 1 of [2, 3, 4]");
   EXPECT_ERROR(unsqueeze(x, 4), "unsqueeze: axis 4 of shape [2, 3, 4], expected -4 to 3");
   EXPECT_ERROR(stack({x, counting({2})}),
-               "stack: [2] f32 on cpu:0 beside [2, 3, 4] f32 on cpu:0, expected equal shapes");
+               "stack: found [2] f32 on cpu:0 and [2, 3, 4] f32 on cpu:0, expected equal shapes");
   EXPECT_ERROR(flatten(x, 2, 1), "flatten: axes 2 to 1, expected the first one first");
   EXPECT_ERROR(slice(x, 0, 0, 2, 0), "slice: step 0, expected at least 1");
 }

@@ -90,7 +90,7 @@ TEST_F(Bench, OverlapTimesProductsAndCopies) {
   parts.push_back("copies");
   expect_parts(last, parts);
   if (result["tables"].size() == 2) expect_parts(result["tables"][0], {"cpu:0", "copies"});
-  EXPECT_THAT(result.at("notes").back(), HasSubstr("Where every core computes"));
+  EXPECT_THAT(result.at("notes").back(), HasSubstr("If every core computes"));
 }
 
 // Without a GPU, the tool says so.

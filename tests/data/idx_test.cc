@@ -75,8 +75,8 @@ TEST(ReadIdx, RefusesTruncatedFiles) {
   for (std::size_t n = 0; n < plain.size(); ++n) EXPECT_THROW(parse(plain.substr(0, n)), Error) << n;
   for (std::size_t n = 0; n < packed.size(); ++n) EXPECT_THROW(parse(packed.substr(0, n)), Error) << n;
   EXPECT_ERROR(parse(plain.substr(0, 11)), "F: too short for the header");
-  EXPECT_ERROR(parse(plain.substr(0, 16)), "F: truncated, its header claims 2 x 3 = 6 bytes of data, it has 4");
-  EXPECT_ERROR(parse(gzip(plain.substr(0, 16))), "it has 4");
+  EXPECT_ERROR(parse(plain.substr(0, 16)), "F: truncated: the header claims 2 x 3 = 6 bytes of data, the file has 4");
+  EXPECT_ERROR(parse(gzip(plain.substr(0, 16))), "the file has 4");
   EXPECT_ERROR(parse(packed.substr(0, packed.size() - 1)), "F: the gzip stream ends early, the file is truncated");
 }
 
@@ -118,8 +118,8 @@ TEST(ReadIdx, AHeaderAloneTakesNoMemory) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // those map terabytes themselves
   MemoryLimit limit(rlim_t{1} << 30);
 #endif
-  EXPECT_ERROR(parse(claim), "= 8589934590 bytes of data, it has 3");
-  EXPECT_ERROR(parse(packed), "= 8589934590 bytes of data, it has 3");
+  EXPECT_ERROR(parse(claim), "= 8589934590 bytes of data, the file has 3");
+  EXPECT_ERROR(parse(packed), "= 8589934590 bytes of data, the file has 3");
   EXPECT_ERROR(parse(idx_header({0xffffffff, 0xffffffff})), "more than any memory holds");
   EXPECT_ERROR(parse(idx_header({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}) + "abc"),
                "F: its header claims 4294967295 x 4294967295 x 4294967295 x 4294967295 bytes of data");

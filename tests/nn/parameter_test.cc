@@ -100,8 +100,8 @@ TEST(Parameter, InitializingAgainHasToBeForced) {
 
 TEST(Parameter, SettlingAKnownShapeDifferentlyIsAnError) {
   Parameter p(ParameterOptions{.shape = {3, 0}});
-  EXPECT_ERROR(p.settle_shape({4, 5}), "the input asks for shape [4, 5], expected [3, 0] (0: any)");
-  EXPECT_ERROR(p.settle_shape({3}), "the input asks for shape [3]");
+  EXPECT_ERROR(p.settle_shape({4, 5}), "the input needs shape [4, 5], expected [3, 0] (0: any)");
+  EXPECT_ERROR(p.settle_shape({3}), "the input needs shape [3]");
   p.settle_shape({3, 5});
   p.settle_shape({3, 5});
   EXPECT_ERROR(p.settle_shape({3, 6}), "expected [3, 5]");

@@ -64,7 +64,7 @@ TEST_F(StateDictTest, WhatDoesNotFitIsNamedAndNothingChanges) {
   EXPECT_ERROR(load(both([](StateDict& s) { s.pop_back(); })), "1.num_batches_tracked is missing");
   EXPECT_ERROR(load(both([](StateDict& s) { s.emplace_back("fc.bias", Tensor::host({1})); })),
                "fc.bias is not in the model");
-  EXPECT_ERROR(load(both([](StateDict& s) { s.push_back(s[1]); })), "0.bias is given twice");
+  EXPECT_ERROR(load(both([](StateDict& s) { s.push_back(s[1]); })), "0.bias appears twice");
   EXPECT_ERROR(load(both([](StateDict& s) {
                  s[4].second = Tensor::host({2, 13});
                })),

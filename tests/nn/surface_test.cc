@@ -56,7 +56,7 @@ TEST(ModuleSurface, ASequenceTakesModulesAndGivesThemBackByType) {
   EXPECT_EQ(net.size(), 4U);
   EXPECT_EQ(net.at<LeakyReLU>(1).str(), "LeakyReLU(negative_slope=0.5)");
   EXPECT_EQ(names(net.named_parameters()).back(), "3.0.bias");
-  EXPECT_ERROR(net.at<Linear>(1), "sequential: module 1 has another kind than the one asked for: LeakyReLU(");
+  EXPECT_ERROR(net.at<Linear>(1), "sequential: module 1 is LeakyReLU(");
   EXPECT_ERROR(net[4], "sequential: no module 4, there are 4");
   // Parameters and mode move along; members of a module cannot.
   Linear frozen(options);

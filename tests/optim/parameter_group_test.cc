@@ -149,7 +149,7 @@ TEST_F(ParameterGroupTest, RatesChangeTogetherOrAlone) {
   EXPECT_THAT(sgd.describe_groups(), ::testing::HasSubstr("; lr 14, weight_decay 0: "));
   sgd.set_learning_rate(0);
   EXPECT_EQ(rates(), (Numbers{0, 0, 0, 0}));
-  EXPECT_ERROR(sgd.set_learning_rate(1, 7), "optimizer: the learning rate is 0");
+  EXPECT_ERROR(sgd.set_learning_rate(1, 7), "optimizer: cannot set a group's learning rate while the optimizer's is 0");
   sgd.set_learning_rate(0.2);
   EXPECT_EQ(rates(), (Numbers{0.2, 0.6, 28, 0}));
   EXPECT_ERROR(sgd.set_learning_rate(3, 1), "optimizer: there is no group 3, expected one below 3");

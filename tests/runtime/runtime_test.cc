@@ -21,8 +21,8 @@ TEST(Runtime, DevicesHaveNames) {
   EXPECT_EQ(runtime.device("cpu:2"), runtime.devices()[2]);
   EXPECT_EQ(runtime.devices("cpu"), runtime.devices());
   EXPECT_EQ(str(runtime.devices("cpu:2,cpu:0")), "[cpu:2, cpu:0]");
-  EXPECT_ERROR(runtime.device("cuda:0"), "unknown device cuda:0: there are [cpu:0, cpu:1, cpu:2]");
-  EXPECT_ERROR(runtime.devices("cpu:0,"), "unknown device : there are");
+  EXPECT_ERROR(runtime.device("cuda:0"), "unknown device 'cuda:0': expected one of [cpu:0, cpu:1, cpu:2]");
+  EXPECT_ERROR(runtime.devices("cpu:0,"), "unknown device '': expected one of [cpu:0");
   EXPECT_ERROR(runtime.devices("cpu:1,cpu:1"), "device cpu:1 is listed twice");
 }
 

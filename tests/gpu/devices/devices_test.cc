@@ -62,7 +62,7 @@ TEST_P(GpuTest, TheRuntimeHasBothKinds) {
   EXPECT_GT(a_.info()->memory_bytes, 0U);
   EXPECT_FALSE(a_.info()->model.empty());
   EXPECT_FALSE(a_.info()->cpus.empty());
-  EXPECT_ERROR(runtime_->device("cuda:0"), "there are [cuda:0/0, cuda:0/1, cpu:0, cpu:1]");
+  EXPECT_ERROR(runtime_->device("cuda:0"), "expected one of [cuda:0/0, cuda:0/1, cpu:0, cpu:1]");
 }
 
 TEST_P(GpuTest, CopiesGoEverywhereAndBack) {

@@ -1,0 +1,1 @@
+const char* help = "Of each rank";

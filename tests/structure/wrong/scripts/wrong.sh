@@ -1,0 +1,1 @@
+# Checks the store. Of all ranks, the first one asks.
