@@ -2,6 +2,8 @@
 // normalize each sample by itself, in training and in evaluation.
 #pragma once
 
+#include <optional>
+
 #include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
@@ -77,7 +79,7 @@ class LayerNorm : public Module {
 
 struct RMSNormOptions {
   Shape normalized_shape;
-  double eps = 0x1p-23;  // PyTorch's default in f32
+  std::optional<double> eps = {};  // see rms_norm()
   bool elementwise_affine = true;
 };
 
