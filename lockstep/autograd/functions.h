@@ -54,8 +54,16 @@ Tensor cos(const Tensor& x);
 Tensor relu(const Tensor& x);
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
 Tensor elu(const Tensor& x, double alpha = 1);
-// Exact: x Phi(x).
-Tensor gelu(const Tensor& x);
+enum class GeluApproximation : std::uint8_t { none, tanh };
+struct GeluOptions {
+  GeluApproximation approximate = GeluApproximation::none;
+};
+// x Phi(x), or approximately x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as GPT-2 computes it. An object rather
+// than a function, so that it fits where a function of one tensor is expected: {.activation = gelu}.
+struct Gelu {
+  Tensor operator()(const Tensor& x, const GeluOptions& options = {}) const;
+};
+inline constexpr Gelu gelu{};
 Tensor silu(const Tensor& x);
 // log(1 + exp(beta x)) / beta, or x if beta x is above the threshold.
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
@@ -203,14 +211,16 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index);
 // weight[input]: input any shape, weight [numbers, features] -> [input's shape, features]. Row padding_idx of the
 // weight gets no gradient.
 Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::int64_t> padding_idx = {});
-// Adds src[.., i, ..] to x at [.., index[.., i, ..], ..]. Along the other axes, index and src broadcast.
+// Adds src[.., i, ..] to x at [.., index[.., i, ..], ..] for every place of the index. Nothing broadcasts: a larger src
+// is used as far as the index goes, and a larger x is added to as far as that.
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
 // 1 at each class number, 0 elsewhere: i64 [input's shape, num_classes].
 Tensor one_hot(const Tensor& input, std::int64_t num_classes);
 
 // Reductions. A sum, mean, variance, or largest element over the samples of a batch covers all shards of all processes.
 // Without named axes, all axes are reduced. With keepdim, reduced axes keep extent 1. bf16 and f16 are added in f32 or
-// f64.
+// f64. Sums of integers and masks are i64, exact up to 2^53; the largest and smallest keep their type. Means,
+// variances, and logsumexp need a floating type.
 
 Tensor sum(const Tensor& x);   // [1]
 Tensor mean(const Tensor& x);  // [1]
@@ -224,6 +234,7 @@ struct VarOptions {
   bool keepdim = false;
 };
 Tensor var(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
+// The gradient where all elements are equal is 0.
 Tensor std(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
 // The largest or smallest elements. Equal ones share the gradient. NaN counts as both largest and smallest.
 Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
@@ -303,8 +314,9 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 // (x - mean) / sqrt(var + eps) * weight + bias over the last axes, whose extents are normalized_shape.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
-// x / sqrt(mean(x^2) + eps) * weight over the same axes.
-Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, double eps = 0x1p-23);
+// x / sqrt(mean(x^2) + eps) * weight over the same axes. Without eps: 2^-52 for f64, 2^-23 for the other types.
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
+                std::optional<double> eps = {});
 // Like layer norm, over each group of channels: x [N, C, ..], weight and bias [C].
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);

@@ -30,6 +30,17 @@ Array along_axis(const Array& index, int rank, int axis) {
   return ops::reshape(index, shape);
 }
 
+// The first elements along every axis, as many as `shape` says.
+Array first_of(Array x, const Shape& shape) {
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (x.size(i) != shape[i]) x = ops::slice(x, i, 0, shape[i]);
+  }
+  return x;
+}
+
+// The reverse: zeros of `shape`, but for x at the start of every axis.
+Array among_zeros(const Array& x, const Shape& shape) { return ops::slice_into_zeros(x, shape, 0, 0); }
+
 // x.take(index) along the axis, and its backward function.
 Lifted take(const Array& x, const Array& index, int axis) {
   return {ops::take_along_axis(x, index, axis),
@@ -94,20 +105,30 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::i
 }
 
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
-  const int axis = ops::resolve_axis("scatter_add", x.shape(), dim);
-  return lift(
-      "scatter_add", place_indexed("scatter_add", {x, index, src}, axis), {x, index, src},
-      [axis](const Arrays& in) -> Lifted {
-        const Array added = ops::scatter_sum(in[2], in[1], axis, in[0].size(axis));
-        check(ops::broadcast_shape("scatter_add", in[0].shape(), added.shape()) == in[0].shape(),
-              "scatter_add: source and index make {}, expected no more than {}", added.shape(), in[0].shape());
-        return {ops::binary(BinaryOp::add, in[0], added),
-                [axis, index = SavedArray(in[1]), shape = in[2].shape()](const PartPass& p, const Array& dy) -> Arrays {
-                  Array dsrc;
-                  if (p.needs(2)) dsrc = ops::sum_to(ops::take_along_axis(dy, index.get(p.name()), axis), shape);
-                  return {dy, Array(), dsrc};
-                }};
-      });
+  constexpr std::string_view kName = "scatter_add";
+  const int axis = ops::resolve_axis(kName, x.shape(), dim);
+  const Placed placed = place_indexed(kName, {x, index, src}, axis);
+  for (const Tensor* t : {&x, &index, &src}) {
+    check(placed.kind != Kind::cut || t->kind() == Kind::cut, "{}: {} beside samples of a batch, expected one for each",
+          kName, *t);
+  }
+  for (int i = 0; i < x.shape().rank(); ++i) {
+    check(index.size(i) <= src.size(i) && (i == axis || index.size(i) <= x.size(i)),
+          "{}: the index is {}, expected no more than the source's {} and, but on axis {}, {}", kName, index.shape(),
+          src.shape(), axis, x.shape());
+  }
+  return lift(kName, placed, {x, index, src}, [axis](const Arrays& in) -> Lifted {
+    const Shape to = in[1].shape(), all = in[0].shape(), source = in[2].shape();
+    Shape sums = to;
+    sums[axis] = all[axis];
+    const Array added = ops::scatter_sum(first_of(in[2], to), in[1], axis, all[axis]);
+    return {ops::binary(BinaryOp::add, in[0], among_zeros(added, all)),
+            [=, index = SavedArray(in[1])](const PartPass& p, const Array& dy) -> Arrays {
+              if (!p.needs(2)) return {dy, Array(), Array()};
+              const Array taken = ops::take_along_axis(first_of(dy, sums), index.get(p.name()), axis);
+              return {dy, Array(), among_zeros(taken, source)};
+            }};
+  });
 }
 
 Tensor one_hot(const Tensor& input, std::int64_t num_classes) {

@@ -43,8 +43,10 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
   return by_row("layer_norm", x, weight, bias, {.row = normalized_shape, .eps = eps});
 }
 
-Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
-  return by_row("rms_norm", x, weight, {}, {.row = normalized_shape, .eps = eps, .centered = false});
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> eps) {
+  // Half types are normalized in f32, whose eps is theirs.
+  const double smallest = x.defined() && x.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23;
+  return by_row("rms_norm", x, weight, {}, {.row = normalized_shape, .eps = eps.value_or(smallest), .centered = false});
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {

@@ -22,7 +22,8 @@ namespace LOCKSTEP_API lockstep {
 // The models for small images take [N, C, H, W] and return logits [N, classes]. The first batch sets C, and for LeNet
 // and the MLP also H and W; later batches must agree.
 
-// ResNet-18 for small images (D2L 13.6): no max pool, 3x3 stem. H and W are arbitrary.
+// ResNet-18 for small images (D2L 13.6): no max pool, 3x3 stem. H and W are arbitrary. torchvision::resnet18() below is
+// the one for large images.
 std::unique_ptr<Sequential> resnet18(std::int64_t classes = 10);
 // LeNet-5 with ReLU and max pools. H and W are at least 12: [N, 1, 28, 28] for Fashion-MNIST.
 std::unique_ptr<Sequential> lenet(std::int64_t classes = 10);
@@ -61,7 +62,15 @@ class ResNet : public Module {
   Linear fc_;
 };
 
+// torchvision's own, with its names, shapes, and numbers of parameters.
+//
+//   auto net = torchvision::resnet18();
+//   net->initialize(Kaiming{}, devices);
+//   load_weights("resnet18.safetensors", *net);
+namespace torchvision {
+std::unique_ptr<ResNet> resnet18(std::int64_t num_classes = 1000);
 std::unique_ptr<ResNet> resnet34(std::int64_t num_classes = 1000);
 std::unique_ptr<ResNet> resnet50(std::int64_t num_classes = 1000);
+}  // namespace torchvision
 
 }  // namespace lockstep

@@ -101,6 +101,12 @@ Tensor ResNet::forward(const Tensor& x) {
   return fc_(flatten(global_avg_pool2d(y), 1));
 }
 
+namespace torchvision {
+
+std::unique_ptr<ResNet> resnet18(std::int64_t num_classes) {
+  return std::make_unique<ResNet>(ResNetOptions{.num_classes = num_classes});
+}
+
 std::unique_ptr<ResNet> resnet34(std::int64_t num_classes) {
   return std::make_unique<ResNet>(ResNetOptions{.layers = {3, 4, 6, 3}, .num_classes = num_classes});
 }
@@ -110,4 +116,5 @@ std::unique_ptr<ResNet> resnet50(std::int64_t num_classes) {
       ResNetOptions{.bottleneck = true, .layers = {3, 4, 6, 3}, .num_classes = num_classes});
 }
 
+}  // namespace torchvision
 }  // namespace lockstep

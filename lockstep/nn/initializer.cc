@@ -71,8 +71,8 @@ void Normal::operator()(const Array& parameter, RandomKey key) const { ops::norm
 void Uniform::operator()(const Array& parameter, RandomKey key) const { ops::uniform_(parameter, key, low, high); }
 void Constant::operator()(const Array& parameter, RandomKey) const { ops::fill_(parameter, value); }
 
-TruncatedNormal::TruncatedNormal(double stddev, double mean, double a, double b)
-    : stddev(stddev), mean(mean), a(a), b(b) {
+TruncatedNormal::TruncatedNormal(TruncatedNormalOptions options) : options(options) {
+  const auto& [mean, stddev, a, b] = options;
   check(std::isfinite(stddev) && stddev > 0 && std::isfinite(mean) && std::isfinite(a) && std::isfinite(b) && a < b,
         "truncated normal: standard deviation {}, mean {}, from {} to {}, expected a deviation above 0 and finite "
         "numbers in ascending order",
@@ -82,6 +82,7 @@ TruncatedNormal::TruncatedNormal(double stddev, double mean, double a, double b)
 }
 
 void TruncatedNormal::operator()(const Array& parameter, RandomKey key) const {
+  const auto [mean, stddev, a, b] = options;
   // In standard deviations. Between near bounds a uniform number is kept as often as the density says, compared with
   // that of the likeliest place.
   const double low = (a - mean) / stddev, high = (b - mean) / stddev, likeliest = std::clamp(0.0, low, high);

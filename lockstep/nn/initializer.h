@@ -39,13 +39,19 @@ struct Constant {
   double value;
 };
 
+struct TruncatedNormalOptions {
+  double mean = 0, stddev = 1, a = -2, b = 2;
+};
+
 // A normal distribution limited to [a, b]: numbers outside are drawn again. Throws if the mean lies more than two
 // standard deviations outside [a, b].
+//
+//   TruncatedNormal({.stddev = 0.02})
 struct TruncatedNormal {
-  explicit TruncatedNormal(double stddev = 1, double mean = 0, double a = -2, double b = 2);
+  explicit TruncatedNormal(TruncatedNormalOptions options = {});
   void operator()(const Array& parameter, RandomKey key) const;
 
-  double stddev, mean, a, b;
+  TruncatedNormalOptions options;
 };
 
 // The following initializers need weights [out, in, ...]. fan_in = in * kernel size; fan_out = out * kernel size.

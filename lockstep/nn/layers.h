@@ -33,7 +33,8 @@ class Linear : public Module {
 struct EmbeddingOptions {
   std::int64_t num_embeddings = 0;
   std::int64_t embedding_dim = 0;
-  std::optional<std::int64_t> padding_idx = {};  // this row gets no gradient
+  // This row starts as zeros and gets no gradient.
+  std::optional<std::int64_t> padding_idx = {};
 };
 
 // Looks up rows of the weight by number: i64 of any shape -> [input's shape, embedding_dim]. A number outside
@@ -107,10 +108,15 @@ class Softplus : public Module {
 
 class GELU : public Module {
  public:
-  Tensor forward(const Tensor& x) override { return gelu(x); }
+  using Options = GeluOptions;
+  explicit GELU(GeluOptions options = {}) : options_(options) {}
+  Tensor forward(const Tensor& x) override { return gelu(x, options_); }
 
  protected:
   std::string extra_repr() const override;
+
+ private:
+  GeluOptions options_;
 };
 
 class Sigmoid : public Module {

@@ -117,12 +117,16 @@ std::int64_t Module::parameter_count() const {
 Parameter Module::parameter(std::string_view name) const { return find(named_parameters(), "parameter", name); }
 Parameter Module::buffer(std::string_view name) const { return find(named_buffers(), "buffer", name); }
 
-void Module::to(const std::vector<Device>& devices) {
+template <typename To>
+void Module::move(const To& to) {
   Named all = named_parameters();
   for (auto& buffer : named_buffers()) all.push_back(std::move(buffer));
   for (const auto& [name, p] : all) p.check_movable();
-  for (const auto& [name, p] : all) p.to(devices);
+  for (const auto& [name, p] : all) p.to(to);
 }
+
+void Module::to(const std::vector<Device>& devices) { move(devices); }
+void Module::to(DType dtype) { move(dtype); }
 
 void Module::apply(const std::function<void(Module&)>& f) {
   for (const Child& child : children_) child.module->apply(f);

@@ -48,6 +48,9 @@ class Module {
   // Moves all parameters and buffers, with their values, to these devices. Drops gradients. Call it before you make an
   // optimizer: an optimizer's state lies on the parameters' devices, so a later move is an error.
   void to(const std::vector<Device>& devices);
+  // Casts all floating parameters and buffers to f32 or f64, under the same conditions. f64 is for checks, such as
+  // gradients against central differences.
+  void to(DType dtype);
 
   // Listed in the order of registration, a module's own before its children's. Names are paths: "fc.1.weight". With
   // recurse = false, only the module's own.
@@ -128,6 +131,8 @@ class Module {
  private:
   friend class EvalGuard;
   void set_trainable(bool trainable) const;
+  template <typename To>
+  void move(const To& to);
   template <typename Visit>
   void visit(const std::string& prefix, const Visit& each) const;
   void check_name(const std::string& name) const;

@@ -2,6 +2,8 @@
 // The other layers always normalize each sample by itself.
 #pragma once
 
+#include <optional>
+
 #include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
@@ -82,7 +84,7 @@ class LayerNorm : public Module {
 
 struct RMSNormOptions {
   Shape normalized_shape;
-  double eps = 0x1p-23;  // PyTorch's default in f32
+  std::optional<double> eps = {};  // see rms_norm()
   bool elementwise_affine = true;
 };
 

@@ -125,11 +125,21 @@ struct Parameter::State : std::enable_shared_from_this<State> {
         const Device maker = state_of(device, "initialize").host_visible_device();
         Array made = maker == device ? replica : ops::empty(options.shape, options.dtype, maker).with_shard(-1);
         (options.initializer ? options.initializer : fallback)(made, key);
+        if (options.after_initializer) options.after_initializer(made);
         if (maker != device) assign(replica, made);
       }
       replicas.push_back(std::move(replica));
     }
     connect();
+  }
+
+  void move(const std::vector<Device>& to, DType dtype) {
+    const Array value = replicas.empty() ? Array() : replicas[0];
+    devices = to;
+    options.dtype = dtype;
+    tensor = {};
+    gradient.clear();
+    if (value.defined()) make_replicas(&value);
   }
 
   // Attached to the graph, or not.
@@ -256,11 +266,14 @@ void Parameter::to(const std::vector<Device>& devices) const {
   State& s = *state_;
   check(!devices.empty(), "to: no devices");
   check_movable();
-  const Array value = s.replicas.empty() ? Array() : s.replicas[0];
-  s.devices = devices;
-  s.tensor = {};
-  s.gradient.clear();
-  if (value.defined()) s.make_replicas(&value);
+  s.move(devices, s.options.dtype);
+}
+
+void Parameter::to(DType dtype) const {
+  State& s = *state_;
+  check(dtype == DType::f32 || dtype == DType::f64, "to: {} parameters, expected f32 or f64", lockstep::name(dtype));
+  check_movable();
+  if (is_floating(s.options.dtype)) s.move(devices(), dtype);
 }
 
 Tensor Parameter::gradient(Device device) const { return state_->own_gradient(device); }

@@ -20,6 +20,8 @@ struct ParameterOptions {
   DType dtype = DType::f32;
   // Replaces the model's initializer. Biases of layers, for example, start at 0.
   Initializer initializer{};
+  // Completes initial values, whichever initializer made them. Values that are loaded stay as they are.
+  std::function<void(const Array& parameter)> after_initializer{};
   // False for buffers, such as running statistics: they have no gradient.
   bool trainable = true;
   // True for a buffer that training computes, such as running statistics. Saving infinities in such a buffer is an
@@ -70,6 +72,8 @@ class Parameter {
   // Replaces the replicas by ones on these devices, with the values of the first. Drops the gradient. Throws if the
   // parameter is not initialized, or if an optimizer or DistributedDataParallel has it: they keep state on its devices.
   void to(const std::vector<Device>& devices) const;
+  // The same for the type: f32 or f64. Integers keep theirs.
+  void to(DType dtype) const;
   void check_movable() const;
 
   // The gradient since it was last cleared, summed over all shards, on `device`. Undefined if there is none.

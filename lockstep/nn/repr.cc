@@ -73,8 +73,8 @@ std::string LayerNorm::extra_repr() const {
                      python(options_.elementwise_affine));
 }
 std::string RMSNorm::extra_repr() const {
-  return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape), python(options_.eps),
-                     python(options_.elementwise_affine));
+  return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape),
+                     options_.eps ? python(*options_.eps) : "None", python(options_.elementwise_affine));
 }
 std::string GroupNorm::extra_repr() const {
   return fmt::format("{}, {}, eps={}, affine={}", options_.num_groups, options_.num_channels, python(options_.eps),
@@ -97,7 +97,9 @@ std::string ELU::extra_repr() const { return "alpha=" + python(alpha_); }
 std::string Softplus::extra_repr() const {
   return fmt::format("beta={}, threshold={}", python(beta_), python(threshold_));
 }
-std::string GELU::extra_repr() const { return "approximate='none'"; }
+std::string GELU::extra_repr() const {
+  return options_.approximate == GeluApproximation::none ? "approximate='none'" : "approximate='tanh'";
+}
 std::string Softmax::extra_repr() const { return fmt::format("dim={}", dim_); }
 std::string LogSoftmax::extra_repr() const { return fmt::format("dim={}", dim_); }
 std::string Flatten::extra_repr() const { return fmt::format("start_dim={}, end_dim={}", start_dim_, end_dim_); }

@@ -23,7 +23,7 @@ Array move_axis(const Array& x, int from, int to);
 Array expand(const Array& x, const Shape& shape);
 // `count` elements of the axis from `start` on, `step` apart. The same memory where they lie together.
 Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, std::int64_t step = 1);
-// The reverse: zeros of `shape`, but for y in the place of the slice.
+// The reverse: zeros of `shape`, but for y in the place of the slice. Along other axes, y is at the start.
 Array slice_into_zeros(const Array& y, const Shape& shape, int axis, std::int64_t start, std::int64_t step = 1);
 // One after the other along the axis. The others' extents are equal.
 Array cat(std::span<const Array> parts, int axis);

@@ -54,6 +54,8 @@ std::vector<Differentiable> basis_elementwise() {
       of_one("Cos", cos, {.low = -4, .high = 4}),
       of_one("LeakyRelu", [](const Tensor& x) { return leaky_relu(x, 0.3); }, {.away_from_zero = true}),
       of_one("Elu", [](const Tensor& x) { return elu(x, 1.5); }, {.away_from_zero = true}),
+      of_one("GeluByTanh", [](const Tensor& x) { return gelu(x, {.approximate = GeluApproximation::tanh}); },
+             {.low = -3, .high = 3}),
       of_one("Silu", silu, {.low = -3, .high = 3}),
       of_one("Softplus", [](const Tensor& x) { return softplus(x); }, {.low = -3, .high = 3}),
       of_one("SoftplusOfAnotherSteepness", [](const Tensor& x) { return softplus(x, 2, 30); }, {.low = -3, .high = 3}),
@@ -89,6 +91,10 @@ std::vector<Differentiable> basis_reductions() {
           {"Var", any_dims([](const Tensor& x, const Dims& d, bool k) { return var(x, d, {.keepdim = k}); })},
           {"VarWithoutCorrection",
            any_dims([](const Tensor& x, const Dims& d, bool k) { return var(x, d, {.correction = 0, .keepdim = k}); })},
+          {"StdOfEqualElements", any_dims([](const Tensor& x, const Dims& d, bool k) {
+             // 0, with a gradient of 0, beside one that is above 0.
+             return lockstep::std(x * 0 + 2, d, {.correction = 0, .keepdim = k}) + square(sum(x, d, k));
+           })},
           {"Std", any_dims([](const Tensor& x, const Dims& d, bool k) { return lockstep::std(x, d, {.keepdim = k}); })},
           {"Amax", any_dims([](const Tensor& x, const Dims& d, bool k) { return square(amax(x, d, k)); })},
           {"Amin", any_dims([](const Tensor& x, const Dims& d, bool k) { return square(amin(x, d, k)); })},
@@ -157,7 +163,8 @@ std::vector<Differentiable> basis_indices() {
                             }};
            }},
           {"ScatterAdd", [](Random& r) {
-             const Shape x = any_shape(r), src{x[0], 6, x[2]}, places = r.integer(0, 1) ? src : Shape{1, 6, 1};
+             // The index may be shorter than both others.
+             const Shape x = any_shape(r), src{x[0], 6, x[2]}, places = r.integer(0, 1) ? src : Shape{1, 5, 1};
              return Problem{{{.shape = x}, {.shape = src}}, [=](In in) {
                               const Tensor index = some_numbers(places, x[1], in[0].device());
                               return square(scatter_add(in[0], 1, index, in[1]));
@@ -193,6 +200,12 @@ std::vector<Differentiable> basis_products() {
          const Shape last{r.integer(2, 3), 4};
          return Problem{{{.shape = {3, last[0], 4}}, {.shape = last, .master = true}, {.shape = last, .master = true}},
                         [=](In in) { return layer_norm(in[0] * 2, last, in[1], in[2]); }};
+       }},
+      {"RmsNormWithWeight",
+       [](Random& r) {
+         const Shape last{r.integer(2, 3), 4};
+         return Problem{{{.shape = {3, last[0], 4}}, {.shape = last, .master = true}},
+                        [=](In in) { return rms_norm(in[0] * 2, last, in[1]); }};
        }},
       of_one("RmsNorm",
              [](const Tensor& x) {

@@ -1,6 +1,7 @@
 // Operations of the basis: their results and their errors, where gradients do not tell.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "lockstep/autograd/functions.h"
@@ -210,8 +211,81 @@ TEST_F(BasisTest, Indices) {
   EXPECT_ERROR(embedding(ids({0}, {1}), x, 2), "embedding: padding_idx 2 of 2 rows");
   EXPECT_ERROR(index_select(x, 0, ids({0}, {1, 1})), "index_select: the index is [1, 1], expected one axis");
   EXPECT_ERROR(take_along_dim(x, ids({0}, {1}), 0), "take_along_dim: [1] beside [2, 3], expected as many axes");
-  EXPECT_ERROR(scatter_add(counting({1, 3}), 1, ids({0, 0}, {2, 1}), counting({2, 1})),
-               "scatter_add: source and index make [2, 3], expected no more than [1, 3]");
+}
+
+// The index alone says what is added: nothing broadcasts, as in PyTorch.
+TEST_F(BasisTest, ScatterAddGoesAsFarAsItsIndex) {
+  Tensor x = as_leaf(counting({2, 3})), src = as_leaf(tensor({10, 20, 30, 40, 50, 60}, {2, 3}));
+  const Tensor y = scatter_add(x, 1, ids({2, 2}, {1, 2}), src);
+  EXPECT_EQ(values(y), (Doubles{0, 1, 32, 3, 4, 5}));
+  sum(y * counting({2, 3})).backward();
+  EXPECT_EQ(values(x.grad()), (Doubles{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(values(src.grad()), (Doubles{2, 2, 0, 0, 0, 0}));
+  EXPECT_EQ(values(scatter_add(x, 0, ids({1, 1, 0}, {3, 1}), counting({4, 3}))), (Doubles{6, 1, 2, 6, 4, 5}));
+  EXPECT_EQ(values(scatter_add(x, 0, ids({}, {0, 3}), src)), values(x));
+  EXPECT_ERROR(
+      scatter_add(counting({1, 3}), 1, ids({0, 0}, {2, 1}), counting({2, 1})),
+      "scatter_add: the index is [2, 1], expected no more than the source's [2, 1] and, but on axis 1, [1, 3]");
+  EXPECT_ERROR(scatter_add(x, 1, ids({0, 0}, {2, 1}), counting({1, 1})),
+               "scatter_add: the index is [2, 1], expected no more than the source's [1, 1]");
+}
+
+// Masks are counted, and the largest of integers found, as in PyTorch.
+TEST_F(BasisTest, Integers) {
+  const Tensor labels = ids({3, 1, 2, 3, 0, 3}, {2, 3}), right = eq(labels, 3);
+  EXPECT_EQ(sum(right).dtype(), DType::i64);
+  EXPECT_EQ(sum(right).item<std::int64_t>(), 3);
+  EXPECT_EQ(values(sum(right, 1)), (Doubles{1, 2}));
+  EXPECT_EQ(values(sum(labels, 0, true)), (Doubles{6, 1, 5}));
+  EXPECT_EQ(sum(ids({1LL << 52, 1}, {2})).item<std::int64_t>(), (1LL << 52) + 1);
+  EXPECT_EQ(sum(tensor(Doubles(300, 255), {300}, DType::u8)).item<std::int64_t>(), 76'500);
+  EXPECT_EQ(values(cumsum(labels, 1)), (Doubles{3, 4, 6, 3, 3, 6}));
+  EXPECT_EQ(cumsum(right, 1).dtype(), DType::i64);
+  EXPECT_EQ(values(argmax(labels, 1)), (Doubles{0, 0}));
+  EXPECT_EQ(values(argmin(labels)), (Doubles{4}));
+  EXPECT_EQ(values(argmin(right, 1)), (Doubles{1, 1}));
+  EXPECT_EQ(amax(labels, 0).dtype(), DType::i64);
+  EXPECT_EQ(values(amax(labels, 0)), (Doubles{3, 1, 3}));
+  EXPECT_EQ(values(amin(right, 1)), (Doubles{0, 0}));
+  EXPECT_EQ(amin(right, 1).dtype(), DType::u8);
+  EXPECT_EQ(max(labels).item<std::int64_t>(), 3);
+  EXPECT_EQ(min(labels).item<std::int64_t>(), 0);
+  const MaxResult largest = max(labels, 1), smallest = min(right, 1);
+  EXPECT_EQ(values(largest.values), (Doubles{3, 3}));
+  EXPECT_EQ(largest.values.dtype(), DType::i64);
+  EXPECT_EQ(values(smallest.values), (Doubles{0, 0}));
+  EXPECT_EQ(smallest.values.dtype(), DType::u8);
+  EXPECT_EQ(values(smallest.indices), (Doubles{1, 1}));
+  EXPECT_ERROR(mean(labels), "mean: input is [2, 3] i64 on cpu:0, expected a floating type");
+  EXPECT_ERROR(mean(labels, 1), "mean: input is [2, 3] i64 on cpu:0, expected a floating type");
+  EXPECT_ERROR(var(right), "var: input is [2, 3] u8 on cpu:0, expected a floating type");
+}
+
+TEST_F(BasisTest, StdOfEqualElementsHasNoGradient) {
+  Tensor x = as_leaf(tensor({3, 3, 3, 0, 1, 2}, {2, 3}));
+  const Tensor y = lockstep::std(x, 1);
+  EXPECT_EQ(values(y), (Doubles{0, 1}));
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Doubles{0, 0, 0, -0.5, 0, 0.5}));
+}
+
+// As in PyTorch, without eps it is that of the type.
+TEST_F(BasisTest, RmsNormHasTheEpsOfItsType) {
+  const double tiny = 0x1p-20;
+  const Tensor wide = tensor({tiny, tiny}, {2}, DType::f64);
+  EXPECT_NEAR(values(rms_norm(wide, {2}))[0], tiny / std::sqrt(tiny * tiny + 0x1p-52), 1e-12);
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor narrow = tensor({tiny, tiny}, {2}, dtype);
+    EXPECT_NEAR(values(rms_norm(narrow, {2}))[0], tiny / std::sqrt(tiny * tiny + 0x1p-23), 1e-5);
+  }
+  EXPECT_NEAR(values(rms_norm(wide, {2}, {}, 0x1p-40))[0], std::sqrt(0.5), 1e-12);
+}
+
+TEST_F(BasisTest, GeluByTanh) {
+  const GeluOptions options{.approximate = GeluApproximation::tanh};
+  const Doubles at{-30, -1, 0, 0.5, 4}, expected{0, -0.15880800939, 0, 0.34571400982, 3.99992975399};
+  EXPECT_LT(distance(values(gelu(tensor(at, {5}, DType::f64), options)), expected), 1e-10);
+  EXPECT_LT(distance(values(gelu(tensor(at, {5}, DType::f16), options)), expected), 1e-3);
 }
 
 TEST_F(BasisTest, PaddingHasNoGradient) {

@@ -76,6 +76,15 @@ TEST_F(BatchRulesTest, WholeTensorsBesideSamplesAreRefusedForOneShard) {
   }
 }
 
+// An index of one sample would count for the first one alone, in PyTorch.
+TEST_F(BatchRulesTest, ScatterAddHasAnIndexForEachSample) {
+  const Tensor whole = Tensor::from(std::vector<std::int64_t>{1, 0, 0, 1}, {2, 2}).to(devices_[0]);
+  const Tensor x = cut(numbers({2, 2}), {1, 1}), index = cut(whole, {1, 1});
+  EXPECT_EQ(values(scatter_add(x, 1, index, x)), (Numbers{3, 3, 6, 8}));
+  EXPECT_ERROR(scatter_add(x, 1, narrow(whole, 0, 0, 1), x),
+               "scatter_add: [1, 2] i64 on cpu:0 beside samples of a batch, expected one for each");
+}
+
 TEST_F(BatchRulesTest, TheSumOverFeaturesIsCutForOneSample) {
   for (std::int64_t n : {1, 2}) {
     const Tensor x = cut(numbers({n, 3}), {n}), y = sum_to(x, {n, 1});

@@ -146,7 +146,8 @@ std::vector<Differentiable> elementwise() {
           unary("Square", square, -1, 1),
           unary("Abs", abs, -1, 1, true),
           unary("Relu", relu, -1, 1, true),
-          unary("Gelu", gelu, -2, 2),
+          unary(
+              "Gelu", [](const Tensor& x) { return gelu(x); }, -2, 2),
           unary("Sigmoid", sigmoid, -2, 2),
           unary("Tanh", tanh, -2, 2),
           unary(

@@ -144,7 +144,8 @@ const std::vector<Operation>& operations() {
        }},
       {"chosen by the largest", [](T x, O, auto) { return take_along_dim(x, argmax(x, -1, true), -1); }},
       {"rows of the matrix", [](T x, O o, auto) { return embedding(argmax(x, -1), o.matrix); }},
-      {"added to channels",
+      {"added to the largest", [](T x, O, auto) { return scatter_add(x, -1, argmax(x, -1, true), x); }},
+      {"added by a parameter's numbers",
        [](T x, O o, auto) {
          return scatter_add(x, -1, numbers_like(o.row, {1, 1, 2, 0}).reshape({1, 1, 4}), x);
        }},

@@ -2,11 +2,13 @@
 // and shapes: tests/parity/layers.json was written by tests/parity/layers_reference.py.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "examples/own_layers.h"
 #include "lockstep/models/language_models.h"
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/conv.h"
@@ -67,7 +69,66 @@ LstmLanguageModelOptions lstm_options() {
   return {.vocab_size = kVocabulary, .embedding_dim = 4, .hidden_size = 5, .dropout = 0};
 }
 
+// A module whose output is one tensor. Null for another name.
+Case simple_case_of(const std::string& name, Device device) {
+  const auto sequence = [](const auto& append) {
+    Case made = of_one<Sequential>();
+    append(static_cast<Sequential&>(*made.module));
+    return made;
+  };
+  if (name == "conv1d") {
+    return of_one<Conv1d>(ConvLayerOptions{
+        .in_channels = 4, .out_channels = 6, .kernel = 3, .stride = 2, .padding = 1, .dilation = 2, .groups = 2});
+  }
+  if (name == "conv transpose 2d") {
+    return of_one<ConvTranspose2d>(ConvTranspose2dLayerOptions{
+        .in_channels = 4, .out_channels = 6, .kernel = 3, .stride = 2, .padding = 1, .output_padding = 1, .groups = 2});
+  }
+  if (name == "adaptive avg pool 2d") return of_one<AdaptiveAvgPool2d>(std::array<std::int64_t, 2>{2, 3});
+  if (name == "upsample") {
+    return of_one<Upsample>(InterpolateOptions{.scale_factor = 2, .mode = Interpolation::bilinear});
+  }
+  if (name == "upsample to the nearest") {
+    return sequence([](Sequential& net) {
+      net.append(Upsample({.scale_factor = 2.5})).append(Upsample({.size = std::array<std::int64_t, 2>{4, 9}}));
+    });
+  }
+  if (name == "unflatten and flatten") {
+    return sequence([](Sequential& net) { net.append<Unflatten>(1, Shape{2, 3}).append<Flatten>(2, 3); });
+  }
+  if (name == "rms norm") {
+    return sequence([](Sequential& net) {
+      net.append(RMSNorm({.normalized_shape = {4}})).append(RMSNorm({.normalized_shape = {3, 4}, .eps = 0.1}));
+    });
+  }
+  if (name == "layer norm") return of_one<LayerNorm>(LayerNormOptions{.normalized_shape = {3, 4}});
+  if (name == "layer norm without a bias") {
+    return of_one<LayerNorm>(LayerNormOptions{.normalized_shape = {3, 4}, .bias = false});
+  }
+  if (name == "group norm") return of_one<GroupNorm>(GroupNormOptions{.num_groups = 3, .num_channels = 6});
+  if (name == "embedding" || name == "embedding with padding") {
+    EmbeddingOptions options{.num_embeddings = kVocabulary, .embedding_dim = 3};
+    if (name != "embedding") options.padding_idx = -2;
+    const Tensor ids = tokens(0, {2, 5}, device);
+    return make_case<Embedding>([=](Embedding& m, const In&) { return In{m(ids)}; }, options);
+  }
+  if (name == "activations") {
+    return sequence([](Sequential& net) {
+      net.append(LeakyReLU(0.2)).append(ELU(0.7)).append(SiLU()).append(Softplus(2, 1)).append(GELU());
+      net.append(GELU({.approximate = GeluApproximation::tanh})).append(Identity()).append(LogSoftmax(1));
+    });
+  }
+  if (name == "more activations") {
+    return sequence([](Sequential& net) { net.append(ReLU()).append(Tanh()).append(Softmax(-1)).append(Sigmoid()); });
+  }
+  if (name == "SwiGLU") return of_one<own_layers::SwiGLU>(3, 5);
+  if (name == "Highway") return of_one<own_layers::Highway>(3);
+  if (name == "SqueezeExcite") return of_one<own_layers::SqueezeExcite>(4, 2);
+  return {};
+}
+
 Case case_of(const std::string& name, Device device) {
+  if (Case made = simple_case_of(name, device); made.module) return made;
   using Attention = MultiheadAttention;
   const auto lstm = [](const LstmOutput& all) { return In{all.output, all.state.h, all.state.c}; };
   const auto run_lstm = [=](LSTM& m, const In& in) {
@@ -131,23 +192,6 @@ Case case_of(const std::string& name, Device device) {
   recurrent.bidirectional = true;
   if (name == "lstm in both directions") return make_case<LSTM>(run_lstm, recurrent);
   if (name == "gru in both directions") return make_case<GRU>(run_gru, recurrent);
-  if (name == "conv1d") {
-    return of_one<Conv1d>(ConvLayerOptions{
-        .in_channels = 4, .out_channels = 6, .kernel = 3, .stride = 2, .padding = 1, .dilation = 2, .groups = 2});
-  }
-  if (name == "conv transpose 2d") {
-    return of_one<ConvTranspose2d>(ConvTranspose2dLayerOptions{
-        .in_channels = 4, .out_channels = 6, .kernel = 3, .stride = 2, .padding = 1, .output_padding = 1, .groups = 2});
-  }
-  if (name == "adaptive avg pool 2d") return of_one<AdaptiveAvgPool2d>(std::array<std::int64_t, 2>{2, 3});
-  if (name == "upsample") {
-    return of_one<Upsample>(InterpolateOptions{.scale_factor = 2, .mode = Interpolation::bilinear});
-  }
-  if (name == "unflatten and flatten") {
-    Case made = of_one<Sequential>();
-    static_cast<Sequential&>(*made.module).append<Unflatten>(1, Shape{2, 3}).append<Flatten>(2, 3);
-    return made;
-  }
   const Tensor ids = tokens(0, {3, kContext}, device);
   if (name == "gpt") return make_case<GPT>([=](GPT& m, const In&) { return In{m(ids)}; }, gpt_options());
   check(name == "lstm language model", "no case {}", name);
@@ -174,7 +218,7 @@ void load(Module& module, const nlohmann::json& state, const std::vector<Device>
 void expect_as_pytorch(const Runtime& runtime, double tolerance) {
   const Device device = runtime.devices()[0];
   const nlohmann::json all = expected(), &cases = all.at("cases");
-  EXPECT_EQ(cases.size(), 19U);
+  EXPECT_EQ(cases.size(), 31U);
   for (const auto& [name, item] : cases.items()) {
     SCOPED_TRACE(name);
     const Case made = case_of(name, device);
@@ -210,6 +254,37 @@ void expect_as_pytorch(const Runtime& runtime, double tolerance) {
 
 TEST(LayersParity, Reference) { expect_as_pytorch(Runtime({.serial = true, .reference_backend = true}), 1e-5); }
 TEST(LayersParity, Cpu) { expect_as_pytorch(Runtime({.serial = true}), 1e-5); }
+
+// The same numbers come from the same keys, so an initializer is known by the one that it stands for.
+TEST(LayersParity, InitializersDrawFromPyTorchsDistributions) {
+  const double tanh = 5.0 / 3;
+  const KaimingOptions out{.a = 0.2, .mode = FanMode::fan_out};
+  const std::map<std::string, Initializer> initializers{{"xavier_uniform", XavierUniform()},
+                                                        {"xavier_uniform for tanh", XavierUniform(tanh)},
+                                                        {"xavier_normal", XavierNormal()},
+                                                        {"xavier_normal for tanh", XavierNormal(tanh)},
+                                                        {"kaiming_uniform", KaimingUniform()},
+                                                        {"kaiming_uniform, fan_out, 0.2", KaimingUniform(out)},
+                                                        {"kaiming_normal", KaimingNormal()},
+                                                        {"kaiming_normal, fan_out, 0.2", KaimingNormal(out)},
+                                                        {"layers", KaimingUniform({.a = std::sqrt(5.0)})}};
+  Runtime runtime({.serial = true});
+  const auto drawn = [&](const Initializer& initializer, const Shape& shape) {
+    Parameter parameter({.shape = shape});
+    parameter.initialize("weight", runtime.devices(), initializer, 3);
+    return values(parameter.host_data().to(runtime.devices()[0]));
+  };
+  const nlohmann::json all = expected();
+  EXPECT_EQ(all.at("initializers").size(), 2 * initializers.size());
+  for (const auto& [name, item] : all.at("initializers").items()) {
+    SCOPED_TRACE(name);
+    const double first = item.at("arguments").at(0), second = item.at("arguments").at(1);
+    Initializer same = Normal(second, first);
+    if (item.at("distribution") == "uniform") same = Uniform(first, second);
+    const Initializer& ours = initializers.at(name.substr(0, name.find(" of ")));
+    EXPECT_LT(distance(drawn(ours, shape_of(item)), drawn(same, shape_of(item))), 1e-6);
+  }
+}
 
 TEST(LayersParity, LossesOfTwelveStepsFollowPyTorch) {
   const nlohmann::json all = expected();

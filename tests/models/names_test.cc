@@ -64,44 +64,6 @@ TEST(Models, AreMadeByName) {
   EXPECT_ERROR(make_model("mlp", 0), "0 classes");
 }
 
-std::map<std::string, Shape> known_shapes(const Module& net) {
-  std::map<std::string, Shape> shapes;
-  for (const auto& [name, parameter] : net.named_parameters()) shapes[name] = parameter.shape();
-  for (const auto& [name, buffer] : net.named_buffers()) shapes[name] = buffer.shape();
-  return shapes;
-}
-
-// The numbers of entries and parameters are those that torchvision gives.
-TEST(Models, Resnet50HasTorchvisionsNames) {
-  const auto net = resnet50();
-  const auto shapes = known_shapes(*net);
-  EXPECT_EQ(shapes.size(), 320U);
-  EXPECT_EQ(net->parameter_count(), 25'557'032);
-  EXPECT_EQ(shapes.at("conv1.weight"), (Shape{64, 3, 7, 7}));
-  EXPECT_EQ(shapes.at("bn1.running_var"), Shape{64});
-  EXPECT_EQ(shapes.at("layer1.0.conv1.weight"), (Shape{64, 64, 1, 1}));
-  EXPECT_EQ(shapes.at("layer1.0.downsample.0.weight"), (Shape{256, 64, 1, 1}));
-  EXPECT_EQ(shapes.at("layer1.0.downsample.1.num_batches_tracked"), Shape{});
-  EXPECT_EQ(shapes.at("layer2.0.conv2.weight"), (Shape{128, 128, 3, 3}));
-  EXPECT_EQ(shapes.at("layer3.5.bn3.weight"), Shape{1024});
-  EXPECT_EQ(shapes.at("layer4.2.conv3.weight"), (Shape{2048, 512, 1, 1}));
-  EXPECT_EQ(shapes.at("fc.weight"), (Shape{1000, 2048}));
-  EXPECT_FALSE(shapes.contains("conv1.bias"));
-  EXPECT_FALSE(shapes.contains("layer2.1.downsample.0.weight"));
-}
-
-TEST(Models, Resnet34HasTorchvisionsNames) {
-  const auto net = resnet34();
-  const auto shapes = known_shapes(*net);
-  EXPECT_EQ(shapes.size(), 218U);
-  EXPECT_EQ(net->parameter_count(), 21'797'672);
-  EXPECT_EQ(shapes.at("layer1.2.conv2.weight"), (Shape{64, 64, 3, 3}));
-  EXPECT_EQ(shapes.at("layer2.0.downsample.0.weight"), (Shape{128, 64, 1, 1}));
-  EXPECT_EQ(shapes.at("layer4.2.bn2.bias"), Shape{512});
-  EXPECT_EQ(shapes.at("fc.weight"), (Shape{1000, 512}));
-  EXPECT_FALSE(shapes.contains("layer1.0.downsample.0.weight"));
-}
-
 // A file as torchvision's are: its names and shapes, made here from their rules.
 TEST(Models, Resnet50LoadsAFileOfTorchvisionsShape) {
   std::vector<std::pair<std::string, Shape>> entries;
@@ -141,7 +103,7 @@ TEST(Models, Resnet50LoadsAFileOfTorchvisionsShape) {
   const auto path = folder.path() / "resnet50.safetensors";
   write_safetensors(path, as_bytes(state), {{"format", "pt"}});
   Runtime runtime({.cores_per_device = 1, .threads_per_shard = 1});
-  const auto net = resnet50();
+  const auto net = torchvision::resnet50();
   net->initialize(Constant{0}, runtime.devices());
   load_weights(path, *net);
   for (const auto& [name, tensor] : state_dict(*net)) {

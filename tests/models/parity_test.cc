@@ -14,6 +14,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
+#include "tests/models/pseudo_random.h"
 
 namespace lockstep {
 namespace {
@@ -61,19 +62,7 @@ Outcome train(int devices, double lr, int steps) {
 }
 
 // The same +-1 as in the script.
-double sign(std::uint32_t hash, std::uint64_t index) {
-  std::uint64_t s = (hash + index * 2654435761u) & 0xffffffffu;
-  s ^= s >> 15;
-  s = s * 2246822519u & 0xffffffffu;
-  s ^= s >> 13;
-  return (s >> 7 & 1) ? 1 : -1;
-}
-
-std::uint32_t fnv1a(const std::string& name) {
-  std::uint32_t h = 2166136261u;
-  for (unsigned char c : name) h = (h ^ c) * 16777619u;
-  return h;
-}
+double sign(std::uint32_t hash, std::uint64_t index) { return (testing::mixed(hash, index) >> 7 & 1) ? 1 : -1; }
 
 // The oracle is PyTorch in f64. Its own update in f32 ("f32_error") is 1e-6 of the norm from that in the last block,
 // and 0.1 to 0.7 % before: rounding gives two of 28 million inputs of ReLU the other sign, and the one in the output of
@@ -91,7 +80,7 @@ TEST(Parity, FirstStepMovesEveryParameterAsPyTorchDoes) {
     if (name.find("running_") != std::string::npos) continue;
     const auto& before = run.before.at(name);
     const auto& after = run.after.at(name);
-    std::uint32_t hash = fnv1a(name);
+    std::uint32_t hash = testing::fnv1a(name);
     std::uint64_t index = 0;
     double squares = 0, square_norm = 0;
     for (const auto& projection : update.at("projections")) {

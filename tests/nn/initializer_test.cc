@@ -94,8 +94,8 @@ TEST(Initializer, TruncatedNormalIsNormalBetweenItsBounds) {
     std::vector<double> w = weights(runtime, initializer, {200, 100});
     double sum = 0;
     for (double v : w) {
-      EXPECT_GE(v, initializer.a - 1e-6);
-      EXPECT_LE(v, initializer.b + 1e-6);
+      EXPECT_GE(v, initializer.options.a - 1e-6);
+      EXPECT_LE(v, initializer.options.b + 1e-6);
       sum += v;
     }
     EXPECT_NEAR(sum / 20000, mean, 0.03 * expected);
@@ -103,13 +103,14 @@ TEST(Initializer, TruncatedNormalIsNormalBetweenItsBounds) {
     EXPECT_NEAR(deviation(w), expected, 0.02 * expected);
   };
   expect(TruncatedNormal{}, 0, 0.8796);
-  expect(TruncatedNormal(0.02, 0.01, -0.03, 0.05), 0.01, 0.02 * 0.8796);
-  expect(TruncatedNormal(1, 0, -8, 8), 0, 1);
-  expect(TruncatedNormal(1, 0, 0, 9), 0.7979, 0.6028);
-  expect(TruncatedNormal(1, 0, 1, 2), 1.3832, 0.2697);
-  EXPECT_ERROR(TruncatedNormal(1, 0, 3, 4), "truncated normal: mean 0, expected it within two standard deviations (1)");
-  EXPECT_ERROR(TruncatedNormal(0), "truncated normal: standard deviation 0");
-  EXPECT_ERROR(TruncatedNormal(1, 0, 2, -2), "truncated normal: standard deviation 1, mean 0, from 2 to -2");
+  expect(TruncatedNormal({.mean = 0.01, .stddev = 0.02, .a = -0.03, .b = 0.05}), 0.01, 0.02 * 0.8796);
+  expect(TruncatedNormal({.a = -8, .b = 8}), 0, 1);
+  expect(TruncatedNormal({.a = 0, .b = 9}), 0.7979, 0.6028);
+  expect(TruncatedNormal({.a = 1, .b = 2}), 1.3832, 0.2697);
+  EXPECT_ERROR(TruncatedNormal({.a = 3, .b = 4}),
+               "truncated normal: mean 0, expected it within two standard deviations (1)");
+  EXPECT_ERROR(TruncatedNormal({.stddev = 0}), "truncated normal: standard deviation 0");
+  EXPECT_ERROR(TruncatedNormal({.a = 2, .b = -2}), "truncated normal: standard deviation 1, mean 0, from 2 to -2");
 }
 
 TEST(Initializer, OrthogonalRowsOrColumns) {

@@ -171,6 +171,25 @@ TEST(Module, MayTakeAndReturnSeveralTensors) {
                "module: Masked has no forward() of one tensor: call its own forward()");
 }
 
+TEST(Module, CanBeCastToF64) {
+  Runtime runtime(small_devices(2));
+  Sequential net;
+  net.append(Linear({.out_features = 2})).append(LayerNorm({.normalized_shape = {2}})).append(BatchNorm2d());
+  EXPECT_ERROR(net.to(DType::f64), "is not initialized");
+  net.initialize(Normal{1}, runtime.devices());
+  const std::vector<double> before = values(net["1.weight"].data(runtime.devices()[1]));
+  EXPECT_ERROR(net.to(DType::bf16), "to: bf16 parameters, expected f32 or f64");
+  net.to(DType::f64);
+  EXPECT_EQ(net["1.weight"].data(runtime.devices()[1]).dtype(), DType::f64);
+  EXPECT_EQ(values(net["1.weight"].data(runtime.devices()[1])), before);
+  EXPECT_EQ(net.buffer("2.num_batches_tracked").dtype(), DType::i64);
+  // A shape that is not known yet gets the type, too.
+  const Tensor y = net.at<Linear>(0)(make_tensor({1, 2, 3}, {1, 3}, runtime.devices()[0], DType::f64));
+  EXPECT_EQ(y.dtype(), DType::f64);
+  net.to(DType::f32);
+  EXPECT_EQ(net["0.weight"].tensor().dtype(), DType::f32);
+}
+
 TEST(Module, SequentialRunsSubclassesOfItsLayersAsTheyAre) {
   struct Doubled : BatchNorm2d {
     Tensor forward(const Tensor& x) override { return BatchNorm2d::forward(x) * 2; }

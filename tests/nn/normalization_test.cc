@@ -115,6 +115,28 @@ TEST_F(NormalizationTest, ErrorsNameWhatDoesNotFit) {
   EXPECT_ERROR(layer_norm(x, {2}, scatter(Tensor::host({2}), at)), "but a parameter is the same for all samples");
 }
 
+// Whichever initializer runs, and when it runs again; a loaded row stays.
+TEST_F(NormalizationTest, PaddingStartsAtZero) {
+  Embedding embedding({.num_embeddings = 3, .embedding_dim = 2, .padding_idx = -2});
+  for (const Initializer& initializer : std::vector<Initializer>{Normal{1}, Constant{5}, TruncatedNormal{}}) {
+    embedding.initialize(initializer, runtime_.devices(), {.force_reinit = true});
+    for (Device device : runtime_.devices()) {
+      const Doubles found = values(embedding.weight.data(device));
+      for (std::size_t i : {0, 1, 4, 5}) EXPECT_NE(found[i], 0);
+      EXPECT_EQ(found[2], 0);
+      EXPECT_EQ(found[3], 0);
+    }
+  }
+  load_state_dict(embedding, {{"weight", Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2})}});
+  EXPECT_EQ(values(embedding.weight.data(runtime_.devices()[0])), (Doubles{1, 2, 3, 4, 5, 6}));
+  embedding.to({runtime_.devices()[1]});
+  EXPECT_EQ(values(embedding.weight.data(runtime_.devices()[1])), (Doubles{1, 2, 3, 4, 5, 6}));
+  EXPECT_ERROR(Embedding({.num_embeddings = 3, .embedding_dim = 2, .padding_idx = 3}),
+               "embedding: padding_idx 3 of 3 rows");
+  EXPECT_ERROR(Embedding({.num_embeddings = 3, .embedding_dim = 2, .padding_idx = -4}),
+               "embedding: padding_idx -4 of 3 rows");
+}
+
 TEST_F(NormalizationTest, EmbeddingHasPyTorchsName) {
   Embedding embedding({.num_embeddings = 3, .embedding_dim = 2});
   EXPECT_EQ(names(on_devices(embedding).named_parameters()), (std::vector<std::string>{"weight"}));

@@ -148,7 +148,7 @@ TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
       .append(AvgPool2d({.kernel = {2, 3}, .stride = {2, 3}}))
       .append(AdaptiveAvgPool2d(1))
       .append(Dropout(0.5))
-      .append(GELU())
+      .append(GELU({.approximate = GeluApproximation::tanh}))
       .append(Softplus(1, 20))
       .append(Flatten())
       .append(Unflatten(1, {-1, 1}))
@@ -169,7 +169,7 @@ TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
             "  (9): AvgPool2d(kernel_size=(2, 3), stride=(2, 3), padding=0)\n"
             "  (10): AdaptiveAvgPool2d(output_size=(1, 1))\n"
             "  (11): Dropout(p=0.5, inplace=False)\n"
-            "  (12): GELU(approximate='none')\n"
+            "  (12): GELU(approximate='tanh')\n"
             "  (13): Softplus(beta=1.0, threshold=20.0)\n"
             "  (14): Flatten(start_dim=1, end_dim=-1)\n"
             "  (15): Unflatten(dim=1, unflattened_size=(-1, 1))\n"

@@ -1,12 +1,24 @@
 #!/usr/bin/python3
-"""Writes what PyTorch's layers and small models compute: their states, outputs, and gradients in f64, and the losses of twelve
-steps of the models. Run by hand, with Debian's python3-torch: tests/parity/layers_reference.py > tests/parity/layers.json
+"""Writes what PyTorch's layers and small models compute: their states, outputs, and gradients in f64; the losses of
+twelve steps of the models; the arguments of initializers. The layers of docs/models.md are run as the page has them.
+Run by hand, with Debian's python3-torch: tests/parity/layers_reference.py > tests/parity/layers.json
+With --compare, it compares that file with what this PyTorch computes, and compositions with PyTorch's own layers.
 tests/models/layers_parity_test.cc has the same list in C++.
 """
-import json
+import pathlib
+import re
+import sys
+from unittest import mock
+import zlib
 import torch
 from torch import nn
 import torch.nn.functional as F
+
+from comparison import compare_file, distance, rounded, seeds, write
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+for block in re.findall(r'```python\n(.*?)```', (ROOT / 'docs/models.md').read_text(), re.DOTALL):
+    exec(block)  # SwiGLU, Highway, SqueezeExcite
 
 VOCABULARY, CONTEXT, BATCH, STEPS = 11, 6, 4, 12
 
@@ -124,11 +136,70 @@ CASES = {
     'gpt': (Gpt, [], lambda m: (m(tokens(0, 3, CONTEXT)),)),
     'lstm language model': (LstmLanguageModel, [], lambda m: (m(tokens(0, 3, CONTEXT)),)),
 }
+
+
+class RMSNorm(nn.Module):
+    """PyTorch 2.4 and later: nn.RMSNorm."""
+    def __init__(self, shape, eps=torch.finfo(torch.float64).eps):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(shape)), eps
+
+    def forward(self, x):
+        dims = tuple(range(-self.weight.dim(), 0))
+        return x * torch.rsqrt((x * x).mean(dims, True) + self.eps) * self.weight
+
+
+class LayerNormWithoutBias(nn.Module):
+    """PyTorch 2.1 and later: nn.LayerNorm(shape, bias=False)."""
+    def __init__(self, shape):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(shape))
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight)
+
+
+def of_one(m, x):
+    return (m(x),)
+
+
+# Each from random numbers of its own.
+LATER = {
+    'rms norm': (lambda: nn.Sequential(RMSNorm((4,)), RMSNorm((3, 4), 0.1)), [(2, 3, 4)], of_one),
+    'layer norm': (lambda: nn.LayerNorm((3, 4)), [(2, 3, 4)], of_one),
+    'layer norm without a bias': (lambda: LayerNormWithoutBias((3, 4)), [(2, 3, 4)], of_one),
+    'group norm': (lambda: nn.GroupNorm(3, 6), [(2, 6, 4)], of_one),
+    'embedding': (lambda: nn.Embedding(VOCABULARY, 3), [], lambda m: (m(tokens(0, 2, 5)),)),
+    'embedding with padding': (lambda: nn.Embedding(VOCABULARY, 3, -2), [], lambda m: (m(tokens(0, 2, 5)),)),
+    'upsample to the nearest': (lambda: nn.Sequential(nn.Upsample(scale_factor=2.5), nn.Upsample((4, 9))),
+                                [(1, 2, 3, 2)], of_one),
+    'activations': (lambda: nn.Sequential(
+        nn.LeakyReLU(0.2), nn.ELU(0.7), nn.SiLU(), nn.Softplus(2, 1), nn.GELU(), nn.GELU('tanh'), nn.Identity(),
+        nn.LogSoftmax(1)), [(2, 3, 4)], of_one),
+    'more activations': (lambda: nn.Sequential(nn.ReLU(), nn.Tanh(), nn.Softmax(-1), nn.Sigmoid()), [(2, 3, 4)],
+                         of_one),
+    'SwiGLU': (lambda: SwiGLU(3, 5), [(2, 4, 3)], of_one),
+    'Highway': (lambda: Highway(3), [(4, 3)], of_one),
+    'SqueezeExcite': (lambda: SqueezeExcite(4, 2), [(2, 4, 3, 3)], of_one),
+}
+# PyTorch's own layers for those that are composed above, because PyTorch 1.13 lacks them.
+NATIVE = {
+    'rms norm': lambda: nn.Sequential(nn.RMSNorm((4,)), nn.RMSNorm((3, 4), 0.1)),
+    'layer norm without a bias': lambda: nn.LayerNorm((3, 4), bias=False),
+}
+TANH = nn.init.calculate_gain('tanh')
+INITIALIZERS = {
+    'xavier_uniform': lambda w: nn.init.xavier_uniform_(w),
+    'xavier_uniform for tanh': lambda w: nn.init.xavier_uniform_(w, TANH),
+    'xavier_normal': lambda w: nn.init.xavier_normal_(w),
+    'xavier_normal for tanh': lambda w: nn.init.xavier_normal_(w, TANH),
+    'kaiming_uniform': lambda w: nn.init.kaiming_uniform_(w),
+    'kaiming_uniform, fan_out, 0.2': lambda w: nn.init.kaiming_uniform_(w, 0.2, 'fan_out'),
+    'kaiming_normal': lambda w: nn.init.kaiming_normal_(w, nonlinearity='relu'),
+    'kaiming_normal, fan_out, 0.2': lambda w: nn.init.kaiming_normal_(w, 0.2, 'fan_out'),
+    'layers': lambda w: nn.init.kaiming_uniform_(w, 5 ** 0.5),
+}
 MODELS = {'gpt': Gpt, 'lstm language model': LstmLanguageModel}
-
-
-def rounded(t):
-    return [float(f'{v:.10g}') for v in t.detach().flatten().tolist()]
 
 
 def few_digits(t, scale=64):
@@ -153,8 +224,7 @@ def computed(module, shapes, call):
     state, outputs = state_of(net), call(net, *inputs)
     loss = 0
     for y in outputs:
-        weights = torch.tensor([(i * 7 % 11 - 5) / 5 for i in range(y.numel())], dtype=torch.float64)
-        loss = loss + (y.flatten() * weights).sum()
+        loss = loss + (y * seeds(y.shape)).sum()
     loss.backward()
     return {
         'state': state,
@@ -179,16 +249,40 @@ def trained(module):
     return {'state': state, 'losses': losses}
 
 
+def seeded(name, module):
+    torch.manual_seed(zlib.crc32(name.encode()))
+    return computed(module, *LATER[name][1:])
+
+
+def arguments(initializer, shape):
+    """Of uniform_ or normal_, which the initializer calls."""
+    weight = torch.empty(shape)
+    with mock.patch.object(torch.Tensor, 'uniform_') as uniform, mock.patch.object(torch.Tensor, 'normal_') as normal:
+        initializer(weight)
+    call = uniform if uniform.called else normal
+    return {'shape': list(shape), 'distribution': 'uniform' if uniform.called else 'normal',
+            'arguments': [float(f'{a:.10g}') for a in call.call_args[0]]}
+
+
 def main():
     torch.manual_seed(0)
     parts = {'cases': {name: computed(*case) for name, case in CASES.items()},
              'training': {name: trained(model) for name, model in MODELS.items()}}
-    print('{"torch": ' + json.dumps(torch.__version__))
-    for part, items in parts.items():
-        print(', ' + json.dumps(part) + ': {')
-        print(',\n'.join(json.dumps(name) + ': ' + json.dumps(item) for name, item in items.items()))
-        print('}')
-    print('}')
+    parts['cases'].update({name: seeded(name, case[0]) for name, case in LATER.items()})
+    parts['initializers'] = {f'{name} of {len(shape)} axes': arguments(f, shape)
+                             for name, f in INITIALIZERS.items() for shape in [(6, 4), (8, 3, 5, 2)]}
+    if sys.argv[1:] != ['--compare']:
+        return write(parts)
+    compare_file(pathlib.Path(__file__).with_name('layers.json'), parts)
+    if not hasattr(F, 'rms_norm'):
+        return
+    for name, module in NATIVE.items():
+        native, case = seeded(name, module), parts['cases'][name]
+        assert native['state'] == case['state'], name
+        pairs = [(native['outputs'][0]['values'], case['outputs'][0]['values']),
+                 (native['input_gradients'][0], case['input_gradients'][0]),
+                 *((native['gradients'][key], case['gradients'][key]) for key in case['gradients'])]
+        print(f"  PyTorch's own {name}: largest difference {max(distance(*pair) for pair in pairs):.1e} of the norm")
 
 
 main()

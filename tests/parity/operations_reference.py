@@ -1,11 +1,15 @@
 #!/usr/bin/python3
 """Writes what PyTorch computes for small inputs of every operation in the list, and the inputs' gradients, in f64.
 Run by hand, with Debian's python3-torch: tests/parity/operations_reference.py > tests/parity/operations.json
-tests/models/operations_parity_test.cc has the same list in C++.
+With --compare, it compares that file with what this PyTorch computes, and compositions with PyTorch's own functions.
+tests/models/operations_parity_test.cc and operation_cases.cc have the same list in C++.
 """
-import json
+import pathlib
+import sys
 import torch
 import torch.nn.functional as F
+
+from comparison import compare_file, distance, rounded, seeds, write
 
 
 def ids(*shape):
@@ -16,7 +20,46 @@ def ids(*shape):
     return torch.tensor([(i * i + 1) % 3 for i in range(count)]).reshape(shape)
 
 
+def zero(x):
+    """0, so that results without a gradient have one."""
+    return 0 * x.sum().reshape(1)
+
+
+def comparison(f):
+    return lambda x, y: (x + 9) * f(x, y) + 0 * y + x * f(x, 0.5)
+
+
+def scatter_add(x, index, src):
+    """PyTorch has no gradient for a source that is larger than the index. The rest of it takes no part."""
+    y = torch.scatter_add(x, 1, index, src.detach())
+    used = src[tuple(slice(extent) for extent in index.shape)]
+    return y + torch.scatter_add(torch.zeros_like(x), 1, index, used - used.detach())
+
+
+def rms_norm(x, shape, weight=None, eps=torch.finfo(torch.float64).eps):
+    """PyTorch 2.4 and later: F.rms_norm."""
+    dims = tuple(range(-len(shape), 0))
+    y = x * torch.rsqrt((x * x).mean(dims, True) + eps)
+    return y if weight is None else y * weight
+
+
+def attention(query, key, value, mask=None, causal=False, scale=None):
+    """PyTorch 2.0 and later: F.scaled_dot_product_attention."""
+    scores = query @ key.transpose(-2, -1) * (scale or query.shape[-1] ** -0.5)
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -torch.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(-1) @ value
+
+
+def visible(queries, keys):
+    """A mask that shows the first key and others."""
+    return torch.tensor([[k == 0 or (q + 2 * k) % 3 == 1 for k in range(keys)] for q in range(queries)])
+
+
 X, Y = (2, 3, 4), (3, 1)
+Q, K, V = (2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 3)
 CASES = {
     'abs': (torch.abs, [X]),
     'sign': (torch.sign, [X]),
@@ -42,9 +85,9 @@ CASES = {
     'var': (lambda x: torch.var(x, 1), [X]),
     'var without correction': (lambda x: torch.var(x, (0, 2), False, True), [X]),
     'std': (lambda x: torch.std(x, -1), [X]),
-    'amax': (lambda x: torch.amax(torch.clamp(x, -9, 0.5), 1), [X]),
-    'amin': (lambda x: torch.amin(torch.clamp(x, -0.5, 9), (0, 1), True), [X]),
-    'max': (lambda x: torch.max(torch.clamp(x, -9, 0.5), 2)[0], [X]),
+    'amax': (lambda x: torch.amax(x, 1), [X]),
+    'amin': (lambda x: torch.amin(x, (0, 1), True), [X]),
+    'max': (lambda x: torch.max(x, 2)[0], [X]),
     'min': (lambda x: torch.min(x, 0, True)[0], [X]),
     'logsumexp': (lambda x: torch.logsumexp(x, (0, 2)), [X]),
     'cumsum': (lambda x: torch.cumsum(x, 1), [X]),
@@ -114,30 +157,108 @@ CASES = {
                                          [(1, 2, 3, 4)]),
     'interpolate bilinear with corners': (lambda x: F.interpolate(x, (7, 1), mode='bilinear', align_corners=True),
                                           [(1, 2, 3, 4)]),
+    'exp': (torch.exp, [X]),
+    'log': (lambda x: torch.log(x * x + 0.5), [X]),
+    'sqrt': (lambda x: torch.sqrt(x * x + 0.5), [X]),
+    'sigmoid': (torch.sigmoid, [X]),
+    'tanh': (torch.tanh, [X]),
+    'arithmetic': (lambda x, y: -x + x * y - 2 / (x * x + 1) + (1 - y) / (y * y + 1) - x / 3, [X, Y]),
+    'gelu by tanh': (lambda x: F.gelu(x, approximate='tanh'), [X]),
+    'sum of all': (lambda x: torch.sum(x).reshape(1), [X]),
+    'mean of all': (lambda x: torch.mean(x).reshape(1), [X]),
+    'sum of a mask': (lambda x: torch.sum(x > 0.25, 1) + zero(x), [X]),
+    'cumsum of integers': (lambda x: torch.cumsum(ids(2, 3, 4) + (x > 0), 2) + zero(x), [X]),
+    'amax of integers': (lambda x: torch.amax(ids(2, 3, 4) - (x > 0).long(), (0, 2)) + zero(x), [X]),
+    'unsqueeze': (lambda x: torch.unsqueeze(x, 1) * torch.unsqueeze(x, -2), [(2, 3)]),
+    'embedding, padding from the end': (lambda w: F.embedding(ids(2, 4), w, -1), [(3, 5)]),
+    'scatter_add of a shorter index': (lambda x, y: scatter_add(x, ids(1, 2, 3), y), [X, (2, 5, 4)]),
+    'scatter_add of a column': (lambda x, y: scatter_add(x, ids(2, 5, 1), y), [X, (2, 5, 4)]),
+    'conv2d': (lambda x, w, b: F.conv2d(x, w, b, (2, 1), (1, 2), (1, 2), 2), [(2, 4, 5, 6), (6, 2, 3, 2), (6,)]),
+    'max_pool2d': (lambda x: F.max_pool2d(x, 3, 2, 1), [(1, 2, 5, 6)]),
+    'avg_pool2d': (lambda x: F.avg_pool2d(x, (2, 3), (2, 1)), [(1, 2, 5, 6)]),
+    'kl_div summed': (lambda x, t: F.kl_div(torch.log_softmax(x, 1), torch.softmax(t, 1), reduction='sum').reshape(1),
+                      [(3, 5), (3, 5)]),
+    'kl_div of elements': (lambda x, t: F.kl_div(torch.log_softmax(x, 1), torch.softmax(t, 1), reduction='none'),
+                           [(3, 5), (3, 5)]),
+    'kl_div over elements': (lambda x, t: F.kl_div(torch.log_softmax(x, 1), torch.softmax(t, 1),
+                                                   reduction='mean').reshape(1), [(3, 5), (3, 5)]),
+    'rms_norm': (lambda x, w: rms_norm(x, (4,), w), [X, (4,)]),
+    'rms_norm over two axes': (lambda x, w: rms_norm(x, (3, 4), w, 0.1), [X, (3, 4)]),
+    'rms_norm without a weight': (lambda x: rms_norm(x, (4,)), [X]),
+    'scaled_dot_product_attention': (attention, [Q, K, V]),
+    'causal attention': (lambda q, k, v: attention(q, k, v, causal=True), [Q, K, V]),
+    'masked attention': (lambda q, k, v: attention(q, k, v, visible(3, 5)), [Q, K, V]),
+    'attention with a bias': (lambda q, k, v, mask: attention(q, k, v, mask, scale=0.7), [Q, K, V, (2, 1, 3, 5)]),
 }
+
+# Inputs are halves from -1.5 to 1.5, so that there are equal ones.
+TIES = {
+    **{name: (comparison(getattr(torch, name)), [X, Y]) for name in ['eq', 'ne', 'lt', 'le', 'gt', 'ge']},
+    'argmax of all': (lambda x: torch.argmax(x) + zero(x), [X]),
+    'argmin of all': (lambda x: torch.argmin(x) + zero(x), [X]),
+    'argmax': (lambda x: torch.argmax(x, 1, True) + zero(x), [X]),
+    'argmin': (lambda x: torch.argmin(x, -1) + zero(x), [X]),
+    'max with places': (lambda x: torch.max(x, 2)[0] * (torch.max(x, 2)[1] + 1), [X]),
+    'min with places': (lambda x: torch.min(x, 1, True)[0] * (torch.min(x, 1, True)[1] + 1), [X]),
+    'amax of equals': (lambda x: torch.amax(x, 2), [X]),
+    'amin of equals': (lambda x: torch.amin(x, (0, 1), True), [X]),
+    'max of all': (torch.max, [X]),
+    'min of all': (torch.min, [X]),
+    'maximum of equals': (torch.maximum, [X, Y]),
+    'minimum of equals': (torch.minimum, [X, Y]),
+    'clamp from below': (lambda x: torch.clamp(x, min=0.5), [X]),
+    'clamp from above': (lambda x: torch.clamp(x, max=0.5), [X]),
+    'activations at zero': (lambda x: F.relu(x) + 2 * torch.abs(x) + 3 * F.leaky_relu(x, 0.3) + 4 * F.elu(x, 0.7), [X]),
+    'std of equals': (lambda x: torch.std(x[:, :1].expand(2, 3, 4), 1) + torch.std(x, 1), [X]),
+    **{f'{name}, {reduction}': (lambda x, t, f=f, r=reduction: f(x, t, r).reshape(X if r == 'none' else 1), [X, X])
+       for name, f in {'mse_loss': lambda x, t, r: F.mse_loss(x, t, reduction=r),
+                       'l1_loss': lambda x, t, r: F.l1_loss(x, t, reduction=r),
+                       'huber_loss': lambda x, t, r: F.huber_loss(x, t, reduction=r, delta=0.5),
+                       'smooth_l1_loss': lambda x, t, r: F.smooth_l1_loss(x, t, reduction=r, beta=0.5)}.items()
+       for reduction in ['none', 'mean', 'sum']},
+}
+
+# PyTorch's own functions for cases that are composed above, because PyTorch 1.13 lacks them.
+NATIVE = {
+    'rms_norm': lambda x, w: F.rms_norm(x, (4,), w),
+    'rms_norm over two axes': lambda x, w: F.rms_norm(x, (3, 4), w, 0.1),
+    'rms_norm without a weight': lambda x: F.rms_norm(x, (4,)),
+    'scaled_dot_product_attention': lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+    'causal attention': lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    'masked attention': lambda q, k, v: F.scaled_dot_product_attention(q, k, v, visible(3, 5)),
+    'attention with a bias': lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask, scale=0.7),
+}
+
+
+def computed(f, inputs):
+    inputs = [x.detach().requires_grad_() for x in inputs]
+    y = f(*inputs)
+    y.backward(seeds(y.shape))
+    return {
+        'inputs': [{'shape': list(x.shape), 'values': rounded(x)} for x in inputs],
+        'shape': list(y.shape),
+        'output': rounded(y),
+        'gradients': [rounded(x.grad) for x in inputs],
+    }
 
 
 def main():
     torch.manual_seed(0)
-    cases = {}
-    for name, (f, shapes) in CASES.items():
-        # Few digits, which f32 holds as well as f64.
-        inputs = [(torch.randn(shape, dtype=torch.float64) * 64).round() / 64 for shape in shapes]
-        for x in inputs:
-            x.requires_grad_()
-        y = f(*inputs)
-        weights = torch.tensor([(i * 7 % 11 - 5) / 5 for i in range(y.numel())], dtype=torch.float64).reshape(y.shape)
-        y.backward(weights)
-        rounded = lambda t: [float(f'{v:.10g}') for v in t.detach().flatten().tolist()]
-        cases[name] = {
-            'inputs': [{'shape': list(x.shape), 'values': rounded(x)} for x in inputs],
-            'shape': list(y.shape),
-            'output': rounded(y),
-            'gradients': [rounded(x.grad) for x in inputs],
-        }
-    print('{"torch": ' + json.dumps(torch.__version__) + ', "cases": {')
-    print(',\n'.join(json.dumps(name) + ': ' + json.dumps(case) for name, case in cases.items()))
-    print('}}')
+    # Few digits, which f32 holds as well as f64.
+    normal = lambda shape: (torch.randn(shape, dtype=torch.float64) * 64).round() / 64
+    halves = lambda shape: (torch.randn(shape, dtype=torch.float64) * 1.5).round().clamp(-3, 3) / 2
+    inputs = {name: [make(shape) for shape in shapes]
+              for make, cases in [(normal, CASES), (halves, TIES)] for name, (_, shapes) in cases.items()}
+    cases = {name: computed(f, inputs[name]) for name, (f, _) in {**CASES, **TIES}.items()}
+    if sys.argv[1:] != ['--compare']:
+        return write({'cases': cases})
+    compare_file(pathlib.Path(__file__).with_name('operations.json'), {'cases': cases})
+    if not hasattr(F, 'rms_norm'):
+        return
+    for name, f in NATIVE.items():
+        native = computed(f, inputs[name])
+        pairs = [(native['output'], cases[name]['output']), *zip(native['gradients'], cases[name]['gradients'])]
+        print(f'  PyTorch\'s own {name}: largest difference {max(distance(*pair) for pair in pairs):.1e} of the norm')
 
 
 main()
