@@ -6,7 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
@@ -99,6 +103,40 @@ TEST(DataParallel, PassesOnParametersAndMode) {
   EXPECT_EQ(parallel.named_parameters()[0].first, net.named_parameters()[0].first);
   parallel.eval();
   EXPECT_FALSE(net.training());
+}
+
+TEST(DataParallel, PassesOnState) {
+  Runtime runtime({.cpu_devices = 2});
+  const auto make = [&](Sequential& net) {
+    net.append<Conv2d>({.out_channels = 3, .kernel = 1}).append<BatchNorm2d>();
+    net.initialize(Normal{1}, runtime.devices());
+  };
+  Sequential net, other;
+  make(net);
+  DataParallel parallel(net, runtime.devices());
+  parallel(testing::Random(1).floats({5, 2, 3, 3}));
+  EXPECT_EQ(net.buffer("1.num_batches_tracked").host_data().item<std::int64_t>(), 1);
+  const StateDict own = state_dict(net), state = state_dict(parallel);
+  const auto values = [&](const Tensor& t) { return testing::values(t.to(runtime.devices()[0])); };
+  ASSERT_EQ(state.size(), 7U);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    EXPECT_EQ(state[i].first, own[i].first);
+    EXPECT_EQ(values(state[i].second), values(own[i].second)) << own[i].first;
+  }
+  // The running statistics are among them, and have moved.
+  EXPECT_EQ(state[4].first, "1.running_mean");
+  EXPECT_NE(values(state[4].second), std::vector<double>(3, 0));
+  make(other);
+  DataParallel loaded(other, runtime.devices());
+  load_state_dict(loaded, state);
+  EXPECT_EQ(weights_sha256(other), weights_sha256(net));
+
+  parallel.eval();
+  EXPECT_FALSE(net[1].training());
+  parallel.train();
+  EXPECT_TRUE(net.training() && net[1].training());
+  parallel(testing::Random(2).floats({5, 2, 3, 3}));
+  EXPECT_EQ(net.buffer("1.num_batches_tracked").host_data().item<std::int64_t>(), 2);
 }
 
 // The wrapper has the whole batch, the model and its layers the last shard.

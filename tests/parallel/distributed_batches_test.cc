@@ -59,6 +59,9 @@ struct LoopSizes {
   int world;
   std::int64_t batch_size;  // of all ranks together
   std::vector<std::int64_t> examples;
+  int devices = 1;  // of each rank
+  int shards = 0;   // 0: one for each device
+  int all_shards() const { return shards > 0 ? shards : world * devices; }
 };
 
 class DistributedBatchesBits : public ::testing::TestWithParam<LoopSizes> {
@@ -72,15 +75,18 @@ class DistributedBatchesBits : public ::testing::TestWithParam<LoopSizes> {
     const LoopSizes& sizes = GetParam();
     std::vector<std::vector<Learned>> learned(sizes.examples.size(),
                                               std::vector<Learned>(static_cast<std::size_t>(sizes.world)));
-    expect_fine(run_ranks(sizes.world, [&](Rank& r) {
-      for (std::size_t i = 0; i < learned.size(); ++i) {
-        auto net = two_layers();
-        net->initialize(Xavier{}, r.runtime.devices());
-        DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-        learned[i][static_cast<std::size_t>(r.rank())] =
-            train_two_epochs(*net, [&](const Step& step) { rank(ddp, sizes.examples[i], step); });
-      }
-    }));
+    expect_fine(run_ranks(
+        sizes.world,
+        [&](Rank& r) {
+          for (std::size_t i = 0; i < learned.size(); ++i) {
+            auto net = two_layers();
+            net->initialize(Xavier{}, r.runtime.devices());
+            DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = sizes.shards});
+            learned[i][static_cast<std::size_t>(r.rank())] =
+                train_two_epochs(*net, [&](const Step& step) { rank(ddp, sizes.examples[i], step); });
+          }
+        },
+        sizes.devices));
     Runtime alone({.cpu_devices = 1, .threads_per_shard = 1});
     for (std::size_t i = 0; i < learned.size(); ++i) {
       SCOPED_TRACE(fmt::format("{} examples", sizes.examples[i]));
@@ -105,7 +111,7 @@ TEST_P(DistributedBatchesBits, OverBatchesHasTheBitsOfOneProcess) {
   compare(
       [&](Runtime& alone, std::int64_t examples, const Step& step) {
         DataLoader loader = loader_of(examples);
-        const SplitOptions options{.shards = GetParam().world};
+        const SplitOptions options{.shards = GetParam().all_shards()};
         for (Example& batch : loader) {
           step(split_and_load(batch[0], alone.devices(), options), split_and_load(batch[1], alone.devices(), options));
         }
@@ -118,7 +124,9 @@ TEST_P(DistributedBatchesBits, OverBatchesHasTheBitsOfOneProcess) {
 }
 
 // The loop of PyTorch's tutorials: each rank has a loader of its own part, which need not be as long as another rank's.
-TEST_P(DistributedBatchesBits, OverPartsOfASamplerHasTheBitsOfOneProcess) {
+class DistributedSamplerBits : public DistributedBatchesBits {};
+
+TEST_P(DistributedSamplerBits, OverPartsOfASamplerHasTheBitsOfOneProcess) {
   const LoopSizes& sizes = GetParam();
   const auto loader_of = [&](std::int64_t examples, int rank) {
     auto sampler = std::make_shared<DistributedSampler>(
@@ -164,12 +172,20 @@ TEST_P(DistributedBatchesBits, OverPartsOfASamplerHasTheBitsOfOneProcess) {
       });
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, DistributedBatchesBits,
-                         ::testing::Values(LoopSizes{2, 64, {2049, 0}}, LoopSizes{3, 96, {1, 2, 3, 4, 5, 6, 7}},
-                                           LoopSizes{3, 3, {1, 2, 3, 4, 5, 6, 7}}),
-                         [](const auto& info) {
-                           return fmt::format("{}RanksInBatchesOf{}", info.param.world, info.param.batch_size);
-                         });
+std::string name_of_sizes(const ::testing::TestParamInfo<LoopSizes>& info) {
+  const LoopSizes& sizes = info.param;
+  return fmt::format("{}RanksOf{}Devices{}ShardsInBatchesOf{}", sizes.world, sizes.devices, sizes.all_shards(),
+                     sizes.batch_size);
+}
+
+const auto kOneShardEach = ::testing::Values(LoopSizes{2, 64, {2049, 0}}, LoopSizes{3, 96, {1, 2, 3, 4, 5, 6, 7}},
+                                             LoopSizes{3, 3, {1, 2, 3, 4, 5, 6, 7}});
+INSTANTIATE_TEST_SUITE_P(OneShardEach, DistributedBatchesBits, kOneShardEach, name_of_sizes);
+INSTANTIATE_TEST_SUITE_P(OneShardEach, DistributedSamplerBits, kOneShardEach, name_of_sizes);
+INSTANTIATE_TEST_SUITE_P(SeveralShards, DistributedBatchesBits,
+                         ::testing::Values(LoopSizes{2, 32, {97, 3}, 2, 8}, LoopSizes{4, 32, {97, 3}, 1, 8},
+                                           LoopSizes{4, 32, {97, 3}, 2}),
+                         name_of_sizes);
 
 TEST(DistributedBatches, ThatDifferAreToldApart) {
   const auto expect_refused = [](const std::function<DataLoaderOptions(int rank)>& options) {
