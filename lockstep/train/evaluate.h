@@ -34,7 +34,7 @@ struct EvaluateOptions {
   DType dtype = DType::f32;
   // Joins the ranks that share the work. The loader loads this rank's rows (rows_of), and the result counts the rows of
   // all ranks. Null: this process is alone.
-  DistributedDataParallel* distributed = nullptr;
+  DistributedModel* distributed = nullptr;
 };
 
 struct Accuracy {

@@ -212,7 +212,7 @@ class Trainer {
   Optimizer& optimizer_;
   TrainerOptions options_;
   std::shared_ptr<const Dataset> test_;
-  std::unique_ptr<DistributedDataParallel> distributed_;
+  std::unique_ptr<DistributedModel> distributed_;
   JobShares shares_;
   std::optional<Balancer> balancer_;      // with Balance::automatic
   std::optional<LossScaler> scaler_;      // with f16

@@ -173,7 +173,7 @@ void Trainer::join_ranks() {
                           o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
   }
   if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
-  distributed_ = std::make_unique<DistributedDataParallel>(
+  distributed_ = std::make_unique<DistributedModel>(
       module_, o.devices, o.communicator,
       DistributedOptions{.shards = o.shards, .balance = o.balance.weights, .gradients = o.gradients, .recipe = recipe});
 }

@@ -169,6 +169,30 @@ TEST(DataParallel, SplitsEveryArgument) {
   EXPECT_EQ(net.rows, (std::vector<std::int64_t>{2, 1}));
 }
 
+TEST(DataParallel, GathersEveryOutput) {
+  struct Parts : Module {
+    std::tuple<Tensor, Tensor> forward(const Tensor& x, double shift = 1) { return {x + shift, sum(x, 1)}; }
+  } parts;
+  struct Sums : Module {
+    std::pair<Tensor, Tensor> forward(const Tensor& x, const Tensor& y) { return {x + y, x * y}; }
+  } sums;
+  Runtime runtime({.cpu_devices = 2});
+  const Device home = runtime.devices()[0];
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}), y = ones({3, 2});
+  DataParallel parallel(parts, runtime.devices(), {.shards = 3});
+  const auto [more, total] = parallel(x);
+  EXPECT_EQ(more.device(), home);
+  EXPECT_EQ(more.to_vector<float>(), (std::vector<float>{2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(total.device(), home);
+  EXPECT_EQ(total.to_vector<float>(), (std::vector<float>{3, 7, 11}));
+  DataParallel both(sums, runtime.devices());
+  const auto [sum, product] = both(x, y);
+  EXPECT_EQ(sum.to_vector<float>(), more.to_vector<float>());
+  EXPECT_EQ(product.to_vector<float>(), x.to_vector<float>());
+  // As one tensor it is not to be had.
+  EXPECT_ERROR(static_cast<Module&>(parallel)(x), "call its own forward()");
+}
+
 // Its forward() hides the virtual one, which operator() would call.
 TEST(DataParallel, CallsAForwardThatHasDefaultArguments) {
   struct Scaled : Module {

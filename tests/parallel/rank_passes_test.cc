@@ -24,7 +24,7 @@ struct Worker {
   Module& net;
   const std::vector<Device>& devices;
   int shards;
-  DistributedDataParallel* ddp = nullptr;
+  DistributedModel* ddp = nullptr;
 
   // The worker's rows of x, in shards.
   Tensor cut(const Tensor& x) const {
