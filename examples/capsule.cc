@@ -3,16 +3,13 @@
 // devices, with the weights of one.
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
-#include <lockstep/data/data_loader.h>
 #include <lockstep/nn/conv.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/optim/optimizer.h>
-#include <lockstep/parallel/split.h>
 #include <lockstep/runtime/runtime.h>
-#include <lockstep/train/evaluate.h>
+#include <lockstep/train/trainer.h>
 
 #include <algorithm>
-#include <tuple>
 
 using namespace lockstep;
 
@@ -84,38 +81,27 @@ struct CapsuleNet : Module {
   Tensor forward(const Tensor& x) override { return lengths(capsules(x)); }
 
   // The margin loss of the lengths, and how well the right capsule tells what the picture is.
-  std::pair<Tensor, Tensor> losses(const Tensor& x, const Tensor& labels) {
+  BatchOutputs learn(const Tensor& x, const Tensor& labels) {
     const Tensor v = capsules(x), length = lengths(v);
     const Tensor right = one_hot(labels, 3).to(DType::f32);
     const Tensor margin = right * square(relu(0.9 - length)) + 0.5 * (1 - right) * square(relu(length - 0.1));
     const Tensor drawn = sigmoid(picture(relu(hidden(flatten(v * unsqueeze(right, 2), 1)))));
-    return {mean(sum(margin, 1)), mse_loss(drawn, flatten(x, 1))};
+    return {.loss = mean(sum(margin, 1)) + 0.5 * mse_loss(drawn, flatten(x, 1)), .outputs = length};
   }
 };
 
 std::string train(int count, bool speaks) {
   Runtime runtime({.cpu_devices = count});
-  const std::vector<Device>& devices = runtime.devices();
-  const SplitOptions split{.shards = 2};
   CapsuleNet net;
-  net.initialize(Xavier{}, devices);
+  net.initialize(Xavier{}, runtime.devices());
   Adam adam(net.parameters(), {.lr = 0.01});
-  DataLoader loader(std::make_shared<Strokes>(1, 512), {.batch_size = 32, .shuffle = true});
-  DataLoader tests(std::make_shared<Strokes>(2, 256), {.batch_size = 64});
-  for (int epoch = 1; epoch <= 10; ++epoch) {
-    Tensor margin, reconstruction;
-    for (Example& batch : loader) {
-      const Tensor x = split_and_load(batch[0], devices, split), labels = split_and_load(batch[1], devices, split);
-      std::tie(margin, reconstruction) = net.losses(x, labels);
-      (margin + 0.5 * reconstruction).backward();
-      adam.step();
-    }
-    const double accuracy = evaluate(net, tests, {.devices = devices, .shards = 2}).value();
-    if (speaks) {
-      fmt::print("epoch {}, margin loss {:.3f}, reconstruction loss {:.3f}, accuracy {:.3f}\n", epoch, margin.item(),
-                 reconstruction.item(), accuracy);
-    }
-  }
+  TrainerOptions options{.devices = runtime.devices(), .shards = 2, .batch_size = 32, .epochs = 10};
+  options.forward = [&](const Example& batch) { return net.learn(batch[0], batch[1]); };
+  Trainer trainer(net, adam, std::make_shared<Strokes>(1, 512), std::make_shared<Strokes>(2, 256), options);
+  trainer.on_epoch = [&](const EpochReport& e) {
+    if (speaks) fmt::print("epoch {}, loss {:.3f}, accuracy {:.3f}\n", e.epoch, e.train_loss, e.test.value());
+  };
+  trainer.train();
   return weights_sha256(net);
 }
 

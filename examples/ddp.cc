@@ -32,7 +32,7 @@ std::shared_ptr<Dataset> load_train_set() {
 }
 
 struct Trainer {
-  DistributedDataParallel& model;
+  DistributedDataParallel<Linear>& model;
   DataLoader& train_data;
   Optimizer& optimizer;
   std::string device;

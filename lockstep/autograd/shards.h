@@ -3,6 +3,9 @@
 
 #include <functional>
 #include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
@@ -22,16 +25,32 @@ Tensor gather(const Tensor& x);
 // parameters' gradients are summed over all shards.
 std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                               std::span<const Tensor> inputs);
+// f returns a tensor, or several as a std::tuple, a std::pair, or a std::array; so does this.
 template <typename F, typename... Inputs>
-requires(sizeof...(Inputs) > 0 && (std::is_convertible_v<const Inputs&, Tensor> && ...)) Tensor
-    per_shard(const F& f, const Inputs&... inputs) {
+requires(sizeof...(Inputs) > 0 &&
+         (std::is_convertible_v<const Inputs&, Tensor> && ...)) auto per_shard(const F& f, const Inputs&... inputs) {
   const Tensor all[] = {inputs...};
-  return per_shard(
-      [&f](std::span<const Tensor> in) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) { return std::vector<Tensor>{f(in[I]...)}; }
-        (std::index_sequence_for<Inputs...>());
+  const auto call = [&f]<std::size_t... I>(std::span<const Tensor> in, std::index_sequence<I...>) {
+    return f(in[I]...);
+  };
+  constexpr std::index_sequence_for<Inputs...> each;
+  using Result = decltype(call(all, each));
+  const std::vector<Tensor> joined = per_shard(
+      [&](std::span<const Tensor> in) {
+        const Result result = call(in, each);
+        if constexpr (std::is_convertible_v<Result, Tensor>) {
+          return std::vector<Tensor>{result};
+        } else {
+          return std::apply([](const auto&... t) { return std::vector<Tensor>{t...}; }, result);
+        }
       },
-      std::span<const Tensor>(all))[0];
+      std::span<const Tensor>(all));
+  if constexpr (std::is_convertible_v<Result, Tensor>) {
+    return joined[0];
+  } else {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) { return Result{joined[I]...}; }
+    (std::make_index_sequence<std::tuple_size_v<Result>>());
+  }
 }
 
 }  // namespace lockstep

@@ -143,6 +143,17 @@ class Module {
   bool training_ = true;
 };
 
+// Calls the forward() that the model has for these inputs, as wrappers do. Module's operator() lets summary() see the
+// output, but it calls the virtual forward(), which another one may hide.
+template <typename M, typename... Xs>
+auto call_model(M& model, const Xs&... xs) {
+  if constexpr (sizeof...(xs) == 1 && requires { static_cast<Tensor (M::*)(const Tensor&)>(&M::forward); }) {
+    return static_cast<Module&>(model)(xs...);
+  } else {
+    return model.forward(xs...);
+  }
+}
+
 inline std::string str(const Module& module) { return module.str(); }
 std::ostream& operator<<(std::ostream& out, const Module& module);
 

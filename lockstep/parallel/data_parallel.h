@@ -3,6 +3,8 @@
 #pragma once
 
 #include <concepts>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/nn/module.h"
@@ -30,39 +32,44 @@ class DataParallel : public Module {
   }
 
   // x [n, ...], in host memory or on any device. Returns the outputs of all n samples on the first device. n = 0 is an
-  // error. Each shard has ceil(n / V) samples, so a short batch may leave devices idle.
+  // error. Each shard has ceil(n / V) samples, so a short batch may leave devices idle. Several inputs are cut alike. If
+  // the model returns several tensors (std::tuple, std::pair, std::array), each of them is gathered.
+  template <typename... Xs>
+  auto operator()(const Tensor& x, const Xs&... more) {
+    if constexpr (sizeof...(more) == 0 && kMakesOneOfOne) {
+      return Module::operator()(x);
+    } else {
+      return run(x, more...);
+    }
+  }
+  // The model's output for one input, if it has that form.
   Tensor forward(const Tensor& x) override {
-    if constexpr (requires(M & module) { module.forward(x); }) {
+    if constexpr (kMakesOneOfOne) {
       return run(x);
     } else {
       return Module::forward(x);
     }
   }
-  using Module::operator();
-  // The same for a model with several input tensors, which are all split.
-  template <typename... More>
-  requires(sizeof...(More) > 0) Tensor operator()(const Tensor& x, const More&... more) { return run(x, more...); }
 
   M& module() { return module_; }
   const std::vector<Device>& devices() const { return devices_; }
 
  private:
-  // Another forward() may hide the virtual one, which operator() calls.
-  static constexpr bool kHasVirtualForward = requires { static_cast<Tensor (M::*)(const Tensor&)>(&M::forward); };
+  static constexpr bool kMakesOneOfOne = requires(M & m, const Tensor& x) {
+    { m.forward(x) } -> std::convertible_to<Tensor>;
+  };
 
   template <typename... Xs>
-  Tensor run(const Xs&... xs) {
-    const auto replica = [this](const std::same_as<Tensor> auto&... shard) {
-      // operator() lets summary() see the output.
-      if constexpr (sizeof...(shard) == 1 && kHasVirtualForward) {
-        return module_(shard...);
-      } else {
-        return module_.forward(shard...);
-      }
-    };
-    return gather(
-        per_shard(replica, split_and_load(xs, devices_, {.shards = options_.shards, .balance = options_.balance})...),
-        devices_[0]);
+  auto run(const Xs&... xs) {
+    const auto replica = [this](const std::same_as<Tensor> auto&... shard) { return call_model(module_, shard...); };
+    const auto whole = [this](const Tensor& y) { return gather(y, devices_[0]); };
+    const SplitOptions split{.shards = options_.shards, .balance = options_.balance};
+    const auto y = per_shard(replica, split_and_load(xs, devices_, split)...);
+    if constexpr (std::same_as<decltype(y), const Tensor>) {
+      return whole(y);
+    } else {
+      return std::apply([&](const auto&... t) { return std::decay_t<decltype(y)>{whole(t)...}; }, y);
+    }
   }
 
   M& module_;

@@ -49,8 +49,8 @@ std::string first_difference(std::string_view mine, std::string_view first) {
 NoSyncGuard::NoSyncGuard(std::shared_ptr<BucketReducer> reducer) : reducer_(std::move(reducer)) { reducer_->hold(); }
 NoSyncGuard::~NoSyncGuard() { reducer_->release(); }
 
-DistributedDataParallel::DistributedDataParallel(Module& module, std::vector<Device> devices,
-                                                 std::shared_ptr<Communicator> communicator, DistributedOptions options)
+DistributedModel::DistributedModel(Module& module, std::vector<Device> devices,
+                                   std::shared_ptr<Communicator> communicator, DistributedOptions options)
     : module_(module), devices_(std::move(devices)), communicator_(std::move(communicator)) {
   check(communicator_ != nullptr && !devices_.empty(), "distributed data parallel: no communicator or no devices");
   std::vector<int> devices_of_rank;
@@ -71,17 +71,17 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::vector<Dev
   reducer_->attach();
 }
 
-DistributedDataParallel::~DistributedDataParallel() {
+DistributedModel::~DistributedModel() {
   if (reducer_) reducer_->detach();
 }
 
-void DistributedDataParallel::compare_ranks(int shards, const std::string& recipe) {
+void DistributedModel::compare_ranks(int shards, const std::string& recipe) {
   std::string mine = description(module_, shards, recipe);
   std::string first = communicator_->broadcast_on_host(mine, "description of the model");
   communicator_->agree(first_difference(mine, first), "comparison of models");
 }
 
-void DistributedDataParallel::broadcast_values() {
+void DistributedModel::broadcast_values() {
   auto all = module_.named_parameters();
   auto buffers = module_.named_buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
@@ -99,13 +99,13 @@ void DistributedDataParallel::broadcast_values() {
   }
 }
 
-std::pair<std::int64_t, std::int64_t> DistributedDataParallel::rows_of(std::int64_t samples) const {
+std::pair<std::int64_t, std::int64_t> DistributedModel::rows_of(std::int64_t samples) const {
   const std::int64_t chunk = (samples + shards() - 1) / shards();
   const auto [first, last] = shares_.of_rank(communicator_->rank());
   return {std::min(first * chunk, samples), std::min(last * chunk, samples)};
 }
 
-void DistributedDataParallel::set_shares(JobShares shares) {
+void DistributedModel::set_shares(JobShares shares) {
   check(shares.shards() == shards() && shares.devices_of_ranks() == shares_.devices_of_ranks(),
         "distributed data parallel: shares {} of the devices, expected {} shards on as many devices as before",
         fmt::join(shares.all(), ","), shards());
@@ -113,7 +113,7 @@ void DistributedDataParallel::set_shares(JobShares shares) {
   shares_ = std::move(shares);
 }
 
-DataLoader::Iterator DistributedDataParallel::begin_loop(DataLoader& loader) {
+DataLoader::Iterator DistributedModel::begin_loop(DataLoader& loader) {
   DataLoader::Iterator loop = loader.begin([this](std::int64_t samples) { return rows_of(samples); });
   const auto orders =
       communicator_->gather_on_host(static_cast<std::int64_t>(loop.fingerprint()), "order of the examples");
@@ -126,13 +126,13 @@ DataLoader::Iterator DistributedDataParallel::begin_loop(DataLoader& loader) {
   return loop;
 }
 
-std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows, std::int64_t samples) {
+std::vector<Tensor> DistributedModel::split(std::span<const Tensor> rows, std::int64_t samples) {
   std::vector<std::int64_t> counts = split_sizes(samples, shards());
   counts.resize(static_cast<std::size_t>(shards()));
   return cut(rows, std::move(counts));
 }
 
-std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows) {
+std::vector<Tensor> DistributedModel::split(std::span<const Tensor> rows) {
   check(!rows.empty() && rows[0].defined() && rows[0].shape().rank() >= 1,
         "split: no rows, expected at least one tensor");
   std::vector<std::int64_t> by_rank = communicator_->gather_on_host(rows[0].size(0), "sizes of the batch");
@@ -146,7 +146,7 @@ std::vector<Tensor> DistributedDataParallel::split(std::span<const Tensor> rows)
   return cut(rows, std::move(counts));
 }
 
-std::vector<Tensor> DistributedDataParallel::cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts) {
+std::vector<Tensor> DistributedModel::cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts) {
   std::vector<Slot> slots;
   const auto [first, last] = shares_.of_rank(communicator_->rank());
   const std::vector<int>& shares = shares_.devices_of(communicator_->rank());

@@ -63,19 +63,14 @@ class NoSyncGuard {
 template <std::size_t N>
 class DistributedBatches;
 
-// Wraps a model that was initialized on these devices, with all shapes known (see settle_shapes). There is no clone and
-// no other state, so names stay those of the model.
-class DistributedDataParallel {
+// The part of DistributedDataParallel that is the same for all classes of models.
+class DistributedModel {
  public:
-  // Collective. Compares the names, shapes, and types of parameters and buffers and the recipe over all ranks; an error
-  // names the first difference. Then copies rank 0's values to all ranks.
-  DistributedDataParallel(Module& module, std::vector<Device> devices, std::shared_ptr<Communicator> communicator,
-                          DistributedOptions options = {});
-  DistributedDataParallel(Module& module, Job& job, DistributedOptions options = {})
-      : DistributedDataParallel(module, job.devices(), job.communicator(), std::move(options)) {}
-  ~DistributedDataParallel();
-  DistributedDataParallel(const DistributedDataParallel&) = delete;
-  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+  DistributedModel(Module& module, std::vector<Device> devices, std::shared_ptr<Communicator> communicator,
+                   DistributedOptions options);
+  ~DistributedModel();
+  DistributedModel(const DistributedModel&) = delete;
+  DistributedModel& operator=(const DistributedModel&) = delete;
 
   // A loop over the batches of `loader`, whose examples have N parts (inputs and labels), each cut into this rank's
   // shards. All ranks pass equal loaders: the same data, order, and global batch size as in one process. Each rank
@@ -98,7 +93,6 @@ class DistributedDataParallel {
   // This rank's rows of a global batch: [first, last).
   std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t samples) const;
 
-  Tensor operator()(const Tensor& x) { return module_(x); }
   // While the returned object lives, backward() accumulates gradients shard by shard. The first backward() after it
   // sums them over shards and processes. Accumulation over micro-batches then costs one reduction. All ranks must do
   // the same.
@@ -131,6 +125,30 @@ class DistributedDataParallel {
   std::shared_ptr<BucketReducer> reducer_;
 };
 
+// Wraps a model that was initialized on these devices, with all shapes known (see settle_shapes). There is no clone and
+// no other state, so names stay those of the model.
+template <typename M = Module>
+class DistributedDataParallel : public DistributedModel {
+ public:
+  // Collective. Compares the names, shapes, and types of parameters and buffers and the recipe over all ranks; an error
+  // names the first difference. Then copies rank 0's values to all ranks.
+  DistributedDataParallel(M& module, std::vector<Device> devices, std::shared_ptr<Communicator> communicator,
+                          DistributedOptions options = {})
+      : DistributedModel(module, std::move(devices), std::move(communicator), std::move(options)), module_(module) {}
+  DistributedDataParallel(M& module, Job& job, DistributedOptions options = {})
+      : DistributedDataParallel(module, job.devices(), job.communicator(), std::move(options)) {}
+
+  // The model's forward(), with whatever inputs and outputs it has: `auto [y, h] = ddp(x, mask)`.
+  template <typename... Xs>
+  auto operator()(const Tensor& x, const Xs&... more) {
+    return call_model(module_, x, more...);
+  }
+  M& module() { return module_; }
+
+ private:
+  M& module_;
+};
+
 // Settles omitted shapes by passing an example ([n, ...], host or device) through the model in evaluation mode, without
 // recording gradients.
 void settle_shapes(Module& module, const Tensor& example, Device device);
@@ -139,11 +157,11 @@ void settle_shapes(Module& module, const Tensor& example, Device device);
 template <std::size_t N>
 class DistributedBatches {
  public:
-  DistributedBatches(DistributedDataParallel& ddp, DataLoader& loader) : ddp_(ddp), loader_(loader) {}
+  DistributedBatches(DistributedModel& ddp, DataLoader& loader) : ddp_(ddp), loader_(loader) {}
 
   class Iterator {
    public:
-    Iterator(DistributedDataParallel& ddp, DataLoader::Iterator loop) : ddp_(ddp), loop_(std::move(loop)) {}
+    Iterator(DistributedModel& ddp, DataLoader::Iterator loop) : ddp_(ddp), loop_(std::move(loop)) {}
     std::array<Tensor, N> operator*() { return ddp_.parts<N>(ddp_.split(*loop_, loop_.examples())); }
     Iterator& operator++() {
       ++loop_;
@@ -152,24 +170,24 @@ class DistributedBatches {
     bool operator==(DataLoader::End end) const { return loop_ == end; }
 
    private:
-    DistributedDataParallel& ddp_;
+    DistributedModel& ddp_;
     DataLoader::Iterator loop_;
   };
   Iterator begin() { return {ddp_, ddp_.begin_loop(loader_)}; }
   DataLoader::End end() const { return {}; }
 
  private:
-  DistributedDataParallel& ddp_;
+  DistributedModel& ddp_;
   DataLoader& loader_;
 };
 
 template <std::size_t N>
-DistributedBatches<N> DistributedDataParallel::batches(DataLoader& loader) {
+DistributedBatches<N> DistributedModel::batches(DataLoader& loader) {
   return {*this, loader};
 }
 
 template <std::size_t N>
-std::array<Tensor, N> DistributedDataParallel::parts(std::vector<Tensor> batches) {
+std::array<Tensor, N> DistributedModel::parts(std::vector<Tensor> batches) {
   check(batches.size() == N, "split: examples have {} parts, expected {}", batches.size(), N);
   std::array<Tensor, N> parts;
   std::move(batches.begin(), batches.end(), parts.begin());

@@ -1,5 +1,6 @@
 #include "lockstep/train/evaluate.h"
 
+#include <cmath>
 #include <deque>
 
 #include "lockstep/autograd/node.h"
@@ -25,6 +26,10 @@ std::int64_t count_correct(const Predictions& p) {
 }  // namespace
 
 Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options) {
+  if (options.forward) {
+    const MetricResult found = evaluate(module, loader, {metrics::accuracy()}, options)[0];
+    return {std::llround(found.sum), std::llround(found.count)};
+  }
   NoGradGuard no_grad;
   EvalGuard mode(module);
   Accuracy accuracy;
@@ -40,7 +45,8 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   for (Example& batch : loader) {
     std::int64_t samples = loader.batch_examples(number++);
     if (!batch.empty() && batch[0].size(0) == 0) continue;  // others have all of its rows
-    check(batch.size() == 2, "evaluate: examples have {} parts, expected inputs and labels", batch.size());
+    check(batch.size() == 2,
+          "evaluate: examples have {} parts, expected inputs and labels, or EvaluateOptions::forward", batch.size());
     const Tensor x = options.distributed ? options.distributed->split(std::span(batch).first(1), samples)[0]
                                          : split_and_load(batch[0], options.devices,
                                                           {.shards = options.shards, .balance = options.balance});

@@ -24,6 +24,20 @@
 
 namespace LOCKSTEP_API lockstep {
 
+// The results of a model for a batch.
+struct BatchOutputs {
+  // The mean over the samples, such as mse_loss() returns. Evaluation does not use it.
+  Tensor loss;
+  // Metrics measure these; axis 0 has the samples.
+  Tensor outputs{};
+  // Metrics compare the outputs with these. Undefined: the examples' last part.
+  Tensor targets{};
+};
+
+// `batch` has all parts of the examples: cut over the batch in training, one shard at a time in evaluation. Floating
+// inputs are not cast.
+using BatchFunction = std::function<BatchOutputs(const Example& batch)>;
+
 struct EvaluateOptions {
   std::vector<Device> devices;
   // V of the recipe; 0: one for each device.
@@ -34,7 +48,9 @@ struct EvaluateOptions {
   DType dtype = DType::f32;
   // Set this to share the evaluation among ranks: each rank loads its rows (rows_of), and the result covers all ranks.
   // Null: one process.
-  DistributedDataParallel* distributed = nullptr;
+  DistributedModel* distributed = nullptr;
+  // As TrainerOptions::forward. Empty: examples are {inputs, targets}, and the outputs are those of the module.
+  BatchFunction forward{};
 };
 
 struct Accuracy {
@@ -43,7 +59,7 @@ struct Accuracy {
   double value() const { return total == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(total); }
 };
 
-// The loader's examples are {inputs, labels i64}, and the model's outputs are [n, classes]. The model runs in
+// Without `forward`, the loader's examples are {inputs, labels i64}. The model's outputs are [n, classes]. The model runs in
 // evaluation mode and then returns to its former mode.
 Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options);
 
@@ -68,7 +84,7 @@ struct MetricResult {
   std::vector<std::vector<double>> table{};  // no rows if there are no samples
 };
 
-// Collective. Returns the metrics of all the loader's examples, {inputs, targets}, in the order of `metrics`. The model
+// Collective. Returns the metrics of all the loader's examples in the order of `metrics`. The model
 // runs in evaluation mode and then returns to its former mode.
 std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std::vector<Metric>& metrics,
                                    const EvaluateOptions& options);

@@ -18,20 +18,31 @@ struct BatchTotal {
   std::int64_t values = 0;
 };
 
-std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metrics, const Tensor& x,
-                                const Tensor& targets, DType dtype) {
+BatchOutputs outputs_of(Module& module, const Example& parts, const EvaluateOptions& options) {
+  if (!options.forward) {
+    const Tensor& x = parts[0];
+    return {.outputs = module.forward(is_floating(x.dtype()) ? x.to(options.dtype) : x), .targets = parts[1]};
+  }
+  BatchOutputs found = options.forward(parts);
+  check(found.outputs.defined(), "evaluate: `forward` returned no outputs, expected what the metrics measure");
+  if (!found.targets.defined()) found.targets = parts.back();
+  return found;
+}
+
+std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metrics, std::span<const Tensor> parts,
+                                const EvaluateOptions& options) {
   // Shard after shard: a device has the activations of one at a time. Each metric gives values, and those to count.
   const auto of_shard = [&](std::span<const Tensor> in) {
-    Tensor outputs = module.forward(is_floating(in[0].dtype()) ? in[0].to(dtype) : in[0]);
+    auto [loss, outputs, targets] = outputs_of(module, {in.begin(), in.end()}, options);
     if (outputs.dtype() == DType::bf16 || outputs.dtype() == DType::f16) outputs = outputs.to(DType::f32);
     std::vector<Tensor> results;
     for (const Metric& metric : metrics) {
-      Tensor values = metric.values(outputs, in[1]).to(DType::f64);
+      Tensor values = metric.values(outputs, targets).to(DType::f64);
       check(!metric.table || (values.shape().rank() == 3 && !metric.counted),
             "metric {}: values are {}, expected a table for each sample (n, rows, columns), all of which count",
             metric.name, values.describe());
       if (metric.counted) {
-        const Tensor counted = metric.counted(in[1]);
+        const Tensor counted = metric.counted(targets);
         check(counted.shape() == values.shape() && counted.dtype() == DType::u8,
               "metric {}: {} tells which values count, expected u8 of the shape of {}", metric.name, counted.describe(),
               values.describe());
@@ -43,7 +54,7 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
     }
     return results;
   };
-  const std::vector<Tensor> results = per_shard(of_shard, std::array{x, targets});
+  const std::vector<Tensor> results = per_shard(of_shard, parts);
   std::vector<BatchTotal> totals;
   std::size_t next = 0;
   for (const Metric& metric : metrics) {
@@ -92,7 +103,8 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
   };
   std::int64_t number = 0;
   for (Example& batch : loader) {
-    check(batch.size() == 2, "evaluate: examples have {} parts, expected inputs and targets", batch.size());
+    check(options.forward ? !batch.empty() : batch.size() == 2,
+          "evaluate: examples have {} parts, expected inputs and targets, or EvaluateOptions::forward", batch.size());
     // A process without rows takes part in the sums, too.
     const std::int64_t samples = loader.batch_examples(number++);
     const SplitOptions split{.shards = options.shards, .balance = options.balance};
@@ -102,7 +114,7 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
     } else {
       for (const Tensor& part : batch) parts.push_back(split_and_load(part, options.devices, split));
     }
-    pending.push_back(measure(module, metrics, parts[0], parts[1], options.dtype));
+    pending.push_back(measure(module, metrics, parts, options));
     if (pending.size() > kInFlight) add_first();
   }
   while (!pending.empty()) add_first();

@@ -120,7 +120,8 @@ std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
            .shards = options_.shards,
            .balance = {shares.begin(), shares.end()},
            .dtype = options_.dtype,
-           .distributed = distributed_.get()}};
+           .distributed = distributed_.get(),
+           .forward = options_.forward}};
 }
 
 EpochReport Trainer::test() {

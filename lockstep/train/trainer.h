@@ -76,6 +76,15 @@ struct TrainerOptions {
   // label_smoothing. Name any other loss in `recipe`.
   std::function<Tensor(const Tensor& outputs, const Tensor& labels)> loss{};
   double label_smoothing = 0;
+  // For examples of more than two parts, models of several inputs or outputs, and losses that need more than one output
+  // and the labels. Computes loss and outputs of a batch from all its parts, in training and in evaluation, in place of
+  // the module's output and of `loss`; name it in `recipe`, too. Calls modules itself, and casts inputs to `dtype`.
+  //
+  //   .forward = [&](const Example& batch) -> BatchOutputs {
+  //     const auto [y, redrawn] = net.forward(batch[0], batch[1]);
+  //     return {.loss = mse_loss(y, batch[2]) + 0.1 * mse_loss(redrawn, batch[0]), .outputs = y};
+  //   }
+  BatchFunction forward{};
   // Measured on the test data after each epoch. Empty: only the accuracy, for outputs [n, classes] and labels i64 [n].
   std::vector<Metric> metrics{};
   // Gradients with a larger norm are scaled down to this one. 0: no limit.
@@ -179,10 +188,11 @@ class Trainer {
   std::pair<DataLoader, EvaluateOptions> test_data() const;
   void run_micro_batch(Example& batch, std::int64_t batches);
   // Forward and backward; the micro-batch has `share` of the step's samples. Returns the mean loss.
-  Tensor learn(const Tensor& x, const Tensor& labels, double share, bool sync);
+  Tensor learn(std::span<const Tensor> parts, double share, bool sync);
+  BatchOutputs outputs_of(std::span<const Tensor> parts) const;
   void update();
   // learn() and update(), recorded and repeated where possible.
-  Tensor recorded_step(const Tensor& x, const Tensor& labels);
+  Tensor recorded_step(std::span<const Tensor> parts);
   bool records() const;
   bool on_gpu() const;
   void finish_step(std::int64_t batches);
@@ -212,7 +222,7 @@ class Trainer {
   Optimizer& optimizer_;
   TrainerOptions options_;
   std::shared_ptr<const Dataset> test_;
-  std::unique_ptr<DistributedDataParallel> distributed_;
+  std::unique_ptr<DistributedModel> distributed_;
   JobShares shares_;
   std::optional<Balancer> balancer_;      // with Balance::automatic
   std::optional<LossScaler> scaler_;      // with f16

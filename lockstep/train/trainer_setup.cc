@@ -47,6 +47,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         o.watch.patience, o.watch.min_delta);
   check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
         "trainer: saves the best checkpoint, expected a metric to watch and a save folder");
+  check(!o.forward || (!o.loss && o.label_smoothing == 0),
+        "trainer: `forward` computes the loss, expected no `loss` and no label_smoothing beside it");
   choose_shards();
   o.schedule.base_lr = optimizer.learning_rate();
   o.schedule.total_steps = o.epochs * steps_of(loader_.size());
@@ -157,7 +159,15 @@ void Trainer::join_ranks() {
   try {
     const RandomKey key = random_key(o.seed, {});
     const std::int64_t index = 0;
-    settle_shapes(module_, loader_.dataset().batch({&index, 1}, {&key, 1}).at(0), o.devices[0]);
+    Example example = loader_.dataset().batch({&index, 1}, {&key, 1});
+    if (o.forward) {
+      const NoGradGuard no_grad;
+      const EvalGuard mode(module_);
+      for (Tensor& part : example) part = part.to(o.devices[0]);
+      o.forward(example);
+    } else {
+      settle_shapes(module_, example.at(0), o.devices[0]);
+    }
   } catch (const std::exception& error) {
     o.communicator->abort(error.what());
     throw;
@@ -173,7 +183,7 @@ void Trainer::join_ranks() {
                           o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
   }
   if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
-  distributed_ = std::make_unique<DistributedDataParallel>(
+  distributed_ = std::make_unique<DistributedModel>(
       module_, o.devices, o.communicator,
       DistributedOptions{.shards = o.shards, .balance = o.balance.weights, .gradients = o.gradients, .recipe = recipe});
 }

@@ -1,6 +1,5 @@
 // One step of a Trainer: micro-batches, the update, and the report that comes a little later.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -29,18 +28,16 @@ Tensor stop_requests(const Tensor& batch, bool stop) {
 
 void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   const TrainerOptions& o = options_;
-  check(batch.size() == 2, "trainer: examples have {} parts, expected inputs and labels", batch.size());
+  check(o.forward ? !batch.empty() : batch.size() == 2,
+        "trainer: examples have {} parts, expected inputs and labels, or TrainerOptions::forward", batch.size());
   std::int64_t samples = loader_.batch_examples(position_.batch);
-  Tensor x, labels;
+  std::vector<Tensor> parts;
   if (distributed_) {
-    auto parts = distributed_->split(batch, samples);
-    x = std::move(parts[0]);
-    labels = std::move(parts[1]);
+    parts = distributed_->split(batch, samples);
   } else {
     const std::vector<int>& shares = shares_.devices_of(0);
     const SplitOptions split{.shards = o.shards, .balance = {shares.begin(), shares.end()}};
-    x = split_and_load(batch[0], o.devices, split);
-    labels = split_and_load(batch[1], o.devices, split);
+    for (const Tensor& part : batch) parts.push_back(split_and_load(part, o.devices, split));
   }
   std::int64_t first = position_.batch - position_.batch % o.accumulate;
   std::int64_t last = std::min(first + o.accumulate, batches) - 1;
@@ -49,10 +46,10 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   double share = static_cast<double>(samples) / static_cast<double>(step_samples);
   // The scale that this step uses, read before the update and outside a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
-  const Tensor loss = records() ? recorded_step(x, labels) : learn(x, labels, share, position_.batch >= last);
+  const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, position_.batch >= last);
   current_.losses.emplace_back(share, loss.detach());
   // Processes stop between steps, so they tell each other with the last micro-batch.
-  if (distributed_ && position_.batch >= last) current_.stopped = stop_requests(labels, stop_);
+  if (distributed_ && position_.batch >= last) current_.stopped = stop_requests(parts.back(), stop_);
   current_.report.samples = step_samples;
   ++position_.batch;
 }
@@ -78,15 +75,24 @@ std::string Trainer::why_no_graph() const {
   return on_gpu() && recorded_ && recorded_->recorded() ? recorded_->why_no_graph() : "";
 }
 
-Tensor Trainer::learn(const Tensor& x, const Tensor& labels, double share, bool sync) {
+BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
+  const TrainerOptions& o = options_;
+  if (o.forward) return o.forward({parts.begin(), parts.end()});
+  const Tensor &x = parts[0], &labels = parts[1];
   // Integers, such as numbers of words, are not cast.
-  const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(options_.dtype) : x);
+  const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(o.dtype) : x);
+  return {
+      .loss = o.loss ? o.loss(outputs, labels) : cross_entropy(outputs, labels, {.label_smoothing = o.label_smoothing}),
+      .outputs = outputs};
+}
+
+Tensor Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
+  const auto [loss, outputs, targets] = outputs_of(parts);
+  check(loss.defined(), "trainer: TrainerOptions::forward returned no loss");
   // A model of words chooses its own type. The recipe and the loss scale follow the option.
-  check(!is_half_dtype(outputs.dtype()) || outputs.dtype() == options_.dtype,
-        "trainer: the model computes in {}, expected TrainerOptions::dtype, {}", name(outputs.dtype()),
-        name(options_.dtype));
-  const Tensor loss = options_.loss ? options_.loss(outputs, labels)
-                                    : cross_entropy(outputs, labels, {.label_smoothing = options_.label_smoothing});
+  const DType dtype = outputs.dtype();
+  check(!is_half_dtype(dtype) || dtype == options_.dtype,
+        "trainer: the model computes in {}, expected TrainerOptions::dtype, {}", name(dtype), name(options_.dtype));
   loss.backward({.share = share, .scales = scaler_ ? scaler_->scales() : std::span<const Array>(), .sync = sync});
   return loss;
 }
@@ -100,20 +106,20 @@ void Trainer::update() {
   optimizer_.step();
 }
 
-Tensor Trainer::recorded_step(const Tensor& x, const Tensor& labels) {
+Tensor Trainer::recorded_step(std::span<const Tensor> parts) {
   std::vector<bool> trainable;
   for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
   // A recording trains the parameters that were trained when it was made.
   if (!recorded_ || trainable != recorded_trainable_) {
     recorded_trainable_ = std::move(trainable);
     recorded_ = std::make_unique<RecordedStep>([this](std::span<const Tensor> inputs) {
-      const Tensor loss = learn(inputs[0], inputs[1], 1, true);
+      const Tensor loss = learn(inputs, 1, true);
       update();
       return std::vector<Tensor>{loss};
     });
   }
   optimizer_.set_learning_rate(scheduled_lr(options_.schedule, position_.step));
-  return recorded_->run(std::array{x, labels})[0];
+  return recorded_->run(parts)[0];
 }
 
 void Trainer::finish_step(std::int64_t batches) {

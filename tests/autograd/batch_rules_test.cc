@@ -156,5 +156,38 @@ TEST_F(BatchRulesTest, AFunctionSeesZerosForShardsWithoutInfluence) {
   EXPECT_EQ(values(x.grad()), (Numbers{0, 0, 2, 2}));
 }
 
+// With logical tensors, whatever the number of shards.
+TEST_F(BatchRulesTest, AFunctionIsCalledOnce) {
+  static int forwards, backwards;
+  struct Cubed : Function {
+    SavedTensor x;
+    std::vector<Tensor> forward(std::span<const Tensor> in) override {
+      ++forwards;
+      EXPECT_EQ(in[0].shape(), (Shape{7, 1}));
+      EXPECT_EQ(in[1].shape(), (Shape{1}));
+      x = in[0];
+      return {in[0] * in[0] * in[0], in[0] + in[1]};
+    }
+    std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+      ++backwards;
+      EXPECT_EQ(dy[0].shape(), (Shape{7, 1}));
+      EXPECT_EQ(dy[1].shape(), (Shape{7, 1}));
+      return {x.get("Cubed") * x.get("Cubed") * dy[0] * 3 + dy[1], sum_to(dy[1], {1})};
+    }
+  };
+  for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{2, 2, 2, 1}, {7}}) {
+    forwards = backwards = 0;
+    Tensor x = as_leaf(cut(numbers({7, 1}), rows)), w = as_leaf(replicated(numbers({1})));
+    const auto y = apply_function(std::make_shared<Cubed>(), std::array{x, w});
+    EXPECT_EQ(values(y[0]), (Numbers{1, 8, 27, 64, 125, 216, 343}));
+    EXPECT_EQ(y[0].parts().size(), rows.size());
+    sum(y[0] + y[1] * 2).backward();
+    EXPECT_EQ(values(x.grad()), (Numbers{5, 14, 29, 50, 77, 110, 149}));
+    EXPECT_EQ(values(w.grad()), Numbers{14});
+    EXPECT_EQ(forwards, 1);
+    EXPECT_EQ(backwards, 1);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::testing

@@ -94,6 +94,20 @@ TEST(BatchNorm2d, EachCallMovesTheStatistics) {
   EXPECT_EQ(norm.num_batches_tracked.host_data().item<std::int64_t>(), 4);
 }
 
+TEST(BatchNorm2d, UsedTwiceMovesTheStatisticsByBothInputs) {
+  Runtime runtime(small_devices(2));
+  BatchNorm2d norm({.momentum = 0.25});
+  norm.initialize(Normal{}, runtime.devices());
+  const Tensor x = input(4), y = norm(make_batch(x, kCounts, runtime.devices())) * 3 + 1;
+  norm(y);
+  const Statistics first = statistics(x), second = statistics(gather(y));
+  const std::vector<float> mean = replicas(norm.running_mean)[0], var = replicas(norm.running_var)[1];
+  for (std::size_t c = 0; c < 4; ++c) {
+    EXPECT_NEAR(mean[c], 0.75 * 0.25 * first.mean[c] + 0.25 * second.mean[c], 1e-5);
+    EXPECT_NEAR(var[c], 0.75 * (0.75 + 0.25 * first.var[c]) + 0.25 * second.var[c], 1e-4);
+  }
+}
+
 // DataParallel's way: forward() sees one shard at a time, and the statistics are merged all the same.
 TEST(BatchNorm2d, ShardsOneByOneMoveTheStatisticsTogether) {
   const auto run = [](bool one_by_one) {

@@ -93,6 +93,25 @@ TEST_F(PerShardTest, AResultOfTheBatchMayBePassedAndCaptured) {
   }
 }
 
+TEST_F(PerShardTest, ReturnsAsManyTensorsAsTheFunction) {
+  const Tensor x = batch(2), twice = x * 2;
+  const auto check_two = [&](const auto& results) {
+    const auto& [first, second] = results;
+    EXPECT_EQ(first.kind(), Kind::cut);
+    EXPECT_EQ(values(first), values(twice));
+    EXPECT_EQ(second.shape(), (Shape{4}));
+    EXPECT_EQ(values(second), (Numbers{6, 15, 24, 33}));
+  };
+  check_two(per_shard([](const Tensor& t) { return std::tuple(t * 2, sum(t, 1)); }, x));
+  check_two(per_shard([](const Tensor& t) { return std::pair(t * 2, sum(t, 1)); }, x));
+  check_two(per_shard([](const Tensor& t, const Tensor& u) { return std::array{t + u, sum(u, 1)}; }, x, x));
+  // Gradients come back through each of them.
+  Tensor leaf = as_leaf(x);
+  const auto [y, z] = per_shard([](const Tensor& t) { return std::tuple(t * 2, t * t); }, leaf);
+  (sum(y) + sum(z)).backward();
+  EXPECT_EQ(values(leaf.grad()), values(x * 2 + 2));
+}
+
 TEST_F(PerShardTest, AResultOfAnotherBatchIsRefused) {
   const Tensor m = mean(batch(2)).reshape({1, 1});
   EXPECT_ERROR(per_shard([&](const Tensor& t) { return t - m; }, make_batch(Tensor::host({4, 3}), {1, 3}, devices_)),

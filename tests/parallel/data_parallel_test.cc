@@ -6,7 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/container.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
@@ -101,6 +105,40 @@ TEST(DataParallel, PassesOnParametersAndMode) {
   EXPECT_FALSE(net.training());
 }
 
+TEST(DataParallel, PassesOnState) {
+  Runtime runtime({.cpu_devices = 2});
+  const auto make = [&](Sequential& net) {
+    net.append<Conv2d>({.out_channels = 3, .kernel = 1}).append<BatchNorm2d>();
+    net.initialize(Normal{1}, runtime.devices());
+  };
+  Sequential net, other;
+  make(net);
+  DataParallel parallel(net, runtime.devices());
+  parallel(testing::Random(1).floats({5, 2, 3, 3}));
+  EXPECT_EQ(net.buffer("1.num_batches_tracked").host_data().item<std::int64_t>(), 1);
+  const StateDict own = state_dict(net), state = state_dict(parallel);
+  const auto values = [&](const Tensor& t) { return testing::values(t.to(runtime.devices()[0])); };
+  ASSERT_EQ(state.size(), 7U);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    EXPECT_EQ(state[i].first, own[i].first);
+    EXPECT_EQ(values(state[i].second), values(own[i].second)) << own[i].first;
+  }
+  // The running statistics are among them, and have moved.
+  EXPECT_EQ(state[4].first, "1.running_mean");
+  EXPECT_NE(values(state[4].second), std::vector<double>(3, 0));
+  make(other);
+  DataParallel loaded(other, runtime.devices());
+  load_state_dict(loaded, state);
+  EXPECT_EQ(weights_sha256(other), weights_sha256(net));
+
+  parallel.eval();
+  EXPECT_FALSE(net[1].training());
+  parallel.train();
+  EXPECT_TRUE(net.training() && net[1].training());
+  parallel(testing::Random(2).floats({5, 2, 3, 3}));
+  EXPECT_EQ(net.buffer("1.num_batches_tracked").host_data().item<std::int64_t>(), 2);
+}
+
 // The wrapper has the whole batch, the model and its layers the last shard.
 TEST(DataParallel, ShowsItsOutputsInASummary) {
   Runtime runtime({.cpu_devices = 2});
@@ -129,6 +167,30 @@ TEST(DataParallel, SplitsEveryArgument) {
   const Tensor x = Tensor::from<float>({1, 2, 3}, {3, 1}), w = Tensor::from<float>({4, 5, 6}, {3, 1});
   EXPECT_EQ(parallel(x, w).to_vector<float>(), (std::vector<float>{4, 10, 18}));
   EXPECT_EQ(net.rows, (std::vector<std::int64_t>{2, 1}));
+}
+
+TEST(DataParallel, GathersEveryOutput) {
+  struct Parts : Module {
+    std::tuple<Tensor, Tensor> forward(const Tensor& x, double shift = 1) { return {x + shift, sum(x, 1)}; }
+  } parts;
+  struct Sums : Module {
+    std::pair<Tensor, Tensor> forward(const Tensor& x, const Tensor& y) { return {x + y, x * y}; }
+  } sums;
+  Runtime runtime({.cpu_devices = 2});
+  const Device home = runtime.devices()[0];
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}), y = ones({3, 2});
+  DataParallel parallel(parts, runtime.devices(), {.shards = 3});
+  const auto [more, total] = parallel(x);
+  EXPECT_EQ(more.device(), home);
+  EXPECT_EQ(more.to_vector<float>(), (std::vector<float>{2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(total.device(), home);
+  EXPECT_EQ(total.to_vector<float>(), (std::vector<float>{3, 7, 11}));
+  DataParallel both(sums, runtime.devices());
+  const auto [sum, product] = both(x, y);
+  EXPECT_EQ(sum.to_vector<float>(), more.to_vector<float>());
+  EXPECT_EQ(product.to_vector<float>(), x.to_vector<float>());
+  // As one tensor it is not to be had.
+  EXPECT_ERROR(static_cast<Module&>(parallel)(x), "call its own forward()");
 }
 
 // Its forward() hides the virtual one, which operator() would call.

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/layers.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
@@ -59,28 +60,34 @@ struct LoopSizes {
   int world;
   std::int64_t batch_size;  // of all ranks together
   std::vector<std::int64_t> examples;
+  int devices = 1;  // of each rank
+  int shards = 0;   // 0: one for each device
+  int all_shards() const { return shards > 0 ? shards : world * devices; }
 };
 
 class DistributedBatchesBits : public ::testing::TestWithParam<LoopSizes> {
  protected:
   using Step = std::function<void(Tensor, Tensor)>;
   using OneProcess = std::function<void(Runtime&, std::int64_t examples, const Step& step)>;
-  using OneRank = std::function<void(DistributedDataParallel&, std::int64_t examples, const Step& step)>;
+  using OneRank = std::function<void(DistributedModel&, std::int64_t examples, const Step& step)>;
 
   // Two epochs of `rank` on all ranks have the bits of `one`, and every example in each of them once.
   static void compare(const OneProcess& one, const OneRank& rank) {
     const LoopSizes& sizes = GetParam();
     std::vector<std::vector<Learned>> learned(sizes.examples.size(),
                                               std::vector<Learned>(static_cast<std::size_t>(sizes.world)));
-    expect_fine(run_ranks(sizes.world, [&](Rank& r) {
-      for (std::size_t i = 0; i < learned.size(); ++i) {
-        auto net = two_layers();
-        net->initialize(Xavier{}, r.runtime.devices());
-        DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-        learned[i][static_cast<std::size_t>(r.rank())] =
-            train_two_epochs(*net, [&](const Step& step) { rank(ddp, sizes.examples[i], step); });
-      }
-    }));
+    expect_fine(run_ranks(
+        sizes.world,
+        [&](Rank& r) {
+          for (std::size_t i = 0; i < learned.size(); ++i) {
+            auto net = two_layers();
+            net->initialize(Xavier{}, r.runtime.devices());
+            DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = sizes.shards});
+            learned[i][static_cast<std::size_t>(r.rank())] =
+                train_two_epochs(*net, [&](const Step& step) { rank(ddp, sizes.examples[i], step); });
+          }
+        },
+        sizes.devices));
     Runtime alone({.cpu_devices = 1, .threads_per_shard = 1});
     for (std::size_t i = 0; i < learned.size(); ++i) {
       SCOPED_TRACE(fmt::format("{} examples", sizes.examples[i]));
@@ -105,12 +112,12 @@ TEST_P(DistributedBatchesBits, OverBatchesHasTheBitsOfOneProcess) {
   compare(
       [&](Runtime& alone, std::int64_t examples, const Step& step) {
         DataLoader loader = loader_of(examples);
-        const SplitOptions options{.shards = GetParam().world};
+        const SplitOptions options{.shards = GetParam().all_shards()};
         for (Example& batch : loader) {
           step(split_and_load(batch[0], alone.devices(), options), split_and_load(batch[1], alone.devices(), options));
         }
       },
-      [&](DistributedDataParallel& ddp, std::int64_t examples, const Step& step) {
+      [&](DistributedModel& ddp, std::int64_t examples, const Step& step) {
         DataLoader loader = loader_of(examples);
         for (auto [x, y] : ddp.batches(loader)) step(x, y);
         EXPECT_EQ(loader.epoch(), 1);
@@ -118,7 +125,9 @@ TEST_P(DistributedBatchesBits, OverBatchesHasTheBitsOfOneProcess) {
 }
 
 // The loop of PyTorch's tutorials: each rank has a loader of its own part, which need not be as long as another rank's.
-TEST_P(DistributedBatchesBits, OverPartsOfASamplerHasTheBitsOfOneProcess) {
+class DistributedSamplerBits : public DistributedBatchesBits {};
+
+TEST_P(DistributedSamplerBits, OverPartsOfASamplerHasTheBitsOfOneProcess) {
   const LoopSizes& sizes = GetParam();
   const auto loader_of = [&](std::int64_t examples, int rank) {
     auto sampler = std::make_shared<DistributedSampler>(
@@ -155,7 +164,7 @@ TEST_P(DistributedBatchesBits, OverPartsOfASamplerHasTheBitsOfOneProcess) {
           step(scatter(concatenate(batch.parts[0]), at), scatter(concatenate(batch.parts[1]), at));
         }
       },
-      [&](DistributedDataParallel& ddp, std::int64_t examples, const Step& step) {
+      [&](DistributedModel& ddp, std::int64_t examples, const Step& step) {
         DataLoader loader = loader_of(examples, ddp.communicator().rank());
         for (Example& batch : loader) {
           auto [x, y] = ddp.split<2>(batch);
@@ -164,12 +173,83 @@ TEST_P(DistributedBatchesBits, OverPartsOfASamplerHasTheBitsOfOneProcess) {
       });
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, DistributedBatchesBits,
-                         ::testing::Values(LoopSizes{2, 64, {2049, 0}}, LoopSizes{3, 96, {1, 2, 3, 4, 5, 6, 7}},
-                                           LoopSizes{3, 3, {1, 2, 3, 4, 5, 6, 7}}),
-                         [](const auto& info) {
-                           return fmt::format("{}RanksInBatchesOf{}", info.param.world, info.param.batch_size);
-                         });
+std::string name_of_sizes(const ::testing::TestParamInfo<LoopSizes>& info) {
+  const LoopSizes& sizes = info.param;
+  return fmt::format("{}RanksOf{}Devices{}ShardsInBatchesOf{}", sizes.world, sizes.devices, sizes.all_shards(),
+                     sizes.batch_size);
+}
+
+const auto kOneShardEach = ::testing::Values(LoopSizes{2, 64, {2049, 0}}, LoopSizes{3, 96, {1, 2, 3, 4, 5, 6, 7}},
+                                             LoopSizes{3, 3, {1, 2, 3, 4, 5, 6, 7}});
+INSTANTIATE_TEST_SUITE_P(OneShardEach, DistributedBatchesBits, kOneShardEach, name_of_sizes);
+INSTANTIATE_TEST_SUITE_P(OneShardEach, DistributedSamplerBits, kOneShardEach, name_of_sizes);
+INSTANTIATE_TEST_SUITE_P(SeveralShards, DistributedBatchesBits,
+                         ::testing::Values(LoopSizes{2, 32, {97, 3}, 2, 8}, LoopSizes{4, 32, {97, 3}, 1, 8},
+                                           LoopSizes{4, 32, {97, 3}, 2}),
+                         name_of_sizes);
+
+// Two inputs, two outputs.
+struct Mixed : Module {
+  Linear left{{.in_features = 3, .out_features = 4}}, right{{.in_features = 2, .out_features = 4}};
+  Linear out{{.in_features = 4, .out_features = 2}};
+  Mixed() { add("left", left), add("right", right), add("out", out); }
+  std::tuple<Tensor, Tensor> forward(const Tensor& x, const Tensor& mask) {
+    const Tensor h = tanh(left(x)) * sigmoid(right(mask));
+    return {out(h), mean(square(h))};
+  }
+};
+
+TEST(DistributedBatches, OfThreePartsFeedAModelOfTwoInputs) {
+  const auto data = [] {
+    testing::Random random(12);
+    return std::make_shared<TensorDataset>(
+        std::vector<Tensor>{random.floats({45, 3}), random.floats({45, 2}), random.floats({45, 2})});
+  };
+  // The batches as three tensors, and the model that takes two of them.
+  const auto train = [](Mixed& net, auto&& model, auto&& batches) {
+    Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      batches([&](const Tensor& x, const Tensor& mask, const Tensor& y) {
+        const auto [output, penalty] = model(x, mask);
+        (mse_loss(output, y) + penalty * 0.1).backward();
+        sgd.step();
+      });
+    }
+    return weights_sha256(net);
+  };
+  const DataLoaderOptions options{.batch_size = 16, .shuffle = true};
+  const auto alone = [&](int devices) {
+    Runtime runtime({.cpu_devices = devices, .cores_per_device = 1, .threads_per_shard = 1});
+    Mixed net;
+    net.initialize(Xavier{}, runtime.devices());
+    DataLoader loader(data(), options);
+    const auto model = [&](const Tensor& x, const Tensor& mask) { return net.forward(x, mask); };
+    return train(net, model, [&](auto step) {
+      for (Example& batch : loader) {
+        std::vector<Tensor> parts;
+        for (const Tensor& t : batch) parts.push_back(split_and_load(t, runtime.devices(), {.shards = 4}));
+        step(parts[0], parts[1], parts[2]);
+      }
+    });
+  };
+  const std::string expected = alone(1);
+  EXPECT_EQ(alone(2), expected);
+  for (const auto& [world, devices] : {std::pair{2, 1}, {4, 1}, {2, 2}}) {
+    expect_fine(run_ranks(
+        world,
+        [&](Rank& r) {
+          Mixed net;
+          net.initialize(Xavier{}, r.runtime.devices());
+          DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator, {.shards = 4});
+          DataLoader loader(data(), options);
+          const auto weights = train(net, ddp, [&](auto step) {
+            for (auto [x, mask, y] : ddp.batches<3>(loader)) step(x, mask, y);
+          });
+          EXPECT_EQ(weights, expected) << world << " ranks";
+        },
+        devices));
+  }
+}
 
 TEST(DistributedBatches, ThatDifferAreToldApart) {
   const auto expect_refused = [](const std::function<DataLoaderOptions(int rank)>& options) {

@@ -173,7 +173,7 @@ TEST(DistributedDataParallel, BucketsFollowBackward) {
 }
 
 TEST(DistributedDataParallel, TwoOptimizersOnOneModel) {
-  auto train = [](const std::vector<Device>& devices, Module& net, DistributedDataParallel* ddp) {
+  auto train = [](const std::vector<Device>& devices, Module& net, DistributedModel* ddp) {
     auto all = net.parameters();
     Sgd a({all[0], all[1]}, {.lr = 0.1}), b({all[2], all[3]}, {.lr = 0.2});
     testing::Random random(3);
@@ -345,8 +345,8 @@ TEST(DistributedDataParallel, TwoModelsMayBeTrainedByOneLoss) {
     Linear head({.in_features = 2, .out_features = 2});
     net->initialize(Xavier{}, r.runtime.devices());
     head.initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator),
-        other(head, r.runtime.devices(), r.communicator);
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+    DistributedDataParallel other(head, r.runtime.devices(), r.communicator);
     Sgd sgd(net->parameters(), {.lr = 0.1}), head_sgd(head.parameters(), {.lr = 0.1});
     testing::Random random(static_cast<std::uint64_t>(r.rank()));
     for (int step = 0; step < 3; ++step) {

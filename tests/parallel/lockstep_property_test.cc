@@ -105,11 +105,11 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
   } else {
     trained.erase(trained.begin(), trained.begin() + recipe.untrained);
   }
-  std::unique_ptr<DistributedDataParallel> ddp;
+  std::unique_ptr<DistributedModel> ddp;
   if (group) {
     settle_shapes(*net, Tensor::host({1, 1, recipe.pixels, recipe.pixels}), runtime.devices()[0]);
     // Small buckets: there are several of them even in small nets.
-    ddp = std::make_unique<DistributedDataParallel>(
+    ddp = std::make_unique<DistributedModel>(
         *net, runtime.devices(), std::make_shared<Communicator>(runtime, group),
         DistributedOptions{
             .shards = recipe.shards, .gradients = recipe.gradients, .buckets = {.bytes = 20000, .first_bytes = 1000}});
@@ -200,8 +200,9 @@ TEST_P(Lockstep, TheBitsDoNotDependOnDevices) {
         Arrangement{.devices = 2, .cores_per_device = 1}, Arrangement{.devices = 1, .cores_per_device = 1},
         Arrangement{.devices = 1, .ranks = 2}, Arrangement{.devices = 1, .ranks = 3},
         Arrangement{.devices = 2, .ranks = 2}, Arrangement{.devices = 1, .serial = true, .ranks = 2},
-        Arrangement{.devices = 1, .ranks = 5}, Arrangement{.devices = 3, .moves = true},
-        Arrangement{.devices = 1, .ranks = 3, .moves = true}, Arrangement{.devices = 2, .ranks = 2, .moves = true}}) {
+        Arrangement{.devices = 1, .ranks = 4}, Arrangement{.devices = 1, .ranks = 5},
+        Arrangement{.devices = 3, .moves = true}, Arrangement{.devices = 1, .ranks = 3, .moves = true},
+        Arrangement{.devices = 2, .ranks = 2, .moves = true}}) {
     SCOPED_TRACE(fmt::format("{} ranks of {} devices, {}, {}", layout.ranks, layout.devices,
                              layout.serial ? "serial" : "threads", layout.moves ? "shards move" : "shards stay"));
     const Outcome other = train(GetParam(), layout);
@@ -298,6 +299,15 @@ TEST(LockstepResnet18, TheBitsDoNotDependOnDevices) {
     EXPECT_EQ(train(recipe, {.devices = 3}), one) << name(dtype);
     EXPECT_EQ(train(recipe, {.devices = 1, .ranks = 2}), one) << name(dtype);
   }
+}
+
+// One sample for each shard, on as many devices and ranks as there may be.
+TEST(LockstepResnet18, TheBitsOfEightShardsDoNotDependOnDevicesAndRanks) {
+  const Recipe recipe{.name = "Resnet18", .net = [] { return resnet18(); }, .pixels = 14, .batches = {8, 5}};
+  const Outcome one = train(recipe, {.devices = 1});
+  EXPECT_EQ(train(recipe, {.devices = 8}), one);
+  EXPECT_EQ(train(recipe, {.devices = 1, .ranks = 4}), one);
+  EXPECT_EQ(train(recipe, {.devices = 2, .ranks = 2}), one);
 }
 
 // The scale falls until gradients are finite, and rises again: what the recipe above of that name is about.

@@ -53,7 +53,7 @@ struct Wrapped {
   Numbers gradient() { return testing::values(net.weight.gradient()); }
 
   Net net;
-  DistributedDataParallel ddp;
+  DistributedDataParallel<Net> ddp;
 };
 
 LinearOptions features(std::int64_t n) { return {.in_features = n, .out_features = 1, .bias = false}; }

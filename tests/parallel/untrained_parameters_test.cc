@@ -15,16 +15,16 @@
 namespace lockstep {
 namespace {
 
-std::vector<std::size_t> in_buckets(const DistributedDataParallel& ddp) {
+std::vector<std::size_t> in_buckets(const DistributedModel& ddp) {
   std::vector<std::size_t> all;
   for (const auto& bucket : ddp.reducer().buckets()) all.insert(all.end(), bucket.begin(), bucket.end());
   std::ranges::sort(all);
   return all;
 }
 
-void learn(DistributedDataParallel& ddp, Optimizer& optimizer, testing::Random& random) {
+void learn(DistributedModel& ddp, Optimizer& optimizer, testing::Random& random) {
   auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-  mse_loss(ddp(x), y).backward();
+  mse_loss(ddp.module()(x), y).backward();
   optimizer.step();
 }
 

@@ -244,13 +244,13 @@ Trained same_everywhere(Task (*make)()) {
   const Trained one = train(make(), 1);
   EXPECT_EQ(one.error, "");
   expect_same(train(make(), 2), one);
-  for (int world : {2, 3}) {
-    SCOPED_TRACE(world);
+  for (const auto& [world, devices] : {std::pair{2, 1}, {3, 1}, {2, 2}}) {
+    SCOPED_TRACE(fmt::format("{}x{}", world, devices));
     auto groups = make_local_groups(world);
     std::vector<Trained> ranks(groups.size());
     std::vector<std::thread> threads;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      threads.emplace_back([&, r] { ranks[r] = train(make(), 1, groups[r]); });
+      threads.emplace_back([&, r, devices = devices] { ranks[r] = train(make(), devices, groups[r]); });
     }
     for (std::thread& t : threads) t.join();
     for (const Trained& rank : ranks) expect_same(rank, one);

@@ -93,6 +93,36 @@ TEST(Watch, ARunEndsEarlyAndKeepsTheBestCheckpoint) {
   EXPECT_EQ(resumed.trainer->train().steps, 25);
 }
 
+TEST(Watch, RanksEndTogetherAndKeepTheBestCheckpoint) {
+  TemporaryFolder alone, together;
+  SmallJob one(1, scored(std::make_shared<int>(0), alone.path()));
+  const TrainingResult expected = one.trainer->train();
+  auto groups = make_local_groups(2);
+  std::vector<std::thread> ranks;
+  for (std::size_t r = 0; r < 2; ++r) {
+    ranks.emplace_back([&, r] {
+      SmallJob rank(1, scored(std::make_shared<int>(0), together.path()), nullptr, groups[r]);
+      const TrainingResult result = rank.trainer->train();
+      EXPECT_TRUE(result.stopped_early);
+      EXPECT_EQ(result.steps, 5 * 5);
+      ASSERT_EQ(result.epochs.size(), expected.epochs.size());
+      for (std::size_t e = 0; e < result.epochs.size(); ++e) {
+        EXPECT_EQ(metric_named(result.epochs[e].metrics, "perplexity").value,
+                  metric_named(expected.epochs[e].metrics, "perplexity").value);
+      }
+      EXPECT_EQ(weights_sha256(rank.net), weights_sha256(one.net));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(find_latest_checkpoint(together / "best").checkpoint->step, 2 * 5);
+  const auto best_weights = [&](const TemporaryFolder& folder) {
+    SmallJob job(1);
+    load_weights(folder / "best" / "step-00000010" / "weights.safetensors", job.net);
+    return weights_sha256(job.net);
+  };
+  EXPECT_EQ(best_weights(together), best_weights(alone));
+}
+
 TEST(Watch, OptionsAreChecked) {
   TrainerOptions options;
   options.watch = {.metric = "accuracy", .save_best = true};
