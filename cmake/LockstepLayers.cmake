@@ -71,6 +71,7 @@ function(lockstep_layer NAME)
     else()
       add_library(lockstep_${NAME}_cuda OBJECT ${NAME}/no_cuda.cc)
     endif()
+    set_target_properties(lockstep_${NAME}_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden)
     target_link_libraries(lockstep_${NAME}_cuda PUBLIC lockstep_flags fmt::fmt ${ARG_LIBRARIES} ${LOCKSTEP_CUDA_LIBRARIES}
                                                 PRIVATE lockstep_options)
   endif()

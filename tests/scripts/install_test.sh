@@ -98,7 +98,7 @@ scripts() {
   cp "$project/run" "$project/test" "$folder/"
   cp "$project/scripts/common.sh" "$folder/scripts/"
   local command
-  for command in dirname flock grep mkdir nproc; do ln -s "$(command -v $command)" "$folder/bin/$command"; done
+  for command in cat dirname flock grep mkdir nproc; do ln -s "$(command -v $command)" "$folder/bin/$command"; done
   for command in cmake ctest ninja; do stand_in $command ''; done
   mkdir -p "$folder/build/apps/lockstep"
   printf '#!/bin/bash\necho "$@"\n' > "$folder/build/apps/lockstep/lockstep"
@@ -110,6 +110,8 @@ scripts() {
 case="./run --yes"; scripts run --yes devices --all
 expect status "$status" 0; expect apt "$log" "sudo*install*"; expect output "$output" "*devices --all"
 case="./run"; scripts run devices --all; refused "*--yes*"
+case="./run alone"; scripts run --yes; expect status "$status" 0
+expect output "$output" "*verify --model lenet --layouts 1,2,2x1*train --num-devices 2 *--plot resnet18.svg*What to try next:*./run *./run *./run *"
 case="./test --yes"; scripts test --yes; expect status "$status" 0; expect apt "$log" "sudo*install*"
 case="./test"; scripts test; refused "*--yes*"
 case="./test --yes with an unknown kind"; scripts test --yes all; expect status "$status" 1; expect output "$output" "*usage: ./test*"
