@@ -2,7 +2,7 @@
 # .cc file below it. lockstep_NAME is the same with and without CUDA. lockstep_NAME_cuda is the folder `cuda` with its .cu files
 # where the CUDA back end is (LockstepCuda.cmake), else no_cuda.cc. oneDNN (onednn_*, no_onednn.cc) and MPI (folder `mpi`,
 # no_mpi.cc) are chosen in the same way. USES names the layers right below it; it may include those and what they use in turn.
-# COLD: nothing in it takes time, and what it includes takes the compiler long to optimize.
+# COLD: not performance-critical, but slow to optimize; compiled with -O1.
 # The property LOCKSTEP_USES lists the layers that a layer may use, itself included; a test checks the includes against it.
 # The global property LOCKSTEP_CUDA_LAYERS lists the layers that have a part for CUDA.
 add_library(lockstep_flags INTERFACE)
@@ -17,7 +17,7 @@ set(options -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND options -Wno-restrict)
 endif()
-# Types of a file's own are its own where several files are compiled at once, too.
+# Unity builds put anonymous-namespace types of several files into one unit; g++ warns about that.
 if(LOCKSTEP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(lockstep_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()

@@ -16,8 +16,8 @@ namespace {
 Placed place_indexed(std::string_view what, InputList inputs, int axis) {
   const int rank = inputs.begin()->shape().rank();
   for (const Tensor& x : inputs) {
-    check(x.defined() && x.shape().rank() == rank, "{}: {} beside {}, expected as many axes", what, x.shape(),
-          inputs.begin()->shape());
+    check(x.defined() && x.shape().rank() == rank, "{}: tensors of shapes {} and {}, expected the same number of axes",
+          what, x.shape(), inputs.begin()->shape());
     if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "and it would choose among them");
   }
   return place_broadcast(what, inputs);

@@ -125,7 +125,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
     // A single sample needs no sum.
     mixes = axis < 0 || (shape[axis] == 1 && x.size(placed.cut.axis) != 1);
     if (!mixes && shape[axis] != x.size(placed.cut.axis)) {
-      fail("sum: shape {} of {}, expected extents of 1 or as they are", shape.str(), x.describe());
+      fail("sum_to: shape {} for {}, expected extents that are 1 or equal", shape.str(), x.describe());
     }
     placed.cut.axis = mixes ? placed.cut.axis : axis;
   }

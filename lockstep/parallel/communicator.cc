@@ -107,8 +107,8 @@ Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
   check(x.defined(), "all_reduce: undefined tensor");
   check(x.kind() != Kind::cut, "all_reduce: {} is cut over the batch, expected it in one piece: gather() it",
         x.describe());
-  check(!grad_enabled() || !x.requires_grad(), "all_reduce: {} needs a gradient, which it would not get: detach() it",
-        x.describe());
+  check(!grad_enabled() || !x.requires_grad(),
+        "all_reduce: {} requires a gradient, but all_reduce is not differentiable: detach() it", x.describe());
   const Device home = x.device();
   const Array own = ops::to_layout(
       home == device_ ? x.array() : ops::to_device(x.array(), device_, {.non_blocking = true}), Layout::plain);

@@ -21,7 +21,8 @@ std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& l
   if (world_size == 1) return all;
   const auto launched = read_launch_environment();
   const int number = launched ? launched->local_rank.value_or(rank) : rank;
-  check(number < std::ssize(all), "job: rank {} is number {} on its host, but the devices are {}", rank, number, list);
+  check(number < std::ssize(all), "job: rank {} has local rank {}, but the only devices listed are {}", rank, number,
+        list);
   return {all[static_cast<std::size_t>(number)]};
 }
 

@@ -80,9 +80,9 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
   EvalGuard mode(module);
   std::vector<MetricResult> results;
   for (const Metric& metric : metrics) {
-    check(metric.values != nullptr, "metric {}: has no values", metric.name);
+    check(metric.values != nullptr, "metric {}: `values` is not set", metric.name);
     check(std::ranges::find(results, metric.name, &MetricResult::name) == results.end(),
-          "metric {}: there are two of this name", metric.name);
+          "metric {}: the name is used twice", metric.name);
     results.push_back({.name = metric.name});
   }
   if (metrics.empty()) return results;

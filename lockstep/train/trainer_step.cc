@@ -181,7 +181,7 @@ void Trainer::read_losses(std::size_t leave) {
     if (next.loss_scale.defined()) {
       report.loss_scale = next.loss_scale.item<float>();
       // At such a small scale, overflow is not the cause.
-      check(*report.loss_scale >= 0x1p-20, "the gradients are not finite at step {}, however small the loss scale",
+      check(*report.loss_scale >= 0x1p-20, "the gradients are still not finite at step {} with the smallest loss scale",
             report.step);
     }
     report.images_per_second = rate_->add(RateMeter::now(), report.samples);

@@ -210,7 +210,7 @@ TEST_F(BasisTest, Indices) {
   EXPECT_ERROR(embedding(x, x), "embedding: input is [2, 3] f32 on cpu:0, expected i64");
   EXPECT_ERROR(embedding(ids({0}, {1}), x, 2), "embedding: padding_idx 2 of 2 rows");
   EXPECT_ERROR(index_select(x, 0, ids({0}, {1, 1})), "index_select: the index is [1, 1], expected one axis");
-  EXPECT_ERROR(take_along_dim(x, ids({0}, {1}), 0), "take_along_dim: [1] beside [2, 3], expected as many axes");
+  EXPECT_ERROR(take_along_dim(x, ids({0}, {1}), 0), "take_along_dim: tensors of shapes [1] and [2, 3], expected the same number of axes");
 }
 
 // The index alone says what is added: nothing broadcasts, as in PyTorch.

@@ -137,7 +137,7 @@ TEST(Job, AnExceptionIsToldToTheOtherRanks) {
 TEST(Job, ARankWithoutADeviceIsAnError) {
   const std::vector<std::string> errors = run_jobs(
       2, [](Job&) {}, "cpu:0");
-  EXPECT_EQ(errors[1], "job: rank 1 is number 1 on its host, but the devices are cpu:0");
+  EXPECT_EQ(errors[1], "job: rank 1 has local rank 1, but the only devices listed are cpu:0");
 }
 
 }  // namespace

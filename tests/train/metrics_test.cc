@@ -139,9 +139,9 @@ TEST(Metrics, NoExamplesNoValue) {
 TEST(Metrics, ErrorsNameTheMetric) {
   const Scores s;
   const std::vector<Metric> twice{metrics::accuracy(), metrics::accuracy()};
-  EXPECT_ERROR(measure(s.outputs, s.labels, twice), "metric accuracy: there are two of this name");
+  EXPECT_ERROR(measure(s.outputs, s.labels, twice), "metric accuracy: the name is used twice");
   EXPECT_ERROR(measure(s.outputs, s.outputs, {metrics::accuracy()}), "accuracy: outputs are [2, 6] f32");
-  EXPECT_ERROR(measure(s.outputs, s.labels, {{.name = "odd"}}), "metric odd: has no values");
+  EXPECT_ERROR(measure(s.outputs, s.labels, {{.name = "odd"}}), "metric odd: `values` is not set");
   EXPECT_ERROR(metrics::top_k_accuracy(0), "top_k_accuracy: k is 0, expected at least 1");
 }
 

@@ -108,7 +108,7 @@ TEST(TrainerF16, GradientsThatAreNeverFiniteEndTheRun) {
                    .epochs = 2,
                    .dtype = DType::f16,
                    .loss_scaling = {.initial_scale = 4}});
-  EXPECT_ERROR(trainer.train(), "the gradients are not finite at step 24, however small the loss scale");
+  EXPECT_ERROR(trainer.train(), "the gradients are still not finite at step 24 with the smallest loss scale");
 }
 
 }  // namespace
