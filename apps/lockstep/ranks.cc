@@ -18,11 +18,15 @@ std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::option
   if (timeout_seconds) timeout = read_timeout(*timeout_seconds);
   const auto launched = read_launched_rank();
   if (backend == "mpi" && !(launched && launched->world_size == 1 && launched->is_told())) {
-    // MPI itself knows the number of ranks best.
+    // MPI itself knows the number of ranks best. Open MPI sets PMIX_RANK also in a process that it did not start, so the
+    // trace of a launcher has to be looked for first.
+    const auto trace = launched ? std::nullopt : trace_of_launcher();
     auto group = init_process_group({.backend = backend, .timeout = timeout});
     if (group->size() > 1) return group;
-    // Another MPI may have started this process, whose ranks this one does not see.
-    if (!launched) read_launch_environment();
+    check(
+        !trace,
+        "{} is set, but MPI says rank 0 of 1: start the ranks with the mpirun of the MPI that Lockstep was built with",
+        trace.value_or(""));
     return nullptr;
   }
   const auto environment = read_launch_environment();

@@ -219,8 +219,8 @@ Tensor one_hot(const Tensor& input, std::int64_t num_classes);
 
 // Reductions. A sum, mean, variance, or largest element over the samples of a batch covers all shards of all processes.
 // Without named axes, all axes are reduced. With keepdim, reduced axes keep extent 1. bf16 and f16 are added in f32 or
-// f64. Sums of integers and masks are i64, exact up to 2^53; the largest and smallest keep their type. Means,
-// variances, and logsumexp need a floating type.
+// f64. Sums of masks (u8) count in i64; their largest and smallest elements are u8. i64 is an error: cast it to f64, which
+// holds numbers up to 2^53.
 
 Tensor sum(const Tensor& x);   // [1]
 Tensor mean(const Tensor& x);  // [1]

@@ -109,8 +109,10 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
   const int axis = ops::resolve_axis(kName, x.shape(), dim);
   const Placed placed = place_indexed(kName, {x, index, src}, axis);
   for (const Tensor* t : {&x, &index, &src}) {
-    check(placed.kind != Kind::cut || t->kind() == Kind::cut, "{}: {} beside samples of a batch, expected one for each",
-          kName, *t);
+    check(
+        placed.kind != Kind::cut || t->kind() == Kind::cut,
+        "{}: {} beside samples of a batch, expected one for each: cut it with split_and_load(), or gather() the others",
+        kName, *t);
   }
   for (int i = 0; i < x.shape().rank(); ++i) {
     check(index.size(i) <= src.size(i) && (i == axis || index.size(i) <= x.size(i)),

@@ -103,16 +103,16 @@ Tensor in_f32(const Tensor& x, const F& f) {
   return is_half_dtype(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
 }
 
-bool is_integer(const Tensor& x) { return x.defined() && !is_floating(x.dtype()); }
+// Masks are reduced in f64, which counts them exactly. It would round large numbers of i64.
+bool is_mask(const Tensor& x) { return x.defined() && x.dtype() == DType::u8; }
 
-// Integers are reduced in f64, which holds those up to 2^53.
 template <typename F>
 Tensor in_f64(const Tensor& x, DType result, const F& f) {
   return cast(f(cast(x.detach(), DType::f64)), result);
 }
 
 void check_floating(std::string_view what, const Tensor& x) {
-  check(!is_integer(x), "{}: input is {}, expected a floating type", what, x);
+  check(!x.defined() || is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, x);
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 Tensor sum(const Tensor& x) {
-  if (is_integer(x)) return in_f64(x, DType::i64, [](const Tensor& x) { return sum(x); });
+  if (is_mask(x)) return in_f64(x, DType::i64, [](const Tensor& x) { return sum(x); });
   return mix_shards("sum", Mix::sum, place_as("sum", x), {x}, [](const Arrays& in) -> Lifted {
     const Array flat = ops::reshape(ops::to_layout(in[0], Layout::plain), {in[0].numel()});
     return {ops::sum_to(flat, {1}), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
@@ -148,12 +148,12 @@ Tensor sum(const Tensor& x) {
 }
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (is_integer(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return sum(x, dims, keepdim); });
+  if (is_mask(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return sum(x, dims, keepdim); });
   return sum_over(x, resolve("sum", x, dims), keepdim);
 }
 
+// No elements have the mean NaN, as in PyTorch: a loss of a rank without samples must not fail.
 Tensor mean(const Tensor& x) {
-  check(x.numel() > 0, "mean: no elements");
   check_floating("mean", x);
   // The sum may exceed a half type's range.
   return in_f32(x, [](const Tensor& x) { return sum(x) / static_cast<double>(x.numel()); });
@@ -178,12 +178,16 @@ Tensor var(const Tensor& x, const Dims& dims, const VarOptions& options) {
 
 // The gradient of equal elements is 0, as in PyTorch, where the root's alone would be infinite.
 Tensor std(const Tensor& x, const Dims& dims, const VarOptions& options) {
-  const Tensor variance = var(x, dims, options), none = eq(variance, 0);
-  return masked_fill(sqrt(masked_fill(variance, none, 1)), none, 0);
+  resolve("std", x, dims);
+  check_floating("std", x);
+  return in_f32(x, [&](const Tensor& x) {
+    const Tensor variance = var(x, dims, options), none = eq(variance, 0);
+    return masked_fill(sqrt(masked_fill(variance, none, 1)), none, 0);
+  });
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (is_integer(x)) return in_f64(x, x.dtype(), [&](const Tensor& x) { return amax(x, dims, keepdim); });
+  if (is_mask(x)) return in_f64(x, x.dtype(), [&](const Tensor& x) { return amax(x, dims, keepdim); });
   const unsigned axes = resolve("amax", x, dims);
   check(count_of(x, axes) > 0, "amax: no elements along the axes of {}", x.shape());
   const bool over_batch = x.kind() == Kind::cut && contains(axes, x.cut().axis);
@@ -191,7 +195,7 @@ Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (is_integer(x)) return in_f64(x, x.dtype(), [&](const Tensor& x) { return amin(x, dims, keepdim); });
+  if (is_mask(x)) return in_f64(x, x.dtype(), [&](const Tensor& x) { return amin(x, dims, keepdim); });
   return -amax(-x, dims, keepdim);
 }
 
@@ -206,7 +210,7 @@ MaxResult max(const Tensor& x, int dim, bool keepdim) {
 }
 
 MaxResult min(const Tensor& x, int dim, bool keepdim) {
-  if (is_integer(x)) {
+  if (is_mask(x)) {
     MaxResult result = min(cast(x.detach(), DType::f64), dim, keepdim);
     result.values = cast(result.values, x.dtype());
     return result;
@@ -218,7 +222,8 @@ MaxResult min(const Tensor& x, int dim, bool keepdim) {
 
 Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
   check(x.defined(), "argmax: undefined tensor");
-  if (is_integer(x)) return argmax(cast(x.detach(), DType::f64), dim, keepdim);
+  if (is_mask(x)) return argmax(cast(x.detach(), DType::f64), dim, keepdim);
+  check_floating("argmax", x);
   Placed placed = place_as("argmax", x);
   const int axis = dim ? ops::resolve_axis("argmax", x.shape(), *dim) : 0;
   if (placed.kind == Kind::cut) {
@@ -239,7 +244,7 @@ Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
 
 Tensor argmin(const Tensor& x, std::optional<int> dim, bool keepdim) {
   check(x.defined(), "argmin: undefined tensor");
-  return argmax(-(is_integer(x) ? cast(x.detach(), DType::f64) : x.detach()), dim, keepdim);
+  return argmax(-(is_mask(x) ? cast(x.detach(), DType::f64) : x.detach()), dim, keepdim);
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
@@ -254,7 +259,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
 
 Tensor cumsum(const Tensor& x, int dim) {
   const int axis = ops::resolve_axis("cumsum", x.shape(), dim);
-  if (is_integer(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return cumsum(x, axis); });
+  if (is_mask(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return cumsum(x, axis); });
   const Placed placed = place_as("cumsum", x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch("cumsum", x, "and it would sum over them");
   return lift("cumsum", placed, {x}, [axis](const Arrays& in) -> Lifted {

@@ -19,7 +19,7 @@ std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& l
   if (list.empty()) return runtime.devices();
   const std::vector<Device> all = runtime.devices(list);
   if (world_size == 1) return all;
-  const auto launched = read_launch_environment();
+  const auto launched = read_launched_rank();
   const int number = launched ? launched->local_rank.value_or(rank) : rank;
   check(number < std::ssize(all), "job: rank {} has local rank {}, but the only devices listed are {}", rank, number,
         list);

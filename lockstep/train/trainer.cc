@@ -127,6 +127,11 @@ std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
 EpochReport Trainer::test() {
   EpochReport report;
   if (!test_) return report;
+  // A test that draws random numbers must not move those of the training.
+  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random;
+  const RandomState::Position position = random->position();
+  const auto restore = [random, position](void*) { random->set_position(position); };
+  const std::unique_ptr<void, decltype(restore)> guard(this, restore);
   std::optional<AveragedWeights> averaged;
   if (average_) averaged.emplace(*average_);
   auto [loader, options] = test_data();

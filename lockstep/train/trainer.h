@@ -60,7 +60,8 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;
   // Throws if accumulate does not divide batch_size.
   std::int64_t micro_batch_size() const;
-  // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same.
+  // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same, unless `loss` or
+  // `forward` uses numbers that the host changes between steps: those are recorded, too.
   bool record_steps = false;
   std::int64_t epochs = 10;
   // The run ends after this many steps. 0: no limit.

@@ -210,7 +210,8 @@ TEST_F(BasisTest, Indices) {
   EXPECT_ERROR(embedding(x, x), "embedding: input is [2, 3] f32 on cpu:0, expected i64");
   EXPECT_ERROR(embedding(ids({0}, {1}), x, 2), "embedding: padding_idx 2 of 2 rows");
   EXPECT_ERROR(index_select(x, 0, ids({0}, {1, 1})), "index_select: the index is [1, 1], expected one axis");
-  EXPECT_ERROR(take_along_dim(x, ids({0}, {1}), 0), "take_along_dim: tensors of shapes [1] and [2, 3], expected the same number of axes");
+  EXPECT_ERROR(take_along_dim(x, ids({0}, {1}), 0),
+               "take_along_dim: tensors of shapes [1] and [2, 3], expected the same number of axes");
 }
 
 // The index alone says what is added: nothing broadcasts, as in PyTorch.
@@ -230,35 +231,45 @@ TEST_F(BasisTest, ScatterAddGoesAsFarAsItsIndex) {
                "scatter_add: the index is [2, 1], expected no more than the source's [1, 1]");
 }
 
-// Masks are counted, and the largest of integers found, as in PyTorch.
-TEST_F(BasisTest, Integers) {
-  const Tensor labels = ids({3, 1, 2, 3, 0, 3}, {2, 3}), right = eq(labels, 3);
+// Masks are counted, as in PyTorch.
+TEST_F(BasisTest, Masks) {
+  const Tensor labels = ids({3, 1, 2, 3, 0, 3}, {2, 3}), right = eq(labels, 3);  // 1 0 0, 1 0 1
   EXPECT_EQ(sum(right).dtype(), DType::i64);
   EXPECT_EQ(sum(right).item<std::int64_t>(), 3);
   EXPECT_EQ(values(sum(right, 1)), (Doubles{1, 2}));
-  EXPECT_EQ(values(sum(labels, 0, true)), (Doubles{6, 1, 5}));
-  EXPECT_EQ(sum(ids({1LL << 52, 1}, {2})).item<std::int64_t>(), (1LL << 52) + 1);
   EXPECT_EQ(sum(tensor(Doubles(300, 255), {300}, DType::u8)).item<std::int64_t>(), 76'500);
-  EXPECT_EQ(values(cumsum(labels, 1)), (Doubles{3, 4, 6, 3, 3, 6}));
+  EXPECT_EQ(values(cumsum(right, 1)), (Doubles{1, 1, 1, 1, 1, 2}));
   EXPECT_EQ(cumsum(right, 1).dtype(), DType::i64);
-  EXPECT_EQ(values(argmax(labels, 1)), (Doubles{0, 0}));
-  EXPECT_EQ(values(argmin(labels)), (Doubles{4}));
+  EXPECT_EQ(values(argmax(right, 1)), (Doubles{0, 0}));
   EXPECT_EQ(values(argmin(right, 1)), (Doubles{1, 1}));
-  EXPECT_EQ(amax(labels, 0).dtype(), DType::i64);
-  EXPECT_EQ(values(amax(labels, 0)), (Doubles{3, 1, 3}));
+  EXPECT_EQ(values(amax(right, 0)), (Doubles{1, 0, 1}));
   EXPECT_EQ(values(amin(right, 1)), (Doubles{0, 0}));
   EXPECT_EQ(amin(right, 1).dtype(), DType::u8);
-  EXPECT_EQ(max(labels).item<std::int64_t>(), 3);
-  EXPECT_EQ(min(labels).item<std::int64_t>(), 0);
-  const MaxResult largest = max(labels, 1), smallest = min(right, 1);
-  EXPECT_EQ(values(largest.values), (Doubles{3, 3}));
-  EXPECT_EQ(largest.values.dtype(), DType::i64);
+  const MaxResult smallest = min(right, 1);
   EXPECT_EQ(values(smallest.values), (Doubles{0, 0}));
   EXPECT_EQ(smallest.values.dtype(), DType::u8);
   EXPECT_EQ(values(smallest.indices), (Doubles{1, 1}));
   EXPECT_ERROR(mean(labels), "mean: input is [2, 3] i64 on cpu:0, expected a floating type");
   EXPECT_ERROR(mean(labels, 1), "mean: input is [2, 3] i64 on cpu:0, expected a floating type");
   EXPECT_ERROR(var(right), "var: input is [2, 3] u8 on cpu:0, expected a floating type");
+}
+
+// f64, in which they would be computed, rounds numbers beyond 2^53.
+TEST_F(BasisTest, IntegersHaveNoReductions) {
+  const Tensor labels = ids({1, 2}, {2, 1});
+  EXPECT_ANY_THROW(sum(labels));
+  EXPECT_ANY_THROW(sum(labels, 0));
+  EXPECT_ANY_THROW(cumsum(labels, 0));
+  EXPECT_ANY_THROW(argmax(labels, 0));
+  EXPECT_ANY_THROW(argmin(labels, 0));
+  EXPECT_ANY_THROW(amax(labels, 0));
+  EXPECT_ANY_THROW(max(labels, 0));
+}
+
+// The variance of a half type may be too large for it, or too small.
+TEST_F(BasisTest, StandardDeviationOfHalves) {
+  EXPECT_NEAR(values(std(tensor({0, 1000}, {2}, DType::f16), 0))[0], 707.1, 0.5);
+  EXPECT_NEAR(values(std(tensor({0, 1e-3}, {2}, DType::f16), 0))[0], 7.07e-4, 1e-6);
 }
 
 TEST_F(BasisTest, StdOfEqualElementsHasNoGradient) {

@@ -20,6 +20,11 @@ TEST(Mpi, ProcessesEndWithTheWeightsOfOne) {
     return end.size() == 1 ? end[0].at("weights_sha256").get<std::string>() : "none";
   };
   const std::string alone = weights({}, {});
+  // MPI makes a process that mpirun did not start a job of its own.
+  ToolOptions single;
+  single.environment.push_back("HOME=" + std::string(folder / "."));
+  single.environment.push_back("ASAN_OPTIONS=detect_leaks=0");
+  EXPECT_EQ(weights(single, {"--backend", "mpi"}), alone);
   for (const char* ranks : {"2", "4"}) {
     // As it looks to ranks of several hosts: to MPI alone it does not matter where they are.
     const std::string hosts =

@@ -49,7 +49,8 @@ struct GatedJob {
     if (!options.forward) {
       options.forward = [this](const Example& batch) -> BatchOutputs {
         const auto [y, redrawn] = net.forward(batch[0], batch[1]);
-        return {.loss = mse_loss(y, batch[2]) + 0.1 * mse_loss(redrawn, batch[0]), .outputs = y};
+        // In a test, a rank without samples has the mean of no elements.
+        return {.loss = mse_loss(y, batch[2]) + 0.1 * mean(square(redrawn - batch[0])), .outputs = y};
       };
     }
     if (options.metrics.empty()) options.metrics = {metrics::mean_absolute_error()};
@@ -111,6 +112,31 @@ TEST(TrainerForward, IsRecordedAndResumedWithTheSameBits) {
   resumed.trainer->resume(folder.path());
   resumed.trainer->train();
   EXPECT_EQ(weights_sha256(resumed.net), expected);
+}
+
+// The checkpoint of an epoch is saved after the test, whose draws must not move those of the next steps.
+TEST(TrainerForward, MayDrawNoise) {
+  const auto train = [](int devices, TrainerOptions options, const std::string& from, std::int64_t stop_at) {
+    Gated* net = nullptr;
+    options.forward = [&](const Example& batch) -> BatchOutputs {
+      const Tensor noisy = batch[0] + 0.1 * randn({kBatch, 3}, like(batch[0]));
+      const auto [y, redrawn] = net->forward(noisy, batch[1]);
+      return {.loss = mse_loss(y, batch[2]) + 0.1 * mse_loss(redrawn, batch[0]), .outputs = y};
+    };
+    GatedJob job(devices, options);
+    net = &job.net;
+    if (!from.empty()) job.trainer->resume(from);
+    job.trainer->on_update = [&](std::int64_t step) {
+      if (step == stop_at) job.trainer->request_stop();
+    };
+    job.trainer->train();
+    return weights_sha256(job.net);
+  };
+  const std::string expected = train(1, {}, "", 0);
+  TemporaryFolder folder;
+  constexpr std::int64_t kStepsOfAnEpoch = 6;
+  train(1, {.save_folder = folder.path()}, "", kStepsOfAnEpoch);
+  EXPECT_EQ(train(2, {}, folder.path(), 0), expected);
 }
 
 TEST(TrainerForward, ThatDoesWhatTheTrainerDoesHasItsBits) {
