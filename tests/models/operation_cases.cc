@@ -44,15 +44,10 @@ Operations more_operations() {
       {"sum of all", [](const In& x) { return sum(x[0]); }},
       {"mean of all", [](const In& x) { return mean(x[0]); }},
       {"sum of a mask", [](const In& x) { return numbers(sum(gt(x[0], 0.25), 1), x[0]) + zero(x[0]); }},
-      {"cumsum of integers",
+      {"cumsum of a mask", [](const In& x) { return numbers(cumsum(gt(x[0], 0), 2), x[0]) + zero(x[0]); }},
+      {"amax of a mask",
        [](const In& x) {
-         const Tensor all = cast(cast(ids(x[0], {2, 3, 4}), DType::f64) + cast(gt(x[0], 0), DType::f64), DType::i64);
-         return numbers(cumsum(all, 2), x[0]) + zero(x[0]);
-       }},
-      {"amax of integers",
-       [](const In& x) {
-         const Tensor all = cast(cast(ids(x[0], {2, 3, 4}), DType::f64) - cast(gt(x[0], 0), DType::f64), DType::i64);
-         return numbers(amax(all, {0, 2}), x[0]) + zero(x[0]);
+         return numbers(amax(gt(x[0], 1), {0, 2}), x[0]) + zero(x[0]);
        }},
       {"unsqueeze", [](const In& x) { return unsqueeze(x[0], 1) * unsqueeze(x[0], -2); }},
       {"embedding, padding from the end",
