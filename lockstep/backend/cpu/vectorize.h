@@ -23,7 +23,7 @@ template <typename F>
 }
 
 // Processors without AVX2 are slow in any case. Leaving their loops scalar takes a fifth off the time to compile. The
-// attribute may drop options of the command line, so it repeats the one that decides bits.
+// attribute repeats the option that decides bits, so that these do not depend on how it combines with others.
 template <typename F>
 [[gnu::optimize("no-tree-vectorize", "fp-contract=off"), gnu::flatten]] void run_scalar(const F& f) {
   f();
