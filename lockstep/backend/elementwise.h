@@ -2,39 +2,10 @@
 #pragma once
 
 #include "lockstep/backend/context.h"
+#include "lockstep/backend/formulas.h"
 #include "lockstep/tensor/view.h"
 
 namespace lockstep {
-
-enum class UnaryOp {
-  negate,
-  exp,
-  log,
-  sqrt,
-  square,
-  abs,
-  sign,
-  reciprocal,
-  rsqrt,
-  sin,
-  cos,
-  relu,
-  leaky_relu,
-  elu,
-  gelu,
-  silu,
-  softplus,
-  sigmoid,
-  tanh,
-  clamp,
-  pow
-};
-inline constexpr int kUnaryOps = static_cast<int>(UnaryOp::pow) + 1;
-enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum, pow };
-inline constexpr int kBinaryOps = static_cast<int>(BinaryOp::pow) + 1;
-// Greater is less with exchanged operands.
-enum class CompareOp { eq, ne, lt, le };
-inline constexpr int kCompareOps = static_cast<int>(CompareOp::le) + 1;
 
 // An operation and its constants:
 //   leaky_relu  x > 0 ? x : a x
@@ -82,10 +53,5 @@ class ElementwiseKernels {
   // y[i] = start + i * step, computed in f64 and rounded once. Plain layout, any dtype.
   virtual void arange(KernelContext&, double start, double step, const View& y) = 0;
 };
-
-constexpr bool unary_saves_output(UnaryOp op) {
-  return op == UnaryOp::exp || op == UnaryOp::sqrt || op == UnaryOp::reciprocal || op == UnaryOp::rsqrt ||
-         op == UnaryOp::relu || op == UnaryOp::sigmoid || op == UnaryOp::tanh;
-}
 
 }  // namespace lockstep

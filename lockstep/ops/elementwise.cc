@@ -24,56 +24,6 @@ struct Operands {
 
 }  // namespace
 
-std::string_view name(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::negate: return "negate";
-    case UnaryOp::exp: return "exp";
-    case UnaryOp::log: return "log";
-    case UnaryOp::sqrt: return "sqrt";
-    case UnaryOp::square: return "square";
-    case UnaryOp::abs: return "abs";
-    case UnaryOp::sign: return "sign";
-    case UnaryOp::reciprocal: return "reciprocal";
-    case UnaryOp::rsqrt: return "rsqrt";
-    case UnaryOp::sin: return "sin";
-    case UnaryOp::cos: return "cos";
-    case UnaryOp::relu: return "relu";
-    case UnaryOp::leaky_relu: return "leaky_relu";
-    case UnaryOp::elu: return "elu";
-    case UnaryOp::gelu: return "gelu";
-    case UnaryOp::silu: return "silu";
-    case UnaryOp::softplus: return "softplus";
-    case UnaryOp::sigmoid: return "sigmoid";
-    case UnaryOp::tanh: return "tanh";
-    case UnaryOp::clamp: return "clamp";
-    case UnaryOp::pow: return "pow";
-  }
-  return "unary";
-}
-
-std::string_view name(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::add: return "add";
-    case BinaryOp::subtract: return "subtract";
-    case BinaryOp::multiply: return "multiply";
-    case BinaryOp::divide: return "divide";
-    case BinaryOp::maximum: return "maximum";
-    case BinaryOp::minimum: return "minimum";
-    case BinaryOp::pow: return "pow";
-  }
-  return "binary";
-}
-
-std::string_view name(CompareOp op) {
-  switch (op) {
-    case CompareOp::eq: return "eq";
-    case CompareOp::ne: return "ne";
-    case CompareOp::lt: return "lt";
-    case CompareOp::le: return "le";
-  }
-  return "compare";
-}
-
 Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
   const Shape& longer = a.rank() >= b.rank() ? a : b;
   const Shape& other = a.rank() >= b.rank() ? b : a;

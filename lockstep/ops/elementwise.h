@@ -28,9 +28,9 @@ Array arange(std::int64_t count, DType dtype, Device device, double start = 0, d
 void add_(const Array& y, const Array& x);
 
 // "relu", as in messages and timelines.
-std::string_view name(UnaryOp op);
-std::string_view name(BinaryOp op);
-std::string_view name(CompareOp op);
+constexpr std::string_view name(UnaryOp op) { return kUnaryNames[static_cast<std::size_t>(op)]; }
+constexpr std::string_view name(BinaryOp op) { return kBinaryNames[static_cast<std::size_t>(op)]; }
+constexpr std::string_view name(CompareOp op) { return kCompareNames[static_cast<std::size_t>(op)]; }
 
 // The shape that a and b broadcast to.
 Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b);

@@ -1,10 +1,7 @@
 #include "lockstep/backend/elementwise.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <type_traits>
-#include <utility>
 
 #include "lockstep/backend/cpu/broadcast.h"
 #include "lockstep/backend/cpu/element.h"
@@ -16,120 +13,7 @@
 namespace lockstep {
 namespace {
 
-template <auto kValue>
-using Constant = std::integral_constant<decltype(kValue), kValue>;
-
-// Calls visitor with `op` as a constant, so that no loop tests it.
-template <typename Op, typename Visitor, int... kOps>
-void visit_one_of(Op op, const Visitor& visitor, std::integer_sequence<int, kOps...>) {
-  static_cast<void>(((op == Op{kOps} ? (visitor(Constant<Op{kOps}>{}), true) : false) || ...));
-}
-template <typename Visitor>
-void visit_op(UnaryOp op, const Visitor& visitor) {
-  visit_one_of(op, visitor, std::make_integer_sequence<int, kUnaryOps>());
-}
-template <typename Visitor>
-void visit_op(BinaryOp op, const Visitor& visitor) {
-  visit_one_of(op, visitor, std::make_integer_sequence<int, kBinaryOps>());
-}
-template <typename Visitor>
-void visit_op(CompareOp op, const Visitor& visitor) {
-  visit_one_of(op, visitor, std::make_integer_sequence<int, kCompareOps>());
-}
-
-// The constants a and b: see Unary.
-template <UnaryOp kOp>
-float apply(float x, [[maybe_unused]] float a, [[maybe_unused]] float b) {
-  if constexpr (kOp == UnaryOp::negate) return -x;
-  if constexpr (kOp == UnaryOp::exp) return cpu::fast_exp(x);
-  if constexpr (kOp == UnaryOp::log) return cpu::fast_log(x);
-  if constexpr (kOp == UnaryOp::sqrt) return std::sqrt(x);
-  if constexpr (kOp == UnaryOp::square) return x * x;
-  if constexpr (kOp == UnaryOp::abs) return std::abs(x);
-  if constexpr (kOp == UnaryOp::sign) return x > 0.f ? 1.f : x < 0.f ? -1.f : x;  // 0 and NaN stay
-  if constexpr (kOp == UnaryOp::reciprocal) return 1.f / x;
-  if constexpr (kOp == UnaryOp::rsqrt) return 1.f / std::sqrt(x);
-  if constexpr (kOp == UnaryOp::sin) return cpu::fast_sin(x);
-  if constexpr (kOp == UnaryOp::cos) return cpu::fast_cos(x);
-  if constexpr (kOp == UnaryOp::relu) return x <= 0.f ? 0.f : x;  // NaN stays NaN
-  if constexpr (kOp == UnaryOp::leaky_relu) return x > 0.f ? x : a * x;
-  if constexpr (kOp == UnaryOp::elu) {
-    float below = a * cpu::fast_expm1(x);
-    return x > 0.f ? x : below;
-  }
-  if constexpr (kOp == UnaryOp::gelu) return x * cpu::normal_cdf(x);
-  if constexpr (kOp == UnaryOp::silu) return x * cpu::fast_sigmoid(x);
-  if constexpr (kOp == UnaryOp::softplus) {
-    // log(1 + exp(z)) without an exp that overflows.
-    float z = a * x;
-    float y = ((z > 0.f ? z : 0.f) + cpu::fast_log1p(cpu::fast_exp(-std::abs(z)))) / a;
-    return z <= b ? y : x;  // NaN stays NaN
-  }
-  if constexpr (kOp == UnaryOp::sigmoid) return cpu::fast_sigmoid(x);
-  if constexpr (kOp == UnaryOp::tanh) return cpu::fast_tanh(x);
-  if constexpr (kOp == UnaryOp::clamp) {
-    float raised = x < a ? a : x;
-    return raised > b ? b : raised;
-  }
-  if constexpr (kOp == UnaryOp::pow) return cpu::fast_pow(x, a);
-}
-
-// dy * op', in terms of the output where unary_saves_output(op), of the input otherwise.
-template <UnaryOp kOp>
-float backward(float saved, float dy, [[maybe_unused]] float a, [[maybe_unused]] float b) {
-  if constexpr (kOp == UnaryOp::negate) return -dy;
-  if constexpr (kOp == UnaryOp::exp) return dy * saved;
-  if constexpr (kOp == UnaryOp::log) return dy / saved;
-  if constexpr (kOp == UnaryOp::sqrt) return dy * 0.5f / saved;
-  if constexpr (kOp == UnaryOp::square) return dy * 2.f * saved;
-  if constexpr (kOp == UnaryOp::abs) return dy * (saved > 0.f ? 1.f : saved < 0.f ? -1.f : 0.f);
-  if constexpr (kOp == UnaryOp::sign) return 0.f * dy;
-  if constexpr (kOp == UnaryOp::reciprocal) return -dy * (saved * saved);
-  if constexpr (kOp == UnaryOp::rsqrt) return dy * (-0.5f * (saved * saved * saved));
-  if constexpr (kOp == UnaryOp::sin) return dy * cpu::fast_cos(saved);
-  if constexpr (kOp == UnaryOp::cos) return -dy * cpu::fast_sin(saved);
-  if constexpr (kOp == UnaryOp::relu) return saved > 0.f ? dy : 0.f;
-  if constexpr (kOp == UnaryOp::leaky_relu) return saved > 0.f ? dy : dy * a;
-  if constexpr (kOp == UnaryOp::elu) {
-    float below = dy * (a * cpu::fast_exp(saved));
-    return saved > 0.f ? dy : below;
-  }
-  if constexpr (kOp == UnaryOp::gelu) return dy * (cpu::normal_cdf(saved) + saved * cpu::normal_pdf(saved));
-  if constexpr (kOp == UnaryOp::silu) {
-    float s = cpu::fast_sigmoid(saved);
-    return dy * (s * (1.f + saved * (1.f - s)));
-  }
-  if constexpr (kOp == UnaryOp::softplus) {
-    float z = a * saved, slope = cpu::fast_sigmoid(z);
-    return z > b ? dy : dy * slope;
-  }
-  if constexpr (kOp == UnaryOp::sigmoid) return dy * saved * (1.f - saved);
-  if constexpr (kOp == UnaryOp::tanh) return dy * (1.f - saved * saved);
-  if constexpr (kOp == UnaryOp::clamp) return (saved >= a) & (saved <= b) ? dy : 0.f;
-  if constexpr (kOp == UnaryOp::pow) {
-    float slope = a * cpu::fast_pow(saved, a - 1.f);
-    return a == 0.f ? 0.f : dy * slope;
-  }
-}
-
-template <BinaryOp kOp>
-float apply(float a, float b) {
-  if constexpr (kOp == BinaryOp::add) return a + b;
-  if constexpr (kOp == BinaryOp::subtract) return a - b;
-  if constexpr (kOp == BinaryOp::multiply) return a * b;
-  if constexpr (kOp == BinaryOp::divide) return a / b;
-  if constexpr (kOp == BinaryOp::maximum) return (a != a) | (a > b) ? a : b;
-  if constexpr (kOp == BinaryOp::minimum) return (a != a) | (a < b) ? a : b;
-  if constexpr (kOp == BinaryOp::pow) return cpu::fast_pow(a, b);
-}
-
-template <CompareOp kOp, typename C>
-std::uint8_t holds(C a, C b) {
-  if constexpr (kOp == CompareOp::eq) return a == b;
-  if constexpr (kOp == CompareOp::ne) return a != b;
-  if constexpr (kOp == CompareOp::lt) return a < b;
-  if constexpr (kOp == CompareOp::le) return a <= b;
-}
+using cpu::VectorMath;
 
 // Calls loop(left, right) with functions that return element i of a run's operands u and v.
 template <typename Plan, typename T, typename Loop>
@@ -163,10 +47,10 @@ class Elementwise final : public ElementwiseKernels {
     cpu::visit_narrow(y.dtype, [&](auto zero) {
       using T = decltype(zero);
       visit_op(op.op, [&, in = x.as<T>(), out = y.as<T>()](auto kind) {
-        cpu::parallel_vector_loop(ctx, y.numel(),
-                                  [=, a = static_cast<float>(op.a), b = static_cast<float>(op.b)](std::int64_t i) {
-                                    out[i] = static_cast<T>(apply<kind()>(static_cast<float>(in[i]), a, b));
-                                  });
+        cpu::parallel_vector_loop(
+            ctx, y.numel(), [=, a = static_cast<float>(op.a), b = static_cast<float>(op.b)](std::int64_t i) {
+              out[i] = static_cast<T>(formula<kind(), VectorMath>(static_cast<float>(in[i]), a, b));
+            });
       });
     });
   }
@@ -178,7 +62,8 @@ class Elementwise final : public ElementwiseKernels {
       visit_op(op.op, [&, s = saved.as<T>(), g = dy.as<T>(), out = dx.as<T>()](auto kind) {
         cpu::parallel_vector_loop(
             ctx, dx.numel(), [=, a = static_cast<float>(op.a), b = static_cast<float>(op.b)](std::int64_t i) {
-              out[i] = static_cast<T>(backward<kind()>(static_cast<float>(s[i]), static_cast<float>(g[i]), a, b));
+              out[i] = static_cast<T>(
+                  gradient<kind(), VectorMath>(static_cast<float>(s[i]), static_cast<float>(g[i]), a, b));
             });
       });
     });
@@ -258,7 +143,8 @@ class Elementwise final : public ElementwiseKernels {
   static void binary_as(const KernelContext& ctx, const cpu::BroadcastPlan<2>& plan, const T* a, const T* b, T* out) {
     for_each_run(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {
       with_operands(plan, a + run.at[0], b + run.at[1], [&, y = out + run.out](auto left, auto right) {
-        cpu::vector_loop(0, run.length, [=](std::int64_t i) { y[i] = static_cast<T>(apply<kOp>(left(i), right(i))); });
+        cpu::vector_loop(0, run.length,
+                         [=](std::int64_t i) { y[i] = static_cast<T>(formula<kOp, VectorMath>(left(i), right(i))); });
       });
     });
   }

@@ -183,4 +183,19 @@ inline float fast_pow(float x, float y) {
   return (y == 0.f || x == 1.f) ? 1.f : result;
 }
 
+// Math of backend/formulas.h.
+struct VectorMath {
+  static float exp(float x) { return fast_exp(x); }
+  static float expm1(float x) { return fast_expm1(x); }
+  static float log(float x) { return fast_log(x); }
+  static float log1p(float x) { return fast_log1p(x); }
+  static float sin(float x) { return fast_sin(x); }
+  static float cos(float x) { return fast_cos(x); }
+  static float tanh(float x) { return fast_tanh(x); }
+  static float sigmoid(float x) { return fast_sigmoid(x); }
+  static float pow(float x, float y) { return fast_pow(x, y); }
+  static float normal_cdf(float x) { return cpu::normal_cdf(x); }
+  static float normal_pdf(float x) { return cpu::normal_pdf(x); }
+};
+
 }  // namespace lockstep::cpu

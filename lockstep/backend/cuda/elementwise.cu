@@ -30,89 +30,38 @@ __device__ void map(std::int64_t n, bool aligned, T* y, const F& f, const X*... 
   }
 }
 
-// The distribution function and the density of the standard normal distribution.
+// Math of backend/formulas.h.
 template <typename C>
-__device__ C normal_cdf(C x) {
-  return C(0.5) * std::erfc(-x * C(1 / std::numbers::sqrt2));
-}
-template <typename C>
-__device__ C normal_pdf(C x) {
-  return C(0.3989422804014327) * std::exp(C(-0.5) * x * x);
-}
+struct DeviceMath {
+  __device__ static C exp(C x) { return std::exp(x); }
+  __device__ static C expm1(C x) { return std::expm1(x); }
+  __device__ static C log(C x) { return std::log(x); }
+  __device__ static C log1p(C x) { return std::log1p(x); }
+  __device__ static C sin(C x) { return std::sin(x); }
+  __device__ static C cos(C x) { return std::cos(x); }
+  __device__ static C tanh(C x) { return std::tanh(x); }
+  __device__ static C sigmoid(C x) { return 1 / (1 + std::exp(-x)); }
+  __device__ static C pow(C x, C y) { return std::pow(x, y); }
+  __device__ static C normal_cdf(C x) { return C(0.5) * std::erfc(-x * C(1 / std::numbers::sqrt2)); }
+  __device__ static C normal_pdf(C x) { return C(0.3989422804014327) * std::exp(C(-0.5) * x * x); }
+};
 
-template <typename C>
-__device__ C sigmoid(C x) {
-  return 1 / (1 + std::exp(-x));
-}
-
-// a and b: see Unary.
 template <typename T>
 __global__ void unary_kernel(Unary op, const T* x, T* y, std::int64_t n, bool aligned) {
   using C = Compute<T>;
-  const C a = static_cast<C>(op.a), b = static_cast<C>(op.b);
-  auto with = [&](auto f) { map(n, aligned, y, f, x); };
-  switch (op.op) {
-    case UnaryOp::negate: return with([](C v) { return -v; });
-    case UnaryOp::exp: return with([](C v) { return std::exp(v); });
-    case UnaryOp::log: return with([](C v) { return std::log(v); });
-    case UnaryOp::sqrt: return with([](C v) { return std::sqrt(v); });
-    case UnaryOp::square: return with([](C v) { return v * v; });
-    case UnaryOp::abs: return with([](C v) { return std::abs(v); });
-    case UnaryOp::sign: return with([](C v) { return v > 0 ? C(1) : v < 0 ? C(-1) : v; });  // 0 and NaN stay
-    case UnaryOp::reciprocal: return with([](C v) { return 1 / v; });
-    case UnaryOp::rsqrt: return with([](C v) { return 1 / std::sqrt(v); });
-    case UnaryOp::sin: return with([](C v) { return std::sin(v); });
-    case UnaryOp::cos: return with([](C v) { return std::cos(v); });
-    case UnaryOp::relu: return with([](C v) { return v <= 0 ? C(0) : v; });  // NaN stays NaN
-    case UnaryOp::leaky_relu: return with([=](C v) { return v > 0 ? v : a * v; });
-    case UnaryOp::elu: return with([=](C v) { return v > 0 ? v : a * std::expm1(v); });
-    case UnaryOp::gelu: return with([](C v) { return v * normal_cdf(v); });
-    case UnaryOp::silu: return with([](C v) { return v * sigmoid(v); });
-    case UnaryOp::softplus: return with([=](C v) { return a * v > b ? v : std::log1p(std::exp(a * v)) / a; });
-    case UnaryOp::sigmoid: return with([](C v) { return sigmoid(v); });
-    case UnaryOp::tanh: return with([](C v) { return std::tanh(v); });
-    case UnaryOp::clamp:
-      return with([=](C v) {
-        const C raised = v < a ? a : v;
-        return raised > b ? b : raised;
-      });
-    case UnaryOp::pow: return with([=](C v) { return std::pow(v, a); });
-  }
+  visit_op(op.op, [&, a = static_cast<C>(op.a), b = static_cast<C>(op.b)](auto kind) {
+    map(
+        n, aligned, y, [=](C v) { return formula<kind(), DeviceMath<C>>(v, a, b); }, x);
+  });
 }
 
-// s is the output or the input, depending on the operation: see unary_saves_output.
 template <typename T>
 __global__ void unary_backward_kernel(Unary op, const T* saved, const T* dy, T* dx, std::int64_t n, bool aligned) {
   using C = Compute<T>;
-  const C a = static_cast<C>(op.a), b = static_cast<C>(op.b);
-  auto with = [&](auto f) { map(n, aligned, dx, f, saved, dy); };
-  switch (op.op) {
-    case UnaryOp::negate: return with([](C, C g) { return -g; });
-    case UnaryOp::exp: return with([](C s, C g) { return g * s; });
-    case UnaryOp::log: return with([](C s, C g) { return g / s; });
-    case UnaryOp::sqrt: return with([](C s, C g) { return g * (C(0.5) / s); });
-    case UnaryOp::square: return with([](C s, C g) { return g * (2 * s); });
-    case UnaryOp::abs: return with([](C s, C g) { return s > 0 ? g : s < 0 ? -g : 0 * g; });
-    case UnaryOp::sign: return with([](C, C g) { return 0 * g; });
-    case UnaryOp::reciprocal: return with([](C s, C g) { return -g * (s * s); });
-    case UnaryOp::rsqrt: return with([](C s, C g) { return g * (C(-0.5) * (s * s * s)); });
-    case UnaryOp::sin: return with([](C s, C g) { return g * std::cos(s); });
-    case UnaryOp::cos: return with([](C s, C g) { return -g * std::sin(s); });
-    case UnaryOp::relu: return with([](C s, C g) { return s > 0 ? g : 0 * g; });
-    case UnaryOp::leaky_relu: return with([=](C s, C g) { return s > 0 ? g : g * a; });
-    case UnaryOp::elu: return with([=](C s, C g) { return s > 0 ? g : g * (a * std::exp(s)); });
-    case UnaryOp::gelu: return with([](C s, C g) { return g * (normal_cdf(s) + s * normal_pdf(s)); });
-    case UnaryOp::silu:
-      return with([](C s, C g) {
-        const C p = sigmoid(s);
-        return g * (p * (1 + s * (1 - p)));
-      });
-    case UnaryOp::softplus: return with([=](C s, C g) { return a * s > b ? g : g * sigmoid(a * s); });
-    case UnaryOp::sigmoid: return with([](C s, C g) { return g * (s * (1 - s)); });
-    case UnaryOp::tanh: return with([](C s, C g) { return g * (1 - s * s); });
-    case UnaryOp::clamp: return with([=](C s, C g) { return s >= a && s <= b ? g : C(0); });
-    case UnaryOp::pow: return with([=](C s, C g) { return a == 0 ? C(0) : g * (a * std::pow(s, a - 1)); });
-  }
+  visit_op(op.op, [&, a = static_cast<C>(op.a), b = static_cast<C>(op.b)](auto kind) {
+    map(
+        n, aligned, dx, [=](C s, C g) { return gradient<kind(), DeviceMath<C>>(s, g, a, b); }, saved, dy);
+  });
 }
 
 template <typename T>
@@ -136,34 +85,13 @@ __global__ void fill_kernel(T value, T* y, std::int64_t n, bool aligned) {
   }
 }
 
-// Calls body with the function of the operation.
-template <typename C, typename Body>
-__device__ void visit_operation(BinaryOp op, const Body& body) {
-  switch (op) {
-    case BinaryOp::add: return body([](C a, C b) { return a + b; });
-    case BinaryOp::subtract: return body([](C a, C b) { return a - b; });
-    case BinaryOp::multiply: return body([](C a, C b) { return a * b; });
-    case BinaryOp::divide: return body([](C a, C b) { return a / b; });
-    case BinaryOp::maximum: return body([](C a, C b) { return a != a || a > b ? a : b; });
-    case BinaryOp::minimum: return body([](C a, C b) { return a != a || a < b ? a : b; });
-    case BinaryOp::pow: return body([](C a, C b) { return std::pow(a, b); });
-  }
-}
-
-template <typename C>
-__device__ bool holds(CompareOp op, C a, C b) {
-  switch (op) {
-    case CompareOp::eq: return a == b;
-    case CompareOp::ne: return a != b;
-    case CompareOp::lt: return a < b;
-    case CompareOp::le: return a <= b;
-  }
-  return false;
-}
-
 template <typename T>
 __global__ void binary_kernel(BinaryOp op, const T* a, const T* b, T* out, std::int64_t n, bool aligned) {
-  visit_operation<Compute<T>>(op, [&](auto f) { map(n, aligned, out, f, a, b); });
+  using C = Compute<T>;
+  visit_op(op, [&](auto kind) {
+    map(
+        n, aligned, out, [=](C u, C v) { return formula<kind(), DeviceMath<C>>(u, v); }, a, b);
+  });
 }
 
 // The operands' strides along the axes of the result, innermost first. A stride of 0 repeats. Adjacent axes on which
@@ -215,7 +143,9 @@ __global__ void broadcast_kernel(BinaryOp op, const __grid_constant__ Broadcast<
   if (i >= n) return;
   std::int64_t at[2] = {};
   shape.offsets(i, at);
-  visit_operation<Compute<T>>(op, [&](auto f) { out[i] = convert<T>(f(widened(a[at[0]]), widened(b[at[1]]))); });
+  visit_op(op, [&](auto kind) {
+    out[i] = convert<T>(formula<kind(), DeviceMath<Compute<T>>>(widened(a[at[0]]), widened(b[at[1]])));
+  });
 }
 
 template <typename T>
@@ -225,11 +155,13 @@ __global__ void compare_kernel(CompareOp op, const __grid_constant__ Broadcast<2
   if (i >= n) return;
   std::int64_t at[2] = {};
   shape.offsets(i, at);
-  if constexpr (std::is_integral_v<T>) {
-    out[i] = holds(op, a[at[0]], b[at[1]]);
-  } else {
-    out[i] = holds(op, widened(a[at[0]]), widened(b[at[1]]));
-  }
+  visit_op(op, [&](auto kind) {
+    if constexpr (std::is_integral_v<T>) {
+      out[i] = holds<kind()>(a[at[0]], b[at[1]]);
+    } else {
+      out[i] = holds<kind()>(widened(a[at[0]]), widened(b[at[1]]));
+    }
+  });
 }
 
 template <typename Bits>
