@@ -3,7 +3,8 @@
 # where the CUDA back end is (LockstepCuda.cmake), else no_cuda.cc. oneDNN (onednn_*, no_onednn.cc) and MPI (folder `mpi`,
 # no_mpi.cc) are chosen in the same way. USES names the layers right below it; it may include those and what they use in turn.
 # COLD: not performance-critical, but slow to optimize; compiled with -O1.
-# The property LOCKSTEP_USES lists the layers that a layer may use, itself included; a test checks the includes against it.
+# The property LOCKSTEP_USES lists the layers that a layer may use, itself included, and LOCKSTEP_DIRECT_USES those right
+# below it; a test checks the includes against both.
 # The global property LOCKSTEP_CUDA_LAYERS lists the layers that have a part for CUDA.
 add_library(lockstep_flags INTERFACE)
 target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
@@ -55,7 +56,8 @@ function(lockstep_layer NAME)
     list(APPEND closure ${below})
   endforeach()
   list(REMOVE_DUPLICATES closure)
-  set_target_properties(lockstep_${NAME} PROPERTIES LOCKSTEP_USES "${closure}" LOCKSTEP_LIBRARIES "${ARG_LIBRARIES}"
+  set_target_properties(lockstep_${NAME} PROPERTIES LOCKSTEP_USES "${closure}" LOCKSTEP_DIRECT_USES "${ARG_USES}"
+                                                 LOCKSTEP_LIBRARIES "${ARG_LIBRARIES}"
                                                  UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 16
                                                  CXX_VISIBILITY_PRESET hidden)  # see base/export.h
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${NAME})

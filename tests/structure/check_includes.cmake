@@ -1,7 +1,7 @@
 # cmake -DSOURCE_DIR=… -DTABLE=… -P check_includes.cmake: fails when a file below SOURCE_DIR/lockstep includes a layer
-# that its own may not use (the table says for each layer what it may), when a back end's own headers are included from
-# above (they are not installed), when a file that is not named onednn_* includes oneDNN's headers (its versions 2 and 3
-# differ), or when a header includes JSON.
+# that its own may not use (the table says for each layer what it may), when a layer includes nothing of one that it USES,
+# when a back end's own headers are included from above (they are not installed), when a file that is not named onednn_*
+# includes oneDNN's headers (its versions 2 and 3 differ), or when a header includes JSON.
 cmake_minimum_required(VERSION 3.25)
 include(${TABLE})
 set(violations "")
@@ -9,6 +9,7 @@ foreach(layer ${layers})
   set(patterns *.h *.cc *.cu *.cuh)
   list(TRANSFORM patterns PREPEND ${SOURCE_DIR}/lockstep/${layer}/)
   file(GLOB_RECURSE files RELATIVE ${SOURCE_DIR} ${patterns})
+  set(unused ${${layer}_direct_uses})
   foreach(file ${files})
     file(STRINGS ${SOURCE_DIR}/${file} includes REGEX "^[ \t]*#[ \t]*include[ \t]*[\"<]")
     foreach(line ${includes})
@@ -28,12 +29,16 @@ foreach(layer ${layers})
         continue()
       endif()
       set(folder lockstep/${CMAKE_MATCH_1}/${CMAKE_MATCH_2})
+      list(REMOVE_ITEM unused ${CMAKE_MATCH_1})
       if(NOT CMAKE_MATCH_1 IN_LIST ${layer}_uses)
         string(APPEND violations "${file}: ${layer} may not include ${included}\"\n")
       elseif(folder MATCHES "^lockstep/backend/." AND NOT layer STREQUAL backend)
         string(APPEND violations "${file}: ${included}\" is the back ends' own\n")
       endif()
     endforeach()
+  endforeach()
+  foreach(below ${unused})
+    string(APPEND violations "lockstep/CMakeLists.txt: ${layer} includes nothing of ${below}, which it USES\n")
   endforeach()
 endforeach()
 if(violations)
