@@ -28,6 +28,12 @@ Example FashionMnist::batch(std::span<const std::int64_t> indices, std::span<con
     std::int64_t index = indices[static_cast<std::size_t>(i)];
     check(index >= 0 && index < files_.count, "fashion-mnist: example {} of {}", index, files_.count);
     const std::uint8_t* source = files_.pixels.data() + index * pixels;
+    // A shuffled image lies anywhere in memory: waiting for it would take most of the time.
+    constexpr std::int64_t kAhead = 4, kLine = 64;
+    if (i + kAhead < n) {
+      const std::uint8_t* next = files_.pixels.data() + indices[static_cast<std::size_t>(i + kAhead)] * pixels;
+      for (std::int64_t p = 0; p < pixels; p += kLine) __builtin_prefetch(next + p);
+    }
     for (std::int64_t p = 0; p < pixels; ++p) *image++ = static_cast<float>(source[p]) / 255.0f;
     labels.view().as<std::int64_t>()[i] = files_.labels[static_cast<std::size_t>(index)];
   }
