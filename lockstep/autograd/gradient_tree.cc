@@ -1,4 +1,4 @@
-#include "lockstep/nn/gradient_tree.h"
+#include "lockstep/autograd/gradient_tree.h"
 
 #include <algorithm>
 #include <optional>

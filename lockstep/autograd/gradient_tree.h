@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/nn/gradient_reducer.h"
+#include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "lockstep/autograd/gradient_reducer.h"
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/node.h"
-#include "lockstep/nn/gradient_reducer.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/runtime.h"

@@ -11,8 +11,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-class GradientTree;      // nn/gradient_tree.h
-struct ReducedGradient;  // nn/gradient_reducer.h
+class GradientTree;      // autograd/gradient_tree.h
+struct ReducedGradient;  // autograd/gradient_reducer.h
 
 struct ParameterOptions {
   // An extent of 0 is unknown; the first forward pass sets it (deferred initialization).

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "lockstep/nn/gradient_reducer.h"
+#include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <tuple>
 
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"

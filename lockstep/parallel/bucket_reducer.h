@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/nn/gradient_reducer.h"
+#include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {

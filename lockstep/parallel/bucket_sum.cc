@@ -1,8 +1,8 @@
 // How a BucketReducer sums one bucket: it takes this rank's gradients from the trees of its parameters, and describes
 // the task that sums them over all ranks.
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/comm/tree_sum.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/bucket_reducer.h"

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/backend/backend.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/train/rate_meter.h"

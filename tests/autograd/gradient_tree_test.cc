@@ -1,4 +1,4 @@
-#include "lockstep/nn/gradient_tree.h"
+#include "lockstep/autograd/gradient_tree.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "lockstep/base/tree.h"
-#include "tests/nn/nn_testing.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/tensors.h"
 
 namespace lockstep::testing {
 namespace {
@@ -56,7 +58,7 @@ class GradientTreeTest : public ::testing::Test {
   }
 
   Runtime runtime_{[] {
-    RuntimeOptions options = small_devices(8);
+    RuntimeOptions options{.cpu_devices = 8, .cores_per_device = 1, .threads_per_shard = 1};
     options.serial = true;
     return options;
   }()};

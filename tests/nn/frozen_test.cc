@@ -1,10 +1,10 @@
 // Frozen parameters cost nothing backward.
 #include <algorithm>
 
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/task_graph.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

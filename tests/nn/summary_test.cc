@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/nn/container.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/recurrent.h"

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/residual.h"

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

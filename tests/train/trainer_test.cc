@@ -4,9 +4,9 @@
 
 #include <mutex>
 
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/gradient_tree.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 #include "tests/train/small_job.h"
