@@ -73,6 +73,4 @@
 // Errors, and the version.
 #include "lockstep/base/error.h"
 #include "lockstep/base/export.h"
-#include "lockstep/engine/failure.h"
-#include "lockstep/net/comm_error.h"
 #include "lockstep/version.h"
