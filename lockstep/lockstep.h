@@ -2,17 +2,14 @@
 #pragma once
 
 // Tensors, operations, losses, functions of your own.
-#include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/losses.h"
-#include "lockstep/autograd/shards.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/backend/window.h"
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/array.h"
 #include "lockstep/tensor/dtype.h"
-#include "lockstep/tensor/layout.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/view.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/autograd/shards.h"
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/parallel/balance.h"
 
 namespace LOCKSTEP_API lockstep {

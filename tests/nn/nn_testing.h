@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lockstep/autograd/shards.h"
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"

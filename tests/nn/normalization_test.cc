@@ -1,6 +1,6 @@
 #include "lockstep/nn/normalization.h"
 
-#include "lockstep/autograd/shards.h"
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
 #include "tests/nn/nn_testing.h"
