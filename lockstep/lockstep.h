@@ -18,17 +18,11 @@
 #include "lockstep/runtime/runtime.h"
 
 // Modules and layers.
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
-#include "lockstep/nn/initializer.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/parameter.h"
-#include "lockstep/nn/recurrent.h"
-#include "lockstep/nn/residual.h"
-#include "lockstep/nn/summary.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/sequence.h"
 
 // Optimizers and schedules.
 #include "lockstep/optim/loss_scaler.h"

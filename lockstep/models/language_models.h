@@ -7,10 +7,10 @@
 
 #include <utility>
 
-#include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/sequence.h"
 
 namespace LOCKSTEP_API lockstep {
 

@@ -12,9 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 
 namespace LOCKSTEP_API lockstep {

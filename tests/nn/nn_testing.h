@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"

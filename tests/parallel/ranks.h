@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/runtime.h"
 

@@ -10,7 +10,6 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/ops/copy.h"
