@@ -25,15 +25,9 @@
 #include "lockstep/nn/sequence.h"
 
 // Optimizers and schedules.
-#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
-#include "lockstep/optim/schedule.h"
-#include "lockstep/optim/weight_average.h"
 
 // Data, models, files of weights, checkpoints.
-#include "lockstep/base/file.h"
-#include "lockstep/checkpoint/recipe.h"
-#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/data_loader.h"

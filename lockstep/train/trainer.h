@@ -13,8 +13,7 @@
 #include <optional>
 
 #include "lockstep/checkpoint/training_checkpoint.h"
-#include "lockstep/optim/schedule.h"
-#include "lockstep/optim/weight_average.h"
+#include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/recorded_step.h"

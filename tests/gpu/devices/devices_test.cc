@@ -17,7 +17,6 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/ops/softmax.h"
-#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/parallel/split.h"
