@@ -32,18 +32,12 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/fashion_mnist.h"
-#include "lockstep/data/sampler.h"
-#include "lockstep/data/text.h"
-#include "lockstep/models/language_models.h"
 #include "lockstep/models/models.h"
 
 // Several devices, several processes.
 #include "lockstep/comm/process_group.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/spawn.h"
-#include "lockstep/parallel/balance.h"
-#include "lockstep/parallel/communicator.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/job.h"
@@ -52,7 +46,6 @@
 
 // Training loops.
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/plot.h"
 #include "lockstep/train/trainer.h"
 
 // Errors, and the version.

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/own_layers.h"
-#include "lockstep/models/language_models.h"
+#include "lockstep/models/models.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/sequence.h"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/models/language_models.h"
 #include "lockstep/models/models.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/sequence.h"

@@ -12,7 +12,7 @@
 
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
