@@ -14,14 +14,12 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/export.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {
 
 // The settings that decide the bits of a training run, by name: seed, shards, threads per shard, batch size, and so on.
-
 class Recipe {
  public:
   // A Boolean, an integer, a floating-point number, or a string. 1 and 1.0 differ.

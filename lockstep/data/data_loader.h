@@ -15,7 +15,6 @@ namespace LOCKSTEP_API lockstep {
 
 // Samplers choose the order of the examples. Each sampler yields part or all of one global order, which depends only on
 // (seed, epoch). Any process can compute it, so a resumed run can find its place.
-
 class Sampler {
  public:
   virtual ~Sampler() = default;

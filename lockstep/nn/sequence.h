@@ -10,10 +10,10 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// LSTM and GRU. A call takes an initial state and returns the state after the last step.
-
 struct RecurrentWeights;  // autograd/recurrent.h
 struct RecurrentPass;
+
+// LSTM and GRU. A call takes an initial state and returns the state after the last step.
 
 struct RecurrentOptions {
   std::int64_t input_size = 0;  // 0: inferred at the first forward pass

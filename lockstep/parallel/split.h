@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/device/device.h"
 
 namespace LOCKSTEP_API lockstep {
 
