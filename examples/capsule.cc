@@ -3,7 +3,6 @@
 // devices, with the weights of one.
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
-#include <lockstep/nn/conv.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/runtime/runtime.h>

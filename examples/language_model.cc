@@ -5,19 +5,20 @@
 //   language_model --data book.txt --model lstm --nprocs 2     processes with devices of their own
 //   lockstep launch --nproc-per-node 2 -- language_model --data book.txt
 #include <fmt/core.h>
-#include <lockstep/base/file.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
-#include <lockstep/data/text.h>
+#include <lockstep/data/dataset.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
-#include <lockstep/models/language_models.h>
+#include <lockstep/models/models.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include "device_options.h"
 
@@ -81,6 +82,14 @@ std::string sample(Module& model, const CharacterSet& characters, std::int64_t f
   return characters.decode(ids);
 }
 
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  check(file.good() && text.good(), "{}: no text could be read", path);
+  return text.str();
+}
+
 // The program of each rank.
 void run(const Options& o) {
   // One process has all devices of a list; several have one each.
@@ -88,7 +97,7 @@ void run(const Options& o) {
   Job job({.runtime = alone || !o.list.empty() ? o.runtime() : RuntimeOptions{.cpu_devices = o.num_devices},
            .devices = alone ? "" : o.list});
   const std::vector<Device>& devices = job.devices();
-  const std::string text = read_file(o.data, std::size_t{1} << 30);
+  const std::string text = read_text(o.data);
   const CharacterSet characters(text);
   const std::vector<std::int64_t> ids = characters.encode(text);
   characters.encode(o.prompt);  // an error before the training

@@ -2,17 +2,14 @@
 #pragma once
 
 // Tensors, operations, losses, functions of your own.
-#include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/losses.h"
-#include "lockstep/autograd/shards.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/backend/window.h"
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/array.h"
 #include "lockstep/tensor/dtype.h"
-#include "lockstep/tensor/layout.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/view.h"
 
@@ -21,44 +18,26 @@
 #include "lockstep/runtime/runtime.h"
 
 // Modules and layers.
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
-#include "lockstep/nn/initializer.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/parameter.h"
-#include "lockstep/nn/recurrent.h"
-#include "lockstep/nn/residual.h"
-#include "lockstep/nn/summary.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/sequence.h"
 
 // Optimizers and schedules.
-#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
-#include "lockstep/optim/schedule.h"
-#include "lockstep/optim/weight_average.h"
 
 // Data, models, files of weights, checkpoints.
-#include "lockstep/base/file.h"
-#include "lockstep/checkpoint/recipe.h"
-#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/fashion_mnist.h"
-#include "lockstep/data/sampler.h"
-#include "lockstep/data/text.h"
-#include "lockstep/models/language_models.h"
 #include "lockstep/models/models.h"
 
 // Several devices, several processes.
 #include "lockstep/comm/process_group.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/spawn.h"
-#include "lockstep/parallel/balance.h"
-#include "lockstep/parallel/communicator.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/job.h"
@@ -67,12 +46,9 @@
 
 // Training loops.
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/plot.h"
 #include "lockstep/train/trainer.h"
 
 // Errors, and the version.
 #include "lockstep/base/error.h"
 #include "lockstep/base/export.h"
-#include "lockstep/engine/failure.h"
-#include "lockstep/net/comm_error.h"
 #include "lockstep/version.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lockstep/autograd/node.h"
-#include "lockstep/autograd/shards.h"
+#include "lockstep/autograd/tensor.h"
 #include "tests/tensors.h"
 
 namespace lockstep::testing {

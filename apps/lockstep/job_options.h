@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/nn/module.h"
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep::app {

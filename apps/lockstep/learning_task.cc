@@ -8,8 +8,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/text.h"
-#include "lockstep/models/language_models.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/models/models.h"
 
 namespace lockstep::app {

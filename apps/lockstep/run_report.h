@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "lockstep/train/log_writer.h"
-#include "lockstep/train/plot.h"
 #include "lockstep/train/progress_bar.h"
 #include "lockstep/train/trainer.h"
 #include "train_options.h"

@@ -1,4 +1,4 @@
-#include "lockstep/autograd/creation.h"
+#include "lockstep/autograd/tensor.h"
 
 #include <cmath>
 #include <functional>

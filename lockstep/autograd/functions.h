@@ -14,7 +14,6 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/losses.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/backend/window.h"

@@ -1,4 +1,4 @@
-#include "lockstep/autograd/shards.h"
+#include "lockstep/autograd/tensor.h"
 
 #include <algorithm>
 #include <numeric>

@@ -6,7 +6,6 @@
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
-#include "lockstep/autograd/shards.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/runtime/runtime.h"
 

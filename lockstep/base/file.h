@@ -1,19 +1,13 @@
-// Whole files: read up to a size limit, and written atomically. Also destinations for bytes in general.
+// Whole files: read up to a size limit, and written atomically.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "lockstep/base/export.h"
-
-namespace LOCKSTEP_API lockstep {
-
-// A destination for bytes: a file, a digest, or both at once. It accepts all bytes or throws.
-using ByteSink = std::function<void(std::span<const std::byte>)>;
+namespace lockstep {
 
 // Returns the file's bytes. Throws, with the path and the system's reason, if the file is missing, a directory,
 // unreadable, or larger than max_bytes; memory for such a large file is never allocated.

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/file.h"
+#include "lockstep/checkpoint/weights.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "lockstep/checkpoint/recipe.h"
+#include "lockstep/checkpoint/training_checkpoint.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/net/comm_error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace LOCKSTEP_API lockstep {

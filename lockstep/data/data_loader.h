@@ -1,16 +1,80 @@
-// Makes batches of a data set ahead of use, in background threads.
+// Makes batches of a data set ahead of use, in background threads. Samplers choose the order of the examples.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/sampler.h"
 
 namespace LOCKSTEP_API lockstep {
+
+// Samplers choose the order of the examples. Each sampler yields part or all of one global order, which depends only on
+// (seed, epoch). Any process can compute it, so a resumed run can find its place.
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+  // The numbers of the examples of epoch `epoch`, in order. A pure function of its argument; safe to call from several
+  // threads at once.
+  virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
+  struct RankSizes {
+    std::int64_t least = 0, most = 0;
+  };
+  // For samplers that divide the data among ranks: the smallest and largest number of examples per rank. Loaders use
+  // them to make the same number of batches on every rank.
+  virtual std::optional<RankSizes> rank_sizes() const { return std::nullopt; }
+};
+
+// 0, 1, ..., size - 1 in every epoch. All samplers throw if size is negative.
+class SequentialSampler : public Sampler {
+ public:
+  explicit SequentialSampler(std::int64_t size);
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::int64_t size_;
+};
+
+// A different permutation in every epoch (Fisher-Yates with counter-based numbers).
+class RandomSampler : public Sampler {
+ public:
+  explicit RandomSampler(std::int64_t size, std::uint64_t seed = 0);
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::int64_t size_;
+  std::uint64_t seed_;
+};
+
+struct DistributedSamplerOptions {
+  int rank = 0;
+  int world_size = 1;
+  bool shuffle = true;
+  std::uint64_t seed = 0;
+  // Leaves out the last size % world_size examples, so that all ranks have the same number.
+  bool drop_last = false;
+  // Repeats the first examples until all ranks have the same number, as PyTorch does. Without `pad` and `drop_last`,
+  // every example is visited exactly once. Some ranks then have one more than the others, and the others' last batch
+  // may be empty.
+  bool pad = false;
+};
+
+// Every rank's own part of the data: examples rank, rank + world_size, ... of the global order. Throws unless
+// 0 <= rank < world_size, and if `pad` and `drop_last` are both set.
+class DistributedSampler : public Sampler {
+ public:
+  DistributedSampler(std::int64_t size, DistributedSamplerOptions options);
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+  std::optional<RankSizes> rank_sizes() const override;
+
+ private:
+  std::int64_t size_;
+  DistributedSamplerOptions options_;
+};
 
 // Returns the rows [first, last) that this process loads of a batch of n examples. An empty range gives tensors without
 // rows.

@@ -1,4 +1,4 @@
-#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/dataset.h"
 
 #include "lockstep/base/sha256.h"
 

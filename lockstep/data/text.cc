@@ -1,4 +1,4 @@
-#include "lockstep/data/text.h"
+#include "lockstep/data/dataset.h"
 
 #include <algorithm>
 #include <array>

@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/engine/counters.h"
 #include "lockstep/engine/device_uses.h"
-#include "lockstep/engine/failure.h"
 #include "lockstep/engine/resource.h"
 #include "lockstep/engine/task.h"
 

@@ -8,7 +8,7 @@
 //     holds up its own lane only. Parallelism comes from several lanes.
 //   - A task that throws fails what it writes. A task that reads failed data is skipped and fails what it writes in
 //     turn, with the first task's error. Every wait that needs the data throws that error, until a task that does not
-//     read the data writes it anew. See failure.h.
+//     read the data writes it anew. See Failure in base/error.h.
 //   - A lane may have a stream: a queue of work that a device runs beside the lane's worker. The lane's tasks only
 //     queue their work there. A later user of their data waits for the device: on its own stream, or, if it has none,
 //     in its thread. When a device reports a failure, all unfinished work of the stream is lost, as if the first of
@@ -29,8 +29,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/engine/counters.h"
-#include "lockstep/engine/failure.h"
 #include "lockstep/engine/resource.h"
 #include "lockstep/engine/task.h"
 

@@ -23,7 +23,6 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
-#include "lockstep/engine/failure.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/net/descriptor_limit.h"

@@ -1,4 +1,4 @@
-#include "lockstep/models/language_models.h"
+#include "lockstep/models/models.h"
 
 #include "lockstep/autograd/functions.h"
 

@@ -1,7 +1,6 @@
 #include "lockstep/models/models.h"
 
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/residual.h"
 
 namespace lockstep {
 namespace {

@@ -1,24 +1,26 @@
-// Models for images: those of the tutorials, and torchvision's residual nets. Names of parameters equal those of the
-// same models in PyTorch.
-//
-//   auto net = resnet18();
-//   net->initialize(Normal(0.01), devices);
-//   Tensor logits = (*net)(images);  // [N, 1, 28, 28] -> [N, 10]
+// Models for images and for text. Names of parameters equal those of the same models in PyTorch.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
+#include "lockstep/nn/sequence.h"
 
 namespace LOCKSTEP_API lockstep {
 
+// Models for images: those of the tutorials, and torchvision's residual nets.
+//
+//   auto net = resnet18();
+//   net->initialize(Normal(0.01), devices);
+//   Tensor logits = (*net)(images);  // [N, 1, 28, 28] -> [N, 10]
+//
 // The models for small images take [N, C, H, W] and return logits [N, classes]. The first batch sets C, and for LeNet
 // and the MLP also H and W; later batches must agree.
 
@@ -72,5 +74,118 @@ std::unique_ptr<ResNet> resnet18(std::int64_t num_classes = 1000);
 std::unique_ptr<ResNet> resnet34(std::int64_t num_classes = 1000);
 std::unique_ptr<ResNet> resnet50(std::int64_t num_classes = 1000);
 }  // namespace torchvision
+
+// Language models: a GPT like GPT-2, of any size, and one of LSTM layers.
+//
+//   GPT gpt({.vocab_size = 65, .block_size = 128});
+//   gpt.initialize(Normal(0.02), devices);
+//   Tensor logits = gpt(ids);  // i64 [N, T] -> [N, T, 65]
+
+struct GPTOptions {
+  std::int64_t vocab_size = 0;
+  std::int64_t block_size = 128;  // the longest sequence
+  std::int64_t n_layer = 4;
+  std::int64_t n_head = 4;
+  std::int64_t n_embd = 128;
+  double dropout = 0.1;
+  // The sum of both embeddings is cast to this type, and all later layers compute in it: f32, or bf16 or f16 with f32
+  // weights.
+  DType dtype = DType::f32;
+};
+
+// Causal self-attention, [N, T, n_embd] -> [N, T, n_embd]. One dense layer makes the queries, keys, and values of all
+// heads.
+class CausalSelfAttention : public Module {
+ public:
+  explicit CausalSelfAttention(const GPTOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  GPTOptions options_;
+  Linear c_attn_, c_proj_;
+  Dropout resid_dropout_;
+};
+
+// Two dense layers with GELU and four times the features between them: [.., n_embd] -> [.., n_embd].
+class GPTMlp : public Module {
+ public:
+  explicit GPTMlp(const GPTOptions& options);
+  Tensor forward(const Tensor& x) override { return dropout_(c_proj_(gelu(c_fc_(x)))); }
+
+ private:
+  Linear c_fc_, c_proj_;
+  Dropout dropout_;
+};
+
+// y = x + attn(ln_1(x)); returns y + mlp(ln_2(y)): [N, T, n_embd] -> [N, T, n_embd].
+class GPTBlock : public Module {
+ public:
+  explicit GPTBlock(const GPTOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  LayerNorm ln_1_;
+  CausalSelfAttention attn_;
+  LayerNorm ln_2_;
+  GPTMlp mlp_;
+};
+
+// A GPT without its last layer: i64 [N, T] -> [N, T, n_embd].
+class GPTBody : public Module {
+ public:
+  explicit GPTBody(const GPTOptions& options);
+  Tensor forward(const Tensor& ids) override;
+
+ private:
+  Embedding wte_, wpe_;
+  DType dtype_;
+  Dropout drop_;
+  ModuleList<GPTBlock> h_;
+  LayerNorm ln_f_;
+};
+
+// A language model like GPT-2 (Radford et al. 2019), i64 [N, T] -> logits [N, T, vocab_size]: learned positions,
+// pre-norm blocks, and a final layer norm. Parameters are named as in nanoGPT: transformer.wte.weight,
+// transformer.h.0.attn.c_attn.weight, ..., lm_head.weight, which is not tied to wte. GPT-2 starts with Normal(0.02).
+// Throws if n_head does not divide n_embd, and in forward() if T is 0 or above block_size.
+class GPT : public Module {
+ public:
+  explicit GPT(const GPTOptions& options);
+  Tensor forward(const Tensor& ids) override { return lm_head_(transformer_(ids)); }
+
+ private:
+  GPTBody transformer_;
+  Linear lm_head_;
+};
+
+struct LstmLanguageModelOptions {
+  std::int64_t vocab_size = 0;
+  std::int64_t embedding_dim = 128;
+  std::int64_t hidden_size = 256;
+  std::int64_t num_layers = 2;
+  double dropout = 0.2;
+  // Embeddings are cast to this type, and all later layers compute in it: f32, or bf16 or f16 with f32 weights.
+  DType dtype = DType::f32;
+};
+
+// A language model of LSTM layers: i64 [N, T] -> logits [N, T, vocab_size]. Parameters are named as in PyTorch's
+// example word_language_model: encoder.weight, rnn.weight_ih_l0, ..., decoder.weight, decoder.bias.
+class LstmLanguageModel : public Module {
+ public:
+  explicit LstmLanguageModel(const LstmLanguageModelOptions& options);
+  // Starts from `state`. Returns the logits and the state for the next call.
+  std::pair<Tensor, LstmState> forward(const Tensor& ids, const LstmState& state);
+  // Starts from zeros. Returns only the logits.
+  Tensor forward(const Tensor& ids) override { return forward(ids, LstmState{}).first; }
+  using Module::operator();
+  std::pair<Tensor, LstmState> operator()(const Tensor& ids, const LstmState& state) { return forward(ids, state); }
+
+ private:
+  DType dtype_;
+  Embedding encoder_;
+  Dropout drop_;
+  LSTM rnn_;
+  Linear decoder_;
+};
 
 }  // namespace lockstep

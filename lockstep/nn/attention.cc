@@ -3,7 +3,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/nn/output_observer.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/sequence.h"
 
 namespace lockstep {
 namespace {

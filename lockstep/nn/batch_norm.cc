@@ -2,7 +2,7 @@
 
 #include "lockstep/autograd/batch_norm.h"
 #include "lockstep/autograd/shard_collector.h"
-#include "lockstep/autograd/shards.h"
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/nn/output_observer.h"
 
 namespace lockstep {

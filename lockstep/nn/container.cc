@@ -1,4 +1,4 @@
-#include "lockstep/nn/container.h"
+#include "lockstep/nn/module.h"
 
 #include <typeinfo>
 

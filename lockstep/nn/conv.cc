@@ -1,4 +1,4 @@
-#include "lockstep/nn/conv.h"
+#include "lockstep/nn/layers.h"
 
 namespace lockstep {
 namespace {

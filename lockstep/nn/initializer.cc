@@ -1,4 +1,4 @@
-#include "lockstep/nn/initializer.h"
+#include "lockstep/nn/parameter.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,5 @@
-// Dense and embedding layers, and layers without parameters: activations, pooling, shapes, dropout.
+// Layers: dense ones, embeddings, convolutions, residual blocks, and those without parameters: activations, pooling,
+// shapes, dropout. normalization.h and sequence.h have more.
 #pragma once
 
 #include <optional>
@@ -6,6 +7,8 @@
 #include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
+
+class BatchNorm2d;  // nn/normalization.h
 
 struct LinearOptions {
   std::int64_t in_features = 0;  // 0: inferred at the first forward pass
@@ -52,6 +55,88 @@ class Embedding : public Module {
 
  private:
   EmbeddingOptions options_;
+};
+
+// Convolutions. Kernels are square, and every axis has the same stride, padding, and dilation. Constructors throw
+// unless out_channels, kernel, and groups are at least 1 and groups divide both numbers of channels. forward() throws
+// if the input has other axes or channels than expected, or if the kernel does not fit the padded input.
+
+// Options of Conv1d and Conv2d.
+struct ConvLayerOptions {
+  std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
+  std::int64_t out_channels = 0;
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+// [N, C, L] -> [N, O, L'], L' = floor((L + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
+class Conv1d : public Module {
+ public:
+  using Options = ConvLayerOptions;
+  explicit Conv1d(ConvLayerOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [O, C / groups, kernel]
+  Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  ConvLayerOptions options_;
+};
+
+// The same for images: [N, C, H, W] -> [N, O, H', W'].
+//
+//   Conv2d conv({.out_channels = 64, .kernel = 3, .padding = 1});
+class Conv2d : public Module {
+ public:
+  using Options = ConvLayerOptions;
+  explicit Conv2d(ConvLayerOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [O, C / groups, kernel, kernel]
+  Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  ConvLayerOptions options_;
+};
+
+struct ConvTranspose2dLayerOptions {
+  std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
+  std::int64_t out_channels = 0;
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t output_padding = 0;  // below the stride
+  std::int64_t groups = 1;
+  bool bias = true;
+  std::int64_t dilation = 1;
+};
+
+// [N, C, H, W] -> [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1. A
+// stride of 2 doubles the size of images.
+class ConvTranspose2d : public Module {
+ public:
+  using Options = ConvTranspose2dLayerOptions;
+  explicit ConvTranspose2d(ConvTranspose2dLayerOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [C, O / groups, kernel, kernel]
+  Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  ConvTranspose2dLayerOptions options_;
 };
 
 // Returns x. Use it in place of a layer that is omitted.
@@ -257,6 +342,29 @@ class Dropout : public Module {
 
  private:
   double p_;
+};
+
+struct ResidualOptions {
+  std::int64_t channels = 0;
+  std::int64_t stride = 1;
+  // A 1x1 convolution on the shortcut. Required if the stride is above 1 or the number of channels changes.
+  bool project = false;
+};
+
+// The residual block of He et al. 2015 as in the tutorials: relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)), with
+// 3x3 convolutions. With `project`, the shortcut is conv3, a 1x1 convolution.
+//
+//   net.append(Residual({.channels = 128, .stride = 2, .project = true}));
+class Residual : public Module {
+ public:
+  using Options = ResidualOptions;
+  explicit Residual(ResidualOptions options);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  Conv2d &conv1_, &conv2_;
+  Conv2d* conv3_;  // null without `project`
+  BatchNorm2d &bn1_, &bn2_;
 };
 
 }  // namespace lockstep

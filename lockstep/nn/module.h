@@ -1,4 +1,4 @@
-// Modules, the parts of models. Parameters have the same names as in PyTorch, so each library can load the other's
+// Modules, the parts of models, and containers of modules. Parameters have the same names as in PyTorch, so each library can load the other's
 // weights.
 //
 //   struct Net : Module {
@@ -11,6 +11,7 @@
 //   Tensor y = net(split_and_load(x, runtime.devices()));
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <iosfwd>
 #include <memory>
@@ -190,5 +191,135 @@ struct UnmatchedEntries {
 // For fine-tuning: overwrites every entry that the state has with the same name, shape, and type. Throws if nothing
 // fits.
 UnmatchedEntries load_matching_state(Module& module, const StateDict& state);
+
+// Runs modules one after the other. They are named "0", "1", ..., or as the caller says. A batch norm and the ReLU
+// after it run as one operation.
+//
+//   Sequential net;
+//   net.append(Conv2d({.out_channels = 64, .kernel = 3})).append(BatchNorm2d()).append(ReLU());
+//   net.at<Conv2d>(0).weight.set_trainable(false);
+class Sequential : public Module {
+ public:
+  Sequential() = default;
+
+  // Makes the module in place, from its options or from other arguments: append<Conv2d>({.out_channels = 64}).
+  template <typename M>
+  Sequential& append(const typename M::Options& options) {
+    return append(std::make_shared<M>(options));
+  }
+  template <typename M, typename... Args>
+  Sequential& append(Args&&... args) {
+    return append(std::make_shared<M>(std::forward<Args>(args)...));
+  }
+  template <typename M>
+  requires std::is_base_of_v<Module, M> Sequential& append(M&& module) {
+    return append(std::make_shared<M>(std::move(module)));
+  }
+  Sequential& append(std::shared_ptr<Module> module) {
+    return append(std::to_string(children().size()), std::move(module));
+  }
+  Sequential& append(std::string name, std::shared_ptr<Module> module) {
+    add(std::move(name), std::move(module));
+    return *this;
+  }
+
+  std::size_t size() const { return children().size(); }
+  using Module::operator[];
+  Module& operator[](std::size_t i) const {
+    check(i < size(), "sequential: no module {}, there are {}", i, size());
+    return *children()[i].module;
+  }
+  // Returns module i as an M. Throws if it has another class.
+  template <typename M>
+  M& at(std::size_t i) const {
+    auto* const module = dynamic_cast<M*>(&(*this)[i]);
+    if (!module) fail("sequential: module {} is {}, expected another class", i, (*this)[i].str());
+    return *module;
+  }
+
+  Tensor forward(const Tensor& x) override;
+};
+
+// Holds modules named "0", "1", ...; the owner calls them. M is the modules' class; the default works for modules of
+// one input.
+//
+//   ModuleList<TransformerEncoderLayer> layers;
+//   Net() { for (int i = 0; i < 6; ++i) layers.append(options); add("layers", layers); }
+//   Tensor forward(const Tensor& x) override { Tensor y = x; for (auto& layer : layers) y = layer(y); return y; }
+template <typename M = Module>
+class ModuleList : public Module {
+ public:
+  // Makes an M from the arguments, and returns it.
+  template <typename... Args>
+  M& append(Args&&... args) {
+    return append(std::make_shared<M>(std::forward<Args>(args)...));
+  }
+  template <typename N>
+  requires std::is_base_of_v<M, N> M& append(std::shared_ptr<N> module) {
+    add(std::to_string(size()), module);
+    modules_.push_back(module.get());
+    return *modules_.back();
+  }
+
+  std::size_t size() const { return modules_.size(); }
+  using Module::operator[];
+  M& operator[](std::size_t i) const {
+    check(i < size(), "module list: no module {}, there are {}", i, size());
+    return *modules_[i];
+  }
+
+  class Iterator {
+   public:
+    explicit Iterator(M* const* place) : place_(place) {}
+    M& operator*() const { return **place_; }
+    Iterator& operator++() { return ++place_, *this; }
+    bool operator!=(const Iterator& other) const { return place_ != other.place_; }
+
+   private:
+    M* const* place_;
+  };
+  Iterator begin() const { return Iterator(modules_.data()); }
+  Iterator end() const { return Iterator(modules_.data() + modules_.size()); }
+
+ private:
+  std::vector<M*> modules_;  // children() own them
+};
+
+// A table of a model's layers, with their output shapes and numbers of parameters.
+//
+//   fmt::print("{}", summary(net, {32, 1, 28, 28}));
+//
+//   Layer  Kind        Output shape     Parameters
+//   -----------------------------------------------------
+//          Sequential  [32, 10]                  0
+//   0      Conv2d      [32, 6, 28, 28]         156  trainable
+//   1      ReLU        [32, 6, 28, 28]           0
+//   ...
+//   -----------------------------------------------------
+//   61,706 parameters, 61,706 trainable, 0 frozen
+//   246,824 bytes of parameters, 0 of buffers
+//
+// Each row counts a layer's own parameters, without those of the layers in it. Parameters that layers share count in
+// the first one. A layer that was called several times shows its last output. Your own layers show an output only if
+// the model calls them with operator().
+//
+// summary() calls the model once, on zeros of this shape on its first device, in evaluation mode and without a history.
+// This sets unknown shapes, as a first batch does. Modes, statistics, gradients, and later random numbers stay the
+// same.
+std::string summary(Module& module, const Shape& input, DType dtype = DType::f32);
+
+// For models that are called in another way: `call` must run the model once.
+std::string summary(Module& module, const std::function<void()>& call);
+
+// Moves a tensor in host memory to the model's first device. Returns anything else unchanged.
+Tensor input_for(const Module& module, const Tensor& x);
+template <typename T>
+requires(!std::convertible_to<T, Tensor>) const T& input_for(const Module&, const T& x) { return x; }
+
+// The same for model(x, more...): several inputs, or inputs that are not f32.
+template <std::derived_from<Module> M, typename... More>
+std::string summary(M& module, const Tensor& x, const More&... more) {
+  return summary(module, [&] { module(input_for(module, x), input_for(module, more)...); });
+}
 
 }  // namespace lockstep

@@ -1,11 +1,9 @@
 // How layers print themselves: as the same layers in PyTorch do.
 #include <span>
 
-#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/recurrent.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/sequence.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,6 @@
-#include "lockstep/nn/residual.h"
+#include "lockstep/nn/layers.h"
+
+#include "lockstep/nn/normalization.h"
 
 namespace lockstep {
 

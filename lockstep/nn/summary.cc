@@ -1,4 +1,4 @@
-#include "lockstep/nn/summary.h"
+#include "lockstep/nn/module.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "lockstep/optim/loss_scaler.h"
+#include "lockstep/optim/optimizer.h"
 
 #include <cmath>
 

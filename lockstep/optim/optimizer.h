@@ -1,4 +1,5 @@
-// Optimizers. One step is one task per device, over all parameters.
+// Optimizers, and what goes with them: loss scaling, learning-rate schedules, averages of the weights. One step is one
+// task per device, over all parameters.
 //
 //   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   loss.backward();
@@ -9,14 +10,61 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lockstep/nn/parameter.h"
-#include "lockstep/optim/loss_scaler.h"
+#include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
+
+struct LossScalerOptions {
+  // Must be a power of two.
+  double initial_scale = 65536;
+  // Good steps in a row before the scale doubles.
+  std::int64_t growth_interval = 2000;
+};
+
+// The state that a checkpoint stores.
+struct LossScalerState {
+  double scale = 0;
+  std::int64_t good_steps = 0;  // since the scale changed
+};
+
+// Dynamic loss scaling for training in f16, where gradients below 6e-8 are 0 and those above 65504 are infinite. The
+// loss is multiplied by a scale before backward(), and the optimizer divides the summed gradients by it, in f32. The
+// rule is that of torch.amp.GradScaler: if a gradient is not finite, the step is skipped and the scale is halved; after
+// many good steps in a row, the scale is doubled.
+//
+//     LossScaler scaler(runtime.devices());
+//     loss.backward({.scales = scaler.scales()});
+//     optimizer.unscale(scaler);
+//     optimizer.step();
+//
+// The scale is stored on the devices, so the host never waits for it. All devices in all processes see the same norm
+// and therefore make the same decision.
+class LossScaler {
+ public:
+  explicit LossScaler(std::span<const Device> devices, LossScalerOptions options = {});
+
+  // One f32 [1] for each device: BackwardOptions::scales.
+  std::span<const Array> scales() const { return scales_; }
+  // The scale after all steps that were described so far, f32 [1]. Does not wait.
+  Array current() const;
+
+  // For Optimizer::unscale: adjusts the scale by the squared norm of the scaled gradients. Returns the factor of the
+  // optimizer's update, f64 [1], on each device.
+  std::vector<Array> update(const Array& squared_norm, double max_norm);
+
+  // Waits.
+  LossScalerState state() const;
+  void set_state(const LossScalerState& state);
+
+ private:
+  std::vector<Array> states_, scales_;  // a scale shares the memory of its state
+  std::int64_t growth_interval_;
+};
 
 // A group of parameters with options of its own, as in PyTorch. Omitted options are the optimizer's.
 struct ParameterGroup {
@@ -191,6 +239,76 @@ class Adam : public Optimizer {
 class AdamW : public Adam {
  public:
   AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, true) {}
+};
+
+// Learning-rate schedules. They are pure functions of the step, so a checkpoint need not store them.
+//
+//   optimizer.set_learning_rate(scheduled_lr({.kind = ScheduleKind::cosine, .total_steps = 1000}, optimizer.steps()));
+
+enum class ScheduleKind { constant, step, cosine };
+
+struct ScheduleOptions {
+  ScheduleKind kind = ScheduleKind::constant;
+  double base_lr = 0.1;
+  // Number of steps in which the rate grows linearly from base_lr / warmup to base_lr.
+  std::int64_t warmup = 0;
+  // Number of steps of the whole job. A cosine schedule reaches 0 there.
+  std::int64_t total_steps = 0;
+  // `step` multiplies the rate by gamma every step_size steps. 0: a third of the steps after the warm-up.
+  std::int64_t step_size = 0;
+  double gamma = 0.1;
+};
+
+// The learning rate of step `step`, counting from 0. After the warm-up, with t = step - warmup:
+//   constant: base_lr
+//   step:     base_lr gamma^floor(t / step_size)
+//   cosine:   base_lr (1 + cos(pi t / (total_steps - warmup))) / 2 (Loshchilov and Hutter 2017, without restarts);
+//             0 from total_steps on
+// Throws if a number of steps is negative.
+double scheduled_lr(const ScheduleOptions& options, std::int64_t step);
+
+// The exponential moving average of a model's weights. It often has a better test accuracy than the weights themselves.
+//
+//   WeightAverage average(net, 0.999);
+//   for (...) { loss.backward(); sgd.step(); average.update(); }
+//   { AveragedWeights averaged(average); evaluate(net, ...); save_weights("net.safetensors", net); }
+class WeightAverage {
+ public:
+  // Averages all parameters of the module. Buffers, such as those of batch norm, are not averaged.
+  WeightAverage(const Module& module, double decay);
+
+  // Call it after each step of the optimizer. The average becomes decay * average + (1 - decay) * weights, with the
+  // same bits on each device. The first call copies the weights.
+  void update();
+  // Exchanges the weights of the module and their averages. Does nothing before the first update.
+  void swap();
+
+  double decay() const { return decay_; }
+  // The averages under the parameters' names, for checkpoints. Waits. Empty before the first update.
+  StateDict state_dict() const;
+  // Strict: `state` has every parameter, in its shape, or is empty. An error changes nothing.
+  void load_state_dict(const StateDict& state);
+
+ private:
+  struct Entry {
+    std::string name;
+    Parameter parameter;
+    std::vector<Array> averages;  // by device; none before the first update
+  };
+  std::vector<Entry> entries_;
+  double decay_;
+};
+
+// Replaces the module's weights by their averages for the lifetime of the object.
+class AveragedWeights {
+ public:
+  explicit AveragedWeights(WeightAverage& average) : average_(average) { average_.swap(); }
+  ~AveragedWeights() { average_.swap(); }
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+
+ private:
+  WeightAverage& average_;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 #include "lockstep/engine/stopwatch.h"
-#include "lockstep/parallel/balance.h"
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/parallel/job.h"
+#include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/parallel/job.h"
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "lockstep/autograd/node.h"
-#include "lockstep/autograd/shards.h"
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/split.h"

@@ -3,12 +3,62 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string_view>
 
 #include "lockstep/tensor/dtype.h"
-#include "lockstep/tensor/layout.h"
 #include "lockstep/tensor/shape.h"
 
 namespace LOCKSTEP_API lockstep {
+
+// The order of a tensor's elements in memory. Every tensor is dense.
+//
+//   plain          row-major, the last axis is contiguous (N, C, H, W for images)
+//   channels_last  N, H, W, C: preferred by bf16 convolutions (AMX) and cuDNN
+//   blocked16      N, C/16, H, W, 16: preferred by f32 convolutions; C is a multiple of 16
+//
+// The shape of a tensor is always written (N, C, H, W). Layouts other than plain require four axes.
+enum class Layout : std::uint8_t { plain, channels_last, blocked16 };
+
+inline constexpr std::int64_t kChannelBlock = 16;
+
+constexpr std::string_view name(Layout layout) {
+  switch (layout) {
+    case Layout::plain: return "plain";
+    case Layout::channels_last: return "channels-last";
+    case Layout::blocked16: return "blocked16";
+  }
+  return "?";
+}
+
+// True if a tensor of this shape can have this layout.
+inline bool layout_fits(Layout layout, const Shape& shape) {
+  if (layout == Layout::plain) return true;
+  if (shape.rank() != 4) return false;
+  return layout == Layout::channels_last || shape[1] % kChannelBlock == 0;
+}
+
+// True if both layouts put every element of this shape at the same place, as with one channel or 1x1 images.
+inline bool same_order(Layout a, Layout b, const Shape& shape) {
+  if (a == b) return true;
+  if (shape.rank() != 4) return false;
+  bool pixel = shape[2] * shape[3] == 1;
+  if (pixel) return true;
+  return shape[1] == 1 && a != Layout::blocked16 && b != Layout::blocked16;
+}
+
+// Offset, in elements, of (n, c, h, w) in a tensor of this shape and layout.
+inline std::int64_t offset4(Layout layout, const Shape& s, std::int64_t n, std::int64_t c, std::int64_t h,
+                            std::int64_t w) {
+  switch (layout) {
+    case Layout::plain: return ((n * s[1] + c) * s[2] + h) * s[3] + w;
+    case Layout::channels_last: return ((n * s[2] + h) * s[3] + w) * s[1] + c;
+    case Layout::blocked16:
+      return (((n * (s[1] / kChannelBlock) + c / kChannelBlock) * s[2] + h) * s[3] + w) * kChannelBlock +
+             c % kChannelBlock;
+  }
+  return 0;
+}
 
 struct View {
   void* data = nullptr;

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <optional>
 
+#include "lockstep/base/error.h"
 #include "lockstep/checkpoint/folder_claim.h"
-#include "lockstep/engine/failure.h"
 #include "lockstep/optim/left_out.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"

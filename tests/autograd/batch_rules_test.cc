@@ -5,7 +5,7 @@
 #include "lockstep/autograd/batch_norm.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/shards.h"
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

@@ -1,12 +1,11 @@
 // Tensors made from nothing: in host memory, on a device, and where another tensor lies.
-#include "lockstep/autograd/creation.h"
+#include "lockstep/autograd/tensor.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/shards.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

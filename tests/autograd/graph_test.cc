@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/function.h"
-#include "lockstep/engine/failure.h"
+#include "lockstep/base/error.h"
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
 

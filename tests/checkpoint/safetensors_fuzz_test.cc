@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/weights.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/weights.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "lockstep/base/sha256.h"
-#include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

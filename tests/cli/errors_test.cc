@@ -150,19 +150,19 @@ TEST(Usage, HelpGoesToStandardOutput) {
   }
 }
 
-class Failure : public ::testing::Test {
+class TrainErrors : public ::testing::Test {
  protected:
   ToolResult train(const Arguments& more) { return run_tool(train_arguments(data_, more)); }
   SmallData data_;
   TemporaryFolder folder_;
 };
 
-TEST_F(Failure, MissingDataSaysHowToGetIt) {
+TEST_F(TrainErrors, MissingDataSaysHowToGetIt) {
   expect_failure(train({"--data", "/no/such/folder"}), 1, "/no/such/folder");
   expect_failure(train({"--data", folder_.path()}), 1, "train-images-idx3-ubyte");
 }
 
-TEST_F(Failure, DamagedDataNamesTheFile) {
+TEST_F(TrainErrors, DamagedDataNamesTheFile) {
   const std::string name = "train-images-idx3-ubyte.gz";
   const std::string whole = data_.folder().read(name);
   data_.folder().write(name, whole.substr(0, whole.size() / 2));
@@ -172,7 +172,7 @@ TEST_F(Failure, DamagedDataNamesTheFile) {
 }
 
 // The error comes before the first step, not after the last one.
-TEST_F(Failure, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
+TEST_F(TrainErrors, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
   const std::string file = folder_.write("file", ""), folder = folder_ / "folder.svg";
   std::filesystem::create_directory(folder);
   for (const char* option : {"--export", "--plot", "--log", "--save"}) {
@@ -191,7 +191,7 @@ TEST_F(Failure, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
   EXPECT_EQ(folder_.entries(), 2);  // nothing is left behind
 }
 
-TEST_F(Failure, AFullDiskEndsTheRun) {
+TEST_F(TrainErrors, AFullDiskEndsTheRun) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   expect_failure(train({"--log", "/dev/full"}), 1, "/dev/full: No space left on device");
   for (const Arguments& arguments : {train_arguments(data_), Arguments{"devices"}, Arguments{"train", "--help"}}) {
@@ -199,7 +199,7 @@ TEST_F(Failure, AFullDiskEndsTheRun) {
   }
 }
 
-TEST_F(Failure, WeightsThatDoNotFitNameTheFile) {
+TEST_F(TrainErrors, WeightsThatDoNotFitNameTheFile) {
   const std::string garbage = folder_.write("garbage", "these are no weights");
   expect_failure(train({"--init-from", garbage}), 1, garbage);
   expect_failure(run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", garbage}), 1, garbage);
@@ -210,11 +210,11 @@ TEST_F(Failure, WeightsThatDoNotFitNameTheFile) {
   expect_failure(train({"--init-from", lenet}), 1, lenet);
 }
 
-TEST_F(Failure, ThereHasToBeACheckpointToResumeFrom) {
+TEST_F(TrainErrors, ThereHasToBeACheckpointToResumeFrom) {
   expect_failure(train({"--resume", folder_.path()}), 1, "there is no valid checkpoint to resume from");
 }
 
-TEST_F(Failure, AnotherRecipeIsNoResumption) {
+TEST_F(TrainErrors, AnotherRecipeIsNoResumption) {
   const std::string save = folder_ / "save";
   ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
   auto refused = [&](Arguments other, const std::string& difference) {
@@ -237,14 +237,14 @@ TEST_F(Failure, AnotherRecipeIsNoResumption) {
           "--seed 0, --clip 0.0, --momentum 0.0; this run has --seed 7, --clip 1.0, --momentum 0.5");
 }
 
-TEST_F(Failure, TwoRunsDoNotShareAFolder) {
+TEST_F(TrainErrors, TwoRunsDoNotShareAFolder) {
   const std::string save = folder_ / "save";
   ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
   expect_failure(train({"--save", save}), 2,
                  "holds step 3 of an earlier run; --resume " + save + " continues it, or name another folder");
 }
 
-TEST_F(Failure, ARestartIsNoWayIntoAnotherRunsFolder) {
+TEST_F(TrainErrors, ARestartIsNoWayIntoAnotherRunsFolder) {
   const std::string save = folder_ / "save";
   ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
   Arguments job{"launch", "--nproc-per-node", "1", "--max-restarts", "2", "--", "lockstep"};
@@ -256,7 +256,7 @@ TEST_F(Failure, ARestartIsNoWayIntoAnotherRunsFolder) {
   EXPECT_THAT(result.err, ::testing::Not(HasSubstr("restart 1")));
 }
 
-TEST_F(Failure, ALossThatIsNotFiniteNamesTheStep) {
+TEST_F(TrainErrors, ALossThatIsNotFiniteNamesTheStep) {
   const ToolResult result = train({"--lr", "1e9", "--epochs", "20"});
   expect_failure(result, 1, "the loss is ");
   EXPECT_THAT(result.err, HasSubstr(" at step "));

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
-#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/weights.h"
 #include "tests/cli/tool.h"
 
 namespace lockstep {

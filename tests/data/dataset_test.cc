@@ -5,7 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include "lockstep/data/fashion_mnist.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {

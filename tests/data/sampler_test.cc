@@ -1,4 +1,4 @@
-#include "lockstep/data/sampler.h"
+#include "lockstep/data/data_loader.h"
 
 #include <gtest/gtest.h>
 

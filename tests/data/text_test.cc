@@ -1,5 +1,5 @@
 // Windows of a text as examples.
-#include "lockstep/data/text.h"
+#include "lockstep/data/dataset.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "lockstep/engine/failure.h"
+#include "lockstep/base/error.h"
 #include "lockstep/launch/rendezvous.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"

@@ -9,11 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/own_layers.h"
-#include "lockstep/models/language_models.h"
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
+#include "lockstep/models/models.h"
+#include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/sequence.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/data/data_loader.h"
-#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/models/models.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"

@@ -1,6 +1,6 @@
 #include "lockstep/nn/normalization.h"
 
-#include "lockstep/nn/residual.h"
+#include "lockstep/nn/layers.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

@@ -1,8 +1,7 @@
 // The gradients of whole modules, in f64, against central differences: of every parameter and every input.
 #include <gtest/gtest.h>
 
-#include "lockstep/nn/recurrent.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/sequence.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

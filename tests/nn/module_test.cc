@@ -1,6 +1,6 @@
 #include "lockstep/nn/module.h"
 
-#include "lockstep/nn/residual.h"
+#include "lockstep/nn/layers.h"
 #include "lockstep/runtime/random_state.h"
 #include "tests/nn/nn_testing.h"
 

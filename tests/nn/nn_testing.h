@@ -6,9 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lockstep/autograd/shards.h"
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"

@@ -1,8 +1,8 @@
 #include "lockstep/nn/normalization.h"
 
-#include "lockstep/autograd/shards.h"
-#include "lockstep/nn/container.h"
+#include "lockstep/autograd/tensor.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

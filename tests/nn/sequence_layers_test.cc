@@ -3,10 +3,9 @@
 #include <cmath>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
-#include "lockstep/nn/recurrent.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/nn/sequence.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

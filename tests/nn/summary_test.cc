@@ -1,15 +1,12 @@
-#include "lockstep/nn/summary.h"
+#include "lockstep/nn/module.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/gradient_tree.h"
-#include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/recurrent.h"
-#include "lockstep/nn/residual.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/sequence.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

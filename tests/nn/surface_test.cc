@@ -1,13 +1,10 @@
 // Modules under the names that PyTorch users know: look-up by name, apply(), to(), printing, and modules made in place.
 #include <sstream>
 
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/recurrent.h"
-#include "lockstep/nn/residual.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/sequence.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"

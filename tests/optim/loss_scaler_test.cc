@@ -1,4 +1,4 @@
-#include "lockstep/optim/loss_scaler.h"
+#include "lockstep/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

@@ -1,4 +1,4 @@
-#include "lockstep/optim/schedule.h"
+#include "lockstep/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,9 @@
 // Everything up to here at work: a small net trained for a few steps.
 #include <gtest/gtest.h>
 
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/residual.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"

@@ -1,4 +1,4 @@
-#include "lockstep/optim/weight_average.h"
+#include "lockstep/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 

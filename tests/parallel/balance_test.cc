@@ -1,4 +1,4 @@
-#include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/split.h"
 
 #include <gtest/gtest.h>
 

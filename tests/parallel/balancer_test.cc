@@ -1,6 +1,6 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/task.h"
-#include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 
 #include <gtest/gtest.h>

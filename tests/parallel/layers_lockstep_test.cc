@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/models/language_models.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/conv.h"
-#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/sequence.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/logical_tensors.h"

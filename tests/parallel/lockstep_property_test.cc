@@ -15,7 +15,6 @@
 #include "lockstep/models/models.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/residual.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"

@@ -7,7 +7,7 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/conv.h"
+#include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep {

@@ -6,12 +6,9 @@
 #include <functional>
 
 #include "lockstep/autograd/node.h"
-#include "lockstep/nn/container.h"
-#include "lockstep/nn/conv.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/residual.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/optim/optimizer.h"

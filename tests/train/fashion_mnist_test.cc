@@ -1,7 +1,7 @@
 // Real data, in full, once.
 #include <gtest/gtest.h>
 
-#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/models/models.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"

@@ -1,4 +1,4 @@
-#include "lockstep/train/plot.h"
+#include "lockstep/train/trainer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/nn/container.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/nn/residual.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"
 #include "tests/logical_tensors.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 // All headers that mention Runtime, before the name is redefined.
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 #include "lockstep/comm/device_links.h"
 #include "lockstep/device/cuda/cuda_status.h"
 #include "lockstep/device/gpu.h"
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"

@@ -7,7 +7,7 @@
 
 // All headers that mention Runtime, before the name is redefined.
 #include "lockstep/device/gpu.h"
-#include "lockstep/parallel/communicator.h"
+#include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
