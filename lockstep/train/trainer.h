@@ -79,7 +79,8 @@ struct TrainerOptions {
   double label_smoothing = 0;
   // For examples of more than two parts, models of several inputs or outputs, and losses that need more than one output
   // and the labels. Computes loss and outputs of a batch from all its parts, in training and in evaluation, in place of
-  // the module's output and of `loss`; name it in `recipe`, too. Calls modules itself, and casts inputs to `dtype`.
+  // the module's output and of `loss`; name it in `recipe`, too. Calls modules itself, and casts inputs to `dtype`: if
+  // `dtype` is bf16 or f16 and nothing is computed in it, the first step throws.
   //
   //   .forward = [&](const Example& batch) -> BatchOutputs {
   //     const auto [y, redrawn] = net.forward(batch[0], batch[1]);
@@ -238,6 +239,7 @@ class Trainer {
   std::int64_t saved_step_ = -1;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
+  bool dtype_found_ = false;  // a step has computed in options_.dtype
 };
 
 }  // namespace lockstep
