@@ -52,6 +52,9 @@ struct UpdateRates;
 struct SgdArgs;
 struct AdamArgs;
 
+// An optimizer changes only its own parameters. backward() still computes the gradients of others and adds them up, as
+// in PyTorch; ranks do not exchange them. freeze() what you leave out: a frozen parameter has no gradient at all.
+// Trainer freezes it while it trains.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
