@@ -103,7 +103,9 @@ struct TrainerOptions {
   WatchOptions watch{};
   // The decay of a moving average of the weights. Tests then measure the average. 0: no average.
   double average_decay = 0;
-  // Everything else that decides the bits: model, optimizer, data, and so on. resume() compares it.
+  // Everything else that decides the bits: model, start weights, data, `loss`, and `forward`. Trainer cannot know them:
+  // runs that differ only in what is not named here have one hash. resume() compares the recipe. An entry here replaces
+  // the one of that name that Trainer makes.
   Recipe recipe{};
 };
 
@@ -162,9 +164,11 @@ class Trainer {
   // there is a save folder. A request to one rank stops all ranks at the same step.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // Everything that decides the bits of this run; recipe_hash() of it identifies the run. "frozen" lists the parameters
-  // that are frozen or that no optimizer has, "evaluation_mode" the parts in that mode. The constructor, resume(), and
-  // train() update both; later changes by a callback are not recorded.
+  // The recipe of this run: all options above that decide the bits, the optimizer with its options and groups, the
+  // number of examples, and TrainerOptions::recipe. If that names everything else, recipe_hash() of the whole
+  // identifies the run. "frozen" lists the parameters that are frozen or that no optimizer has, "evaluation_mode" the
+  // parts in that mode. The constructor, resume(), and train() update both; later changes by a callback are not
+  // recorded.
   const Recipe& recipe() const { return options_.recipe; }
   // The reason why steps are not recorded, such as "it waits for data that it has computed". Empty if they are or will
   // be recorded, or if record_steps is off.
