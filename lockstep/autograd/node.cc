@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <unordered_set>
 #include <utility>
 
 namespace lockstep {
@@ -53,6 +54,22 @@ bool needs_grad(std::span<const Tensor> tensors) {
   return recording && std::ranges::any_of(tensors, [](const Tensor& t) { return t.requires_grad(); });
 }
 
+bool computed_in(const Tensor& x, DType dtype) {
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> pending;
+  const auto add = [&](const std::shared_ptr<GradMeta>& meta) {
+    if (meta && meta->node && seen.insert(meta->node.get()).second) pending.push_back(meta->node.get());
+  };
+  add(x.grad_meta());
+  while (!pending.empty()) {
+    const Node* node = pending.back();
+    pending.pop_back();
+    if (node->dtype == dtype) return true;
+    for (const Edge& input : node->inputs) add(input.target);
+  }
+  return false;
+}
+
 namespace {
 
 // A result of one shard's tensor belongs to that shard, too.
@@ -85,6 +102,7 @@ std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> i
     if (output.placement()) node->at = output.placement();
   }
   node->kind = outputs[0].kind();
+  node->dtype = outputs[0].dtype();
   return node;
 }
 

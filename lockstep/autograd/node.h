@@ -95,7 +95,8 @@ struct Node {
   int outputs = 1;
   std::vector<Edge> inputs;
 
-  // The outputs' kind and placement.
+  // The outputs' type, kind, and placement.
+  DType dtype = DType::f32;
   Kind kind = Kind::whole;
   std::shared_ptr<const Placement> at;
   // The devices of `parts`, for a replicated or whole output.
@@ -112,6 +113,9 @@ struct Node {
 
 // Whether recording is on and any of the tensors has a history or is a leaf that requires a gradient.
 bool needs_grad(std::span<const Tensor> tensors);
+
+// Whether an operation in the tensor's history returned this type.
+bool computed_in(const Tensor& x, DType dtype);
 
 // Makes the node of `outputs`, which get their history. The caller sets its backward functions.
 std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> inputs, std::span<Tensor> outputs);

@@ -17,11 +17,23 @@ constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kAverage = "average.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
-// The version of state.json. A file without a version may lack the names below, whatever their values were. In a newer
-// file, an absent name means the default.
-constexpr int kStateVersion = 2;
-constexpr std::string_view kAddedInVersion2[] = {
-    "data", "schedule", "threads_per_shard", "frozen", "evaluation_mode", "kernels", "cuda_algorithms"};
+// The version of state.json; a file without one has version 1. A file may lack the names that were added later, whatever
+// their values were. Otherwise, an absent name means the default.
+constexpr int kStateVersion = 3;
+constexpr std::pair<std::string_view, int> kAdded[] = {{"data", 2},
+                                                       {"schedule", 2},
+                                                       {"threads_per_shard", 2},
+                                                       {"frozen", 2},
+                                                       {"evaluation_mode", 2},
+                                                       {"kernels", 2},
+                                                       {"cuda_algorithms", 2},
+                                                       {"optimizer", 3},
+                                                       {"momentum", 3},
+                                                       {"weight_decay", 3},
+                                                       {"nesterov", 3},
+                                                       {"beta1", 3},
+                                                       {"beta2", 3},
+                                                       {"eps", 3}};
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
   nlohmann::ordered_json j = {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
@@ -86,9 +98,8 @@ std::vector<std::string> compare(const Recipe& saved, int version, const Recipe&
   std::erase_if(found, [&](const Difference& d) {
     // The number of threads does not affect the bits of this run.
     if (d.name == "threads_per_shard" && !d.mine) return true;
-    if (version >= kStateVersion || d.saved ||
-        std::ranges::find(kAddedInVersion2, d.name) == std::end(kAddedInVersion2))
-      return false;
+    const auto* added = std::ranges::find(kAdded, d.name, &std::pair<std::string_view, int>::first);
+    if (d.saved || added == std::end(kAdded) || version >= added->second) return false;
     unrecorded.push_back(d.name);
     return true;
   });

@@ -14,6 +14,8 @@
 #include <memory>
 #include <system_error>
 
+#include "lockstep/net/descriptor_limit.h"
+
 namespace lockstep {
 namespace {
 
@@ -118,6 +120,9 @@ std::string outward_host() {
 
 TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
     : socket_(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), peer_(address.str()) {
+  if (!socket_ && is_out_of_descriptors(errno)) {
+    throw OutOfDescriptors(fmt::format("{}: cannot make a socket: {}", peer_, describe_descriptor_error(errno)));
+  }
   check(static_cast<bool>(socket_), "{}: cannot make a socket: {}", peer_, reason(errno));
   set_option(socket_, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket_, SOL_SOCKET, SO_KEEPALIVE, 1);

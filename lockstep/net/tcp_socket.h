@@ -21,6 +21,12 @@ class ConnectionError : public Error {
   using Error::Error;
 };
 
+// This process may not open another socket now.
+class OutOfDescriptors : public Error {
+ public:
+  using Error::Error;
+};
+
 // A numeric address and a port.
 class SocketAddress {
  public:

@@ -103,6 +103,7 @@ class TcpStore::Impl {
   TcpConnection connect(Deadline deadline) const {
     for (milliseconds pause{10};; pause = std::min(2 * pause, milliseconds(500))) {
       std::string failure;
+      bool own_failure = false;
       try {
         for (const SocketAddress& address : resolve_host(options_.host, options_.port)) {
           check(address.is_loopback() || !options_.secret.empty(),
@@ -115,13 +116,19 @@ class TcpStore::Impl {
             return connection;
           } catch (const ConnectionError& error) {
             failure = error.what();
+          } catch (const OutOfDescriptors& error) {
+            failure = error.what();
+            own_failure = true;
           }
         }
       } catch (const ConnectionError& error) {
         failure = error.what();
       }
       if (Clock::now() + pause >= deadline) {
-        throw ConnectionError(fmt::format("store: cannot reach {}:{} ({})", options_.host, options_.port, failure));
+        const std::string what = fmt::format("store: cannot reach {}:{} ({})", options_.host, options_.port, failure);
+        // Nobody shall call the store lost.
+        if (own_failure) fail("{}", what);
+        throw ConnectionError(what);
       }
       std::this_thread::sleep_for(pause);
     }

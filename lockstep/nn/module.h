@@ -41,6 +41,8 @@ class Module {
   Tensor operator()(const Tensor& x);
   // Computes one tensor from one, for any number of devices and processes. A module with several inputs or outputs
   // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call that one.
+  // With one input, it takes it by value, as in `std::pair<Tensor, Tensor> forward(Tensor x)`: C++ allows no other
+  // return type beside the parameters of this one.
   virtual Tensor forward(const Tensor& x);
 
   // Gives all parameters and buffers their initial values, the same on all devices. Parameters of unknown shape are

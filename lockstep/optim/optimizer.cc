@@ -297,6 +297,12 @@ SgdArgs Sgd::args(std::size_t group) const {
           .nesterov = options_.nesterov};
 }
 
+Optimizer::Rule Sgd::rule() const {
+  Rule rule{"sgd", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
+  if (options_.nesterov) rule.options.emplace_back("nesterov", 1);
+  return rule;
+}
+
 UpdateRates Sgd::rates(std::int64_t, std::size_t group) const { return rates_of(args(group)); }
 
 void Sgd::update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t) {
@@ -321,6 +327,15 @@ AdamArgs Adam::args(std::int64_t step, std::size_t group) const {
           .weight_decay = weight_decay(group),
           .decoupled = decoupled_,
           .step = step};
+}
+
+Optimizer::Rule Adam::rule() const {
+  Rule rule{decoupled_ ? "adamw" : "adam", {{"weight_decay", options_.weight_decay}}};
+  constexpr AdamOptions plain;
+  if (options_.beta1 != plain.beta1) rule.options.emplace_back("beta1", options_.beta1);
+  if (options_.beta2 != plain.beta2) rule.options.emplace_back("beta2", options_.beta2);
+  if (options_.eps != plain.eps) rule.options.emplace_back("eps", options_.eps);
+  return rule;
 }
 
 UpdateRates Adam::rates(std::int64_t step, std::size_t group) const { return rates_of(args(step, group)); }

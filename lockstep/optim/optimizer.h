@@ -100,6 +100,9 @@ struct UpdateRates;
 struct SgdArgs;
 struct AdamArgs;
 
+// An optimizer changes only its own parameters. backward() still computes the gradients of others and adds them up, as
+// in PyTorch; ranks do not exchange them. freeze() what you leave out: a frozen parameter has no gradient at all.
+// Trainer freezes it while it trains.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -130,6 +133,13 @@ class Optimizer {
   // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...", with the initial rates; empty for a plain list. For recipes:
   // groups decide the bits, because norms are summed in their order.
   std::string describe_groups() const;
+  // For recipes: the rule's name, and the options that decide the bits beside the rates and those of groups. Options
+  // that few use are listed only if they differ from the default.
+  struct Rule {
+    std::string name;
+    std::vector<std::pair<std::string, double>> options;
+  };
+  virtual Rule rule() const = 0;
   // The number of steps so far. Keys of random operations depend on the steps of all optimizers together.
   std::int64_t steps() const { return steps_; }
 
@@ -199,6 +209,7 @@ struct SgdOptions {
 class Sgd : public Optimizer {
  public:
   Sgd(const ParameterGroups& parameters, SgdOptions options);
+  Rule rule() const override;
 
  protected:
   void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) override;
@@ -223,6 +234,7 @@ struct AdamOptions {
 class Adam : public Optimizer {
  public:
   Adam(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, false) {}
+  Rule rule() const override;
 
  protected:
   Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled);

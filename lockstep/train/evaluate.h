@@ -28,7 +28,7 @@ namespace LOCKSTEP_API lockstep {
 struct BatchOutputs {
   // The mean over the samples, such as mse_loss() returns. Evaluation does not use it.
   Tensor loss;
-  // Metrics measure these; axis 0 has the samples.
+  // Metrics measure this tensor; axis 0 has the samples. If a metric needs several outputs, join them: cat({y, z}, 1).
   Tensor outputs{};
   // Metrics compare the outputs with these. Undefined: the examples' last part.
   Tensor targets{};

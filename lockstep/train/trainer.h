@@ -80,7 +80,8 @@ struct TrainerOptions {
   double label_smoothing = 0;
   // For examples of more than two parts, models of several inputs or outputs, and losses that need more than one output
   // and the labels. Computes loss and outputs of a batch from all its parts, in training and in evaluation, in place of
-  // the module's output and of `loss`; name it in `recipe`, too. Calls modules itself, and casts inputs to `dtype`.
+  // the module's output and of `loss`; name it in `recipe`, too. Calls modules itself, and casts inputs to `dtype`: if
+  // `dtype` is bf16 or f16 and nothing is computed in it, the first step throws.
   //
   //   .forward = [&](const Example& batch) -> BatchOutputs {
   //     const auto [y, redrawn] = net.forward(batch[0], batch[1]);
@@ -103,7 +104,9 @@ struct TrainerOptions {
   WatchOptions watch{};
   // The decay of a moving average of the weights. Tests then measure the average. 0: no average.
   double average_decay = 0;
-  // Everything else that decides the bits: model, optimizer, data, and so on. resume() compares it.
+  // Everything else that decides the bits: model, start weights, data, `loss`, and `forward`. Trainer cannot know them:
+  // runs that differ only in what is not named here have one hash. resume() compares the recipe. An entry here replaces
+  // the one of that name that Trainer makes.
   Recipe recipe{};
 };
 
@@ -162,9 +165,11 @@ class Trainer {
   // there is a save folder. A request to one rank stops all ranks at the same step.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // Everything that decides the bits of this run; recipe_hash() of it identifies the run. "frozen" lists the parameters
-  // that are frozen or that no optimizer has, "evaluation_mode" the parts in that mode. The constructor, resume(), and
-  // train() update both; later changes by a callback are not recorded.
+  // The recipe of this run: all options above that decide the bits, the optimizer with its options and groups, the
+  // number of examples, and TrainerOptions::recipe. If that names everything else, recipe_hash() of the whole
+  // identifies the run. "frozen" lists the parameters that are frozen or that no optimizer has, "evaluation_mode" the
+  // parts in that mode. The constructor, resume(), and train() update both; later changes by a callback are not
+  // recorded.
   const Recipe& recipe() const { return options_.recipe; }
   // The reason why steps are not recorded, such as "it waits for data that it has computed". Empty if they are or will
   // be recorded, or if record_steps is off.
@@ -239,6 +244,7 @@ class Trainer {
   std::int64_t saved_step_ = -1;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
+  bool dtype_found_ = false;  // a step has computed in options_.dtype
 };
 
 // The figure of a training run: test accuracy and train loss by epoch, as an SVG file.

@@ -84,6 +84,10 @@ Recipe Trainer::make_recipe() const {
                    {"label_smoothing", o.label_smoothing}};
   const DeviceState& device = state_of(o.devices[0], "trainer");
   if (device.backend->threads_decide_bits(o.dtype)) recipe.set("threads_per_shard", device.contexts.front()->threads);
+  // The names of the tool's recipes.
+  const Optimizer::Rule rule = optimizer_.rule();
+  recipe.set("optimizer", rule.name);
+  for (const auto& [name, value] : rule.options) recipe.set(name, value);
   if (const std::string groups = optimizer_.describe_groups(); !groups.empty()) recipe.set("parameter_groups", groups);
   // Where a schedule depends on the length of the run, so do the bits.
   if (o.schedule.kind != ScheduleKind::constant) recipe.set("scheduled_steps", o.schedule.total_steps);

@@ -205,15 +205,22 @@ TEST(TrainingCheckpoint, OfAnOlderVersionMayLackNames) {
   recipe.set("data", "5f");
   recipe.set("threads_per_shard", 2);
   EXPECT_EQ(job.load(folder / "changed", recipe).unrecorded, (std::vector<std::string>{"data", "threads_per_shard"}));
-  recipe.set("momentum", 0.9);  // which it had
-  EXPECT_ERROR(job.load(folder / "changed", recipe), "made with no momentum; this run has momentum 0.9");
-  // A file of today has all names.
-  recipe.erase("momentum");
+  recipe.set("dropout", 0.9);  // which it had
+  EXPECT_ERROR(job.load(folder / "changed", recipe), "made with no dropout; this run has dropout 0.9");
+  recipe.erase("dropout");
+  // A file of today has all names, and one of version 2 those of its time.
   EXPECT_ERROR(job.load(folder / "step-00000001", recipe),
                "made with no data, no threads_per_shard; this run has data \"5f\"");
-  state["version"] = 3;
+  state["version"] = 2;
   change_state(folder, state.dump());
-  EXPECT_ERROR(job.load(folder / "changed"), "state.json: version is 3, expected at most 2");
+  EXPECT_ERROR(job.load(folder / "changed", recipe), "made with no data, no threads_per_shard; this run has data");
+  recipe = kRecipe;
+  recipe.set("nesterov", 1.0);
+  EXPECT_EQ(job.load(folder / "changed", recipe).unrecorded, (std::vector<std::string>{"nesterov"}));
+  EXPECT_ERROR(job.load(folder / "step-00000001", recipe), "made with no nesterov; this run has nesterov 1.0");
+  state["version"] = 4;
+  change_state(folder, state.dump());
+  EXPECT_ERROR(job.load(folder / "changed"), "state.json: version is 4, expected at most 3");
 }
 
 // The folder is sound, what is in it is not what a run writes.

@@ -29,7 +29,7 @@ class TrainText : public ::testing::Test {
     return all;
   }
   Arguments training(const std::string& model, const Arguments& more) const {
-    Arguments all = with_model("train", model, {"--batch-size", "8", "--shards", "4"});
+    Arguments all = with_model("train", model, {"--batch-size", "8", "--shards", "8"});
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -47,7 +47,7 @@ TEST_F(TrainText, PrintsAndLogsThePerplexity) {
   const ToolResult result =
       run_tool(training("gpt", {"--epochs", "3", "--lr", "0.02", "--log", log_, "--export", weights}));
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(std::regex_search(result.out, std::regex("seed 0, 4 shards, batch 8, adamw at 0.02, f32"))) << result.out;
+  EXPECT_TRUE(std::regex_search(result.out, std::regex("seed 0, 8 shards, batch 8, adamw at 0.02, f32"))) << result.out;
   EXPECT_TRUE(std::regex_search(result.out, std::regex(R"(epoch 3, .*, test acc 0\.\d\d, perplexity \d+\.\d{3}\n)")));
   const auto epochs = events(log_, "epoch");
   ASSERT_EQ(epochs.size(), 3u);
@@ -106,12 +106,15 @@ TEST_F(TrainText, PrintsASummary) {
 }
 
 // With dropout, clipping, and AdamW: the defaults.
-TEST_F(TrainText, AKilledRunGoesOnInAnotherLayout) {
+TEST_F(TrainText, AKilledRunGoesOnInOtherLayouts) {
   const std::filesystem::path save = folder_ / "save", other = folder_ / "other";
-  const Arguments all{"--max-steps", "30", "--epochs", "9"};
-  const auto with = [&](const char* model, Arguments more) {
-    more.insert(more.end(), all.begin(), all.end());
-    return training(model, more);
+  const auto with = [&](const char* model, Arguments more, int processes = 1) {
+    more.insert(more.end(), {"--max-steps", "30", "--epochs", "9"});
+    Arguments all = training(model, more);
+    if (processes > 1) {
+      all.insert(all.begin(), {"launch", "--nproc-per-node", std::to_string(processes), "--", LOCKSTEP_TOOL});
+    }
+    return all;
   };
   for (const char* model : {"gpt", "lstm"}) {
     std::filesystem::remove_all(save);
@@ -124,11 +127,12 @@ TEST_F(TrainText, AKilledRunGoesOnInAnotherLayout) {
     }
     killed.send(SIGKILL);
     EXPECT_EQ(killed.wait().status, 128 + SIGKILL);
-    Arguments resumed = with(model, {"--resume", save, "--log", other});
-    resumed.insert(resumed.begin(), {"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL});
-    const ToolResult result = run_tool(resumed);
-    ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(hash(other), hash(log_)) << model;
+    for (const auto& [devices, processes] : {std::pair{3, 1}, {8, 1}, {1, 2}, {2, 2}}) {
+      const ToolResult result = run_tool(
+          with(model, {"--num-devices", std::to_string(devices), "--resume", save, "--log", other}, processes));
+      ASSERT_EQ(result.status, 0) << result.err;
+      EXPECT_EQ(hash(other), hash(log_)) << model << ": " << processes << " processes of " << devices << " devices";
+    }
   }
 }
 

@@ -171,6 +171,10 @@ TEST(DataParallel, GathersEveryOutput) {
   struct Parts : Module {
     std::tuple<Tensor, Tensor> forward(const Tensor& x, double shift = 1) { return {x + shift, sum(x, 1)}; }
   } parts;
+  // By value: a function with the parameters of the virtual one could not return another type.
+  struct Halves : Module {
+    std::array<Tensor, 2> forward(Tensor x) { return {narrow(x, 1, 0, 1), narrow(x, 1, 1, 1)}; }
+  } halves;
   struct Sums : Module {
     std::pair<Tensor, Tensor> forward(const Tensor& x, const Tensor& y) { return {x + y, x * y}; }
   } sums;
@@ -183,6 +187,9 @@ TEST(DataParallel, GathersEveryOutput) {
   EXPECT_EQ(more.to_vector<float>(), (std::vector<float>{2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(total.device(), home);
   EXPECT_EQ(total.to_vector<float>(), (std::vector<float>{3, 7, 11}));
+  const auto [left, right] = DataParallel(halves, runtime.devices())(x);
+  EXPECT_EQ(left.to_vector<float>(), (std::vector<float>{1, 3, 5}));
+  EXPECT_EQ(right.to_vector<float>(), (std::vector<float>{2, 4, 6}));
   DataParallel both(sums, runtime.devices());
   const auto [sum, product] = both(x, y);
   EXPECT_EQ(sum.to_vector<float>(), more.to_vector<float>());

@@ -168,6 +168,30 @@ TEST(TrainerForward, MayNameOtherTargets) {
   EXPECT_NEAR(metric_named(GatedJob(2, options).trainer->measure(), "mean_squared_error").value, 4, 1e-5);
 }
 
+// Otherwise it would train in f32 under the recipe of bf16 or f16.
+TEST(TrainerForward, ComputesInTheTypeOfTheRecipe) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    EXPECT_ERROR(
+        GatedJob(1, {.dtype = dtype}).train(),
+        fmt::format("trainer: `forward` computes in f32, TrainerOptions::dtype is {}: expected inputs that are "
+                    "cast to it, as in batch[0].to(dtype)",
+                    name(dtype)));
+    // Casting outputs back, for the loss, is allowed.
+    Gated* net = nullptr;
+    TrainerOptions options{.dtype = dtype};
+    options.forward = [&](const Example& batch) -> BatchOutputs {
+      const Tensor y = net->forward(batch[0].to(dtype), batch[1].to(dtype)).first.to(DType::f32);
+      return {.loss = mse_loss(y, batch[2]), .outputs = y};
+    };
+    for (const bool record : {false, true}) {
+      options.record_steps = record;
+      GatedJob job(2, options);
+      net = &job.net;
+      EXPECT_NO_THROW(job.train());
+    }
+  }
+}
+
 TEST(TrainerForward, ErrorsNameIt) {
   // Examples of three parts, and no such function.
   Runtime runtime({.cpu_devices = 1});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <set>
 
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
@@ -261,9 +262,9 @@ TEST(Trainer, TheRecipeHasWhatElseDecidesTheBits) {
   std::vector<std::string> names;
   const SmallJob plain(1);
   for (const auto& [name, value] : plain.trainer->recipe()) names.push_back(name);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"seed", "shards", "batch_size", "accumulate", "examples", "shuffle", "dtype",
-                                      "learning_rate", "schedule", "warmup", "clip_norm", "label_smoothing"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"seed", "shards", "batch_size", "accumulate", "examples", "shuffle",
+                                             "dtype", "learning_rate", "schedule", "warmup", "clip_norm",
+                                             "label_smoothing", "optimizer", "weight_decay"}));
   const auto train = [](RuntimeOptions options, bool all, bool freeze) {
     Runtime runtime(std::move(options));
     Sequential net;
@@ -289,6 +290,27 @@ TEST(Trainer, TheRecipeHasWhatElseDecidesTheBits) {
   EXPECT_FALSE(train({}, true, false).contains("direct_conv"));
   EXPECT_TRUE(train({.direct_conv = true}, true, false).contains("direct_conv"));
   EXPECT_EQ(train({.reference_backend = true}, true, false).at("kernels"), "reference");
+}
+
+TEST(Trainer, TheRecipeHasTheOptimizer) {
+  Runtime runtime;
+  Linear net({.in_features = 36, .out_features = 5});
+  net.initialize(Xavier{}, runtime.devices());
+  const auto recipe_of = [&](Optimizer&& optimizer, const Recipe& more = {}) {
+    return Trainer(net, optimizer, random_pictures(8, 1), nullptr, {.devices = runtime.devices(), .recipe = more})
+        .recipe();
+  };
+  const std::vector<Parameter> all = net.parameters();
+  std::set<std::string> hashes;
+  for (const Recipe& recipe :
+       {recipe_of(Sgd(all, {.lr = 0.1})), recipe_of(Sgd(all, {.lr = 0.1, .momentum = 0.9})),
+        recipe_of(Sgd(all, {.lr = 0.1, .momentum = 0.9, .nesterov = true})),
+        recipe_of(Sgd(all, {.lr = 0.1, .weight_decay = 0.2})), recipe_of(Adam(all, {.lr = 0.1})),
+        recipe_of(AdamW(all, {.lr = 0.1})), recipe_of(Adam(all, {.lr = 0.1, .beta1 = 0.8})),
+        recipe_of(Adam(all, {.lr = 0.1, .beta2 = 0.99})), recipe_of(Adam(all, {.lr = 0.1, .eps = 1e-6}))}) {
+    EXPECT_TRUE(hashes.insert(recipe_hash(recipe)).second) << recipe.json();
+  }
+  EXPECT_EQ(recipe_of(Sgd(all, {.lr = 0.1}), {{"optimizer", "mine"}}).at("optimizer"), "mine");
 }
 
 TEST(Trainer, Learns) {
