@@ -4,6 +4,7 @@
 //   language_model --data book.txt --devices cpu:0,cpu:1
 //   language_model --data book.txt --model lstm --nprocs 2     processes with devices of their own
 //   lockstep launch --nproc-per-node 2 -- language_model --data book.txt
+//   language_model --data book.txt --init-from gpt.safetensors --max-steps 0   only writes text
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
@@ -25,7 +26,7 @@
 using namespace lockstep;
 
 struct Options : DeviceOptions {
-  std::string data, model = "gpt", prompt, save;
+  std::string data, model = "gpt", prompt, init_from, save;
   int nprocs = 1, shards = 8;
   std::int64_t batch_size = 32;  // of all devices and ranks
   std::int64_t context = 128, layers = 4, heads = 4, width = 128;
@@ -103,6 +104,7 @@ void run(const Options& o) {
   characters.encode(o.prompt);  // an error before the training
   const auto windows = std::make_shared<TextDataset>(ids, TextOptions{.context = o.context, .random_starts = true});
   const std::unique_ptr<Module> model = make_model(o, characters.size(), devices);
+  if (!o.init_from.empty()) load_weights(o.init_from, *model);
   DistributedDataParallel ddp(*model, job, {.shards = o.shards});
   // As usual for transformers: biases and norms do not decay.
   std::vector<Parameter> matrices, others;
@@ -168,7 +170,7 @@ int main(int argc, char** argv) {
   app.add_option("--clip", o.clip, "The largest norm of the gradients")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--max-steps", o.max_steps, "Number of steps")->check(from_one)->capture_default_str();
+  app.add_option("--max-steps", o.max_steps, "Number of steps")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--log-every", o.log_every, "Steps between log lines")->check(from_one)->capture_default_str();
   app.add_option("--sample", o.sample, "Characters to write at the end")
       ->check(CLI::NonNegativeNumber)
@@ -177,6 +179,8 @@ int main(int argc, char** argv) {
   app.add_option("--temperature", o.temperature, "Divides the logits before sampling: lower is more predictable")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--init-from", o.init_from, "Start from the weights of this safetensors file")
+      ->check(CLI::ExistingFile);
   app.add_option("--save", o.save, "Write the final weights to this safetensors file");
   app.add_option("--seed", o.seed, "Seed of start weights, batches, dropout, and samples")->capture_default_str();
   o.add_to(app, "--num-devices", "Devices of each process");

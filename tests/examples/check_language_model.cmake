@@ -1,13 +1,15 @@
 # cmake -DPROGRAM=FILE -DMODEL=gpt|lstm -DFOLDER=DIR -P check_language_model.cmake
 # The program learns a small text, writes in its characters alone, and prints the same losses, weights and text on one
-# device, on two, and in two processes.
+# device, on two, and in two processes. From the weights it saved, it writes the same text without another step.
 string(REPEAT "the cat sat on the mat and the dog ran. " 40 text)
 file(MAKE_DIRECTORY ${FOLDER})
 file(WRITE ${FOLDER}/text_${MODEL}.txt "${text}")
-foreach(layout "--num-devices 1" "--num-devices 2" "--num-devices 1 --nprocs 2")
+set(weights ${FOLDER}/${MODEL}.safetensors)
+set(command ${PROGRAM} --data ${FOLDER}/text_${MODEL}.txt --model ${MODEL} --context 16 --layers 2 --heads 2 --width 16
+            --sample 30)
+foreach(layout "--num-devices 1" "--num-devices 2" "--num-devices 1 --nprocs 2 --save ${weights}")
   separate_arguments(arguments UNIX_COMMAND "${layout}")
-  execute_process(COMMAND ${PROGRAM} --data ${FOLDER}/text_${MODEL}.txt --model ${MODEL} ${arguments} --context 16 --layers 2
-                          --heads 2 --width 16 --batch-size 8 --shards 4 --lr 0.02 --max-steps 60 --log-every 30 --sample 30
+  execute_process(COMMAND ${command} ${arguments} --batch-size 8 --shards 4 --lr 0.02 --max-steps 60 --log-every 30
                   OUTPUT_VARIABLE printed RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "${layout}: exit status ${status}, having printed\n${printed}")
@@ -19,6 +21,7 @@ foreach(layout "--num-devices 1" "--num-devices 2" "--num-devices 1 --nprocs 2")
     message(FATAL_ERROR "${layout}: printed\n${printed}")
   endif()
   set(results "${CMAKE_MATCH_1} ${CMAKE_MATCH_2} ${CMAKE_MATCH_3} ${CMAKE_MATCH_4}")
+  set(end "\nweights ${CMAKE_MATCH_3}\n${CMAKE_MATCH_4}\n")
   # Half of what chance has, log(14), and less than before.
   if(NOT CMAKE_MATCH_2 LESS 1.3 OR NOT CMAKE_MATCH_2 LESS CMAKE_MATCH_1)
     message(FATAL_ERROR "${layout}: learned too little\n${printed}")
@@ -33,3 +36,9 @@ foreach(layout "--num-devices 1" "--num-devices 2" "--num-devices 1 --nprocs 2")
     message(FATAL_ERROR "${layout}: has\n${results}\none device has\n${first}")
   endif()
 endforeach()
+
+execute_process(COMMAND ${command} --init-from ${weights} --max-steps 0 OUTPUT_VARIABLE printed RESULT_VARIABLE status)
+string(FIND "${printed}" "${end}" found)
+if(NOT status EQUAL 0 OR found EQUAL -1)
+  message(FATAL_ERROR "from the saved weights: exit status ${status}, having printed\n${printed}\nexpected at the end${end}")
+endif()
