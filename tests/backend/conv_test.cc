@@ -155,9 +155,13 @@ TEST_P(ConvTest, EveryPairOfLayouts) {
 }
 
 // On processors with AVX-512 BF16, oneDNN 2.6.3 added the next pixel's numbers to the gradient of the data.
-TEST_P(ConvTest, OneOutput) {
+TEST_P(ConvTest, AnOddNumberOfOutputs) {
   for (std::int64_t channels : {1, 16, 17, 32}) {
-    expect_conv(preferred({.x = {2, channels, 9, 10}, .outputs = 1, .kernel = 1}), true);
+    for (std::int64_t outputs : {1, 3, 17}) {
+      for (Shape x : {Shape{2, channels, 9, 10}, Shape{1, channels, 6, 10}}) {
+        expect_conv(preferred({.x = x, .outputs = outputs, .kernel = 1}), true);
+      }
+    }
   }
 }
 

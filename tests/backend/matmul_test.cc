@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "lockstep/base/environment.h"
 #include "tests/backend/kernel_testing.h"
 
 namespace lockstep::testing {
@@ -36,8 +37,11 @@ TEST_P(MatmulTest, EveryTransposition) {
   }
 }
 
+// Also a search, as ConvTest.RandomShapesAndLayouts.
 TEST_P(MatmulTest, EveryCombinationOfDtypes) {
-  for (int i = 0; i < 12; ++i) {
+  const std::int64_t count = environment_integer("LOCKSTEP_TEST_CASES", 1, 1'000'000).value_or(12);
+  if (auto seed = environment_integer("LOCKSTEP_TEST_SEED", 0, 1'000'000)) random_ = Random(*seed);
+  for (std::int64_t i = 0; i < count && !HasFailure(); ++i) {
     Extents e{random_.integer(1, 40), random_.integer(1, 40), random_.integer(1, 70)};
     MatmulOptions options{random_.integer(0, 1) == 1, random_.integer(0, 1) == 1};
     for (bool master_b : {false, true}) {
