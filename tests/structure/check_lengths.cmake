@@ -9,7 +9,7 @@ set(too_long
     tests/cli/train_test.cc
     tests/parallel/distributed_data_parallel_test.cc
     tests/parallel/recorded_step_test.cc
-    tests/train/trainer_test.cc)
+    )
 set(patterns "")
 foreach(folder apps bench examples lockstep tests)
   foreach(ending h cc cu)
