@@ -23,7 +23,8 @@ function(gpu_tests PREFIX)
   moved_tests(${PREFIX}gpu_devices_test ${tests}/gpu/devices/runtime_on_gpu.h ${device_tests})
   lockstep_link_layers(${PREFIX}gpu_devices_test ${ARGN} parallel models checkpoint)
 
-  set(rank_tests parallel/lockstep_property_test parallel/distributed_data_parallel_test)
+  set(rank_tests parallel/lockstep_property_test parallel/distributed_data_parallel_test
+                 parallel/distributed_data_parallel_errors_test parallel/distributed_shares_test)
   list(TRANSFORM rank_tests REPLACE "(.+)" "${tests}/\\1.cc")
   file(GLOB sources CONFIGURE_DEPENDS ${tests}/gpu/ranks/*.cc)
   add_executable(${PREFIX}gpu_ranks_test ${sources})

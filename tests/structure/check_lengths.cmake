@@ -7,7 +7,6 @@ endif()
 set(too_long
     tests/backend/onednn_test.cc
     tests/cli/train_test.cc
-    tests/parallel/distributed_data_parallel_test.cc
     )
 set(patterns "")
 foreach(folder apps bench examples lockstep tests)
