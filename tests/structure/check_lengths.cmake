@@ -6,7 +6,6 @@ if(NOT DEFINED MOST)
 endif()
 set(too_long
     tests/backend/onednn_test.cc
-    tests/cli/train_test.cc
     )
 set(patterns "")
 foreach(folder apps bench examples lockstep tests)
