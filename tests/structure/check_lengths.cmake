@@ -5,7 +5,6 @@ if(NOT DEFINED MOST)
   set(MOST 400)
 endif()
 set(too_long
-    tests/backend/onednn_test.cc
     )
 set(patterns "")
 foreach(folder apps bench examples lockstep tests)
