@@ -18,13 +18,14 @@ function(gpu_tests PREFIX)
                    autograd/gradient_testing autograd/basis_functions autograd/loss_functions autograd/layer_functions
                    nn/batch_norm_test optim/optimizer_test
                    optim/loss_scaler_test parallel/data_parallel_test parallel/lockstep_property_test
-                   parallel/recorded_step_test parallel/split_test)
+                   parallel/recorded_step_test parallel/recorded_step_errors_test parallel/split_test)
   list(TRANSFORM device_tests REPLACE "(.+)" "${tests}/\\1.cc")
   add_executable(${PREFIX}gpu_devices_test ${tests}/gpu/devices/devices_test.cc)
   moved_tests(${PREFIX}gpu_devices_test ${tests}/gpu/devices/runtime_on_gpu.h ${device_tests})
   lockstep_link_layers(${PREFIX}gpu_devices_test ${ARGN} parallel models checkpoint)
 
-  set(rank_tests parallel/lockstep_property_test parallel/distributed_data_parallel_test)
+  set(rank_tests parallel/lockstep_property_test parallel/distributed_data_parallel_test
+                 parallel/distributed_data_parallel_errors_test parallel/distributed_shares_test)
   list(TRANSFORM rank_tests REPLACE "(.+)" "${tests}/\\1.cc")
   file(GLOB sources CONFIGURE_DEPENDS ${tests}/gpu/ranks/*.cc)
   add_executable(${PREFIX}gpu_ranks_test ${sources})

@@ -4,19 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
-#include <optional>
-#include <thread>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/models/models.h"
 #include "lockstep/nn/layers.h"
-#include "lockstep/ops/launch.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/split.h"
-#include "lockstep/tensor/storage.h"
-#include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"
 
@@ -35,46 +30,6 @@ TEST(DistributedDataParallel, EveryRankStartsWithTheValuesOfRankZero) {
   }));
   EXPECT_EQ(hashes[1], hashes[0]);
   EXPECT_EQ(hashes[2], hashes[0]);
-}
-
-TEST(DistributedDataParallel, RanksThatDifferAreToldWhere) {
-  auto errors = run_ranks(3, [](Rank& r) {
-    auto net = two_layers(r.rank() == 1 ? 16 : 8);
-    net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-  });
-  for (const std::string& error : errors) {
-    EXPECT_EQ(error,
-              "rank 1: has 'parameter 0.weight [16, 4] f32' where rank 0 has 'parameter 0.weight [8, 4] f32': all "
-              "ranks need the same model and recipe");
-  }
-  errors = run_ranks(2, [](Rank& r) {
-    auto net = two_layers();
-    net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
-                                {.recipe = r.rank() == 0 ? "seed 0\nclip_norm 1" : "seed 0"});
-  });
-  EXPECT_EQ(errors[0], errors[1]);
-  EXPECT_NE(errors[0].find("rank 1: has nothing where rank 0 has 'clip_norm 1'"), std::string::npos) << errors[0];
-  errors = run_ranks(2, [](Rank& r) {
-    auto net = two_layers();
-    net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
-                                {.buckets = {.bytes = r.rank() == 0 ? 1000 : 2000}});
-  });
-  EXPECT_EQ(errors[0], errors[1]);
-  EXPECT_EQ(errors[0].find("rank 1: has 'buckets of 1048576 and 2000 bytes' where rank 0 has 'buckets of "), 0u)
-      << errors[0];
-}
-
-TEST(DistributedDataParallel, ShapesHaveToBeKnown) {
-  for (const std::string& error : run_ranks(2, [](Rank& r) {
-         auto net = mlp();
-         net->initialize(Xavier{}, r.runtime.devices());
-         DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-       })) {
-    EXPECT_NE(error.find("pass an example through the model first"), std::string::npos) << error;
-  }
 }
 
 // Rows of unequal number, on ranks of two devices, one without any: the gradient is that of all samples together.
@@ -250,45 +205,6 @@ TEST(DistributedDataParallel, AParameterMayBeUsedTwice) {
   }
 }
 
-struct TwoLinear : Module {
-  Linear a{{.in_features = 4, .out_features = 4}}, b{{.in_features = 4, .out_features = 2}};
-  Tensor hidden;
-  TwoLinear() { add("a", a), add("b", b); }
-  Tensor forward(const Tensor& x) override { return b(hidden = a(x)); }
-};
-
-// Two gradients of one bucket: the second one's success does not make up for the first one's failure.
-TEST(DistributedDataParallel, AGradientThatFailsIsNotSummed) {
-  for (const std::string& error : run_ranks(
-           2,
-           [](Rank& r) {
-             TwoLinear net;
-             net.initialize(Xavier{}, r.runtime.devices());
-             DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator);
-             Sgd sgd(net.parameters(), {.lr = 0.1});
-             testing::Random random(1);
-             for (int step = 0; step < 2; ++step) {
-               auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-               Tensor out = ddp(x);
-               // The gradient of b's weight is the only one that needs what b was given.
-               if (step == 1 && r.rank() == 1) {
-                 // A task that fails late, not a change in place, which backward() would refuse.
-                 auto& version = net.hidden.parts()[0].storage()->version;
-                 const std::uint64_t before = version;
-                 ops::launch("broken", {}, {net.hidden.parts()[0]},
-                             [](Backend&, KernelContext&) { fail("this task is broken"); });
-                 version = before;
-               }
-               mse_loss(out, y).backward();
-               sgd.step();
-             }
-             net.b.weight.host_data();
-           },
-           1, std::chrono::seconds(5))) {
-    EXPECT_NE(error.find("this task is broken"), std::string::npos) << error;
-  }
-}
-
 TEST(DistributedDataParallel, AGradientIsTheCallersOwn) {
   expect_fine(run_ranks(2, [](Rank& r) {
     auto net = two_layers();
@@ -308,33 +224,6 @@ TEST(DistributedDataParallel, AGradientIsTheCallersOwn) {
     for (std::size_t i = 0; i < held.size(); ++i) EXPECT_EQ(held[i].to_vector<float>(), values[i]);
     EXPECT_NE(values[0], values[1]);
   }));
-}
-
-TEST(DistributedDataParallel, OnlyOneSumsAModelsGradients) {
-  for (const std::string& error : run_ranks(2, [](Rank& r) {
-         auto net = two_layers();
-         net->initialize(Xavier{}, r.runtime.devices());
-         DistributedDataParallel first(*net, r.runtime.devices(), r.communicator);
-         DistributedDataParallel second(*net, r.runtime.devices(), r.communicator);
-       })) {
-    EXPECT_NE(error.find("another DistributedDataParallel sums its gradients"), std::string::npos) << error;
-  }
-}
-
-// It would be trained by each rank alone.
-TEST(DistributedDataParallel, AParameterOfAnotherModuleIsToldApart) {
-  for (const std::string& error : run_ranks(2, [&](Rank& r) {
-         auto net = two_layers();
-         Linear head({.in_features = 2, .out_features = 2});
-         net->initialize(Xavier{}, r.runtime.devices());
-         head.initialize(Xavier{}, r.runtime.devices());
-         DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-         auto [x, y] =
-             ddp.split<2>({Tensor::from(std::vector<float>(12), {3, 4}), Tensor::from(std::vector<float>(6), {3, 2})});
-         mse_loss(head(ddp(x)), y).backward();
-       })) {
-    EXPECT_NE(error.find("is not summed over processes: it is not part of the module"), std::string::npos) << error;
-  }
 }
 
 // Both models' gradients are summed, whichever of the two cut the batch.
@@ -358,20 +247,6 @@ TEST(DistributedDataParallel, TwoModelsMayBeTrainedByOneLoss) {
     weights[static_cast<std::size_t>(r.rank())] = weights_sha256(*net) + weights_sha256(head);
   }));
   EXPECT_EQ(weights[0], weights[1]);
-}
-
-// It would be added to what other ranks do not have.
-TEST(DistributedDataParallel, ALossOfAnotherBatchIsToldApart) {
-  for (const std::string& error : run_ranks(2, [&](Rank& r) {
-         auto net = two_layers();
-         net->initialize(Xavier{}, r.runtime.devices());
-         DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-         const Tensor x = split_and_load(Tensor::from(std::vector<float>(12), {3, 4}), r.runtime.devices());
-         sum(ddp(x)).backward();
-       })) {
-    EXPECT_NE(error.find("the loss is not made of a batch that its batches() or split() cut"), std::string::npos)
-        << error;
-  }
 }
 
 // As in one process: it counts once, whatever number of ranks there is.
@@ -447,119 +322,6 @@ TEST(DistributedDataParallel, SharesItsGroupWithOthers) {
       EXPECT_EQ(metric, 2);
     }
   }));
-}
-
-TEST(DistributedDataParallel, ANoSyncOnOneRankIsToldApart) {
-  auto errors = run_ranks(2, [](Rank& r) {
-    auto net = two_layers();
-    net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-    Sgd sgd(net->parameters(), {.lr = 0.1});
-    testing::Random random(1);
-    for (int i = 0; i < 2; ++i) {
-      std::unique_ptr<NoSyncGuard> guard = i == 0 && r.rank() == 0 ? ddp.no_sync() : nullptr;
-      auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
-      mse_loss(ddp(x), y).backward();
-    }
-    sgd.step();
-    weights_sha256(*net);
-  });
-  EXPECT_NE(errors[0].find("disagree"), std::string::npos) << errors[0];
-  EXPECT_NE(errors[0].find("backward 2"), std::string::npos) << errors[0];
-}
-
-TEST(DistributedDataParallel, ARankThatGivesUpIsNamedByTheOthers) {
-  auto errors = run_ranks(3, [](Rank& r) {
-    auto net = two_layers();
-    net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
-    Sgd sgd(net->parameters(), {.lr = 0.1});
-    testing::Random random(1);
-    for (int step = 0; step < 4; ++step) {
-      if (step == 2 && r.rank() == 1) fail("no more rows");
-      Tensor x = ddp.split(std::vector<Tensor>{random.floats({2, 4})}, 6)[0];
-      Tensor y = ddp.split(std::vector<Tensor>{random.floats({2, 2})}, 6)[0];
-      mse_loss(ddp(x), y).backward();
-      sgd.step();
-      weights_sha256(*net);
-    }
-  });
-  EXPECT_EQ(errors[1], "no more rows");
-  for (int r : {0, 2}) {
-    const std::string& error = errors[static_cast<std::size_t>(r)];
-    EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
-    EXPECT_NE(error.find("no more rows"), std::string::npos) << error;
-    EXPECT_NE(error.find("step 3"), std::string::npos) << error;
-  }
-}
-
-TEST(DistributedShares, FollowTheWeightsOfAllDevices) {
-  expect_fine(run_ranks(
-      2,
-      [](Rank& r) {
-        auto net = two_layers();
-        net->initialize(Xavier{}, r.runtime.devices());
-        DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 8, .balance = {1, 2, 4, 1}});
-        EXPECT_EQ(ddp.shares(), JobShares({{1, 2}, {4, 1}}));
-        const auto rows =
-            r.rank() == 0 ? std::pair<std::int64_t, std::int64_t>(0, 6) : std::pair<std::int64_t, std::int64_t>(6, 16);
-        EXPECT_EQ(ddp.rows_of(16), rows);
-        const std::vector<Tensor> all{Tensor::host({rows.second - rows.first, 4})};
-        const Tensor x = ddp.split(all, 16)[0];
-        const std::vector<Slot> slots = x.placement()->slots();
-        ASSERT_EQ(slots.size(), r.rank() == 0 ? 3u : 5u);
-        for (const Slot& slot : slots) {
-          EXPECT_EQ(slot.device, r.runtime.devices()[slot.shard == 0 || (slot.shard >= 3 && slot.shard < 7) ? 0 : 1])
-              << slot.shard;
-        }
-        ddp.set_shares(JobShares({{4, 2}, {1, 1}}));
-        EXPECT_EQ(ddp.rows_of(16).second, r.rank() == 0 ? 12 : 16);
-      },
-      2));
-}
-
-TEST(DistributedShares, ChangeBetweenStepsOnlyAndLeaveNoRankWithout) {
-  expect_fine(run_ranks(2, [](Rank& r) {
-    auto net = two_layers();
-    net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 4});
-    EXPECT_ERROR(ddp.set_shares(JobShares({{2}, {3}})),
-                 "shares 2,3 of the devices, expected 4 shards on as many devices as before");
-    EXPECT_ERROR(ddp.set_shares(JobShares({{2, 1}, {1}})), "expected 4 shards on as many devices as before");
-    EXPECT_ERROR(ddp.set_shares(JobShares({{4}, {0}})), "rank 1 has no shard, expected at least one");
-    const auto backward = [&] {
-      const auto [first, last] = ddp.rows_of(4);
-      const std::vector<Tensor> rows{Tensor::host({last - first, 4}), Tensor::host({last - first, 2})};
-      const auto parts = ddp.split(rows, 4);
-      mse_loss(ddp(parts[0]), parts[1]).backward();
-    };
-    const auto clear = [&] {
-      for (Parameter& p : net->parameters()) p.zero_grad();
-    };
-    backward();
-    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "expected step() or zero_grad() before");
-    clear();
-    {
-      const auto guard = ddp.no_sync();
-      backward();
-    }
-    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "expected step() or zero_grad() before");
-    clear();
-    ddp.set_shares(JobShares({{3}, {1}}));
-    backward();
-    clear();
-  }));
-}
-
-TEST(DistributedShares, RanksThatWantOtherWeightsAreToldSo) {
-  const auto errors = run_ranks(2, [](Rank& r) {
-    auto net = two_layers();
-    net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
-                                {.shards = 4, .balance = {1.0, r.rank() == 0 ? 1.0 : 2.0}});
-  });
-  for (const std::string& error : errors)
-    EXPECT_NE(error.find("has 'balance 1,2' where rank 0 has 'balance 1,1'"), std::string::npos) << error;
 }
 
 }  // namespace

@@ -9,8 +9,6 @@
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/ops/launch.h"
-#include "lockstep/ops/random.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
@@ -358,70 +356,6 @@ TEST(RecordedStep, GivesItsMemoryBack) {
     }
     reserved = now;
   }
-}
-
-void expect_refused(std::string_view why, const std::function<void(const Tensor&)>& act) {
-  Runtime runtime(devices(1));
-  const Device device = runtime.devices()[0];
-  int described = 0;
-  RecordedStep step([&](std::span<const Tensor> in) {
-    ++described;
-    act(in[0]);
-    return std::vector{in[0].to(DType::f64)};
-  });
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(step.run(std::vector<Tensor>{make_tensor({1.0 * i, 2}, {2}, device)})[0].to_vector<double>()[0], i);
-  }
-  EXPECT_FALSE(step.recorded());
-  EXPECT_EQ(step.why_not(), why);
-  EXPECT_EQ(described, 5);
-}
-
-TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
-  expect_refused("it waits for data that it has computed", [](const Tensor& x) { x.to(DType::f64).wait(); });
-  expect_refused("it copies from or to the host's memory",
-                 [](const Tensor& x) { Tensor::from(std::vector<float>{1}, {1}).to(x.device()); });
-  Linear net({.out_features = 2});
-  expect_refused("it leaves gradients that no optimizer's step() has used", [&](const Tensor& x) {
-    if (!net.parameters()[0].initialized()) net.initialize(Xavier{}, {x.device()});
-    for (const Parameter& p : net.parameters()) p.zero_grad();
-    sum(net(x.reshape({1, 2}))).backward();
-  });
-  expect_refused("it draws its own random keys", [](const Tensor& x) {
-    ops::uniform_(ops::empty_like(x.array()), state_of(x.device(), "test").random->next(0), 0, 1);
-  });
-}
-
-TEST(RecordedStep, ATaskThatFailsIsToldOfAtTheReadAndTheNextStepIsWhole) {
-  Runtime runtime(devices(1));
-  const Device device = runtime.devices()[0];
-  // Results put together from parts are fresh in each repetition, although they are in the same memory.
-  RecordedStep step([](std::span<const Tensor> in) {
-    const Tensor loss = cross_entropy(in[0], in[1]);
-    return std::vector{concatenate(std::vector{loss.reshape({1}), loss.reshape({1})})};
-  });
-  const Tensor logits = make_tensor({0, 0, 0, 0}, {2, 2}, device);
-  const auto run = [&](std::int64_t label) {
-    const Tensor labels = Tensor::from(std::vector<std::int64_t>{0, label}, {2}).to(device);
-    return step.run(std::vector{logits, labels})[0];
-  };
-  for (int i = 0; i < 3; ++i) run(1);
-  ASSERT_TRUE(step.recorded());
-  // A stream loses what is in flight behind a failure as well.
-  EXPECT_THROW(run(2).wait(), TaskError);
-  for (float loss : run(1).to_vector<float>()) EXPECT_NEAR(loss, std::log(2.0), 1e-6);
-  EXPECT_THROW(run(3).wait(), TaskError);
-}
-
-TEST(RecordedStep, ChecksItsInputs) {
-  Runtime runtime(devices(1));
-  RecordedStep step([](std::span<const Tensor> in) { return std::vector<Tensor>(in.begin(), in.end()); });
-  EXPECT_ERROR(step.run({}), "recorded step: no inputs");
-  Tensor leaf = make_tensor({1}, {1}, runtime.devices()[0]);
-  leaf.set_requires_grad(true);
-  EXPECT_ERROR(step.run(std::vector{leaf}), "recorded step: an input has a history of its own, expected data");
-  EXPECT_ERROR(step.run(std::vector{Tensor::host({2})}),
-               "recorded step: an input is [2] f32 on host, expected it on a device");
 }
 
 }  // namespace

@@ -1,15 +1,8 @@
-# cmake -DSOURCE_DIR=… [-DMOST=…] -P check_lengths.cmake: fails when a source file has more than MOST (400) lines. The files
-# named below are still longer: split them, and take them off the list. A file that no longer needs its place there fails, too.
+# cmake -DSOURCE_DIR=… [-DMOST=…] -P check_lengths.cmake: fails when a source file has more than MOST (400) lines.
 cmake_minimum_required(VERSION 3.25)
 if(NOT DEFINED MOST)
   set(MOST 400)
 endif()
-set(too_long
-    tests/backend/onednn_test.cc
-    tests/cli/train_test.cc
-    tests/parallel/distributed_data_parallel_test.cc
-    tests/parallel/recorded_step_test.cc
-    tests/train/trainer_test.cc)
 set(patterns "")
 foreach(folder apps bench examples lockstep tests)
   foreach(ending h cc cu)
@@ -22,10 +15,8 @@ foreach(file ${files})
   file(READ ${SOURCE_DIR}/${file} text)
   string(REGEX MATCHALL "\n" ends "${text}")
   list(LENGTH ends lines)
-  if(lines GREATER MOST AND NOT file IN_LIST too_long)
+  if(lines GREATER MOST)
     string(APPEND violations "${file}: ${lines} lines, expected at most ${MOST}\n")
-  elseif(NOT lines GREATER MOST AND file IN_LIST too_long)
-    string(APPEND violations "${file}: ${lines} lines: take it off the list in check_lengths.cmake\n")
   endif()
 endforeach()
 if(violations)

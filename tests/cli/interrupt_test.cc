@@ -1,0 +1,70 @@
+// `train` that SIGINT or SIGTERM ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <thread>
+
+#include "lockstep/checkpoint/weights.h"
+#include "tests/cli/train_testing.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Interrupt : public Train, public ::testing::WithParamInterface<int> {};
+
+TEST_P(Interrupt, EndsWithACheckpointThatResumes) {
+  using namespace std::chrono_literals;
+  const std::filesystem::path log = folder_ / "log", save = folder_ / "save";
+  Tool tool(train_arguments(data_, {"--epochs", "1000000", "--log", log, "--save", save}));
+  for (int i = 0; i < 5000 && events(log, "step").size() < 3; ++i) std::this_thread::sleep_for(2ms);
+  tool.send(GetParam());
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 130) << result.err;
+  std::smatch found;
+  ASSERT_TRUE(std::regex_match(result.err, found,
+                               std::regex("lockstep: interrupted at step (\\d+); the checkpoint is in .*\n")))
+      << result.err;
+  const int step = std::stoi(found[1]);
+  EXPECT_EQ(static_cast<int>(events(log, "step").size()), step);
+  EXPECT_TRUE(std::filesystem::exists(save / fmt::format("step-{:08}", step)));
+
+  const std::string further = std::to_string(step + 3);
+  EXPECT_EQ(weights_of({"--epochs", "1000000", "--max-steps", further, "--resume", save, "--num-devices", "2"}),
+            weights_of({"--epochs", "1000000", "--max-steps", further}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM),
+                         [](const auto& info) { return info.param == SIGINT ? "SIGINT" : "SIGTERM"; });
+
+TEST_F(Train, InterruptWithoutAFolderForCheckpointsSaysJustThat) {
+  using namespace std::chrono_literals;
+  const std::filesystem::path log = folder_ / "log";
+  Tool tool(train_arguments(data_, {"--epochs", "1000000", "--log", log}));
+  for (int i = 0; i < 5000 && events(log, "step").size() < 3; ++i) std::this_thread::sleep_for(2ms);
+  tool.send(SIGINT);
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 130);
+  EXPECT_TRUE(std::regex_match(result.err, std::regex("lockstep: interrupted at step \\d+\n"))) << result.err;
+}
+
+TEST_F(Train, AnInterruptedRunIsMarkedAsOne) {
+  using namespace std::chrono_literals;
+  const std::filesystem::path log = folder_ / "log", file = folder_ / "weights";
+  // The first epoch is long enough to be stopped in.
+  Tool tool(train_arguments(data_, {"--batch-size", "4", "--model", "resnet18", "--log", log, "--export", file}));
+  for (int i = 0; i < 10000 && events(log, "step").empty(); ++i) std::this_thread::sleep_for(2ms);
+  tool.send(SIGINT);
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 130);
+  EXPECT_THAT(result.err, HasSubstr("; " + file.string() + " has the weights of this step\n"));
+  EXPECT_FALSE(read_safetensors(file).tensors.empty());
+  const nlohmann::json end = events(log, "end").at(0);
+  EXPECT_EQ(end.at("stopped"), true);
+  EXPECT_FALSE(end.contains("test_acc")) << end;  // nothing was evaluated
+}
+
+}  // namespace
+}  // namespace lockstep

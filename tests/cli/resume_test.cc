@@ -1,0 +1,148 @@
+// Runs of `train` that go on from a checkpoint.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "lockstep/checkpoint/checkpoint_directory.h"
+#include "tests/cli/train_testing.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(Train, ResumesToTheBitOnOtherDevices) {
+  const std::filesystem::path whole = folder_ / "whole.log", log = folder_ / "part.log", save = folder_ / "save";
+  ASSERT_EQ(train({"--optimizer", "adam", "--lr", "0.01", "--log", whole}).status, 0);
+  // Stopped in the middle of the second epoch, after steps 1 to 6 of 8.
+  ASSERT_EQ(train({"--optimizer", "adam", "--lr", "0.01", "--log", log, "--save", save, "--max-steps", "6"}).status, 0);
+  const ToolResult resumed =
+      train({"--optimizer", "adam", "--lr", "0.01", "--log", log, "--resume", save, "--num-devices", "3"});
+  EXPECT_EQ(resumed.status, 0);
+  EXPECT_THAT(resumed.err, ::testing::MatchesRegex("lockstep: resumed from .*step-00000006, step 6\n"));
+  auto losses = [](const std::filesystem::path& file) {
+    std::vector<double> all;
+    for (const nlohmann::json& step : events(file, "step")) all.push_back(step.at("loss"));
+    return all;
+  };
+  EXPECT_EQ(losses(log), losses(whole));
+  const nlohmann::json end = events(log, "end").back(), expected = events(whole, "end").back();
+  EXPECT_EQ(end, expected);
+  EXPECT_EQ(events(log, "epoch").back().at("train_loss"), events(whole, "epoch").back().at("train_loss"));
+}
+
+TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
+  const std::string save = folder_ / "save", old = folder_ / "old", whole = folder_ / "whole.log",
+                    log = folder_ / "log";
+  ASSERT_EQ(train({"--log", whole}).status, 0);
+  ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
+  const Checkpoint checkpoint = *find_latest_checkpoint(save).checkpoint;
+  CheckpointWriter writer(old, checkpoint.step);
+  for (const std::string& name : checkpoint.files) {
+    std::string contents = folder_.read("save/step-00000003/" + name);
+    if (name == "state.json") {
+      nlohmann::json state = nlohmann::json::parse(contents);
+      state.at("recipe").erase("data");
+      state.at("recipe")["threads_per_shard"] = 1;  // affected bits in older versions
+      state.erase("recipe_hash");
+      state.erase("version");
+      contents = state.dump();
+    }
+    writer.add_file(name, contents);
+  }
+  writer.publish();
+  const ToolResult resumed = train({"--resume", old, "--log", log});
+  EXPECT_EQ(resumed.status, 0);
+  EXPECT_THAT(resumed.err, HasSubstr("step 3; the checkpoint does not record data: this run's setting is used\n"));
+  EXPECT_EQ(events(log, "end").back(), events(whole, "end").back());
+}
+
+// Another number of shards would be refused.
+TEST_F(Train, AResumedRunWithMoreDevicesThanShardsNeedsFewerDevices) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--shards", "2", "--max-steps", "2", "--save", save}).status, 0);
+  Arguments resume{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "32", "--resume", save};
+  resume.insert(resume.end(), {"--num-devices", "3"});
+  const std::string help = "A resumed run keeps its checkpoint's number of shards, 2: use no more devices\n";
+  const ToolResult result = run_tool(resume);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err, "lockstep: the checkpoint has 2 shards for 3 devices: expected at least one for each. " + help);
+  resume.insert(resume.end(), {"--shards", "1"});
+  EXPECT_EQ(run_tool(resume).err, "lockstep: --shards 1 for 3 devices: expected at least one for each. " + help);
+}
+
+TEST_F(Train, AResumedRunsPlotIsThatOfTheWholeRun) {
+  const std::string save = folder_ / "save", whole = folder_ / "whole.svg", plot = folder_ / "plot.svg";
+  ASSERT_EQ(train({"--epochs", "4", "--plot", whole}).status, 0);
+  ASSERT_EQ(train({"--epochs", "4", "--plot", plot, "--save", save, "--max-steps", "10"}).status, 0);
+  EXPECT_NE(folder_.read("plot.svg"), folder_.read("whole.svg"));
+  ASSERT_EQ(train({"--epochs", "4", "--plot", plot, "--resume", save}).status, 0);
+  EXPECT_EQ(folder_.read("plot.svg"), folder_.read("whole.svg"));
+}
+
+// The earlier run continued after its checkpoint, which lies inside an epoch and before the end.
+TEST_F(Train, AResumedRunsLogHasEachStepOnce) {
+  const std::string whole = folder_ / "whole.log", log = folder_ / "log", save = folder_ / "save";
+  ASSERT_EQ(train({"--epochs", "3", "--log", whole}).status, 0);
+  ASSERT_EQ(train({"--epochs", "3", "--log", log, "--save", save, "--save-every", "6", "--max-steps", "10"}).status, 0);
+  ASSERT_EQ(events(log, "step").size(), 10u);
+  ASSERT_EQ(train({"--epochs", "3", "--log", log, "--resume", save + "/step-00000006"}).status, 0);
+  auto without_times = [](std::vector<nlohmann::json> events) {
+    for (nlohmann::json& event : events) event.erase("seconds"), event.erase("images_per_second");
+    return events;
+  };
+  for (const char* kind : {"step", "epoch", "end"}) {
+    EXPECT_EQ(without_times(events(log, kind)), without_times(events(whole, kind))) << kind;
+  }
+  EXPECT_EQ(events(log, "start").size(), 2u);
+}
+
+// Omitted shard settings come from the checkpoint.
+TEST_F(Train, ResumesOnOtherDevicesAndProcessesWithoutBeingToldTheShards) {
+  const std::filesystem::path log = folder_ / "log", whole = folder_ / "whole.log", save = folder_ / "save";
+  const Arguments common{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "32", "--epochs", "3"};
+  auto run = [&](Arguments words, const Arguments& more) {
+    words.insert(words.end(), common.begin(), common.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const ToolResult result = run_tool(words);
+    EXPECT_EQ(result.status, 0) << result.err;
+  };
+  run({}, {"--num-devices", "2", "--shards", "3", "--threads-per-shard", "2", "--log", whole});
+  run({}, {"--num-devices", "2", "--shards", "3", "--threads-per-shard", "2", "--max-steps", "3", "--save", save});
+  run({}, {"--num-devices", "1", "--max-steps", "6", "--save", save, "--resume", save});
+  run({"launch", "--nproc-per-node", "2", "--", "lockstep"},
+      {"--num-devices", "1", "--log", log, "--save", save, "--resume", save});
+  EXPECT_EQ(events(whole, "start").at(0).at("shards"), 3);
+  EXPECT_EQ(events(log, "step").at(0).at("step"), 7);
+  EXPECT_EQ(events(log, "end").at(0), events(whole, "end").at(0));
+}
+
+TEST_F(Train, ARestartGoesOnFromItsOwnCheckpointNotFromTheFirstOne) {
+  const std::string first = folder_ / "first", second = folder_ / "second";
+  ASSERT_EQ(train({"--max-steps", "2", "--save", first}).status, 0);
+  ASSERT_EQ(train({"--max-steps", "4", "--resume", first, "--save", second}).status, 0);
+  const ToolResult again =
+      run_tool(train_arguments(data_, {"--max-steps", "6", "--resume", first, "--save", second}),
+               {.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RESTART_COUNT=1"}});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("resumed from " + second));
+}
+
+TEST_F(Train, AKilledRunResumesToTheBit) {
+  using namespace std::chrono_literals;
+  const std::filesystem::path log = folder_ / "log", save = folder_ / "save";
+  Tool tool(train_arguments(data_, {"--epochs", "1000000", "--log", log, "--save", save, "--save-every", "1"}));
+  for (int i = 0; i < 5000 && events(log, "step").size() < 6; ++i) std::this_thread::sleep_for(2ms);
+  tool.send(SIGKILL);
+  EXPECT_EQ(tool.wait().status, 128 + SIGKILL);
+  const auto latest = find_latest_checkpoint(save).checkpoint;
+  ASSERT_TRUE(latest.has_value());
+  EXPECT_GE(latest->step, 5);
+  const std::string further = std::to_string(latest->step + 3);
+  EXPECT_EQ(weights_of({"--epochs", "1000000", "--max-steps", further, "--resume", save, "--num-devices", "3"}),
+            weights_of({"--epochs", "1000000", "--max-steps", further}));
+}
+
+}  // namespace
+}  // namespace lockstep

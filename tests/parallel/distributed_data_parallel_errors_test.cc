@@ -1,0 +1,183 @@
+// Mistakes of ranks that train together, and failures in one of them: all ranks are told.
+#include <gtest/gtest.h>
+
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/models/models.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/ops/launch.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/split.h"
+#include "lockstep/tensor/storage.h"
+#include "tests/logical_tensors.h"
+#include "tests/parallel/ranks.h"
+
+namespace lockstep {
+namespace {
+
+TEST(DistributedDataParallel, RanksThatDifferAreToldWhere) {
+  auto errors = run_ranks(3, [](Rank& r) {
+    auto net = two_layers(r.rank() == 1 ? 16 : 8);
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error,
+              "rank 1: has 'parameter 0.weight [16, 4] f32' where rank 0 has 'parameter 0.weight [8, 4] f32': all "
+              "ranks need the same model and recipe");
+  }
+  errors = run_ranks(2, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
+                                {.recipe = r.rank() == 0 ? "seed 0\nclip_norm 1" : "seed 0"});
+  });
+  EXPECT_EQ(errors[0], errors[1]);
+  EXPECT_NE(errors[0].find("rank 1: has nothing where rank 0 has 'clip_norm 1'"), std::string::npos) << errors[0];
+  errors = run_ranks(2, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
+                                {.buckets = {.bytes = r.rank() == 0 ? 1000 : 2000}});
+  });
+  EXPECT_EQ(errors[0], errors[1]);
+  EXPECT_EQ(errors[0].find("rank 1: has 'buckets of 1048576 and 2000 bytes' where rank 0 has 'buckets of "), 0u)
+      << errors[0];
+}
+
+TEST(DistributedDataParallel, ShapesHaveToBeKnown) {
+  for (const std::string& error : run_ranks(2, [](Rank& r) {
+         auto net = mlp();
+         net->initialize(Xavier{}, r.runtime.devices());
+         DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+       })) {
+    EXPECT_NE(error.find("pass an example through the model first"), std::string::npos) << error;
+  }
+}
+
+struct TwoLinear : Module {
+  Linear a{{.in_features = 4, .out_features = 4}}, b{{.in_features = 4, .out_features = 2}};
+  Tensor hidden;
+  TwoLinear() { add("a", a), add("b", b); }
+  Tensor forward(const Tensor& x) override { return b(hidden = a(x)); }
+};
+
+// Two gradients of one bucket: the second one's success does not make up for the first one's failure.
+TEST(DistributedDataParallel, AGradientThatFailsIsNotSummed) {
+  for (const std::string& error : run_ranks(
+           2,
+           [](Rank& r) {
+             TwoLinear net;
+             net.initialize(Xavier{}, r.runtime.devices());
+             DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator);
+             Sgd sgd(net.parameters(), {.lr = 0.1});
+             testing::Random random(1);
+             for (int step = 0; step < 2; ++step) {
+               auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+               Tensor out = ddp(x);
+               // The gradient of b's weight is the only one that needs what b was given.
+               if (step == 1 && r.rank() == 1) {
+                 // A task that fails late, not a change in place, which backward() would refuse.
+                 auto& version = net.hidden.parts()[0].storage()->version;
+                 const std::uint64_t before = version;
+                 ops::launch("broken", {}, {net.hidden.parts()[0]},
+                             [](Backend&, KernelContext&) { fail("this task is broken"); });
+                 version = before;
+               }
+               mse_loss(out, y).backward();
+               sgd.step();
+             }
+             net.b.weight.host_data();
+           },
+           1, std::chrono::seconds(5))) {
+    EXPECT_NE(error.find("this task is broken"), std::string::npos) << error;
+  }
+}
+
+TEST(DistributedDataParallel, OnlyOneSumsAModelsGradients) {
+  for (const std::string& error : run_ranks(2, [](Rank& r) {
+         auto net = two_layers();
+         net->initialize(Xavier{}, r.runtime.devices());
+         DistributedDataParallel first(*net, r.runtime.devices(), r.communicator);
+         DistributedDataParallel second(*net, r.runtime.devices(), r.communicator);
+       })) {
+    EXPECT_NE(error.find("another DistributedDataParallel sums its gradients"), std::string::npos) << error;
+  }
+}
+
+// It would be trained by each rank alone.
+TEST(DistributedDataParallel, AParameterOfAnotherModuleIsToldApart) {
+  for (const std::string& error : run_ranks(2, [&](Rank& r) {
+         auto net = two_layers();
+         Linear head({.in_features = 2, .out_features = 2});
+         net->initialize(Xavier{}, r.runtime.devices());
+         head.initialize(Xavier{}, r.runtime.devices());
+         DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+         auto [x, y] =
+             ddp.split<2>({Tensor::from(std::vector<float>(12), {3, 4}), Tensor::from(std::vector<float>(6), {3, 2})});
+         mse_loss(head(ddp(x)), y).backward();
+       })) {
+    EXPECT_NE(error.find("is not summed over processes: it is not part of the module"), std::string::npos) << error;
+  }
+}
+
+// It would be added to what other ranks do not have.
+TEST(DistributedDataParallel, ALossOfAnotherBatchIsToldApart) {
+  for (const std::string& error : run_ranks(2, [&](Rank& r) {
+         auto net = two_layers();
+         net->initialize(Xavier{}, r.runtime.devices());
+         DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+         const Tensor x = split_and_load(Tensor::from(std::vector<float>(12), {3, 4}), r.runtime.devices());
+         sum(ddp(x)).backward();
+       })) {
+    EXPECT_NE(error.find("the loss is not made of a batch that its batches() or split() cut"), std::string::npos)
+        << error;
+  }
+}
+
+TEST(DistributedDataParallel, ANoSyncOnOneRankIsToldApart) {
+  auto errors = run_ranks(2, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+    Sgd sgd(net->parameters(), {.lr = 0.1});
+    testing::Random random(1);
+    for (int i = 0; i < 2; ++i) {
+      std::unique_ptr<NoSyncGuard> guard = i == 0 && r.rank() == 0 ? ddp.no_sync() : nullptr;
+      auto [x, y] = ddp.split<2>({random.floats({4, 4}), random.floats({4, 2})});
+      mse_loss(ddp(x), y).backward();
+    }
+    sgd.step();
+    weights_sha256(*net);
+  });
+  EXPECT_NE(errors[0].find("disagree"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[0].find("backward 2"), std::string::npos) << errors[0];
+}
+
+TEST(DistributedDataParallel, ARankThatGivesUpIsNamedByTheOthers) {
+  auto errors = run_ranks(3, [](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+    Sgd sgd(net->parameters(), {.lr = 0.1});
+    testing::Random random(1);
+    for (int step = 0; step < 4; ++step) {
+      if (step == 2 && r.rank() == 1) fail("no more rows");
+      Tensor x = ddp.split(std::vector<Tensor>{random.floats({2, 4})}, 6)[0];
+      Tensor y = ddp.split(std::vector<Tensor>{random.floats({2, 2})}, 6)[0];
+      mse_loss(ddp(x), y).backward();
+      sgd.step();
+      weights_sha256(*net);
+    }
+  });
+  EXPECT_EQ(errors[1], "no more rows");
+  for (int r : {0, 2}) {
+    const std::string& error = errors[static_cast<std::size_t>(r)];
+    EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
+    EXPECT_NE(error.find("no more rows"), std::string::npos) << error;
+    EXPECT_NE(error.find("step 3"), std::string::npos) << error;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,228 @@
+// Checkpoints that Trainer writes, and runs that go on from them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/train/trainer.h"
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+#include "tests/train/small_job.h"
+
+namespace lockstep {
+namespace {
+
+// Where the run stops and with how many devices it goes on.
+class Resume : public ::testing::TestWithParam<std::pair<int, int>> {};
+
+TEST_P(Resume, GoesOnToTheBit) {
+  const auto [stop, devices] = GetParam();
+  const TrainerOptions options{
+      .epochs = 3, .seed = 5, .label_smoothing = 0.1, .clip_norm = 0.5, .schedule = {.warmup = 4}};
+  SmallJob whole(2, options);
+  const TrainingResult expected = whole.trainer->train();
+
+  TemporaryFolder folder;
+  TrainerOptions first = options;
+  first.max_steps = stop;
+  first.save_folder = folder.path();
+  SmallJob stopped(2, first);
+  stopped.trainer->train();
+  EXPECT_EQ(find_latest_checkpoint(folder.path()).checkpoint->step, stop);
+
+  SmallJob resumed(devices, options);
+  EXPECT_EQ(resumed.trainer->resume(folder.path()).position.step, stop);
+  EXPECT_EQ(weights_sha256(resumed.net), weights_sha256(stopped.net));
+  const TrainingResult result = resumed.trainer->train();
+  EXPECT_EQ(result.steps, 15);
+  EXPECT_EQ(weights_sha256(resumed.net), weights_sha256(whole.net));
+
+  std::vector<double> losses = stopped.losses;
+  losses.insert(losses.end(), resumed.losses.begin(), resumed.losses.end());
+  EXPECT_EQ(losses, whole.losses);
+  EXPECT_EQ(result.epochs.back().test.correct, expected.epochs.back().test.correct);
+  EXPECT_EQ(result.epochs.back().train_loss, expected.epochs.back().train_loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stops, Resume,
+                         ::testing::Values(std::pair(1, 1), std::pair(7, 1), std::pair(7, 3), std::pair(9, 4),
+                                           std::pair(10, 3), std::pair(14, 2)),
+                         [](const auto& info) {
+                           return fmt::format("After{}On{}Devices", info.param.first, info.param.second);
+                         });
+
+TEST(TrainerCheckpoints, AreWrittenEverySoManySteps) {
+  TemporaryFolder folder;
+  SmallJob job(2, {.epochs = 2, .save_folder = folder.path(), .save_every = 3});
+  std::vector<std::int64_t> saved;
+  auto watch = job.trainer->on_step;
+  job.trainer->on_step = [&](const StepReport& report) {
+    watch(report);
+    const auto latest = find_latest_checkpoint(folder.path()).checkpoint;
+    if (latest && (saved.empty() || saved.back() != latest->step)) saved.push_back(latest->step);
+  };
+  job.trainer->train();
+  EXPECT_EQ(saved, (std::vector<std::int64_t>{3, 6, 9}));
+  EXPECT_EQ(find_latest_checkpoint(folder.path()).checkpoint->step, 10);
+  // Those in the middle of an epoch go on, too.
+  SmallJob again(3, {.epochs = 2});
+  again.trainer->resume(folder / "step-00000009");
+  again.trainer->train();
+  EXPECT_EQ(weights_sha256(again.net), weights_sha256(job.net));
+}
+
+TEST(TrainerCheckpoints, HoldTheReportsOfAllEpochsDone) {
+  TemporaryFolder folder;
+  TrainingResult results[3];
+  for (std::size_t run = 0; run < 3; ++run) {
+    // Steps 5, 10 and 15 end an epoch.
+    const std::int64_t steps[] = {7, 12, 15};
+    SmallJob job(1, {.epochs = 3, .max_steps = steps[run], .save_folder = folder.path()});
+    const std::vector<EpochRecord> before =
+        run > 0 ? job.trainer->resume(folder.path()).position.epochs : std::vector<EpochRecord>();
+    ASSERT_EQ(before.size(), run);
+    for (std::size_t e = 0; e < run; ++e) {
+      // The first that its run reports: it was not cut short.
+      const EpochReport& expected = results[e].epochs[0];
+      EXPECT_EQ(before[e].epoch, static_cast<std::int64_t>(e) + 1);
+      EXPECT_EQ(before[e].train_loss, expected.train_loss);
+      EXPECT_EQ(before[e].seconds, expected.seconds);
+      EXPECT_EQ(before[e].test_correct, expected.test.correct);
+      EXPECT_EQ(before[e].test_total, SmallJob::kTest);
+    }
+    results[run] = job.trainer->train();
+  }
+}
+
+TEST(TrainerCheckpoints, AreWrittenAfterEachEpochByDefault) {
+  TemporaryFolder folder;
+  SmallJob job(1, {.epochs = 2, .save_folder = folder.path()});
+  job.trainer->train();
+  EXPECT_TRUE(std::filesystem::exists(folder / "step-00000005"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "step-00000010"));
+  EXPECT_EQ(folder.entries(), 3);  // and the lock
+}
+
+TEST(TrainerCheckpoints, AnotherRecipeIsAnErrorThatNamesTheDifference) {
+  TemporaryFolder folder;
+  const TrainerOptions options{.epochs = 1, .save_folder = folder.path(), .recipe = {{"model", "small"}}};
+  SmallJob(1, options).trainer->train();
+  auto expect_difference = [&](auto change, const std::string& difference) {
+    TrainerOptions other = options;
+    other.save_folder.clear();
+    change(other);
+    SmallJob job(1, other);
+    EXPECT_ERROR(job.trainer->resume(folder.path()), difference);
+    // Nothing was changed: the run that was refused is as good as new.
+    SmallJob fresh(1, other);
+    job.trainer->train();
+    fresh.trainer->train();
+    EXPECT_EQ(weights_sha256(job.net), weights_sha256(fresh.net));
+  };
+  expect_difference([](TrainerOptions& o) { o.seed = 4; }, "was made with seed 0; this run has seed 4");
+  expect_difference([](TrainerOptions& o) { o.shards = 2; }, "was made with shards 4; this run has shards 2");
+  // On processors that multiply bf16, threads per shard differ too.
+  expect_difference([](TrainerOptions& o) { o.dtype = DType::bf16; }, "; this run has dtype \"bf16\"");
+  expect_difference(
+      [](TrainerOptions& o) { o.dtype = DType::f16; },
+      "dtype \"f32\", no loss_scale, no loss_scale_interval; this run has dtype \"f16\", loss_scale 65536.0, "
+      "loss_scale_interval 2000");
+  expect_difference([](TrainerOptions& o) { o.shuffle = false; },
+                    "was made with shuffle true; this run has shuffle false");
+  expect_difference([](TrainerOptions& o) { o.clip_norm = 1; }, "clip_norm 0.0; this run has clip_norm 1.0");
+  expect_difference([](TrainerOptions& o) { o.recipe.set("model", "large"); },
+                    "model \"small\"; this run has model \"large\"");
+  expect_difference([](TrainerOptions& o) { o.recipe.set("more", 1); }, "no more; this run has more 1");
+  expect_difference([](TrainerOptions& o) { o.recipe = {}; }, "model \"small\"; this run has no model");
+  // A schedule that ends elsewhere has other rates on the way.
+  expect_difference([](TrainerOptions& o) { o.schedule.kind = ScheduleKind::cosine; }, "scheduled_steps");
+}
+
+TEST(TrainerCheckpoints, OtherFrozenParametersAreAnotherRecipe) {
+  TemporaryFolder folder;
+  SmallJob job(1, {.epochs = 1, .save_folder = folder.path()});
+  job.net.parameters()[0].set_trainable(false);
+  job.trainer->train();
+  SmallJob other(1, {.epochs = 2});
+  EXPECT_ERROR(other.trainer->resume(folder.path()), "was made with frozen \"0.weight\"; this run has no frozen");
+  other.net.parameters()[0].set_trainable(false);
+  EXPECT_EQ(other.trainer->resume(folder.path()).position.step, 5);
+}
+
+TEST(TrainerCheckpoints, AFolderOfAnotherRunIsRefusedBeforeTheFirstStep) {
+  TemporaryFolder folder;
+  SmallJob(1, {.epochs = 1, .save_folder = folder.path()}).trainer->train();
+  SmallJob other(1, {.epochs = 1, .save_folder = folder.path()});
+  EXPECT_ERROR(other.trainer->train(), "holds step 5, cannot add step 0: resume from there");
+  EXPECT_TRUE(other.losses.empty());
+  EXPECT_ERROR(SmallJob(1).trainer->resume(folder / "none"), "there is no valid checkpoint to resume from");
+}
+
+TEST(TrainerCheckpoints, AFolderIsThatOfOneRunAtATime) {
+  TemporaryFolder folder;
+  const TrainerOptions options{.epochs = 1, .save_folder = folder.path()};
+  SmallJob first(1, options), second(1, options);
+  auto watch = first.trainer->on_step;
+  first.trainer->on_step = [&](const StepReport& report) {
+    watch(report);
+    if (report.step == 2) {
+      EXPECT_ERROR(second.trainer->train(), "another run writes to " + folder.path().string());
+    }
+  };
+  first.trainer->train();
+  EXPECT_TRUE(second.losses.empty());
+  // One after the other.
+  SmallJob third(1, {.epochs = 2, .save_folder = folder.path()});
+  third.trainer->resume(folder.path());
+  EXPECT_EQ(third.trainer->train().steps, 10);
+}
+
+TEST(TrainerCheckpoints, AFolderThatCannotBeWrittenIsHeardOfBeforeTheFirstStep) {
+  TemporaryFolder folder;
+  SmallJob job(1, {.epochs = 1, .save_folder = folder.write("file", "") / "below"});
+  EXPECT_ERROR(job.trainer->train(), "checkpoint: cannot make folder");
+  EXPECT_TRUE(job.losses.empty());
+}
+
+TEST(TrainerCheckpoints, ADamagedOneIsSkippedAndTold) {
+  TemporaryFolder folder;
+  SmallJob(1, {.epochs = 2, .save_folder = folder.path()}).trainer->train();
+  folder.write("step-00000010/weights.safetensors", "rust");
+  SmallJob job(1, {.epochs = 2});
+  const ResumedRun run = job.trainer->resume(folder.path());
+  EXPECT_EQ(run.position.step, 5);
+  ASSERT_EQ(run.damaged.size(), 1u);
+  EXPECT_NE(run.damaged[0].find("weights.safetensors"), std::string::npos) << run.damaged[0];
+}
+
+TEST(TrainerStop, EndsAfterTheStepInProgressWithACheckpoint) {
+  TemporaryFolder folder;
+  const TrainerOptions options{.epochs = 1000};
+  TrainerOptions saving = options;
+  saving.save_folder = folder.path();
+  SmallJob job(2, saving);
+  auto watch = job.trainer->on_step;
+  job.trainer->on_step = [&](const StepReport& report) {
+    watch(report);
+    if (report.step == 7) job.trainer->request_stop();
+  };
+  const TrainingResult result = job.trainer->train();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.epochs.size(), 1u);
+  // Every step that was taken is reported and in the checkpoint.
+  EXPECT_EQ(job.losses.size(), static_cast<std::size_t>(result.steps));
+  EXPECT_LE(result.steps, 7 + 3);  // a few were in flight
+  EXPECT_EQ(find_latest_checkpoint(folder.path()).checkpoint->step, result.steps);
+
+  TrainerOptions on = options;
+  on.max_steps = 14;
+  SmallJob resumed(1, on), whole(3, on);
+  resumed.trainer->resume(folder.path());
+  resumed.trainer->train();
+  whole.trainer->train();
+  EXPECT_EQ(weights_sha256(resumed.net), weights_sha256(whole.net));
+}
+
+}  // namespace
+}  // namespace lockstep
