@@ -21,8 +21,8 @@ constexpr bool kThreadsCanBeLimited = false;
 constexpr bool kThreadsCanBeLimited = true;
 #endif
 
-// For a process that ends with the test. It has address space left for one stack and a half. (The number of a user's processes
-// can be limited, too, but not that of root's.)
+// For a process that ends with the test. It has address space left for one stack and a half. (The number of a user's
+// processes can be limited, too, but not that of root's.)
 inline void allow_one_more_thread() {
   constexpr std::size_t kStack = 64 << 20;
   pthread_attr_t attributes;

@@ -218,8 +218,8 @@ Tensor one_hot(const Tensor& input, std::int64_t num_classes);
 
 // Reductions. A sum, mean, variance, or largest element over the samples of a batch covers all shards of all processes.
 // Without named axes, all axes are reduced. With keepdim, reduced axes keep extent 1. bf16 and f16 are added in f32 or
-// f64. Sums of masks (u8) count in i64; their largest and smallest elements are u8. i64 is an error: cast it to f64, which
-// holds numbers up to 2^53.
+// f64. Sums of masks (u8) count in i64; their largest and smallest elements are u8. i64 is an error: cast it to f64,
+// which holds numbers up to 2^53.
 
 Tensor sum(const Tensor& x);   // [1]
 Tensor mean(const Tensor& x);  // [1]
@@ -264,8 +264,8 @@ Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 // Convolutions, pooling, and resizing. Images are [N, C, H, W], sequences [N, C, L].
 
 // w [O, C / groups, KH, KW], bias [O] -> [N, O, H', W'], where
-// H' = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1. Throws if the channels differ or the kernel does not
-// fit the padded image.
+// H' = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1. Throws if the channels differ or the kernel does
+// not fit the padded image.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dOptions& options = {});
 struct Conv1dOptions {
   std::int64_t stride = 1;

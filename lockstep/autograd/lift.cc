@@ -249,6 +249,7 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
     case Kind::replicated: y = Tensor::replicated(std::move(ys), placed.at); break;
     case Kind::whole: y = placed.at ? Tensor::of_shard(placed.at, std::move(ys[0])) : Tensor(std::move(ys[0]));
   }
+  DtypeWatch::note(y.dtype());
   if (!records) return y;
   auto node = make_node(name, {inputs.data(), inputs.size()}, {&y, 1});
   node->devices = placed.devices;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <unordered_set>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
 thread_local bool recording = true;
+thread_local DtypeWatch* current_watch = nullptr;
 
 std::uint64_t next_order() {
   static std::atomic<std::uint64_t> order{0};
@@ -54,20 +54,11 @@ bool needs_grad(std::span<const Tensor> tensors) {
   return recording && std::ranges::any_of(tensors, [](const Tensor& t) { return t.requires_grad(); });
 }
 
-bool computed_in(const Tensor& x, DType dtype) {
-  std::unordered_set<const Node*> seen;
-  std::vector<const Node*> pending;
-  const auto add = [&](const std::shared_ptr<GradMeta>& meta) {
-    if (meta && meta->node && seen.insert(meta->node.get()).second) pending.push_back(meta->node.get());
-  };
-  add(x.grad_meta());
-  while (!pending.empty()) {
-    const Node* node = pending.back();
-    pending.pop_back();
-    if (node->dtype == dtype) return true;
-    for (const Edge& input : node->inputs) add(input.target);
-  }
-  return false;
+DtypeWatch::DtypeWatch(DType dtype) : dtype_(dtype), outer_(current_watch) { current_watch = this; }
+DtypeWatch::~DtypeWatch() { current_watch = outer_; }
+
+void DtypeWatch::note(DType dtype) {
+  for (DtypeWatch* watch = current_watch; watch; watch = watch->outer_) watch->seen_ |= watch->dtype_ == dtype;
 }
 
 namespace {
@@ -102,13 +93,13 @@ std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> i
     if (output.placement()) node->at = output.placement();
   }
   node->kind = outputs[0].kind();
-  node->dtype = outputs[0].dtype();
   return node;
 }
 
 std::vector<Tensor> record_mix(std::string_view name, std::span<const Tensor> inputs, std::vector<Tensor> outputs,
                                MixBackward backward) {
   inherit_shard(inputs, outputs);
+  for (const Tensor& y : outputs) DtypeWatch::note(y.dtype());
   if (!needs_grad(inputs)) return outputs;
   make_node(name, inputs, outputs)->mix = std::move(backward);
   return outputs;

@@ -95,8 +95,7 @@ struct Node {
   int outputs = 1;
   std::vector<Edge> inputs;
 
-  // The outputs' type, kind, and placement.
-  DType dtype = DType::f32;
+  // The outputs' kind and placement.
   Kind kind = Kind::whole;
   std::shared_ptr<const Placement> at;
   // The devices of `parts`, for a replicated or whole output.
@@ -114,8 +113,23 @@ struct Node {
 // Whether recording is on and any of the tensors has a history or is a leaf that requires a gradient.
 bool needs_grad(std::span<const Tensor> tensors);
 
-// Whether an operation in the tensor's history returned this type.
-bool computed_in(const Tensor& x, DType dtype);
+// Notes whether operations of this thread return a type, with a history or without.
+class DtypeWatch {
+ public:
+  explicit DtypeWatch(DType dtype);
+  ~DtypeWatch();
+  DtypeWatch(const DtypeWatch&) = delete;
+  DtypeWatch& operator=(const DtypeWatch&) = delete;
+
+  bool seen() const { return seen_; }
+  // For each result of an operation.
+  static void note(DType dtype);
+
+ private:
+  const DType dtype_;
+  DtypeWatch* const outer_;
+  bool seen_ = false;
+};
 
 // Makes the node of `outputs`, which get their history. The caller sets its backward functions.
 std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> inputs, std::span<Tensor> outputs);

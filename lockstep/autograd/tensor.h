@@ -11,6 +11,7 @@
 // The functions below create tensors, and join the shards of a batch. functions.h has the operations.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>

@@ -2,8 +2,8 @@
 // reference back end has its own formulas, because it is the oracle.
 //
 // C is the type of the computation: float or double. Math has the functions that a back end computes in its own way, as
-// static members: exp, expm1, log, log1p, sin, cos, tanh, sigmoid, pow, normal_cdf, normal_pdf. Conditions choose between
-// values, so that loops on CPUs have no branches.
+// static members: exp, expm1, log, log1p, sin, cos, tanh, sigmoid, pow, normal_cdf, normal_pdf. Conditions choose
+// between values, so that loops on CPUs have no branches.
 #pragma once
 
 #include <array>
@@ -39,19 +39,17 @@ enum class UnaryOp {
   pow
 };
 // As in messages and timelines, in the order above.
-inline constexpr std::array<std::string_view, 21> kUnaryNames{
-    "negate", "exp",        "log", "sqrt", "square", "abs",      "sign",    "reciprocal", "rsqrt", "sin", "cos",
-    "relu",   "leaky_relu", "elu", "gelu", "silu",   "softplus", "sigmoid", "tanh",       "clamp", "pow"};
-static_assert(kUnaryNames[static_cast<std::size_t>(UnaryOp::leaky_relu)] == "leaky_relu" &&
-              kUnaryNames[static_cast<std::size_t>(UnaryOp::pow)] == "pow");
+inline constexpr auto kUnaryNames = std::to_array<std::string_view>(
+    {"negate", "exp",        "log", "sqrt", "square", "abs",      "sign",    "reciprocal", "rsqrt", "sin", "cos",
+     "relu",   "leaky_relu", "elu", "gelu", "silu",   "softplus", "sigmoid", "tanh",       "clamp", "pow"});
 
 enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum, pow };
-inline constexpr std::array<std::string_view, 7> kBinaryNames{"add",     "subtract", "multiply", "divide",
-                                                              "maximum", "minimum",  "pow"};
+inline constexpr auto kBinaryNames =
+    std::to_array<std::string_view>({"add", "subtract", "multiply", "divide", "maximum", "minimum", "pow"});
 
 // Greater is less with exchanged operands.
 enum class CompareOp { eq, ne, lt, le };
-inline constexpr std::array<std::string_view, 4> kCompareNames{"eq", "ne", "lt", "le"};
+inline constexpr auto kCompareNames = std::to_array<std::string_view>({"eq", "ne", "lt", "le"});
 
 // The constants a and b of an operation are those of Unary.
 template <UnaryOp kOp, typename Math, typename C>

@@ -55,15 +55,15 @@ class NormKernels {
   virtual void commit(KernelContext&, const BatchNormStats& stats, double momentum, const View& running_mean,
                       const View& running_var, const View& batches) = 0;
 
-  // For each row of x [rows, k], plain: y = (x - mean) * rstd * weight + bias, where rstd = 1 / sqrt(var + eps) and var is
-  // the mean of (x - mean)^2. `mean` and `rstd` [rows] are results. Without a `mean`, it counts as 0: RMS norm. weight and
-  // bias [k] may be absent: ones and zeros. They, mean, and rstd are f32 (f64 if x is f64).
+  // For each row of x [rows, k], plain: y = (x - mean) * rstd * weight + bias, where rstd = 1 / sqrt(var + eps) and var
+  // is the mean of (x - mean)^2. `mean` and `rstd` [rows] are results. Without a `mean`, it counts as 0: RMS norm.
+  // weight and bias [k] may be absent: ones and zeros. They, mean, and rstd are f32 (f64 if x is f64).
   virtual void rows_forward(KernelContext&, const View& x, const View& weight, const View& bias, double eps,
                             const View& mean, const View& rstd, const View& y) = 0;
 
-  // dx = rstd * (g - avg(g) - xhat * avg(g * xhat)), where g = dy * weight, xhat = (x - mean) * rstd, and avg is the mean
-  // over the row; without a `mean`, avg(g) is left out. dweight [k] = sum dy * xhat and dbias [k] = sum dy, over the rows.
-  // Results that are not needed are absent.
+  // dx = rstd * (g - avg(g) - xhat * avg(g * xhat)), where g = dy * weight, xhat = (x - mean) * rstd, and avg is the
+  // mean over the row; without a `mean`, avg(g) is left out. dweight [k] = sum dy * xhat and dbias [k] = sum dy, over
+  // the rows. Results that are not needed are absent.
   virtual void rows_backward(KernelContext&, const View& dy, const View& x, const View& mean, const View& rstd,
                              const View& weight, const View& dx, const View& dweight, const View& dbias) = 0;
 };

@@ -17,8 +17,8 @@ constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kAverage = "average.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
-// The version of state.json; a file without one has version 1. A file may lack the names that were added later, whatever
-// their values were. Otherwise, an absent name means the default.
+// The version of state.json; a file without one has version 1. A file may lack the names that were added later,
+// whatever their values were. Otherwise, an absent name means the default.
 constexpr int kStateVersion = 3;
 constexpr std::pair<std::string_view, int> kAdded[] = {{"data", 2},
                                                        {"schedule", 2},

@@ -16,7 +16,8 @@ struct SpinPolicy;
 // loops took ten times as long.
 class ThreadTeam {
  public:
-  // At least 1, the calling thread included. Helpers start with the first loop, on the cores of the thread that runs it.
+  // At least 1, the calling thread included. Helpers start with the first loop, on the cores of the thread that runs
+  // it.
   explicit ThreadTeam(int threads) : threads_(threads) {}
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;

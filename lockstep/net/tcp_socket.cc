@@ -62,7 +62,11 @@ std::vector<SocketAddress> resolve_host(const std::string& host, int port) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
+  errno = 0;
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0 && is_out_of_descriptors(errno)) {
+    throw OutOfDescriptors(fmt::format("host \"{}\": {}", host, describe_descriptor_error(errno)));
+  }
   if (error != 0) {
     throw ConnectionError(
         fmt::format("host \"{}\": {}", host, error == EAI_SYSTEM ? reason(errno) : ::gai_strerror(error)));

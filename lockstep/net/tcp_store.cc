@@ -103,7 +103,7 @@ class TcpStore::Impl {
   TcpConnection connect(Deadline deadline) const {
     for (milliseconds pause{10};; pause = std::min(2 * pause, milliseconds(500))) {
       std::string failure;
-      bool own_failure = false;
+      bool lacks_descriptors = false;  // in this process: the store is not lost
       try {
         for (const SocketAddress& address : resolve_host(options_.host, options_.port)) {
           check(address.is_loopback() || !options_.secret.empty(),
@@ -116,18 +116,17 @@ class TcpStore::Impl {
             return connection;
           } catch (const ConnectionError& error) {
             failure = error.what();
-          } catch (const OutOfDescriptors& error) {
-            failure = error.what();
-            own_failure = true;
           }
         }
       } catch (const ConnectionError& error) {
         failure = error.what();
+      } catch (const OutOfDescriptors& error) {
+        failure = error.what();
+        lacks_descriptors = true;
       }
       if (Clock::now() + pause >= deadline) {
         const std::string what = fmt::format("store: cannot reach {}:{} ({})", options_.host, options_.port, failure);
-        // Nobody shall call the store lost.
-        if (own_failure) fail("{}", what);
+        if (lacks_descriptors) fail("{}", what);
         throw ConnectionError(what);
       }
       std::this_thread::sleep_for(pause);

@@ -2,7 +2,9 @@
 // shapes, dropout. normalization.h and sequence.h have more.
 #pragma once
 
+#include <array>
 #include <optional>
+#include <string>
 
 #include "lockstep/nn/module.h"
 

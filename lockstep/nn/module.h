@@ -1,5 +1,5 @@
-// Modules, the parts of models, and containers of modules. Parameters have the same names as in PyTorch, so each library can load the other's
-// weights.
+// Modules, the parts of models, and containers of modules. Parameters have the same names as in PyTorch, so each
+// library can load the other's weights.
 //
 //   struct Net : Module {
 //     Linear& hidden = make<Linear>("hidden", {.out_features = 256});

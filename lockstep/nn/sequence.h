@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"

@@ -27,10 +27,10 @@ Array arange(std::int64_t count, DType dtype, Device device, double start = 0, d
 // y += x, in y's layout.
 void add_(const Array& y, const Array& x);
 
-// "relu", as in messages and timelines.
-constexpr std::string_view name(UnaryOp op) { return kUnaryNames[static_cast<std::size_t>(op)]; }
-constexpr std::string_view name(BinaryOp op) { return kBinaryNames[static_cast<std::size_t>(op)]; }
-constexpr std::string_view name(CompareOp op) { return kCompareNames[static_cast<std::size_t>(op)]; }
+// "relu", as in messages and timelines. Throws for an operation without a name, which no kernel would compute.
+constexpr std::string_view name(UnaryOp op) { return kUnaryNames.at(static_cast<std::size_t>(op)); }
+constexpr std::string_view name(BinaryOp op) { return kBinaryNames.at(static_cast<std::size_t>(op)); }
+constexpr std::string_view name(CompareOp op) { return kCompareNames.at(static_cast<std::size_t>(op)); }
 
 // The shape that a and b broadcast to.
 Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b);

@@ -8,8 +8,8 @@
 namespace lockstep::ops {
 namespace {
 
-// Prepared weights depend on the size of the images. Without a limit, images of ever new sizes would fill the memory. The
-// oldest go first.
+// Prepared weights depend on the size of the images. Without a limit, images of ever new sizes would fill the memory.
+// The oldest go first.
 constexpr int kMostPrepared = 16;
 
 }  // namespace

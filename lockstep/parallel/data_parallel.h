@@ -32,8 +32,8 @@ class DataParallel : public Module {
   }
 
   // x [n, ...], in host memory or on any device. Returns the outputs of all n samples on the first device. n = 0 is an
-  // error. Each shard has ceil(n / V) samples, so a short batch may leave devices idle. Several inputs are cut alike. If
-  // the model returns several tensors (std::tuple, std::pair, std::array), each of them is gathered.
+  // error. Each shard has ceil(n / V) samples, so a short batch may leave devices idle. Several inputs are cut alike.
+  // If the model returns several tensors (std::tuple, std::pair, std::array), each of them is gathered.
   template <typename... Xs>
   auto operator()(const Tensor& x, const Xs&... more) {
     if constexpr (sizeof...(more) == 0 && kMakesOneOfOne) {

@@ -120,7 +120,8 @@ struct BalancerOptions {
 //   Balancer balancer(devices, shards);
 //   for (Example& batch : loader) {
 //     SplitOptions split{.shards = shards, .balance = balancer.weights()};
-//     cross_entropy(net(split_and_load(batch[0], devices, split)), split_and_load(batch[1], devices, split)).backward();
+//     const Tensor x = split_and_load(batch[0], devices, split), labels = split_and_load(batch[1], devices, split);
+//     cross_entropy(net(x), labels).backward();
 //     optimizer.step();
 //     balancer.step();
 //   }

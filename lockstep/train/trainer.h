@@ -1,4 +1,5 @@
-// The training loop: shards over devices, one step per batch, evaluation after each epoch, checkpoints, exact resume.
+// The training loop: shards over devices, one step per batch, evaluation after each epoch, checkpoints, exact resume;
+// and the plot of a run.
 //
 //   Trainer trainer(net, sgd, train_data, test_data, {.devices = devices, .batch_size = 256, .epochs = 10});
 //   trainer.on_epoch = [](const EpochReport& e) { fmt::print("{} {}\n", e.epoch, e.test.value()); };
@@ -13,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/optim/optimizer.h"
@@ -61,8 +63,8 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;
   // Throws if accumulate does not divide batch_size.
   std::int64_t micro_batch_size() const;
-  // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same, unless `loss` or
-  // `forward` uses numbers that the host changes between steps: those are recorded, too.
+  // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same,
+  // unless `loss` or `forward` uses numbers that the host changes between steps: those are recorded, too.
   bool record_steps = false;
   std::int64_t epochs = 10;
   // The run ends after this many steps. 0: no limit.
@@ -247,9 +249,8 @@ class Trainer {
   bool dtype_found_ = false;  // a step has computed in options_.dtype
 };
 
-// The figure of a training run: test accuracy and train loss by epoch, as an SVG file.
-
-// A value that is not finite (no evaluation, a diverged loss) leaves a gap in its line.
+// A point of a run's plot, training_plot_svg(). A value that is not finite (no evaluation, a diverged loss) leaves a gap
+// in its line.
 struct EpochResult {
   int epoch = 1;
   double train_loss = 0;

@@ -87,19 +87,18 @@ BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
 }
 
 Tensor Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
+  const DtypeWatch watch(options_.dtype);
   const auto [loss, outputs, targets] = outputs_of(parts);
   check(loss.defined(), "trainer: TrainerOptions::forward returned no loss");
   // A model of words chooses its own type. The recipe and the loss scale follow the option.
   const DType dtype = outputs.dtype();
   check(!is_half_dtype(dtype) || dtype == options_.dtype,
         "trainer: the model computes in {}, expected TrainerOptions::dtype, {}", name(dtype), name(options_.dtype));
-  // A model may cast its outputs back, but its history then has the type.
   if (is_half_dtype(options_.dtype) && !dtype_found_) {
-    dtype_found_ = dtype == options_.dtype || computed_in(loss, options_.dtype);
-    check(dtype_found_, "trainer: {} computes in {}, TrainerOptions::dtype is {}: expected {}",
-          options_.forward ? "`forward`" : "the model", name(dtype), name(options_.dtype),
-          options_.forward ? "inputs that are cast to it, as in batch[0].to(dtype)"
-                           : "a model whose options name it, as GPTOptions::dtype");
+    dtype_found_ = watch.seen();
+    check(dtype_found_, "trainer: nothing is computed in {}, TrainerOptions::dtype: {}", name(options_.dtype),
+          options_.forward ? "expected `forward` to cast its inputs, as in batch[0].to(dtype)"
+                           : "expected a model whose options name it, as GPTOptions::dtype");
   }
   loss.backward({.share = share, .scales = scaler_ ? scaler_->scales() : std::span<const Array>(), .sync = sync});
   return loss;

@@ -144,8 +144,8 @@ TEST_F(OnednnConv, GivesTheSameBitsOnThreadsSideBySide) {
   }
 }
 
-// With fewer threads than planned, oneDNN waits forever. OpenMP reads the environment when the process starts: these are
-// processes of their own.
+// With fewer threads than planned, oneDNN waits forever. OpenMP reads the environment when the process starts: these
+// are processes of their own.
 TEST_F(OnednnConv, ComputesInSpiteOfWhatOpenMpIsTold) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto compute = [](int threads) {

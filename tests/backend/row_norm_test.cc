@@ -4,8 +4,8 @@
 namespace lockstep::testing {
 namespace {
 
-// One element, fewer and more than the lanes of a sum, rows shared by a block of a GPU, several tasks and chunks of rows,
-// and no rows.
+// One element, fewer and more than the lanes of a sum, rows shared by a block of a GPU, several tasks and chunks of
+// rows, and no rows.
 const std::vector<Shape> kNormRows{{3, 1}, {5, 7}, {33, 16}, {200, 33}, {130, 128}, {3, 1030}, {2, 9000}, {0, 10}};
 constexpr double kRowEps = 1e-5;
 

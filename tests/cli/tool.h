@@ -25,7 +25,7 @@ struct ToolOptions {
 
 using Arguments = std::vector<std::string>;
 
-// A run of `lockstep ARGS…` with output to files in a separate folder. The environment does not affect what it prints.
+// A run of `lockstep ARGS...` with output to files in a separate folder. The environment does not affect its output.
 class Tool {
  public:
   explicit Tool(const Arguments& arguments, ToolOptions options = {});

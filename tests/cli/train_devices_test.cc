@@ -52,6 +52,20 @@ TEST_F(Train, DefaultsGiveOneHashOnAnyNumberOfDevicesAndRanks) {
   }
 }
 
+// Also runs in the emulation.
+TEST_F(Train, OnGpusEachHasAShardByDefault) {
+  const std::filesystem::path log = folder_ / "log";
+  const Arguments arguments{"train",       "--data", data_.path(), "--model", "mlp", "--devices", "cuda:0/0,cuda:0/1",
+                            "--max-steps", "1",      "--log",      log};
+  if (const ToolResult result = run_tool(arguments); result.status == 0) {
+    EXPECT_THAT(result.out, HasSubstr("2 shards (one for each GPU: the bits depend on their number"));
+    EXPECT_EQ(events(log, "start").at(0).at("shards"), 2);
+  } else {
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr("cuda:0 requested, but there is no GPU"));
+  }
+}
+
 TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {
   const Arguments common{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "64", "--num-devices", "3"};
   const ToolResult result = run_tool(common);

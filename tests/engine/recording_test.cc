@@ -68,8 +68,8 @@ TEST_P(RecordingTest, KnowsWhetherItsThreadHasWaited) {
   engine.set_push_observer(nullptr);
 }
 
-// Memory that is used twice within a step has two resources there and one in its repetitions: the first user of the next
-// one waits for the last user of this one.
+// Memory that is used twice within a step has two resources there and one in its repetitions: the first user of the
+// next one waits for the last user of this one.
 TEST_P(RecordingTest, MemoryThatChangesHandsStaysInOrder) {
   int memory = 0;
   std::vector<int> seen;

@@ -1,5 +1,5 @@
-// The C++ of docs/architecture.md, docs/automatic-parallelism.md, and docs/distributed.md, compiled and run. Tests compare
-// the pages with this file.
+// The C++ of docs/architecture.md, docs/automatic-parallelism.md, and docs/distributed.md, compiled and run. Tests
+// compare the pages with this file.
 #include <fmt/core.h>
 #include <lockstep/lockstep.h>
 

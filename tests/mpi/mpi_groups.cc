@@ -1,4 +1,5 @@
-// Ranks as processes that mpirun has started, for the conformance suite: every test is run by all of them, in the same order.
+// Ranks as processes that mpirun has started, for the conformance suite: every test is run by all of them, in the same
+// order.
 #include <numeric>
 
 #include "lockstep/launch/launch_environment.h"

@@ -1,5 +1,5 @@
-// A Runtime computes right, or refuses, whatever is asked of OpenMP. OpenMP reads the environment when the process starts: each
-// of these is a process of its own.
+// A Runtime computes right, or refuses, whatever is asked of OpenMP. OpenMP reads the environment when the process
+// starts: each of these is a process of its own.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,7 +23,8 @@ std::vector<float> weight_gradient(Runtime& runtime) {
   return ops::conv2d_backward_weights(x, dy, {32, 16, 3, 3}, false, {.padding = {1, 1}}).weight.to_vector<float>();
 }
 
-// Exits with 0 if a convolution on `threads` threads is right, with 3 if the runtime refuses, and does not wait forever.
+// Exits with 0 if a convolution on `threads` threads is right, with 3 if the runtime refuses, and does not wait
+// forever.
 void compute(int threads) {
   ::alarm(60);
   try {

@@ -173,8 +173,8 @@ TEST(TrainerForward, ComputesInTheTypeOfTheRecipe) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     EXPECT_ERROR(
         GatedJob(1, {.dtype = dtype}).train(),
-        fmt::format("trainer: `forward` computes in f32, TrainerOptions::dtype is {}: expected inputs that are "
-                    "cast to it, as in batch[0].to(dtype)",
+        fmt::format("trainer: nothing is computed in {}, TrainerOptions::dtype: expected `forward` to cast its inputs, "
+                    "as in batch[0].to(dtype)",
                     name(dtype)));
     // Casting outputs back, for the loss, is allowed.
     Gated* net = nullptr;
@@ -190,6 +190,24 @@ TEST(TrainerForward, ComputesInTheTypeOfTheRecipe) {
       EXPECT_NO_THROW(job.train());
     }
   }
+}
+
+// The part that computes in the type may be frozen: then it has no history.
+TEST(TrainerForward, AFrozenPartMayComputeInTheType) {
+  Gated* net = nullptr;
+  TrainerOptions options{.dtype = DType::bf16};
+  options.forward = [&](const Example& batch) -> BatchOutputs {
+    Tensor h;
+    {
+      const NoGradGuard guard;
+      h = (batch[0].to(DType::bf16) * 2).to(DType::f32);
+    }
+    const Tensor y = net->forward(h, batch[1]).first;
+    return {.loss = mse_loss(y, batch[2]), .outputs = y};
+  };
+  GatedJob job(1, options);
+  net = &job.net;
+  EXPECT_NO_THROW(job.train());
 }
 
 TEST(TrainerForward, ErrorsNameIt) {

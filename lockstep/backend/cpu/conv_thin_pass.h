@@ -1,5 +1,6 @@
-// Direct convolutions that compute few channels: the forward pass, and the gradient of the data. Sixteen pixels of a row
-// lie side by side in a vector, where RowPass would leave most of a vector of channels unused. Sums have RowPass's order.
+// Direct convolutions that compute few channels: the forward pass, and the gradient of the data. Sixteen pixels of a
+// row lie side by side in a vector, where RowPass would leave most of a vector of channels unused. Sums have RowPass's
+// order.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,8 @@ struct RowProduct {
   std::int64_t terms = 0;  // per step
   const float* w = nullptr;
   std::int64_t blocks = 0;  // 1 or 2
-  // From w to the weights of the next call, which the second-level cache fetches meanwhile if steps have 16 terms. 0: none.
+  // From w to the weights of the next call, which the second-level cache fetches meanwhile if steps have 16 terms. 0:
+  // none.
   std::int64_t ahead = 0;
   bool accumulate = false;
   const float* bias = nullptr;  // one for each column, or null

@@ -119,8 +119,8 @@ Wrong wrong_convs(const Problem& p) {
   }
   // oneDNN 2.6.3 and 3.7: generated code reads out of bounds where a horizontal stride makes images one pixel wide.
   if (y[3] == 1 && p.conv.stride[1] > 1) wrong.insert(wrong.end(), {"brg", "jit:", "jit_"});
-  // oneDNN 2.6.3 with AVX-512 BF16: products take pairs of output channels, and the gradient of the data completes an odd
-  // number of them with the next pixel's.
+  // oneDNN 2.6.3 with AVX-512 BF16: products take pairs of output channels, and the gradient of the data completes an
+  // odd number of them with the next pixel's.
   if (p.kind == Kind::conv_backward_data && y[1] / p.conv.groups % 2 == 1) wrong.push_back("jit_bf16_1x1");
   return wrong;
 }

@@ -25,7 +25,8 @@ RowStats row_stats(const T* x, std::int64_t k) {
   return {max, static_cast<float>(cpu::lane_sum(k, term))};
 }
 
-// Not the C library's logarithm, whose last bits differ between libraries. The sum is at least 1, of the largest element, or NaN.
+// Not the C library's logarithm, whose last bits differ between libraries. The sum is at least 1, of the largest
+// element, or NaN.
 double log_of_sum(const RowStats& stats) { return stats.sum >= 1 ? plain_log(stats.sum) : stats.sum; }
 
 // Calls f(row, offset of its first element), vectorized, on the threads of the lane.

@@ -7,8 +7,8 @@
 #include "lockstep/backend/cpu/parallel_for.h"
 
 namespace lockstep::cpu {
-// Sanitizers look at the source's accesses, which are the same for each set of instructions; compiling a loop once takes a
-// third of the time.
+// Sanitizers look at the source's accesses, which are the same for each set of instructions; compiling a loop once
+// takes a third of the time.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 // `flatten` inlines everything that f calls, so that it is compiled for these instructions. Unlike target_clones, this
