@@ -249,8 +249,8 @@ class Trainer {
   bool dtype_found_ = false;  // a step has computed in options_.dtype
 };
 
-// A point of a run's plot, training_plot_svg(). A value that is not finite (no evaluation, a diverged loss) leaves a gap
-// in its line.
+// A point of a run's plot, training_plot_svg(). A value that is not finite (no evaluation, a diverged loss) leaves a
+// gap in its line.
 struct EpochResult {
   int epoch = 1;
   double train_loss = 0;
