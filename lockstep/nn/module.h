@@ -43,7 +43,10 @@ class Module {
   // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call that one.
   // With one input, it takes it by value, as in `std::pair<Tensor, Tensor> forward(Tensor x)`: C++ allows no other
   // return type beside the parameters of this one.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverloaded-virtual"  // g++ 13 would warn of each such module
   virtual Tensor forward(const Tensor& x);
+#pragma GCC diagnostic pop
 
   // Gives all parameters and buffers their initial values, the same on all devices. Parameters of unknown shape are
   // initialized in the first forward pass.
