@@ -205,7 +205,7 @@ TotalGradient::TotalGradient(const Gradient& gradient, const std::shared_ptr<con
   exchange_leaves(*at, leaves, "gradients");
   ops::ShardScope scope(-1);
   GradientSum total;
-  total.add(ops::tree_sum(leaves, home, true), -1);
+  total.add(ops::tree_sum(leaves, home, state_of(home, "gradients").urgent_lane), -1);
   if (const Array rest = gradient.once(home); rest.defined()) total.add(rest, -1);
   arrays_.push_back(total.value);
 }

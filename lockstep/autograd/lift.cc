@@ -285,7 +285,9 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
   held.insert(held.end(), leaves.begin(), leaves.end());
   const Device home = at->slots()[0].device;
   ops::ShardScope scope(-1);
-  Array value = how == Mix::max ? ops::max_of(leaves, home) : ops::tree_sum(leaves, home, true);
+  std::optional<LaneId> lane = at->exchange() ? at->exchange()->lane(home) : std::nullopt;
+  if (!lane) lane = state_of(home, name).urgent_lane;
+  Array value = how == Mix::max ? ops::max_of(leaves, home) : ops::tree_sum(leaves, home, lane);
   if (!value.defined()) {
     // A sum over no elements.
     value = ops::empty(like.shape(), like.dtype(), home);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/engine/task.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep {
@@ -19,6 +21,10 @@ class ShardExchange {
   // ones. Pushes one task on the urgent lane and does not wait; every process must call in the same order. A process
   // whose only shard is missing still passes arrays, because they give the shapes.
   virtual std::vector<std::vector<Array>> gather(std::vector<std::vector<Array>> parts, std::string_view what) = 0;
+
+  // The lane of the exchanges if it can compute on `device`. A sum of what they bring runs there at once, where the
+  // device's urgent lane would have to wake up first.
+  virtual std::optional<LaneId> lane(Device device) const = 0;
 
   // Whether both exchanges join the same shards of the same processes.
   virtual bool joins_as(const ShardExchange& other) const = 0;

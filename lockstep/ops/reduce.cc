@@ -51,7 +51,7 @@ Array argmax(const Array& x) {
   return y;
 }
 
-Array tree_sum(std::span<const Array> leaves, Device device, bool urgent) {
+Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneId> lane) {
   const auto first = std::ranges::find_if(leaves, &Array::defined);
   if (first == leaves.end()) return {};
   check(is_floating(first->dtype()), "tree_sum: a leaf is {}, expected a floating type", *first);
@@ -67,12 +67,11 @@ Array tree_sum(std::span<const Array> leaves, Device device, bool urgent) {
     views.push_back(reads[reads.size() - 1].view());
   }
   Array out = empty(first->shape(), dtype, device, first->layout());
-  launch(
-      "tree sum", reads, std::span(&out, 1),
-      [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
-        b.reduce().tree_sum(c, std::span<const View>(views), out);
-      },
-      {.lane = urgent ? std::optional(state_of(device, "tree sum").urgent_lane) : std::nullopt, .foreign_reads = true});
+  launch("tree sum", reads, std::span(&out, 1),
+         [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
+           b.reduce().tree_sum(c, std::span<const View>(views), out);
+         },
+         {.lane = lane, .foreign_reads = true});
   return convert(out, first->dtype(), first->layout());
 }
 

@@ -1,6 +1,7 @@
 // Sums. Their order depends on shapes alone.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "lockstep/tensor/array.h"
@@ -19,9 +20,9 @@ Array argmax(const Array& x);
 // domain of `device`, where the result is. Undefined if no leaf is defined. Sums of bf16 and f16 are taken in f32, and
 // rounded once.
 //
-// `urgent`: in the device's urgent lane, so that what comes after it in the compute lane does not wait for leaves of
-// other devices and processes.
-Array tree_sum(std::span<const Array> leaves, Device device, bool urgent = false);
+// `lane`: runs there instead of a compute lane, so that what comes after it in the compute lane does not wait for
+// leaves of other devices and processes.
+Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneId> lane = {});
 // The largest of all defined leaves, element by element, on `device`. Undefined if no leaf is defined.
 Array max_of(std::span<const Array> leaves, Device device);
 // The sum of squares of all elements of all tensors, f64 [1]. present: none, or for each tensor a u8 [1] of which 0

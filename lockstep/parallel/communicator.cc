@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/device/topology.h"
@@ -56,6 +57,8 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
   if (std::ranges::any_of(ranks, [](const RankGpu& rank) { return rank.uuid[0] != '\0'; })) why_not_nccl_ = why;
 }
 
+LaneId Communicator::lane(CommChannel channel) const { return lanes_[channel == CommChannel::urgent ? 0 : 1]->id; }
+
 Backend& Communicator::backend() { return *state_of(device_, "communicator").backend; }
 
 std::string_view Communicator::backend_name() const {
@@ -86,7 +89,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
   if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it exchanges data with other processes");
   Task task;
   task.name = name;
-  task.lane = lanes_[channel == CommChannel::urgent ? 0 : 1]->id;
+  task.lane = lane(channel);
   for (const Array& t : reads) task.reads.push_back(t.resource());
   for (const Array& t : writes) task.writes.push_back(t.resource());
   task.run = [this, body = std::move(body)](const TaskContext& c) {
@@ -120,6 +123,25 @@ Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
                            {.label = "all_reduce", .channel = CommChannel::urgent, .wait = true});
        });
   return home == device_ ? sum : ops::to_device(sum, home, {.non_blocking = true});
+}
+
+std::optional<Communicator::Vote> Communicator::take_vote() {
+  if (!vote_) return {};
+  votes_ = ops::empty({1}, DType::f32, device_);
+  return Vote{*std::exchange(vote_, std::nullopt), votes_};
+}
+
+Tensor Communicator::votes() {
+  if (const auto vote = take_vote()) {
+    // No exchange has taken it along.
+    push("votes", CommChannel::urgent, {}, std::array{vote->sum},
+         [group = lane_group_, mine = vote->mine, to = vote->sum.view()](KernelContext&) {
+           float& sum = *to.as<float>() = mine;
+           group->all_reduce({&sum, 1, DType::f32}, ReduceOp::sum,
+                             {.label = "votes", .channel = CommChannel::urgent, .wait = true});
+         });
+  }
+  return std::exchange(votes_, {});
 }
 
 std::vector<std::int64_t> Communicator::gather_on_host(std::int64_t mine, std::string_view what) {

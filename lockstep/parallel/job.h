@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ namespace LOCKSTEP_API lockstep {
 class Backend;         // backend/backend.h
 class DeviceSums;      // parallel/device_sums.h
 class Engine;          // engine/engine.h
+struct LaneId;         // engine/task.h
 struct KernelContext;  // backend/context.h
 
 // This process's end of a job's communication. Collectives are tasks on two lanes of their own, so they overlap
@@ -54,6 +56,7 @@ class Communicator {
   // `body` runs on a lane; see ops::launch. reads and writes may be empty.
   void push(std::string_view name, CommChannel channel, std::span<const Array> reads, std::span<const Array> writes,
             std::function<void(KernelContext&)> body);
+  LaneId lane(CommChannel channel) const;
   Backend& backend();
   // The device of results that come from other processes, except sums of gradients.
   Device device() const { return device_; }
@@ -67,6 +70,16 @@ class Communicator {
   // Collective. Returns the sum (or another reduction) of all ranks' x, on x's device. Does not wait. All ranks must
   // pass the same shape and type. Not differentiable; throws for cut tensors.
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum);
+  // Do all ranks go on? vote() before a step says whether this rank wants to stop, votes() after it returns how many
+  // ranks do, f32 [1], without waiting. A vote travels with the step's first exchange of shards.
+  void vote(bool stop) { vote_ = stop ? 1.0F : 0.0F; }
+  Tensor votes();
+  // For an exchange: this rank's vote that has not been sent yet, and where the sum of all ranks' votes belongs.
+  struct Vote {
+    float mine;
+    Array sum;
+  };
+  std::optional<Vote> take_vote();
 
   // Exchanges between the describing threads of all processes. They do not wait for any lane. Every rank must call them
   // in the same order.
@@ -90,6 +103,8 @@ class Communicator {
   std::shared_ptr<ProcessGroup> host_group_;
   std::shared_ptr<DeviceSums> sums_;
   std::string why_not_nccl_;
+  std::optional<float> vote_;
+  Array votes_;
   struct Lane;
   std::unique_ptr<Lane> lanes_[2];  // by channel
 };

@@ -20,6 +20,10 @@ class RankExchange final : public ShardExchange {
     return ranks && ranks->communicator_ == communicator_ && ranks->shares_ == shares_ && ranks->counts_ == counts_;
   }
 
+  std::optional<LaneId> lane(Device device) const override {
+    return device == communicator_->device() ? std::optional(communicator_->lane(CommChannel::urgent)) : std::nullopt;
+  }
+
   // Every rank sends as many slots as the rank with the most shards, so this is an all-gather of equal parts.
   std::vector<std::vector<Array>> gather(std::vector<std::vector<Array>> parts, std::string_view what) override {
     int world = communicator_->world_size();
@@ -43,7 +47,7 @@ class RankExchange final : public ShardExchange {
     // Copies of our shards into the slots to send, and of others' out of the received slots.
     struct Copy {
       View tensor;
-      std::size_t offset;
+      std::size_t rank, offset;
     };
     std::vector<Copy> out, in;
     std::size_t most = 0;
@@ -66,32 +70,46 @@ class RankExchange final : public ShardExchange {
             const Array t = ops::readable_from(ops::to_layout(at(parts, s)[i], Layout::plain), communicator_->device());
             check(t.shape() == like.shape() && t.dtype() == like.dtype(), "{}: shard {} gives {}, expected {}", what, s,
                   t, like);
-            out.push_back({t.view(), place * slot + offsets[i]});
+            out.push_back({t.view(), 0, place * slot + offsets[i]});
             reads.push_back(t);
             at(all, s).push_back(t);
           } else {
             ops::ShardScope scope(s);
             Array t = ops::empty(like.shape(), like.dtype(), communicator_->device());
-            in.push_back({t.view(), (static_cast<std::size_t>(r) * most + place) * slot + offsets[i]});
+            in.push_back({t.view(), static_cast<std::size_t>(r), place * slot + offsets[i]});
             writes.push_back(t);
             at(all, s).push_back(t);
           }
         }
       }
     }
+    // A vote is one more number behind the shards.
+    const std::optional<Communicator::Vote> vote = communicator_->take_vote();
+    const std::size_t shards = most * slot, bytes = shards + (vote ? sizeof vote->mine : 0);
+    if (vote) writes.push_back(vote->sum);
     communicator_->push(what, CommChannel::urgent, reads, writes,
-                        [group = &communicator_->group(), out = std::move(out), in = std::move(in), bytes = most * slot,
-                         world, label = std::string(what)](KernelContext& context) {
+                        [group = &communicator_->group(), out = std::move(out), in = std::move(in), shards, bytes,
+                         world, mine = vote ? vote->mine : 0, votes = vote ? vote->sum.view().as<float>() : nullptr,
+                         label = std::string(what)](KernelContext& context) {
                           std::size_t all_bytes = bytes * static_cast<std::size_t>(world);
                           auto* send = static_cast<std::byte*>(context.scratch.get(bytes + all_bytes));
                           auto* receive = send + bytes;
                           std::memset(send, 0, bytes);
                           for (const Copy& copy : out)
                             std::memcpy(send + copy.offset, copy.tensor.data, copy.tensor.bytes());
+                          if (votes) std::memcpy(send + shards, &mine, sizeof mine);
                           group->all_gather({send, bytes, DType::u8}, {receive, all_bytes, DType::u8},
                                             {.label = label, .channel = CommChannel::urgent, .wait = true});
                           for (const Copy& copy : in)
-                            std::memcpy(copy.tensor.data, receive + copy.offset, copy.tensor.bytes());
+                            std::memcpy(copy.tensor.data, receive + copy.rank * bytes + copy.offset,
+                                        copy.tensor.bytes());
+                          if (!votes) return;
+                          *votes = 0;
+                          for (int r = 0; r < world; ++r) {
+                            float vote = 0;
+                            std::memcpy(&vote, receive + static_cast<std::size_t>(r) * bytes + shards, sizeof vote);
+                            *votes += vote;
+                          }
                         });
     return all;
   }

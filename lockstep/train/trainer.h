@@ -190,7 +190,8 @@ class Trainer {
     StepReport report;
     // One for each micro-batch: its share of the step, and its mean loss over all ranks.
     std::vector<std::pair<double, Tensor>> losses;
-    Tensor stopped;     // the number of shards whose processes were asked to stop
+    Array learned;      // written after the backward pass of several processes
+    Tensor stopped;     // the number of processes that were asked to stop
     Tensor loss_scale;  // with f16
   };
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "lockstep/autograd/lift.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/split.h"
@@ -11,20 +10,6 @@
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {
-namespace {
-
-// The number of the job's shards whose process was asked to stop. All processes get the same number.
-Tensor stop_requests(const Tensor& batch, bool stop) {
-  const NoGradGuard no_grad;
-  return mix_shards("stop requests", Mix::sum, place_as("stop requests", batch), {batch},
-                    [stop](const Arrays& in) -> Lifted {
-                      Array flag = ops::empty({1}, DType::f32, in[0].device());
-                      ops::fill_(flag, stop ? 1 : 0);
-                      return {flag, nullptr};
-                    });
-}
-
-}  // namespace
 
 void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   const TrainerOptions& o = options_;
@@ -46,10 +31,16 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
   double share = static_cast<double>(samples) / static_cast<double>(step_samples);
   // The scale that this step uses, read before the update and outside a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
+  // Processes stop between steps, so they vote with the last micro-batch.
+  const bool votes = distributed_ && position_.batch >= last;
+  if (votes) distributed_->communicator().vote(stop_);
   const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, position_.batch >= last);
   current_.losses.emplace_back(share, loss.detach());
-  // Processes stop between steps, so they tell each other with the last micro-batch.
-  if (distributed_ && position_.batch >= last) current_.stopped = stop_requests(parts.back(), stop_);
+  if (votes) {
+    current_.stopped = distributed_->communicator().votes();
+    current_.learned = ops::empty({1}, DType::f32, loss.device());
+    ops::fill_(current_.learned, 1);
+  }
   current_.report.samples = step_samples;
   ++position_.batch;
 }
@@ -175,6 +166,9 @@ void Trainer::read_losses(std::size_t leave) {
     PendingLoss next = std::move(pending_.front());
     pending_.pop_front();
     StepReport& report = next.report;
+    // Waking up for the loss, which comes first, would take a core from the backward pass. After it, cores wait for the
+    // gradients of other processes.
+    if (next.learned.defined()) next.learned.wait();
     report.loss = 0;
     for (auto& [share, loss] : next.losses)
       report.loss += share * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});
