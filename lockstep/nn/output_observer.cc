@@ -17,4 +17,6 @@ void OutputObserver::report(const Module& module, const Tensor& output) {
   if (observer) observer->report_(module, output);
 }
 
+bool OutputObserver::observes() { return observer != nullptr; }
+
 }  // namespace lockstep

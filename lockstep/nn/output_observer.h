@@ -19,6 +19,8 @@ class OutputObserver {
   // Module::operator() calls this. A module with another kind of call must call it itself. Does nothing without an
   // observer.
   static void report(const Module& module, const Tensor& output);
+  // True if this thread has an observer, which expects every module's own output.
+  static bool observes();
 
  private:
   Report report_;

@@ -1,5 +1,8 @@
 #include "lockstep/nn/module.h"
 
+#include <bit>
+#include <limits>
+
 #include "lockstep/nn/layers.h"
 #include "lockstep/runtime/random_state.h"
 #include "tests/nn/nn_testing.h"
@@ -211,6 +214,35 @@ TEST(Module, SequentialRunsSubclassesOfItsLayersAsTheyAre) {
   expect(output(std::move(Sequential().append<Doubled>().append<Shifted>())), 2, 1);
   expect(output(std::move(Sequential().append<BatchNorm2d>().append<Shifted>())), 1, 1);
   expect(output(std::move(Sequential().append<Doubled>().append<ReLU>())), 2, 0);
+}
+
+TEST(Module, SequentialPoolsBeforeTheReluWithTheSameBits) {
+  // Sequential does not know what this class computes.
+  struct Hidden : ReLU {};
+  Runtime runtime(small_devices(1));
+  std::vector<float> numbers = Random(1).floats({2, 3, 9, 7}).to_vector<float>();
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float special[] = {-1, -1, -0.F, 0, -infinity, 2, 2, nan};
+  for (std::size_t i = 0; i < numbers.size(); i += 3) numbers[i] = special[i / 3 % std::size(special)];
+  using Bits = std::vector<std::uint32_t>;
+  const auto bits = [](const Tensor& x) {
+    Bits all;
+    for (float v : x.to_vector<float>()) all.push_back(std::bit_cast<std::uint32_t>(v));
+    return all;
+  };
+  // The result, and the gradient of x.
+  const auto run = [&](Sequential net, const Pool2dOptions& options) {
+    net.append<MaxPool2d>(options);
+    Tensor x = Tensor::from(numbers, {2, 3, 9, 7}).to(runtime.devices()[0]);
+    x.set_requires_grad(true);
+    const Tensor y = net(x);
+    sum(y * Random(2).floats(y.shape()).to(runtime.devices()[0])).backward();
+    return std::pair<Bits, Bits>(bits(y), bits(x.grad()));
+  };
+  for (const Pool2dOptions& options : {Pool2dOptions{}, Pool2dOptions{{3, 3}, {2, 2}, {1, 1}}}) {
+    EXPECT_EQ(run(std::move(Sequential().append<ReLU>()), options),
+              run(std::move(Sequential().append<Hidden>()), options));
+  }
 }
 
 }  // namespace

@@ -13,8 +13,6 @@ namespace {
 
 // Partial sums that ThinWeightPass keeps before it adds them.
 constexpr std::int64_t kChunks = 64;
-// ThinWeightPass copies this many f32 at a time.
-constexpr std::int64_t kPiece = 8;
 
 // An f32 image: the image itself, or a copy in `room`.
 StridedImages as_f32(const StridedImages& image, float* room) {
@@ -54,11 +52,12 @@ std::int64_t converted_size(const StridedImages& image) {
 
 std::int64_t span(const ConvAxis& a) { return (a.taps - 1) * a.dilation; }
 
-// ThinWeightPass keeps this many f32 for a pixel: one for each weight, copied in whole pieces, and one for the bias.
-std::int64_t unfolded_width(const ConvGroup& p) {
-  const std::int64_t weights = p.inputs * p.taps(), run = p.inputs * p.columns.taps;
-  return round_up(std::max(weights + 1, weights - run + ceil_div(run, kPiece) * kPiece));
-}
+// ThinWeightPass keeps this many f32 for a column of taps: what its weights meet, and a 1 for the bias.
+std::int64_t column_height(const ConvGroup& p) { return p.rows.taps * p.inputs + 1; }
+
+std::int64_t thin_weights(const ConvGroup& p) { return round_up(p.columns.taps * column_height(p)); }
+
+std::int64_t padded_extent(const ConvAxis& a, std::int64_t outputs) { return (outputs - 1) * a.stride + span(a) + 1; }
 
 // A row's pixels are computed in this many tiles, which read 32 columns each.
 std::int64_t row_tiles(const ConvAxis& a) { return ceil_div(a.output, kTileColumns - span(a)); }
@@ -82,20 +81,30 @@ void transpose(const float* from, std::int64_t from_stride, float* to, std::int6
   }
 }
 
+// to[c * to_stride + x] = channel c of the image's pixel first + x, for `count` x.
+void copy_channels(const StridedImages& image, std::int64_t first, std::int64_t count, float* to,
+                   std::int64_t to_stride) {
+  for (std::int64_t c = 0; c < image.channels; c += kBlock, to += kBlock * to_stride) {
+    const std::int64_t channels = std::min(kBlock, image.channels - c);
+    const float* const block = image.f32() + first * image.pixel + offset_of(image, c);
+    if (image.pixel > 1) {
+      transpose(block, image.pixel, to, to_stride, channels, count);
+    } else {
+      for (std::int64_t i = 0; i < channels; ++i) std::copy_n(block + i * image.channel, count, to + i * to_stride);
+    }
+  }
+}
+
 // Writes `width` pixels of a row, which lie side by side in `sums`, to the channels of an image.
 void store_row(float* sums, const float* bias, std::int64_t width, const StridedImages& to, std::int64_t first) {
-  if (bias) {
-    vectorized([&] {
-      for (std::int64_t c = 0; c < to.channels; ++c) {
-        for (std::int64_t i = 0; i < kTileColumns; ++i) sums[c * kTileColumns + i] += bias[c];
-      }
-    });
-  }
   float* const out = to.f32() + first * to.pixel;
-  if (to.channel == 1) return transpose(sums, kTileColumns, out, to.pixel, width, to.channels);
-  for (std::int64_t c = 0; c < to.channels; ++c) {
-    for (std::int64_t i = 0; i < width; ++i) out[c * to.channel + i * to.pixel] = sums[c * kTileColumns + i];
-  }
+  vectorized([&] {
+    for (std::int64_t c = 0; bias && c < to.channels; ++c) {
+      for (std::int64_t i = 0; i < kTileColumns; ++i) sums[c * kTileColumns + i] += bias[c];
+    }
+    if (to.pixel > 1) return transpose(sums, kTileColumns, out, to.pixel, width, to.channels);
+    for (std::int64_t c = 0; c < to.channels; ++c) std::copy_n(sums + c * kTileColumns, width, out + c * to.channel);
+  });
 }
 
 }  // namespace
@@ -173,22 +182,11 @@ void ThinPass::fill(const StridedImages& image, std::int64_t column, float* pane
                      end = std::clamp<std::int64_t>(columns_.input - column, begin, kTileColumns);
   const std::int64_t row_size = image.channels * kTileColumns;
   std::fill_n(panel, rows_.input * row_size + kTileColumns, 0.f);
-  for (std::int64_t row = 0; row < rows_.input; ++row, panel += row_size) {
-    const float* const in = image.f32() + (row * columns_.input + column + begin) * image.pixel;
-    for (std::int64_t c = 0; c < image.channels; c += kBlock) {
-      const std::int64_t channels = std::min(kBlock, image.channels - c);
-      const float* const block = in + offset_of(image, c);
-      float* const out = panel + c * kTileColumns + begin;
-      if (image.channel == 1) {
-        transpose(block, image.pixel, out, kTileColumns, channels, end - begin);
-      } else {
-        for (std::int64_t i = 0; i < channels; ++i) {
-          for (std::int64_t x = 0; x < end - begin; ++x)
-            out[i * kTileColumns + x] = block[i * image.channel + x * image.pixel];
-        }
-      }
-    }
-  }
+  vectorized([&] {
+    for (std::int64_t row = 0; row < rows_.input; ++row)
+      copy_channels(image, row * columns_.input + column + begin, end - begin, panel + row * row_size + begin,
+                    kTileColumns);
+  });
 }
 
 void ThinPass::run_rows(const RowClass& c, const StridedImages& to, std::int64_t column, const float* panel,
@@ -219,21 +217,26 @@ void ThinPass::run_rows(const RowClass& c, const StridedImages& to, std::int64_t
 }
 
 bool ThinWeightPass::pays(const ConvGroup& p) {
-  const std::int64_t weights = p.inputs * p.taps();
-  return p.columns.dilation == 1 && p.columns.output * unfolded_width(p) <= kPanel &&
-         2 * p.outputs * unfolded_width(p) <= weights * round_up(p.outputs);
+  return p.columns.dilation == 1 && padded_extent(p.columns, p.columns.output) * column_height(p) <= kPanel &&
+         2 * p.outputs * thin_weights(p) <= p.inputs * p.taps() * round_up(p.outputs);
 }
 
 ThinWeightPass::ThinWeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy)
-    : p_(p), x_(x), dy_(dy), chunks_(p), weights_(p.inputs * p.taps()), width_(unfolded_width(p)),
-      padded_rows_((std::min(chunks_.rows, p.rows.output) - 1) * p.rows.stride + span(p.rows) + 1),
-      padded_columns_((p.columns.output - 1) * p.columns.stride + span(p.columns) + 1) {
+    : p_(p), x_(x), dy_(dy), chunks_(p), height_(column_height(p)), width_(thin_weights(p)),
+      padded_rows_(padded_extent(p.rows, std::min(chunks_.rows, p.rows.output))),
+      padded_columns_(padded_extent(p.columns, p.columns.output)) {
   // All chunks are alike, but the last ones may have fewer pixels.
-  const std::int64_t pixels = std::min(chunks_.rows, p.rows.output) * p.columns.output;
-  const bool in_place = dy.dtype == DType::f32;
-  const std::int64_t image = in_place ? dy.image : dy.channels * pixels, pixel = in_place ? dy.pixel : dy.channels;
+  const std::int64_t rows = std::min(chunks_.rows, p.rows.output), columns = p.columns.output;
+  const bool in_place = dy.readable();
+  const std::int64_t image = in_place ? dy.image : dy.channels * rows * columns;
+  const std::int64_t pixel = in_place ? dy.pixel : dy.channels;
   for (std::int64_t n = 0; n < chunks_.images; ++n) {
-    for (std::int64_t i = 0; i < pixels; ++i) pixels_.push_back({n * image + i * pixel, (n * pixels + i) * width_});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        pixels_.push_back({n * image + (r * columns + c) * pixel,
+                           ((n * rows + r) * padded_columns_ + c * p.columns.stride) * height_});
+      }
+    }
   }
 }
 
@@ -246,20 +249,20 @@ std::int64_t ThinWeightPass::scratch(std::int64_t threads) const {
   return (kChunks + 1) * p_.outputs * width_ + threads * thread_scratch();
 }
 
-std::int64_t ThinWeightPass::padded_size() const {
-  return round_up(padded_rows_ * padded_columns_ * p_.inputs + kPiece);
-}
+std::int64_t ThinWeightPass::padded_size() const { return round_up(padded_rows_ * padded_columns_ * p_.inputs); }
 
 std::int64_t ThinWeightPass::x_copy_size() const {
   return x_.dtype == DType::f32 ? 0 : round_up(std::min(padded_rows_, p_.rows.input) * p_.columns.input * p_.inputs);
 }
 
-std::int64_t ThinWeightPass::unfolded_size() const {
-  return round_up(chunks_.images * std::min(chunks_.rows, p_.rows.output) * p_.columns.output * width_ + kPiece);
+// Vectors of the last weights reach behind the last column.
+std::int64_t ThinWeightPass::columns_size() const {
+  return round_up(chunks_.images * std::min(chunks_.rows, p_.rows.output) * padded_columns_ * height_ + kBlock);
 }
 
 std::int64_t ThinWeightPass::thread_scratch() const {
-  return padded_size() + unfolded_size() + x_copy_size() + chunks_.images * converted_size(dy_);
+  return padded_size() + columns_size() + x_copy_size() +
+         (dy_.readable() ? 0 : chunks_.images * round_up(dy_.pixels * dy_.channels));
 }
 
 // Chunks are computed in any order, some at a time, and added in their own order.
@@ -283,37 +286,36 @@ void ThinWeightPass::run(const KernelContext& context, float* dw, float* db, flo
       }
     });
   }
+  const std::int64_t taps = p_.columns.taps;
   for (std::int64_t o = 0; o < p_.outputs; ++o) {
+    const float* const sums = total + o * width_;
     for (std::int64_t i = 0; i < p_.inputs; ++i) {
       for (std::int64_t t = 0; t < p_.taps(); ++t)
-        dw[(o * p_.inputs + i) * p_.taps() + t] = total[o * width_ + t * p_.inputs + i];
+        dw[(o * p_.inputs + i) * p_.taps() + t] = sums[t % taps * height_ + t / taps * p_.inputs + i];
     }
-    if (db) db[o] = total[o * width_ + weights_];
+    if (db) db[o] = sums[height_ - 1];
   }
 }
 
 void ThinWeightPass::run_chunk(std::int64_t chunk, float* sums, float* scratch) const {
   float* const padded = scratch;
-  float* const unfolded = padded + padded_size();
-  float* const x_copy = unfolded + unfolded_size();
+  float* const columns = padded + padded_size();
+  float* const x_copy = columns + columns_size();
   float* const dy_copy = x_copy + x_copy_size();
   const std::int64_t n = chunk / chunks_.count * chunks_.images, images = std::min(chunks_.images, p_.images - n);
   const std::int64_t begin = chunk % chunks_.count * chunks_.rows, end = std::min(begin + chunks_.rows, p_.rows.output);
   const std::int64_t pixels = (end - begin) * p_.columns.output;
   StridedImages dy = pixels_of(dy_.images_from(n), begin * p_.columns.output, pixels);
-  if (dy.dtype != DType::f32) {
+  if (!dy.readable()) {
     const StridedImages copy = StridedImages::channels_last(dy_copy, dy.channels, pixels);
     copy_images(dy, copy, images);
     dy = copy;
   }
   for (std::int64_t i = 0; i < images; ++i) {
     pad(x_.images_from(n + i), begin, end, padded, x_copy);
-    unfold(padded, end - begin, unfolded + i * pixels * width_);
+    stack(padded, end - begin, columns + i * (end - begin) * padded_columns_ * height_);
   }
-  std::vector<std::int64_t> rows;
-  for (std::int64_t o = 0; o < p_.outputs; ++o) rows.push_back(offset_of(dy, o));
   PixelProduct product{.x = dy.f32(),
-                       .rows = dy.channel == 1 ? nullptr : rows.data(),
                        .row_count = p_.outputs,
                        .y_block = kBlock,
                        .pixels = pixels_.data(),
@@ -322,7 +324,7 @@ void ThinWeightPass::run_chunk(std::int64_t chunk, float* sums, float* scratch) 
                        .d_block = kBlock};
   for (std::int64_t column = 0; column < width_; column += kTileColumns) {
     product.blocks = blocks_of(std::min(kTileColumns, width_ - column));
-    product.y = unfolded + column;
+    product.y = columns + column;
     product.d = sums + column;
     f32_kernels().pixel_product(product);
   }
@@ -338,37 +340,24 @@ void ThinWeightPass::pad(const StridedImages& images, std::int64_t begin, std::i
   const std::int64_t inside = std::clamp<std::int64_t>(first, 0, p_.rows.input),
                      past = std::clamp<std::int64_t>(first + rows, inside, p_.rows.input);
   const StridedImages image = as_f32(pixels_of(images, inside * width, (past - inside) * width), copy);
-  std::fill_n(padded, rows * padded_columns_ * c + kPiece, 0.f);
-  for (std::int64_t row = inside; row < past; ++row) {
-    const float* const in = image.f32() + (row - inside) * width * image.pixel;
-    float* const out = padded + ((row - first) * padded_columns_ + left) * c;
-    if (image.channel == 1 && image.pixel == c) {
-      std::copy_n(in, std::max<std::int64_t>(columns, 0) * c, out);
-      continue;
-    }
-    for (std::int64_t i = 0; i < c; ++i) {
-      for (std::int64_t x = 0; x < columns; ++x) out[x * c + i] = in[offset_of(image, i) + x * image.pixel];
-    }
-  }
+  std::fill_n(padded, rows * padded_columns_ * c, 0.f);
+  for (std::int64_t row = inside; row < past && columns > 0; ++row)
+    copy_channels(image, (row - inside) * width, columns, padded + (row - first) * c * padded_columns_ + left,
+                  padded_columns_);
 }
 
-void ThinWeightPass::unfold(const float* padded, std::int64_t rows, float* unfolded) const {
-  const std::int64_t run = p_.columns.taps * p_.inputs, row_size = padded_columns_ * p_.inputs;
-  // Values, because the compiler assumes that copies change what references lead to.
-  const auto copy = [=, width = width_, columns = p_.columns.output, step = p_.columns.stride * p_.inputs](
-                        const float* in, float* out) {
-    for (std::int64_t c = 0; c < columns; ++c, in += step, out += width) std::memcpy(out, in, kPiece * sizeof(float));
-  };
+void ThinWeightPass::stack(const float* padded, std::int64_t rows, float* columns) const {
+  // Rows of taps that are neighbors, and their channels, lie at one distance.
+  const std::int64_t joined = p_.rows.dilation == 1 ? p_.rows.taps : 1, row_size = padded_columns_ * p_.inputs;
   vectorized([&] {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      float* const out = unfolded + row * p_.columns.output * width_;
-      for (std::int64_t tap = 0; tap < p_.rows.taps; ++tap) {
-        const float* const in = padded + (row * p_.rows.stride + tap * p_.rows.dilation) * row_size;
-        // Whole pieces also write what the next tap of rows writes again.
-        for (std::int64_t i = 0; i < run; i += kPiece) copy(in + i, out + tap * run + i);
-      }
-      for (std::int64_t column = 0; column < p_.columns.output; ++column) out[column * width_ + weights_] = 1;
+    for (std::int64_t row = 0; row < rows; ++row, columns += padded_columns_ * height_) {
+      const float* const in = padded + row * p_.rows.stride * row_size;
+      for (std::int64_t tap = 0; tap < p_.rows.taps; tap += joined)
+        transpose(in + tap * p_.rows.dilation * row_size, padded_columns_, columns + tap * p_.inputs, height_,
+                  padded_columns_, joined * p_.inputs);
+      for (std::int64_t column = 0; column < padded_columns_; ++column) columns[(column + 1) * height_ - 1] = 1;
     }
+    std::fill_n(columns, kBlock, 0.f);
   });
 }
 

@@ -62,12 +62,13 @@ class ThinPass {
   std::vector<std::int64_t> weight_rows_, sum_rows_;
 };
 
-// The gradient of the weights with few outputs: all weights of an output lie side by side in vectors, and the pixels
-// that they meet are copied there. Sums have WeightPass's order.
+// The gradient of the weights with few outputs: all weights of an output lie side by side in vectors. In a copy of x,
+// what a column of taps meets lies side by side, so that what all taps of a pixel meet does, too. Sums have
+// WeightPass's order.
 class ThinWeightPass {
  public:
   // True if WeightPass would compute at least twice as many products, those for padding of vectors included, and a row
-  // of unfolded pixels is small.
+  // of columns is small.
   static bool pays(const ConvGroup& p);
 
   ThinWeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy);
@@ -79,25 +80,26 @@ class ThinWeightPass {
   void run(const KernelContext& context, float* dw, float* db, float* scratch) const;
 
  private:
-  // Parts of a thread's memory: all of it, rows of an image with padding, converted rows, and unfolded pixels.
+  // Parts of a thread's memory: all of it, rows of an image with padding, converted rows, and columns.
   std::int64_t thread_scratch() const;
   std::int64_t padded_size() const;
   std::int64_t x_copy_size() const;
-  std::int64_t unfolded_size() const;
+  std::int64_t columns_size() const;
 
   // The partial sum of a chunk: `width_` for each output.
   void run_chunk(std::int64_t chunk, float* sums, float* scratch) const;
-  // Copies what rows [begin, end) of the result meet in an image. Padding is 0. `copy` is room for converted rows.
+  // Copies what rows [begin, end) of the result meet in an image: for each row by channels. Padding is 0. `copy` is
+  // room for converted rows.
   void pad(const StridedImages& image, std::int64_t begin, std::int64_t end, float* padded, float* copy) const;
-  // Copies what the weights meet at each pixel of `rows` rows, and a 1 for the bias.
-  void unfold(const float* padded, std::int64_t rows, float* unfolded) const;
+  // For each column of `rows` rows of the result: copies what a column of taps meets, followed by a 1 for the bias.
+  void stack(const float* padded, std::int64_t rows, float* columns) const;
 
   ConvGroup p_;
   StridedImages x_, dy_;
   WeightChunks chunks_;
-  std::int64_t weights_, width_;  // of an output: its weights, and room for them and the bias in whole blocks
+  std::int64_t height_, width_;  // numbers of a column of taps, and of an output's weights in whole blocks
   std::int64_t padded_rows_, padded_columns_;
-  std::vector<PixelPair> pixels_;  // of a chunk: in dy, and unfolded
+  std::vector<PixelPair> pixels_;  // of a chunk: in dy, and among the columns
 };
 
 }  // namespace lockstep::cpu

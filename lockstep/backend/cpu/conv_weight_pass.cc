@@ -21,15 +21,6 @@ WeightPass::WeightPass(const ConvGroup& p, const StridedImages& x, const Strided
       pixels_.push_back(make_pixels(chunk, tap, in, out));
     bias_pixels_.push_back(make_bias_pixels(chunk, out));
   }
-  if (!blocks_) {
-    for (std::int64_t r = 0; r < p.rows.taps; ++r) {
-      for (std::int64_t c = 0; c < p.columns.taps; ++c) {
-        for (std::int64_t i = 0; i < p.inputs; ++i) {
-          rows_.push_back((r * p.rows.dilation * padded_columns_ + c * p.columns.dilation) * p.inputs + i);
-        }
-      }
-    }
-  }
 }
 
 void WeightPass::run(const KernelContext& context, float* packed, float* dw, float* scratch) const {
@@ -144,19 +135,21 @@ void WeightPass::add(PixelProduct& p, const std::vector<PixelPair>& pixels, std:
 
 void WeightPass::run_unit(const StridedImages& x, const StridedImages& dy, std::int64_t first, std::int64_t count,
                           std::int64_t tile, std::int64_t block, float* packed) const {
-  const std::int64_t columns = std::min(kTileColumns, p_.outputs - tile * kTileColumns), taps = blocks_ ? p_.taps() : 1;
-  PixelProduct p{.rows = blocks_ ? nullptr : rows_.data(),
-                 .row_count = blocks_ ? kBlock : static_cast<std::int64_t>(rows_.size()),
+  const std::int64_t columns = std::min(kTileColumns, p_.outputs - tile * kTileColumns);
+  // The taps of a call: in a padded copy, all of a row of taps, unless these are apart.
+  const std::int64_t joined = !blocks_ && p_.columns.dilation == 1 ? p_.columns.taps : 1, taps = p_.taps();
+  PixelProduct p{.row_count = joined * (blocks_ ? kBlock : p_.inputs),
                  .y_block = dy.block,
                  .blocks = blocks_of(columns),
                  .d_block = kBlock * p_.inputs * p_.taps()};
   for_each_chunk(count, [&](std::int64_t n, std::int64_t chunk, std::int64_t images) {
-    p.x = x.f32() + n * x.image + block * x.block;
+    const float* const image = x.f32() + n * x.image;
     p.y = dy.f32() + n * dy.image + tile * 2 * dy.block;
     p.accumulate = first + n + chunk > 0;
-    for (std::int64_t tap = 0; tap < taps; ++tap) {
-      p.d = packed + tile * 2 * p.d_block + (block * taps + tap) * kBlock * kBlock;
-      add(p, pixels_[static_cast<std::size_t>(chunk * taps + tap)], images);
+    for (std::int64_t tap = 0; tap < taps; tap += joined) {
+      p.x = image + (blocks_ ? block * x.block : tap_offset(tap));
+      p.d = packed + tile * 2 * p.d_block + (block * taps + tap) / joined * p.row_count * kBlock;
+      add(p, pixels_[static_cast<std::size_t>(blocks_ ? chunk * taps + tap : chunk)], images);
     }
   });
 }

@@ -13,7 +13,7 @@
 namespace lockstep::cpu {
 
 // The gradient of the weights. If the inputs fill their blocks, the 16 channels of a block are the rows of a register
-// tile, and a tap's pixels omit the padding. Otherwise all weights of an output are rows of a padded copy of x.
+// tile, and a tap's pixels omit the padding. Otherwise the inputs of adjacent taps are rows, in a padded copy of x.
 class WeightPass {
  public:
   WeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy);
@@ -30,6 +30,11 @@ class WeightPass {
 
  private:
   std::int64_t padded_pixels() const { return padded_rows_ * padded_columns_; }
+  // From what the first tap meets to what `tap` meets, in a padded copy.
+  std::int64_t tap_offset(std::int64_t tap) const {
+    const std::int64_t row = tap / p_.columns.taps * p_.rows.dilation, column = tap % p_.columns.taps;
+    return (row * padded_columns_ + column * p_.columns.dilation) * p_.inputs;
+  }
   bool copies_x() const { return blocks_ ? !x_.readable() : !(x_.readable() && x_.pixel == x_.channels); }
   std::int64_t x_scratch() const { return copies_x() ? round_up(group_ * x_.pixels * x_.channels) : 0; }
   std::int64_t padded_scratch() const { return blocks_ ? 0 : round_up(group_ * padded_pixels() * x_.channels); }
@@ -83,7 +88,6 @@ class WeightPass {
   std::int64_t group_;                          // images computed together
   std::vector<std::vector<PixelPair>> pixels_;  // by chunk, then tap
   std::vector<std::vector<PixelPair>> bias_pixels_;
-  std::vector<std::int64_t> rows_;
 };
 
 }  // namespace lockstep::cpu

@@ -44,11 +44,10 @@ struct PixelPair {
   std::int64_t x, y;
 };
 
-// d[i, j] = sum over pixels p of x[rows[i] + p.x] * y[p.y + j], for each row i and each of the 16 or 32 columns j of a
-// tile. The sum starts from zero; with `accumulate`, it is added to the old d.
+// d[i, j] = sum over pixels p of x[p.x + i] * y[p.y + j], for each row i and each of the 16 or 32 columns j of a tile.
+// The sum starts from zero; with `accumulate`, it is added to the old d.
 struct PixelProduct {
   const float* x = nullptr;
-  const std::int64_t* rows = nullptr;  // null: rows[i] = i
   std::int64_t row_count = 0;
   const float* y = nullptr;
   std::int64_t y_block = 0;

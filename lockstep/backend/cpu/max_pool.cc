@@ -9,49 +9,70 @@ namespace lockstep::cpu {
 namespace {
 
 // A row of an image with few channels, whose numbers are computed side by side from rows of another image. Number e
-// comes from `count[e]` adjacent pixels, beginning at pixel `column[e]`. Its channel of their pixel s is at
-// source(s)[e] in the row; 0 if s is count[e] or more.
+// comes from `count[e]` adjacent pixels, beginning at pixel `column[e]`. Vectors may reach behind the last number.
 struct GatheredRow {
-  GatheredRow(const std::vector<Range>& columns, std::int64_t channels) {
+  GatheredRow(const std::vector<Range>& columns, const Planes& from)
+      : channels(from.channels), width(static_cast<std::int64_t>(columns.size())), from(from) {
     for (const Range& range : columns) {
       most = std::max(most, static_cast<std::int32_t>(range.size()));
       column.insert(column.end(), static_cast<std::size_t>(channels), static_cast<std::int32_t>(range.begin));
       count.insert(count.end(), static_cast<std::size_t>(channels), static_cast<std::int32_t>(range.size()));
     }
+    column.resize(column.size() + kChannelBlock);
+    count.resize(column.size());
     for (std::int64_t s = 0; s < most; ++s) {
-      for (const Range& range : columns) {
-        for (std::int64_t c = 0; c < channels; ++c) {
-          sources.push_back(s < range.size() ? static_cast<std::int32_t>((range.begin + s) * channels + c) : 0);
-        }
-      }
+      for (const Range& range : columns) sources.push_back(s < range.size() ? (range.begin + s) * channels : 0);
     }
   }
 
-  const std::int32_t* source(std::int64_t s) const {
-    return sources.data() + s * static_cast<std::int64_t>(column.size());
+  // Copies pixel s of those that pixels [begin, begin + n) come from. They lie in `row`, which is in `plane`. Copies of
+  // constant size also read and write behind a pixel, which the next one overwrites.
+  template <typename T, typename To>
+  void gather(std::int64_t s, std::int64_t begin, std::int64_t n, const T* row, std::int64_t plane, To* to) const {
+    const auto copy = [=, source = sources.data() + s * width + begin, step = channels](const auto size) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t c = 0; c < size; ++c) to[i * step + c] = static_cast<To>(row[source[i] + c]);
+      }
+    };
+    using Half = std::integral_constant<std::int64_t, kChannelBlock / 2>;
+    using Block = std::integral_constant<std::int64_t, kChannelBlock>;
+    if (channels == 1) {
+      copy(std::integral_constant<std::int64_t, 1>());
+    } else if ((from.count - plane - 1) * from.pixels() * channels < Block()) {
+      copy(channels);
+    } else if (channels <= Half()) {
+      copy(Half());
+    } else {
+      copy(Block());
+    }
   }
 
+  std::int64_t channels, width;
+  Planes from;
   std::int32_t most = 0;  // the largest count
-  std::vector<std::int32_t> column, count, sources;
+  std::vector<std::int32_t> column, count;
+  std::vector<std::int64_t> sources;  // of each pixel, in the row that it comes from
 };
 
-// Numbers of a row computed together.
-constexpr std::int64_t kGathered = 64;
+// Numbers of a row computed together, and room for vectors that reach behind them.
+constexpr std::int64_t kGathered = 256, kRoom = kGathered + kChannelBlock;
+
+constexpr std::int64_t whole_blocks(std::int64_t n) { return (n + kChannelBlock - 1) / kChannelBlock * kChannelBlock; }
 
 // Lanes of channels would be mostly empty. Plain images have one channel each here.
 bool gathers(const Planes& planes) { return planes.channels < kChannelBlock; }
 
-// Calls f(plane, row, first number, numbers) for parts of all rows.
+// Calls f(plane, row, first pixel, pixels) for parts of all rows.
 template <typename F>
 void for_gathered(const KernelContext& ctx, const Planes& planes, const F& f) {
-  const std::int64_t size = planes.width * planes.channels;
+  const std::int64_t size = planes.width * planes.channels,
+                     pixels = kGathered / std::max<std::int64_t>(planes.channels, 1);
   const std::int64_t rows_per_chunk = std::max<std::int64_t>(kElementsPerChunk / std::max<std::int64_t>(size, 1), 1);
   parallel_for(ctx, planes.count * planes.height, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
     vectorized([&] {
       for (std::int64_t r = begin; r < end; ++r) {
-        for (std::int64_t e = 0; e < size; e += kGathered) {
-          f(r / planes.height, r % planes.height, e, std::min(kGathered, size - e));
-        }
+        for (std::int64_t w = 0; w < planes.width; w += pixels)
+          f(r / planes.height, r % planes.height, w, std::min(pixels, planes.width - w));
       }
     });
   });
@@ -60,33 +81,32 @@ void for_gathered(const KernelContext& ctx, const Planes& planes, const F& f) {
 template <typename T>
 void max_forward_gathered(KernelContext& ctx, const Planes& in, const Planes& out, const std::vector<Range>& rows,
                           const std::vector<Range>& columns, const T* x, T* y, std::int64_t* where) {
-  const GatheredRow row(columns, out.channels);
-  for_gathered(ctx, out, [&](std::int64_t plane, std::int64_t p, std::int64_t begin, std::int64_t n) {
+  const GatheredRow row(columns, in);
+  for_gathered(ctx, out, [&](std::int64_t plane, std::int64_t p, std::int64_t q, std::int64_t pixels) {
+    const std::int64_t begin = q * out.channels, n = pixels * out.channels, whole = whole_blocks(n);
     const std::int32_t *column = row.column.data() + begin, *count = row.count.data() + begin;
     const Range rs = rows[p];
-    float best[kGathered], found[kGathered];
-    std::int32_t place[kGathered];
+    float best[kRoom], found[kRoom];
+    std::int32_t place[kRoom];
     // As below, the first pixel wins, and an empty window has none.
     const auto top = static_cast<std::int32_t>(rs.begin * in.width);
-    vector_loop(0, n, [&](std::int64_t e) {
+    vector_loop(0, whole, [&](std::int64_t e) {
       best[e] = -std::numeric_limits<float>::infinity();
       place[e] = count[e] > 0 ? top + column[e] : -1;
     });
     if (rs.size() == 0) std::fill_n(place, n, -1);
     for (std::int64_t h = rs.begin; h < rs.end; ++h) {
-      const T* const pixels = x + in.pixel(plane, h, 0);
       for (std::int32_t s = 0; s < row.most; ++s) {
-        const std::int32_t* const source = row.source(s) + begin;
         const auto index = static_cast<std::int32_t>(h * in.width) + s;
-        vector_loop(0, n, [&](std::int64_t e) { found[e] = static_cast<float>(pixels[source[e]]); });
-        vector_loop(0, n, [&](std::int64_t e) {
+        row.gather(s, q, pixels, x + in.pixel(plane, h, 0), plane, found);
+        vector_loop(0, whole, [&](std::int64_t e) {
           const bool take = (s < count[e]) & !(found[e] <= best[e]) & (best[e] == best[e]);
           best[e] = take ? found[e] : best[e];
           place[e] = take ? index + column[e] : place[e];
         });
       }
     }
-    const std::int64_t i = out.pixel(plane, p, 0) + begin;
+    const std::int64_t i = out.pixel(plane, p, q);
     vector_loop(0, n, [&](std::int64_t e) { y[i + e] = static_cast<T>(best[e]); });
     if (!where) return;
     vector_loop(0, n, [&](std::int64_t e) { where[i + e] = place[e]; });
@@ -96,29 +116,28 @@ void max_forward_gathered(KernelContext& ctx, const Planes& in, const Planes& ou
 template <typename T>
 void max_backward_gathered(KernelContext& ctx, const Planes& in, const Planes& out, const std::vector<Range>& rows,
                            const std::vector<Range>& columns, const T* dy, const std::int64_t* where, T* dx) {
-  const GatheredRow row(columns, in.channels);
+  const GatheredRow row(columns, out);
   std::vector<std::int32_t> at;  // the column of each number
   for (std::int32_t w = 0; w < in.width; ++w) at.insert(at.end(), static_cast<std::size_t>(in.channels), w);
-  for_gathered(ctx, in, [&](std::int64_t plane, std::int64_t h, std::int64_t begin, std::int64_t n) {
+  for_gathered(ctx, in, [&](std::int64_t plane, std::int64_t h, std::int64_t w, std::int64_t pixels) {
+    const std::int64_t begin = w * in.channels, n = pixels * in.channels, whole = whole_blocks(n);
     const std::int32_t *count = row.count.data() + begin, *own = at.data() + begin;
     const auto index = static_cast<std::int32_t>(h * in.width);
-    float sum[kGathered] = {}, found[kGathered];
-    std::int32_t places[kGathered];
+    float sum[kRoom], found[kRoom];
+    std::int32_t places[kRoom];
+    vector_loop(0, whole, [&](std::int64_t e) { sum[e] = 0; });
     for (std::int64_t p = rows[h].begin; p < rows[h].end; ++p) {
-      const T* const gradients = dy + out.pixel(plane, p, 0);
-      const std::int64_t* const maxima = where + out.pixel(plane, p, 0);
       for (std::int32_t s = 0; s < row.most; ++s) {
-        const std::int32_t* const source = row.source(s) + begin;
-        vector_loop(0, n, [&](std::int64_t e) { found[e] = static_cast<float>(gradients[source[e]]); });
-        vector_loop(0, n, [&](std::int64_t e) { places[e] = static_cast<std::int32_t>(maxima[source[e]]); });
-        vector_loop(0, n, [&](std::int64_t e) {
+        row.gather(s, w, pixels, dy + out.pixel(plane, p, 0), plane, found);
+        row.gather(s, w, pixels, where + out.pixel(plane, p, 0), plane, places);
+        vector_loop(0, whole, [&](std::int64_t e) {
           const bool takes = (s < count[e]) & (places[e] == index + own[e]);
           sum[e] += takes ? found[e] : 0.f;
         });
       }
     }
-    T* const pixels = dx + in.pixel(plane, h, 0) + begin;
-    vector_loop(0, n, [&](std::int64_t e) { pixels[e] = static_cast<T>(sum[e]); });
+    T* const to = dx + in.pixel(plane, h, w);
+    vector_loop(0, n, [&](std::int64_t e) { to[e] = static_cast<T>(sum[e]); });
   });
 }
 
