@@ -1,4 +1,4 @@
-// Normalizes every sample by itself, so batches need no exchange.
+// Normalizes each sample separately, so shards need not exchange anything.
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"

@@ -1,4 +1,4 @@
-// Parts of tensors.
+// Slices of tensors: narrow, select, slice, split, chunk, unbind.
 #include <algorithm>
 #include <cstring>
 

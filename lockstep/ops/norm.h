@@ -43,7 +43,7 @@ struct BatchNormGrads {
 BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
                                         double eps, const Array& gamma, const BatchNormSums& sums, bool with_residual);
 
-// Moves the running statistics towards those of a batch and counts the batch; in the urgent lane.
+// Moves the running statistics toward those of a batch and counts the batch, on the urgent lane.
 void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean, const Array& running_var,
                        const Array& batches);
 

@@ -1,4 +1,4 @@
-// Optimizer steps: one task a device for all of its parameters.
+// Optimizer steps: one task per device for all parameters.
 #pragma once
 
 #include <span>

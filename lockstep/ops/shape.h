@@ -1,4 +1,4 @@
-// Operations that give elements another order or choose among them. Axes may be negative: from the end.
+// Operations that reorder or select elements. Negative axes count from the end.
 #pragma once
 
 #include <span>

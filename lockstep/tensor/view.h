@@ -1,5 +1,5 @@
-// A kernel's view of a tensor: the address and order of its elements. It owns nothing and knows no device, engine, or
-// gradient.
+// A kernel's view of a tensor: the address, type, shape, and order of its elements. It owns nothing and knows no
+// device, engine, or gradient.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Checks calls of the CUDA runtime. Errors name the call, the GPU, and the meaning.
+// Checks the status of calls to the CUDA runtime. Errors name the call and the GPU, and explain the status.
 #pragma once
 
 #include <cuda_runtime_api.h>
