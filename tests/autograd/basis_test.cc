@@ -1,4 +1,4 @@
-// Operations of the basis: their results and their errors, where gradients do not tell.
+// Operations of the basis: results and errors that the tests of gradients do not cover.
 #include <gtest/gtest.h>
 
 #include <cmath>

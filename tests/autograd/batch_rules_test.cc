@@ -1,5 +1,5 @@
-// Batches at their edges: one sample, shards without influence on the loss, half types, and what is not cut beside what
-// is.
+// Edge cases of batches: one sample, shards without influence on the loss, 16-bit types, and uncut tensors combined
+// with cut ones.
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/batch_norm.h"

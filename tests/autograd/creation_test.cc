@@ -1,4 +1,4 @@
-// Tensors made from nothing: in host memory, on a device, and where another tensor lies.
+// Functions that create tensors: in host memory, on a device, and where another tensor lies.
 #include "lockstep/autograd/tensor.h"
 
 #include <gtest/gtest.h>

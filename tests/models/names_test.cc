@@ -1,4 +1,4 @@
-// The nets' parameters have the names, shapes and number of their PyTorch twins.
+// The models' parameters have the names, shapes, and numbers of the same models in PyTorch.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Attention, recurrent nets, and other layers: what numbers from PyTorch (tests/models/layers_parity_test.cc) do not
-// tell.
+// Attention, recurrent layers, and others: behavior that the comparison with PyTorch
+// (tests/models/layers_parity_test.cc) does not cover.
 #include <cmath>
 
 #include "lockstep/autograd/functions.h"

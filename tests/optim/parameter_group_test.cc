@@ -1,4 +1,4 @@
-// Groups of parameters with options of their own: each is trained as by an optimizer with these options.
+// Groups of parameters with their own options: each group trains as with a separate optimizer with these options.
 #include "lockstep/optim/optimizer.h"
 
 #include <gmock/gmock.h>

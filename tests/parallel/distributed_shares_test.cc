@@ -1,4 +1,4 @@
-// Shards of ranks and devices that differ in number.
+// Ranks and devices with different numbers of shards.
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/placement.h"

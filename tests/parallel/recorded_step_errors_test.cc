@@ -1,4 +1,4 @@
-// Steps that cannot be recorded, tasks that fail in a repetition, and inputs that are refused.
+// Steps that cannot be recorded, tasks that fail in a repetition, and invalid inputs.
 #include <gtest/gtest.h>
 
 #include <cmath>

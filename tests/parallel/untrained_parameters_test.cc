@@ -1,5 +1,5 @@
-// Parameters that are frozen, or that no optimizer has, where processes share the work: what does not travel. That the
-// bits of the others are those of one process is shown in lockstep_property_test.cc.
+// With several processes, ranks do not exchange gradients of parameters that are frozen or that no optimizer has.
+// lockstep_property_test.cc shows that the bits of the others are those of one process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
