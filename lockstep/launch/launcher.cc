@@ -47,7 +47,8 @@ void check_options(const LauncherOptions& o) {
         o.nnodes - 1);
   check(o.master_port >= 0 && o.master_port <= 65535, "launch: master port {}, expected from 0 to 65535",
         o.master_port);
-  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need the same master port, found none", o.nnodes);
+  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port, the same on all of them, found none",
+        o.nnodes);
   check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
 }
 

@@ -237,7 +237,7 @@ class Sequential : public Module {
   template <typename M>
   M& at(std::size_t i) const {
     auto* const module = dynamic_cast<M*>(&(*this)[i]);
-    if (!module) fail("sequential: module {} is {}, expected another class", i, (*this)[i].str());
+    if (!module) fail("sequential: module {} is {}, expected the class requested from at()", i, (*this)[i].str());
     return *module;
   }
 

@@ -38,7 +38,7 @@ BatchNormSums batch_norm_backward_stats(const Array& dy, const Array& x, const A
                                         double eps);
 struct BatchNormGrads {
   Array x;
-  Array residual;  // undefined unless asked for
+  Array residual;  // undefined unless requested
 };
 BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
                                         double eps, const Array& gamma, const BatchNormSums& sums, bool with_residual);
@@ -63,7 +63,7 @@ RowNorm row_norm(std::string_view what, const Array& x, const Array& weight, con
                  const RowNormOptions& options);
 
 struct RowNormGrads {
-  Array x, weight, bias;  // undefined unless asked for
+  Array x, weight, bias;  // undefined unless requested
 };
 struct RowNormNeeds {
   bool x = true, weight = true, bias = true;

@@ -95,8 +95,8 @@ class Array {
 
 template <typename T>
 Array Array::from(std::span<const T> values, Shape shape) {
-  check(static_cast<std::int64_t>(values.size()) == shape.numel(), "tensor: {} values for shape {}", values.size(),
-        shape);
+  check(static_cast<std::int64_t>(values.size()) == shape.numel(),
+        "tensor: {} values for shape {}, expected as many as it has elements", values.size(), shape);
   Array t = host(shape, dtype_of<T>);
   std::copy(values.begin(), values.end(), t.view().as<T>());
   return t;

@@ -54,13 +54,13 @@ TEST(DistributedShares, ChangeBetweenStepsOnlyAndLeaveNoRankWithout) {
       for (Parameter& p : net->parameters()) p.zero_grad();
     };
     backward();
-    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "expected step() or zero_grad() before");
+    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "call step() or zero_grad() first");
     clear();
     {
       const auto guard = ddp.no_sync();
       backward();
     }
-    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "expected step() or zero_grad() before");
+    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "call step() or zero_grad() first");
     clear();
     ddp.set_shares(JobShares({{3}, {1}}));
     backward();

@@ -117,7 +117,7 @@ TEST(UntrainedParameters, AParameterJoinsBetweenStepsOnly) {
            net->unfreeze();
          }
        })) {
-    EXPECT_NE(error.find("parameter 0.weight is trained from now on, but gradients of an earlier backward() wait"),
+    EXPECT_NE(error.find("parameter 0.weight is now trained, but gradients of an earlier backward() are still waiting"),
               std::string::npos)
         << error;
   }

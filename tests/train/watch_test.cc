@@ -34,7 +34,8 @@ TEST(Watch, TheBestEpochIsTheFirstThatNoneBetters) {
                                                 {.epoch = 2, .test_correct = 2, .test_total = 2}},
                        {.metric = "accuracy"}),
             2);
-  EXPECT_ERROR(best_epoch(epochs({1}), {.metric = "speed"}), "watches speed, but epoch 1 has [train_loss, score]");
+  EXPECT_ERROR(best_epoch(epochs({1}), {.metric = "speed"}),
+               "watch.metric is speed, but epoch 1 has [train_loss, score]");
 }
 
 TEST(Watch, PatienceIsANumberOfEpochs) {

@@ -107,7 +107,7 @@ TEST_F(NcclProcesses, WhatCannotBeIsAnError) {
                      Communicator communicator(runtime, group);
                    },
                    {.nprocs = 2}),
-               "rank 0 asked for the back end nccl, rank 1 for host: all ranks need the same");
+               "rank 0 requested the back end nccl, rank 1 requested host: all ranks need the same");
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
