@@ -30,8 +30,8 @@ int run(LaunchOptions options) {
   if (const auto seconds = options.timeout_seconds) {
     options.timeout = read_timeout(*seconds);
   }
-  options.colour_output = ::isatty(STDOUT_FILENO);
-  options.colour_errors = ::isatty(STDERR_FILENO);
+  options.color_output = ::isatty(STDOUT_FILENO);
+  options.color_errors = ::isatty(STDERR_FILENO);
   options.output = [](bool is_error, std::string_view line) {
     std::FILE* stream = is_error ? stderr : stdout;
     std::fwrite(line.data(), 1, line.size(), stream);

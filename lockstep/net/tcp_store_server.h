@@ -12,8 +12,8 @@
 namespace lockstep {
 
 struct TcpStoreServerOptions {
-  // A name or a number; "0.0.0.0" and "::" stand for all addresses of this machine. Any address besides loopback needs
-  // a secret.
+  // A name or a number; "0.0.0.0" and "::" mean all addresses of this machine. Any address except loopback needs a
+  // secret.
   std::string host = "127.0.0.1";
   // 0 chooses a free port.
   int port = 0;

@@ -17,7 +17,7 @@ struct BatchStats {
 
 BatchStats batch_norm_stats(const Array& x);
 // Merged in the shards' tree; parts[s] is shard s's, undefined where the shard is missing. Parts may lie on other
-// devices of one memory domain. On `device`, in its urgent lane if wanted.
+// devices of one memory domain. Runs on `device`, on its urgent lane if `urgent`.
 BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, bool urgent);
 
 struct BatchNormApply {

@@ -46,7 +46,7 @@ TEST(RandomSampler, IsAnotherPermutationInEveryEpoch) {
 
 // Every example is as likely as any other at every place: 2,000 epochs of 8 examples, 250 expected each,
 // standard deviation 15.
-TEST(RandomSampler, FavoursNoPlace) {
+TEST(RandomSampler, FavorsNoPlace) {
   const RandomSampler sampler(8);
   int count[8][8] = {};
   for (int epoch = 0; epoch < 2000; ++epoch) {
