@@ -117,7 +117,7 @@ void JobOptions::add_model(CLI::App& app) {
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
   app.add_option("--init-from", init_from, "Load the weights from this safetensors file")->check(CLI::ExistingFile);
-  app.add_option("--dtype", dtype, "Number format of matrix products and convolutions; master weights stay f32")
+  app.add_option("--dtype", dtype, "Number format that layers compute in; master weights stay f32")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   app.add_flag("--direct-conv", direct_conv,

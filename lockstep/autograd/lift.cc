@@ -208,7 +208,7 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
     left *= shape[i];
   }
   if (found) return placed;
-  fail_across_batch(what, x, fmt::format("but {} would take samples apart", shape.str()));
+  fail_across_batch(what, x, fmt::format("but shape {} would split samples", shape.str()));
 }
 
 Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std::function<Lifted(const Arrays&)>& f) {
