@@ -104,8 +104,7 @@ Example RandomDataset::get(std::int64_t index) const {
 
 MapDataset::MapDataset(std::shared_ptr<const Dataset> inner, Transform transform)
     : inner_(std::move(inner)), transform_(std::move(transform)) {
-  check(inner_ != nullptr && transform_ != nullptr,
-        "map dataset: expected a data set and a transform, found a null one");
+  check(inner_ != nullptr && transform_ != nullptr, "map dataset: no data or no transform, expected both");
 }
 
 Example MapDataset::get(std::int64_t index) const {

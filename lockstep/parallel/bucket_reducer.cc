@@ -95,9 +95,8 @@ void BucketReducer::set_shares(const JobShares& shares) {
   const auto waiting =
       std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
   check(waiting == parameters_.end() && std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; }),
-        "distributed data parallel: shares change while gradients of an earlier backward() wait: expected "
-        "step() or zero_grad() "
-        "before");
+        "distributed data parallel: shares change while gradients of an earlier backward() are still waiting: call "
+        "step() or zero_grad() first");
   wait_for_buckets();
   place_shards(shares);
   make_buckets(wanted());

@@ -127,7 +127,7 @@ TEST(Watch, RanksEndTogetherAndKeepTheBestCheckpoint) {
 TEST(Watch, OptionsAreChecked) {
   TrainerOptions options;
   options.watch = {.metric = "accuracy", .save_best = true};
-  EXPECT_ERROR(SmallJob(1, options), "expected a metric to watch and a save folder");
+  EXPECT_ERROR(SmallJob(1, options), "expected watch.metric and save_folder to be set");
   options.watch = {.metric = "accuracy", .patience = -1};
   EXPECT_ERROR(SmallJob(1, options), "patience -1");
 }
