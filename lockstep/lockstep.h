@@ -1,4 +1,4 @@
-// All of Lockstep's public headers: these are installed, and no others. Each includes what it needs.
+// All of Lockstep's public headers. Only these are installed. You can also include one alone.
 #pragma once
 
 // Tensors, operations, losses, functions of your own.

@@ -1,4 +1,4 @@
-// Sets an environment variable, or takes it away, as long as a test.
+// Sets or removes an environment variable for the lifetime of the object.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Expects that a statement throws lockstep::Error with a message that contains `part`.
+// Expects that a statement throws a lockstep::Error whose message contains `part`.
 #pragma once
 
 #include <gtest/gtest.h>

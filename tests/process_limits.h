@@ -1,4 +1,4 @@
-// Limits and filters of system calls for tests, each in a process of its own.
+// Limits and filters of system calls for tests. Each runs in a separate process.
 #pragma once
 
 #include <linux/filter.h>

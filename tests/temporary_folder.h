@@ -1,4 +1,4 @@
-// A folder that lives as long as a test.
+// A folder that exists for the duration of a test.
 #pragma once
 
 #include <stdlib.h>

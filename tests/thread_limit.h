@@ -1,4 +1,4 @@
-// A process in which one more thread can be made, and no second one.
+// A process that can make only one more thread.
 #pragma once
 
 #include <pthread.h>

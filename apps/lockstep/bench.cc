@@ -22,14 +22,14 @@ Command add_bench(CLI::App& parent) {
     sub->add_option("--rounds", common->rounds, "Number of rounds; results are medians over them")
         ->check(CLI::Range(1, 10000))
         ->capture_default_str();
-    sub->add_option("--json", *json, "Write results and the times of all rounds to this file");
+    sub->add_option("--json", *json, "Write results and the times of all rounds to this file, as JSON");
     benchmarks[name] = add_benchmark(*sub);
   };
   add("allreduce", "All-reduce between two processes, through shared memory and TCP", add_bench_allreduce);
   add("engine", "The cost of a task, compared with bare hand-overs between threads", add_bench_engine);
   add("kernels", "The speed of each convolution and matrix product of a model, on one thread of a CPU",
       add_bench_kernels);
-  add("overlap", "Copies to the host during products", add_bench_overlap);
+  add("overlap", "Copies to the host during matrix products", add_bench_overlap);
   add("parallel", "Devices, lanes, and copies that work at the same time", add_bench_parallel);
   add("train", "Where the time of a training step goes", add_bench_train);
 

@@ -94,8 +94,8 @@ void measure_dag(const ParallelOptions& o, const BenchOptions& common, Report& r
   const std::vector<Node> nodes = random_graph(o.work.count > 0 ? o.work.count : kCount);
   const Place place = place_of(o.place, kDevices);
   if (place.count() != kDevices) {
-    throw UsageError(
-        fmt::format("--experiment dag: --devices {} are {}, expected {}", place.list, place.count(), kDevices));
+    throw UsageError(fmt::format("--experiment dag: --devices {} names {} devices, expected {}", place.list,
+                                 place.count(), kDevices));
   }
   auto build = [&](Runtime& r) { return graph(r.devices(place.list), nodes, size); };
   const RuntimeOptions threaded = place.runtime;

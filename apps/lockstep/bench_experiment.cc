@@ -148,11 +148,12 @@ void compare_variants(const std::string& title, const std::vector<Variant>& vari
 }
 
 void PlaceOptions::add_to(CLI::App& app) {
-  app.add_option("--devices", devices, "cuda:0, cuda:0/0,cuda:0/1, cpu:0,cuda:0 and so on [CPU devices]");
-  app.add_option("--cores-per-device", cores_per_device, "Cores of a CPU device")
+  app.add_option("--devices", devices, "A list of devices, such as cuda:0/0,cuda:0/1 or cpu:0,cuda:0 [CPU devices]");
+  app.add_option("--cores-per-device", cores_per_device, "Cores per CPU device")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--trace", trace, "Write the timeline of one more run in Chrome's trace-event format, for Perfetto");
+  app.add_option("--trace", trace,
+                 "Write the timeline of one more run to this file, in Chrome's trace-event format, for Perfetto");
 }
 
 Place place_of(const PlaceOptions& o, int cpu_devices) {

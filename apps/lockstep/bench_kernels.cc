@@ -36,7 +36,7 @@ class Buffer {
       case DType::f32: view_.as<float>()[i] = static_cast<float>(value); break;
       case DType::bf16: view_.as<BFloat16>()[i] = BFloat16(static_cast<float>(value)); break;
       case DType::f16: view_.as<Float16>()[i] = Float16(static_cast<float>(value)); break;
-      default: fail("bench kernels: no products of {}", name(view_.dtype));
+      default: fail("bench kernels: cannot measure products of {}", name(view_.dtype));
     }
   }
 
@@ -142,7 +142,7 @@ Speeds measure(const KernelCall& call, const Kernels& ours, const std::optional<
 
 void measure_kernels(JobOptions o, const BenchOptions& common, Report& report) {
   if (o.tf32) throw UsageError("--tf32 is for GPUs; bench kernels measures a CPU");
-  if (!o.init_from.empty()) throw UsageError("--init-from: start weights do not change the time of kernels");
+  if (!o.init_from.empty()) throw UsageError("--init-from: initial weights do not change the time of kernels; omit it");
   o.devices = "cpu";
   o.num_devices = 1;
   o.shards = 1;
@@ -186,7 +186,7 @@ Benchmark add_bench_kernels(CLI::App& app) {
   auto o = std::make_shared<JobOptions>();
   o->batch_size = 32;
   o->add_model(app);
-  app.add_option("--batch-size", o->batch_size, "Examples of a shard")
+  app.add_option("--batch-size", o->batch_size, "Examples per shard")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
   return [o, &app](const BenchOptions& common, Report& report) {

@@ -173,11 +173,11 @@ Benchmark add_bench_train(CLI::App& app) {
   o->add_devices(app);
   o->add_data(app);
   app.add_option("--steps", o->steps, "Steps per round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
-  app.add_option("--optimizer", o->optimizer, "The optimizer")
+  app.add_option("--optimizer", o->optimizer, "Optimizer; gpt, lstm: adamw by default")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
-  app.add_flag("--record-steps", o->record_steps, "Describe a step once and repeat it");
-  app.add_option("--trace", o->trace, "Timeline in Chrome's trace-event format, for Perfetto");
+  app.add_flag("--record-steps", o->record_steps, "Record a step once and repeat it");
+  app.add_option("--trace", o->trace, "Write a timeline to this file, in Chrome's trace-event format, for Perfetto");
   return [o, &app](const BenchOptions& common, Report& report) {
     o->choose_defaults(app);
     measure_train(*o, common, report);

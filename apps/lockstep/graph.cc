@@ -126,11 +126,13 @@ Command add_graph(CLI::App& parent) {
   options->open_shards = OpenShards::of_devices;
   options->add_model(*app);
   options->add_devices(*app);
-  app->add_option("--optimizer", options->optimizer, "The optimizer of the step")
+  app->add_option("--optimizer", options->optimizer, "Optimizer of the step; gpt, lstm: adamw by default")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
-  app->add_option("--clip", options->clip, "Maximum norm of all gradients together");
-  app->add_option("--out", options->out, "FILE.dot, or FILE.svg, which needs Graphviz")->required();
+  app->add_option("--clip", options->clip,
+                  "Clip the norm of all gradients together to this; 0: no limit [0; gpt, lstm: 1]");
+  app->add_option("--out", options->out, "Write the picture to FILE.dot, or to FILE.svg, which needs Graphviz")
+      ->required();
   return [options, app] {
     options->choose_defaults(*app);
     return draw_graph(*options);

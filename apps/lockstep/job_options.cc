@@ -108,61 +108,62 @@ void JobOptions::add_model(CLI::App& app) {
       ->capture_default_str();
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
   app.add_option("--context", context, "gpt, lstm: characters per example")->check(count)->capture_default_str();
-  app.add_option("--layers", layers, "gpt, lstm: number of layers [gpt: 4, lstm: 2]")->check(count);
-  app.add_option("--heads", heads, "gpt: heads of the attention")->check(count)->capture_default_str();
-  app.add_option("--width", width, "gpt, lstm: number of features")->check(count)->capture_default_str();
-  app.add_option("--dropout", dropout, "gpt, lstm: probability of dropout")
+  app.add_option("--layers", layers, "gpt, lstm: number of layers [gpt: 4; lstm: 2]")->check(count);
+  app.add_option("--heads", heads, "gpt: number of attention heads; must divide --width")
+      ->check(count)
+      ->capture_default_str();
+  app.add_option("--width", width, "gpt, lstm: number of features of each layer")->check(count)->capture_default_str();
+  app.add_option("--dropout", dropout, "gpt, lstm: dropout probability")
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
-  app.add_option("--init-from", init_from, "Read the start weights from this safetensors file")
-      ->check(CLI::ExistingFile);
-  app.add_option("--dtype", dtype, "Number format of heavy operations; master weights stay f32")
+  app.add_option("--init-from", init_from, "Load the weights from this safetensors file")->check(CLI::ExistingFile);
+  app.add_option("--dtype", dtype, "Number format that layers compute in; master weights stay f32")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   app.add_flag("--direct-conv", direct_conv,
-               "CPUs sum f32 convolutions directly, never with Winograd's algorithm; part of the recipe");
-  app.add_flag("--tf32", tf32, "GPUs multiply f32 in TF32, with a mantissa of 10 bits");
+               "Never use Winograd's algorithm for f32 convolutions on CPUs; slower, changes the bits");
+  app.add_flag("--tf32", tf32, "Multiply f32 on GPUs in TF32, with a mantissa of 10 bits; changes the bits");
 }
 
 void JobOptions::add_devices(CLI::App& app) {
   app.add_option("--devices", devices,
-                 "A list such as cpu:0,cpu:1 or cuda:0/0,cuda:0/1 (logical devices of a GPU); cpu or cuda: all of a "
-                 "kind; auto: GPUs if there are any")
+                 "A list, such as cpu:0,cpu:1 or cuda:0/0,cuda:0/1 (logical devices of a GPU); cpu or cuda: only that "
+                 "kind; auto: GPUs if there are any, otherwise CPU devices")
       ->capture_default_str();
   app.add_option("--num-devices", num_devices,
-                 "Number of devices, of the kind that auto finds; CPU devices share the cores evenly")
+                 "Number of devices, of the kind that --devices selects; CPU devices split the cores evenly [all GPUs, "
+                 "or 1 CPU device]")
       ->check(CLI::Range(1, kMostDevices));
   app.add_option("--threads-per-shard", threads_per_shard,
                  "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same "
                  "bits; bf16: 1, part of "
                  "the recipe]")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--cores-per-device", cores_per_device, "Cores per CPU device [cores / devices]")
+  app.add_option("--cores-per-device", cores_per_device, "Cores per CPU device [all cores, split evenly]")
       ->check(CLI::Range(1, 4096));
   app.add_option("--shards", shards,
                  std::string("V: number of shards per batch; decides the bits [") +
-                     (open_shards == OpenShards::of_devices
-                          ? "one for each device]"
-                          : "CPU: the largest power of two from 1 to 8 that leaves 32 samples a "
-                            "shard; GPUs: one for each]"))
+                     (open_shards == OpenShards::of_devices ? "one per device]"
+                                                            : "CPUs: the largest power of two from 1 to 8 that leaves "
+                                                              "32 images or 4 texts per shard; GPUs: one per device]"))
       ->check(CLI::Range(1, 65536));
-  app.add_option("--batch-size", batch_size, "The global batch, over all devices")
+  app.add_option("--batch-size", batch_size, "Examples per batch, over all devices and ranks; gpt, lstm: 32 by default")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
 }
 
 void JobOptions::add_data(CLI::App& app) {
-  app.add_option(
-      "--data", data,
-      "Folder with the four IDX files [LOCKSTEP_DATA, or the Debian package's folder]; gpt, lstm: a text file");
-  app.add_option("--limit-test", limit_test, "Use only the first N test examples")
+  app.add_option("--data", data,
+                 "Folder with the four IDX files of Fashion-MNIST [LOCKSTEP_DATA, or the Debian package's folder]; "
+                 "gpt, lstm: a text file");
+  app.add_option("--limit-test", limit_test, "Use only the first N test examples [all]")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
 }
 
 void JobOptions::add_metrics(CLI::App& app) {
   app.add_option("--metrics", metrics,
-                 "Also measure these on the test data: top5_accuracy (or another number), perplexity, "
-                 "confusion_matrix [gpt, lstm: perplexity]")
+                 "Also measure these on the test data, comma-separated: top5_accuracy (or another number), perplexity, "
+                 "confusion_matrix [none; gpt, lstm: perplexity]")
       ->delimiter(',');
 }
 

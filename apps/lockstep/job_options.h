@@ -38,7 +38,7 @@ struct JobOptions {
   bool direct_conv = false;
   std::uint64_t seed = 0;
   std::string init_from;
-  bool partial = false;  // start weights that fit, and the others from the seed
+  bool partial = false;  // load the weights that fit, and take the others from the seed
   std::int64_t limit_train = 0;
   std::int64_t limit_test = 0;
   // For language models:

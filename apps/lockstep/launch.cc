@@ -30,8 +30,8 @@ int run(LaunchOptions options) {
   if (const auto seconds = options.timeout_seconds) {
     options.timeout = read_timeout(*seconds);
   }
-  options.colour_output = ::isatty(STDOUT_FILENO);
-  options.colour_errors = ::isatty(STDERR_FILENO);
+  options.color_output = ::isatty(STDOUT_FILENO);
+  options.color_errors = ::isatty(STDERR_FILENO);
   options.output = [](bool is_error, std::string_view line) {
     std::FILE* stream = is_error ? stderr : stdout;
     std::fwrite(line.data(), 1, line.size(), stream);
@@ -53,21 +53,22 @@ Command add_launch(CLI::App& parent) {
       ->check(CLI::Range(1, 4096))
       ->transform([](const std::string& n) { return n == "auto" ? std::to_string(find_devices().count) : n; })
       ->capture_default_str();
-  app->add_option("--nnodes", options->nnodes, "Number of hosts; run a launcher on each")
+  app->add_option("--nnodes", options->nnodes, "Number of hosts; run `lockstep launch` on each")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  app->add_option("--node-rank", options->node_rank, "The number of this host, from 0")
+  app->add_option("--node-rank", options->node_rank, "Number of this host, from 0")
       ->check(CLI::Range(0, (1 << 16) - 1))
       ->capture_default_str();
-  app->add_option("--master-addr", options->master_addr, "Node 0's address")->capture_default_str();
-  app->add_option("--master-port", options->master_port, "The port of node 0's launcher [a free port]")
+  app->add_option("--master-addr", options->master_addr, "Address of node 0")->capture_default_str();
+  app->add_option("--master-port", options->master_port,
+                  "Port of node 0's launcher; required with several hosts [a free port]")
       ->check(CLI::Range(1, 65535));
   app->add_option("--max-restarts", options->max_restarts,
-                  "Maximum number of restarts after a failure; exit status 2 (invalid arguments) ends the job")
+                  "Restart all ranks after a failure, at most N times; exit status 2 (invalid arguments) ends the job")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   app->add_option("--timeout", options->timeout_seconds,
-                  "Seconds without a sign of life after which a rank counts as lost [60]");
+                  "Seconds without a sign of life after which a rank counts as lost [LOCKSTEP_TIMEOUT, or 60]");
   app->add_option("COMMAND", options->command, "The program and its arguments, after --");
   app->allow_extras();
   return [options, app] {

@@ -23,7 +23,7 @@ std::string sha256_of(const std::string& text) {
 }
 
 Examples load_text(const JobOptions& o, MnistPart part) {
-  if (o.data.empty()) throw UsageError(fmt::format("--model {}: expected --data FILE, a text", o.model));
+  if (o.data.empty()) throw UsageError(fmt::format("--model {}: expected --data FILE, a text file", o.model));
   const std::string text = read_file(o.data, kLargestText);
   const CharacterSet characters(text);
   const bool training = part == MnistPart::train;
@@ -36,8 +36,8 @@ Examples load_text(const JobOptions& o, MnistPart part) {
     mine = mine.substr(0, static_cast<std::size_t>(limit * o.context + 1));
   }
   check(mine.size() >= window,
-        "{}: {} characters, a tenth of them for tests: expected more than two contexts of {} (--context)", o.data,
-        text.size(), o.context);
+        "{}: {} characters, a tenth of them for tests, are too few: expected more than two contexts of {} (--context)",
+        o.data, text.size(), o.context);
   auto data = std::make_shared<TextDataset>(
       characters.encode(mine), TextOptions{.context = o.context, .random_starts = training && !o.no_shuffle});
   return {std::move(data), characters.size(), [hash = sha256_of(text)] { return hash; }};
@@ -89,7 +89,7 @@ Examples made_up_examples(const JobOptions& o, std::int64_t count) {
 std::unique_ptr<Module> build_model(const JobOptions& o, std::int64_t classes, DType dtype) {
   if (o.model == "gpt") {
     if (o.width % o.heads != 0) {
-      throw UsageError(fmt::format("--width {}: {} heads do not divide it", o.width, o.heads));
+      throw UsageError(fmt::format("--width {}: not divisible by --heads {}", o.width, o.heads));
     }
     return std::make_unique<GPT>(GPTOptions{.vocab_size = classes,
                                             .block_size = o.context,

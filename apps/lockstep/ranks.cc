@@ -18,8 +18,8 @@ std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::option
   if (timeout_seconds) timeout = read_timeout(*timeout_seconds);
   const auto launched = read_launched_rank();
   if (backend == "mpi" && !(launched && launched->world_size == 1 && launched->is_told())) {
-    // MPI itself knows the number of ranks best. Open MPI sets PMIX_RANK also in a process that it did not start, so
-    // the trace of a launcher has to be looked for first.
+    // MPI knows the number of ranks best. Open MPI sets PMIX_RANK even in a process that it did not start, so look for
+    // the trace of a launcher before MPI starts.
     const auto trace = launched ? std::nullopt : trace_of_launcher();
     auto group = init_process_group({.backend = backend, .timeout = timeout});
     if (group->size() > 1) return group;

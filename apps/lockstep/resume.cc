@@ -23,7 +23,7 @@ std::string as_option(const std::string& name, const Value& value) {
   if (name == "shuffle") return *value == true ? "no --no-shuffle" : "--no-shuffle";
   if (name == "sync_bn") return *value == true ? "--sync-bn" : "no --sync-bn";
   if (name == "data") return fmt::format("training data {:.8}… (--data)", text);
-  if (name == "init_from") return fmt::format("start weights {:.8}… (--init-from)", text);
+  if (name == "init_from") return fmt::format("initial weights {:.8}… (--init-from)", text);
   if (name == "examples") return fmt::format("{} training images (--limit-train)", text);
   if (name == "scheduled_steps") return fmt::format("a schedule of {} steps (--epochs, --max-steps)", text);
   const auto other = kOtherNames.find(name);

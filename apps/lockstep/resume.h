@@ -6,8 +6,8 @@
 
 namespace lockstep::app {
 
-// Fills in omitted settings that the checkpoint records: shards, threads per shard, and the hash of the start weights.
-// Throws if options.resume has no checkpoint.
+// Fills in omitted settings that the checkpoint records: shards, threads per shard, and the hash of the initial
+// weights. Throws if options.resume has no checkpoint.
 void take_from_checkpoint(TrainOptions& options);
 
 // Does the same as Trainer::resume, and reports differences between recipes as command-line options.

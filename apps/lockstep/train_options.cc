@@ -56,22 +56,23 @@ void TrainOptions::add_to(CLI::App& app) {
   add_model(app);
   add_devices(app);
   add_data(app);
-  app.add_option("--limit-train", o.limit_train, "Use only the first N training examples")
+  app.add_option("--limit-train", o.limit_train, "Use only the first N training examples [all]")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  app.add_option("--epochs", o.epochs, "Passes over the data")->check(steps)->capture_default_str();
-  app.add_option("--max-steps", o.max_steps, "End the run after N steps")->check(steps);
+  app.add_option("--epochs", o.epochs, "Passes over the training data")->check(steps)->capture_default_str();
+  app.add_option("--max-steps", o.max_steps, "End the run after N steps; 0: no limit [0]")->check(steps);
   app.add_option("--lr", o.lr, "Learning rate [0.1; gpt, lstm: 0.001]")->check(amount);
-  app.add_option("--momentum", o.momentum, "Momentum of sgd")->check(number(0, 1))->capture_default_str();
+  app.add_option("--momentum", o.momentum, "sgd: momentum")->check(number(0, 1))->capture_default_str();
   app.add_option("--weight-decay", o.weight_decay, "Weight decay; adamw: decoupled")
       ->check(amount)
       ->capture_default_str();
-  app.add_option("--optimizer", o.optimizer, "The optimizer [sgd; gpt, lstm: adamw]")
+  app.add_option("--optimizer", o.optimizer, "Optimizer [sgd; gpt, lstm: adamw]")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  app.add_option("--schedule", o.schedule, "How the learning rate changes: constant, step, or cosine")
+  app.add_option("--schedule", o.schedule,
+                 "Learning rate after the warm-up; step: times 0.1 after each third of the steps; cosine: down to 0")
       ->check(CLI::IsMember({"constant", "step", "cosine"}))
       ->capture_default_str();
-  app.add_option("--warmup", o.warmup, "Number of steps in which the learning rate rises linearly")->check(steps);
-  app.add_option("--clip", o.clip, "Maximum norm of all gradients together; 0: no limit [0; gpt, lstm: 1]")
+  app.add_option("--warmup", o.warmup, "Steps in which the learning rate rises linearly to --lr [0]")->check(steps);
+  app.add_option("--clip", o.clip, "Clip the norm of all gradients together to this; 0: no limit [0; gpt, lstm: 1]")
       ->check(amount);
   app.add_option("--accumulate", o.accumulate, "Micro-batches per step; must divide the batch size")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
@@ -84,23 +85,23 @@ void TrainOptions::add_to(CLI::App& app) {
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   app.add_option("--loss-scale", o.loss_scale,
-                 "f16: the first factor of the loss, a power of two; halved when gradients overflow, doubled "
-                 "after 2000 "
-                 "steps without overflow [65536]")
+                 "f16: initial loss scale, a power of two; halved when gradients overflow, doubled after 2000 steps "
+                 "without overflow [65536]")
       ->check(power_of_two());
-  app.add_option("--label-smoothing", o.label_smoothing, "Fraction of each target to spread over all classes")
+  app.add_option("--label-smoothing", o.label_smoothing, "Fraction of each target to spread over all classes [0]")
       ->check(number(0, 1));
-  app.add_option("--seed", o.seed, "Seed of start weights, data order, and dropout")
+  app.add_option("--seed", o.seed, "Seed of initial weights, data order, and dropout")
       ->check(unsigned_integer())
       ->capture_default_str();
-  app.add_flag("--no-shuffle", o.no_shuffle, "Read examples in the order of the files");
+  app.add_flag("--no-shuffle", o.no_shuffle, "Train on the examples in the order of the files");
   add_metrics(app);
-  app.add_flag("--sync-bn", o.sync_bn, "Synchronized batch norm");
+  app.add_flag("--sync-bn", o.sync_bn,
+               "Synchronized batch norm: statistics over the whole batch instead of each shard");
   app.add_flag("--record-steps", o.record_steps,
-               "Describe a step once and repeat it, as a CUDA graph on GPUs; does not change the bits");
-  app.add_flag("--summary", o.summary, "First print a table of the model's layers");
-  app.add_option("--export", o.export_file, "Write the final weights and buffers as safetensors");
-  app.add_option("--save", o.save, "Folder for checkpoints");
+               "Record a step once and repeat it, as a CUDA graph on GPUs; does not change the bits");
+  app.add_flag("--summary", o.summary, "Print a table of the model's layers first");
+  app.add_option("--export", o.export_file, "Write the final weights and buffers to this safetensors file");
+  app.add_option("--save", o.save, "Write checkpoints to this folder");
   app.add_option("--save-every", o.save_every, "Steps between checkpoints [one after each epoch]")
       ->check(steps)
       ->needs("--save");
@@ -109,13 +110,15 @@ void TrainOptions::add_to(CLI::App& app) {
       ->capture_default_str()
       ->needs("--save");
   app.add_option("--watch", o.watch,
-                 "The metric that --patience and --save-best use: accuracy, train_loss, or one of --metrics "
-                 "[accuracy; gpt, lstm: perplexity]");
-  app.add_option("--patience", o.patience, "End the run after N epochs without a better value")->check(steps);
-  app.add_option("--min-delta", o.min_delta, "Smallest change that counts as better")->check(amount);
-  app.add_flag("--save-best", o.save_best, "Keep the checkpoint of the best epoch in DIR/best")->needs("--save");
+                 "Metric for --patience and --save-best: accuracy, train_loss, or one of --metrics [accuracy; gpt, "
+                 "lstm: perplexity]");
+  app.add_option("--patience", o.patience, "End the run after N epochs without a better value of --watch; 0: never [0]")
+      ->check(steps);
+  app.add_option("--min-delta", o.min_delta, "Smallest change of --watch that counts as better [0]")->check(amount);
+  app.add_flag("--save-best", o.save_best, "Keep the checkpoint of the best epoch in the folder best of --save")
+      ->needs("--save");
   app.add_option("--average", o.average,
-                 "Decay of a moving average of the weights, which is tested and exported; 0: none")
+                 "Decay of a moving average of the weights, which is then tested and exported; 0: no average [0]")
       ->check(number(0, 0.9999999));
   app.add_flag("--partial", o.partial, "With --init-from: load what fits, and list what does not")
       ->needs("--init-from");
@@ -123,16 +126,16 @@ void TrainOptions::add_to(CLI::App& app) {
       ->check(CLI::ExistingDirectory)
       ->excludes("--init-from");
   app.add_option("--log", o.log, "Write a log of the run to this file, as JSON lines");
-  app.add_option("--plot", o.plot, "Plot test accuracy and loss by epoch as SVG");
-  app.add_option("--trace", o.trace, "Timeline in Chrome's trace-event format, for Perfetto");
+  app.add_option("--plot", o.plot, "Write a plot of training loss and test accuracy by epoch to this SVG file");
+  app.add_option("--trace", o.trace, "Write a timeline to this file, in Chrome's trace-event format, for Perfetto");
   app.add_option("--backend", o.backend,
                  "Transport between ranks: host (shared memory or TCP; alias gloo), mpi (under mpirun), nccl (needs "
                  "one GPU per rank), or auto (nccl if possible, else host)")
       ->check(CLI::IsMember({"auto", "host", "gloo", "mpi", "nccl"}))
       ->capture_default_str();
-  app.add_option(
-      "--timeout", o.timeout_seconds,
-      "Seconds of silence after which a rank is lost [LOCKSTEP_TIMEOUT, which `launch --timeout` sets, or 60]");
+  app.add_option("--timeout", o.timeout_seconds,
+                 "Seconds without a sign of life after which a rank counts as lost [LOCKSTEP_TIMEOUT, which `launch "
+                 "--timeout` sets, or 60]");
   app.add_option("--weights-log", o.weights_log,
                  "Write the SHA-256 of every parameter and buffer after each step to this file, as JSON lines");
   // Used by `lockstep verify`.

@@ -39,7 +39,7 @@ struct TrainOptions : JobOptions {
   std::string backend = "auto";
   std::optional<double> timeout_seconds;
   std::string weights_log, inject_flip;
-  // SHA-256 of the start weights from --init-from, of this run or of the run that wrote the checkpoint. Part of the
+  // SHA-256 of the initial weights from --init-from, of this run or of the run that wrote the checkpoint. Part of the
   // recipe.
   std::string start_weights;
 

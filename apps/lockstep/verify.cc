@@ -129,8 +129,8 @@ class Verification {
     const auto [step, parameter] = train.flip();
     if (step == 0) return;
     if (step > options_.steps) {
-      throw UsageError(
-          fmt::format("--inject-flip {}: step {} of {} (see --steps)", options_.inject_flip, step, options_.steps));
+      throw UsageError(fmt::format("--inject-flip {}: step {} is after the last step, {} (see --steps)",
+                                   options_.inject_flip, step, options_.steps));
     }
     try {
       find_parameter(*build_model(train, 10), parameter);
@@ -193,9 +193,8 @@ class Verification {
     if (!golden) return;
     const std::string& mine = records_[0].back().weights_sha256;
     check(mine == *golden,
-          "verify: recipe {:.8} ends with weights {:.12} on this machine, expected {:.12} as elsewhere: a "
-          "kernel is "
-          "wrong here, or this build changed the arithmetic",
+          "verify: recipe {:.8} ends with weights {:.12} on this machine, expected {:.12} as on other machines: a "
+          "kernel is wrong here, or this build changed the arithmetic",
           recipe_, mine, *golden);
     fmt::print("golden: {:.12} is the hash on every machine\n", mine);
   }
@@ -231,21 +230,23 @@ Command add_verify(CLI::App& parent) {
                   "D: D devices in one process; PxD: P processes of D devices; comma-separated")
       ->delimiter(',')
       ->capture_default_str();
-  app->add_option("--shards", o->shards,
-                  "V: number of shards per batch [as in train, but at least one per device of the largest layout]")
+  app->add_option(
+         "--shards", o->shards,
+         "V: number of shards per batch [as in train on CPUs, but at least one per device of the largest layout]")
       ->check(CLI::Range(1, 65536));
-  app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto 42]")->check(CLI::Range(1, 1000000));
+  app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto: 42]")->check(CLI::Range(1, 1000000));
   app->add_option("--threads-per-shard", o->threads_per_shard, "T: CPU threads that compute one shard")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app->add_option("--batch-size", o->batch_size, "The global batch")
+  app->add_option("--batch-size", o->batch_size, "Examples per batch, over all devices and ranks")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   app->add_option("--balance", o->balance,
                   "As in train. Weights apply to layouts with that many devices; other layouts use equal shares")
       ->capture_default_str();
   app->add_option("--inject-flip", o->inject_flip,
-                  "STEP:PARAMETER: flip one bit in the last layout after that step, to see that it is detected");
+                  "STEP:PARAMETER, such as 2:fc.weight: flip one bit in the last layout after that step, to see that "
+                  "it is detected");
   app->allow_extras();
   app->footer("Other options are those of lockstep train.");
   return [app, o] { return Verification(*o, app->remaining()).run(); };

@@ -22,7 +22,7 @@ void WeightsLog::write(std::int64_t step, const Module& module) {
 
 std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path) {
   std::ifstream file(path);
-  check(file.is_open(), "{}: cannot be opened", path.string());
+  check(file.is_open(), "cannot open {}", path.string());
   std::vector<WeightsRecord> records;
   for (std::string line; std::getline(file, line);) {
     try {

@@ -41,8 +41,8 @@ class Walk {
       check(seed.kind() == root.kind() && seed.shape() == root.shape() && seed.dtype() == root.dtype(),
             "backward: the gradient of {} is {}, expected one of the same kind, shape and type", root, seed);
       if (root.kind() == Kind::cut) {
-        check(same_placement(seed.placement(), root.placement()), "backward: the gradient of {} is cut differently",
-              root);
+        check(same_placement(seed.placement(), root.placement()),
+              "backward: the gradient of {} is cut differently, expected the same shards in the same places", root);
         for (std::size_t s = 0; s < seed.parts().size(); ++s) {
           const int shard = root.placement()->slots()[s].shard;
           g.add_addend(shard, seed.parts()[s], root.placement()->rows_of(shard) > 0);
@@ -102,7 +102,10 @@ class Walk {
       const std::shared_ptr<Node>& node = edge.target->node;
       auto [it, is_new] = gradients_.try_emplace(node.get());
       if (!is_new) continue;
-      check(!node->used(), "backward: the history of {} was used by an earlier backward()", node->name);
+      check(!node->used(),
+            "backward: the history of {} was used by an earlier backward(): compute the loss again, or add the losses "
+            "before one backward()",
+            node->name);
       if (node->at && (!pass_.at || (!pass_.at->exchange() && node->at->exchange()))) pass_.at = node->at;
       it->second.resize(static_cast<std::size_t>(node->outputs));
       nodes_.push_back(node);
@@ -282,7 +285,8 @@ class Walk {
 }  // namespace
 
 void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options) {
-  check(roots.size() == seeds.size(), "backward: {} roots and {} gradients", roots.size(), seeds.size());
+  check(roots.size() == seeds.size(), "backward: {} roots and {} gradients, expected one gradient for each root",
+        roots.size(), seeds.size());
   NoGradGuard no_grad;
   Walk walk(options);
   for (std::size_t i = 0; i < roots.size(); ++i) walk.add_root(roots[i], seeds[i]);

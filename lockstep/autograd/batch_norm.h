@@ -1,4 +1,4 @@
-// The parts of batch normalization that nn/normalization.h is made of. Samples are on axis 0, channels on axis 1.
+// The operations behind the batch norm of nn/normalization.h. Samples are on axis 0, channels on axis 1.
 #pragma once
 
 #include <span>

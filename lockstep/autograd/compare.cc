@@ -1,4 +1,4 @@
-// Comparisons, and functions that select by them.
+// Comparisons, where(), and masked_fill().
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"

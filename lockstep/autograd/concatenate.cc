@@ -17,7 +17,8 @@ Placed place_side_by_side(std::string_view what, std::span<const Tensor> parts, 
     const Tensor& part = parts[i];
     check(part.kind() == Kind::cut && part.cut().axis == placed.cut.axis && part.cut().inner == placed.cut.inner &&
               (on_batch || part.cut() == parts[0].cut()),
-          "{}: {} and {} have their samples in different places", what, parts[0], part);
+          "{}: the samples of {} and {} are in different places, expected them on the same axis, in the same order",
+          what, parts[0], part);
     if (on_batch && i > 0) placed.cut.outer += part.cut().outer;
   }
   return placed;

@@ -51,8 +51,8 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
   check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
   check(w.defined() && w.shape().rank() == 4, "conv_transpose2d: weight is {}, expected 4 axes (C, O / groups, KH, KW)",
         w);
-  check(o.groups >= 1 && w.size(0) % o.groups == 0, "conv_transpose2d: {} groups for {} input channels", o.groups,
-        w.size(0));
+  check(o.groups >= 1 && w.size(0) % o.groups == 0,
+        "conv_transpose2d: {} groups for {} input channels, expected a number that divides them", o.groups, w.size(0));
   check(x.size(1) == w.size(0), "conv_transpose2d: input has {} channels, weight expects {}", x.size(1), w.size(0));
   Shape shape{x.size(0), w.size(1) * o.groups, 0, 0};
   for (std::size_t i = 0; i < 2; ++i) {
@@ -65,7 +65,8 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
           o.stride[i]);
     shape[axis] = (x.size(axis) - 1) * o.stride[i] - 2 * o.padding[i] + o.dilation[i] * (w.size(axis) - 1) +
                   o.output_padding[i] + 1;
-    check(shape[axis] >= 1, "conv_transpose2d: padding {} leaves nothing of {}", o.padding[i], x);
+    check(shape[axis] >= 1, "conv_transpose2d: padding {} leaves no output of {}, expected less padding", o.padding[i],
+          x);
   }
   return shape;
 }

@@ -72,11 +72,12 @@ Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
   };
   const auto& at = x.placement();
   if (x.kind() == Kind::whole) {
-    check(axis < 0 || at || x.shape().rank() > 0, "{}: like {}, which has no axis of samples", name, x.describe());
+    check(axis < 0 || at || x.shape().rank() > 0, "{}: kBatch with like({}), which has no axis of samples", name,
+          x.describe());
     Array y = part(axis < 0 ? 0 : at ? at->samples() : x.size(0), x.device());
     return at ? Tensor::of_shard(at, std::move(y)) : Tensor(std::move(y));
   }
-  check(axis < 0 || at, "{}: like {}, which has no samples", name, x.describe());
+  check(axis < 0 || at, "{}: kBatch with like({}), which has no samples: pass like() of a batch", name, x.describe());
   std::vector<Array> parts;
   if (axis >= 0) {
     for (const Slot& slot : at->slots()) {
@@ -136,7 +137,7 @@ Tensor random_like(std::string_view name, const Shape& shape, const Like& like, 
   check_floating(name, like.dtype());
   check(like.x().defined(), "{}: like an undefined tensor", name);
   if (like.x().device().is_host()) {
-    fail("{}: like {}, and host memory has no random state: give a seed, {}(shape, {{.seed = 1}})", name,
+    fail("{}: like({}), but host memory has no random state: pass a seed, {}(shape, {{.seed = 1}})", name,
          like.x().describe(), name);
   }
   const int caller = ops::ShardScope::current();  // in per_shard(): that shard

@@ -137,7 +137,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
 Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
 Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max) {
-  check(min || max, "clamp: expected a smallest or a largest value, found none");
+  check(min || max, "clamp: expected min, max, or both, found neither");
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return unary({UnaryOp::clamp, min.value_or(-kInfinity), max.value_or(kInfinity)}, x);
 }

@@ -25,7 +25,7 @@ class SavedTensor {
   SavedTensor() = default;
   // Saves t without its history, as it is now.
   SavedTensor(const Tensor& t);  // NOLINT(google-explicit-constructor)
-  // Returns the tensor. Throws Error, naming the operation, if one of its parts has been written since.
+  // Returns the tensor. Throws an Error that names the operation if one of its parts has been modified since.
   const Tensor& get(std::string_view operation) const;
 
  private:
@@ -33,11 +33,12 @@ class SavedTensor {
   std::vector<std::uint64_t> versions_;  // of the parts when they were saved
 };
 
-// One object per call; members may keep values for backward. A SavedTensor detects a change in between.
+// One object serves one call, so members may keep values for backward(). Keep tensors as SavedTensor, which detects
+// changes in place.
 class Function {
  public:
   virtual ~Function() = default;
-  // Runs without recording.
+  // Computes the outputs. Runs without gradient recording.
   virtual std::vector<Tensor> forward(std::span<const Tensor> inputs) = 0;
   // Returns one gradient per input, with the input's shape, type, and placement, or an undefined tensor if there is
   // none. output_grads has one gradient per output in the same form. The gradient of an uncut input, such as a
@@ -45,7 +46,7 @@ class Function {
   virtual std::vector<Tensor> backward(std::span<const Tensor> output_grads) = 0;
 };
 
-// Called by apply(). The name differs because a call with a shared_ptr would also find std::apply.
+// Called by apply(). It has another name because a call of apply() with a shared_ptr would also find std::apply.
 std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span<const Tensor> inputs);
 
 // For functions of one output.

@@ -4,7 +4,7 @@
 //   Tensor y = flatten(relu(conv2d(x, w, bias, {.padding = {1, 1}})), 1);
 //
 // All operands of a call are on one device, or cut in the same way over one batch; parameters combine with either. An
-// operation that needs all samples in one place is an error along the batch axis; the message names gather() and
+// operation that needs all samples in one place throws along the batch axis; its message suggests gather() or
 // per_shard().
 #pragma once
 
@@ -57,8 +57,8 @@ enum class GeluApproximation : std::uint8_t { none, tanh };
 struct GeluOptions {
   GeluApproximation approximate = GeluApproximation::none;
 };
-// x Phi(x), or approximately x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as GPT-2 computes it. An object rather
-// than a function, so that it fits where a function of one tensor is expected: {.activation = gelu}.
+// x Phi(x), or approximately x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as GPT-2 computes it. It is an object,
+// not a function with a default argument, so that it can be passed as a function of one tensor: {.activation = gelu}.
 struct Gelu {
   Tensor operator()(const Tensor& x, const GeluOptions& options = {}) const;
 };
@@ -68,7 +68,7 @@ Tensor silu(const Tensor& x);
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);
-// Limits x to [min, max]. One of them may be omitted. If min exceeds max, the result is max.
+// Limits x to [min, max]. Either bound may be omitted. If min exceeds max, the result is max.
 Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {});
 Tensor pow(const Tensor& x, double exponent);
 // Shapes broadcast as in NumPy. Equal operands of maximum or minimum get half of the gradient each.
@@ -161,7 +161,7 @@ Tensor unsqueeze(const Tensor& x, int dim);
 // Axis i of the result is axis dims[i] of x.
 Tensor permute(const Tensor& x, std::span<const int> dims);
 Tensor permute(const Tensor& x, std::initializer_list<int> dims);
-// Exchanges two axes.
+// Swaps two axes.
 Tensor transpose(const Tensor& x, int dim0 = 0, int dim1 = 1);
 // Broadcasts axes of extent 1 to `shape` and adds leading axes. -1 keeps an extent.
 Tensor expand(const Tensor& x, Shape shape);
@@ -169,7 +169,7 @@ Tensor cast(const Tensor& x, DType dtype);
 
 // Slices. Negative positions count from the end. Slicing the batch axis is an error.
 
-// Elements [start, start + length) of the axis. Shares memory if they are contiguous.
+// Elements [start, start + length) of the axis. The result shares x's memory if they are contiguous.
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);
 // Element `index` of the axis; removes the axis.
 Tensor select(const Tensor& x, int dim, std::int64_t index);
@@ -210,16 +210,17 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index);
 // weight[input]: input any shape, weight [numbers, features] -> [input's shape, features]. Row padding_idx of the
 // weight gets no gradient.
 Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::int64_t> padding_idx = {});
-// Adds src[.., i, ..] to x at [.., index[.., i, ..], ..] for every place of the index. Nothing broadcasts: a larger src
-// is used as far as the index goes, and a larger x is added to as far as that.
+// Returns x with src[.., i, ..] added at [.., index[.., i, ..], ..] for every position of the index. Nothing
+// broadcasts. The index may be shorter than src along any axis, and shorter than x along any axis but `dim`: elements
+// beyond it are ignored in src and unchanged in x.
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
 // 1 at each class number, 0 elsewhere: i64 [input's shape, num_classes].
 Tensor one_hot(const Tensor& input, std::int64_t num_classes);
 
 // Reductions. A sum, mean, variance, or largest element over the samples of a batch covers all shards of all processes.
-// Without named axes, all axes are reduced. With keepdim, reduced axes keep extent 1. bf16 and f16 are added in f32 or
-// f64. Sums of masks (u8) count in i64; their largest and smallest elements are u8. i64 is an error: cast it to f64,
-// which holds numbers up to 2^53.
+// Without `dims`, all axes are reduced. With keepdim, reduced axes keep extent 1. bf16 and f16 are added in f32 or f64.
+// Sums of masks (u8) count in i64; their largest and smallest elements are u8. i64 is an error: cast it to f64, which
+// holds integers up to 2^53 exactly.
 
 Tensor sum(const Tensor& x);   // [1]
 Tensor mean(const Tensor& x);  // [1]
@@ -240,14 +241,14 @@ Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x);
-// The largest or smallest values along `dim` and the index of the first one, which alone gets the gradient. `dim` must
-// not be the batch axis.
+// The largest or smallest values along `dim`, and their indices. Among equal values, the first one counts, and it alone
+// gets the gradient. `dim` must not be the batch axis.
 struct MaxResult {
   Tensor values, indices;
 };
 MaxResult max(const Tensor& x, int dim, bool keepdim = false);
 MaxResult min(const Tensor& x, int dim, bool keepdim = false);
-// i64, without a history. Without `dim`: the index among all elements.
+// Return i64, without a history. Without `dim`: the index among all elements.
 Tensor argmax(const Tensor& x, std::optional<int> dim = {}, bool keepdim = false);
 Tensor argmin(const Tensor& x, std::optional<int> dim = {}, bool keepdim = false);
 // log(sum(exp(x))) without overflow.
@@ -255,8 +256,8 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 // Cumulative sums along an axis other than the batch axis.
 Tensor cumsum(const Tensor& x, int dim);
 
-// Triangles: set elements below (triu) or above (tril) the diagonal of the last two axes to zero. `diagonal` moves the
-// diagonal to the right.
+// Triangles: set elements below (triu) or above (tril) the diagonal of the last two axes to zero. A positive `diagonal`
+// moves the diagonal up and to the right.
 
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
@@ -287,14 +288,14 @@ struct ConvTranspose2dOptions {
 // [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
-// The largest pixel, or the mean, of each window: [N, C, H, W] -> [N, C, H', W'],
-// H' = floor((H + 2 padding - kernel) / stride) + 1.
+// The largest element, or the mean, of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel)
+// / stride) + 1.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 // [N, C, H, W] -> [N, C, 1, 1]
 Tensor global_avg_pool2d(const Tensor& x);
-// Means over windows that cover the image. Output row i of n averages input rows floor(i H / n) up to, but excluding,
-// ceil((i + 1) H / n). An extent of -1 stays unchanged.
+// Means over windows that cover the image: [N, C, H, W] -> [N, C, output_size]. Output row i of n averages input rows
+// [floor(i H / n), ceil((i + 1) H / n)). An output size of -1 keeps the input's.
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size);
 enum class Interpolation : std::uint8_t { nearest, bilinear };
 struct InterpolateOptions {
@@ -305,15 +306,15 @@ struct InterpolateOptions {
   // For bilinear: corner pixels keep their values. Otherwise pixels are areas, and edge pixels extend beyond the edge.
   bool align_corners = false;
 };
-// Resizes images.
+// Resizes images: [N, C, H, W] -> [N, C, H', W']. Throws unless exactly one of `size` and `scale_factor` is set.
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
-// Normalization of each sample by itself. weight and bias may be undefined. bf16 and f16 are normalized in f32.
+// Normalization of each sample separately. weight and bias may be undefined. bf16 and f16 are normalized in f32.
 
 // (x - mean) / sqrt(var + eps) * weight + bias over the last axes, whose extents are normalized_shape.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
-// x / sqrt(mean(x^2) + eps) * weight over the same axes. Without eps: 2^-52 for f64, 2^-23 for the other types.
+// x / sqrt(mean(x^2) + eps) * weight over the same axes. eps defaults to 2^-52 for f64 and 2^-23 for the other types.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
 // Like layer norm, over each group of channels: x [N, C, ..], weight and bias [C].
@@ -328,7 +329,7 @@ Tensor log_softmax(const Tensor& x, int dim = -1);
 // Attention (Vaswani et al. 2017).
 
 struct AttentionOptions {
-  // Broadcasts to [.., L, S]. u8: positions with 1 take part. Floating: added to the scores.
+  // Broadcasts to [.., L, S]. u8: 1 lets a query see a key, 0 hides the key. Floating: added to the scores.
   Tensor attn_mask = {};
   // The probability of dropping a weight. Applies in every call, so pass 0 in evaluation.
   double dropout_p = 0;
@@ -342,7 +343,7 @@ struct AttentionOptions {
 // no key has NaN weights.
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
 
-// Those weights times value [.., S, V] -> [.., L, V]. The leading axes broadcast; the batch is on one of them.
+// attention_weights() times value [.., S, V] -> [.., L, V]. The leading axes broadcast; the batch is on one of them.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 

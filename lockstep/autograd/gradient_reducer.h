@@ -23,7 +23,7 @@ class GradientReducer : public BackwardObserver {
   virtual bool has_shard(int shard) const = 0;
   // Returns parameter `index`'s sum since it was cleared, on `device`. The caller must not change it.
   virtual ReducedGradient sum(std::size_t index, Device device) = 0;
-  // Parameter `index` got a gradient of a shard of this process.
+  // Called when parameter `index` gets a gradient of one of this process's shards.
   virtual void added(std::size_t index) = 0;
   virtual void clear(std::size_t index) = 0;
   // Returns memory of parameter `index`'s shape from which it sums a shard's gradient without a copy; undefined if

@@ -81,8 +81,8 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::i
   check(input.defined() && input.dtype() == DType::i64, "embedding: input is {}, expected i64", input);
   const std::int64_t rows = weight.size(0);
   const std::int64_t padding = padding_idx.value_or(0) < 0 ? *padding_idx + rows : padding_idx.value_or(0);
-  check(padding >= 0 && padding < std::max<std::int64_t>(rows, 1), "embedding: padding_idx {} of {} rows", padding,
-        rows);
+  check(padding >= 0 && padding < std::max<std::int64_t>(rows, 1),
+        "embedding: padding_idx {} of {} rows, expected one of them", padding, rows);
   const Tensor inputs[] = {input, weight};
   const Placed placed = place("embedding", inputs);
   if (weight.kind() == Kind::cut) fail_across_batch("embedding", weight, "but a weight is the same for all samples");
@@ -111,13 +111,13 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
   for (const Tensor* t : {&x, &index, &src}) {
     check(
         placed.kind != Kind::cut || t->kind() == Kind::cut,
-        "{}: {} beside samples of a batch, expected one for each: cut it with split_and_load(), or gather() the others",
+        "{}: {} is not cut over the batch, but another input is: cut it with split_and_load(), or gather() the others",
         kName, *t);
   }
   for (int i = 0; i < x.shape().rank(); ++i) {
     check(index.size(i) <= src.size(i) && (i == axis || index.size(i) <= x.size(i)),
-          "{}: the index is {}, expected no more than the source's {} and, but on axis {}, {}", kName, index.shape(),
-          src.shape(), axis, x.shape());
+          "{}: the index is {}, expected at most the source's extents, {}, and, except on axis {}, at most {}", kName,
+          index.shape(), src.shape(), axis, x.shape());
   }
   return lift(kName, placed, {x, index, src}, [axis](const Arrays& in) -> Lifted {
     const Shape to = in[1].shape(), all = in[0].shape(), source = in[2].shape();

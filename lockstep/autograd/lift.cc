@@ -39,7 +39,8 @@ Placed place(std::string_view what, Inputs inputs) {
         whole = whole ? whole : &x;
         if (!x.placement()) break;
         if (shard && shard->placement() != x.placement()) {
-          fail("{}: {} and {} are of different calls of per_shard()", what, shard->describe(), x.describe());
+          fail("{}: {} and {} come from different calls of per_shard(), expected one call", what, shard->describe(),
+               x.describe());
         }
         shard = &x;
         break;
@@ -54,8 +55,8 @@ Placed place(std::string_view what, Inputs inputs) {
     fail("{}: {} is of one shard, {} of a batch: pass both to per_shard()", what, shard->describe(), batch->describe());
   }
   if (cut && result && !same_placement(cut->placement(), result->placement())) {
-    fail("{}: {} was computed from another batch than {}, expected the same one, or detach() it and make it whole",
-         what, result->describe(), cut->describe());
+    fail("{}: {} was computed from another batch than {}, expected the same batch, or a detached, whole tensor", what,
+         result->describe(), cut->describe());
   }
   if (cut) {
     placed = {Kind::cut, cut->placement(), cut->cut(), {}};
@@ -72,7 +73,8 @@ Placed place(std::string_view what, Inputs inputs) {
       });
       if (everywhere) placed.devices.push_back(device);
     }
-    check(!placed.devices.empty(), "{}: no device has all of the tensors", what);
+    check(!placed.devices.empty(),
+          "{}: no device has all of the tensors, expected them on one device: move them with to()", what);
   } else {
     fail("{}: an input is undefined", what);
   }
@@ -105,8 +107,7 @@ Placed place_broadcast(std::string_view what, InputList list) {
     } else if (axis >= 0 && x.size(axis) != 1) {
       fail(
           "{}: {} is cut over the batch, but {} beside it is not: expected extent 1 on its axis {}, or "
-          "split_and_load() of "
-          "both",
+          "split_and_load() of both",
           what, first->describe(), x.describe(), axis);
     }
   }
@@ -126,7 +127,8 @@ Placed place_rows(std::string_view what, InputList samples, InputList parameters
       fail("{}: {} is not cut over the batch, but another input is: split_and_load() both", what, t.describe());
     if (t.cut().axis != 0) fail_across_batch(what, t, "expected axis 0");
     if (t.cut() != x.cut())
-      fail("{}: {} and {} have their samples in different places", what, x.describe(), t.describe());
+      fail("{}: the samples of {} and {} are in different places, expected tensors cut in the same way", what,
+           x.describe(), t.describe());
   }
   for (const Tensor& t : parameters) {
     if (is_cut(t)) fail_across_batch(what, t, "but a parameter is the same for all samples");
@@ -206,7 +208,7 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
     left *= shape[i];
   }
   if (found) return placed;
-  fail_across_batch(what, x, fmt::format("but {} would take samples apart", shape.str()));
+  fail_across_batch(what, x, fmt::format("but shape {} would split samples", shape.str()));
 }
 
 Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std::function<Lifted(const Arrays&)>& f) {

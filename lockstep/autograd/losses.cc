@@ -136,7 +136,7 @@ Tensor nll(std::string_view what, const Tensor& x, const Tensor& labels, const N
 // For probabilities.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
   check_pair("cross_entropy", logits, target);
-  check(!options.ignore_index, "cross_entropy: ignore_index {} beside probabilities, expected labels (i64)",
+  check(!options.ignore_index, "cross_entropy: ignore_index {} with probabilities, expected labels (i64)",
         options.ignore_index.value_or(0));
   const Classes classes = classes_of("cross_entropy", logits, options.weight, target);
   const double smoothing = options.label_smoothing;
@@ -185,8 +185,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
   }
   Tensor loss = (1 - wanted) * logits + positive;
   if (options.weight.defined()) loss = loss * weight_near(logits, options.weight);
-  check(loss.shape() == x.shape(), "{}: the weights make {} of {}, expected weights that broadcast to it", kName,
-        loss.shape(), x.shape());
+  check(loss.shape() == x.shape(), "{}: the weights broadcast the losses to {}, expected weights that broadcast to {}",
+        kName, loss.shape(), x.shape());
   return reduced(kName, loss, options.reduction);
 }
 

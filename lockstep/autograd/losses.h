@@ -39,7 +39,7 @@ struct SmoothL1LossOptions {
   Reduction reduction = Reduction::mean;
   double beta = 1;  // at least 0; at 0 this is l1_loss
 };
-// huber_loss of delta beta, divided by beta.
+// huber_loss with delta = beta, divided by beta.
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& options = {});
 
 struct BinaryCrossEntropyOptions {
@@ -53,9 +53,9 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
 
 struct KlDivOptions {
   Reduction reduction = Reduction::mean;
-  bool log_target = false;  // the target holds logarithms
+  bool log_target = false;  // the target holds log-probabilities
 };
-// target (log(target) - x), for logarithms x; 0 where the target is 0.
+// target (log(target) - x), for log-probabilities x; 0 where the target is 0.
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});
 
 struct NllLossOptions {
@@ -64,8 +64,8 @@ struct NllLossOptions {
   std::optional<std::int64_t> ignore_index = {};
   Reduction reduction = Reduction::mean;
 };
-// -weight[label] x[label]: x [N, C, ..] are logarithms, labels i64 [N, ..]. The mean divides by the sum of the labels'
-// weights in the whole batch; it is NaN if no label counts.
+// -weight[label] x[label]: x [N, C, ..] are log-probabilities, labels i64 [N, ..]. The mean divides by the sum of the
+// labels' weights in the whole batch; it is NaN if no label counts.
 Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options = {});
 
 struct CrossEntropyOptions {

@@ -56,7 +56,8 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
     check(x->defined() && x->shape().rank() == 3, "bmm: an operand is {}, expected 3 axes (matrices, rows, columns)",
           x->shape());
   }
-  check(a.size(0) == b.size(0), "bmm: {} and {} matrices ({} x {})", a.size(0), b.size(0), a.shape(), b.shape());
+  check(a.size(0) == b.size(0), "bmm: {} and {} matrices ({} x {}), expected as many of one as of the other", a.size(0),
+        b.size(0), a.shape(), b.shape());
   return product(a, b);
 }
 

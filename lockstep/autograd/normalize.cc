@@ -1,4 +1,4 @@
-// Normalizes every sample by itself, so batches need no exchange.
+// Normalizes each sample separately, so shards need not exchange anything.
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
@@ -51,7 +51,8 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
   check(x.defined() && x.shape().rank() >= 2, "group_norm: input is {}, expected 2 axes (N, C) or more", x);
-  check(num_groups > 0 && x.size(1) % num_groups == 0, "group_norm: {} groups for {} channels", num_groups, x.size(1));
+  check(num_groups > 0 && x.size(1) % num_groups == 0,
+        "group_norm: {} groups for {} channels, expected a number that divides them", num_groups, x.size(1));
   Shape channels(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().rank()) - 1, 1));
   channels[0] = x.size(1);
   const auto by_channel = [&](const Tensor& t) { return t.defined() ? reshape(t, channels) : t; };

@@ -32,7 +32,7 @@ Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<
         pass.batch_first ? "N, T" : "T, N", w.weight_hh.size(0));
   const int time = pass.batch_first ? 1 : 0;
   const std::int64_t hidden = w.weight_hh.size(1), samples = x.size(1 - time);
-  check(x.size(time) > 0, "{}: no steps in {}", what, x);
+  check(x.size(time) > 0, "{}: {} has no time steps, expected at least 1", what, x);
   const std::vector<Tensor> from_x = unbind(linear(x, w.weight_ih, w.bias_ih), time);
   for (Tensor* state : states) {
     if (!state->defined()) *state = zeros_like(narrow(from_x[0].detach(), 1, 0, hidden));

@@ -31,7 +31,7 @@ Tensor reshape_as(std::string_view name, const Placed& placed, const Tensor& x, 
 Tensor reshape(const Tensor& x, Shape shape) {
   check(x.defined(), "reshape: undefined tensor");
   shape = ops::resolve_shape("reshape", shape, x.numel());
-  check(shape.numel() == x.numel(), "reshape: {} elements as {}, expected {}", x.numel(), shape, x.shape());
+  check(shape.numel() == x.numel(), "reshape: the {} elements of {} do not fit shape {}", x.numel(), x.shape(), shape);
   return reshape_as("reshape", place_reshaped("reshape", x, shape), x, shape);
 }
 
@@ -40,7 +40,8 @@ Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
   if (x.shape().rank() == 0) return reshape(x, {1});
   const int first = ops::resolve_axis("flatten", x.shape(), start_dim),
             last = ops::resolve_axis("flatten", x.shape(), end_dim);
-  check(first <= last, "flatten: axes {} to {}, expected the first one first", start_dim, end_dim);
+  check(first <= last, "flatten: axes {} to {}, expected start_dim before end_dim, or the same axis", start_dim,
+        end_dim);
   std::vector<std::int64_t> dims(x.shape().begin(), x.shape().begin() + first + 1);
   for (int i = first + 1; i <= last; ++i) dims.back() *= x.size(i);
   dims.insert(dims.end(), x.shape().begin() + last + 1, x.shape().end());
@@ -59,7 +60,8 @@ Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
 Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
   const int axis = ops::resolve_axis("unflatten", x.shape(), dim);
   const Shape parts = ops::resolve_shape("unflatten", sizes, x.size(axis));
-  check(parts.numel() == x.size(axis), "unflatten: axis {} of {} as {}", dim, x.shape(), sizes);
+  check(parts.numel() == x.size(axis),
+        "unflatten: axis {} of {} does not fit the sizes {}: their product must be its extent", dim, x.shape(), sizes);
   std::vector<std::int64_t> dims(x.shape().begin(), x.shape().end());
   dims.erase(dims.begin() + axis);
   dims.insert(dims.begin() + axis, parts.begin(), parts.end());
@@ -104,7 +106,8 @@ Tensor permute(const Tensor& x, std::span<const int> dims) {
   std::vector<int> axes;
   for (int dim : dims) axes.push_back(ops::resolve_axis("permute", x.shape(), dim));
   std::vector<int> back(axes.size());
-  check(std::ssize(axes) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(), x.shape());
+  check(std::ssize(axes) == x.shape().rank(), "permute: {} axes for shape {}, expected each of its axes once",
+        axes.size(), x.shape());
   for (std::size_t i = 0; i < axes.size(); ++i) back[static_cast<std::size_t>(axes[i])] = static_cast<int>(i);
   return lift("permute", place_permuted("permute", x, axes), {x}, [&](const Arrays& in) -> Lifted {
     return {ops::permute(in[0], axes),

@@ -1,5 +1,5 @@
 // Joins a batch's shards if some of them are in other processes. Operations that combine all shards (losses,
-// synchronized batch norm, running statistics) get the other processes' part through it.
+// synchronized batch norm, running statistics) use it to get the other processes' part.
 #pragma once
 
 #include <cstdint>

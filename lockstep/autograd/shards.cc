@@ -198,7 +198,9 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
         in.push_back(x);
         continue;
       }
-      check(same_placement(x.placement(), at), "per_shard: {} and {} are cut differently", first->describe(), x);
+      check(same_placement(x.placement(), at),
+            "per_shard: {} and {} are cut differently, expected the same shards in the same places", first->describe(),
+            x);
       in.push_back(shard_of(x, s, alone));
     }
     ops::ShardScope scope(slot.shard);

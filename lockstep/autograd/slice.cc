@@ -1,4 +1,4 @@
-// Parts of tensors.
+// Slices of tensors: narrow, select, slice, split, chunk, unbind.
 #include <algorithm>
 #include <cstring>
 
@@ -74,7 +74,8 @@ Tensor select(const Tensor& x, int dim, std::int64_t index) {
   const int axis = ops::resolve_axis("select", x.shape(), dim);
   const std::int64_t size = x.size(axis), place = index < 0 ? index + size : index;
   const bool batch = x.kind() == Kind::cut && x.cut().axis == axis;
-  check(batch || (place >= 0 && place < size), "select: index {} of axis {} of {}", index, dim, x.shape());
+  check(batch || (place >= 0 && place < size), "select: index {} is out of range for axis {} of {}", index, dim,
+        x.shape());
   return take_slice("select", x, axis, place, 1, 1, false);
 }
 
@@ -96,8 +97,8 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
     parts.push_back(take_slice("split", x, axis, start, size, 1));
     start += size;
   }
-  check(start == x.size(axis), "split: sizes that add up to {}, expected {}, axis {} of {}", start, x.size(axis), dim,
-        x.shape());
+  check(start == x.size(axis), "split: the sizes add up to {}, expected {}, the extent of axis {} of {}", start,
+        x.size(axis), dim, x.shape());
   return parts;
 }
 

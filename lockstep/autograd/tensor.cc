@@ -148,7 +148,8 @@ const std::shared_ptr<GradMeta>& Tensor::grad_meta() const { return impl_ ? impl
 void Tensor::set_grad_meta(std::shared_ptr<GradMeta> meta) { impl_->grad = std::move(meta); }
 
 Array Tensor::on(Device device) const {
-  check(defined() && kind() != Kind::cut, "tensor: {} is not the same on all devices", *this);
+  check(defined() && kind() != Kind::cut,
+        "tensor: {} is neither whole nor replicated, expected it in one piece: gather() it", *this);
   const auto part = std::ranges::find(impl_->parts, device, &Array::device);
   if (part != impl_->parts.end()) return *part;
   if (impl_->at && kind() == Kind::replicated) {
@@ -178,7 +179,7 @@ Array Tensor::readable(std::string_view what) const {
   check(defined(), "{}: undefined tensor", what);
   if (kind() != Kind::cut) return impl_->parts[0];
   if (impl_->at->exchange()) {
-    fail("{}: rows of {} are in other processes: gather() it, in all of them", what, *this);
+    fail("{}: rows of {} are in other processes: gather() it, in every process", what, *this);
   }
   return join_parts(*this, Device());
 }

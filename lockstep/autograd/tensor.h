@@ -1,12 +1,13 @@
 // A tensor: one logical array, wherever its parts lie. It is whole (on one device or in host memory), cut over the
-// samples of a batch (each shard on its device), or replicated (equal on several devices: parameters, losses).
-// Operations treat all alike: net(x), cross_entropy(net(x), y).backward(), and loss.item() mean the same on one device
-// and on eight.
+// samples of a batch (each shard on its device), or replicated (equal on several devices: parameters, losses). The same
+// operations work on all three: net(x), cross_entropy(net(x), y).backward(), and loss.item() mean the same on one
+// device and on eight.
 //
-// A whole tensor that meets a batch must be equal in all processes, because its contribution to a parameter's gradient
-// counts once.
+// A whole tensor that is combined with a batch must be equal in all processes, because its contribution to a
+// parameter's gradient counts once.
 //
-// Copies are handles to the same tensor. Operations never wait; reading on the host does.
+// Copies are handles to the same tensor. Operations never wait: they describe work, which the devices do later. Reading
+// elements on the host waits.
 //
 // The functions below create tensors, and join the shards of a batch. functions.h has the operations.
 #pragma once
@@ -36,7 +37,7 @@ class Placement;  // autograd/placement.h
 
 enum class Kind : std::uint8_t { whole, cut, replicated };
 
-// The batch axis of a tensor. Its extent is outer * samples * inner, so [B, T, C] can become [B * T, C] and back
+// The batch axis of a cut tensor. Its extent is outer * samples * inner, so [B, T, C] can become [B * T, C] and back
 // without moving an element.
 struct Cut {
   int axis = 0;
@@ -47,7 +48,7 @@ struct Cut {
 
 // Options of a new tensor.
 struct TensorOptions {
-  // Default: that of the values in Tensor::from(), i64 for arange() of integers, f32 for all else.
+  // Default: the values' type in Tensor::from(), i64 for arange() of integers, otherwise f32.
   std::optional<DType> dtype = {};
   Device device = kHost;
 };
@@ -58,8 +59,8 @@ struct BackwardOptions {
   double share = 1;
   // Empty, or for each device an f32 [1] that multiplies the loss (loss scaling).
   std::span<const Array> scales = {};
-  // False: gradients are accumulated shard by shard; the next pass with `sync` sums them over shards and processes.
-  // PyTorch's no_sync().
+  // False: accumulates gradients shard by shard, as in PyTorch's no_sync(). The next pass with `sync` sums them over
+  // shards and processes.
   bool sync = true;
 };
 
@@ -78,16 +79,16 @@ class Tensor {
   static Tensor from(const std::vector<T>& values, Shape shape, const TensorOptions& options = {}) {
     return from(Array::from(values, shape), options);
   }
-  // The same with the elements of an array in host memory.
+  // Makes a tensor with the elements of an array in host memory.
   static Tensor from(Array values, const TensorOptions& options);
   // Zeroed host memory.
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
-  // Makes a whole tensor from one shard, as per_shard() does. `at` must describe that shard only.
+  // Makes a whole tensor from one shard, as per_shard() does. `at` must contain that shard only.
   static Tensor of_shard(std::shared_ptr<const Placement> at, Array array);
-  // parts[i] belongs to slot i. `cut` tells which axis has the samples.
+  // Makes a cut tensor. parts[i] belongs to slot i of `at`. `cut` tells which axis has the samples.
   static Tensor cut(std::shared_ptr<const Placement> at, Cut cut, std::vector<Array> parts);
-  // `at` is the batch that the values were computed from, or null for parameters. The batch's other devices get a copy
-  // of the first part when they need it.
+  // Makes a replicated tensor. `at` is the batch that the values were computed from, or null for parameters. The
+  // batch's other devices get a copy of the first part when they need it.
   static Tensor replicated(std::vector<Array> parts, std::shared_ptr<const Placement> at = nullptr);
 
   bool defined() const { return impl_ != nullptr; }
@@ -132,8 +133,8 @@ class Tensor {
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
-  // Returns the elements in plain order. T must be the tensor's type; f32 also reads bf16 and f16. Waits. Reading rows
-  // of other processes is an error that names gather().
+  // Returns the elements in plain order. T must be the tensor's type, except that float also reads bf16 and f16. Waits.
+  // If other processes have some of the rows, throws an Error that suggests gather().
   template <typename T>
   std::vector<T> to_vector() const {
     return readable("to_vector").to_vector<T>();
@@ -155,20 +156,21 @@ class Tensor {
   // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. At least one of the
   // two tensors must be on a device. Not differentiable: outside a NoGradGuard, neither tensor may have a history.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
-  // Differentiable. Copies host memory to host memory that `device` reads and writes by itself (page-locked for a GPU),
-  // so that non-blocking copies block no thread. Returns the same handle for a CPU device.
+  // Differentiable. Returns a copy in host memory that `device` can access directly (page-locked for a GPU), so that
+  // non-blocking copies block no thread. For a CPU device, returns the same handle.
   Tensor pin(Device device) const;
-  // Differentiable. The same handle if nothing changes.
+  // Differentiable. Return the same handle if nothing changes.
   Tensor to(DType dtype) const;
   Tensor to(Layout layout) const;
 
-  // Makes a leaf whose gradient backward() leaves in grad().
+  // True makes this tensor a leaf: backward() adds its gradient to grad(). False drops the gradient. Throws for a
+  // tensor that is not floating, for a parameter, and for a result with a history.
   Tensor& set_requires_grad(bool value);
   bool requires_grad() const { return grad_meta() != nullptr; }
   // The gradient, summed over backward() calls since zero_grad(). Undefined before the first one.
   Tensor grad() const;
   void zero_grad();
-  // Computes the gradients of everything that this scalar was computed from.
+  // Computes the gradients of all leaves that this scalar was computed from. Consumes the graph: a second call throws.
   void backward(const BackwardOptions& options = {}) const;
   // Returns the same elements without a history.
   Tensor detach() const;
@@ -203,8 +205,8 @@ class Tensor {
   std::shared_ptr<Impl> impl_;
 };
 
-// `out << x` prints the elements, as str() does; shapes print as "[64, 10]", devices as "cpu:0". fmt's "{}" prints
-// describe() for a tensor.
+// `out << x` prints the elements, as str() does. Shapes print as "[64, 10]", devices as "cpu:0". With fmt, "{}" prints
+// a tensor's describe().
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 std::ostream& operator<<(std::ostream& out, Device device);
@@ -229,7 +231,7 @@ bool grad_enabled();
 // "cpu:0", or "[cpu:0, cpu:1]"
 std::string describe_devices(const std::vector<Device>& devices);
 
-// Functions that create tensors. The results have no history. There are two ways to say where a tensor lies:
+// Functions that create tensors. The results have no history. There are two ways to place a tensor:
 //
 //   Tensor a = zeros({2, 3}, {.device = device});                // whole: on a device, or in host memory
 //   Tensor b = randn({64, 5}, {.device = device, .seed = 7});    // the same numbers on every device
@@ -242,12 +244,12 @@ struct RandomOptions {
   std::uint64_t seed = 0;
 };
 
-// Stands for the number of samples in the shape of a tensor that is made like() another one.
+// In the shape of a tensor made like() another one: the number of samples.
 inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
 
-// The placement of a new tensor: that of x. With kBatch in its shape, the new tensor is cut as x is, and its samples
-// lie where x's do. Without kBatch, it is replicated on all of x's devices. If x is whole, kBatch stands for x.size(0).
-// Using kBatch with a parameter is an error, because a parameter has no samples.
+// Places a new tensor where x lies. With kBatch in its shape, the new tensor is cut as x is, and its samples lie where
+// x's do. Without kBatch, it is replicated on all of x's devices. If x is whole, kBatch means x.size(0). Using kBatch
+// with a parameter is an error, because a parameter has no samples.
 class Like {
  public:
   const Tensor& x() const { return x_; }
@@ -260,7 +262,7 @@ class Like {
   Tensor x_;
   DType dtype_;
 };
-// `dtype`: by default x's.
+// `dtype` defaults to x's.
 inline Like like(const Tensor& x, std::optional<DType> dtype = {}) { return {x, dtype.value_or(x.dtype())}; }
 
 Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
@@ -286,7 +288,8 @@ Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
 template <typename T>
 concept Number = std::integral<T> || std::floating_point<T>;
 
-// start, start + step, ..., excluding `end`. Element i is start + i * step, computed in f64. `whole`: i64 by default.
+// start, start + step, ..., excluding `end`. Element i is start + i * step, computed in f64. `whole`: the type defaults
+// to i64 instead of f32.
 Tensor arange_of(double start, double end, double step, bool whole, const TensorOptions& options);
 template <Number A, Number B, Number C>
 Tensor arange(A start, B end, C step, const TensorOptions& options = {}) {

@@ -53,7 +53,7 @@ void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
   check(defined() && x.defined(), "copy_from: undefined tensor");
   if (kind() == Kind::cut) {
     check(x.kind() == Kind::cut && x.cut() == cut() && same_placement(x.placement(), placement()),
-          "copy_from: {} is cut over the batch, and {} is not cut alike", describe(), x);
+          "copy_from: {} is cut over the batch, but {} is not cut in the same way", describe(), x);
     for (std::size_t s = 0; s < parts().size(); ++s) ops::copy_(x.parts()[s], parts()[s], options);
     return;
   }

@@ -1,4 +1,4 @@
-// Kernels that treat every element alone. Arithmetic on bf16 and f16 is done in f32 and rounded once at the end.
+// Kernels that compute each element separately. Arithmetic on bf16 and f16 is done in f32 and rounded once at the end.
 #pragma once
 
 #include "lockstep/backend/context.h"

@@ -1,9 +1,9 @@
 // The operations on single elements: their names, formulas, and derivatives. The cpu and cuda back ends share them. The
 // reference back end has its own formulas, because it is the oracle.
 //
-// C is the type of the computation: float or double. Math has the functions that a back end computes in its own way, as
-// static members: exp, expm1, log, log1p, sin, cos, tanh, sigmoid, pow, normal_cdf, normal_pdf. Conditions choose
-// between values, so that loops on CPUs have no branches.
+// C is the type of the computation: float or double. Math has, as static members, the functions that each back end
+// implements itself: exp, expm1, log, log1p, sin, cos, tanh, sigmoid, pow, normal_cdf, normal_pdf. Conditions select
+// values instead of branching, so that CPU loops vectorize.
 #pragma once
 
 #include <array>

@@ -45,7 +45,7 @@ struct Failure {
   std::exception_ptr cause = {};
   // "relu on cpu:0 compute 0: ...", "cancelled: the run was interrupted"
   std::string message = {};
-  // The task's place in the order of pushing. A cancellation has one, too.
+  // The task's position in the order of pushing. A cancellation has one, too.
   std::int64_t order = 0;
   bool cancelled = false;
 };
@@ -63,7 +63,7 @@ class TaskError : public Error {
   FailurePtr failure_;
 };
 
-// Thrown by waits for data whose task Engine::cancel_pending cancelled.
+// Thrown by waits for data of a task that Engine::cancel_pending cancelled.
 class CancelledError : public TaskError {
  public:
   using TaskError::TaskError;
@@ -111,7 +111,7 @@ concept HasText = requires(const T& x) {
 
 }  // namespace lockstep
 
-// Ranges have a formatter of fmt's, which would be ambiguous.
+// Excludes ranges: fmt formats them already, and a second formatter would be ambiguous.
 template <lockstep::HasText T>
 requires(!requires(const T& x) { x.begin(); }) struct fmt::formatter<T> : lockstep::TextFormatter<T> {
 };

@@ -10,7 +10,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// 64 bits of key and the upper 64 bits of the counter; the lower 64 count the blocks of four numbers.
+// `seed` is Philox's 64-bit key; `stream` is the upper half of its counter. The lower half counts blocks of four draws.
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
@@ -29,8 +29,8 @@ std::uint64_t hash_name(std::string_view name);
 std::uint32_t random_bits(RandomKey key, std::uint64_t i);
 double random_uniform(RandomKey key, std::uint64_t i);
 double random_normal(RandomKey key, std::uint64_t i);
-// An integer in [0, bound): the 64 bits of draws 2 * i (low) and 2 * i + 1 (high) as a fraction of 2^64,
-// times bound, rounded down. The probabilities of two results differ by less than 2^-64. Error if bound is 0.
+// An integer in [0, bound): the 64 bits of draws 2 * i (low) and 2 * i + 1 (high) as a fraction of 2^64, times the
+// bound, rounded down. The probabilities of two results differ by less than 2^-64. Throws if the bound is 0.
 std::uint64_t random_below(RandomKey key, std::uint64_t i, std::uint64_t bound);
 
 }  // namespace lockstep

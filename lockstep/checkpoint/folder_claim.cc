@@ -37,7 +37,8 @@ FolderClaim::FolderClaim(const std::filesystem::path& folder, std::int64_t step)
   if (!file_) file_ = FileDescriptor(::open(lock.c_str(), O_RDONLY | O_CLOEXEC));
   const auto deadline = std::chrono::steady_clock::now() + 2s;
   while (file_ && is_locked_by_another(file_.get())) {
-    check(std::chrono::steady_clock::now() < deadline, "checkpoint: another run writes to {}", folder.string());
+    check(std::chrono::steady_clock::now() < deadline,
+          "checkpoint: another run writes to {}: stop it, or choose another folder", folder.string());
     std::this_thread::sleep_for(20ms);
   }
   CheckpointWriter(folder, step);  // leaves nothing behind

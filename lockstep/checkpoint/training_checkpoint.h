@@ -65,7 +65,7 @@ class Recipe {
   // Null if there is no entry of that name.
   const Value* find(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  // Throws, with the name, if there is no such entry.
+  // Throws an Error with the name if there is no such entry.
   const Value& at(std::string_view name) const;
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
@@ -104,23 +104,25 @@ struct TrainingPosition {
   double seconds = 0;
   // Present if the loss is scaled.
   std::optional<LossScalerState> loss_scaler = {};
-  // All finished epochs, including those of the runs before this one. Checkpoints of older versions have none.
+  // All finished epochs, including those of earlier runs that this one resumed. Checkpoints of older versions have
+  // none.
   std::vector<EpochRecord> epochs = {};
 };
 
 struct SaveOptions {
-  // The newest checkpoints that stay in the folder.
+  // The number of newest checkpoints that stay in the folder, at least one.
   int keep = 2;
-  // A moving average of the weights, by name. Empty: there is none.
+  // A moving average of the weights, by name. Empty: no average.
   StateDict average = {};
 };
 
-// Waits for the values. Older checkpoints stay until this one is on disk. Throws if weights or optimizer state are not
-// finite (see sound_state_dict), because a run resumed from them would fail again.
+// Writes a checkpoint to `folder`. Waits for the values. Deletes older checkpoints only when this one is on disk.
+// Throws if weights or optimizer state are not finite (see sound_state_dict), because a run resumed from them would
+// fail again.
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
                      const TrainingPosition& position, const Recipe& recipe, const SaveOptions& options = {});
 
-// The error of a checkpoint with another recipe. The message names all differences.
+// Thrown for a checkpoint with another recipe. The message names all differences.
 class RecipeMismatch : public Error {
  public:
   struct Difference {

@@ -17,11 +17,11 @@
 namespace LOCKSTEP_API lockstep {
 
 // Writes a file that the same model in PyTorch loads with strict=True. Throws if a value is not finite (see
-// sound_state_dict); an older file then stays.
+// sound_state_dict), and then leaves an older file unchanged.
 void save_weights(const std::filesystem::path& path, const Module& module);
-// Strict, like load_state_dict. Errors name the file.
+// Strict, like load_state_dict(). Errors name the file.
 void load_weights(const std::filesystem::path& path, Module& module);
-// As load_matching_state. Errors name the file.
+// Like load_matching_state(). Errors name the file.
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module);
 
 // SHA-256 over all parameters and floating-point buffers, sorted by name, as little-endian bytes in plain layout.
@@ -51,11 +51,11 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 // A destination for bytes: a file, a digest, or both at once. It accepts all bytes or throws.
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 
-// Tensors with larger elements come first, otherwise in the given order. This aligns each tensor to its element size,
-// as PyTorch requires, and makes equal tensors give equal files. Names must be UTF-8 and unique.
+// Writes tensors with larger elements first, and otherwise keeps the given order. This aligns each tensor to its
+// element size, as PyTorch requires, and makes equal tensors give equal files. Names must be UTF-8 and unique.
 void write_safetensors(const ByteSink& sink, std::span<const TensorBytes> tensors,
                        const SafetensorsMetadata& metadata = {});
-// An older file of that name stays until the new one is complete and on disk.
+// Writes a file. An older file of that name stays until the new one is complete and on disk.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorBytes> tensors,
                        const SafetensorsMetadata& metadata = {});
 
@@ -68,8 +68,8 @@ struct SafetensorsFile {
   const TensorBytes* find(std::string_view name) const;
 };
 
-// Safe for untrusted files. Each flaw is an Error that names the file, the tensor, the value found, and the value
-// expected. Memory is allocated only for bytes that the file has.
+// Safe for untrusted files. Throws an Error for each flaw: it names the file, the tensor, the value found, and the
+// value expected. Allocates memory only for bytes that the file has.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 // The same for bytes in memory. Errors name `origin` as the file.
 SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin);

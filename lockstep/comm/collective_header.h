@@ -1,4 +1,4 @@
-// The header by which a rank announces its next operation. Ranks that disagree get an error instead of a hang.
+// The header with which a rank announces its next operation. Ranks that disagree get an error instead of a hang.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // One connection with every other rank for rare messages: point-to-point messages, failures, and goodbyes. One thread
 // reads all connections, so a rank sees at once that another one died. The thread also sends heartbeats, even while the
-// other threads of its rank are busy. A rank is therefore lost when its process is stopped or unreachable, and not when
-// it is slow.
+// other threads of its rank are busy. A rank therefore counts as lost when its process is stopped or unreachable, but
+// not when it is slow.
 #pragma once
 
 #include <functional>

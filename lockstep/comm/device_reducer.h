@@ -1,4 +1,4 @@
-// A TreeReducer in the memory of GPUs. NCCL moves the pieces. The ranks agree, wait, and learn of failures over the
+// A TreeReducer in the memory of GPUs. NCCL moves the pieces. Agreement between ranks, waiting, and failures use the
 // transport, as for any other collective.
 #pragma once
 

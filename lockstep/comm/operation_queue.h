@@ -1,5 +1,5 @@
 // Runs operations in the order in which they were pushed. They run on the queue's thread, or on a thread that waits for
-// them anyway, which saves two hand-overs.
+// them anyway, which saves two thread switches.
 #pragma once
 
 #include <atomic>

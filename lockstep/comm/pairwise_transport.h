@@ -1,4 +1,4 @@
-// The exchange of transports that send bytes from rank to rank, by tag.
+// The exchange for transports that send tagged bytes from rank to rank.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The ranks of one host as shared memory needs them: a way to share memory, and a way to send messages.
+// The ranks of one host, as the shared-memory transport sees them: a way to share memory and a way to send messages.
 #pragma once
 
 #include <cstddef>

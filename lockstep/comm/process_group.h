@@ -4,7 +4,7 @@
 // channel run one after the other. By default a call returns at once and the operation runs on the group's thread. With
 // CollectiveOptions::wait, it runs on the calling thread. If ranks disagree on the operation, size, type, or label,
 // each gets an error instead of a hang. After a failure the group is unusable: every later operation fails with the
-// first error. A failure also ends the groups of the same ranks that were made from this one, and the group that this
+// first error. A failure also ends the other groups of the same ranks: those made from this one, and the one that this
 // one was made from.
 //
 // Sums follow the tree of base/tree.h over ranks. They have the same bits on every back end and in every run.
@@ -62,28 +62,30 @@ enum class ReduceOp : std::uint8_t { sum, min, max };
 enum class CommChannel { urgent, bulk };
 
 struct CollectiveOptions {
-  // For errors, and for the check that ranks agree: "bucket 3, step 17".
+  // Appears in errors, and ranks compare it: "bucket 3, step 17".
   std::string label = {};
   CommChannel channel = CommChannel::bulk;
   // How long to wait for all ranks to join. 0: the group's progress_timeout.
   std::chrono::milliseconds timeout{0};
-  // The call waits and throws what Work::wait() would throw. This saves waking the group's thread.
+  // True: runs the operation on the calling thread and throws what Work::wait() would throw. This saves waking the
+  // group's thread.
   bool wait = false;
 };
 
-// A TreeReducer sums arrays of segments (parameters), with one array for each position in a tree of leaves. A rank
-// holds the arrays of its positions. Any segment of an array may be missing; its sibling then passes unchanged.
+// The shape of a TreeReducer's sum. Each leaf of the tree has a position and an array; an array is a row of segments
+// (parameters). A rank holds the arrays of its positions. Any segment of an array may be missing; its sibling then
+// passes unchanged.
 struct TreeLayout {
   std::vector<std::size_t> segments;        // elements of each
   std::vector<std::vector<int>> positions;  // of each rank, ascending and disjoint
-  // f32, or bf16. With bf16, the arrays and the traffic are bf16, and every sum of two is rounded to it.
+  // f32, or bf16. With bf16, the arrays and the traffic are bf16, and each sum of two numbers is rounded to bf16.
   DType dtype = DType::f32;
 };
 
-// Sums all ranks' arrays in the tree over positions, with the same bits as one process that holds all of them. Ranks
-// share its memory where the back end allows, so nothing is copied in or out. The result is f32. Destroy it before its
-// group. With a SummingDevice, contributions and result lie in that GPU's memory. Work on that memory must be finished
-// before reduce() is called; the sum is finished when reduce() returns.
+// Sums all ranks' arrays in the tree over positions, with the same bits as one process that holds all of them. If the
+// back end allows it, the ranks share its memory, so nothing is copied in or out. The result is f32. Destroy the
+// reducer before its group. With a SummingDevice, contributions and result lie in that GPU's memory. Work on that
+// memory must be finished before reduce() is called; the sum is finished when reduce() returns.
 class TreeReducer {
  public:
   virtual ~TreeReducer() = default;
@@ -91,7 +93,7 @@ class TreeReducer {
   // and the start of the next.
   virtual CommBuffer contribution(std::size_t k) = 0;
   virtual void set_present(std::size_t k, std::size_t segment, bool present) = 0;
-  // A collective, ordered with the group's other operations on that channel. Runs on the calling thread and returns
+  // A collective, in order with the group's other operations on its channel. Runs on the calling thread and returns
   // when the sum is ready. Throws CommError.
   virtual void reduce(const CollectiveOptions& options) = 0;
   // The sum. It always lies in the same memory, which the next reduce() overwrites. Segments that no rank has are zero.
@@ -110,58 +112,57 @@ class ProcessGroup {
 
   virtual Work all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options = {}) = 0;
   virtual Work broadcast(CommBuffer data, int root, CollectiveOptions options = {}) = 0;
-  // `out` holds size() times `in`, in the order of ranks.
+  // `out` holds every rank's `in`, in the order of ranks: size() times as many elements.
   virtual Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options = {}) = 0;
-  // Between two ranks. Messages of one pair and tag (0 or more) are in order; nothing else orders them.
+  // Point-to-point messages. Only messages with the same sender, receiver, and tag (0 or more) arrive in order.
   virtual Work send(CommBuffer data, int destination, int tag, CollectiveOptions options = {}) = 0;
   virtual Work receive(CommBuffer data, int source, int tag, CollectiveOptions options = {}) = 0;
   virtual Work barrier(CollectiveOptions options = {}) = 0;
 
-  // A collective. All ranks use the reducers of a group in the same order. With `device`, NCCL moves the pieces. Then
-  // every rank must pass one, on a GPU of its own, and use it with one reducer at a time.
+  // A collective. All ranks must use a group's reducers in the same order. With `device`, NCCL moves the pieces; every
+  // rank must then pass a device on its own GPU, and use it with one reducer at a time.
   virtual std::unique_ptr<TreeReducer> make_tree_reducer(TreeLayout layout, CommChannel channel,
                                                          std::shared_ptr<SummingDevice> device = nullptr) = 0;
   // A collective over all ranks of this group. Returns the new group of `ranks` (ascending), and null on the other
   // ranks.
   virtual std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) = 0;
 
-  // Tells the other ranks why this rank gives up, so that they name it, and fails all operations under way here. Safe
-  // from any thread.
+  // Fails all operations in progress on this rank, and tells the other ranks `reason`, which their errors then state.
+  // Safe to call from any thread.
   virtual void abort(const std::string& reason) = 0;
 };
 
 struct ProcessGroupOptions {
   // "host": shared memory if all ranks are on one host, else TCP. "gloo", PyTorch's name for its CPU back end, is an
-  // alias. Jobs that mpirun started may use it: mpirun's variables are read as torchrun's are. "nccl": the same, but
-  // gradients stay on the ranks' GPUs, and NCCL moves them; Communicator throws if a rank has no GPU of its own or no
-  // NCCL. "auto": "nccl" if possible, else "host". "mpi": MPI messages between all processes that mpirun started,
-  // without a store or a secret. A process can make one such group, and subgroups from it. A lost rank takes the whole
-  // job with it, since mpirun ends the others.
+  // alias. It also works in jobs that mpirun started. "nccl": like "host", but gradients stay on the ranks' GPUs, and
+  // NCCL moves them; Communicator throws if a rank has no GPU to itself or no NCCL. "auto": "nccl" if possible, else
+  // "host". "mpi": MPI messages between all processes that mpirun started, without a store or a secret. A process can
+  // make only one such group, and subgroups of it. A lost rank ends the whole job, because mpirun then kills the
+  // others.
   std::string backend = "auto";
-  // -1 takes them from the environment (RANK, WORLD_SIZE), as torchrun, `lockstep launch`, and the usual schedulers set
-  // it.
+  // -1: read from the environment variables of torchrun, `lockstep launch`, mpirun, or Slurm (see read_launched_rank).
   int rank = -1;
   int world_size = -1;
-  // By default, the store at MASTER_ADDR and MASTER_PORT (or LOCKSTEP_PORT). If there is none yet, rank 0 hosts it.
+  // Null: the store at MASTER_ADDR and MASTER_PORT (or LOCKSTEP_PORT). If there is none yet, rank 0 hosts it.
   std::shared_ptr<Store> store = {};
   // A rank is lost if it does not join within this time, or if its process is silent for this long. A busy rank is not
   // silent: its group sends heartbeats. 0: LOCKSTEP_TIMEOUT (seconds), which `lockstep launch --timeout` sets, or 60 s.
   std::chrono::milliseconds timeout{0};
-  // How long a rank whose process is alive may take to reach an operation, for example because rank 0 writes a
-  // checkpoint. After that it counts as hanging, which ends the group. 0: LOCKSTEP_PROGRESS_TIMEOUT (seconds), or 30
-  // times `timeout`.
+  // How long a rank may take to reach an operation while its process is alive, for example while rank 0 writes a
+  // checkpoint. After this time the rank counts as hung, and the group ends. 0: LOCKSTEP_PROGRESS_TIMEOUT (seconds), or
+  // 30 times `timeout`.
   std::chrono::milliseconds progress_timeout{0};
 };
 
-// A collective of all ranks of the job. Returns when all have joined. Groups open many sockets, so this raises the
-// process's soft limit of open files to its hard limit.
+// A collective of all ranks of the job. Returns when all have joined; throws CommError if one does not join within the
+// timeout. Groups open many sockets, so this raises the process's soft limit of open files to its hard limit.
 std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options = {});
 // Waits for all ranks, then closes the group, so that a rank that finished early does not count as lost. Resets the
 // pointer.
 void destroy_process_group(std::shared_ptr<ProcessGroup>& group);
 
-// Makes groups for ranks that are threads of this process: one group for each rank of a new world. Threads cannot be
-// lost one by one.
+// Makes groups for ranks that are threads of this process: one group for each rank of a new world. A single thread
+// cannot be lost, so there is no `timeout`.
 std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(
     int world_size, std::chrono::milliseconds progress_timeout = std::chrono::minutes(30));
 

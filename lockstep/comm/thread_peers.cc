@@ -1,4 +1,4 @@
-// Peers that are threads of one process: they share memory as it is, and put messages directly into mailboxes.
+// Peers that are threads of one process: they already share memory, and put messages directly into mailboxes.
 #include <sys/mman.h>
 
 #include <cstdlib>

@@ -19,8 +19,8 @@ CollectiveHeader header_of(CollectiveKind kind, const CommBuffer& data, const Co
 // Checks that `whole` consists of one `part` for each rank.
 void check_parts(std::string_view operation, std::string_view whole_name, const CommBuffer& whole,
                  std::string_view part_name, const CommBuffer& part, int ranks) {
-  check(whole.dtype == part.dtype, "{}: {} is {}, {} is {}", operation, part_name, name(part.dtype), whole_name,
-        name(whole.dtype));
+  check(whole.dtype == part.dtype, "{}: {} is {}, {} is {}, expected one type", operation, part_name, name(part.dtype),
+        whole_name, name(whole.dtype));
   check(whole.count == part.count * static_cast<std::size_t>(ranks),
         "{}: {} has {} elements, expected {} ({} for each of {} ranks)", operation, whole_name, whole.count,
         part.count * static_cast<std::size_t>(ranks), part.count, ranks);

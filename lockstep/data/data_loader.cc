@@ -72,7 +72,8 @@ class DataLoader::Prefetcher {
     if (options_.rows) {
       auto n = static_cast<std::int64_t>(indices.size());
       auto [begin, end] = options_.rows(n);
-      check(begin >= 0 && begin <= end && end <= n, "data loader: rows {} to {} of a batch of {}", begin, end, n);
+      check(begin >= 0 && begin <= end && end <= n,
+            "data loader: rows [{}, {}) of a batch of {} examples, expected a range within it", begin, end, n);
       indices = indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
     }
     // A batch without rows has the shape of any example.
@@ -143,7 +144,7 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions
   check(o.batch_size >= 1, "data loader: batch size {}, expected at least 1", o.batch_size);
   check(o.workers >= 0 && o.workers <= 256 && o.prefetch >= 1,
         "data loader: {} workers, {} batches ahead, expected 0 to 256 and at least 1", o.workers, o.prefetch);
-  check(!o.shuffle || !o.sampler, "data loader: shuffle and a sampler exclude each other");
+  check(!o.shuffle || !o.sampler, "data loader: shuffle and sampler are both set, expected at most one of them");
   if (!options_.sampler) {
     if (o.shuffle) {
       options_.sampler = std::make_shared<RandomSampler>(dataset_->size(), o.seed);

@@ -55,7 +55,7 @@ struct DistributedSamplerOptions {
   int world_size = 1;
   bool shuffle = true;
   std::uint64_t seed = 0;
-  // Leaves out the last size % world_size examples, so that all ranks have the same number.
+  // Skips the last size % world_size examples, so that all ranks have the same number.
   bool drop_last = false;
   // Repeats the first examples until all ranks have the same number, as PyTorch does. Without `pad` and `drop_last`,
   // every example is visited exactly once. Some ranks then have one more than the others, and the others' last batch
@@ -63,8 +63,8 @@ struct DistributedSamplerOptions {
   bool pad = false;
 };
 
-// Every rank's own part of the data: examples rank, rank + world_size, ... of the global order. Throws unless
-// 0 <= rank < world_size, and if `pad` and `drop_last` are both set.
+// The part of one rank: examples rank, rank + world_size, ... of the global order. Throws unless 0 <= rank <
+// world_size, and if `pad` and `drop_last` are both set.
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(std::int64_t size, DistributedSamplerOptions options);
@@ -90,11 +90,12 @@ struct DataLoaderOptions {
   bool drop_last = false;
   // The rows of each batch that this process loads when several processes share a batch. Empty: all rows.
   RowsOfBatch rows{};
-  // Pins batches in memory for this device (Tensor::pin), so that split_and_load copies asynchronously.
+  // Pins the memory of batches for this device (Tensor::pin), so that split_and_load copies asynchronously. kHost: does
+  // not pin.
   Device pin_for{};
-  // Number of threads. 0: the loop makes each batch when it needs it.
+  // Number of background threads, from 0 to 256. 0: the loop makes each batch when it needs it.
   int workers = 1;
-  // The largest number of batches that wait to be used.
+  // The largest number of finished batches that wait to be used, at least one.
   int prefetch = 4;
 };
 

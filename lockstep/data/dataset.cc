@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 void check_index(std::string_view what, std::int64_t index, std::int64_t size) {
-  check(index >= 0 && index < size, "{}: example {} of {}", what, index, size);
+  check(index >= 0 && index < size, "{}: example {} is out of range [0, {})", what, index, size);
 }
 
 Shape with_rows(std::int64_t rows, const Shape& row) {
@@ -31,8 +31,8 @@ Tensor stack_examples(std::span<const Tensor> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     check(t.defined() && t.device().is_host(), "stack: tensor {} is {}, expected host memory", i, t);
-    check(t.shape() == first.shape() && t.dtype() == first.dtype(), "stack: tensor {} is {}, the first {}", i, t,
-          first);
+    check(t.shape() == first.shape() && t.dtype() == first.dtype(),
+          "stack: tensor {} is {}, the first is {}, expected the same shape and type", i, t, first);
     if (row > 0) std::memcpy(bytes(all) + i * row, bytes(t), row);
   }
   return all;
@@ -59,7 +59,7 @@ TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(t
   check(!tensors_.empty(), "tensor dataset: no tensors");
   for (const Tensor& t : tensors_) {
     check(t.defined() && t.device().is_host() && t.shape().rank() >= 1 && t.layout() == Layout::plain,
-          "tensor dataset: {}, expected host memory and at least one axis", t);
+          "tensor dataset: found {}, expected a plain tensor in host memory with at least one axis", t);
     check(t.size(0) == tensors_[0].size(0), "tensor dataset: a tensor with {} rows, the first one has {}", t.size(0),
           tensors_[0].size(0));
   }
@@ -87,7 +87,8 @@ Example TensorDataset::batch(std::span<const std::int64_t> indices, std::span<co
 }
 
 RandomDataset::RandomDataset(RandomDatasetOptions options) : options_(options) {
-  check(options.examples >= 0 && options.length >= 1, "random dataset: {} examples of length {}", options.examples,
+  check(options.examples >= 0 && options.length >= 1,
+        "random dataset: {} examples of length {}, expected at least 0 of length at least 1", options.examples,
         options.length);
 }
 
@@ -103,7 +104,7 @@ Example RandomDataset::get(std::int64_t index) const {
 
 MapDataset::MapDataset(std::shared_ptr<const Dataset> inner, Transform transform)
     : inner_(std::move(inner)), transform_(std::move(transform)) {
-  check(inner_ != nullptr && transform_ != nullptr, "map dataset: no data or no transform");
+  check(inner_ != nullptr && transform_ != nullptr, "map dataset: no data or no transform, expected both");
 }
 
 Example MapDataset::get(std::int64_t index) const {
@@ -113,7 +114,7 @@ Example MapDataset::get(std::int64_t index, RandomKey key) const { return transf
 
 HeadDataset::HeadDataset(std::shared_ptr<const Dataset> inner, std::int64_t count)
     : inner_(std::move(inner)), count_(std::min(count, inner_->size())) {
-  check(count >= 0, "head dataset: {} examples", count);
+  check(count >= 0, "head dataset: {} examples, expected at least 0", count);
 }
 
 }  // namespace lockstep

@@ -24,7 +24,7 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
-  // 0 <= index < size(). Parts have the same shapes and types for all examples.
+  // 0 <= index < size(). Each part must have the same shape and type in all examples.
   virtual Example get(std::int64_t index) const = 0;
   // For data with random transforms. `key` depends on (seed, epoch, index): an example is the same in every process and
   // differs between epochs.
@@ -55,7 +55,7 @@ struct RandomDatasetOptions {
   std::uint64_t seed = 0;
 };
 
-// Random vectors of standard normal numbers, the same for the same seed.
+// Examples are {f32 [length]}: vectors of standard normal numbers, the same for the same seed.
 class RandomDataset : public Dataset {
  public:
   explicit RandomDataset(RandomDatasetOptions options);
@@ -148,7 +148,7 @@ class CharacterSet {
  public:
   explicit CharacterSet(std::string_view text);
   std::int64_t size() const { return static_cast<std::int64_t>(characters_.size()); }
-  // Throws, naming the character, if one is not in the set.
+  // Throws an Error that names the character if one is not in the set.
   std::vector<std::int64_t> encode(std::string_view text) const;
   std::string decode(std::span<const std::int64_t> ids) const;
 
@@ -159,8 +159,8 @@ class CharacterSet {
 struct TextOptions {
   // The characters of an example.
   std::int64_t context = 128;
-  // For training: each example starts at a random place, which differs in each epoch. Otherwise each example starts
-  // where the one before ends.
+  // For training: each example starts at a random position, which differs in each epoch. Otherwise, each example starts
+  // where the previous one ends.
   bool random_starts = false;
 };
 

@@ -20,7 +20,7 @@ std::string FashionMnist::sha256() const {
 
 Example FashionMnist::batch(std::span<const std::int64_t> indices, std::span<const RandomKey>) const {
   for (std::int64_t index : indices) {
-    check(index >= 0 && index < files_.count, "fashion-mnist: example {} of {}", index, files_.count);
+    check(index >= 0 && index < files_.count, "fashion-mnist: example {} is out of range [0, {})", index, files_.count);
   }
   auto n = static_cast<std::int64_t>(indices.size());
   Tensor images = Tensor::host({n, 1, files_.rows, files_.cols});

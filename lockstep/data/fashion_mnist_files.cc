@@ -31,8 +31,8 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
 
 IdxArray read_array(const fs::path& path, std::size_t rank, std::string_view what) {
   IdxArray array = read_idx(path);
-  check(array.dims.size() == rank, "{}: has {} dimensions, expected the {} of {}", path.string(), array.dims.size(),
-        rank, what);
+  check(array.dims.size() == rank, "{}: has {} dimensions, expected {}, for {}", path.string(), array.dims.size(), rank,
+        what);
   return array;
 }
 

@@ -1,4 +1,4 @@
-// Reads a stream that may be gzipped (RFC 1952). Its first bytes decide.
+// Reads a stream that may be gzipped (RFC 1952), which its first bytes show.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace lockstep {
 
 class GzipReader {
  public:
-  // The stream must outlive the reader. `name` stands for it in errors.
+  // The stream must outlive the reader. Errors call it `name`.
   GzipReader(std::istream& stream, std::string name);
 
   // Fills `out` with the next bytes, unpacked if the stream is gzipped, and returns their number: less than out.size()

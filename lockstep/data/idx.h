@@ -19,7 +19,7 @@ struct IdxArray {
 // truncated, or damaged file, extra bytes, and other element types are Errors that name the file. Memory is allocated
 // as data arrives, never because a header claims it.
 IdxArray read_idx(const std::filesystem::path& path);
-// The same from a stream; `name` stands for it in errors.
+// The same from a stream. Errors call it `name`.
 IdxArray read_idx(std::istream& stream, const std::string& name);
 
 }  // namespace lockstep

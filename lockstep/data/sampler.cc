@@ -33,9 +33,9 @@ std::vector<std::int64_t> RandomSampler::order(std::int64_t epoch) const { retur
 DistributedSampler::DistributedSampler(std::int64_t size, DistributedSamplerOptions options)
     : size_(size), options_(options) {
   const auto& o = options;
-  check(o.world_size >= 1 && o.rank >= 0 && o.rank < o.world_size, "distributed sampler: rank {} of {}", o.rank,
-        o.world_size);
-  check(!o.pad || !o.drop_last, "distributed sampler: pad and drop_last exclude each other");
+  check(o.world_size >= 1 && o.rank >= 0 && o.rank < o.world_size,
+        "distributed sampler: rank {} of {}, expected a rank from 0 to the world size - 1", o.rank, o.world_size);
+  check(!o.pad || !o.drop_last, "distributed sampler: pad and drop_last are both set, expected at most one of them");
 }
 
 std::vector<std::int64_t> DistributedSampler::order(std::int64_t epoch) const {

@@ -33,7 +33,7 @@ std::vector<std::int64_t> CharacterSet::encode(std::string_view text) const {
 std::string CharacterSet::decode(std::span<const std::int64_t> ids) const {
   std::string text;
   for (std::int64_t id : ids) {
-    check(id >= 0 && id < size(), "text: character {} of {}", id, size());
+    check(id >= 0 && id < size(), "text: character number {} is out of range [0, {})", id, size());
     text += characters_[static_cast<std::size_t>(id)];
   }
   return text;
@@ -54,7 +54,7 @@ Example TextDataset::window(std::int64_t start) const {
 }
 
 Example TextDataset::get(std::int64_t index) const {
-  check(index >= 0 && index < size(), "text: example {} of {}", index, size());
+  check(index >= 0 && index < size(), "text: example {} is out of range [0, {})", index, size());
   return window(index * options_.context);
 }
 

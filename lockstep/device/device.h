@@ -16,9 +16,9 @@ enum class DeviceKind { cpu, cuda };
 // Properties of a device. A Runtime makes it, keeps it alive, and derives its own state from it.
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::cpu;
-  int index = 0;     // 1 for "cpu:1"; logical devices of GPUs are numbered through
+  int index = 0;     // 1 for "cpu:1"; logical devices of all GPUs share one numbering
   std::string name;  // "cpu:0"
-  // For a CPU device, the cores that compute; for a GPU, the nearest cores. Devices may share cores.
+  // For a CPU device, the cores that compute; for a GPU, the cores nearest to it. Devices may share cores.
   std::vector<int> cpus;
   std::string model;             // the processor's name
   std::size_t memory_bytes = 0;  // the machine's, or a share of the GPU's
@@ -29,8 +29,8 @@ struct DeviceInfo {
   virtual ~DeviceInfo() = default;
 };
 
-// A handle to pass by value, valid as long as the Runtime that made it. A default-constructed Device (kHost) stands for
-// host memory, which the calling thread reads and writes directly.
+// A handle to pass by value, valid as long as the Runtime that made it. A default-constructed Device (kHost) is host
+// memory, which the calling thread reads and writes directly.
 class Device {
  public:
   Device() = default;
@@ -61,9 +61,9 @@ inline constexpr Device kHost{};
 // A device's memory: see Runtime::memory().
 struct MemoryCounters {
   std::size_t reserved_bytes = 0;  // taken from the system
-  std::size_t used_bytes = 0;      // of these, held by tensors
+  std::size_t used_bytes = 0;      // the part of them that tensors hold
   std::size_t peak_used_bytes = 0;
-  std::size_t scratch_bytes = 0;  // used by a GPU's kernels, beside reserved_bytes
+  std::size_t scratch_bytes = 0;  // used by a GPU's kernels, in addition to reserved_bytes
   std::int64_t system_allocations = 0;
 
   // Bytes kept for later allocations.

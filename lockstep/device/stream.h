@@ -1,7 +1,7 @@
-// A queue of device work that runs in order, beside the threads that fill it, like a CUDA stream.
+// A queue of device work that runs in order and asynchronously to the threads that fill it, like a CUDA stream.
 //
-// Tickets tell which work is over: record() marks the end of the work queued so far and gives the mark a number. The
-// engine (LaneOptions::stream) records one behind each task and remembers users of data by ticket.
+// Tickets tell which work is complete: record() marks the end of the work queued so far and numbers the mark. The
+// engine (LaneOptions::stream) records a ticket after each task and remembers the users of data by ticket.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The processes that a launcher starts, one for each rank. They never outlive the launcher.
+// The processes that a launcher starts, one per rank. They never outlive the launcher.
 #pragma once
 
 #include <signal.h>

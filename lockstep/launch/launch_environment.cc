@@ -98,8 +98,7 @@ std::optional<LaunchedRank> read_numbers() {
   if (open_mpi && pmi && open_mpi->world_size > 1 && pmi->world_size > 1 && !environment("SLURM_PROCID")) {
     check(open_mpi->rank == pmi->rank && open_mpi->world_size == pmi->world_size,
           "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE say rank {} of {}, PMI_RANK and PMI_SIZE rank {} of "
-          "{}: expected "
-          "the same, or RANK and WORLD_SIZE to say which",
+          "{}: expected the same; set RANK and WORLD_SIZE to decide",
           open_mpi->rank, open_mpi->world_size, pmi->rank, pmi->world_size);
   }
   // A size of 1 may belong to the shell in which another launcher was called.

@@ -1,4 +1,4 @@
-// Reads this process's rank and job from the variables of its launcher: torchrun, an MPI, or Slurm.
+// Reads this process's rank and job from the environment variables of its launcher: torchrun, MPI, or Slurm.
 #pragma once
 
 #include <chrono>
@@ -19,19 +19,20 @@ struct LaunchedRank {
   std::optional<int> local_world_size;
   // The variable that gave the numbers, such as "WORLD_SIZE" or "PMI_SIZE"; empty if the caller gave them.
   std::string source;
-  // How often the launcher has restarted all ranks.
+  // The number of times that the launcher has restarted all ranks.
   int restart_count = 0;
 
   bool on_one_host() const { return local_world_size == world_size; }
-  // True if the numbers come from the caller or from WORLD_SIZE. Other variables may belong to a scheduler's shell in
-  // which another launcher was started.
+  // True if the numbers come from the caller or from WORLD_SIZE. Other variables may belong to an outer job, such as a
+  // Slurm shell in which mpirun was started.
   bool is_told() const { return source.empty() || source == "WORLD_SIZE"; }
 };
 
 struct LaunchEnvironment : LaunchedRank {
   std::string master_addr = "127.0.0.1";
   int master_port = kDefaultPort;
-  // The port where rank 0 makes the store if MASTER_PORT is not free: LOCKSTEP_PORT, or MASTER_PORT + 1.
+  // The store's port, if it is fixed: LOCKSTEP_PORT, or next_port if torchrun itself listens at MASTER_PORT. Otherwise
+  // rank 0 takes MASTER_PORT, or next_port if MASTER_PORT is taken.
   std::optional<int> store_port;
   int next_port = kDefaultPort + 1;
   // LOCKSTEP_LAUNCHER_STORE=1: a Lockstep store already listens at MASTER_PORT.
@@ -49,14 +50,17 @@ struct LaunchEnvironment : LaunchedRank {
 //   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE    srun
 // An MPI world of size 1 is ignored if a later line has several ranks. PMI numbers without local numbers are ignored if
 // they equal Slurm's (srun --mpi=pmi2). WORLD_SIZE=1 alone means a single process, whatever the other variables say.
-// Throws if a variable has a bad value, if one of a pair is missing, or if two MPIs disagree outside of Slurm.
+// Throws if a variable has an invalid value, if a rank is set without a world size or the reverse, or if the variables
+// of two MPIs disagree outside Slurm.
 std::optional<LaunchedRank> read_launched_rank(int rank = -1, int world_size = -1);
-// Also finds where the ranks meet. If MASTER_ADDR is missing, it comes from Slurm's list of hosts; MASTER_PORT comes
-// from Slurm's job number. Also throws if nothing gives the number of ranks, but trace_of_launcher() finds a launcher.
+// Also finds where the ranks meet. Under Slurm, a missing MASTER_ADDR comes from the list of hosts, and a missing
+// MASTER_PORT from the job number. Also throws if trace_of_launcher() finds a launcher but nothing gives the number of
+// ranks.
 std::optional<LaunchEnvironment> read_launch_environment(int rank = -1, int world_size = -1);
 
-// The first variable that is set of those that launchers set, such as MASTER_ADDR or PMIX_RANK. If the numbers of
-// read_launched_rank() are missing then, they were lost on the way, and the process must not train alone.
+// Returns the name of a variable that only a launcher sets, such as MASTER_ADDR or PMIX_RANK, if one is set. If
+// read_launched_rank() finds no rank in such a process, its variables were lost on the way, and the process must not
+// train alone.
 std::optional<std::string> trace_of_launcher();
 
 // LOCKSTEP_TIMEOUT (seconds, may have a fraction), or 60 s.
@@ -64,10 +68,10 @@ std::chrono::milliseconds default_timeout();
 // LOCKSTEP_PROGRESS_TIMEOUT (same format), or 30 times `timeout`.
 std::chrono::milliseconds default_progress_timeout(std::chrono::milliseconds timeout);
 
-// The first host of a Slurm list: "a[003-007,9],b" gives a003.
+// The first host of a Slurm list: "a[003-007,9],b" gives "a003".
 std::string first_slurm_host(const std::string& list);
-// The number of tasks on a node: "4(x2),1" gives 4 for nodes 0 and 1, and 1 for node 2. Throws if the list is
-// malformed.
+// The number of tasks on a node of a Slurm list: "4(x2),1" gives 4 for nodes 0 and 1, and 1 for node 2. Throws if the
+// list is malformed or has no such node.
 int slurm_tasks_of_node(const std::string& list, int node);
 
 using EnvironmentVariables = std::vector<std::pair<std::string, std::string>>;

@@ -47,7 +47,8 @@ void check_options(const LauncherOptions& o) {
         o.nnodes - 1);
   check(o.master_port >= 0 && o.master_port <= 65535, "launch: master port {}, expected from 0 to 65535",
         o.master_port);
-  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need the same master port, found none", o.nnodes);
+  check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port, the same on all of them, found none",
+        o.nnodes);
   check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
 }
 
@@ -157,9 +158,9 @@ class Launcher {
       const bool made = ::pipe2(ends, O_CLOEXEC) == 0 && ::fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0;
       check(made, "launch: rank {}: {}", rank, std::generic_category().message(errno));
       write_ends[is_error] = FileDescriptor(ends[1]);
-      const bool colour = is_error ? options_.colour_errors : options_.colour_output;
+      const bool color = is_error ? options_.color_errors : options_.color_output;
       const std::string prefix =
-          colour ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank) : fmt::format("[rank {}] ", rank);
+          color ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank) : fmt::format("[rank {}] ", rank);
       const auto write = [this, is_error](std::string_view line) { options_.output(is_error, line); };
       streams.push_back({FileDescriptor(ends[0]), LinePrefixer(prefix, write)});
     }

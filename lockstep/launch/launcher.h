@@ -21,18 +21,18 @@ struct LauncherOptions {
   int nnodes = 1;
   int node_rank = 0;
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;  // 0 chooses a free one, which works with one node only
+  int master_port = 0;  // 0 chooses a free one; allowed for one node only
   // How often all ranks are restarted after one failed. kUnusable ends the job, since it would recur.
   int max_restarts = 0;
   // How long nodes wait for each other and, as LOCKSTEP_TIMEOUT, how long ranks wait. 0: LOCKSTEP_TIMEOUT, or 60 s.
   std::chrono::milliseconds timeout{0};
-  // After one rank fails, the others have this long to report why they fail. Then they are asked to end, and after the
-  // same time again they are killed. If only silent ranks that others have lost are left on this node, they have 2 s.
+  // After one rank fails, the others have this long to report why they fail. Then they get SIGTERM, and after the same
+  // time again SIGKILL. If only silent ranks that others have lost are left on this node, they have 2 s.
   std::chrono::milliseconds grace{5'000};
   // Receives the ranks' output in complete lines, and the launcher's own messages as error output.
   std::function<void(bool is_error, std::string_view line)> output;
   // Colors the rank prefixes in output and error output.
-  bool colour_output = false, colour_errors = false;
+  bool color_output = false, color_errors = false;
 };
 
 struct LaunchResult {

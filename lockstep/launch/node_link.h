@@ -37,7 +37,7 @@ class NodeLink {
   // Whether all nodes have finished. Call it repeatedly: it also shows the others that this launcher is alive, and
   // throws if another one is not.
   bool all_finished();
-  // Node 0 waits until the others know that the job is over, since its store goes with it.
+  // Node 0 waits until the others know that the job is over, because its store ends with it.
   void part();
 
  private:

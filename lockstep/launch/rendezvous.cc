@@ -162,7 +162,8 @@ GroupTimeouts timeouts_of(const RendezvousOptions& options) {
 Rendezvous resolve_rendezvous(const RendezvousOptions& options) {
   const std::optional<LaunchEnvironment> e = read_launch_environment(options.rank, options.world_size);
   check(e.has_value(),
-        "init_process_group: neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set");
+        "init_process_group: neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set: set them, or "
+        "start the ranks with `lockstep launch`");
   const GroupTimeouts timeouts = timeouts_of(options);
   const milliseconds timeout = timeouts.silence;
   const auto begin = Clock::now();

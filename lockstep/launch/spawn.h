@@ -1,4 +1,5 @@
-// Runs a function of this program in new processes, one for each rank. They can form a process group.
+// Runs a function of this program in new processes, one for each rank (torch.multiprocessing.spawn). They can form a
+// process group.
 #pragma once
 
 #include <chrono>
@@ -11,10 +12,10 @@ namespace LOCKSTEP_API lockstep {
 
 struct SpawnOptions {
   int nprocs = 1;
-  // Wait for the processes. Otherwise call Spawned::join().
+  // True: spawn() waits for the processes. Otherwise call Spawned::join().
   bool join = true;
-  // The destructor of Spawned kills unjoined processes instead of waiting for them. The processes never outlive this
-  // one, whatever `daemon` is.
+  // True: the destructor of Spawned kills unjoined processes instead of waiting for them. In either case, the processes
+  // never outlive this one.
   bool daemon = false;
   // After a rank fails, the others have this long to report their errors. Then they get SIGTERM, and after the same
   // time again SIGKILL.
@@ -41,11 +42,11 @@ class Spawned {
 };
 
 // Calls fn(rank) in nprocs new processes. Each has RANK, WORLD_SIZE, and the other variables that init_process_group()
-// reads; this process hosts the store. An exception ends its process with status 1, and its message comes back.
+// reads; this process hosts the store. An exception ends its process with status 1, and join() reports its message.
 //
 // This overload uses fork(), so the processes start with a copy of this process's memory. fork() is safe only in a
-// process of one thread, so call spawn() before making a Runtime and after an earlier spawn() has ended. Otherwise it
-// throws.
+// process with one thread, so call spawn() before you make a Runtime and after an earlier spawn() has ended. Otherwise
+// it throws.
 Spawned spawn(const std::function<void(int rank)>& fn, const SpawnOptions& options = {});
 
 // This overload runs the program again with the same arguments. In each new process, main() must reach this same call,

@@ -56,7 +56,7 @@ std::unique_ptr<Sequential> make_model(std::string_view name, std::int64_t class
   if (name == "resnet18") return resnet18(classes);
   if (name == "lenet") return lenet(classes);
   if (name == "mlp") return mlp(classes);
-  fail("unknown model {}: there are resnet18, lenet, mlp", name);
+  fail("unknown model {}: expected resnet18, lenet, or mlp", name);
 }
 
 Initializer model_initializer(std::string_view name) {

@@ -1,4 +1,4 @@
-// Models for images and for text. Names of parameters equal those of the same models in PyTorch.
+// Models for images and for text. Their parameters have the names that the same models have in PyTorch.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ namespace LOCKSTEP_API lockstep {
 // The models for small images take [N, C, H, W] and return logits [N, classes]. The first batch sets C, and for LeNet
 // and the MLP also H and W; later batches must agree.
 
-// ResNet-18 for small images (D2L 13.6): no max pool, 3x3 stem. H and W are arbitrary. torchvision::resnet18() below is
-// the one for large images.
+// ResNet-18 for small images (D2L 13.6): no max pool, 3x3 stem, any H and W. For large images, use
+// torchvision::resnet18() below.
 std::unique_ptr<Sequential> resnet18(std::int64_t classes = 10);
 // LeNet-5 with ReLU and max pools. H and W are at least 12: [N, 1, 28, 28] for Fashion-MNIST.
 std::unique_ptr<Sequential> lenet(std::int64_t classes = 10);
@@ -34,7 +34,7 @@ std::unique_ptr<Sequential> mlp(std::int64_t classes = 10);
 
 // Makes a model by its command-line name. An unknown name is an Error that lists the known ones.
 std::unique_ptr<Sequential> make_model(std::string_view name, std::int64_t classes = 10);
-// The initializer that the tutorials use for each of them: Xavier for LeNet, otherwise Normal(0.01).
+// The initializer that the tutorials use for a model: Xavier for LeNet, otherwise Normal(0.01).
 Initializer model_initializer(std::string_view name);
 std::vector<std::string> model_names();
 
@@ -46,7 +46,7 @@ struct ResNetOptions {
   std::int64_t in_channels = 3;
 };
 
-// A residual net for large images (He et al. 2015), [N, in_channels, H, W] -> [N, num_classes]. H and W are arbitrary,
+// A residual net for large images (He et al. 2015), [N, in_channels, H, W] -> [N, num_classes]. H and W may be any,
 // usually 224. It loads torchvision's weight files: parameters are conv1, bn1, layer1 to layer4, fc, and
 // layer2.0.downsample.0 is the convolution on a shortcut. Throws if an option is below 1.
 class ResNet : public Module {
@@ -64,7 +64,7 @@ class ResNet : public Module {
   Linear fc_;
 };
 
-// torchvision's own, with its names, shapes, and numbers of parameters.
+// torchvision's models, with its names, shapes, and numbers of parameters.
 //
 //   auto net = torchvision::resnet18();
 //   net->initialize(Kaiming{}, devices);
@@ -93,8 +93,8 @@ struct GPTOptions {
   DType dtype = DType::f32;
 };
 
-// Causal self-attention, [N, T, n_embd] -> [N, T, n_embd]. One dense layer makes the queries, keys, and values of all
-// heads.
+// Causal self-attention, [N, T, n_embd] -> [N, T, n_embd]. One linear layer computes the queries, keys, and values of
+// all heads.
 class CausalSelfAttention : public Module {
  public:
   explicit CausalSelfAttention(const GPTOptions& options);
@@ -106,7 +106,7 @@ class CausalSelfAttention : public Module {
   Dropout resid_dropout_;
 };
 
-// Two dense layers with GELU and four times the features between them: [.., n_embd] -> [.., n_embd].
+// Two linear layers with GELU between them; the hidden layer has 4 n_embd features: [.., n_embd] -> [.., n_embd].
 class GPTMlp : public Module {
  public:
   explicit GPTMlp(const GPTOptions& options);

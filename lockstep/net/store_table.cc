@@ -37,7 +37,7 @@ std::int64_t StoreTable::add(const std::string& key, std::string_view amount) {
   std::int64_t sum = 0;
   const bool fits = !__builtin_add_overflow(old ? parse(fmt::format("the store's \"{}\"", key), *old) : 0,
                                             parse("the amount to add", amount), &sum);
-  check(fits, "store: {} and {} in \"{}\" do not fit into 64 bits", amount, old ? *old : "0", key);
+  check(fits, "store: the sum of {} and {} in \"{}\" does not fit in 64 bits", amount, old ? *old : "0", key);
   set(key, std::to_string(sum));
   return sum;
 }

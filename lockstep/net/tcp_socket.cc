@@ -147,7 +147,7 @@ void TcpConnection::wait_for(short events, Deadline deadline, const char* doing)
     pollfd item{socket_.get(), events, 0};
     const int ready = ::poll(&item, 1, milliseconds_until(deadline));
     if (ready > 0) return;
-    if (ready == 0) throw ConnectionError(fmt::format("{}: no answer in time, while {}", peer_, doing));
+    if (ready == 0) throw ConnectionError(fmt::format("{}: no answer in time while {}", peer_, doing));
     check(errno == EINTR, "{}: cannot wait: {}", peer_, reason(errno));
   }
 }

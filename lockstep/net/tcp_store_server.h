@@ -1,6 +1,6 @@
 // The server of a job's key-value store: one thread that serves many clients. A client is admitted after it proves that
-// it knows the secret. The server closes clients that send garbage, too much, too slowly, or nothing; other clients do
-// not notice.
+// it knows the secret. The server disconnects clients that send garbage, too much, too slowly, or nothing; other
+// clients are not affected.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 namespace lockstep {
 
 struct TcpStoreServerOptions {
-  // A name or a number; "0.0.0.0" and "::" stand for all addresses of this machine. Any address besides loopback needs
-  // a secret.
+  // A name or a number; "0.0.0.0" and "::" mean all addresses of this machine. Any address except loopback needs a
+  // secret.
   std::string host = "127.0.0.1";
   // 0 chooses a free port.
   int port = 0;

@@ -11,7 +11,8 @@ Embedding::Embedding(EmbeddingOptions options) : options_(options) {
   ParameterOptions parameter{.shape = {rows, options.embedding_dim}};
   if (options.padding_idx) {
     const std::int64_t row = *options.padding_idx < 0 ? *options.padding_idx + rows : *options.padding_idx;
-    check(row >= 0 && row < rows, "embedding: padding_idx {} of {} rows", *options.padding_idx, rows);
+    check(row >= 0 && row < rows, "embedding: padding_idx {} of {} rows, expected one of them", *options.padding_idx,
+          rows);
     parameter.after_initializer = [row](const Array& w) { ops::fill_(ops::narrow(w, row, 1), 0); };
   }
   weight = add_parameter("weight", std::move(parameter));

@@ -1,5 +1,5 @@
-// Layers: dense ones, embeddings, convolutions, residual blocks, and those without parameters: activations, pooling,
-// shapes, dropout. normalization.h and sequence.h have more.
+// Layers: linear, embedding, convolution, residual block, and layers without parameters: activations, shapes, pooling,
+// resizing, dropout. normalization.h and sequence.h have the others.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct LinearOptions {
   bool bias = true;
 };
 
-// y = x weight^T + bias: [.., in] -> [.., out]. Another last extent than in_features is an error.
+// y = x weight^T + bias: [.., in] -> [.., out]. Throws if x's last extent is not in_features.
 class Linear : public Module {
  public:
   using Options = LinearOptions;
@@ -61,7 +61,7 @@ class Embedding : public Module {
 
 // Convolutions. Kernels are square, and every axis has the same stride, padding, and dilation. Constructors throw
 // unless out_channels, kernel, and groups are at least 1 and groups divide both numbers of channels. forward() throws
-// if the input has other axes or channels than expected, or if the kernel does not fit the padded input.
+// if the input has the wrong number of axes or channels, or if the kernel does not fit the padded input.
 
 // Options of Conv1d and Conv2d.
 struct ConvLayerOptions {
@@ -141,7 +141,7 @@ class ConvTranspose2d : public Module {
   ConvTranspose2dLayerOptions options_;
 };
 
-// Returns x. Use it in place of a layer that is omitted.
+// Returns x. Use it in place of an omitted layer.
 class Identity : public Module {
  public:
   Tensor forward(const Tensor& x) override { return x; }
@@ -253,7 +253,8 @@ class Flatten : public Module {
   int start_dim_, end_dim_;
 };
 
-// Splits axis `dim` into several. One extent may be -1, which is inferred. The product must be the axis's extent.
+// Splits axis `dim` into several. One extent may be -1, which is inferred. Throws if the product is not the axis's
+// extent.
 class Unflatten : public Module {
  public:
   Unflatten(int dim, Shape unflattened_size) : dim_(dim), unflattened_size_(unflattened_size) {}
@@ -267,8 +268,8 @@ class Unflatten : public Module {
   Shape unflattened_size_;
 };
 
-// The largest pixel of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride) + 1.
-// Padding never counts. Limits and errors: see Pool2dOptions in backend/window.h.
+// The largest element of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride) +
+// 1. Padding is never the largest. Limits and errors: see Pool2dOptions in backend/window.h.
 class MaxPool2d : public Module {
  public:
   using Options = Pool2dOptions;
@@ -302,7 +303,7 @@ class GlobalAvgPool2d : public Module {
   Tensor forward(const Tensor& x) override { return global_avg_pool2d(x); }
 };
 
-// [N, C, H, W] -> [N, C, output_size]: means over windows that cover the image. An extent of -1 stays unchanged.
+// [N, C, H, W] -> [N, C, output_size]: means over windows that cover the image. An output size of -1 keeps the input's.
 class AdaptiveAvgPool2d : public Module {
  public:
   explicit AdaptiveAvgPool2d(std::int64_t output_size) : output_size_{output_size, output_size} {}

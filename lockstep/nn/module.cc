@@ -69,7 +69,7 @@ void Module::initialize(const Initializer& initializer, const std::vector<Device
   all.insert(all.end(), buffers.begin(), buffers.end());
   for (auto& [name, parameter] : all) {
     check(options.force_reinit || !parameter.initialized(),
-          "initialize: parameter {} is initialized already; force_reinit starts it anew", name);
+          "initialize: parameter {} is initialized already; set force_reinit to initialize it again", name);
   }
   for (auto& [name, parameter] : all) parameter.initialize(name, devices, initializer, options.seed);
 }

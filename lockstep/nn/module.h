@@ -1,4 +1,4 @@
-// Modules, the parts of models, and containers of modules. Parameters have the same names as in PyTorch, so each
+// Modules, which models are made of, and containers of modules. Parameters have the same names as in PyTorch, so each
 // library can load the other's weights.
 //
 //   struct Net : Module {
@@ -41,8 +41,8 @@ class Module {
   Tensor operator()(const Tensor& x);
   // Computes one tensor from one, for any number of devices and processes. A module with several inputs or outputs
   // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call that one.
-  // With one input, it takes it by value, as in `std::pair<Tensor, Tensor> forward(Tensor x)`: C++ allows no other
-  // return type beside the parameters of this one.
+  // If it has one input but several outputs, it must take the input by value, as in `std::pair<Tensor, Tensor>
+  // forward(Tensor x)`, because C++ does not allow an override with another return type.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"  // g++ 13 would warn of each such module
   virtual Tensor forward(const Tensor& x);
@@ -54,16 +54,16 @@ class Module {
   // Moves all parameters and buffers, with their values, to these devices. Drops gradients. Call it before you make an
   // optimizer: an optimizer's state lies on the parameters' devices, so a later move is an error.
   void to(const std::vector<Device>& devices);
-  // Casts all floating parameters and buffers to f32 or f64, under the same conditions. f64 is for checks, such as
-  // gradients against central differences.
+  // Casts all floating parameters and buffers to f32 or f64. Drops gradients; call it before you make an optimizer. f64
+  // is for checks, such as gradients against central differences.
   void to(DType dtype);
 
-  // Listed in the order of registration, a module's own before its children's. Names are paths: "fc.1.weight". With
-  // recurse = false, only the module's own.
+  // These list the entries in the order of registration, a module's own before its children's. Names are paths:
+  // "fc.1.weight". With recurse = false, they list only the module's own.
   std::vector<std::pair<std::string, Parameter>> named_parameters(bool recurse = true) const;
   std::vector<std::pair<std::string, Parameter>> named_buffers(bool recurse = true) const;
   std::vector<std::pair<std::string, Module*>> named_modules();
-  // Each parameter once, even if modules share it.
+  // Lists each parameter once, even if modules share it.
   std::vector<Parameter> parameters() const;
   std::int64_t parameter_count() const;
   // Finds one by its path. An unknown name is an Error that lists the existing ones.
@@ -124,7 +124,7 @@ class Module {
     return *child;
   }
 
-  // Makes the parameters and children of `inner` those of this module, under their own names.
+  // Makes the parameters and children of `inner` also those of this module, under the same names.
   void pass_on(Module& inner) { children_.push_back({"", &inner, nullptr}); }
 
   struct Child {
@@ -149,8 +149,8 @@ class Module {
   bool training_ = true;
 };
 
-// Calls the forward() that the model has for these inputs, as wrappers do. Module's operator() lets summary() see the
-// output, but it calls the virtual forward(), which another one may hide.
+// For wrappers: calls the model's forward() for these inputs. It uses Module's operator() where possible, so that
+// summary() sees the output, but that one calls only the virtual forward(), which the model's own may hide.
 template <typename M, typename... Xs>
 auto call_model(M& model, const Xs&... xs) {
   if constexpr (sizeof...(xs) == 1 && requires { static_cast<Tensor (M::*)(const Tensor&)>(&M::forward); }) {
@@ -179,7 +179,7 @@ class EvalGuard {
 // The state of a model as named host tensors under PyTorch's names: all parameters, then all buffers.
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 
-// Waits for the values. Throws if the shape of a parameter is not known yet.
+// Returns a model's state. Waits for the values. Throws if the shape of a parameter is not known yet.
 StateDict state_dict(const Module& module);
 
 // Overwrites all replicas of an initialized model, and settles unknown shapes. Strict: a missing or unknown name, or a
@@ -193,8 +193,7 @@ struct UnmatchedEntries {
   std::vector<std::string> different;   // in both, with another shape or type; the model keeps its values
 };
 
-// For fine-tuning: overwrites every entry that the state has with the same name, shape, and type. Throws if nothing
-// fits.
+// For fine-tuning: loads every entry whose name, shape, and type match, and returns the others. Throws if none matches.
 UnmatchedEntries load_matching_state(Module& module, const StateDict& state);
 
 // Runs modules one after the other. They are named "0", "1", ..., or as the caller says. A batch norm and the ReLU
@@ -238,14 +237,14 @@ class Sequential : public Module {
   template <typename M>
   M& at(std::size_t i) const {
     auto* const module = dynamic_cast<M*>(&(*this)[i]);
-    if (!module) fail("sequential: module {} is {}, expected another class", i, (*this)[i].str());
+    if (!module) fail("sequential: module {} is {}, expected the class requested from at()", i, (*this)[i].str());
     return *module;
   }
 
   Tensor forward(const Tensor& x) override;
 };
 
-// Holds modules named "0", "1", ...; the owner calls them. M is the modules' class; the default works for modules of
+// Holds modules named "0", "1", .... The owner calls them. M is the modules' class; the default works for modules with
 // one input.
 //
 //   ModuleList<TransformerEncoderLayer> layers;
@@ -305,12 +304,11 @@ class ModuleList : public Module {
 //   246,824 bytes of parameters, 0 of buffers
 //
 // Each row counts a layer's own parameters, without those of the layers in it. Parameters that layers share count in
-// the first one. A layer that was called several times shows its last output. Your own layers show an output only if
-// the model calls them with operator().
+// the first one. A layer that is called several times shows its last output. Your own layers show an output only if the
+// model calls them with operator().
 //
 // summary() calls the model once, on zeros of this shape on its first device, in evaluation mode and without a history.
-// This sets unknown shapes, as a first batch does. Modes, statistics, gradients, and later random numbers stay the
-// same.
+// This sets unknown shapes, as a first batch does. It changes no modes, statistics, gradients, or later random numbers.
 std::string summary(Module& module, const Shape& input, DType dtype = DType::f32);
 
 // For models that are called in another way: `call` must run the model once.

@@ -1,5 +1,5 @@
 // Normalization layers. In training, batch norm normalizes over the samples; in evaluation, it uses running statistics.
-// The other layers always normalize each sample by itself.
+// The other layers always normalize each sample separately.
 #pragma once
 
 #include <optional>
@@ -19,11 +19,11 @@ struct BatchNorm2dOptions {
 };
 
 // Batch norm of images [N, C, H, W] (Ioffe and Szegedy 2015): (x - mean) / sqrt(var + eps) * weight + bias, with a mean
-// and a variance for each channel. In training, these are a shard's own (its sum of squares divided by n = N H W; all
-// shards' with `synchronized`), and each call moves the running statistics toward those of all shards, merged:
+// and a variance for each channel. In training, they are those of the shard, or of the whole batch with `synchronized`;
+// the divisor of the variance is n = N H W. Each call moves the running statistics toward those of the whole batch:
 //   running_mean += momentum (mean - running_mean), and the same for running_var with the divisor n - 1.
-// One pixel in all (n = 1) leaves running_var unchanged. In evaluation, it uses the running statistics. Another number
-// of axes or channels is an error.
+// A single pixel (n = 1) leaves running_var unchanged. In evaluation, it uses the running statistics. Throws if the
+// input has the wrong number of axes or channels.
 class BatchNorm2d : public Module {
  public:
   using Options = BatchNorm2dOptions;
@@ -54,7 +54,7 @@ class BatchNorm2d : public Module {
   BatchNorm2dOptions options_;
 };
 
-// Makes every batch norm of the model a synchronized one.
+// Makes every batch norm of the model synchronized, in place (torch.nn.SyncBatchNorm.convert_sync_batchnorm).
 void convert_sync_batchnorm(Module& module);
 
 struct LayerNormOptions {

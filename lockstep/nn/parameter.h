@@ -1,6 +1,6 @@
-// A parameter: one object with a replica on each of its devices and a gradient for each shard. It can be used as a
-// tensor: matmul(x, weight), sum(square(weight)). Parameters replicate themselves, so wrappers never clone a model.
-// Initializers give it its first values.
+// A parameter: one object with a replica on each of its devices and a gradient for each shard. Use it as a tensor:
+// matmul(x, weight), sum(square(weight)). Parameters replicate themselves, so wrappers never clone a model.
+// Initializers set the initial values.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct ReducedGradient;  // autograd/gradient_reducer.h
 //
 //   net.initialize(Normal(0.01), devices);
 
-// Overwrites a parameter.
+// Overwrites the elements of a parameter.
 using Initializer = std::function<void(const Array& parameter, RandomKey key)>;
 
 // All arguments must be finite. Standard deviations are at least 0.
@@ -34,7 +34,7 @@ struct Normal {
   double stddev, mean;
 };
 
-// Uniform in [low, high), or in [-scale, scale). The scale is at least 0.
+// Uniform in [low, high), or in [-scale, scale). low is at most high; the scale is at least 0.
 struct Uniform {
   explicit Uniform(double scale = 0.07);
   Uniform(double low, double high);
@@ -54,8 +54,8 @@ struct TruncatedNormalOptions {
   double mean = 0, stddev = 1, a = -2, b = 2;
 };
 
-// A normal distribution limited to [a, b]: numbers outside are drawn again. Throws if the mean lies more than two
-// standard deviations outside [a, b].
+// A normal distribution limited to [a, b]: numbers outside are drawn again. Throws unless the mean lies within two
+// standard deviations of [a, b].
 //
 //   TruncatedNormal({.stddev = 0.02})
 struct TruncatedNormal {
@@ -126,7 +126,7 @@ struct ParameterOptions {
   DType dtype = DType::f32;
   // Replaces the model's initializer. Biases of layers, for example, start at 0.
   Initializer initializer{};
-  // Completes initial values, whichever initializer made them. Values that are loaded stay as they are.
+  // Called after the initializer, for example to set a row to zero. Loaded values do not pass through it.
   std::function<void(const Array& parameter)> after_initializer{};
   // False for buffers, such as running statistics: they have no gradient.
   bool trainable = true;
@@ -141,14 +141,14 @@ class Parameter {
   Parameter() = default;
   explicit Parameter(ParameterOptions options);
 
-  // The path in the model, "resnet_block2.0.conv3.bias". Module::initialize sets it.
+  // The path in the model, such as "resnet_block2.0.conv3.bias". Module::initialize sets it.
   const std::string& name() const;
   // Extents that are not known yet are 0.
   const Shape& shape() const;
   DType dtype() const;
   bool trainable() const;
   // PyTorch's requires_grad_(). Freezing (false) drops the gradient and keeps optimizers from changing the parameter.
-  // backward() stops where only frozen parameters and data were used. Throws for a parameter of integers.
+  // backward() skips operations that used only frozen parameters and data. Throws for a parameter of integers.
   void set_trainable(bool trainable) const;
   // See ParameterOptions::computed.
   bool computed() const;
@@ -156,12 +156,12 @@ class Parameter {
   // The devices that hold a replica, or will hold one once the shape is known.
   const std::vector<Device>& devices() const;
 
-  // The replicated tensor. Gradients of everything computed from it come to this parameter. Throws if the parameter is
-  // not initialized or its shape is not known yet.
+  // The replicated tensor. This parameter collects the gradients of everything computed from it. Throws if the
+  // parameter is not initialized or its shape is not known yet.
   Tensor tensor() const;
   operator Tensor() const { return tensor(); }  // NOLINT(google-explicit-constructor)
   // The replica on `device`, without a history. Throws if `device` has no replica; the message lists the devices that
-  // do.
+  // have one.
   Tensor data(Device device) const;
   // The first device's replica, copied to the host. Waits.
   Tensor host_data() const;
@@ -171,22 +171,22 @@ class Parameter {
   // Sets the extents that were not known; the others must agree. Makes the replicas if the devices are known.
   void settle_shape(const Shape& shape);
   // Sets the name, the devices, and the initial values. Makes the replicas now if the shape is known; otherwise
-  // settle_shape makes them. `fallback` is used if the options name no initializer.
+  // settle_shape makes them. Uses `fallback` if the options name no initializer.
   void initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,
                   std::uint64_t seed);
   bool initialized() const { return !devices().empty(); }
-  // Replaces the replicas by ones on these devices, with the values of the first. Drops the gradient. Throws if the
-  // parameter is not initialized, or if an optimizer or DistributedDataParallel has it: they keep state on its devices.
+  // Moves the replicas to these devices, with the first one's values. Drops the gradient. Throws if the parameter is
+  // not initialized, or if an optimizer or DistributedDataParallel has it: they keep state on its devices.
   void to(const std::vector<Device>& devices) const;
-  // The same for the type: f32 or f64. Integers keep theirs.
+  // Casts the replicas to f32 or f64, under the same conditions. A parameter of integers keeps its type.
   void to(DType dtype) const;
   void check_movable() const;
 
   // The gradient since it was last cleared, summed over all shards, on `device`. Undefined if there is none.
   Tensor gradient(Device device) const;
   Tensor gradient() const { return gradient(devices().at(0)); }
-  // For optimizers: the same gradient, which they must not change. With several processes, it also says whether any
-  // shard had a gradient.
+  // For optimizers: the same gradient. Do not change it. With several processes, it also says whether any shard had a
+  // gradient.
   ReducedGradient reduced_gradient(Device device) const;
   void zero_grad() const;
   // An optimizer holds this for as long as it has the parameter.

@@ -1,4 +1,4 @@
-// How layers print themselves: as the same layers in PyTorch do.
+// Prints layers as PyTorch prints the same layers.
 #include <span>
 
 #include "lockstep/nn/layers.h"

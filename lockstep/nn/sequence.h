@@ -1,5 +1,4 @@
-// Layers for sequences, under PyTorch's names: LSTM and GRU, multi-head attention, and the layer that transformer
-// encoders repeat.
+// Layers for sequences, under PyTorch's names: LSTM, GRU, multi-head attention, and the transformer encoder layer.
 #pragma once
 
 #include <functional>
@@ -65,9 +64,9 @@ struct LstmOutput {
   LstmState state;
 };
 
-// Long short-term memory (Hochreiter and Schmidhuber 1997). i, f, g, and o are the four parts of
-// W_ih x + b_ih + W_hh h + b_hh; c = sigmoid(f) c + sigmoid(i) tanh(g), and h = sigmoid(o) tanh(c). For truncated
-// backpropagation, detach the state before the next call:
+// Long short-term memory (Hochreiter and Schmidhuber 1997). W_ih x + b_ih + W_hh h + b_hh has four parts, i, f, g, and
+// o. Then c = sigmoid(f) c + sigmoid(i) tanh(g), and h = sigmoid(o) tanh(c). For truncated backpropagation through
+// time, detach the state before the next call:
 //
 //   auto [y, state] = lstm(x);
 //   auto [z, last] = lstm(next, {state.h.detach(), state.c.detach()});
@@ -85,7 +84,7 @@ struct GruOutput {
   Tensor h;       // [layers * directions, N, H]
 };
 
-// Gated recurrent units (Cho et al. 2014), with weights cut into three parts, as in PyTorch:
+// Gated recurrent units (Cho et al. 2014), with the weights in three parts, as in PyTorch:
 //   r = sigmoid(W_ir x + b_ir + W_hr h + b_hr)
 //   z = sigmoid(W_iz x + b_iz + W_hz h + b_hz)
 //   n = tanh(W_in x + b_in + r (W_hn h + b_hn))
@@ -99,7 +98,7 @@ class GRU : public RecurrentModule {
   GruOutput operator()(const Tensor& x, const Tensor& h = {}) { return forward(x, h); }
 };
 
-// Multi-head attention and the layer that transformer encoders repeat (Vaswani et al. 2017).
+// Multi-head attention and the transformer encoder layer (Vaswani et al. 2017).
 //
 //   TransformerEncoderLayer layer({.d_model = 64, .nhead = 4, .batch_first = true});
 //   Tensor y = layer(x, {.is_causal = true});  // x [N, L, 64]
@@ -112,8 +111,8 @@ struct MultiheadAttentionOptions {
   bool batch_first = false;  // [N, L, E] instead of [L, N, E]
 };
 
-// A u8 mask hides the positions with 1. A floating mask is added to the scores. The output of a query that sees no key
-// is NaN.
+// A u8 mask hides the positions that are 1, as in PyTorch (AttentionOptions is the other way around). A floating mask
+// is added to the scores. The output of a query that sees no key is NaN.
 struct MultiheadMasks {
   Tensor key_padding_mask = {};  // [N, S]
   Tensor attn_mask = {};         // [L, S], or [N * num_heads, L, S]
@@ -162,7 +161,7 @@ struct TransformerEncoderLayerOptions {
   std::function<Tensor(const Tensor&)> activation = relu;  // or gelu
   double layer_norm_eps = 1e-5;
   bool batch_first = false;  // [N, L, d_model] instead of [L, N, d_model]
-  // True: normalizes the input of each part. False: normalizes the sum of input and output.
+  // True: normalizes the input of each of the two parts (pre-norm). False: normalizes the sum of its input and output.
   bool norm_first = false;
 };
 
@@ -172,8 +171,8 @@ struct TransformerMasks {
   bool is_causal = false;
 };
 
-// Self-attention and a net of two dense layers, each with dropout, a shortcut, and a layer norm. Names of parameters
-// are PyTorch's: self_attn.in_proj_weight, ..., linear1, linear2, norm1, norm2.
+// Self-attention and a feed-forward network of two linear layers, each with dropout, a residual connection, and a layer
+// norm. Names of parameters are PyTorch's: self_attn.in_proj_weight, ..., linear1, linear2, norm1, norm2.
 class TransformerEncoderLayer : public Module {
  public:
   using Options = TransformerEncoderLayerOptions;

@@ -40,7 +40,7 @@ void load_state_dict(Module& module, const StateDict& state) {
   // All checks before the first change.
   for (auto& [name, parameter] : mine) {
     auto it = given.find(name);
-    check(it != given.end(), "load_state_dict: {} is missing", name);
+    check(it != given.end(), "load_state_dict: {} is missing from the state", name);
     const Tensor& value = *it->second;
     check(value.dtype() == parameter.dtype(), "load_state_dict: {} is {}, expected {}", name, value,
           lockstep::name(parameter.dtype()));

@@ -23,8 +23,8 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
   check_rank("conv2d", "input", x, 4, "(N, C, H, W)");
   check_rank("conv2d", "weight", w, 4, "(O, C / groups, KH, KW)");
   check(is_floating(x.dtype()), "conv2d: input is {}, expected a floating type", name(x.dtype()));
-  check(options.groups >= 1 && w.size(0) % options.groups == 0, "conv2d: {} groups for {} output channels",
-        options.groups, w.size(0));
+  check(options.groups >= 1 && w.size(0) % options.groups == 0,
+        "conv2d: {} groups for {} output channels, expected a number that divides them", options.groups, w.size(0));
   check(x.size(1) == w.size(1) * options.groups, "conv2d: input has {} channels, weight expects {}", x.size(1),
         w.size(1) * options.groups);
   Shape shape{x.size(0), w.size(0), 0, 0};

@@ -14,7 +14,7 @@ Array conv2d_backward_data(const Array& dy, const Array& w, const Shape& x_shape
 
 struct ConvWeightGrads {
   Array weight;
-  Array bias;  // undefined unless asked for
+  Array bias;  // undefined unless requested
 };
 // into: memory for that of the weight, plain f32 (f64 for an x of f64); undefined: new.
 ConvWeightGrads conv2d_backward_weights(const Array& x, const Array& dy, const Shape& w_shape, bool with_bias,

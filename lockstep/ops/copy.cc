@@ -42,7 +42,7 @@ Array reshape(const Array& x, Shape shape) {
   check(x.defined(), "reshape: undefined tensor");
   shape = resolve_shape("reshape", shape, x.numel());
   if (shape.numel() != x.numel()) {
-    fail("reshape: {} elements as {}, expected {}", x.numel(), shape.str(), x.shape().str());
+    fail("reshape: the {} elements of {} do not fit shape {}", x.numel(), x.shape().str(), shape.str());
   }
   check(same_order(x.layout(), Layout::plain, x.shape()), "reshape: the tensor is {}, expected plain",
         name(x.layout()));
@@ -180,11 +180,11 @@ Array concatenate(std::span<const Array> parts, Device device) {
   shape[0] = 0;
   for (const Array& part : parts) {
     Shape expected = part.shape();
-    check(expected.rank() == shape.rank() && part.dtype() == parts[0].dtype(), "concatenate: {} beside {}", part,
-          parts[0]);
+    check(expected.rank() == shape.rank() && part.dtype() == parts[0].dtype(),
+          "concatenate: {} and {}, expected the same type and number of axes", part, parts[0]);
     shape[0] += part.size(0);
     expected[0] = shape[0];
-    check(expected == shape, "concatenate: {} beside {}", part, parts[0]);
+    check(expected == shape, "concatenate: {} and {}, expected the same shape except on axis 0", part, parts[0]);
   }
   Array all = device.is_host() ? Array::host(shape, parts[0].dtype()) : empty(shape, parts[0].dtype(), device);
   std::int64_t row = 0;

@@ -8,7 +8,7 @@
 
 namespace lockstep::ops {
 
-// `shape` with the extent that makes `numel` elements in place of a -1.
+// Returns `shape` with -1 replaced by the extent that gives `numel` elements.
 Shape resolve_shape(std::string_view what, Shape shape, std::int64_t numel);
 // The same memory under another shape; plain layout. One extent may be -1: inferred.
 Array reshape(const Array& x, Shape shape);
@@ -26,16 +26,15 @@ Array convert(const Array& x, DType dtype, Layout layout);
 void copy_(const Array& x, const Array& y, CopyOptions options = {});
 // A copy on another device, in x's layout.
 Array to_device(const Array& x, Device device, CopyOptions options = {});
-// Uninitialized host memory that copies to and from `device` reach without a detour. On CPU devices any host memory is
-// such; for a GPU it is page-locked, and comes from a pool: wait for it (Engine::wait_unused) before the host writes
-// it.
+// Uninitialized host memory that copies to and from `device` use directly. For a CPU device, this is any host memory.
+// For a GPU, it is page-locked and comes from a pool: wait for it (Engine::wait_unused) before the host writes it.
 Array empty_host(const Shape& shape, DType dtype, Device device);
 // A copy of host memory in such memory; the same handle for CPU devices.
 Array pin(const Array& x, Device device);
 // x if kernels of `device` can read it where it is, else a copy there.
 Array readable_from(const Array& x, Device device);
 
-// One below the other (axis 0), on `device`.
+// Joins the parts along axis 0, on `device`.
 Array concatenate(std::span<const Array> parts, Device device);
 
 }  // namespace lockstep::ops

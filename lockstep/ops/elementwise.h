@@ -1,4 +1,4 @@
-// Operations on single elements. Without gradients: those are in autograd/functions.h.
+// Operations on single elements, without gradients. autograd/functions.h has the differentiable ones.
 #pragma once
 
 #include "lockstep/backend/elementwise.h"
@@ -9,7 +9,7 @@ namespace lockstep::ops {
 Array unary(const Unary& op, const Array& x);
 // The gradient of x from that of y = op(x); `saved` is y or x, see unary_saves_output.
 Array unary_backward(const Unary& op, const Array& saved, const Array& dy);
-// Shapes broadcast as in NumPy. b is brought to a's layout where the shapes are equal.
+// Shapes broadcast as in NumPy. If the shapes are equal, b is converted to a's layout.
 Array binary(BinaryOp op, const Array& a, const Array& b);
 // op(a, b) as u8: 1 or 0. Shapes broadcast as in NumPy; a and b are of one type, any.
 Array compare(CompareOp op, const Array& a, const Array& b);

@@ -43,7 +43,7 @@ Array empty_or(const Array& into, std::string_view what, const Shape& shape, DTy
   state_of(device, what);  // whose error names the operation
   if (!into.defined()) return empty(shape, dtype, device);
   check(into.shape() == shape && into.dtype() == dtype && into.device() == device && into.layout() == Layout::plain,
-        "{}: the result is to go into {}, expected a plain {} {} on {}", what, into, shape, name(dtype), device.name());
+        "{}: the result's memory is {}, expected a plain {} {} on {}", what, into, shape, name(dtype), device.name());
   return into.with_shard(current_shard);
 }
 

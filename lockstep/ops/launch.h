@@ -25,8 +25,8 @@ class ShardScope {
   int previous_;
 };
 
-// Within a scope, each task runs on the compute lane of its device on which the engine finds that it waits least,
-// instead of its shard's: small independent operations run side by side on one device (of several lanes: more cores
+// Within a scope, each task runs on the compute lane of its device where the engine expects the shortest wait, instead
+// of its shard's lane. Small independent operations then run in parallel on one device with several lanes (more cores
 // than threads per shard). Every lane computes the same bits, so results are the same.
 class SpreadScope {
  public:
@@ -45,7 +45,7 @@ LaneId compute_lane(const DeviceState& device, const Task& task);
 // An uninitialized tensor. Throws for a layout that does not fit the shape.
 Array empty(const Shape& shape, DType dtype, Device device, Layout layout = Layout::plain);
 Array empty_like(const Array& x);
-// `into`, after checking that it is what empty() would return; or that, where it is undefined.
+// Returns `into` after checking that it has the given properties. If it is undefined, returns empty().
 Array empty_or(const Array& into, std::string_view what, const Shape& shape, DType dtype, Device device);
 
 struct LaunchOptions {
@@ -70,8 +70,8 @@ template <typename A>
 Task make_task(std::string_view name, DeviceState& device, std::span<const A> reads, std::span<const A> writes,
                const LaunchOptions& options);
 
-// Pushes a task on the device of writes[0] that calls kernel(Backend&, KernelContext&). All tensors have to be on that
-// device. The kernel captures views, not tensors: memory that the host frees meanwhile is protected by its resource.
+// Pushes a task on the device of writes[0] that calls kernel(Backend&, KernelContext&). All tensors must be on that
+// device. The kernel captures views, not tensors: the resource protects memory that the host frees in the meantime.
 template <typename A, typename Kernel>
 void launch_task(std::string_view name, std::span<const A> reads, std::span<const A> writes, Kernel&& kernel,
                  const LaunchOptions& options) {
@@ -95,7 +95,7 @@ void launch(std::string_view name, std::initializer_list<Operand> reads, std::in
               std::forward<Kernel>(kernel), options);
 }
 
-// Checks that there is memory of a device to work on: `add: an input is undefined`.
+// Checks that an input is defined and on a device: `add: an input is undefined`.
 void check_on_device(std::string_view what, const Array& t);
 // Checks that both have one dtype and shape: `add: [2, 3] f32 and [2, 4] f32, expected the same`.
 void check_same(std::string_view what, const Array& a, const Array& b);

@@ -16,8 +16,8 @@ struct MatmulOutput {
   Array into{};
 };
 
-// op(a) op(b) + bias (may be undefined): [m, k] x [k, n] + [n] -> [m, n]. Axes in front are batches of matrices, which
-// broadcast as in NumPy; a bias and `into` go with a b of two axes.
+// op(a) op(b) + bias (may be undefined): [m, k] x [k, n] + [n] -> [m, n]. Leading axes are batches of matrices, which
+// broadcast as in NumPy. A bias or `into` requires a b with two axes.
 Array matmul(const Array& a, const Array& b, const Array& bias = {}, const MatmulOutput& output = {});
 
 }  // namespace lockstep::ops

@@ -17,7 +17,7 @@ struct BatchStats {
 
 BatchStats batch_norm_stats(const Array& x);
 // Merged in the shards' tree; parts[s] is shard s's, undefined where the shard is missing. Parts may lie on other
-// devices of one memory domain. On `device`, in its urgent lane if wanted.
+// devices of one memory domain. Runs on `device`, on its urgent lane if `urgent`.
 BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, bool urgent);
 
 struct BatchNormApply {
@@ -38,12 +38,12 @@ BatchNormSums batch_norm_backward_stats(const Array& dy, const Array& x, const A
                                         double eps);
 struct BatchNormGrads {
   Array x;
-  Array residual;  // undefined unless asked for
+  Array residual;  // undefined unless requested
 };
 BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
                                         double eps, const Array& gamma, const BatchNormSums& sums, bool with_residual);
 
-// Moves the running statistics towards those of a batch and counts the batch; in the urgent lane.
+// Moves the running statistics toward those of a batch and counts the batch, on the urgent lane.
 void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean, const Array& running_var,
                        const Array& batches);
 
@@ -63,7 +63,7 @@ RowNorm row_norm(std::string_view what, const Array& x, const Array& weight, con
                  const RowNormOptions& options);
 
 struct RowNormGrads {
-  Array x, weight, bias;  // undefined unless asked for
+  Array x, weight, bias;  // undefined unless requested
 };
 struct RowNormNeeds {
   bool x = true, weight = true, bias = true;

@@ -1,4 +1,4 @@
-// Optimizer steps: one task a device for all of its parameters.
+// Optimizer steps: one task per device for all parameters.
 #pragma once
 
 #include <span>
@@ -16,9 +16,9 @@ struct Update {
   Array grad;
   Array state0;
   Array state1;
-  // u8 [1]: 0 leaves all of them as they are, as if the parameter were not there. Undefined: 1.
+  // u8 [1]: 0 leaves weight and states unchanged, as if the parameter did not exist. Undefined: 1.
   Array present;
-  // Which of the arguments are this one's.
+  // The index of the parameter's group in `groups`.
   std::size_t group = 0;
 };
 

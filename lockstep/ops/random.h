@@ -20,7 +20,7 @@ struct DropoutKey {
   // Undefined, or i64 [2] on x's device: the key's words instead.
   Array in_memory = {};
 };
-// The next one for the current shard on `device`; within a recorded step it is in memory, and another one each time.
+// The next key for the current shard on `device`. In a recorded step, it is in memory and changes with each repetition.
 DropoutKey next_dropout_key(Device device);
 
 // x * mask / (1 - p), each element dropped with probability p; its own backward under the same key.

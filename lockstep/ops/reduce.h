@@ -8,7 +8,7 @@
 
 namespace lockstep::ops {
 
-// The sum of x over the axes along which `shape` would have to be broadcast to x's shape.
+// The sum of x over the axes along which broadcasting `shape` to x's shape would repeat elements.
 Array sum_to(const Array& x, const Shape& shape);
 // The largest element of x over the same axes; NaN where there is one.
 Array max_to(const Array& x, const Shape& shape);
@@ -20,13 +20,13 @@ Array argmax(const Array& x);
 // domain of `device`, where the result is. Undefined if no leaf is defined. Sums of bf16 and f16 are taken in f32, and
 // rounded once.
 //
-// `lane`: runs there instead of a compute lane, so that what comes after it in the compute lane does not wait for
-// leaves of other devices and processes.
+// `lane`: runs there instead of on a compute lane, so that later work on the compute lane does not wait for leaves of
+// other devices and processes.
 Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneId> lane = {});
 // The largest of all defined leaves, element by element, on `device`. Undefined if no leaf is defined.
 Array max_of(std::span<const Array> leaves, Device device);
-// The sum of squares of all elements of all tensors, f64 [1]. present: none, or for each tensor a u8 [1] of which 0
-// leaves it out as if it were not there (undefined: 1).
+// The sum of squares of all elements of all tensors, f64 [1]. present: empty, or a u8 [1] for each tensor; 0 omits the
+// tensor (undefined: 1).
 Array squared_norm(std::span<const Array> xs, std::span<const Array> present = {});
 
 }  // namespace lockstep::ops

@@ -57,14 +57,15 @@ Shape without_axes(const Shape& shape, unsigned axes) {
 
 Array permute(const Array& x, std::span<const int> axes) {
   const Array plain = to_layout(x, Layout::plain);
-  check(static_cast<int>(axes.size()) == x.shape().rank(), "permute: {} axes for shape {}", axes.size(), x.shape());
+  check(static_cast<int>(axes.size()) == x.shape().rank(),
+        "permute: {} axes for shape {}, expected each of its axes once", axes.size(), x.shape());
   StridedCopy copy{.extent = x.shape()};
   const Strides from = strides_of(x.shape());
   unsigned seen = 0;
   for (int i = 0; i < x.shape().rank(); ++i) {
     const int axis = axes[static_cast<std::size_t>(i)];
-    check(axis >= 0 && axis < x.shape().rank() && !(seen >> axis & 1U), "permute: axis {} is repeated or out of range",
-          axis);
+    check(axis >= 0 && axis < x.shape().rank() && !(seen >> axis & 1U),
+          "permute: axis {} is repeated or out of range, expected each axis once", axis);
     seen |= 1U << axis;
     copy.extent[i] = x.shape()[axis];
     copy.from[static_cast<std::size_t>(i)] = from[static_cast<std::size_t>(axis)];
@@ -148,7 +149,7 @@ Array cat(std::span<const Array> parts, int axis) {
     Shape expected = shape;
     expected[axis] = part.shape().rank() == shape.rank() ? part.size(axis) : 0;
     check(part.shape() == expected && part.dtype() == parts[0].dtype(),
-          "cat: {} beside {}, expected equal types and extents but on axis {}", part, parts[0], axis);
+          "cat: {} and {}, expected the same type, and the same shape except on axis {}", part, parts[0], axis);
     shape[axis] += part.size(axis);
     plain.push_back(to_layout(part, Layout::plain));
   }

@@ -1,4 +1,4 @@
-// Operations that give elements another order or choose among them. Axes may be negative: from the end.
+// Operations that reorder or select elements. Negative axes count from the end.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace lockstep::ops {
 
-// The axis that `axis` means, from 0 on. `what` names the operation in the error.
+// Returns `axis` counted from 0. Throws if it is out of range; `what` names the operation in the error.
 int resolve_axis(std::string_view what, const Shape& shape, int axis);
 // x as [elements before the axis, along it, after it]: the same memory, or a copy if x is not plain.
 Array around_axis(const Array& x, int axis);
@@ -21,11 +21,11 @@ Array permute(const Array& x, std::span<const int> axes);
 Array move_axis(const Array& x, int from, int to);
 // x broadcast to `shape`, as in NumPy.
 Array expand(const Array& x, const Shape& shape);
-// `count` elements of the axis from `start` on, `step` apart. The same memory where they lie together.
+// `count` elements of the axis from `start` on, `step` apart. Shares x's memory if they are contiguous.
 Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, std::int64_t step = 1);
-// The reverse: zeros of `shape`, but for y in the place of the slice. Along other axes, y is at the start.
+// The reverse: zeros of `shape`, except y at the position of the slice. Along other axes, y is at the start.
 Array slice_into_zeros(const Array& y, const Shape& shape, int axis, std::int64_t start, std::int64_t step = 1);
-// One after the other along the axis. The others' extents are equal.
+// Joins the parts along the axis. All other extents must be equal.
 Array cat(std::span<const Array> parts, int axis);
 
 }  // namespace lockstep::ops

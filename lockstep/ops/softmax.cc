@@ -47,8 +47,8 @@ Array cross_entropy(const Array& logits, const Array& labels, double label_smoot
   check_rank("cross_entropy", "logits", logits, 2, "(n, classes)");
   check_rank("cross_entropy", "labels", labels, 1, "(n)");
   check(labels.dtype() == DType::i64, "cross_entropy: labels are {}, expected i64", name(labels.dtype()));
-  check(logits.size(0) == labels.size(0), "cross_entropy: {} rows of logits, {} labels", logits.size(0),
-        labels.size(0));
+  check(logits.size(0) == labels.size(0),
+        "cross_entropy: {} rows of logits, {} labels, expected one label for each row", logits.size(0), labels.size(0));
   check(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label smoothing {}, expected 0 to 1",
         label_smoothing);
   Array loss = empty({1}, loss_dtype(logits), logits.device());

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// While one lives, the parameters of a module that no optimizer has are frozen: nobody would use their gradients.
+// While one lives, the parameters of a module that no optimizer has are frozen: their gradients would be unused.
 class LeftOutGuard {
  public:
   explicit LeftOutGuard(const Module& module);

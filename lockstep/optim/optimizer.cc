@@ -40,11 +40,10 @@ void Optimizer::add_group(std::size_t number, const ParameterGroup& group, doubl
         number > 0 || group.lr || group.weight_decay ? fmt::format(" in group {}", number) : "");
   check_at_least_zero(fmt::format("learning rate of group {}", number), lr);
   check_at_least_zero(fmt::format("weight decay of group {}", number), decay);
-  check(
-      !group.lr || learning_rate_ > 0,
-      "optimizer: group {} has a learning rate of its own, which follows the optimizer's in proportion, and that is 0: "
-      "expected above 0",
-      number);
+  check(!group.lr || learning_rate_ > 0,
+        "optimizer: group {} has its own learning rate, which scales with the optimizer's, but the optimizer's is 0: "
+        "expected above 0",
+        number);
   groups_.push_back({lr, decay, group.lr});
   has_own_options_ = has_own_options_ || group.lr || group.weight_decay;
   for (const Parameter& p : group.parameters) {
@@ -58,7 +57,7 @@ void Optimizer::add_group(std::size_t number, const ParameterGroup& group, doubl
 }
 
 const Optimizer::Group& Optimizer::group_at(std::size_t group) const {
-  check(group < groups_.size(), "optimizer: there is no group {}, expected one below {}", group, groups_.size());
+  check(group < groups_.size(), "optimizer: there is no group {}, expected a number below {}", group, groups_.size());
   return groups_[group];
 }
 
@@ -244,10 +243,11 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
       values[i].push_back(it->second->array());
       given.erase(it);
     }
-    check(values[i].empty() || values[i].size() == state_names_.size(), "optimizer: the state of {} is not complete",
-          p.name());
+    check(values[i].empty() || values[i].size() == state_names_.size(),
+          "optimizer: the state of {} is incomplete, expected all or none of its tensors", p.name());
   }
-  if (!given.empty()) fail("optimizer: {} does not belong to its parameters", given.begin()->first);
+  if (!given.empty())
+    fail("optimizer: the state has {}, which belongs to none of the optimizer's parameters", given.begin()->first);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     // Existing memory is kept: recorded steps use it.
     if (!values[i].empty()) make_states(slots_[i]);
@@ -287,7 +287,7 @@ Sgd::Sgd(const ParameterGroups& parameters, SgdOptions options)
                 options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
       options_(options) {
   check_at_least_zero("momentum", options.momentum);
-  check(!options.nesterov || options.momentum > 0, "optimizer: Nesterov's step needs a momentum");
+  check(!options.nesterov || options.momentum > 0, "optimizer: nesterov with momentum 0, expected a momentum above 0");
 }
 
 SgdArgs Sgd::args(std::size_t group) const {

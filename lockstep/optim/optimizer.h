@@ -1,5 +1,5 @@
-// Optimizers, and what goes with them: loss scaling, learning-rate schedules, averages of the weights. One step is one
-// task per device, over all parameters.
+// Optimizers, loss scaling, learning-rate schedules, and averages of the weights. One step is one task per device, over
+// all parameters.
 //
 //   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   loss.backward();
@@ -21,9 +21,9 @@
 namespace LOCKSTEP_API lockstep {
 
 struct LossScalerOptions {
-  // Must be a power of two.
+  // A power of two from 2^-60 to 2^60.
   double initial_scale = 65536;
-  // Good steps in a row before the scale doubles.
+  // Number of good steps in a row before the scale doubles.
   std::int64_t growth_interval = 2000;
 };
 
@@ -51,11 +51,11 @@ class LossScaler {
 
   // One f32 [1] for each device: BackwardOptions::scales.
   std::span<const Array> scales() const { return scales_; }
-  // The scale after all steps that were described so far, f32 [1]. Does not wait.
+  // The scale after all steps described so far, f32 [1]. Does not wait.
   Array current() const;
 
-  // For Optimizer::unscale: adjusts the scale by the squared norm of the scaled gradients. Returns the factor of the
-  // optimizer's update, f64 [1], on each device.
+  // For Optimizer::unscale(): adjusts the scale, given the squared norm of the scaled gradients. Returns for each
+  // device the factor, f64 [1], by which the optimizer multiplies the gradients.
   std::vector<Array> update(const Array& squared_norm, double max_norm);
 
   // Waits.
@@ -67,7 +67,7 @@ class LossScaler {
   std::int64_t growth_interval_;
 };
 
-// A group of parameters with options of its own, as in PyTorch. Omitted options are the optimizer's.
+// A group of parameters with its own options, as in PyTorch. Omitted options are the optimizer's.
 struct ParameterGroup {
   std::vector<Parameter> parameters;
   std::optional<double> lr = {};
@@ -101,9 +101,9 @@ struct UpdateRates;
 struct SgdArgs;
 struct AdamArgs;
 
-// An optimizer changes only its own parameters. backward() still computes the gradients of others and adds them up, as
-// in PyTorch; ranks do not exchange them. freeze() what you leave out: a frozen parameter has no gradient at all.
-// Trainer freezes it while it trains.
+// An optimizer changes only its own parameters. backward() still computes and accumulates the gradients of all other
+// parameters, as in PyTorch; ranks do not exchange them. Use freeze() for parameters that you leave out, because a
+// frozen parameter has no gradient. Trainer freezes them while it trains.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -126,16 +126,16 @@ class Optimizer {
   // groups' rates by the same factor.
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
-  // The rate of one group, counted from 0. Setting it changes this group's proportion to the others; later changes of
-  // all rates keep that proportion. Throws while the rate of the options is 0.
+  // The rate of one group, counted from 0. Setting it changes this group's ratio to the other groups; later changes of
+  // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0.
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
   void set_learning_rate(std::size_t group, double lr);
   std::size_t group_count() const { return groups_.size(); }
   // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...", with the initial rates; empty for a plain list. For recipes:
   // groups decide the bits, because norms are summed in their order.
   std::string describe_groups() const;
-  // For recipes: the rule's name, and the options that decide the bits beside the rates and those of groups. Options
-  // that few use are listed only if they differ from the default.
+  // For recipes: the rule's name, and the options that decide the bits, except the learning rates and the options of
+  // groups. Rarely used options are listed only if they differ from the default.
   struct Rule {
     std::string name;
     std::vector<std::pair<std::string, double>> options;
@@ -146,7 +146,8 @@ class Optimizer {
 
   // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits.
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
-  // Strict, as for modules: on an error, nothing changes. All parameter shapes must be known.
+  // Strict, as for modules: an error changes nothing. The shapes of all parameters must be known. `steps` is the number
+  // of steps so far.
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, std::int64_t steps);
 
  protected:
@@ -248,7 +249,8 @@ class Adam : public Optimizer {
   bool decoupled_;
 };
 
-// Adam with decoupled weight decay (Loshchilov and Hutter 2019): w -= lr weight_decay w replaces the term of g.
+// Adam with decoupled weight decay (Loshchilov and Hutter 2019): w -= lr weight_decay w, instead of adding the decay to
+// g. The default decay is 0; PyTorch's is 0.01.
 class AdamW : public Adam {
  public:
   AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, true) {}
@@ -263,7 +265,7 @@ enum class ScheduleKind { constant, step, cosine };
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
   double base_lr = 0.1;
-  // Number of steps in which the rate grows linearly from base_lr / warmup to base_lr.
+  // Number of warm-up steps, in which the rate grows linearly from base_lr / warmup to base_lr.
   std::int64_t warmup = 0;
   // Number of steps of the whole job. A cosine schedule reaches 0 there.
   std::int64_t total_steps = 0;
@@ -280,26 +282,28 @@ struct ScheduleOptions {
 // Throws if a number of steps is negative.
 double scheduled_lr(const ScheduleOptions& options, std::int64_t step);
 
-// The exponential moving average of a model's weights. It often has a better test accuracy than the weights themselves.
+// The exponential moving average of a model's weights. It often gives a better test accuracy than the weights
+// themselves.
 //
 //   WeightAverage average(net, 0.999);
 //   for (...) { loss.backward(); sgd.step(); average.update(); }
 //   { AveragedWeights averaged(average); evaluate(net, ...); save_weights("net.safetensors", net); }
 class WeightAverage {
  public:
-  // Averages all parameters of the module. Buffers, such as those of batch norm, are not averaged.
+  // Averages all parameters of the module. Does not average buffers, such as those of batch norm. Throws unless 0 <=
+  // decay < 1.
   WeightAverage(const Module& module, double decay);
 
   // Call it after each step of the optimizer. The average becomes decay * average + (1 - decay) * weights, with the
   // same bits on each device. The first call copies the weights.
   void update();
-  // Exchanges the weights of the module and their averages. Does nothing before the first update.
+  // Swaps the module's weights and their averages. Does nothing before the first update.
   void swap();
 
   double decay() const { return decay_; }
   // The averages under the parameters' names, for checkpoints. Waits. Empty before the first update.
   StateDict state_dict() const;
-  // Strict: `state` has every parameter, in its shape, or is empty. An error changes nothing.
+  // Strict: `state` must be empty or hold every parameter, in its shape and type. An error changes nothing.
   void load_state_dict(const StateDict& state);
 
  private:

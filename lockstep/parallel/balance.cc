@@ -42,7 +42,7 @@ Balance Balance::parse(std::string_view text) {
     double weight = 0;
     const auto parsed = std::from_chars(word.data(), word.data() + word.size(), weight);
     check(parsed.ec == std::errc() && parsed.ptr == word.data() + word.size() && std::isfinite(weight) && weight > 0,
-          "found '{}', expected auto, equal, or a list of weights above 0, 2,1 say", word);
+          "found '{}', expected auto, equal, or a list of weights above 0, such as 2,1", word);
     balance.weights.push_back(weight);
     if (word.size() == rest.size()) return balance;
     rest.remove_prefix(word.size() + 1);

@@ -95,9 +95,8 @@ void BucketReducer::set_shares(const JobShares& shares) {
   const auto waiting =
       std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
   check(waiting == parameters_.end() && std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; }),
-        "distributed data parallel: shares change while gradients of an earlier backward() wait: expected "
-        "step() or zero_grad() "
-        "before");
+        "distributed data parallel: shares change while gradients of an earlier backward() are still waiting: call "
+        "step() or zero_grad() first");
   wait_for_buckets();
   place_shards(shares);
   make_buckets(wanted());
@@ -230,8 +229,8 @@ void BucketReducer::settle_buckets() {
     const auto stranger = std::ranges::find_if_not(order, [&](std::size_t i) { return in_bucket(i); });
     if (stranger == order.end()) return;
     fail(
-        "distributed data parallel: parameter {} is trained from now on, but gradients of an earlier backward() wait: "
-        "expected step() or zero_grad() before",
+        "distributed data parallel: parameter {} is now trained, but gradients of an earlier backward() are still "
+        "waiting: call step() or zero_grad() first",
         parameters_[*stranger].name());
   }
   if (!learnt_ && all_rounds_ > 0) {
@@ -274,8 +273,8 @@ void BucketReducer::learn_order() {
 
 ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
   check(!waiting_,
-        "parameter {}: gradients were requested while they wait for a synchronizing backward(), the first "
-        "one after no_sync()",
+        "parameter {}: its gradient is not summed over the ranks yet: call backward() once after the no_sync() guard "
+        "ends",
         parameters_[index].name());
   if (rounds_[index] == 0) return {};
   auto [number, segment] = places_[index];

@@ -2,11 +2,11 @@
 // task, pushed when backward() has been described; it runs as soon as its gradients are computed. Buckets follow the
 // order in which backward finds their gradients. The first step shows that order, and all ranks use the same one.
 //
-// Only gradients that are used travel. Buckets omit frozen parameters and, if other parameters belong to an optimizer,
-// those that belong to none. This is checked again when the gradients of a step begin to arrive.
+// Ranks exchange only gradients that are used. Buckets omit frozen parameters and, if other parameters belong to an
+// optimizer, parameters that belong to none. Each step checks this again when its first gradients arrive.
 //
 // The sum follows the shards' tree, so it has the bits of one process. Each rank contributes its largest complete
-// subtrees: one, if the number of ranks divides V evenly into powers of two.
+// subtrees. A single one is enough if V divided by the number of ranks is a power of two.
 #pragma once
 
 #include <memory>

@@ -13,15 +13,15 @@
 namespace LOCKSTEP_API lockstep {
 
 struct DataParallelOptions {
-  // V of the recipe; 0: one shard for each device.
+  // V of the recipe, the number of shards; 0: one for each device.
   int shards = 0;
-  // See SplitOptions.
+  // Weights of the devices; see SplitOptions.
   std::vector<double> balance{};
 };
 
 // Wraps a model that was initialized on these devices. The wrapper is a module with the model's parameters, names (no
-// `module.` prefix), and mode. There are no clones, because parameters have a replica on each device anyway. The
-// model's forward() runs once for each shard, on tensors of that shard alone, so it sees what one replica sees.
+// `module.` prefix), and mode. It makes no clones, because each parameter already has a replica on each device. The
+// model's forward() runs once for each shard, on tensors of that shard alone, as it would on one replica.
 template <typename M = Module>
 class DataParallel : public Module {
  public:
@@ -32,8 +32,8 @@ class DataParallel : public Module {
   }
 
   // x [n, ...], in host memory or on any device. Returns the outputs of all n samples on the first device. n = 0 is an
-  // error. Each shard has ceil(n / V) samples, so a short batch may leave devices idle. Several inputs are cut alike.
-  // If the model returns several tensors (std::tuple, std::pair, std::array), each of them is gathered.
+  // error. Each shard has ceil(n / V) samples, so a short batch may leave devices idle. All inputs are cut in the same
+  // way. If the model returns several tensors (std::tuple, std::pair, std::array), each of them is gathered.
   template <typename... Xs>
   auto operator()(const Tensor& x, const Xs&... more) {
     if constexpr (sizeof...(more) == 0 && kMakesOneOfOne) {
@@ -42,7 +42,7 @@ class DataParallel : public Module {
       return run(x, more...);
     }
   }
-  // The model's output for one input, if it has that form.
+  // The model's output, if it takes one tensor and returns one.
   Tensor forward(const Tensor& x) override {
     if constexpr (kMakesOneOfOne) {
       return run(x);

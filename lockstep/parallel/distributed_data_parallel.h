@@ -36,15 +36,15 @@ struct BucketOptions {
 };
 
 struct DistributedOptions {
-  // V of the whole job, at least one per rank; 0: one shard for each device of each rank.
+  // V of the recipe, the number of shards of the whole job, at least one per rank; 0: one for each device of each rank.
   int shards = 0;
   // Weights of all devices, rank 0's first, as in SplitOptions; the same on all ranks. Empty: equal shares.
   std::vector<double> balance{};
-  // With bf16, every shard's gradient and every sum of two is rounded to it, on every rank and device, and half as many
-  // bytes travel. Part of the recipe: the bits differ from f32, but are the same for every number of ranks and devices.
+  // f32 or bf16. With bf16, each shard's gradient and each sum of two gradients is rounded to bf16, which halves the
+  // traffic. Part of the recipe: the bits differ from f32's, but do not depend on the number of ranks and devices.
   DType gradients = DType::f32;
   BucketOptions buckets{};
-  // Other settings that all ranks must agree on, one item per line. They are compared before the first step.
+  // Other settings that all ranks must agree on, one item per line. The constructor compares them.
   std::string recipe{};
 };
 
@@ -72,34 +72,34 @@ class DistributedModel {
   DistributedModel(const DistributedModel&) = delete;
   DistributedModel& operator=(const DistributedModel&) = delete;
 
-  // A loop over the batches of `loader`, whose examples have N parts (inputs and labels), each cut into this rank's
-  // shards. All ranks pass equal loaders: the same data, order, and global batch size as in one process. Each rank
-  // loads only its rows. Collective: the loop first compares the ranks' orders and throws, naming a rank that differs.
+  // Returns the batches of `loader` as a range. Its examples have N parts (2: inputs and labels), and each part of a
+  // batch is cut into this rank's shards. All ranks pass equal loaders: the same data, order, and global batch size as
+  // in one process. Each rank loads only its own rows. Collective: the loop first compares the ranks' orders and throws
+  // an Error that names a rank that differs.
   template <std::size_t N = 2>
   DistributedBatches<N> batches(DataLoader& loader);
 
-  // For your own loops. Cuts this rank's rows of a batch into its shards. All parts of `rows` must have equally many
-  // rows. Other ranks may have more or fewer rows, or none: ranks exchange the numbers, and every sample counts the
-  // same. Collective: every rank must call it equally often. A rank without data left passes zero rows. Copies are
-  // asynchronous; do not change the host memory until they are done.
+  // For your own loops. Cuts this rank's rows of a batch into its shards. All parts of `rows` must have the same number
+  // of rows. Other ranks may have more or fewer rows, or none: ranks exchange the numbers, and every sample has the
+  // same weight. Collective: all ranks must call it the same number of times. A rank without data left passes zero
+  // rows. Copies are asynchronous; do not change the host memory until they are done.
   std::vector<Tensor> split(std::span<const Tensor> rows);
   template <std::size_t N>
   std::array<Tensor, N> split(const Example& rows) {
     return parts<N>(split(std::span<const Tensor>(rows)));
   }
-  // The same without communication, for a global batch that all ranks know: `samples` are cut into chunks of
-  // ceil(samples / V), and `rows` are those of rows_of(samples).
+  // The same without communication, for a global batch of `samples` rows whose size all ranks know: it is cut into
+  // chunks of ceil(samples / V), and `rows` must be those of rows_of(samples).
   std::vector<Tensor> split(std::span<const Tensor> rows, std::int64_t samples);
   // This rank's rows of a global batch: [first, last).
   std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t samples) const;
 
-  // While the returned object lives, backward() accumulates gradients shard by shard. The first backward() after it
-  // sums them over shards and processes. Accumulation over micro-batches then costs one reduction. All ranks must do
-  // the same.
+  // While the returned object lives, backward() accumulates gradients shard by shard. The first backward() after that
+  // sums them over shards and processes, so several micro-batches cost one reduction. All ranks must do the same.
   [[nodiscard]] std::unique_ptr<NoSyncGuard> no_sync() { return std::make_unique<NoSyncGuard>(reducer_); }
 
-  // Collective; call it between steps and loops over batches. Sets the number of shards of each device. The bits stay
-  // the same. Waits for earlier steps.
+  // Sets the number of shards of each device. The bits stay the same. Collective; call it between steps, outside a loop
+  // over batches. Waits for earlier steps.
   void set_shares(JobShares shares);
   const JobShares& shares() const { return shares_; }
 
@@ -125,12 +125,12 @@ class DistributedModel {
   std::shared_ptr<BucketReducer> reducer_;
 };
 
-// Wraps a model that was initialized on these devices, with all shapes known (see settle_shapes). There is no clone and
-// no other state, so names stay those of the model.
+// Wraps a model that was initialized on these devices, with all shapes known (see settle_shapes). It makes no clone and
+// adds no state, so the names stay those of the model.
 template <typename M = Module>
 class DistributedDataParallel : public DistributedModel {
  public:
-  // Collective. Compares the names, shapes, and types of parameters and buffers and the recipe over all ranks; an error
+  // Collective. Compares the recipe and the names, shapes, and types of parameters and buffers over all ranks; an error
   // names the first difference. Then copies rank 0's values to all ranks.
   DistributedDataParallel(M& module, std::vector<Device> devices, std::shared_ptr<Communicator> communicator,
                           DistributedOptions options = {})

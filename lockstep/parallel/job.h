@@ -1,5 +1,5 @@
 // One process's part in a job: its process group, its devices, and its communicator. A program that makes a Job runs as
-// several ranks under a launcher, and as one rank without.
+// several ranks under a launcher, and as a single rank without a launcher.
 //
 //   Job job;                                   // `lockstep launch` sets the rank and the world size
 //   net.initialize(Xavier{}, job.devices());
@@ -31,14 +31,15 @@ class Engine;          // engine/engine.h
 struct LaneId;         // engine/task.h
 struct KernelContext;  // backend/context.h
 
-// This process's end of a job's communication. Collectives are tasks on two lanes of their own, so they overlap
+// This process's end of a job's communication. Collectives are tasks on two separate lanes, so they overlap
 // computation. Each lane has the same order in all processes.
 class Communicator {
  public:
   // Collective. The runtime must outlive every tensor made here. `devices`: the devices that this rank trains on;
   // empty: all devices of the runtime. Throws if the group's back end is "nccl" and NCCL cannot be used.
   Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group, std::vector<Device> devices = {});
-  // Waits for everything pushed on its lanes. Tells ranks that still wait for this one that it has closed its group.
+  // Waits for all work of the runtime. If other ranks still wait for this one, their operations fail and say that it
+  // closed its group.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -50,7 +51,7 @@ class Communicator {
   // Collective. Makes another group of all ranks, whose operations have their own order. It stays open as long as the
   // communicator, so that a rank ended by an exception can still report the reason.
   std::shared_ptr<ProcessGroup> make_group();
-  // Tells the other ranks why this one gives up. All operations in progress fail, on every rank.
+  // Fails all operations in progress, on every rank, and tells the other ranks `reason`.
   void abort(const std::string& reason);
 
   // `body` runs on a lane; see ops::launch. reads and writes may be empty.
@@ -64,7 +65,7 @@ class Communicator {
   const std::shared_ptr<DeviceSums>& sums() const { return sums_; }
   // The back end that moves gradients: "nccl", or the group's ("host" for "auto").
   std::string_view backend_name() const;
-  // Why NCCL is not used although a rank has a GPU and requested no other back end; otherwise empty.
+  // The reason why NCCL is not used, if a rank has a GPU and no other back end was requested; otherwise empty.
   const std::string& why_not_nccl() const { return why_not_nccl_; }
 
   // Collective. Returns the sum (or another reduction) of all ranks' x, on x's device. Does not wait. All ranks must
@@ -81,14 +82,16 @@ class Communicator {
   };
   std::optional<Vote> take_vote();
 
-  // Exchanges between the describing threads of all processes. They do not wait for any lane. Every rank must call them
-  // in the same order.
+  // Collectives between the host threads of all ranks, which do not wait for any lane. Every rank must call them in the
+  // same order. `what` names the exchange in errors. gather_on_host() returns each rank's number, in the order of
+  // ranks.
   std::vector<std::int64_t> gather_on_host(std::int64_t mine, std::string_view what);
   std::int64_t sum_on_host(std::int64_t mine, std::string_view what);
   void broadcast_on_host(CommBuffer data, std::string_view what);
-  // Rank 0's text.
+  // Returns rank 0's text.
   std::string broadcast_on_host(std::string text, std::string_view what);
-  // If any rank has a complaint, every rank throws the complaint of the lowest such rank: `rank 2: ...`.
+  // Every rank passes a complaint, or an empty text. If any is not empty, all ranks throw the one of the lowest such
+  // rank: `rank 2: ...`.
   void agree(const std::string& complaint, std::string_view what);
 
  private:
@@ -120,16 +123,16 @@ struct JobOptions {
 class Job {
  public:
   // Collective. Waits until all ranks have joined. Without a launcher, this process is the only rank unless the options
-  // say otherwise. Throws if a launcher's variables are set but the rank and the world size are missing.
+  // say otherwise. Throws if a launcher's variables are set but give no rank and world size.
   explicit Job(JobOptions options = {});
-  // Calls close() and ignores errors of other ranks. During stack unwinding, it tells the other ranks instead of
-  // waiting for them.
+  // Calls close() and ignores errors of other ranks. During stack unwinding, it aborts the group instead of waiting for
+  // the other ranks.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
   // Collective. Waits for this rank's work and for all ranks, so that a finished rank is not mistaken for a lost one.
-  // Throws if that fails. Do not use the job afterwards.
+  // Throws if work failed or a rank was lost. Do not use the job after that.
   void close();
 
   int rank() const { return group_->rank(); }
@@ -147,7 +150,7 @@ class Job {
   Runtime runtime_;
   std::vector<Device> devices_;
   std::shared_ptr<Communicator> communicator_;
-  int exceptions_;  // in flight when it began
+  int exceptions_;  // number in flight when the job was made
 };
 
 }  // namespace lockstep

@@ -64,7 +64,8 @@ std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
   check(!inputs.empty(), "recorded step: no inputs");
   for (const Tensor& t : inputs) {
     check(t.defined() && !t.device().is_host(), "recorded step: an input is {}, expected it on a device", t);
-    check(!t.requires_grad(), "recorded step: an input has a history of its own, expected data");
+    check(!t.requires_grad(),
+          "recorded step: an input has a history or requires a gradient, expected data: detach() it");
   }
   // This is part of another step's recording.
   if (StepRecorder::current()) return describe_(inputs);

@@ -1,5 +1,5 @@
-// A training step that is described once and then repeated. A repetition skips the cost of description (allocation, the
-// gradients' graph, checks), and GPUs get the step as one CUDA graph.
+// A training step that is described once and then repeated. A repetition saves the host time of description
+// (allocation, the gradients' graph, checks), and GPUs run the step as one CUDA graph.
 //
 //   RecordedStep step([&](std::span<const Tensor> in) -> std::vector<Tensor> {
 //     Tensor loss = cross_entropy(net(in[0]), in[1]);
@@ -11,21 +11,21 @@
 //
 // The bits equal those of an ordinary loop, under these rules:
 //
-//   - Data that differs between steps comes as inputs: tensors of the same shapes, types, and devices. A step with
-//     other inputs is described. Learning rates and step counts of optimizers and masks of dropout are updated
+//   - Pass data that differs between steps as inputs: tensors of the same shapes, types, and devices. A step with other
+//     inputs is described anew. Learning rates and step counts of optimizers and masks of dropout are updated
 //     automatically.
 //   - The description pushes the same tasks each time and does not read their results. A step that copies from or to
 //     host memory, or exchanges data with other processes, is described each time, and why_not() says so.
-//   - Other host code in the description runs only once: counters, schedules, and changes of mode have no effect in
-//     repetitions. Gradients must therefore be made and used within the step, by backward() and the optimizer's step().
-//     Values passed by value (clipping norm, momentum, decay) stay as recorded.
+//   - Other host code in the description does not run in repetitions: counters, schedules, and changes of mode have no
+//     effect. Gradients must therefore be made and used within the step, by backward() and the optimizer's step().
+//     Arguments passed by value (clipping norm, momentum, decay) stay as recorded.
 //   - Overwrite parameters (set_data, load) instead of initializing them anew. The set of trained parameters stays as
 //     recorded: make another RecordedStep after freeze() or unfreeze(), as Trainer does.
-//   - Outputs and inputs have no history. The next repetition overwrites tensors that are not outputs, and gradients of
-//     leaves.
+//   - Outputs and inputs have no history. The next repetition overwrites the gradients of leaves, and all tensors of
+//     the step that are not outputs.
 //   - A recording owns the memory of a step. If there is too little memory, run() throws, and later calls describe each
 //     step.
-//   - One thread at a time records on a Runtime.
+//   - Only one thread at a time may record on a Runtime.
 #pragma once
 
 #include <functional>
@@ -41,7 +41,8 @@ namespace LOCKSTEP_API lockstep {
 class RecordedTasks;
 
 struct RecordedStepOptions {
-  // Ordinary steps before the recording, at least one. They set shapes, optimizer state, and algorithm choices.
+  // Number of ordinary steps before the recording, at least one. They set shapes, optimizer state, and algorithm
+  // choices.
   int warm_up = 2;
 };
 
@@ -58,9 +59,9 @@ class RecordedStep {
 
   // Whether there is a recording. Inputs like the recorded ones repeat it.
   bool recorded() const { return tasks_ != nullptr; }
-  // Empty, or why there is none: "it waits for data that it has computed".
+  // Empty, or the reason why there is none: "it waits for data that it has computed".
   const std::string& why_not() const { return why_not_; }
-  // Empty if a GPU runs the step as one graph, otherwise why not: "conv2d runs on cpu:0".
+  // Empty if a GPU runs the step as one graph, otherwise the reason why not: "conv2d runs on cpu:0".
   std::string why_no_graph() const;
 
  private:

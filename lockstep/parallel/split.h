@@ -17,7 +17,7 @@ class Communicator;  // parallel/job.h
 class Stopwatch;     // engine/stopwatch.h
 
 struct SplitOptions {
-  // V of the recipe: the number of logical shards; 0: one for each device. The bits depend on V, not on the devices.
+  // V of the recipe: the number of shards; 0: one for each device. The bits depend on V, not on the devices.
   int shards = 0;
   // Weights of the devices: {2, 1} gives the first one twice as many shards. Empty: equal shares. Balancer sets shares
   // by measured speed.
@@ -30,10 +30,10 @@ struct SplitOptions {
 int default_shards(std::int64_t batch_size);
 
 // Cuts axis 0 into chunks of ceil(n / V) samples (the last ones may be short or missing) and copies each to its device.
-// Each device gets a run of consecutive shards; without weights, shard s goes to devices[s * D / V]. x may be in host
-// memory or on any device. Copies are asynchronous: host memory is held until they are done and must not be changed
-// meanwhile. Differentiable. Throws if there are no devices, if x has no samples or is cut or replicated already, if
-// `shards` is negative, or if the weights are not one positive number per device.
+// Each device gets consecutive shards; without weights, shard s goes to devices[floor(s * D / V)], where D is the
+// number of devices. x may be in host memory or on any device. Copies are asynchronous: they keep the host memory
+// alive; do not change it until they are done. Differentiable. Throws if there are no devices, if x has no samples or
+// is cut or replicated already, if `shards` is negative, or if the weights are not one positive number per device.
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options = {});
 
 // The sizes of the chunks that n samples are cut into: split_sizes(10, 3) is 4 4 2, split_sizes(10, 8) is 2 2 2 2 2.
@@ -42,7 +42,7 @@ std::vector<std::int64_t> split_sizes(std::int64_t n, int shards);
 
 // Decides how many shards each device computes. This affects the time of a step, never the bits.
 
-// How to share the shards. Each device gets consecutive shards:
+// How to divide the shards among the devices. Each device gets consecutive shards:
 struct Balance {
   // in proportion to its measured speed,
   bool automatic = false;
@@ -50,7 +50,7 @@ struct Balance {
   // first. Empty: equal shares. With `automatic`, these are the shares at the beginning.
   std::vector<double> weights{};
 
-  // "auto", "equal" or "2,1". The error names what was found: `found '-1', expected auto, equal, or ...`.
+  // Parses "auto", "equal", or "2,1". Throws an Error for other text: `found '-1', expected auto, equal, or ...`.
   static Balance parse(std::string_view text);
   bool operator==(const Balance&) const = default;
 };
@@ -61,17 +61,18 @@ struct ShardCost {
   int lanes = 1;
 };
 
-// Shares that differ by at most one. If there are fewer shards than devices, some devices get none.
+// Shares are numbers of shards, one for each device. equal_shares: they differ by at most one. If there are fewer
+// shards than devices, some devices get none.
 std::vector<int> equal_shares(int shards, std::size_t devices);
 // Shares in proportion to the weights, as closely as whole shards allow, with at least one for each device.
 std::vector<int> weighted_shares(int shards, std::span<const double> weights);
-// Returns the shares that make a step shortest. Each device keeps at least one shard, so that its speed can be
-// measured. A device of unknown speed counts as the fastest.
+// The shares that make a step shortest. Each device gets at least one shard, so that its speed can be measured. A
+// device of unknown speed counts as the fastest.
 std::vector<int> fastest_shares(int shards, std::span<const ShardCost> costs);
-// How long the slowest device takes for its share.
+// The seconds that the slowest device takes for its share.
 double step_seconds(std::span<const int> shares, std::span<const ShardCost> costs);
-// The fastest shares if they make a step at least 5 % shorter than `shares`, otherwise `shares`. Small variations in
-// the measurements therefore move nothing.
+// The fastest shares if they make a step at least 5 % shorter than `shares`, otherwise `shares`. Small variations of
+// the measurements therefore move no shards.
 std::vector<int> rebalanced_shares(std::span<const int> shares, std::span<const ShardCost> costs);
 
 // The index in `shares` of the device that computes the shard.
@@ -109,8 +110,8 @@ class JobShares {
 struct BalancerOptions {
   // Steps between two decisions.
   int every = 20;
-  // Replaces the engine's measurement: the seconds that each device of this process takes for a shard. For programs
-  // that measure speeds themselves, and for tests.
+  // Returns the seconds that each device of this process takes for a shard. Empty: the engine measures them. For
+  // programs that measure speeds themselves, and for tests.
   std::function<std::vector<double>()> seconds_per_shard{};
 };
 
@@ -129,7 +130,7 @@ struct BalancerOptions {
 // Trainer does this with Balance{.automatic = true}.
 class Balancer {
  public:
-  // Begins with equal shares.
+  // Begins with equal shares, for a process without other ranks.
   Balancer(const std::vector<Device>& devices, int shards, BalancerOptions options = {});
   // Collective. Begins with these shares of the devices of all ranks. A null communicator means that this process is
   // alone.
@@ -140,10 +141,10 @@ class Balancer {
   Balancer(const Balancer&) = delete;
   Balancer& operator=(const Balancer&) = delete;
 
-  // Call it after describing a step. Returns true if the shares change from the next step on. Ranks agree on shares
-  // here, so each rank must call it equally often.
+  // Call it after each step. Returns true if the shares change from the next step on. Collective: ranks agree on the
+  // shares here, so all must call it the same number of times.
   bool step();
-  // Tasks described between pause() and resume(), such as those of an evaluation, are not measured.
+  // Work described between pause() and resume(), such as an evaluation, is not measured.
   void pause();
   void resume();
 

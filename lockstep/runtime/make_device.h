@@ -1,4 +1,4 @@
-// The parts of which a Runtime makes its devices. Internal.
+// The parts that a Runtime makes its devices of. Internal.
 #pragma once
 
 #include <memory>

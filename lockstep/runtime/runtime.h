@@ -21,9 +21,9 @@ class Engine;        // engine/engine.h
 class RandomState;   // runtime/random_state.h
 struct DeviceState;  // runtime/device_state.h
 
-// The devices that a Runtime should have. A number: that many GPUs, or CPU devices if there is no GPU (see
-// find_devices). A list as in Runtime::devices(): "cpu:0,cpu:1", "cuda:0". "auto": all GPUs or, without one, one CPU
-// device.
+// The devices that a Runtime should have: a number, for that many GPUs, or CPU devices if there is no GPU (see
+// find_devices); a list, as for Runtime::devices(): "cpu:0,cpu:1", "cuda:0"; or "auto", for all GPUs, or one CPU device
+// if there is no GPU.
 class WantedDevices {
  public:
   WantedDevices() = default;
@@ -45,13 +45,13 @@ class WantedDevices {
 struct RuntimeOptions {
   // Runtime::devices() is exactly these. Do not combine this with cpu_devices, cuda, or cuda_logical.
   WantedDevices devices = {};
-  // Number of CPU devices, at least one. They split the cores that this process may use evenly, and share cores if
-  // there are fewer.
+  // Number of CPU devices, at least one. They split this process's cores evenly. If there are fewer cores than devices,
+  // they share cores.
   int cpu_devices = 1;
   // Cores of one CPU device; 0: an equal part of all cores.
   int cores_per_device = 0;
   // T: threads that compute one shard. A device of c cores has floor(c / T) compute lanes, at least one. 0: all cores
-  // of a device. T affects the bits only for bf16 on CPUs that multiply it in hardware.
+  // of a device. T affects the bits only for bf16, and only on CPUs that multiply bf16 in hardware.
   int threads_per_shard = 1;
   // For debugging: runs each task at once on the calling thread. Results are the same.
   bool serial = false;
@@ -68,16 +68,17 @@ struct RuntimeOptions {
   bool direct_conv = false;
   // GPUs multiply f32 in TF32, with 10 bits of mantissa.
   bool tf32 = false;
-  // A file with the fastest of the libraries' algorithms for GPUs; missing entries are timed and added. Part of the
-  // recipe that decides the bits. Empty: the libraries' first suggestion, the same in all runs.
+  // A file that names the fastest cuDNN and cuBLASLt algorithm for each problem. Missing entries are timed and added.
+  // Part of the recipe that decides the bits. Empty: each library's first suggestion, which is the same in all runs.
   std::filesystem::path cuda_algorithms = {};
   // Computes with the reference kernels: every dtype, f64 arithmetic, slow.
   bool reference_backend = false;
   std::uint64_t seed = 0;
-  // Bytes that one CPU device may use; 0: as much as the others leave. All CPU devices together use at most the memory
-  // that this process may use (the machine's memory or its control group's limit), or this limit if it is larger.
+  // Bytes that one CPU device may use; 0: as much as the other CPU devices leave. Together they may use the memory of
+  // this process (the machine's, or its control group's limit), or this limit if it is larger.
   std::size_t memory_limit = 0;
-  // When a wait takes this long, on_slow_wait gets a report of which tasks wait for what. 0: never.
+  // When a wait takes this long, on_slow_wait is called with a report of the waiting tasks and what they wait for. 0:
+  // never.
   std::chrono::nanoseconds slow_wait{0};
   std::function<void(std::chrono::nanoseconds waited, const std::string& report)> on_slow_wait = {};
 };
@@ -85,7 +86,7 @@ struct RuntimeOptions {
 class Runtime {
  public:
   explicit Runtime(RuntimeOptions options = {});
-  // Waits for all work. Failures that no wait has thrown are lost here; synchronize() throws them.
+  // Waits for all work. It drops failures that no wait has thrown; call synchronize() before to see them.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -94,7 +95,7 @@ class Runtime {
   const std::vector<Device>& devices() const { return devices_; }
   // Finds a device by name, "cpu:0". An unknown name is an Error that lists the existing ones.
   Device device(std::string_view name) const;
-  // A list, "cpu:0,cuda:0", or all devices of a kind, "cpu" or "cuda".
+  // Finds the devices of a list, "cpu:0,cuda:0", or all devices of a kind, "cpu" or "cuda". Throws as device() does.
   std::vector<Device> devices(std::string_view list) const;
 
   // For the library's own code: the headers of these classes are not installed.
@@ -105,7 +106,8 @@ class Runtime {
 
   // Waits for everything. Throws the first failure that no wait has thrown yet.
   void synchronize();
-  // Waits for what was pushed on one device. Failures show where their data is read, and in synchronize().
+  // Waits for the work of one device. It does not throw that work's failures: reading the data throws them, and so does
+  // synchronize() without an argument.
   void synchronize(Device device);
 
  private:
@@ -122,9 +124,9 @@ class Runtime {
 // "[cpu:0, cpu:1]"
 std::string str(const std::vector<Device>& devices);
 
-// A list of devices as users write it: "cpu:0,cpu:1", "cuda:0", "cpu:0,cuda:0/0,cuda:0/1".
-// The number of devices in the list, and the options of a Runtime that has them all: cpu_devices, cuda, and
-// cuda_logical; the rest have their defaults.
+// A list of devices as users write it: "cpu:0,cpu:1", "cuda:0", "cpu:0,cuda:0/0,cuda:0/1". `count` is the number of
+// devices in the list. `options` makes a Runtime that has all of them: it sets cpu_devices, cuda, and cuda_logical, and
+// leaves the rest at their defaults.
 struct DeviceList {
   int count = 0;
   RuntimeOptions options;

@@ -1,5 +1,5 @@
-// Records what a thread describes, to repeat it without describing it again; see parallel/recorded_step.h. Code that
-// takes part in a step and does more than push tasks finds the recorder here.
+// Records the tasks that a thread describes, to repeat them without describing them again; see
+// parallel/recorded_step.h. Code that does more in a step than push tasks finds the recorder here.
 #pragma once
 
 #include <functional>

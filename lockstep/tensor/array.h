@@ -1,6 +1,6 @@
 // An array: a handle to memory on one device, with a shape, an element type, and a layout. Copies are handles to the
-// same memory. Every array is dense. Operations never wait; reading on the host does. Tensors (autograd/tensor.h) are
-// made of arrays.
+// same memory. Every array is dense. Operations never wait; reading elements on the host waits. Tensors
+// (autograd/tensor.h) are made of arrays.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class Array {
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
-  // Returns the elements in plain order. T must be the tensor's type; f32 also reads bf16 and f16. Waits.
+  // Returns the elements in plain order. T must be the array's type, except that float also reads bf16 and f16. Waits.
   template <typename T>
   std::vector<T> to_vector() const;
   // Returns the only element. Waits.
@@ -75,7 +75,7 @@ class Array {
   // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened if it has more than 1,000 elements. Waits.
   std::string str() const;
 
-  // Defined in ops/copy.cc. Returns a copy on another device (Device(): the host), of another type, or in another
+  // Defined in ops/copy.cc. Return a copy on another device (kHost: host memory), of another type, or in another
   // layout; the same handle if nothing changes.
   Array to(Device device, CopyOptions options = {}) const;
   Array to(DType dtype) const;
@@ -95,8 +95,8 @@ class Array {
 
 template <typename T>
 Array Array::from(std::span<const T> values, Shape shape) {
-  check(static_cast<std::int64_t>(values.size()) == shape.numel(), "tensor: {} values for shape {}", values.size(),
-        shape);
+  check(static_cast<std::int64_t>(values.size()) == shape.numel(),
+        "tensor: {} values for shape {}, expected as many as it has elements", values.size(), shape);
   Array t = host(shape, dtype_of<T>);
   std::copy(values.begin(), values.end(), t.view().as<T>());
   return t;

@@ -56,7 +56,7 @@ class Shape {
   }
   std::size_t index(int axis) const {
     int i = axis < 0 ? axis + rank_ : axis;
-    check(i >= 0 && i < rank_, "shape: axis {} of a shape with {} axes", axis, rank_);
+    check(i >= 0 && i < rank_, "shape: axis {} is out of range for {} axes", axis, rank_);
     return static_cast<std::size_t>(i);
   }
 

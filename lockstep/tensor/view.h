@@ -1,5 +1,5 @@
-// A kernel's view of a tensor: the address and order of its elements. It owns nothing and knows no device, engine, or
-// gradient.
+// A kernel's view of a tensor: the address, type, shape, and order of its elements. It owns nothing and knows no
+// device, engine, or gradient.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +68,7 @@ struct View {
 
   template <typename T>
   T* as() const {
-    check(dtype == dtype_of<T>, "view: elements are {}, asked for as {}", name(dtype), name(dtype_of<T>));
+    check(dtype == dtype_of<T>, "view: the elements are {}, requested as {}", name(dtype), name(dtype_of<T>));
     return static_cast<T*>(data);
   }
   std::int64_t numel() const { return shape.numel(); }

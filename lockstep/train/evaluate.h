@@ -40,16 +40,16 @@ using BatchFunction = std::function<BatchOutputs(const Example& batch)>;
 
 struct EvaluateOptions {
   std::vector<Device> devices;
-  // V of the recipe; 0: one for each device.
+  // The number of shards; 0: one for each device.
   int shards = 0;
-  // See SplitOptions.
+  // Weights of the devices; see SplitOptions.
   std::vector<double> balance{};
   // Floating inputs are cast to this type.
   DType dtype = DType::f32;
   // Set this to share the evaluation among ranks: each rank loads its rows (rows_of), and the result covers all ranks.
   // Null: one process.
   DistributedModel* distributed = nullptr;
-  // As TrainerOptions::forward. Empty: examples are {inputs, targets}, and the outputs are those of the module.
+  // Like TrainerOptions::forward. Empty: examples are {inputs, targets}, and the outputs are the module's.
   BatchFunction forward{};
 };
 
@@ -65,14 +65,14 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
 
 struct Metric {
   std::string name;
-  // Returns the values to average, of any type, for one shard. Outputs in bf16 or f16 arrive as f32. Axis 0 of outputs,
-  // targets, and values has the samples.
+  // Returns the values to average, of any type, for one shard. Outputs in bf16 or f16 are cast to f32 first. Axis 0 of
+  // outputs, targets, and values has the samples.
   std::function<Tensor(const Tensor& outputs, const Tensor& targets)> values;
   // Returns a u8 mask of the values' shape; 0 excludes a value. Empty: all values count.
   std::function<Tensor(const Tensor& targets)> counted{};
   // Computes the metric from the mean of all values. Empty: the mean itself.
   std::function<double(double mean)> result{};
-  // True: the values are one table for each sample, [n, rows, columns], and the result is their sum.
+  // True: the values are one table per sample, [n, rows, columns], and the result is the sum of the tables.
   bool table = false;
 };
 
@@ -84,8 +84,8 @@ struct MetricResult {
   std::vector<std::vector<double>> table{};  // no rows if there are no samples
 };
 
-// Collective. Returns the metrics of all the loader's examples in the order of `metrics`. The model
-// runs in evaluation mode and then returns to its former mode.
+// Returns the metrics over all examples of the loader, in the order of `metrics`. The model runs in evaluation mode and
+// then returns to its former mode. Collective if EvaluateOptions::distributed is set.
 std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std::vector<Metric>& metrics,
                                    const EvaluateOptions& options);
 
@@ -98,13 +98,13 @@ namespace metrics {
 // [N, ..].
 struct ClassOptions {
   int dim = 1;
-  // A label that does not count.
+  // A label that does not count. Not set: all labels count.
   std::optional<std::int64_t> ignore_index = {};
 };
 
-// "accuracy": the share of labels whose output is the largest. If several outputs are equal, the first one counts.
+// "accuracy": the fraction of labels whose output is the largest. If several outputs are equal, the first one counts.
 Metric accuracy(const ClassOptions& options = {});
-// "top5_accuracy" for k = 5: the share of labels whose output is among the k largest. Among equal outputs, the first
+// "top5_accuracy" for k = 5: the fraction of labels whose output is among the k largest. Among equal outputs, the first
 // ones count as larger.
 Metric top_k_accuracy(std::int64_t k, const ClassOptions& options = {});
 // "perplexity": e to the mean cross entropy of logits and labels.

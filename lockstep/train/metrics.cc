@@ -44,8 +44,8 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
       if (metric.counted) {
         const Tensor counted = metric.counted(targets);
         check(counted.shape() == values.shape() && counted.dtype() == DType::u8,
-              "metric {}: {} tells which values count, expected u8 of the shape of {}", metric.name, counted.describe(),
-              values.describe());
+              "metric {}: `counted` returned {}, expected a u8 mask of the shape of {}", metric.name,
+              counted.describe(), values.describe());
         results.push_back(where(counted, values, 0.0));
         results.push_back(counted.to(DType::f64));
       } else {
@@ -134,7 +134,7 @@ const MetricResult& metric_named(const std::vector<MetricResult>& results, std::
   const auto found = std::ranges::find(results, name, &MetricResult::name);
   std::string names;
   for (const MetricResult& r : results) names += (names.empty() ? "" : ", ") + r.name;
-  check(found != results.end(), "metric {}: not measured, only [{}]", name, names);
+  check(found != results.end(), "metric {}: not measured, expected one of [{}]", name, names);
   return *found;
 }
 

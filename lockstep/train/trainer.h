@@ -1,5 +1,5 @@
-// The training loop: shards over devices, one step per batch, evaluation after each epoch, checkpoints, exact resume;
-// and the plot of a run.
+// The training loop: shards over devices, one step per batch, evaluation after each epoch, checkpoints, exact resume.
+// Also the plot of a run.
 //
 //   Trainer trainer(net, sgd, train_data, test_data, {.devices = devices, .batch_size = 256, .epochs = 10});
 //   trainer.on_epoch = [](const EpochReport& e) { fmt::print("{} {}\n", e.epoch, e.test.value()); };
@@ -51,8 +51,9 @@ struct TrainerOptions {
   // 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices; on GPUs one for each
   // device, because small kernels leave a GPU idle.
   int shards = 0;
-  // How many of the shards each device computes: equal shares, weights of all devices (rank 0's first), or automatic,
-  // by measured speed. This does not change the bits and is not part of the recipe. All ranks need the same value.
+  // The number of shards that each device computes: equal shares, by weights of all devices (rank 0's first), or
+  // automatic, by measured speed. This does not change the bits and is not part of the recipe. All ranks need the same
+  // value.
   Balance balance{};
   // Used with Balance::automatic.
   BalancerOptions balancer{};
@@ -67,7 +68,7 @@ struct TrainerOptions {
   // unless `loss` or `forward` uses numbers that the host changes between steps: those are recorded, too.
   bool record_steps = false;
   std::int64_t epochs = 10;
-  // The run ends after this many steps. 0: no limit.
+  // The run ends after this many steps, counted over all epochs. 0: no limit.
   std::int64_t max_steps = 0;
   bool shuffle = true;
   std::uint64_t seed = 0;
@@ -80,10 +81,10 @@ struct TrainerOptions {
   // label_smoothing. Name any other loss in `recipe`.
   std::function<Tensor(const Tensor& outputs, const Tensor& labels)> loss{};
   double label_smoothing = 0;
-  // For examples of more than two parts, models of several inputs or outputs, and losses that need more than one output
-  // and the labels. Computes loss and outputs of a batch from all its parts, in training and in evaluation, in place of
-  // the module's output and of `loss`; name it in `recipe`, too. Calls modules itself, and casts inputs to `dtype`: if
-  // `dtype` is bf16 or f16 and nothing is computed in it, the first step throws.
+  // Computes the loss and the outputs of a batch from all its parts, in training and in evaluation. Replaces the
+  // module's call and `loss`. Use it for examples of more than two parts, for models with several inputs or outputs,
+  // and for losses that need more than one output and the labels. Name it in `recipe`, too. It must cast inputs to
+  // `dtype` itself: if `dtype` is bf16 or f16 and nothing is computed in it, the first step throws.
   //
   //   .forward = [&](const Example& batch) -> BatchOutputs {
   //     const auto [y, redrawn] = net.forward(batch[0], batch[1]);
@@ -92,7 +93,7 @@ struct TrainerOptions {
   BatchFunction forward{};
   // Measured on the test data after each epoch. Empty: only the accuracy, for outputs [n, classes] and labels i64 [n].
   std::vector<Metric> metrics{};
-  // Gradients with a larger norm are scaled down to this one. 0: no limit.
+  // If the norm of all gradients together is larger, they are scaled down to this norm. 0: no limit.
   double clip_norm = 0;
   // The Trainer sets total_steps.
   ScheduleOptions schedule{};
@@ -104,11 +105,11 @@ struct TrainerOptions {
   int keep_checkpoints = 2;
   // Early stopping, and the best checkpoint.
   WatchOptions watch{};
-  // The decay of a moving average of the weights. Tests then measure the average. 0: no average.
+  // The decay of a moving average of the weights, which is then what tests measure. 0: no average.
   double average_decay = 0;
-  // Everything else that decides the bits: model, start weights, data, `loss`, and `forward`. Trainer cannot know them:
-  // runs that differ only in what is not named here have one hash. resume() compares the recipe. An entry here replaces
-  // the one of that name that Trainer makes.
+  // Everything else that decides the bits: model, initial weights, data, `loss`, and `forward`. Trainer cannot know
+  // them: if you leave one out, runs that differ only in it have the same hash. resume() compares the recipe. An entry
+  // here replaces Trainer's entry of the same name.
   Recipe recipe{};
 };
 
@@ -119,7 +120,7 @@ struct StepReport {
   std::int64_t samples = 0;
   double images_per_second = 0;      // over the last few steps
   double seconds = 0;                // since the previous report; reports of short steps come in bursts
-  std::optional<double> loss_scale;  // with f16: the scale of this step
+  std::optional<double> loss_scale;  // with f16: the loss scale of this step
   std::vector<int> shares;           // how many shards each device of the job computed, rank 0's devices first
   std::int64_t batch = 0;            // position in the epoch, from 1
   std::int64_t batches = 0;          // of the epoch
@@ -129,7 +130,7 @@ struct EpochReport {
   std::int64_t epoch = 0;  // from 1
   double seconds = 0;      // training time, without evaluation
   double train_loss = 0;
-  // With TrainerOptions::metrics: the metric named "accuracy"; 0 of 0 if there is none.
+  // The accuracy. With TrainerOptions::metrics: the metric named "accuracy", or 0 of 0 if there is none.
   Accuracy test;
   std::vector<MetricResult> metrics{};
 };
@@ -148,14 +149,16 @@ class Trainer {
           std::shared_ptr<const Dataset> test, TrainerOptions options);
   ~Trainer();
 
-  // Called in order. The report of a step comes two steps later, because the host does not wait for losses.
+  // Called in the order of steps and epochs. The report of a step comes two steps later, because the host does not wait
+  // for losses.
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
   // Called when a step has been described. Its weights may not be ready yet; reading them waits. Steps count from 1.
   std::function<void(std::int64_t step)> on_update;
 
   // Continues from the newest checkpoint in the folder, with the same bits. Collective: every rank reads it. If one
-  // rank fails to read it or finds another step, all ranks throw that rank's error. Make a new Trainer then.
+  // rank fails to read it or finds another step, all ranks throw that rank's error; make a new Trainer before you try
+  // again.
   ResumedRun resume(const std::filesystem::path& folder);
 
   // Throws if a loss is not finite, or if a checkpoint is due and a weight or the optimizer's state is not finite. The
@@ -168,7 +171,7 @@ class Trainer {
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
   // The recipe of this run: all options above that decide the bits, the optimizer with its options and groups, the
-  // number of examples, and TrainerOptions::recipe. If that names everything else, recipe_hash() of the whole
+  // number of examples, and TrainerOptions::recipe. If the latter names everything else, recipe_hash() of the whole
   // identifies the run. "frozen" lists the parameters that are frozen or that no optimizer has, "evaluation_mode" the
   // parts in that mode. The constructor, resume(), and train() update both; later changes by a callback are not
   // recorded.
@@ -178,9 +181,9 @@ class Trainer {
   std::string why_not_recorded() const;
   // Why recorded steps on GPUs are not a CUDA graph. Empty if they are, or if none are recorded there.
   std::string why_no_graph() const;
-  // Collective. Measures the accuracy on the test data, or the metrics of the options.
+  // Collective. Measures the accuracy, or the metrics of the options, on the test data.
   EpochReport test();
-  // The moving average of the weights; null without one. AveragedWeights puts it in place of the weights.
+  // The moving average of the weights; null if there is none. AveragedWeights replaces the weights by it.
   WeightAverage* average() { return average_ ? &*average_ : nullptr; }
   Accuracy evaluate() { return test().test; }
   std::vector<MetricResult> measure() { return test().metrics; }
@@ -250,8 +253,7 @@ class Trainer {
   bool dtype_found_ = false;  // a step has computed in options_.dtype
 };
 
-// A point of a run's plot, training_plot_svg(). A value that is not finite (no evaluation, a diverged loss) leaves a
-// gap in its line.
+// One epoch in the plot of a run. A value that is not finite (no evaluation, a diverged loss) leaves a gap in its line.
 struct EpochResult {
   int epoch = 1;
   double train_loss = 0;
@@ -263,10 +265,12 @@ struct TrainingPlotOptions {
   int epochs = 0;          // the planned number: the figure leaves room for them
 };
 
-// Returns the text of an SVG file. The results must be in ascending order of epochs; none gives empty axes.
+// Returns the plot as the text of an SVG file. The results must be in ascending order of epochs. Without results, the
+// axes are empty.
 std::string training_plot_svg(std::span<const EpochResult> results, const TrainingPlotOptions& options = {});
 
-// Writes that text. Replaces the file as a whole, so that a viewer always finds a complete one. Throws if it cannot.
+// Writes the plot to a file. Replaces the file as a whole, so that a viewer always finds a complete one. Throws if it
+// cannot write the file.
 void write_training_plot(const std::filesystem::path& path, std::span<const EpochResult> results,
                          const TrainingPlotOptions& options = {});
 

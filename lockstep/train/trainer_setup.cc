@@ -25,7 +25,8 @@ const char* schedule_name(ScheduleKind kind) {
 
 std::int64_t TrainerOptions::micro_batch_size() const {
   check(accumulate >= 1 && batch_size % accumulate == 0,
-        "trainer: a batch of {} in {} micro-batches, expected a number that divides it", batch_size, accumulate);
+        "trainer: a batch of {} in {} micro-batches, expected a number that divides the batch size", batch_size,
+        accumulate);
   return batch_size / accumulate;
 }
 
@@ -46,9 +47,9 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         "trainer: keeps {} checkpoints, patience {}, min_delta {}: expected at least 1, 0, and 0", o.keep_checkpoints,
         o.watch.patience, o.watch.min_delta);
   check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
-        "trainer: saves the best checkpoint, expected a metric to watch and a save folder");
+        "trainer: watch.save_best is set, expected watch.metric and save_folder to be set, too");
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
-        "trainer: `forward` computes the loss, expected no `loss` and no label_smoothing beside it");
+        "trainer: `forward` computes the loss, expected no `loss` and no label_smoothing");
   choose_shards();
   o.schedule.base_lr = optimizer.learning_rate();
   o.schedule.total_steps = o.epochs * steps_of(loader_.size());

@@ -1,4 +1,4 @@
-// One step of a Trainer: micro-batches, the update, and the report that comes a little later.
+// One step of a Trainer: micro-batches, the update, and the delayed report.
 #include <algorithm>
 #include <cmath>
 #include <limits>

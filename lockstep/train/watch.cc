@@ -16,7 +16,7 @@ double value_of(const EpochRecord& epoch, const std::string& metric) {
   std::string names = "train_loss";
   if (epoch.metrics.empty() && epoch.test_total > 0) names += ", accuracy";
   for (const auto& [name, value] : epoch.metrics) names += ", " + name;
-  fail("trainer: watches {}, but epoch {} has [{}]", metric, epoch.epoch, names);
+  fail("trainer: watch.metric is {}, but epoch {} has [{}]", metric, epoch.epoch, names);
 }
 
 }  // namespace

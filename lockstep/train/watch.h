@@ -1,4 +1,4 @@
-// How WatchOptions decide when a run ends, and which checkpoint is the best.
+// Applies WatchOptions: decides when a run ends, and which checkpoint is the best.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Operations of the basis: their results and their errors, where gradients do not tell.
+// Operations of the basis: results and errors that the tests of gradients do not cover.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -99,7 +99,7 @@ TEST_F(BasisTest, ClampNeedsABound) {
   EXPECT_EQ(values(clamp(x, 0)), (Doubles{0, 0.5, 7}));
   EXPECT_EQ(values(clamp(x, {}, 1)), (Doubles{-1, 0.5, 1}));
   EXPECT_EQ(values(clamp(x, 0, 1)), (Doubles{0, 0.5, 1}));
-  EXPECT_ERROR(clamp(x, {}), "clamp: expected a smallest or a largest value, found none");
+  EXPECT_ERROR(clamp(x, {}), "clamp: expected min, max, or both, found neither");
   EXPECT_ERROR(softplus(x, 0), "softplus: beta 0, expected above 0");
 }
 
@@ -170,14 +170,14 @@ TEST_F(BasisTest, ShapesAndPieces) {
   for (const Tensor& part : split(x, 2, 1)) sizes.push_back(part.size(1));
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{2, 1}));
   EXPECT_EQ(stack({x, x}, -1).shape(), (Shape{2, 3, 4, 2}));
-  EXPECT_ERROR(split(x, {1, 1}, 1), "split: sizes that add up to 2, expected 3, axis 1 of [2, 3, 4]");
-  EXPECT_ERROR(x.select(1, 3), "select: index 3 of axis 1 of [2, 3, 4]");
+  EXPECT_ERROR(split(x, {1, 1}, 1), "split: the sizes add up to 2, expected 3, the extent of axis 1 of [2, 3, 4]");
+  EXPECT_ERROR(x.select(1, 3), "select: index 3 is out of range for axis 1 of [2, 3, 4]");
   EXPECT_ERROR(x.narrow(1, 2, 2), "slice: 2 elements from 2 on, 1 apart, of axis 1 of [2, 3, 4]");
   EXPECT_ERROR(unsqueeze(x, 4), "unsqueeze: axis 4 of shape [2, 3, 4], expected -4 to 3");
   EXPECT_ERROR(
       stack({x, counting({2})}),
       fmt::format("stack: found [2] f32 on {0} and [2, 3, 4] f32 on {0}, expected equal shapes", device_.name()));
-  EXPECT_ERROR(flatten(x, 2, 1), "flatten: axes 2 to 1, expected the first one first");
+  EXPECT_ERROR(flatten(x, 2, 1), "flatten: axes 2 to 1, expected start_dim before end_dim");
   EXPECT_ERROR(slice(x, 0, 0, 2, 0), "slice: step 0, expected at least 1");
 }
 
@@ -210,7 +210,7 @@ TEST_F(BasisTest, Indices) {
   EXPECT_ERROR(values(one_hot(ids({3}, {1}), 3)), "index: 3 at place 0 is outside [0, 3)");
   EXPECT_ERROR(values(embedding(ids({2}, {1}), x)), "index: 2 at place 0 is outside [0, 2)");
   EXPECT_ERROR(embedding(x, x), fmt::format("embedding: input is [2, 3] f32 on {0}, expected i64", device_.name()));
-  EXPECT_ERROR(embedding(ids({0}, {1}), x, 2), "embedding: padding_idx 2 of 2 rows");
+  EXPECT_ERROR(embedding(ids({0}, {1}), x, 2), "embedding: padding_idx 2 of 2 rows, expected one of them");
   EXPECT_ERROR(index_select(x, 0, ids({0}, {1, 1})), "index_select: the index is [1, 1], expected one axis");
   EXPECT_ERROR(take_along_dim(x, ids({0}, {1}), 0),
                "take_along_dim: tensors of shapes [1] and [2, 3], expected the same number of axes");
@@ -226,11 +226,11 @@ TEST_F(BasisTest, ScatterAddGoesAsFarAsItsIndex) {
   EXPECT_EQ(values(src.grad()), (Doubles{2, 2, 0, 0, 0, 0}));
   EXPECT_EQ(values(scatter_add(x, 0, ids({1, 1, 0}, {3, 1}), counting({4, 3}))), (Doubles{6, 1, 2, 6, 4, 5}));
   EXPECT_EQ(values(scatter_add(x, 0, ids({}, {0, 3}), src)), values(x));
-  EXPECT_ERROR(
-      scatter_add(counting({1, 3}), 1, ids({0, 0}, {2, 1}), counting({2, 1})),
-      "scatter_add: the index is [2, 1], expected no more than the source's [2, 1] and, but on axis 1, [1, 3]");
+  EXPECT_ERROR(scatter_add(counting({1, 3}), 1, ids({0, 0}, {2, 1}), counting({2, 1})),
+               "scatter_add: the index is [2, 1], expected at most the source's extents, [2, 1], and, except on axis "
+               "1, at most [1, 3]");
   EXPECT_ERROR(scatter_add(x, 1, ids({0, 0}, {2, 1}), counting({1, 1})),
-               "scatter_add: the index is [2, 1], expected no more than the source's [1, 1]");
+               "scatter_add: the index is [2, 1], expected at most the source's extents, [1, 1]");
 }
 
 // Masks are counted, as in PyTorch.

@@ -1,5 +1,5 @@
-// Batches at their edges: one sample, shards without influence on the loss, half types, and what is not cut beside what
-// is.
+// Edge cases of batches: one sample, shards without influence on the loss, 16-bit types, and uncut tensors combined
+// with cut ones.
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/batch_norm.h"
@@ -82,7 +82,7 @@ TEST_F(BatchRulesTest, ScatterAddHasAnIndexForEachSample) {
   const Tensor x = cut(numbers({2, 2}), {1, 1}), index = cut(whole, {1, 1});
   EXPECT_EQ(values(scatter_add(x, 1, index, x)), (Numbers{3, 3, 6, 8}));
   EXPECT_ERROR(scatter_add(x, 1, narrow(whole, 0, 0, 1), x),
-               "scatter_add: [1, 2] i64 on cpu:0 beside samples of a batch, expected one for each");
+               "scatter_add: [1, 2] i64 on cpu:0 is not cut over the batch, but another input is");
 }
 
 TEST_F(BatchRulesTest, TheSumOverFeaturesIsCutForOneSample) {

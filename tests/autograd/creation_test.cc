@@ -1,4 +1,4 @@
-// Tensors made from nothing: in host memory, on a device, and where another tensor lies.
+// Functions that create tensors: in host memory, on a device, and where another tensor lies.
 #include "lockstep/autograd/tensor.h"
 
 #include <gtest/gtest.h>
@@ -177,11 +177,11 @@ TEST_F(CreationTest, ReplicasDrawTheSameNoise) {
 
 TEST_F(CreationTest, WhatCannotBePlacedIsAnError) {
   EXPECT_ERROR(zeros({kBatch, 2}), "zeros: kBatch needs a batch: pass like(x)");
-  EXPECT_ERROR(zeros({kBatch, 2}, like(parameter())), "which has no samples");
+  EXPECT_ERROR(zeros({kBatch, 2}, like(parameter())), "which has no samples: pass like() of a batch");
   EXPECT_ERROR(zeros({kBatch, kBatch}, like(batch(2))), "kBatch is axis 0 and axis 1 of the shape, expected it once");
   EXPECT_ERROR(zeros({-1}), "zeros: shape [-1] has a negative extent");
   EXPECT_ERROR(zeros({2}, like(Tensor())), "zeros: like an undefined tensor");
-  EXPECT_ERROR(randn({2}, like(zeros({2}))), "host memory has no random state: give a seed, randn(shape, {.seed = 1})");
+  EXPECT_ERROR(randn({2}, like(zeros({2}))), "host memory has no random state: pass a seed, randn(shape, {.seed = 1})");
 }
 
 TEST_F(CreationTest, AnIndexSelectsFromTheFirstAxis) {

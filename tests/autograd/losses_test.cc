@@ -129,14 +129,15 @@ TEST_F(LossesTest, Errors) {
   EXPECT_ERROR(huber_loss(x, x, {.delta = 0}), "huber_loss: delta 0, expected above 0");
   EXPECT_ERROR(smooth_l1_loss(x, x, {.beta = -1}), "smooth_l1_loss: beta -1, expected at least 0");
   EXPECT_ERROR(binary_cross_entropy_with_logits(y, y, {.weight = tensor({1, 1}, {2, 1})}),
-               "binary_cross_entropy_with_logits: the weights make [2, 2] of [2]");
+               "binary_cross_entropy_with_logits: the weights broadcast the losses to [2, 2], expected weights that "
+               "broadcast to [2]");
   EXPECT_ERROR(cross_entropy(x, y), "cross_entropy: labels are " + y.describe() +
                                         ", expected i64, or probabilities of shape " + x.shape().str());
   EXPECT_ERROR(cross_entropy(x, labels, {.label_smoothing = 2}), "cross_entropy: label smoothing 2, expected 0 to 1");
   EXPECT_ERROR(cross_entropy(x, labels, {.weight = tensor({1}, {1})}),
                "cross_entropy: weight is [1] f32 on cpu:0, expected one for each of 2 classes");
   EXPECT_ERROR(cross_entropy(x, x, {.ignore_index = 3}),
-               "cross_entropy: ignore_index 3 beside probabilities, expected labels (i64)");
+               "cross_entropy: ignore_index 3 with probabilities, expected labels (i64)");
   EXPECT_ERROR(nll_loss(x, ids({0}, {1})), "nll_loss: labels are [1] i64 on cpu:0, expected i64 [2], one for each row");
   EXPECT_ERROR(nll_loss(x, y), "nll_loss: labels are [2] f32 on cpu:0, expected i64 [2]");
 }

@@ -1,4 +1,4 @@
-// A step of an LSTM or a GRU is one task, with the bits of the operations that its formula names.
+// A step of an LSTM or a GRU is one task, with the same bits as the separate operations of its formula.
 #include <gtest/gtest.h>
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Cut tensors: an operation on them is the operation on all samples together, or an error, whatever number of devices,
-// shards and samples there is.
+// An operation on cut tensors is the operation on all samples together, or an error, for any number of devices, shards,
+// and samples.
 #include <gtest/gtest.h>
 
 #include <functional>

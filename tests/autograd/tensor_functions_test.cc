@@ -1,4 +1,4 @@
-// Tensor's own members in the graph: what they make of a tensor has its history.
+// Members of Tensor are differentiable: their results have a history.
 #include <gtest/gtest.h>
 
 #include <sstream>

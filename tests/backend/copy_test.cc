@@ -37,7 +37,7 @@ TEST_P(CopyTest, EveryPairOfLayouts) {
 }
 
 TEST_P(CopyTest, RoundsToNearestEven) {
-  // bf16 has 7 bits of mantissa: the halves between neighbours go to the even one.
+  // bf16 has 7 bits of mantissa: the halves between neighbors go to the even one.
   TestTensor x({6}, DType::f32, {1 + 1.0 / 256, 1 + 3.0 / 256, 1 + 1.01 / 256, 1 + 0.99 / 256, -1 - 3.0 / 256, 3e38});
   TestTensor y = run({x}, {TestTensor({6}, DType::bf16)}, copy)[0];
   std::vector<double> expected{1, 1 + 4.0 / 256, 1 + 2.0 / 256, 1, -1 - 4.0 / 256, 0};

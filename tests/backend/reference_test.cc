@@ -1,4 +1,4 @@
-// The reference back end's forward kernels on cases small enough to be computed by hand.
+// The reference back end's forward kernels on cases small enough to compute by hand.
 #include <array>
 #include <cmath>
 

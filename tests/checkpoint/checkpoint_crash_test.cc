@@ -1,4 +1,4 @@
-// Checkpoint folders after their writer was killed, or found the disk full.
+// Checkpoint folders after their writer was killed or the disk was full.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>

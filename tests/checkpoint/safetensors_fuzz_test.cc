@@ -1,5 +1,5 @@
-// Thousands of damaged files: each is read or refused with an Error. Run under AddressSanitizer and
-// UndefinedBehaviorSanitizer it also shows that nothing else happens on the way.
+// Thousands of damaged files: each is either read or refused with an Error. Under AddressSanitizer and
+// UndefinedBehaviorSanitizer, the test also shows that no memory error occurs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

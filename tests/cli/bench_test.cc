@@ -251,7 +251,7 @@ TEST(BenchUsage, UnusableArgumentsEndWithStatus2) {
            {{"overlap", "--cores-per-device", "4096"}, "--cores-per-device 4096"},
            {{"parallel", "--cores-per-device", "4096"}, "--cores-per-device 4096"},
            {{"parallel", "--devices", "cpu:0"}, "--devices cpu:0 is one device"},
-           {{"parallel", "--experiment", "dag", "--devices", "cpu:0,cpu:1,cpu:2"}, "are 3, expected 2"},
+           {{"parallel", "--experiment", "dag", "--devices", "cpu:0,cpu:1,cpu:2"}, "names 3 devices, expected 2"},
            {{"parallel", "--experiment", "small-ops", "--devices", "cpu:0"}, "--devices"},
            {{"overlap", "--devices", "gpu:0"}, "unknown device 'gpu:0'"},
            {{"kernels", "--model", "alexnet"}, "--model"},

@@ -1,4 +1,4 @@
-// `train` that SIGINT or SIGTERM ends.
+// `train` ended by SIGINT or SIGTERM.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Runs of `train` that go on from a checkpoint.
+// Runs of `train` that resume from a checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -80,8 +80,9 @@ TEST_F(Verify, AFlipThatWouldNotHappenIsRefusedBeforeAnyTraining) {
     std::string flip, error;
   };
   for (const Refused& r :
-       {Refused{"5:1.weight", "--inject-flip 5:1.weight: step 5 of 4 (see --steps)"}, Refused{"0:1.weight", "the step"},
-        Refused{"1.weight", "--inject-flip 1.weight: expected STEP:PARAMETER"}, Refused{"x:1.weight", "the step"},
+       {Refused{"5:1.weight", "--inject-flip 5:1.weight: step 5 is after the last step, 4 (see --steps)"},
+        Refused{"0:1.weight", "the step"}, Refused{"1.weight", "--inject-flip 1.weight: expected STEP:PARAMETER"},
+        Refused{"x:1.weight", "the step"},
         Refused{"3:9.weight", "the model has no parameter '9.weight'; its first is 1.weight"}}) {
     const ToolResult result = verify({"--model", "mlp", "--layouts", "1,2", "--inject-flip", r.flip});
     EXPECT_EQ(result.status, 2);

@@ -1,5 +1,5 @@
-// The other ranks' errors when a rank calls another operation, is late, gives up, or leaves. Ranks are threads here;
-// process_failure_test.cc kills and stops processes.
+// The errors of the other ranks when one rank calls a different operation, is late, aborts, or leaves. Ranks are
+// threads here; process_failure_test.cc kills and stops processes.
 #include <gmock/gmock.h>
 
 #include <chrono>

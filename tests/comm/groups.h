@@ -1,5 +1,5 @@
-// Groups of every back end for tests. Ranks are threads here, however they are connected. MPI's ranks (tests/mpi) are
-// processes, each with its own group only.
+// Groups of every back end for tests. Ranks are threads here, for every kind of connection. MPI's ranks (tests/mpi) are
+// processes that each make only their own group.
 #pragma once
 
 #include <gtest/gtest.h>

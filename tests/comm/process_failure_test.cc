@@ -28,7 +28,7 @@ struct Shared {
   std::atomic<int> finished;
   char errors[kRanks][500];
   double seconds[kRanks];  // from the signal to the error
-  std::atomic<double> signalled;
+  std::atomic<double> signaled;
 };
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -61,7 +61,7 @@ void work(const Case& c, int rank, Shared& shared) {
   try {
     for (int step = 0; step < 1000; ++step) {
       if (step == 20 && rank == kVictim) {
-        shared.signalled = now();
+        shared.signaled = now();
         ::kill(::getpid(), c.signal);
       }
       const CollectiveOptions options{.label = fmt::format("bucket 3, step {}", step)};
@@ -71,7 +71,7 @@ void work(const Case& c, int rank, Shared& shared) {
         group->all_reduce(buffer(data), ReduceOp::sum, options).wait();
     }
   } catch (const CommError& error) {
-    shared.seconds[rank] = now() - shared.signalled;
+    shared.seconds[rank] = now() - shared.signaled;
     std::string(error.what()).copy(shared.errors[rank], sizeof shared.errors[rank] - 1);
     check(error.lost_rank() == kVictim, "lost rank {}", error.lost_rank());
   }

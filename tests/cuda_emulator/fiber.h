@@ -1,4 +1,4 @@
-// Threads of one block. Each has its own stack, and all take turns on one thread of the operating system.
+// The threads of one block. Each has its own stack. All run in turn on one thread of the operating system.
 #pragma once
 
 #include <csetjmp>

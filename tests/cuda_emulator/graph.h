@@ -1,5 +1,5 @@
-// Graphs of captured work. A launch runs the nodes in a random order among those that their edges allow, so that a
-// missing edge shows.
+// Graphs of captured work. A launch runs the nodes in a random order that their edges allow, so that a missing edge
+// shows.
 #pragma once
 
 #include <cstddef>

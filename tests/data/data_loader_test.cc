@@ -242,7 +242,7 @@ TEST(DataLoader, ChecksItsOptions) {
   EXPECT_ERROR(DataLoader(data, {.workers = -1}), "-1 workers");
   EXPECT_ERROR(DataLoader(data, {.prefetch = 0}), "0 batches ahead");
   EXPECT_ERROR(DataLoader(data, {.shuffle = true, .sampler = std::make_shared<SequentialSampler>(4)}),
-               "shuffle and a sampler exclude each other");
+               "shuffle and sampler are both set, expected at most one");
 }
 
 }  // namespace

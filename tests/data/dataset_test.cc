@@ -131,11 +131,12 @@ TEST(FashionMnist, ScalesPixelsToOne) {
   EXPECT_EQ(batch[0].shape(), (Shape{2, 1, 1, 3}));
   EXPECT_EQ(batch[0].to_vector<float>(), (Floats{1, 0, 1.0f / 255, 0, 0.2f, 1}));
   EXPECT_EQ(batch[1].to_vector<std::int64_t>(), (Indices{4, 9}));
-  EXPECT_ERROR(data.get(2), "example 2 of 2");
-  EXPECT_ERROR(data.get(-1), "example -1 of 2");
+  EXPECT_ERROR(data.get(2), "example 2 is out of range [0, 2)");
+  EXPECT_ERROR(data.get(-1), "example -1 is out of range [0, 2)");
   // A batch reads nothing before it has checked all of its indices.
   const std::vector<std::int64_t> far{0, 1, 0, 1, 0, std::numeric_limits<std::int64_t>::max()};
-  EXPECT_ERROR(data.batch(far, std::vector<RandomKey>(far.size())), "example 9223372036854775807 of 2");
+  EXPECT_ERROR(data.batch(far, std::vector<RandomKey>(far.size())),
+               "example 9223372036854775807 is out of range [0, 2)");
 }
 
 }  // namespace

@@ -100,10 +100,10 @@ TEST(FashionMnistFiles, RefusesFilesThatDoNotFitTogether) {
   folder.write(kLabels, idx_header({2}) + std::string{3, 10});
   EXPECT_ERROR(load(), (folder / kLabels).string() + ": label 1 is 10, expected 0 to 9");
   folder.write(kLabels, idx_header({2, 1}) + std::string{3, 9});
-  EXPECT_ERROR(load(), "has 2 dimensions, expected the 1 of labels");
+  EXPECT_ERROR(load(), "has 2 dimensions, expected 1, for labels");
   write_valid(folder);
   folder.write(kImages, idx_header({2}) + "ab");
-  EXPECT_ERROR(load(), "has 1 dimensions, expected the 3 of images");
+  EXPECT_ERROR(load(), "has 1 dimensions, expected 3, for images");
   folder.write(kImages, idx_header({2, 0, 1}));
   EXPECT_ERROR(load(), "has 2 images of 0 x 1 pixels");
   folder.write(kImages, idx_header({0, 2, 1}));

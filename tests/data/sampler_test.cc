@@ -46,7 +46,7 @@ TEST(RandomSampler, IsAnotherPermutationInEveryEpoch) {
 
 // Every example is as likely as any other at every place: 2,000 epochs of 8 examples, 250 expected each,
 // standard deviation 15.
-TEST(RandomSampler, FavoursNoPlace) {
+TEST(RandomSampler, FavorsNoPlace) {
   const RandomSampler sampler(8);
   int count[8][8] = {};
   for (int epoch = 0; epoch < 2000; ++epoch) {
@@ -160,7 +160,8 @@ TEST(DistributedSampler, RefusesRanksThatAreNotThere) {
   EXPECT_ERROR(DistributedSampler(4, {.rank = 2, .world_size = 2}), "rank 2 of 2");
   EXPECT_ERROR(DistributedSampler(4, {.rank = -1, .world_size = 2}), "rank -1 of 2");
   EXPECT_ERROR(DistributedSampler(4, {.rank = 0, .world_size = 0}), "rank 0 of 0");
-  EXPECT_ERROR(DistributedSampler(4, {.drop_last = true, .pad = true}), "exclude each other");
+  EXPECT_ERROR(DistributedSampler(4, {.drop_last = true, .pad = true}),
+               "pad and drop_last are both set, expected at most one");
 }
 
 }  // namespace

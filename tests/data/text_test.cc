@@ -19,7 +19,7 @@ TEST(CharacterSet, NumbersTheCharactersThatOccur) {
   EXPECT_EQ(set.decode(set.encode("hello\xff")), "hello\xff");
   EXPECT_ERROR(set.encode("help"), "character 'p' (byte 112) is not one of the 6 known ones");
   EXPECT_ERROR(set.encode("\n"), "character '?' (byte 10)");
-  EXPECT_ERROR(set.decode(std::vector<std::int64_t>{6}), "character 6 of 6");
+  EXPECT_ERROR(set.decode(std::vector<std::int64_t>{6}), "character number 6 is out of range [0, 6)");
 }
 
 TEST(TextDataset, TheLabelsAreTheNextCharacters) {
@@ -28,7 +28,7 @@ TEST(TextDataset, TheLabelsAreTheNextCharacters) {
   EXPECT_EQ(numbers(text.get(1)[0]), (std::vector<std::int64_t>{3, 4, 5}));
   EXPECT_EQ(numbers(text.get(1)[1]), (std::vector<std::int64_t>{4, 5, 6}));
   EXPECT_EQ(numbers(text.get(1, random_key(0, {7}))[0]), numbers(text.get(1)[0]));
-  EXPECT_ERROR(text.get(2), "example 2 of 2");
+  EXPECT_ERROR(text.get(2), "example 2 is out of range [0, 2)");
   EXPECT_ERROR(TextDataset({0, 1, 2}, {.context = 3}), "3 characters, expected more than the context of 3");
   EXPECT_ERROR(TextDataset({0, 1, 2}, {.context = 0}), "a context of 0");
 }

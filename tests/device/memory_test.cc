@@ -24,7 +24,7 @@ TEST(AllocatePages, GivesAlignedMemoryOfAnySize) {
   }
 }
 
-TEST(AllocatePages, NeighboursDoNotOverlap) {
+TEST(AllocatePages, NeighborsDoNotOverlap) {
   auto* a = static_cast<char*>(allocate_pages(kHuge + 1));
   auto* b = static_cast<char*>(allocate_pages(kHuge + 1));
   std::memset(a, 1, kHuge + 1);

@@ -43,7 +43,7 @@ TEST(SplitNodes, CrossesNodesOnlyWhenItMust) {
 
 TEST(SplitNodes, SpreadsFewCoresOverTheNodes) {
   EXPECT_EQ(split_nodes(kTwoNodes, 2, 2), (Split{{0, 1}, {4, 5}}));
-  EXPECT_EQ(split_nodes(kTwoNodes, 3, 2), (Split{{0, 1}, {2, 3}, {4, 5}})) << "neighbours share a node";
+  EXPECT_EQ(split_nodes(kTwoNodes, 3, 2), (Split{{0, 1}, {2, 3}, {4, 5}})) << "neighbors share a node";
 }
 
 TEST(SplitNodes, MoreDevicesThanCpusTakeTurns) {

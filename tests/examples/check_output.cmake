@@ -1,5 +1,5 @@
-# cmake -DEXPECTED=FILE [-DCREATES=FILE] -P check_output.cmake -- PROGRAM ARGUMENT...
-# The program succeeds, all that it prints matches the regular expression in EXPECTED, and it makes the file CREATES.
+# cmake -DEXPECTED=FILE [-DCREATES=FILE] -P check_output.cmake -- PROGRAM ARGUMENT... Checks that the program succeeds,
+# that its whole output matches the regular expression in EXPECTED, and that it makes the file CREATES.
 math(EXPR last "${CMAKE_ARGC} - 1")
 foreach(i RANGE ${last})
   if(found)

@@ -1,8 +1,8 @@
-// Whatever happens to a rank at any time, the others end in time and report which rank was lost and during which
+// If any fault hits a rank at any time, the others end in time and report which rank was lost and during which
 // operation.
 //
-// Each cell runs once with two ranks. LOCKSTEP_FAILURE_RUNS=200 draws that many cells from the whole matrix, at random
-// moments, with the seed LOCKSTEP_FAILURE_SEED (or a random one, which is printed).
+// Each cell of the matrix runs once with two ranks. LOCKSTEP_FAILURE_RUNS=200 draws that many cells from the whole
+// matrix, at random moments, with the seed LOCKSTEP_FAILURE_SEED (or a random one, which is printed).
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The fault of a rank, and when it strikes.
+// The fault of a rank, and the moment when it occurs.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// A process group and a store that behave like the ones they wrap, until the fault.
+// A process group and a store that behave like the ones they wrap until the fault occurs.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Runs a job of failing_rank under the launcher and collects everything that came of it.
+// Runs a job of failing_rank under the launcher and collects its output, files, and status.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Tests guarantees of the emulator that a GPU does not give.
+// Tests guarantees that the emulator gives and a GPU does not.
 #include "tests/gpu/gpu_testing.h"
 
 #ifdef LOCKSTEP_CUDA_EMULATED

@@ -1,4 +1,4 @@
-// Tests what kernels rely on, on a GPU and in the emulator alike.
+// Tests what kernels rely on, both on a GPU and in the emulator.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// Launchers of several hosts, which act as one.
+// Launchers of several hosts that act as one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

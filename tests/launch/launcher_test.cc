@@ -158,7 +158,7 @@ TEST(Launcher, WhatCannotWorkIsSaid) {
   EXPECT_ERROR(launch_script("", {.nproc_per_node = 0}), "0 processes per node, expected from 1 to");
   EXPECT_ERROR(launch_script("", {.nnodes = 0}), "0 nodes, expected at least 1");
   EXPECT_ERROR(launch_script("", {.nnodes = 2, .node_rank = 2, .master_port = 1}), "node rank 2, expected from 0 to 1");
-  EXPECT_ERROR(launch_script("", {.nnodes = 2}), "2 nodes need the same master port, found none");
+  EXPECT_ERROR(launch_script("", {.nnodes = 2}), "2 nodes need a master port, the same on all of them, found none");
   EXPECT_ERROR(launch_script("", {.max_restarts = -1}), "-1 restarts, expected at least 0");
   const TcpStoreServer taken;
   EXPECT_ERROR(launch_script("", {.master_port = taken.port()}), "cannot listen at 127.0.0.1");

@@ -1,4 +1,4 @@
-// Launches of shell scripts for tests.
+// Launches shell scripts for tests.
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// The nets' parameters have the names, shapes and number of their PyTorch twins.
+// The models' parameters have the names, shapes, and numbers of the same models in PyTorch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ TEST(Models, Mlp) {
 
 TEST(Models, AreMadeByName) {
   for (const std::string& name : model_names()) EXPECT_NE(make_model(name), nullptr);
-  EXPECT_ERROR(make_model("vgg"), "unknown model vgg: there are resnet18, lenet, mlp");
+  EXPECT_ERROR(make_model("vgg"), "unknown model vgg: expected resnet18, lenet, or mlp");
   EXPECT_ERROR(make_model("mlp", 0), "0 classes");
 }
 

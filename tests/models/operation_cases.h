@@ -1,4 +1,4 @@
-// Operations that are compared with PyTorch's: the cases of tests/parity/operations_reference.py, by their names.
+// Operations that are compared with PyTorch's: the cases of tests/parity/operations_reference.py, by name.
 #pragma once
 
 #include <functional>

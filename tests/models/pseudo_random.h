@@ -1,4 +1,4 @@
-// Numbers that follow from a name and an index, the same as in the scripts of tests/parity.
+// Numbers that are computed from a name and an index, as in the scripts of tests/parity.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Ranks as processes that mpirun has started, for the conformance suite: every test is run by all of them, in the same
-// order.
+// Ranks that are processes of mpirun, for the conformance suite. All of them run every test in the same order.
 #include <numeric>
 
 #include "lockstep/launch/launch_environment.h"

@@ -1,5 +1,5 @@
 // A rank that fails, or one that others wait for: `mpi_rank abort|silent|busy|stopped|leaves|leaves_a_stopped_one`.
-// Says what each of them is told.
+// Prints the error of each waiting rank.
 #include <signal.h>
 #include <unistd.h>
 

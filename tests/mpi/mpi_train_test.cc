@@ -1,4 +1,4 @@
-// A job that mpirun starts trains what one process does.
+// A job that mpirun starts trains to the same weights as one process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

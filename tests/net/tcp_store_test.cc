@@ -99,7 +99,7 @@ TEST(TcpStore, AddToWhatIsNoNumberIsRefused) {
   store->set("word", "abc");
   EXPECT_ERROR(store->add("word", 1), "the store's \"word\" is \"abc\", expected an integer");
   store->add("large", INT64_MAX);
-  EXPECT_ERROR(store->add("large", 1), "do not fit into 64 bits");
+  EXPECT_ERROR(store->add("large", 1), "does not fit in 64 bits");
   EXPECT_EQ(store->add("large", -1), INT64_MAX - 1);
 }
 
@@ -165,7 +165,7 @@ TEST(TcpStore, AServerThatGoesFailsWhoWaits) {
 TEST(TcpStore, AServerThatSaysNothingIsNotWaitedForForEver) {
   const FileDescriptor silent = listen_at(resolve_host("127.0.0.1", 0).front());
   const int port = local_address(silent).port();
-  EXPECT_ERROR(TcpStore({.port = port, .connect_timeout = 50ms}), "no answer in time, while receiving");
+  EXPECT_ERROR(TcpStore({.port = port, .connect_timeout = 50ms}), "no answer in time while receiving");
 }
 
 TEST(TcpStore, SomethingElseThatListensIsToldApart) {

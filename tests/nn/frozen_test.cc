@@ -1,4 +1,4 @@
-// Frozen parameters cost nothing backward.
+// Frozen parameters add no work to the backward pass.
 #include <algorithm>
 
 #include "lockstep/autograd/gradient_tree.h"

@@ -87,7 +87,7 @@ TEST(Parameter, InitializingAgainHasToBeForced) {
   const auto& devices = runtime.devices();
   Linear net({.out_features = 3});
   net.initialize(Normal{}, {devices[0]});
-  EXPECT_ERROR(net.initialize(Normal{}, devices), "parameter weight is initialized already; force_reinit");
+  EXPECT_ERROR(net.initialize(Normal{}, devices), "parameter weight is initialized already; set force_reinit");
   net(Tensor::host({1, 4}).to(devices[0]));
   auto before = replicas(net.weight);
   net.initialize(Normal{}, devices, {.seed = 1, .force_reinit = true});

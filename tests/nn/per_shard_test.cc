@@ -1,4 +1,4 @@
-// per_shard() with everything that models are made of: parameters, whole tensors, results of the batch, other modules.
+// per_shard() with parameters, whole tensors, results of the batch, and other modules.
 #include "tests/nn/nn_testing.h"
 
 #include "lockstep/autograd/function.h"

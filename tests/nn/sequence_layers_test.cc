@@ -1,5 +1,5 @@
-// Attention, recurrent nets, and other layers: what numbers from PyTorch (tests/models/layers_parity_test.cc) do not
-// tell.
+// Attention, recurrent layers, and others: behavior that the comparison with PyTorch
+// (tests/models/layers_parity_test.cc) does not cover.
 #include <cmath>
 
 #include "lockstep/autograd/functions.h"
@@ -154,7 +154,7 @@ TEST_F(SequenceLayersTest, ShapesOfImages) {
   EXPECT_EQ(Flatten(0, 1)(x).shape(), (Shape{12, 5, 7}));
   EXPECT_EQ(Unflatten(1, {2, -1})(x).shape(), (Shape{2, 2, 3, 5, 7}));
   EXPECT_EQ(unbind(x, 1).size(), 6U);
-  EXPECT_ERROR(unflatten(x, 1, {4, 2}), "unflatten: axis 1 of [2, 6, 5, 7] as [4, 2]");
+  EXPECT_ERROR(unflatten(x, 1, {4, 2}), "unflatten: axis 1 of [2, 6, 5, 7] does not fit the sizes [4, 2]");
   EXPECT_ERROR(interpolate(x, {}), "interpolate: expected a size or a scale factor, found none");
   EXPECT_ERROR(interpolate(x, {.size = {{2, 2}}, .align_corners = true}),
                "align_corners with nearest, expected bilinear");

@@ -132,7 +132,7 @@ TEST_P(CopyTest, Concatenate) {
   }
   parts[1] = counting({2, 4}).to(device(0));
   EXPECT_ERROR(ops::concatenate(parts, device(0)),
-               fmt::format("concatenate: [2, 4] f32 on {0} beside [2, 3] f32 on {0}", device(0).name()));
+               fmt::format("concatenate: [2, 4] f32 on {0} and [2, 3] f32 on {0}", device(0).name()));
   EXPECT_ERROR(ops::concatenate({}, device(0)), "concatenate: no tensors");
 }
 

@@ -1,4 +1,4 @@
-// Operations name what they were given and what they expect, before any task is pushed.
+// Operations check their arguments before they push a task. Their errors name what was found and what was expected.
 #include <gtest/gtest.h>
 
 #include "lockstep/ops/conv.h"

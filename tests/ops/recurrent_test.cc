@@ -1,4 +1,4 @@
-// Steps of recurrent cells name gates and states that do not fit, before any task is pushed.
+// Steps of recurrent cells check that gates and states fit before they push a task.
 #include "lockstep/ops/recurrent.h"
 
 #include <gtest/gtest.h>

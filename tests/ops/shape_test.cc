@@ -69,8 +69,8 @@ TEST_F(OpsShape, Cat) {
   EXPECT_EQ(ops::cat(parts, 1).to_vector<float>(), (Floats{0, 0, 1, 1, 2, 3}));
   const Array uneven[] = {counting({2, 1}), counting({3, 1})}, ranks[] = {counting({2, 1}), counting({2})};
   EXPECT_EQ(ops::cat(uneven, 0).to_vector<float>(), (Floats{0, 1, 0, 1, 2}));
-  EXPECT_ERROR(ops::cat(uneven, 1), "cat: [3, 1] f32 on cpu:0 beside [2, 1] f32 on cpu:0");
-  EXPECT_ERROR(ops::cat(ranks, 0), "cat: [2] f32 on cpu:0 beside");
+  EXPECT_ERROR(ops::cat(uneven, 1), "cat: [3, 1] f32 on cpu:0 and [2, 1] f32 on cpu:0, expected the same type");
+  EXPECT_ERROR(ops::cat(ranks, 0), "cat: [2] f32 on cpu:0 and");
   EXPECT_ERROR(ops::cat({}, 0), "cat: no tensors");
 }
 

@@ -1,4 +1,4 @@
-// Groups of parameters with options of their own: each is trained as by an optimizer with these options.
+// Groups of parameters with their own options: each group trains as with a separate optimizer with these options.
 #include "lockstep/optim/optimizer.h"
 
 #include <gmock/gmock.h>
@@ -152,7 +152,7 @@ TEST_F(ParameterGroupTest, RatesChangeTogetherOrAlone) {
   EXPECT_ERROR(sgd.set_learning_rate(1, 7), "optimizer: cannot set a group's learning rate while the optimizer's is 0");
   sgd.set_learning_rate(0.2);
   EXPECT_EQ(rates(), (Numbers{0.2, 0.6, 28, 0}));
-  EXPECT_ERROR(sgd.set_learning_rate(3, 1), "optimizer: there is no group 3, expected one below 3");
+  EXPECT_ERROR(sgd.set_learning_rate(3, 1), "optimizer: there is no group 3, expected a number below 3");
   EXPECT_ERROR(sgd.learning_rate(3), "there is no group 3");
   EXPECT_ERROR(sgd.set_learning_rate(0, -1), "learning rate -1, expected at least 0");
 }
@@ -192,7 +192,7 @@ TEST_F(ParameterGroupTest, WrongGroupsAreErrors) {
   EXPECT_ERROR(Sgd({{.parameters = {a}}, {.parameters = {b}, .lr = -1}}, {}), "learning rate of group 1 -1, expected");
   EXPECT_ERROR(Adam({{.parameters = {a}, .weight_decay = NAN}}, {}), "weight decay of group 0 nan, expected");
   EXPECT_ERROR(Sgd({{.parameters = {a}, .lr = 1}, {.parameters = {b}}}, {.lr = 0}),
-               "group 0 has a learning rate of its own, which follows the optimizer's in proportion, and that is 0");
+               "group 0 has its own learning rate, which scales with the optimizer's, but the optimizer's is 0");
   EXPECT_FALSE(a.optimized());
 }
 

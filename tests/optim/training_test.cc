@@ -1,4 +1,4 @@
-// Everything up to here at work: a small net trained for a few steps.
+// All layers up to this one together: a small net trained for a few steps.
 #include <gtest/gtest.h>
 
 #include "lockstep/nn/layers.h"

@@ -37,7 +37,7 @@ TEST(Balance, AWrongListNamesWhatIsWrong) {
                                                                                     {"Auto", "'Auto'"},
                                                                                     {"2;1", "'2;1'"}}) {
     EXPECT_ERROR(Balance::parse(text),
-                 "found " + found + ", expected auto, equal, or a list of weights above 0, 2,1 say");
+                 "found " + found + ", expected auto, equal, or a list of weights above 0, such as 2,1");
   }
 }
 

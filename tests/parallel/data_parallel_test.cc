@@ -194,7 +194,7 @@ TEST(DataParallel, GathersEveryOutput) {
   const auto [sum, product] = both(x, y);
   EXPECT_EQ(sum.to_vector<float>(), more.to_vector<float>());
   EXPECT_EQ(product.to_vector<float>(), x.to_vector<float>());
-  // As one tensor it is not to be had.
+  // The virtual forward() cannot return several tensors.
   EXPECT_ERROR(static_cast<Module&>(parallel)(x), "call its own forward()");
 }
 

@@ -1,4 +1,4 @@
-// Mistakes of ranks that train together, and failures in one of them: all ranks are told.
+// Mistakes of ranks that train together, and failures in one of them: all ranks throw the error.
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"

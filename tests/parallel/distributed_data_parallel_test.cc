@@ -1,5 +1,5 @@
-// Distributed data parallel with ranks as threads, each with a runtime of its own. That training has the bits of one
-// process is shown in lockstep_property_test.cc.
+// Distributed data parallel with ranks as threads, each with its own runtime. lockstep_property_test.cc shows that
+// training has the bits of one process.
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include <gtest/gtest.h>

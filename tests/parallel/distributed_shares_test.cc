@@ -1,4 +1,4 @@
-// Shards of ranks and devices that differ in number.
+// Ranks and devices with different numbers of shards.
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/placement.h"
@@ -54,13 +54,13 @@ TEST(DistributedShares, ChangeBetweenStepsOnlyAndLeaveNoRankWithout) {
       for (Parameter& p : net->parameters()) p.zero_grad();
     };
     backward();
-    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "expected step() or zero_grad() before");
+    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "call step() or zero_grad() first");
     clear();
     {
       const auto guard = ddp.no_sync();
       backward();
     }
-    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "expected step() or zero_grad() before");
+    EXPECT_ERROR(ddp.set_shares(JobShares({{3}, {1}})), "call step() or zero_grad() first");
     clear();
     ddp.set_shares(JobShares({{3}, {1}}));
     backward();

@@ -1,4 +1,4 @@
-// Nets of sequences and of images in every arrangement, with dropout, clipping, and AdamW: the bits are those of one
+// Models for sequences and for images on every layout, with dropout, clipping, and AdamW: the bits are those of one
 // device.
 #include <gtest/gtest.h>
 

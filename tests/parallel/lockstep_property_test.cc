@@ -1,5 +1,5 @@
-// The lockstep property: what a training run computes depends on its recipe, to the last bit, and not on how many
-// devices and processes computed it nor on who was faster. Ranks are threads here, each with a runtime of its own.
+// The lockstep property: the recipe decides the result of a training run to the last bit. The number of devices and
+// processes, and their speeds, do not change it. Ranks are threads here, each with its own runtime.
 #include <gtest/gtest.h>
 
 #include <cmath>

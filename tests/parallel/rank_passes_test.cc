@@ -1,4 +1,4 @@
-// Backward passes over ranks that fail, that accumulate without exchanges, and that reach a layer twice: the bits are
+// Backward passes over ranks that fail, that accumulate without exchanges, and that use a layer twice: the bits are
 // those of one process.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A user's code around a model gives the same on two ranks as on one, or is refused on both.
+// User code around a model gives the same result on two ranks as on one, or throws on both.
 #include <gtest/gtest.h>
 
 #include <algorithm>

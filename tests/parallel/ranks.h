@@ -1,4 +1,4 @@
-// Jobs whose ranks are threads, each with a runtime of its own.
+// Jobs whose ranks are threads, each with its own runtime.
 #pragma once
 
 #include <gtest/gtest.h>

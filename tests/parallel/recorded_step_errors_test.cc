@@ -1,4 +1,4 @@
-// Steps that cannot be recorded, tasks that fail in a repetition, and inputs that are refused.
+// Steps that cannot be recorded, tasks that fail in a repetition, and invalid inputs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -76,7 +76,8 @@ TEST(RecordedStep, ChecksItsInputs) {
   EXPECT_ERROR(step.run({}), "recorded step: no inputs");
   Tensor leaf = make_tensor({1}, {1}, runtime.devices()[0]);
   leaf.set_requires_grad(true);
-  EXPECT_ERROR(step.run(std::vector{leaf}), "recorded step: an input has a history of its own, expected data");
+  EXPECT_ERROR(step.run(std::vector{leaf}),
+               "recorded step: an input has a history or requires a gradient, expected data: detach() it");
   EXPECT_ERROR(step.run(std::vector{Tensor::host({2})}),
                "recorded step: an input is [2] f32 on host, expected it on a device");
 }

@@ -1,5 +1,4 @@
-// One loss of two batches: of other sizes, in other numbers of shards, on other devices. Some leave a device without
-// samples.
+// One loss of two batches with different sizes, numbers of shards, and devices. Some leave a device without samples.
 #include <gtest/gtest.h>
 
 #include <functional>

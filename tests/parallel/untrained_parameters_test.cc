@@ -1,5 +1,5 @@
-// Parameters that are frozen, or that no optimizer has, where processes share the work: what does not travel. That the
-// bits of the others are those of one process is shown in lockstep_property_test.cc.
+// With several processes, ranks do not exchange gradients of parameters that are frozen or that no optimizer has.
+// lockstep_property_test.cc shows that the bits of the others are those of one process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,7 +117,7 @@ TEST(UntrainedParameters, AParameterJoinsBetweenStepsOnly) {
            net->unfreeze();
          }
        })) {
-    EXPECT_NE(error.find("parameter 0.weight is trained from now on, but gradients of an earlier backward() wait"),
+    EXPECT_NE(error.find("parameter 0.weight is now trained, but gradients of an earlier backward() are still waiting"),
               std::string::npos)
         << error;
   }

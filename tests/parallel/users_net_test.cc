@@ -1,4 +1,4 @@
-// A net that is more than a chain of layers, trained in every arrangement: the bits are those of one device.
+// A net that is more than a chain of layers, trained on every layout: the bits are those of one device.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -32,7 +32,7 @@ def tokens(step, *shape):
 
 
 def padding(samples, keys):
-    """Of sample n, the last n keys are padding."""
+    """Returns a mask: the last n keys of sample n are padding."""
     return torch.tensor([[s >= keys - n for s in range(keys)] for n in range(samples)])
 
 
@@ -203,7 +203,7 @@ MODELS = {'gpt': Gpt, 'lstm language model': LstmLanguageModel}
 
 
 def few_digits(t, scale=64):
-    """Which f32 holds as well as f64."""
+    """Rounds to few digits, so that f32 holds the same numbers as f64."""
     return (t * scale).round() / scale
 
 
@@ -255,7 +255,7 @@ def seeded(name, module):
 
 
 def arguments(initializer, shape):
-    """Of uniform_ or normal_, which the initializer calls."""
+    """Returns the arguments with which the initializer calls uniform_ or normal_."""
     weight = torch.empty(shape)
     with mock.patch.object(torch.Tensor, 'uniform_') as uniform, mock.patch.object(torch.Tensor, 'normal_') as normal:
         initializer(weight)

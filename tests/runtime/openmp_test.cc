@@ -1,5 +1,5 @@
-// A Runtime computes right, or refuses, whatever is asked of OpenMP. OpenMP reads the environment when the process
-// starts: each of these is a process of its own.
+// For any OpenMP settings, a Runtime computes correctly or throws. OpenMP reads the environment when a process starts,
+// so each test runs in a separate process.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How ./run and ./test install packages, with stand-ins for Debian's commands: what is asked, and what apt is told to do.
-# install_test.sh PROJECT FOLDER
+# Tests how ./run and ./test install packages, with stand-ins for Debian's commands: the questions, and the apt
+# commands. install_test.sh PROJECT FOLDER
 set -euo pipefail
 project=$1 folder=$2
 failed=0

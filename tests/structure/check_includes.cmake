@@ -1,7 +1,7 @@
-# cmake -DSOURCE_DIR=… -DTABLE=… -P check_includes.cmake: fails when a file below SOURCE_DIR/lockstep includes a layer
-# that its own may not use (the table says for each layer what it may), when a layer includes nothing of one that it USES,
-# when a back end's own headers are included from above (they are not installed), when a file that is not named onednn_*
-# includes oneDNN's headers (its versions 2 and 3 differ), or when a header includes JSON.
+# cmake -DSOURCE_DIR=… -DTABLE=… -P check_includes.cmake: fails when a file below SOURCE_DIR/lockstep includes a
+# layer that its layer may not use according to TABLE, when a layer includes nothing of a layer that it USES, when a
+# file outside a back end includes that back end's private headers (they are not installed), when a file not named
+# onednn_* includes oneDNN's headers (its versions 2 and 3 differ), or when a header includes JSON.
 cmake_minimum_required(VERSION 3.25)
 include(${TABLE})
 set(violations "")

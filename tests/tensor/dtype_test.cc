@@ -37,7 +37,7 @@ TEST(Float16, HasTheValueOfItsBitsAndComesBackFromIt) {
   }
 }
 
-// Between all neighbours, the largest and what would be next among them.
+// Between all neighbors, the largest and what would be next among them.
 TEST(Float16, RoundsToNearestEven) {
   for (std::uint32_t below = 0; below < kInfinity; ++below) {
     const double a = binary16(below), b = binary16(below + 1);  // 65536 where infinity is

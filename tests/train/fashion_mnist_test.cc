@@ -1,4 +1,4 @@
-// Real data, in full, once.
+// One run on the complete real data.
 #include <gtest/gtest.h>
 
 #include "lockstep/data/dataset.h"

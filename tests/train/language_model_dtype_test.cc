@@ -1,4 +1,4 @@
-// Language models that compute in bf16 and f16: their input has no such type, so their options name it.
+// Language models that compute in bf16 and f16. Their input is i64, so their options name the type.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// One training job on several devices and ranks, whose hashes are to agree.
+// One training job on several layouts of devices and ranks, whose hashes must agree.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -127,7 +127,7 @@ TEST(Metrics, OfNumbersCountEveryElement) {
   EXPECT_EQ(metric_named(results, "mean_squared_error").value, 14.0 / 6);
   EXPECT_EQ(metric_named(results, "close").value, 4.0 / 6);
   EXPECT_ERROR(metric_named(results, "accuracy"),
-               "metric accuracy: not measured, only [mean_absolute_error, mean_squared_error, close]");
+               "metric accuracy: not measured, expected one of [mean_absolute_error, mean_squared_error, close]");
 }
 
 TEST(Metrics, NoExamplesNoValue) {

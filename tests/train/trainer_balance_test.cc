@@ -1,4 +1,4 @@
-// Shares of devices and ranks: they decide who computes which shards, and nothing else.
+// Shares of devices and ranks: they decide which device computes which shards, and nothing else.
 #include <gtest/gtest.h>
 
 #include <thread>

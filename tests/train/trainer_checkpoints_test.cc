@@ -1,4 +1,4 @@
-// Checkpoints that Trainer writes, and runs that go on from them.
+// Checkpoints that Trainer writes, and runs that resume from them.
 #include <gtest/gtest.h>
 
 #include <filesystem>

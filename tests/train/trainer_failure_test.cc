@@ -1,4 +1,4 @@
-// Runs that end with an error: what it says, and what it leaves behind.
+// Runs that end with an error: its message, and the files it leaves.
 #include <gtest/gtest.h>
 
 #include <cmath>

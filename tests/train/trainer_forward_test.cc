@@ -230,7 +230,7 @@ TEST(TrainerForward, ErrorsNameIt) {
   TrainerOptions options;
   options.loss = [](const Tensor& outputs, const Tensor& labels) { return mse_loss(outputs, labels); };
   EXPECT_ERROR(GatedJob(1, options), "trainer: `forward` computes the loss, expected no `loss`");
-  EXPECT_ERROR(GatedJob(1, {.label_smoothing = 0.1}), "and no label_smoothing beside it");
+  EXPECT_ERROR(GatedJob(1, {.label_smoothing = 0.1}), "expected no `loss` and no label_smoothing");
   options.loss = nullptr;
   options.forward = [](const Example&) { return BatchOutputs{}; };
   EXPECT_ERROR(GatedJob(1, options).train(), "trainer: TrainerOptions::forward returned no loss");

@@ -1,5 +1,5 @@
-// A run whose parameters have options of their own: one hash on all devices and ranks, across kills, and another
-// recipe.
+// A run with parameter groups: it has one hash on all devices and ranks and after resuming, and another recipe than a
+// run without groups.
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"

@@ -1,5 +1,5 @@
-// The trainer over several ranks, which are threads here with a runtime each: what it computes and reports is what one
-// process does, and they stop and fail together.
+// The trainer over several ranks, which are threads here, each with its own runtime. It computes and reports the same
+// as one process, and ranks stop and fail together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

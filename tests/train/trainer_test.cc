@@ -94,7 +94,7 @@ TEST(Trainer, MicroBatchesAddUpToTheBatch) {
   const std::vector<double> whole = train(1), micro = train(4);
   ASSERT_EQ(whole.size(), micro.size());
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], micro[i], 1e-6 * whole[0]);
-  EXPECT_ERROR(train(5), "a batch of 12 in 5 micro-batches, expected a number that divides it");
+  EXPECT_ERROR(train(5), "a batch of 12 in 5 micro-batches, expected a number that divides the batch size");
 }
 
 // Memory has no room for more than a micro-batch.

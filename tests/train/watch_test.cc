@@ -34,7 +34,8 @@ TEST(Watch, TheBestEpochIsTheFirstThatNoneBetters) {
                                                 {.epoch = 2, .test_correct = 2, .test_total = 2}},
                        {.metric = "accuracy"}),
             2);
-  EXPECT_ERROR(best_epoch(epochs({1}), {.metric = "speed"}), "watches speed, but epoch 1 has [train_loss, score]");
+  EXPECT_ERROR(best_epoch(epochs({1}), {.metric = "speed"}),
+               "watch.metric is speed, but epoch 1 has [train_loss, score]");
 }
 
 TEST(Watch, PatienceIsANumberOfEpochs) {
@@ -126,7 +127,7 @@ TEST(Watch, RanksEndTogetherAndKeepTheBestCheckpoint) {
 TEST(Watch, OptionsAreChecked) {
   TrainerOptions options;
   options.watch = {.metric = "accuracy", .save_best = true};
-  EXPECT_ERROR(SmallJob(1, options), "expected a metric to watch and a save folder");
+  EXPECT_ERROR(SmallJob(1, options), "expected watch.metric and save_folder to be set");
   options.watch = {.metric = "accuracy", .patience = -1};
   EXPECT_ERROR(SmallJob(1, options), "patience -1");
 }

@@ -1,5 +1,5 @@
-// Chooses among several algorithms of a library's call. Another algorithm rounds differently, so the choice affects a
-// run's bits. It is made once for each problem and kept.
+// Chooses among several algorithms for a library call. Algorithms round differently, so the choice affects a run's
+// bits. It is made once for each problem and kept.
 //
 // Without a file, the choice is the library's first suggestion, which depends only on the problem, the GPU's model, and
 // the library's release. With a file, candidates are timed, the fastest is chosen, and a line of the file keeps it for

@@ -1,5 +1,5 @@
-// Loads cuBLASLt at its first call. The library has half a gigabyte; linking it would cost every program 60 ms at each
-// start, even without a GPU. These functions have the names of the library's and forward to them.
+// Loads cuBLASLt at its first call. The library has half a gigabyte; linking it would add 60 ms to each start of every
+// program, even without a GPU. The functions here have the library's names and forward to it.
 #ifndef LOCKSTEP_CUDA_EMULATED
 #include <cublasLt.h>
 #include <dlfcn.h>

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uintptr_t kVectorBytes = 16;
 
 // Tensor cores prefer channels-last; FMA kernels prefer plain layout.
-Layout favourite(DType dtype, bool tf32) {
+Layout favorite(DType dtype, bool tf32) {
   return is_half_dtype(dtype) || (dtype == DType::f32 && tf32) ? Layout::channels_last : Layout::plain;
 }
 
@@ -35,7 +35,7 @@ class CudnnConv final : public ConvKernels {
   CudnnConv(LibraryOptions options, AlgorithmChoices& choices, CopyKernels& copy)
       : options_(options), choices_(choices), copy_(copy) {}
 
-  Layout preferred_layout(DType dtype, std::int64_t) const override { return favourite(dtype, options_.tf32); }
+  Layout preferred_layout(DType dtype, std::int64_t) const override { return favorite(dtype, options_.tf32); }
 
   void forward(KernelContext& kernel_context, const Conv2dOptions& options, const View& x, const View& w,
                const View& bias, const View& y) override {
@@ -84,7 +84,7 @@ class CudnnConv final : public ConvKernels {
   std::vector<Way> ways(DType dtype) const {
     std::vector<Way> all;
     for (const DType in : is_half_dtype(dtype) ? std::vector{dtype, DType::f32} : std::vector{dtype}) {
-      const Layout first = favourite(in, options_.tf32);
+      const Layout first = favorite(in, options_.tf32);
       all.push_back({in, first});
       all.push_back({in, first == Layout::plain ? Layout::channels_last : Layout::plain});
     }

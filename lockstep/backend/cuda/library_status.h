@@ -1,4 +1,4 @@
-// Checks calls of cuDNN and cuBLASLt. Errors name the call, the GPU, and the meaning.
+// Checks the status of calls to cuDNN and cuBLASLt. Errors name the call and the GPU, and explain the status.
 #pragma once
 
 #include <cublasLt.h>

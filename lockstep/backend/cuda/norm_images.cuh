@@ -1,5 +1,5 @@
 // How the kernels of batch normalization walk over images [N, C, H, W] of any layout. The samples of a channel are
-// rows; the channels are columns. A block's threads lie along both; in channels-last images, each takes a vector of
+// rows; the channels are columns. A block's threads span both; in channels-last images, each thread takes a vector of
 // channels.
 #pragma once
 

@@ -1,4 +1,5 @@
-// The large kernels of normalization (see backend/norm.h): those that sum over images or map them, and those of rows.
+// The large kernels of normalization (see backend/norm.h): sums over images, elementwise kernels on images, and kernels
+// on rows.
 #pragma once
 
 #include "lockstep/backend/cuda/cuda_context.h"

@@ -1,4 +1,4 @@
-// Kernels whose rows are computed each by itself, by a warp or a block.
+// Kernels in which a warp or a block computes each row separately.
 #pragma once
 
 #include "lockstep/backend/cuda/tree.cuh"

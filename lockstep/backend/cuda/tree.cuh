@@ -1,4 +1,4 @@
-// Sums whose order is fixed by contract or depends on shapes alone.
+// Sums in an order that a contract fixes or that depends on shapes alone.
 #pragma once
 
 #include "lockstep/backend/cuda/element.cuh"

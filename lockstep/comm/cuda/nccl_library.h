@@ -1,4 +1,4 @@
-// The NCCL functions that Lockstep calls. The library takes some hundred megabytes, so it is loaded on first use.
+// The NCCL functions that Lockstep calls. The library takes a few hundred megabytes, so it is loaded on first use.
 #pragma once
 
 #if __has_include(<nccl.h>)

@@ -1,5 +1,6 @@
-// Shared by all MPI groups of a process. They fail together, since MPI cannot continue without a rank. A thread sends
-// heartbeats to all other ranks, whatever this rank's other threads do, and counts those that arrive.
+// Shared by all MPI groups of a process. They fail together, because MPI cannot continue after losing a rank. A
+// separate thread sends heartbeats to all other ranks, even while this rank's other threads are busy, and counts the
+// ones that arrive.
 #pragma once
 
 #include <mpi.h>

@@ -1,4 +1,4 @@
-// Checks calls of the CUDA runtime. Errors name the call, the GPU, and the meaning.
+// Checks the status of calls to the CUDA runtime. Errors name the call and the GPU, and explain the status.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,9 +13,9 @@ namespace lockstep {
 void check_cuda(cudaError_t status, std::string_view call);
 
 // Selects a GPU for the calling thread while it lives, then restores the former one. If the former GPU has no context,
-// the thread stays: restoring it would create one, which takes some hundred megabytes. A thread is at GPU 0 until it
+// the thread stays: restoring it would create one, which takes a few hundred megabytes. A thread is at GPU 0 until it
 // selects another. Since CUDA 12, cudaSetDevice creates a context; most other calls create one on the thread's GPU,
-// whatever they are about.
+// whatever their purpose.
 class GpuScope {
  public:
   explicit GpuScope(int gpu);

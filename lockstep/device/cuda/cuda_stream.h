@@ -45,8 +45,8 @@ class CudaStream final : public Stream {
     CudaStream* clock;  // the stream on which it was captured
     Event event;
   };
-  // Behind the launch of a graph that was captured on `streams`: the errors that its kernels report become this
-  // stream's. Returns the ticket of the first of `times`; 0 where there are none.
+  // Call it after launching a graph that was captured on `streams`: errors that its kernels report become this
+  // stream's. Returns the ticket of the first of `times`; 0 if there are none.
   std::uint64_t record_graph(std::vector<std::shared_ptr<CudaStream>> streams, std::span<const GraphTime> times);
 
  private:

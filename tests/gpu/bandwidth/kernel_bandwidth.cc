@@ -1,5 +1,6 @@
-// Measures how close our own kernels come to the speed of a GPU's memory: gpu_bandwidth [batch]. For the kernels of a
-// step of ResNet-18 on 28x28 images, prints the time of one run and the bytes per second that it must read and write.
+// Measures how close Lockstep's own kernels come to the bandwidth of a GPU's memory: gpu_bandwidth [batch]. For the
+// kernels of a step of ResNet-18 on 28x28 images, prints the time of one run and the bytes per second that it must read
+// and write.
 #include <fmt/core.h>
 
 #include <cstdlib>

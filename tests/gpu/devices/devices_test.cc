@@ -1,4 +1,4 @@
-// GPUs, or logical devices of one, beside CPU devices in one Runtime.
+// GPUs, or logical devices of one GPU, together with CPU devices in one Runtime.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// For faults in the middle of a sum: calls `hook` when a rank's own kernels are queued, between the two exchanges.
+// Causes faults in the middle of a sum: calls `hook` between the two exchanges, when the rank's own kernels are queued.
 #pragma once
 
 #include <functional>

@@ -31,7 +31,7 @@ struct Shared {
   std::atomic<int> finished;
   char texts[kRanks][500];
   double seconds[kRanks];  // from the signal to the error
-  std::atomic<double> signalled;
+  std::atomic<double> signaled;
 
   void say(int rank, const std::string& text) { texts[rank][text.copy(texts[rank], sizeof texts[rank] - 1)] = 0; }
 };
@@ -107,7 +107,7 @@ TEST_F(NcclProcesses, WhatCannotBeIsAnError) {
                      Communicator communicator(runtime, group);
                    },
                    {.nprocs = 2}),
-               "rank 0 asked for the back end nccl, rank 1 for host: all ranks need the same");
+               "rank 0 requested the back end nccl, rank 1 requested host: all ranks need the same");
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -120,7 +120,7 @@ void work(int rank, int signal, const std::string& transport, Shared& shared) {
   int sums = 0;
   auto device = std::make_shared<HookedSums>(runtime.devices()[0], [&] {
     if (++sums < 4 || rank != kVictim) return;
-    shared.signalled = now();
+    shared.signaled = now();
     ::kill(::getpid(), signal);
   });
   auto reducer = group->make_tree_reducer({{100'000}, {{0}, {1}, {2}}}, CommChannel::bulk, device);
@@ -128,7 +128,7 @@ void work(int rank, int signal, const std::string& transport, Shared& shared) {
   try {
     for (int step = 1; step < 1000; ++step) reducer->reduce({.label = fmt::format("bucket 3, step {}", step)});
   } catch (const CommError& error) {
-    shared.seconds[rank] = now() - shared.signalled;
+    shared.seconds[rank] = now() - shared.signaled;
     shared.say(rank, error.what());
     check(error.lost_rank() == kVictim, "lost rank {}", error.lost_rank());
   }

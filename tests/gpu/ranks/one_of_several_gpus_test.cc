@@ -1,5 +1,5 @@
-// A process that uses some of a machine's GPUs takes nothing from the others, not even a context. Almost any call
-// creates one on the calling thread's GPU, and it takes some hundred megabytes.
+// A process that uses some of a machine's GPUs uses no memory of the others, not even for a context. Almost any call
+// creates a context on the calling thread's GPU, and a context takes a few hundred megabytes.
 #include <gtest/gtest.h>
 
 #include <functional>

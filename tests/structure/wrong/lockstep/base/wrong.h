@@ -1,4 +1,4 @@
-// An include that points upwards, for the check to find.
+// An include that points upward, for the check to find.
 #include <nlohmann/json.hpp>
 #include "lockstep/engine/task.h"
 struct Open;
