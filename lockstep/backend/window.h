@@ -24,7 +24,7 @@ struct Conv2dOptions {
 
 // Kernel and stride are at least 1, padding is from 0 to half the kernel. Anything else is an error.
 struct Pool2dOptions {
-  std::array<std::int64_t, 2> kernel{2, 2};
+  std::array<std::int64_t, 2> kernel_size{2, 2};
   std::array<std::int64_t, 2> stride{2, 2};
   std::array<std::int64_t, 2> padding{0, 0};
   // For average pooling: the padding counts as zeros in the mean (PyTorch's default).

@@ -40,7 +40,8 @@ class Module {
 
   Tensor operator()(const Tensor& x);
   // Computes one tensor from one, for any number of devices and processes. A module with several inputs or outputs
-  // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call that one.
+  // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call
+  // net.forward(x, mask), since net(x) calls this one.
   // With one input, it takes it by value, as in `std::pair<Tensor, Tensor> forward(Tensor x)`: C++ allows no other
   // return type beside the parameters of this one.
 #pragma GCC diagnostic push
@@ -201,7 +202,7 @@ UnmatchedEntries load_matching_state(Module& module, const StateDict& state);
 // after it run as one operation.
 //
 //   Sequential net;
-//   net.append(Conv2d({.out_channels = 64, .kernel = 3})).append(BatchNorm2d()).append(ReLU());
+//   net.append(Conv2d({.out_channels = 64, .kernel_size = 3})).append(BatchNorm2d()).append(ReLU());
 //   net.at<Conv2d>(0).weight.set_trainable(false);
 class Sequential : public Module {
  public:
