@@ -84,8 +84,8 @@ struct MetricResult {
   std::vector<std::vector<double>> table{};  // no rows if there are no samples
 };
 
-// Collective. Returns the metrics of all the loader's examples in the order of `metrics`. The model
-// runs in evaluation mode and then returns to its former mode.
+// Collective. Returns the metrics of all the loader's examples in the order of `metrics`. The model runs in evaluation
+// mode and then returns to its former mode.
 std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std::vector<Metric>& metrics,
                                    const EvaluateOptions& options);
 

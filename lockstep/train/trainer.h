@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/checkpoint/training_checkpoint.h"
@@ -146,6 +148,11 @@ class Trainer {
   // The model must be initialized on the devices, and the optimizer must have its parameters. `test` may be null.
   Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
           std::shared_ptr<const Dataset> test, TrainerOptions options);
+  // Trainer trainer(net, sgd, Circle(), Circle(), {.devices = devices});
+  template <std::derived_from<Dataset> Train, std::derived_from<Dataset> Test>
+  Trainer(Module& module, Optimizer& optimizer, Train train, Test test, TrainerOptions options)
+      : Trainer(module, optimizer, std::make_shared<const Train>(std::move(train)),
+                std::make_shared<const Test>(std::move(test)), std::move(options)) {}
   ~Trainer();
 
   // Called in order. The report of a step comes two steps later, because the host does not wait for losses.
