@@ -31,8 +31,8 @@ Tensor stack_examples(std::span<const Tensor> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     check(t.defined() && t.device().is_host(), "stack: tensor {} is {}, expected host memory", i, t);
-    check(t.shape() == first.shape() && t.dtype() == first.dtype(), "stack: tensor {} is {}, the first {}", i, t,
-          first);
+    check(t.shape() == first.shape() && t.dtype() == first.dtype(),
+          "stack: tensor {} is {}, the first {}: expected one shape and type", i, t, first);
     if (row > 0) std::memcpy(bytes(all) + i * row, bytes(t), row);
   }
   return all;
