@@ -4,6 +4,8 @@
 //   Trainer trainer(net, sgd, train_data, test_data, {.devices = devices, .batch_size = 256, .epochs = 10});
 //   trainer.on_epoch = [](const EpochReport& e) { fmt::print("{} {}\n", e.epoch, e.test.value()); };
 //   trainer.train();
+//
+// In a program that makes a Job, write {.devices = job.devices(), .communicator = job.communicator(), ...}.
 #pragma once
 
 #include <atomic>
