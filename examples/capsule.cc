@@ -64,8 +64,8 @@ struct Routing : Module {
 };
 
 struct CapsuleNet : Module {
-  Conv2d conv{{.in_channels = 1, .out_channels = 16, .kernel = 3}};
-  Conv2d primary{{.in_channels = 16, .out_channels = 16, .kernel = 3, .stride = 2}};
+  Conv2d conv{{.in_channels = 1, .out_channels = 16, .kernel_size = 3}};
+  Conv2d primary{{.in_channels = 16, .out_channels = 16, .kernel_size = 3, .stride = 2}};
   Routing routing{2 * 2 * 4, 4, 3, 8};
   Linear hidden{{.in_features = 24, .out_features = 48}}, picture{{.in_features = 48, .out_features = 64}};
   CapsuleNet() {

@@ -48,7 +48,7 @@ Command add_launch(CLI::App& parent) {
   auto* app =
       parent.add_subcommand("launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
   auto options = std::make_shared<LaunchOptions>();
-  app->add_option("--nproc-per-node,--nproc_per_node", options->nproc_per_node,
+  app->add_option("-n,--nproc-per-node,--nproc_per_node", options->nproc_per_node,
                   "Ranks on this host; auto: one per GPU, or a single rank if there is no GPU")
       ->check(CLI::Range(1, 4096))
       ->transform([](const std::string& n) { return n == "auto" ? std::to_string(find_devices().count) : n; })

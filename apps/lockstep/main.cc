@@ -38,7 +38,9 @@ int run(int argc, char** argv) {
     return 2;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    print_error(std::string(error.what()) + " (see lockstep --help)");
+    const auto given = app.get_subcommands();
+    const std::string command = given.empty() ? "" : given.front()->get_name() + " ";
+    print_error(fmt::format("{} (see lockstep {}--help)", error.what(), command));
     return 2;
   }
   if (app.get_subcommands().empty()) {

@@ -212,7 +212,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
     return soft_cross_entropy(logits, target, options);
   }
   const bool all_alike = !options.weight.defined() && !options.ignore_index && options.reduction == Reduction::mean;
-  if (all_alike && logits.shape().rank() == 2) return fused_cross_entropy(logits, target, smoothing);
+  if (all_alike && logits.shape().rank() == 2) {
+    // A shard's own error would show its part of the shape.
+    check(!target.defined() || target.shape().rank() == 1,
+          "cross_entropy: labels are {}, expected i64 [{}], one for each row", target, logits.size(0));
+    return fused_cross_entropy(logits, target, smoothing);
+  }
   const Classes classes = classes_of("cross_entropy", logits, options.weight, target);
   return nll("cross_entropy", log_softmax(widened(logits), classes.axis), target,
              {options.weight, options.ignore_index, options.reduction}, smoothing);

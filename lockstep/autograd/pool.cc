@@ -57,7 +57,7 @@ Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_s
   if (height == 1 && width == 1) return global_avg_pool2d(x);
   if (x.size(2) % height == 0 && x.size(3) % width == 0) {
     const std::array window{x.size(2) / height, x.size(3) / width};
-    return avg_pool2d(x, {.kernel = window, .stride = window});
+    return avg_pool2d(x, {.kernel_size = window, .stride = window});
   }
   return mean_of_windows(mean_of_windows(x, 2, height), 3, width);
 }

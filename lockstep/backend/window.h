@@ -25,7 +25,7 @@ struct Conv2dOptions {
 // Kernel and stride are at least 1, padding is from 0 to half the kernel. Anything else is an error. Set the stride
 // with the kernel: unlike PyTorch's, it does not default to the kernel.
 struct Pool2dOptions {
-  std::array<std::int64_t, 2> kernel{2, 2};
+  std::array<std::int64_t, 2> kernel_size{2, 2};
   std::array<std::int64_t, 2> stride{2, 2};
   std::array<std::int64_t, 2> padding{0, 0};
   // For average pooling: padding counts as zeros in the mean (PyTorch's default).

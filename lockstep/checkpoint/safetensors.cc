@@ -206,7 +206,8 @@ SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin) {
         origin, contents->size(), kLengthBytes);
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, contents->data(), kLengthBytes);
-  check(header_bytes <= kMaxHeaderBytes, "{}: header has {} bytes, at most {} are allowed", origin, header_bytes,
+  check(header_bytes <= kMaxHeaderBytes,
+        "{}: not a safetensors file: its header would have {} bytes, at most {} are allowed", origin, header_bytes,
         kMaxHeaderBytes);
   check(header_bytes <= contents->size() - kLengthBytes, "{}: header has {} bytes, only {} are in the file", origin,
         header_bytes, contents->size() - kLengthBytes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
@@ -67,11 +69,14 @@ class RandomDataset : public Dataset {
   RandomDatasetOptions options_;
 };
 
-// `inner` with `transform` applied to each example as it is loaded.
+// `inner` with `transform` applied to each example as it is loaded. A data set that several others use is a shared_ptr.
 class MapDataset : public Dataset {
  public:
   using Transform = std::function<Example(Example example, RandomKey key)>;
   MapDataset(std::shared_ptr<const Dataset> inner, Transform transform);
+  template <std::derived_from<Dataset> D>
+  MapDataset(D inner, Transform transform)
+      : MapDataset(std::make_shared<const D>(std::move(inner)), std::move(transform)) {}
   std::int64_t size() const override { return inner_->size(); }
   Example get(std::int64_t index) const override;
   Example get(std::int64_t index, RandomKey key) const override;
@@ -82,9 +87,13 @@ class MapDataset : public Dataset {
 };
 
 // The first `count` examples of `inner`, or all of them if there are fewer.
+//
+//   HeadDataset few(FashionMnist(load_fashion_mnist(MnistPart::train)), 512);
 class HeadDataset : public Dataset {
  public:
   HeadDataset(std::shared_ptr<const Dataset> inner, std::int64_t count);
+  template <std::derived_from<Dataset> D>
+  HeadDataset(D inner, std::int64_t count) : HeadDataset(std::make_shared<const D>(std::move(inner)), count) {}
   std::int64_t size() const override { return count_; }
   Example get(std::int64_t index) const override { return inner_->get(index); }
   Example get(std::int64_t index, RandomKey key) const override { return inner_->get(index, key); }

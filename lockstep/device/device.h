@@ -39,6 +39,7 @@ class Device {
   bool is_host() const { return info_ == nullptr; }
   // "cpu:0", "cuda:0", "cuda:0/1"; "host" for host memory.
   std::string_view name() const { return info_ ? std::string_view(info_->name) : "host"; }
+  std::string str() const { return std::string(name()); }
   // cpu for host memory.
   DeviceKind kind() const { return info_ ? info_->kind : DeviceKind::cpu; }
   // Whether the host can dereference pointers into its memory.

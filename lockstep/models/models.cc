@@ -18,7 +18,7 @@ std::shared_ptr<Sequential> resnet_group(std::int64_t channels, int blocks, bool
 
 std::unique_ptr<Sequential> resnet18(std::int64_t classes) {
   auto net = std::make_unique<Sequential>();
-  net->append<Conv2d>(ConvLayerOptions{.out_channels = 64, .kernel = 3, .padding = 1});
+  net->append<Conv2d>(ConvLayerOptions{.out_channels = 64, .kernel_size = 3, .padding = 1});
   net->append<BatchNorm2d>().append<ReLU>();
   net->append("resnet_block1", resnet_group(64, 2, true));
   net->append("resnet_block2", resnet_group(128, 2, false));
@@ -33,9 +33,9 @@ std::unique_ptr<Sequential> resnet18(std::int64_t classes) {
 
 std::unique_ptr<Sequential> lenet(std::int64_t classes) {
   auto net = std::make_unique<Sequential>();
-  net->append<Conv2d>(ConvLayerOptions{.out_channels = 6, .kernel = 5, .padding = 2});
+  net->append<Conv2d>(ConvLayerOptions{.out_channels = 6, .kernel_size = 5, .padding = 2});
   net->append<ReLU>().append<MaxPool2d>();
-  net->append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel = 5}).append<ReLU>().append<MaxPool2d>();
+  net->append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel_size = 5}).append<ReLU>().append<MaxPool2d>();
   net->append<Flatten>().append<Linear>(LinearOptions{.out_features = 120}).append<ReLU>();
   net->append<Linear>(LinearOptions{.out_features = 84}).append<ReLU>();
   net->append<Linear>(LinearOptions{.out_features = classes});

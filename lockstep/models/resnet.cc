@@ -15,7 +15,7 @@ struct BlockOptions {
 std::shared_ptr<Conv2d> conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1) {
   return std::make_shared<Conv2d>(ConvLayerOptions{.in_channels = in,
                                                    .out_channels = out,
-                                                   .kernel = kernel,
+                                                   .kernel_size = kernel,
                                                    .stride = stride,
                                                    .padding = kernel / 2,
                                                    .bias = false});
@@ -67,7 +67,7 @@ class Block : public Module {
 ResNet::ResNet(const ResNetOptions& options)
     : conv1_({.in_channels = options.in_channels,
               .out_channels = 64,
-              .kernel = 7,
+              .kernel_size = 7,
               .stride = 2,
               .padding = 3,
               .bias = false}),
@@ -96,7 +96,7 @@ std::shared_ptr<Sequential> ResNet::layer(int blocks, std::int64_t channels, std
 
 Tensor ResNet::forward(const Tensor& x) {
   Tensor y = bn1_.forward_fused(conv1_(x), {}, true);
-  y = max_pool2d(y, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+  y = max_pool2d(y, {.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
   for (const auto& layer : layers_) y = (*layer)(y);
   return fc_(flatten(global_avg_pool2d(y), 1));
 }

@@ -48,7 +48,9 @@ FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
     try {
       return listen_at(address);
     } catch (const std::system_error& error) {
-      failure = fmt::format("store: cannot listen at {}: {}", address.str(), error.code().message());
+      const bool taken = error.code() == std::errc::address_in_use;
+      failure = fmt::format("store: cannot listen at {}: {}{}", address.str(), error.code().message(),
+                            taken ? "; choose another port with --master-port or MASTER_PORT" : "");
       code = error.code().value();
     }
   }

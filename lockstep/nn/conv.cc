@@ -5,8 +5,8 @@ namespace {
 
 template <typename Options>
 void check_options(std::string_view name, const Options& o) {
-  check(o.out_channels > 0 && o.in_channels >= 0 && o.kernel > 0,
-        "{}: {} to {} channels, kernel {}, expected at least 1", name, o.in_channels, o.out_channels, o.kernel);
+  check(o.out_channels > 0 && o.in_channels >= 0 && o.kernel_size > 0,
+        "{}: {} to {} channels, kernel {}, expected at least 1", name, o.in_channels, o.out_channels, o.kernel_size);
   check(o.groups > 0 && o.out_channels % o.groups == 0 && o.in_channels % o.groups == 0,
         "{}: {} groups do not divide {} and {} channels", name, o.groups, o.in_channels, o.out_channels);
 }
@@ -22,7 +22,7 @@ void check_groups(std::string_view name, const Options& o, const Tensor& x) {
 Conv1d::Conv1d(ConvLayerOptions options) : options_(options) {
   const auto& o = options_;
   check_options("conv1d", o);
-  weight = add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel}});
+  weight = add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel_size}});
   if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
 }
 
@@ -31,7 +31,7 @@ Tensor Conv1d::forward(const Tensor& x) {
   const auto& o = options_;
   if (!weight.shape_known()) {
     check_groups("conv1d", o, x);
-    weight.settle_shape({o.out_channels, x.size(1) / o.groups, o.kernel});
+    weight.settle_shape({o.out_channels, x.size(1) / o.groups, o.kernel_size});
   }
   return conv1d(x, weight, o.bias ? bias.tensor() : Tensor(),
                 {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
@@ -40,7 +40,7 @@ Tensor Conv1d::forward(const Tensor& x) {
 Conv2d::Conv2d(ConvLayerOptions options) : options_(options) {
   const auto& o = options_;
   check_options("conv2d", o);
-  weight = add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel, o.kernel}});
+  weight = add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel_size, o.kernel_size}});
   if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
 }
 
@@ -49,7 +49,7 @@ Tensor Conv2d::forward(const Tensor& x) {
   const auto& o = options_;
   if (!weight.shape_known()) {
     check_groups("conv2d", o, x);
-    weight.settle_shape({o.out_channels, x.size(1) / o.groups, o.kernel, o.kernel});
+    weight.settle_shape({o.out_channels, x.size(1) / o.groups, o.kernel_size, o.kernel_size});
   }
   return conv2d(x, weight, o.bias ? bias.tensor() : Tensor(),
                 {.stride = {o.stride, o.stride},
@@ -61,7 +61,7 @@ Tensor Conv2d::forward(const Tensor& x) {
 ConvTranspose2d::ConvTranspose2d(ConvTranspose2dLayerOptions options) : options_(options) {
   const auto& o = options_;
   check_options("conv_transpose2d", o);
-  weight = add_parameter("weight", {.shape = {o.in_channels, o.out_channels / o.groups, o.kernel, o.kernel}});
+  weight = add_parameter("weight", {.shape = {o.in_channels, o.out_channels / o.groups, o.kernel_size, o.kernel_size}});
   if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
 }
 
@@ -70,7 +70,7 @@ Tensor ConvTranspose2d::forward(const Tensor& x) {
   const auto& o = options_;
   if (!weight.shape_known()) {
     check_groups("conv_transpose2d", o, x);
-    weight.settle_shape({x.size(1), o.out_channels / o.groups, o.kernel, o.kernel});
+    weight.settle_shape({x.size(1), o.out_channels / o.groups, o.kernel_size, o.kernel_size});
   }
   return conv_transpose2d(x, weight, o.bias ? bias.tensor() : Tensor(),
                           {.stride = {o.stride, o.stride},

@@ -60,14 +60,14 @@ class Embedding : public Module {
 };
 
 // Convolutions. Kernels are square, and every axis has the same stride, padding, and dilation. Constructors throw
-// unless out_channels, kernel, and groups are at least 1 and groups divide both numbers of channels. forward() throws
-// if the input has the wrong number of axes or channels, or if the kernel does not fit the padded input.
+// unless out_channels, kernel_size, and groups are at least 1 and groups divide both numbers of channels. forward()
+// throws if the input has the wrong number of axes or channels, or if the kernel does not fit the padded input.
 
 // Options of Conv1d and Conv2d.
 struct ConvLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
   std::int64_t out_channels = 0;
-  std::int64_t kernel = 1;
+  std::int64_t kernel_size = 1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   std::int64_t dilation = 1;
@@ -94,7 +94,7 @@ class Conv1d : public Module {
 
 // The same for images: [N, C, H, W] -> [N, O, H', W'].
 //
-//   Conv2d conv({.out_channels = 64, .kernel = 3, .padding = 1});
+//   Conv2d conv({.out_channels = 64, .kernel_size = 3, .padding = 1});
 class Conv2d : public Module {
  public:
   using Options = ConvLayerOptions;
@@ -114,7 +114,7 @@ class Conv2d : public Module {
 struct ConvTranspose2dLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
   std::int64_t out_channels = 0;
-  std::int64_t kernel = 1;
+  std::int64_t kernel_size = 1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   std::int64_t output_padding = 0;  // below the stride

@@ -184,8 +184,8 @@ void Module::check_name(const std::string& name) const {
   auto same = [&](const auto& item) { return item.first == name; };
   bool taken = std::ranges::any_of(parameters_, same) || std::ranges::any_of(buffers_, same) ||
                std::ranges::any_of(children_, [&](const Child& c) { return c.name == name; });
-  check(!name.empty() && name.find('.') == std::string::npos && !taken,
-        "module: name '{}' is empty, has a dot or is taken", name);
+  check(!name.empty() && name.find('.') == std::string::npos, "module: name '{}', expected a name without dots", name);
+  check(!taken, "module: name '{}' is taken, expected another one for each parameter, buffer, and child", name);
 }
 
 Parameter Module::add_parameter(std::string name, ParameterOptions options) {

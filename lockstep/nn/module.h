@@ -40,9 +40,10 @@ class Module {
 
   Tensor operator()(const Tensor& x);
   // Computes one tensor from one, for any number of devices and processes. A module with several inputs or outputs
-  // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call that one.
-  // If it has one input but several outputs, it must take the input by value, as in `std::pair<Tensor, Tensor>
-  // forward(Tensor x)`, because C++ does not allow an override with another return type.
+  // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call
+  // net.forward(x, mask), since net(x) calls this one. If it has one input but several outputs, it must take the input
+  // by value, as in `std::pair<Tensor, Tensor> forward(Tensor x)`, because C++ does not allow an override with another
+  // return type.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"  // g++ 13 would warn of each such module
   virtual Tensor forward(const Tensor& x);
@@ -200,7 +201,7 @@ UnmatchedEntries load_matching_state(Module& module, const StateDict& state);
 // after it run as one operation.
 //
 //   Sequential net;
-//   net.append(Conv2d({.out_channels = 64, .kernel = 3})).append(BatchNorm2d()).append(ReLU());
+//   net.append(Conv2d({.out_channels = 64, .kernel_size = 3})).append(BatchNorm2d()).append(ReLU());
 //   net.at<Conv2d>(0).weight.set_trainable(false);
 class Sequential : public Module {
  public:

@@ -159,7 +159,10 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
 
   void check_replicas(const std::vector<Device>& wanted) const {
-    check(!devices.empty(), "{} is not initialized: call initialize() with the devices that should hold it", label);
+    check(!devices.empty(),
+          "{} is not initialized: call initialize() with the devices that should hold it; it reaches only modules that "
+          "make() or add() registered",
+          label);
     check(!replicas.empty(),
           "{} is not initialized on {} yet: its shape {} is settled by the first forward pass (0: not "
           "known)",

@@ -35,7 +35,7 @@ template <typename Options>
 std::string conv(const Options& o, std::int64_t in_channels, std::size_t axes, std::int64_t output_padding = 0) {
   const auto all = [axes](std::int64_t value) { return python(std::vector(axes, value)); };
   std::string text =
-      fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, o.out_channels, all(o.kernel), all(o.stride));
+      fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, o.out_channels, all(o.kernel_size), all(o.stride));
   if (o.padding != 0) text += ", padding=" + all(o.padding);
   if (o.dilation != 1) text += ", dilation=" + all(o.dilation);
   if (output_padding != 0) text += ", output_padding=" + all(output_padding);
@@ -105,11 +105,11 @@ std::string Unflatten::extra_repr() const {
   return fmt::format("dim={}, unflattened_size={}", dim_, python(unflattened_size_));
 }
 std::string MaxPool2d::extra_repr() const {
-  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode=False", pair(options_.kernel),
+  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode=False", pair(options_.kernel_size),
                      pair(options_.stride), pair(options_.padding));
 }
 std::string AvgPool2d::extra_repr() const {
-  return fmt::format("kernel_size={}, stride={}, padding={}", pair(options_.kernel), pair(options_.stride),
+  return fmt::format("kernel_size={}, stride={}, padding={}", pair(options_.kernel_size), pair(options_.stride),
                      pair(options_.padding));
 }
 std::string AdaptiveAvgPool2d::extra_repr() const { return "output_size=" + python(output_size_); }

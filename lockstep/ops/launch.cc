@@ -98,7 +98,8 @@ void check_same(std::string_view what, const Array& a, const Array& b) {
 
 void check_rank(std::string_view what, std::string_view which, const Array& t, int rank, std::string_view axes) {
   check(t.defined(), "{}: {} is undefined", what, which);
-  check(t.shape().rank() == rank, "{}: {} is {}, expected {} axes {}", what, which, t.shape(), rank, axes);
+  check(t.shape().rank() == rank, "{}: {} is {}, expected {} {} {}", what, which, t.shape(), rank,
+        rank == 1 ? "axis" : "axes", axes);
 }
 
 }  // namespace lockstep::ops

@@ -126,7 +126,8 @@ class DistributedModel {
 };
 
 // Wraps a model that was initialized on these devices, with all shapes known (see settle_shapes). It makes no clone and
-// adds no state, so the names stay those of the model.
+// adds no state, so the names stay those of the model. A class that keeps a wrapper names the model's class:
+// `DistributedDataParallel<Net>& ddp`.
 template <typename M = Module>
 class DistributedDataParallel : public DistributedModel {
  public:

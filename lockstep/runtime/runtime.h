@@ -124,15 +124,15 @@ class Runtime {
 // "[cpu:0, cpu:1]"
 std::string str(const std::vector<Device>& devices);
 
-// A list of devices as users write it: "cpu:0,cpu:1", "cuda:0", "cpu:0,cuda:0/0,cuda:0/1". `count` is the number of
-// devices in the list. `options` makes a Runtime that has all of them: it sets cpu_devices, cuda, and cuda_logical, and
-// leaves the rest at their defaults.
+// Devices that a list or a number asks for.
 struct DeviceList {
   int count = 0;
+  // For a Runtime that has them all: sets cpu_devices, cuda, and cuda_logical.
   RuntimeOptions options;
 };
 
-// Throws Error if the list cannot be parsed. The Runtime checks whether the GPUs exist.
+// Parses a list of devices as users write it: "cpu:0,cpu:1", "cuda:0", "cpu:0,cuda:0/0,cuda:0/1". Throws Error if it
+// cannot. The Runtime checks whether the GPUs exist.
 DeviceList parse_device_list(std::string_view list);
 
 // Returns `count` GPUs, or CPU devices if there is no GPU. If there are fewer GPUs than `count`, each is split into

@@ -73,7 +73,8 @@ std::vector<T> Array::to_vector() const {
   if (!device().host_visible()) return to(Device()).to_vector<T>();
   constexpr bool from_half = std::is_same_v<T, float>;
   check(dtype() == dtype_of<T> || (from_half && is_half_dtype(dtype())),
-        "to_vector: the tensor holds {}, requested as {}: cast it first", name(dtype()), name(dtype_of<T>));
+        "to_vector: the tensor holds {}, requested as {}: name its type, as in item<std::int64_t>()", name(dtype()),
+        name(dtype_of<T>));
   wait();
   std::vector<T> values(static_cast<std::size_t>(numel()));
   for (std::int64_t i = 0; i < numel(); ++i) {

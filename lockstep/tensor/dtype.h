@@ -95,7 +95,12 @@ constexpr std::string_view name(DType dtype) {
 constexpr bool is_floating(DType dtype) { return dtype == DType::f32 || is_half_dtype(dtype) || dtype == DType::f64; }
 
 template <typename T>
-struct DTypeOf;
+struct DTypeOf {
+  static_assert(sizeof(T) == 0,
+                "Elements are float, double, std::int64_t, std::uint8_t, BFloat16, or Float16. Convert others, such as "
+                "int, to one of these types.");
+  static constexpr DType value = DType::f32;
+};
 template <>
 struct DTypeOf<float> {
   static constexpr DType value = DType::f32;

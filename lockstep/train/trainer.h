@@ -4,9 +4,12 @@
 //   Trainer trainer(net, sgd, train_data, test_data, {.devices = devices, .batch_size = 256, .epochs = 10});
 //   trainer.on_epoch = [](const EpochReport& e) { fmt::print("{} {}\n", e.epoch, e.test.value()); };
 //   trainer.train();
+//
+// In a program that makes a Job, write {.devices = job.devices(), .communicator = job.communicator(), ...}.
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -14,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/checkpoint/training_checkpoint.h"
@@ -147,6 +151,11 @@ class Trainer {
   // The model must be initialized on the devices, and the optimizer must have its parameters. `test` may be null.
   Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
           std::shared_ptr<const Dataset> test, TrainerOptions options);
+  // Trainer trainer(net, sgd, Circle(), Circle(), {.devices = devices});
+  template <std::derived_from<Dataset> Train, std::derived_from<Dataset> Test>
+  Trainer(Module& module, Optimizer& optimizer, Train train, Test test, TrainerOptions options)
+      : Trainer(module, optimizer, std::make_shared<const Train>(std::move(train)),
+                std::make_shared<const Test>(std::move(test)), std::move(options)) {}
   ~Trainer();
 
   // Called in the order of steps and epochs. The report of a step comes two steps later, because the host does not wait

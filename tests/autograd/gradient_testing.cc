@@ -243,12 +243,12 @@ std::vector<Differentiable> images() {
            }},
           {"MaxPool2d",
            [](Random& r) {
-             Pool2dOptions o{.kernel = {3, 2}, .stride = {r.integer(1, 2), 2}, .padding = {1, r.integer(0, 1)}};
+             Pool2dOptions o{.kernel_size = {3, 2}, .stride = {r.integer(1, 2), 2}, .padding = {1, r.integer(0, 1)}};
              return Problem{{{.shape = image(r)}}, [o](In in) { return max_pool2d(in[0], o); }};
            }},
           {"AvgPool2d",
            [](Random& r) {
-             Pool2dOptions o{.kernel = {3, 2},
+             Pool2dOptions o{.kernel_size = {3, 2},
                              .stride = {r.integer(1, 2), 2},
                              .padding = {1, r.integer(0, 1)},
                              .count_include_pad = r.integer(0, 1) == 1};

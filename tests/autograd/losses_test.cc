@@ -133,6 +133,7 @@ TEST_F(LossesTest, Errors) {
                "broadcast to [2]");
   EXPECT_ERROR(cross_entropy(x, y), "cross_entropy: labels are " + y.describe() +
                                         ", expected i64, or probabilities of shape " + x.shape().str());
+  EXPECT_ERROR(cross_entropy(x, ids({0, 1}, {2, 1})), "labels are [2, 1] i64 on cpu:0, expected i64 [2], one for each");
   EXPECT_ERROR(cross_entropy(x, labels, {.label_smoothing = 2}), "cross_entropy: label smoothing 2, expected 0 to 1");
   EXPECT_ERROR(cross_entropy(x, labels, {.weight = tensor({1}, {1})}),
                "cross_entropy: weight is [1] f32 on cpu:0, expected one for each of 2 classes");

@@ -241,10 +241,10 @@ TEST_F(ReferenceGradient, SynchronizedBatchNorm) {
 TEST_F(ReferenceGradient, Pooling) {
   Shape shape{2, 2, 5, 6};
   for (const Pool2dOptions& o :
-       {Pool2dOptions{}, Pool2dOptions{.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 0}},
-        Pool2dOptions{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}, .count_include_pad = false}}) {
-    Shape y{2, 2, (5 + 2 * o.padding[0] - o.kernel[0]) / o.stride[0] + 1,
-            (6 + 2 * o.padding[1] - o.kernel[1]) / o.stride[1] + 1};
+       {Pool2dOptions{}, Pool2dOptions{.kernel_size = {3, 2}, .stride = {2, 1}, .padding = {1, 0}},
+        Pool2dOptions{.kernel_size = {3, 3}, .stride = {1, 2}, .padding = {1, 1}, .count_include_pad = false}}) {
+    Shape y{2, 2, (5 + 2 * o.padding[0] - o.kernel_size[0]) / o.stride[0] + 1,
+            (6 + 2 * o.padding[1] - o.kernel_size[1]) / o.stride[1] + 1};
     TestTensor x = spread(shape), where(y, DType::i64);
     expect_gradients(
         {x}, y,

@@ -245,7 +245,7 @@ TEST_F(Reference, CommitsTheUnbiasedVariance) {
 
 TEST_F(Reference, Pooling) {
   TestTensor x = tensor({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), y = empty({1, 1, 2, 2}), mean = empty({1, 1, 1, 1});
-  Pool2dOptions padded{.kernel = {2, 2}, .stride = {2, 2}, .padding = {1, 1}};
+  Pool2dOptions padded{.kernel_size = {2, 2}, .stride = {2, 2}, .padding = {1, 1}};
   TestTensor where({1, 1, 2, 2}, DType::i64);
   b.pool().max_forward(c, padded, x.view(), y.view(), where.view());
   expect_values(y, {1, 3, 7, 9});

@@ -161,8 +161,9 @@ TEST(Safetensors, NamesTheFileThatCannotBeRead) {
 }
 
 TEST(Safetensors, RefusesALyingHeaderLength) {
-  EXPECT_ERROR(parse_safetensors(std::string(8, '\xff'), "f"),
-               "f: header has 18446744073709551615 bytes, at most 100000000 are allowed");
+  EXPECT_ERROR(
+      parse_safetensors(std::string(8, '\xff'), "f"),
+      "f: not a safetensors file: its header would have 18446744073709551615 bytes, at most 100000000 are allowed");
   EXPECT_ERROR(parse_safetensors(file_of("{}", "").substr(0, 9), "f"), "f: header has 2 bytes, only 1 are in the file");
 }
 

@@ -104,7 +104,7 @@ TEST(Usage, TheCommandIsOneOfThoseThereAre) {
   expect_failure(run_tool({}), 2, "expected a command");
   expect_failure(run_tool({"fly"}), 2, "not expected: fly (see lockstep --help)");
   expect_failure(run_tool({"trian", "--epochs", "1"}), 2, "not expected: trian --epochs 1; did you mean train?");
-  expect_failure(run_tool({"eval"}), 2, "--init-from");
+  expect_failure(run_tool({"eval"}), 2, "--init-from is required (see lockstep eval --help)");
 }
 
 TEST(Usage, HelpGoesToStandardOutput) {

@@ -32,6 +32,7 @@ TEST(Launch, PrefixesEveryLineWithItsRank) {
 
 TEST(Launch, TorchrunsSpellingsAreKnown) {
   EXPECT_EQ(lines(launch({"--nproc_per_node", "2"}, "echo $RANK").out).size(), 2u);
+  EXPECT_EQ(lines(launch({"-n", "2"}, "echo $RANK").out).size(), 2u) << "mpirun's";
   const ToolResult result = launch({"--nproc-per-node", "auto"}, "echo $RANK");  // as many as there are GPUs, or one
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("[rank 0] 0\n"));

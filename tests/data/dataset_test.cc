@@ -94,6 +94,14 @@ TEST(HeadDataset, HasTheFirstExamplesOnly) {
   EXPECT_ERROR(HeadDataset(letters(), -1), "-1 examples");
 }
 
+TEST(HeadDataset, MayOwnItsDataSet) {
+  const HeadDataset few(TensorDataset({Tensor::from(Floats{1, 2, 3}, {3})}), 2);
+  EXPECT_EQ(few.size(), 2);
+  const MapDataset twice(few, [](Example e, RandomKey) { return Example{e[0], e[0]}; });
+  EXPECT_EQ(twice.size(), 2);
+  EXPECT_EQ(twice.get(1)[1].item<float>(), 2);
+}
+
 // Parts of any number and shape, from a data set that has size() and get() alone.
 struct Squares : Dataset {
   std::int64_t size() const override { return 5; }

@@ -1,6 +1,9 @@
 #include "lockstep/device/device.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
@@ -9,6 +12,7 @@ TEST(Device, TheDefaultOneIsTheHost) {
   const Device host;
   EXPECT_TRUE(host.is_host());
   EXPECT_EQ(host.name(), "host");
+  EXPECT_EQ(host.str(), "host");
   EXPECT_EQ(host.kind(), DeviceKind::cpu);
   EXPECT_EQ(host.index(), -1);
   EXPECT_EQ(host.info(), nullptr);
@@ -23,6 +27,7 @@ TEST(Device, StandsForItsInfo) {
   const Device device(&gpu);
   EXPECT_FALSE(device.is_host());
   EXPECT_EQ(device.name(), "cuda:1");
+  EXPECT_EQ(fmt::format("{}", device), "cuda:1");
   EXPECT_EQ(device.kind(), DeviceKind::cuda);
   EXPECT_EQ(device.index(), 1);
   EXPECT_EQ(device, Device(&gpu));

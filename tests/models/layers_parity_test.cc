@@ -77,11 +77,16 @@ Case simple_case_of(const std::string& name, Device device) {
   };
   if (name == "conv1d") {
     return of_one<Conv1d>(ConvLayerOptions{
-        .in_channels = 4, .out_channels = 6, .kernel = 3, .stride = 2, .padding = 1, .dilation = 2, .groups = 2});
+        .in_channels = 4, .out_channels = 6, .kernel_size = 3, .stride = 2, .padding = 1, .dilation = 2, .groups = 2});
   }
   if (name == "conv transpose 2d") {
-    return of_one<ConvTranspose2d>(ConvTranspose2dLayerOptions{
-        .in_channels = 4, .out_channels = 6, .kernel = 3, .stride = 2, .padding = 1, .output_padding = 1, .groups = 2});
+    return of_one<ConvTranspose2d>(ConvTranspose2dLayerOptions{.in_channels = 4,
+                                                               .out_channels = 6,
+                                                               .kernel_size = 3,
+                                                               .stride = 2,
+                                                               .padding = 1,
+                                                               .output_padding = 1,
+                                                               .groups = 2});
   }
   if (name == "adaptive avg pool 2d") return of_one<AdaptiveAvgPool2d>(std::array<std::int64_t, 2>{2, 3});
   if (name == "upsample") {

@@ -68,11 +68,11 @@ Operations more_operations() {
        }},
       {"max_pool2d",
        [](const In& x) {
-         return max_pool2d(x[0], {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+         return max_pool2d(x[0], {.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
        }},
       {"avg_pool2d",
        [](const In& x) {
-         return avg_pool2d(x[0], {.kernel = {2, 3}, .stride = {2, 1}});
+         return avg_pool2d(x[0], {.kernel_size = {2, 3}, .stride = {2, 1}});
        }},
       {"kl_div summed", kl(Reduction::sum)},
       {"kl_div of elements", kl(Reduction::none)},

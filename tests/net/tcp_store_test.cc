@@ -191,7 +191,7 @@ TEST(TcpStoreServer, ListensOnLoopbackAtAFreePort) {
 TEST(TcpStoreServer, APortInUseIsNamed) {
   const TcpStoreServer server;
   EXPECT_ERROR(TcpStoreServer({.port = server.port()}),
-               fmt::format("cannot listen at {}: Address already in use", server.address()));
+               fmt::format("cannot listen at {}: Address already in use; choose another port", server.address()));
   EXPECT_ERROR(TcpStoreServer({.port = 65536}), "port 65536, expected from 0 to 65535");
 }
 

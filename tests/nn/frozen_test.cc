@@ -14,7 +14,7 @@ namespace {
 struct FineTuned : Module {
   Sequential body, head;
   FineTuned() {
-    body.append<Conv2d>(ConvLayerOptions{.in_channels = 1, .out_channels = 4, .kernel = 3, .padding = 1});
+    body.append<Conv2d>(ConvLayerOptions{.in_channels = 1, .out_channels = 4, .kernel_size = 3, .padding = 1});
     body.append<BatchNorm2d>(BatchNorm2dOptions{.channels = 4}).append<ReLU>();
     body.append<GlobalAvgPool2d>().append<Flatten>();
     head.append<Linear>(LinearOptions{.in_features = 4, .out_features = 3});
@@ -93,7 +93,7 @@ TEST_F(Frozen, NorIsWhatAFrozenInputWouldGet) {
 }
 
 TEST_F(Frozen, ABiasAloneHasTheGradientThatItHasBesideAFilter) {
-  Conv2d conv({.in_channels = 1, .out_channels = 4, .kernel = 3});
+  Conv2d conv({.in_channels = 1, .out_channels = 4, .kernel_size = 3});
   conv.initialize(Xavier{}, runtime_.devices());
   const auto gradient = [&] {
     conv.bias.zero_grad();

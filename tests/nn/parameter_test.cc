@@ -16,7 +16,7 @@ TEST(Parameter, AnUnknownShapeIsSettledByTheFirstForwardPass) {
   Parameter weight = net.parameters()[0];
   EXPECT_EQ(weight.shape(), (Shape{3, 0}));
   EXPECT_FALSE(weight.initialized());
-  EXPECT_ERROR(weight.data(devices[0]), "a parameter is not initialized: call initialize()");
+  EXPECT_ERROR(weight.data(devices[0]), "only modules that make() or add() registered");
   net.initialize(Normal{}, devices);
   EXPECT_ERROR(weight.data(devices[0]),
                "parameter 0.weight is not initialized on cpu:0 yet: its shape [3, 0] is settled");

@@ -131,8 +131,8 @@ TEST_F(SequenceLayersTest, RecurrentNetsHavePyTorchsParametersAndRules) {
 }
 
 TEST_F(SequenceLayersTest, ConvolutionsInferTheirInput) {
-  Conv1d conv({.out_channels = 4, .kernel = 3, .groups = 2});
-  ConvTranspose2d up({.out_channels = 4, .kernel = 2, .stride = 2, .groups = 2});
+  Conv1d conv({.out_channels = 4, .kernel_size = 3, .groups = 2});
+  ConvTranspose2d up({.out_channels = 4, .kernel_size = 2, .stride = 2, .groups = 2});
   EXPECT_EQ(on_devices(conv)(random({1, 2, 5})).shape(), (Shape{1, 4, 3}));
   EXPECT_EQ(conv.weight.shape(), (Shape{4, 1, 3}));
   EXPECT_EQ(on_devices(up)(random({1, 6, 3, 5})).shape(), (Shape{1, 4, 6, 10}));

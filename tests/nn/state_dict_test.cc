@@ -6,7 +6,7 @@ namespace lockstep::testing {
 namespace {
 
 void build(Sequential& net) {
-  net.append<Conv2d>(ConvLayerOptions{.out_channels = 3, .kernel = 3}).append<BatchNorm2d>().append<Flatten>();
+  net.append<Conv2d>(ConvLayerOptions{.out_channels = 3, .kernel_size = 3}).append<BatchNorm2d>().append<Flatten>();
   net.append<Linear>(LinearOptions{.out_features = 2});
 }
 

@@ -22,7 +22,7 @@ using ::testing::Not;
 TEST(Summary, IsATableOfLayers) {
   Runtime runtime;
   Sequential net;
-  net.append(Conv2d({.out_channels = 1200, .kernel = 3, .padding = 1})).append(BatchNorm2d()).append(ReLU());
+  net.append(Conv2d({.out_channels = 1200, .kernel_size = 3, .padding = 1})).append(BatchNorm2d()).append(ReLU());
   net.append("body", std::make_shared<Residual>(ResidualOptions{.channels = 4, .stride = 2, .project = true}));
   net.append(GlobalAvgPool2d()).append(Flatten()).append(Linear({.out_features = 3, .bias = false}));
   net.initialize(Xavier{}, runtime.devices());
@@ -132,7 +132,7 @@ struct AlwaysDrops : Module {
 TEST(Summary, LeavesNoTrace) {
   Runtime runtime({.cpu_devices = 2, .seed = 4});
   Sequential net;
-  net.append(Conv2d({.out_channels = 3, .kernel = 3})).append(BatchNorm2d()).append<AlwaysDrops>();
+  net.append(Conv2d({.out_channels = 3, .kernel_size = 3})).append(BatchNorm2d()).append<AlwaysDrops>();
   net.append<Dropout>(0.5);
   net.initialize(Xavier{}, runtime.devices());
   net.at<Dropout>(3).eval();

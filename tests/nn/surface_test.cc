@@ -133,16 +133,17 @@ TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
   EXPECT_NE(str(net).find("(out): Linear(in_features=4, out_features=2, bias=False)"), std::string::npos);
 
   Sequential all;
-  all.append(Conv2d({.in_channels = 3, .out_channels = 8, .kernel = 3, .stride = 2, .padding = 1, .bias = false}))
-      .append(Conv2d({.in_channels = 8, .out_channels = 8, .kernel = 1, .dilation = 2, .groups = 4}))
-      .append(Conv1d({.in_channels = 2, .out_channels = 4, .kernel = 5}))
-      .append(ConvTranspose2d({.in_channels = 4, .out_channels = 2, .kernel = 2, .stride = 2, .output_padding = 1}))
+  all.append(Conv2d({.in_channels = 3, .out_channels = 8, .kernel_size = 3, .stride = 2, .padding = 1, .bias = false}))
+      .append(Conv2d({.in_channels = 8, .out_channels = 8, .kernel_size = 1, .dilation = 2, .groups = 4}))
+      .append(Conv1d({.in_channels = 2, .out_channels = 4, .kernel_size = 5}))
+      .append(
+          ConvTranspose2d({.in_channels = 4, .out_channels = 2, .kernel_size = 2, .stride = 2, .output_padding = 1}))
       .append(BatchNorm2d({.channels = 8}))
       .append(LayerNorm({.normalized_shape = {10}}))
       .append(GroupNorm({.num_groups = 2, .num_channels = 8}))
       .append(Embedding({.num_embeddings = 10, .embedding_dim = 3, .padding_idx = 0}))
-      .append(MaxPool2d({.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}))
-      .append(AvgPool2d({.kernel = {2, 3}, .stride = {2, 3}}))
+      .append(MaxPool2d({.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}))
+      .append(AvgPool2d({.kernel_size = {2, 3}, .stride = {2, 3}}))
       .append(AdaptiveAvgPool2d(1))
       .append(Dropout(0.5))
       .append(GELU({.approximate = GeluApproximation::tanh}))

@@ -17,7 +17,7 @@ constexpr std::int64_t kSamples = 2;  // in each shard, but one less in the last
 class Training {
  public:
   Training(RuntimeOptions options, bool synchronized) : runtime_(options) {
-    net_.append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
+    net_.append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel_size = 3, .padding = 1});
     net_.append<BatchNorm2d>().append<ReLU>();
     net_.append<Residual>(ResidualOptions{.channels = 16, .stride = 2, .project = true});
     net_.append<GlobalAvgPool2d>().append<Flatten>().append<Dropout>(0.3);

@@ -106,7 +106,7 @@ TEST(DataParallel, PassesOnParametersAndMode) {
 TEST(DataParallel, PassesOnState) {
   Runtime runtime({.cpu_devices = 2});
   const auto make = [&](Sequential& net) {
-    net.append<Conv2d>({.out_channels = 3, .kernel = 1}).append<BatchNorm2d>();
+    net.append<Conv2d>({.out_channels = 3, .kernel_size = 1}).append<BatchNorm2d>();
     net.initialize(Normal{1}, runtime.devices());
   };
   Sequential net, other;

@@ -30,7 +30,7 @@ struct Reader : Module {
   MultiheadAttention attention{{.embed_dim = 8, .num_heads = 2, .dropout = 0.2}};
   GRU gru{{.hidden_size = 4, .num_layers = 2, .dropout = 0.2, .bidirectional = true}};
   LSTM lstm{{.hidden_size = 5, .bidirectional = true}};
-  Conv1d conv{{.out_channels = kVocabulary, .kernel = 3, .padding = 1}};
+  Conv1d conv{{.out_channels = kVocabulary, .kernel_size = 3, .padding = 1}};
   Reader() {
     add("embed", embed), add("encoder", encoder), add("attention", attention), add("gru", gru), add("lstm", lstm);
     add("conv", conv);
@@ -53,8 +53,8 @@ struct Reader : Module {
 // Images made of embedded ids.
 struct Painter : Module {
   Embedding embed{{.num_embeddings = kVocabulary, .embedding_dim = 24}};
-  ConvTranspose2d up{{.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1, .output_padding = 1}};
-  Conv2d out{{.out_channels = kVocabulary, .kernel = 1}};
+  ConvTranspose2d up{{.out_channels = 4, .kernel_size = 3, .stride = 2, .padding = 1, .output_padding = 1}};
+  Conv2d out{{.out_channels = kVocabulary, .kernel_size = 1}};
   Painter() { add("embed", embed), add("up", up), add("out", out); }
   Tensor forward(const Tensor& ids) override {
     Tensor x = unflatten(embed(ids), 2, {4, 6});                                           // [N, T, 4, 6]

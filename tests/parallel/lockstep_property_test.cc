@@ -26,7 +26,7 @@ namespace {
 
 std::unique_ptr<Sequential> residual_net() {
   auto net = std::make_unique<Sequential>();
-  net->append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
+  net->append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel_size = 3, .padding = 1});
   net->append<BatchNorm2d>().append<ReLU>();
   net->append<Residual>(ResidualOptions{.channels = 16});
   net->append<Residual>(ResidualOptions{.channels = 32, .stride = 2, .project = true});

@@ -117,7 +117,7 @@ TEST(RankPasses, UnderNoSyncHaveTheBitsOfOneProcessThatAccumulates) {
 }
 
 struct NormedTwice : Module {
-  Conv2d conv{{.in_channels = 2, .out_channels = 3, .kernel = 1}};
+  Conv2d conv{{.in_channels = 2, .out_channels = 3, .kernel_size = 1}};
   BatchNorm2d norm;
   explicit NormedTwice(bool synchronized) : norm({.channels = 3, .synchronized = synchronized}) {
     add("conv", conv), add("norm", norm);

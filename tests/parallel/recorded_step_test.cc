@@ -38,7 +38,7 @@ class Training {
  public:
   Training(const RuntimeOptions& options, StepRecipe recipe, bool recorded)
       : runtime_(options), recipe_(recipe), recorded_(recorded) {
-    net_.append<Conv2d>(ConvLayerOptions{.out_channels = 4, .kernel = 3, .padding = 1});
+    net_.append<Conv2d>(ConvLayerOptions{.out_channels = 4, .kernel_size = 3, .padding = 1});
     net_.append<BatchNorm2d>().append<ReLU>();
     net_.append<Residual>(ResidualOptions{.channels = 8, .stride = 2, .project = true});
     net_.append<GlobalAvgPool2d>().append<Flatten>();

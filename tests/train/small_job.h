@@ -39,7 +39,7 @@ struct SmallJob {
                  .cores_per_device = cores_per_device,
                  .threads_per_shard = 1,
                  .seed = options.seed}) {
-    net.append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel = 3, .padding = 1});
+    net.append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel_size = 3, .padding = 1});
     net.append<BatchNorm2d>().append<ReLU>().append<GlobalAvgPool2d>().append<Flatten>();
     net.append<Dropout>(0.2).append<Linear>(LinearOptions{.out_features = 5});
     net.initialize(Xavier{}, runtime.devices(), {.seed = options.seed});

@@ -45,6 +45,19 @@ TEST(Trainer, ReportsEveryStepAndEpoch) {
   EXPECT_EQ(epochs[1].test.correct, job.trainer->evaluate().correct);
 }
 
+TEST(Trainer, MayOwnItsDataSets) {
+  Runtime runtime({.devices = 1});
+  Linear net({.in_features = 2, .out_features = 3});
+  net.initialize(Xavier{}, runtime.devices());
+  Sgd sgd(net.parameters(), {.lr = 0.1});
+  const auto data = [](std::int64_t n) {
+    return TensorDataset({randn({n, 2}), Tensor::from(std::vector<std::int64_t>(static_cast<std::size_t>(n)), {n})});
+  };
+  Trainer trainer(net, sgd, data(20), data(7), {.devices = runtime.devices(), .batch_size = 10, .epochs = 1});
+  EXPECT_EQ(trainer.train().steps, 2);
+  EXPECT_EQ(trainer.evaluate().total, 7);
+}
+
 // By default the bits depend on the batch, not on the devices.
 TEST(Trainer, CutsABatchIntoShardsByItsSizeAlone) {
   auto train = [](int devices, TrainerOptions options) {

@@ -19,7 +19,7 @@ namespace {
 using namespace cpu;
 
 float window_size(const Pool2dOptions& o, Range rows, Range columns) {
-  return static_cast<float>(o.count_include_pad ? o.kernel[0] * o.kernel[1] : rows.size() * columns.size());
+  return static_cast<float>(o.count_include_pad ? o.kernel_size[0] * o.kernel_size[1] : rows.size() * columns.size());
 }
 
 template <typename T>

@@ -39,7 +39,7 @@ inline std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t
   std::vector<Range> ranges;
   for (std::int64_t out = 0; out < outputs; ++out) {
     const std::int64_t begin = out * o.stride[axis] - o.padding[axis];
-    ranges.push_back({std::max<std::int64_t>(begin, 0), std::min(begin + o.kernel[axis], extent)});
+    ranges.push_back({std::max<std::int64_t>(begin, 0), std::min(begin + o.kernel_size[axis], extent)});
   }
   return ranges;
 }
@@ -49,7 +49,7 @@ inline std::vector<Range> windows_over(const Pool2dOptions& o, int axis, std::in
   std::vector<Range> ranges;
   for (std::int64_t in = 0; in < extent; ++in) {
     const std::int64_t last = in + o.padding[axis];
-    const std::int64_t before = last - o.kernel[axis];  // the last position at which a window ends too early
+    const std::int64_t before = last - o.kernel_size[axis];  // the last position at which a window ends too early
     ranges.push_back({before < 0 ? 0 : before / o.stride[axis] + 1, std::min(last / o.stride[axis] + 1, outputs)});
   }
   return ranges;

@@ -73,7 +73,7 @@ struct Window {
 
   explicit Window(const Pool2dOptions& o) : count_include_pad(o.count_include_pad) {
     for (std::size_t i = 0; i < 2; ++i) {
-      kernel[i] = static_cast<int>(o.kernel[i]);
+      kernel[i] = static_cast<int>(o.kernel_size[i]);
       stride[i] = static_cast<int>(o.stride[i]);
       padding[i] = static_cast<int>(o.padding[i]);
     }

@@ -12,8 +12,8 @@ namespace {
 template <typename Visit>
 void for_each_in_window(const Pool2dOptions& o, const Shape& image, std::int64_t p, std::int64_t q,
                         const Visit& visit) {
-  for (std::int64_t i = 0; i < o.kernel[0]; ++i) {
-    for (std::int64_t j = 0; j < o.kernel[1]; ++j) {
+  for (std::int64_t i = 0; i < o.kernel_size[0]; ++i) {
+    for (std::int64_t j = 0; j < o.kernel_size[1]; ++j) {
       std::int64_t h = p * o.stride[0] - o.padding[0] + i, w = q * o.stride[1] - o.padding[1] + j;
       if (h >= 0 && h < image[2] && w >= 0 && w < image[3]) visit(h, w);
     }
@@ -22,7 +22,7 @@ void for_each_in_window(const Pool2dOptions& o, const Shape& image, std::int64_t
 
 // The number of elements that output (p, q) is the mean of.
 double window_size(const Pool2dOptions& o, const Shape& image, std::int64_t p, std::int64_t q) {
-  if (o.count_include_pad) return static_cast<double>(o.kernel[0] * o.kernel[1]);
+  if (o.count_include_pad) return static_cast<double>(o.kernel_size[0] * o.kernel_size[1]);
   double size = 0;
   for_each_in_window(o, image, p, q, [&](std::int64_t, std::int64_t) { ++size; });
   return size;

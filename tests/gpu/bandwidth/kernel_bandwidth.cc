@@ -92,7 +92,7 @@ void measure_images(Bench& b, std::int64_t batch) {
   b.measure("f32 to bf16", {wide, x}, [&] { copy->copy(b.context(), wide, x); });
   b.measure("plain to channels-last", {plain, x}, [&] { copy->copy(b.context(), plain, x); });
   const View pooled = b.tensor({batch, 64, 14, 14}), where = b.tensor({batch, 64, 14, 14}, DType::i64);
-  const Pool2dOptions options{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  const Pool2dOptions options{.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
   b.measure("max pool 3x3", {x, pooled, where}, [&] { pool->max_forward(b.context(), options, x, pooled, where); });
   b.measure("max pool 3x3, backward", {x, pooled, where},
             [&] { pool->max_backward(b.context(), options, pooled, where, x); });

@@ -280,7 +280,7 @@ struct Penalized {
 
 Penalized train_penalized(const std::vector<Device>& devices, bool scaled) {
   Sequential net;
-  net.append<Conv2d>(ConvLayerOptions{.out_channels = 4, .kernel = 3, .padding = 1});
+  net.append<Conv2d>(ConvLayerOptions{.out_channels = 4, .kernel_size = 3, .padding = 1});
   net.append<BatchNorm2d>(BatchNorm2dOptions{.synchronized = true}).append<ReLU>();
   net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 3});
   net.initialize(Xavier{}, devices, {.seed = 3});
