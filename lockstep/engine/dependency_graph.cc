@@ -105,8 +105,12 @@ const Task& DependencyGraph::push(Task&& task) {
     }
     for (Access& access : node->accesses) access.reads |= access.resource == resource.state();
   }
-  for (const Resource& resource : node->task.writes) succeed(*node, resource);
-  for (const Resource& resource : node->task.reads) add_succession_gate(resource);
+  for (const Resource& resource : node->task.writes) {
+    if (resource.state()->former) succeed(*node, resource);
+  }
+  for (const Resource& resource : node->task.reads) {
+    if (resource.state()->former) add_succession_gate(resource);
+  }
   ++counters_.pushed;
   ++lane_lengths_[node->task.lane.index];
   claim(node);
@@ -162,7 +166,7 @@ void DependencyGraph::clear(const NodeList& nodes) noexcept {
 
 void DependencyGraph::wait_readable(const Resource& resource, Waiter& waiter) {
   ResourceState* s = state(resource, "wait_readable");
-  add_succession_gate(resource);
+  if (s->former) add_succession_gate(resource);
   waiter.gates_ = 1;
   claim(new_gate(s, true, false, &waiter));
   pass_gates();
@@ -170,7 +174,7 @@ void DependencyGraph::wait_readable(const Resource& resource, Waiter& waiter) {
 
 void DependencyGraph::wait_unused(const Resource& resource, Waiter& waiter) {
   ResourceState* s = state(resource, "wait_unused");
-  add_succession_gate(resource);
+  if (s->former) add_succession_gate(resource);
   waiter.gates_ = 1;
   claim(new_gate(s, true, true, &waiter));
   pass_gates();
@@ -257,11 +261,10 @@ void DependencyGraph::add_access(TaskNode& node, ResourceState* resource, bool r
   node.accesses.push_back({.resource = resource, .task = &node, .reads = reads, .writes = writes});
 }
 
-// Makes the first task that writes `fresh` wait for the users of the former resource. The task has all its other
-// accesses already.
+// Makes the first task that writes `fresh` wait for the users of the resource that `fresh` succeeds. The task has all
+// its other accesses already.
 void DependencyGraph::succeed(TaskNode& node, const Resource& fresh) {
   ResourceState* successor = fresh.state();
-  if (!successor->former) return;
   ResourceState* former = successor->former.state();
   if (former->unused()) {
     successor->inherit_uses(*former);
@@ -275,10 +278,9 @@ void DependencyGraph::succeed(TaskNode& node, const Resource& fresh) {
   node.successions.push_back({std::move(successor->former), successor});
 }
 
-// Holds `fresh` until the users of the former resource are done.
+// Holds `fresh` until the users of the resource that it succeeds are done.
 void DependencyGraph::add_succession_gate(const Resource& fresh) {
   ResourceState* successor = fresh.state();
-  if (!successor->former) return;
   TaskNode* gate = new_gate(successor->former.state(), false, true, nullptr);
   add_access(*gate, successor, false, true);
   gate->task.writes.push_back(fresh);

@@ -132,12 +132,12 @@ class NodeList {
     if (node) first_ = std::exchange(node->next, nullptr);
     return node;
   }
-  // Moves all nodes of `other` to the beginning.
-  void prepend(NodeList& other) {
+  // Moves all nodes of `other` to the end.
+  void append(NodeList& other) {
     if (other.empty()) return;
-    if (!first_) last_ = other.last_;
-    other.last_->next = first_;
-    first_ = std::exchange(other.first_, nullptr);
+    (first_ ? last_->next : first_) = other.first_;
+    last_ = other.last_;
+    other.first_ = nullptr;
   }
 
  private:
@@ -182,8 +182,7 @@ class DependencyGraph {
                                   std::uint64_t ticket = 0) noexcept;
   // Drops what the nodes hold. This may run any destructor, so the caller must hold no lock.
   static void clear(const NodeList& nodes) noexcept;
-  // The nodes used last are used first again: they are the most likely to be in the cache.
-  void recycle(NodeList& cleared) noexcept { pool_.prepend(cleared); }
+  void recycle(NodeList& cleared) noexcept { pool_.append(cleared); }
 
   // Calls waiter.opened() when the condition holds, which may be at once. The resource must outlive the wait.
   void wait_readable(const Resource& resource, Waiter& waiter);
