@@ -18,7 +18,8 @@ class InlineFunction;
 template <typename R, typename... Args, std::size_t Room>
 class InlineFunction<R(Args...), Room> {
  public:
-  InlineFunction() = default;
+  // Not defaulted: `= {}` would then zero the room.
+  InlineFunction() {}  // NOLINT(modernize-use-equals-default)
   template <typename F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, InlineFunction> && std::is_invocable_r_v<R, F&, Args...>)
       InlineFunction(F&& f) {  // NOLINT: converts like std::function

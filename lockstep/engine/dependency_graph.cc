@@ -34,25 +34,6 @@ void note_wait(TaskNode& next, const TaskNode& holder) {
 
 }  // namespace
 
-void NodeList::push_back(TaskNode* node) {
-  node->next = nullptr;
-  (first_ ? last_->next : first_) = node;
-  last_ = node;
-}
-
-TaskNode* NodeList::pop_front() {
-  TaskNode* node = first_;
-  if (node) first_ = std::exchange(node->next, nullptr);
-  return node;
-}
-
-void NodeList::append(NodeList& other) {
-  if (other.empty()) return;
-  (first_ ? last_->next : first_) = other.first_;
-  last_ = other.last_;
-  other.first_ = nullptr;
-}
-
 int DependencyGraph::add_lane(bool has_stream) {
   has_streams_ |= has_stream;
   lanes_.push_back(make_resource());
@@ -63,16 +44,15 @@ int DependencyGraph::add_lane(bool has_stream) {
 Resource DependencyGraph::make_resource() { return Resource(new ResourceState(this)); }
 
 Resource DependencyGraph::make_successor(const Resource& old) {
-  ResourceState* before = state(old, "make_successor");
+  const ResourceState* before = state(old, "make_successor");
+  // Nothing has used `old` if it still waits for its own predecessor.
+  const Resource& former = before->former ? before->former : old;
   Resource fresh = make_resource();
-  if (before->unused()) {
-    if (before->uses) fresh.state()->uses = std::make_unique<DeviceUses>(before->uses->of_successor());
-    return fresh;
+  if (former.state()->unused()) {
+    fresh.state()->inherit_uses(*former.state());
+  } else {
+    fresh.state()->former = former;
   }
-  TaskNode* gate = new_gate(before, false, true, nullptr);
-  gate->task.writes = {old, fresh};
-  add_access(*gate, fresh.state(), false, true);
-  claim(gate);
   return fresh;
 }
 
@@ -125,6 +105,12 @@ const Task& DependencyGraph::push(Task&& task) {
     }
     for (Access& access : node->accesses) access.reads |= access.resource == resource.state();
   }
+  for (const Resource& resource : node->task.writes) {
+    if (resource.state()->former) succeed(*node, resource);
+  }
+  for (const Resource& resource : node->task.reads) {
+    if (resource.state()->former) add_succession_gate(resource);
+  }
   ++counters_.pushed;
   ++lane_lengths_[node->task.lane.index];
   claim(node);
@@ -155,7 +141,7 @@ NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr f
   // The first access is the lane's, which never fails.
   for (std::size_t i = 1; i < node->accesses.size(); ++i) {
     Access& access = node->accesses[i];
-    if (!access.writes) continue;
+    if (!access.writes || access.succeeds) continue;
     ResourceState& resource = *access.resource;
     access.replaced = std::exchange(resource.failure, failure);
     // A skipped task leaves its data as it was.
@@ -171,6 +157,7 @@ NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr f
 void DependencyGraph::clear(const NodeList& nodes) noexcept {
   for (TaskNode* node = nodes.first(); node; node = node->next) {
     node->accesses.clear();
+    node->successions.clear();
     node->task.run.reset();
     node->task.reads.clear();
     node->task.writes.clear();
@@ -179,6 +166,7 @@ void DependencyGraph::clear(const NodeList& nodes) noexcept {
 
 void DependencyGraph::wait_readable(const Resource& resource, Waiter& waiter) {
   ResourceState* s = state(resource, "wait_readable");
+  if (s->former) add_succession_gate(resource);
   waiter.gates_ = 1;
   claim(new_gate(s, true, false, &waiter));
   pass_gates();
@@ -186,6 +174,7 @@ void DependencyGraph::wait_readable(const Resource& resource, Waiter& waiter) {
 
 void DependencyGraph::wait_unused(const Resource& resource, Waiter& waiter) {
   ResourceState* s = state(resource, "wait_unused");
+  if (s->former) add_succession_gate(resource);
   waiter.gates_ = 1;
   claim(new_gate(s, true, true, &waiter));
   pass_gates();
@@ -210,7 +199,9 @@ FailurePtr DependencyGraph::forgive(const Resource& resource) {
 
 std::vector<DeviceWait> DependencyGraph::device_waits(const Resource& resource) const {
   std::vector<DeviceWait> waits;
-  if (const auto& uses = state(resource, "device_waits")->uses) uses->add_waits(true, true, waits);
+  const ResourceState* s = state(resource, "device_waits");
+  if (s->uses) s->uses->add_waits(true, true, waits);
+  if (s->former && s->former.state()->uses) s->former.state()->uses->of_successor().add_waits(true, true, waits);
   return waits;
 }
 
@@ -268,6 +259,34 @@ TaskNode* DependencyGraph::new_gate(ResourceState* resource, bool reads, bool wr
 
 void DependencyGraph::add_access(TaskNode& node, ResourceState* resource, bool reads, bool writes) {
   node.accesses.push_back({.resource = resource, .task = &node, .reads = reads, .writes = writes});
+}
+
+// Makes the first task that writes `fresh` wait for the users of the resource that `fresh` succeeds. The task has all
+// its other accesses already.
+void DependencyGraph::succeed(TaskNode& node, const Resource& fresh) {
+  ResourceState* successor = fresh.state();
+  ResourceState* former = successor->former.state();
+  if (former->unused()) {
+    successor->inherit_uses(*former);
+  } else {
+    // A task that names the former resource itself cannot also wait for its release.
+    if (std::exchange(former->last_task, node.order) == node.order) return add_succession_gate(fresh);
+    add_access(node, former, false, true);
+    node.accesses.back().succeeds = true;
+  }
+  // The node keeps the handle: dropping it here could run any destructor.
+  node.successions.push_back({std::move(successor->former), successor});
+}
+
+// Holds `fresh` until the users of the resource that it succeeds are done.
+void DependencyGraph::add_succession_gate(const Resource& fresh) {
+  ResourceState* successor = fresh.state();
+  TaskNode* gate = new_gate(successor->former.state(), false, true, nullptr);
+  add_access(*gate, successor, false, true);
+  gate->task.writes.push_back(fresh);
+  gate->successions.push_back({std::move(successor->former), successor});
+  claim(gate);
+  pass_gates();
 }
 
 // Puts the node into all its queues.
@@ -336,8 +355,8 @@ void DependencyGraph::pass_gates() {
     if (waiter) {
       waiter->failure = access.resource->failure;
       if (uses) uses->add_waits(access.reads, access.writes, waiter->device_waits);
-    } else if (uses) {
-      gate->accesses[1].resource->uses = std::make_unique<DeviceUses>(uses->of_successor());
+    } else {
+      gate->accesses[1].resource->inherit_uses(*access.resource);
     }
     finish(*gate);
     if (waiter) {
@@ -352,10 +371,12 @@ void DependencyGraph::pass_gates() {
 
 // Work pending on the task's own stream finishes before it anyway, but data that it reads from there may still be lost.
 void DependencyGraph::gather_device_waits(TaskNode& node) {
+  for (const auto& [former, fresh] : node.successions) fresh->inherit_uses(*former.state());
   node.device_waits.clear();
   for (std::size_t i = 1; i < node.accesses.size(); ++i) {
     const Access& access = node.accesses[i];
-    if (access.resource->uses) access.resource->uses->add_waits(access.reads, access.writes, node.device_waits);
+    const auto& uses = access.resource->uses;
+    if (uses && !access.succeeds) uses->add_waits(access.reads, access.writes, node.device_waits);
   }
   std::erase_if(node.device_waits,
                 [&](const DeviceWait& wait) { return !wait.data && wait.ticket.lane == node.task.lane.index; });
@@ -364,6 +385,7 @@ void DependencyGraph::gather_device_waits(TaskNode& node) {
 // The task has waited for everything it depends on. Without a ticket, nothing has to wait for what it wrote.
 void DependencyGraph::note_device_uses(const TaskNode& node, std::uint64_t ticket) {
   for (const Access& access : node.accesses) {
+    if (access.succeeds) continue;
     auto& uses = access.resource->uses;
     if (ticket == 0) {
       if (access.writes) uses.reset();

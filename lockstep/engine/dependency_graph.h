@@ -9,8 +9,11 @@
 // resources that it read or wrote (see device_uses.h), and tells each task and waiter which tickets must finish first.
 // The graph itself never waits.
 //
+// A resource's memory may pass to a successor while tasks still use it. The first task that writes the successor also
+// waits for the former resource.
+//
 // A gate is a task without a lane and without a function. It passes as soon as it holds everything it named. The host
-// waits by gates, and a resource hands its memory to its successor by one.
+// waits by gates, and a resource hands its memory by one to a successor that is first read or waited for.
 #pragma once
 
 #include <atomic>
@@ -19,6 +22,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -40,6 +44,7 @@ struct Access {
   bool reads = false;
   bool writes = false;  // exclusively; a task that both reads and writes has one access
   bool held = false;
+  bool succeeds = false;  // only waits for the former users of memory that the task writes
   // The failure that the write replaced. It is destroyed with the node, outside the caller's lock.
   FailurePtr replaced = {};
 };
@@ -56,13 +61,18 @@ struct ResourceState {
   Access* last_waiting = nullptr;
   // The last task that named it, so a task that names it twice gets one access.
   std::int64_t last_task = -1;
+  // The resource that this one succeeds. Set only until something uses this one, and only if something used that one.
+  Resource former;
   // The failure of the last finished writer. Torn: a writer started and failed, and none has succeeded since.
   FailurePtr failure;
   bool torn = false;
   // Uses by streams; null if there were none since the CPU wrote it.
   std::unique_ptr<DeviceUses> uses;
 
-  bool unused() const { return !writer && readers == 0; }
+  bool unused() const { return !writer && readers == 0 && (!former || former.state()->unused()); }
+  void inherit_uses(const ResourceState& from) {
+    if (from.uses) uses = std::make_unique<DeviceUses>(from.uses->of_successor());
+  }
 };
 
 // A host thread that waits for gates.
@@ -94,6 +104,12 @@ struct TaskNode {
   Task task;  // task.lane is -1 in gates
   // In tasks, the lane's access comes first. The task's handles keep its resources alive.
   std::vector<Access> accesses;
+  // The former resource of memory that the task is the first to write, and its successor among task.writes.
+  struct Succession {
+    Resource former;
+    ResourceState* fresh;
+  };
+  std::vector<Succession> successions;
   Waiter* waiter = nullptr;
   TaskNode* next = nullptr;  // in its list: pool, ready, or finished
   // Stream work that must finish before the task may begin. Set when the task is ready, for the resources that it
@@ -106,10 +122,23 @@ class NodeList {
  public:
   bool empty() const { return !first_; }
   TaskNode* first() const { return first_; }
-  void push_back(TaskNode* node);
-  TaskNode* pop_front();
+  void push_back(TaskNode* node) {
+    node->next = nullptr;
+    (first_ ? last_->next : first_) = node;
+    last_ = node;
+  }
+  TaskNode* pop_front() {
+    TaskNode* node = first_;
+    if (node) first_ = std::exchange(node->next, nullptr);
+    return node;
+  }
   // Moves all nodes of `other` to the end.
-  void append(NodeList& other);
+  void append(NodeList& other) {
+    if (other.empty()) return;
+    (first_ ? last_->next : first_) = other.first_;
+    last_ = other.last_;
+    other.first_ = nullptr;
+  }
 
  private:
   TaskNode* first_ = nullptr;
@@ -193,6 +222,8 @@ class DependencyGraph {
   TaskNode* new_node();
   TaskNode* new_gate(ResourceState* resource, bool reads, bool writes, Waiter* waiter);
   void add_access(TaskNode& node, ResourceState* resource, bool reads, bool writes);
+  void succeed(TaskNode& node, const Resource& fresh);
+  void add_succession_gate(const Resource& fresh);
   void claim(TaskNode* node);
   void hold(Access& access);
   void release(Access& access);

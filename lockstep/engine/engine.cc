@@ -95,7 +95,7 @@ LaneId Engine::choose_lane(std::span<const LaneId> lanes, const Task& task) cons
   return impl_->graph.choose_lane(lanes, task, launched);
 }
 
-void Engine::push(Task task) {
+void Engine::push(Task&& task) {
   check_outside_tasks("push");
   if (impl_->options.serial) {
     // The task's closure may own the engine.

@@ -101,7 +101,7 @@ class Engine {
 
   // Call it from any thread except a worker. It blocks only at max_pending_tasks and, in the serial engine, while the
   // task runs.
-  void push(Task task);
+  void push(Task&& task);
 
   // Waits until every task pushed so far that writes the resource has finished. Throws the resource's failure.
   void wait_readable(const Resource& resource);

@@ -211,6 +211,53 @@ TEST_F(DependencyGraphTest, ASuccessorDoesNotInheritFailures) {
   EXPECT_EQ(end("r"), Outcome::kDone);
 }
 
+TEST_F(DependencyGraphTest, ATaskMayUseAResourceTogetherWithItsSuccessors) {
+  const LaneId a = lane(), b = lane();
+  const Resource x = resource(), y = graph_.make_successor(x);
+  push("r", a, {y}, {});
+  const Resource first = graph_.make_successor(y), second = graph_.make_successor(y), third = graph_.make_successor(y);
+  push("w", b, {}, {first, second});
+  push("v", b, {y}, {third});
+  EXPECT_THAT(ready(), ElementsAre("r"));
+  end("r");
+  EXPECT_THAT(ready(), ElementsAre("w"));
+  end("w");
+  EXPECT_THAT(ready(), ElementsAre("v"));
+  end("v");
+  for (const Resource& r : {y, first, second, third}) EXPECT_TRUE(graph_.unused(r));
+}
+
+TEST_F(DependencyGraphTest, AFormerResourceKeepsItsFailure) {
+  const LaneId a = lane(), b = lane();
+  const Resource x = resource();
+  push("bad", a, {}, {x});
+  const Resource y = graph_.make_successor(x);
+  push("good", b, {}, {y});
+  end("bad", true);
+  EXPECT_EQ(end("good"), Outcome::kDone);
+  EXPECT_EQ(failed_by(x), "bad");
+  EXPECT_EQ(failed_by(y), "");
+}
+
+TEST_F(DependencyGraphTest, TheFirstWriterOfMemoryWaitsForStreamsThatStillUseIt) {
+  const LaneId a{graph_.add_lane(true)}, b{graph_.add_lane(true)};
+  const Resource x = resource();
+  const auto tickets = [](const std::vector<DeviceWait>& waits) {
+    std::vector<Ticket> all;
+    for (const DeviceWait& wait : waits) all.push_back(wait.ticket);
+    return all;
+  };
+  push("r", a, {x}, {});
+  const Resource y = graph_.make_successor(x);
+  push("w", b, {}, {y});
+  (void)graph_.complete(take("r"), Outcome::kDone, nullptr, 7);
+  TaskNode* const w = take("w");
+  EXPECT_THAT(tickets(w->device_waits), ElementsAre(Ticket{a.index, 7}));
+  // It has queued nothing, so the next one has to wait, too.
+  (void)graph_.complete(w, Outcome::kFailed, nullptr);
+  EXPECT_THAT(tickets(graph_.device_waits(y)), ElementsAre(Ticket{a.index, 7}));
+}
+
 TEST_F(DependencyGraphTest, ALongChainOfUnusedSuccessorsPassesAtOnce) {
   const LaneId a = lane(), b = lane();
   const Resource first = resource();

@@ -287,11 +287,27 @@ TEST_F(ThreadedEngine, ASuccessorsFirstUserWaitsForTheOldOnesLastUser) {
   engine.push({.name = "new", .lane = b, .writes = {fresh}, .run = [&](Context) { memory = 2; }});
   EXPECT_EQ(engine.pending_report(),
             "a: old is running or about to run\n"
-            "b: new waits for the last users of its memory\n");
+            "b: new waits for old on a\n");
   go.set_value();
   engine.wait_readable(fresh);
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(memory, 2);
+}
+
+TEST_F(ThreadedEngine, ASuccessorsFirstUserWaitsEvenIfItOnlyReads) {
+  std::promise<void> go;
+  int memory = 1;
+  engine.push({.name = "old", .lane = a, .writes = {x}, .run = [&](Context) {
+                 go.get_future().wait();
+                 memory = 2;
+               }});
+  const Resource fresh = engine.make_successor(x);
+  engine.push({.name = "new", .lane = b, .reads = {fresh}, .run = [&](Context) { EXPECT_EQ(memory, 2); }});
+  EXPECT_EQ(engine.pending_report(),
+            "a: old is running or about to run\n"
+            "b: new waits for the last users of its memory\n");
+  go.set_value();
+  engine.wait_all();
 }
 
 TEST_F(ThreadedEngine, TheReportIsBounded) {
