@@ -198,7 +198,7 @@ struct UnmatchedEntries {
 UnmatchedEntries load_matching_state(Module& module, const StateDict& state);
 
 // Runs modules one after the other. They are named "0", "1", ..., or as the caller says. A batch norm and the ReLU
-// after it run as one operation.
+// after it run as one operation. A ReLU runs after the max pooling that follows it, with the same bits.
 //
 //   Sequential net;
 //   net.append(Conv2d({.out_channels = 64, .kernel_size = 3})).append(BatchNorm2d()).append(ReLU());
