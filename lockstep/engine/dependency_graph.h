@@ -239,7 +239,7 @@ class DependencyGraph {
   NodeList pool_;
   NodeList ready_;
   NodeList ready_gates_;
-  NodeList finished_;  // during complete()
+  NodeList finished_;  // until the next complete()
   FailureLog failures_;
   FailurePtr cancellation_;  // the last one
   EngineCounters counters_;

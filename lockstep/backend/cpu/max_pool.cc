@@ -86,7 +86,7 @@ void max_forward_gathered(KernelContext& ctx, const Planes& in, const Planes& ou
     const std::int64_t begin = q * out.channels, n = pixels * out.channels, whole = whole_blocks(n);
     const std::int32_t *column = row.column.data() + begin, *count = row.count.data() + begin;
     const Range rs = rows[p];
-    float best[kRoom], found[kRoom];
+    float best[kRoom], found[kRoom] = {};
     std::int32_t place[kRoom];
     // As below, the first pixel wins, and an empty window has none.
     const auto top = static_cast<std::int32_t>(rs.begin * in.width);
@@ -119,12 +119,13 @@ void max_backward_gathered(KernelContext& ctx, const Planes& in, const Planes& o
   const GatheredRow row(columns, out);
   std::vector<std::int32_t> at;  // the column of each number
   for (std::int32_t w = 0; w < in.width; ++w) at.insert(at.end(), static_cast<std::size_t>(in.channels), w);
+  at.resize(at.size() + kChannelBlock);  // vectors read past the last number
   for_gathered(ctx, in, [&](std::int64_t plane, std::int64_t h, std::int64_t w, std::int64_t pixels) {
     const std::int64_t begin = w * in.channels, n = pixels * in.channels, whole = whole_blocks(n);
     const std::int32_t *count = row.count.data() + begin, *own = at.data() + begin;
     const auto index = static_cast<std::int32_t>(h * in.width);
-    float sum[kRoom], found[kRoom];
-    std::int32_t places[kRoom];
+    float sum[kRoom], found[kRoom] = {};
+    std::int32_t places[kRoom] = {};
     vector_loop(0, whole, [&](std::int64_t e) { sum[e] = 0; });
     for (std::int64_t p = rows[h].begin; p < rows[h].end; ++p) {
       for (std::int32_t s = 0; s < row.most; ++s) {
