@@ -1,4 +1,6 @@
 // Sets up a Trainer: its recipe, the shards, and the ranks that it joins.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -19,6 +21,17 @@ const char* schedule_name(ScheduleKind kind) {
     case ScheduleKind::cosine: return "cosine";
   }
   return "";
+}
+
+// The names of the values that each epoch will have. Without test data, only the training loss.
+void check_watched_metric(const TrainerOptions& o, bool has_tests) {
+  std::vector<std::string> names{"train_loss"};
+  if (has_tests && o.metrics.empty()) names.push_back("accuracy");
+  if (has_tests) {
+    for (const Metric& m : o.metrics) names.push_back(m.name);
+  }
+  check(o.watch.metric.empty() || std::ranges::find(names, o.watch.metric) != names.end(),
+        "trainer: watches {}, but each epoch has only {}", o.watch.metric, fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -48,6 +61,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         o.watch.patience, o.watch.min_delta);
   check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
         "trainer: watch.save_best is set, expected watch.metric and save_folder to be set, too");
+  check_watched_metric(o, test_ != nullptr);
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
         "trainer: `forward` computes the loss, expected no `loss` and no label_smoothing");
   choose_shards();

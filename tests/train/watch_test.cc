@@ -130,6 +130,11 @@ TEST(Watch, OptionsAreChecked) {
   EXPECT_ERROR(SmallJob(1, options), "expected watch.metric and save_folder to be set");
   options.watch = {.metric = "accuracy", .patience = -1};
   EXPECT_ERROR(SmallJob(1, options), "patience -1");
+  options.watch = {.metric = "acc", .patience = 1};
+  EXPECT_ERROR(SmallJob(1, options), "watches acc, but each epoch has only train_loss, accuracy");
+  options.metrics = {metrics::top_k_accuracy(2)};
+  options.watch.metric = "accuracy";
+  EXPECT_ERROR(SmallJob(1, options), "watches accuracy, but each epoch has only train_loss, top2_accuracy");
 }
 
 struct Averaged {
