@@ -43,6 +43,26 @@ struct ControlChannel::Peer {
   int silent_for = -2;
 };
 
+PeerSockets ControlChannel::connect(const Introduction& group, SocketKind kind, int connections,
+                                    const TimeLimit& limit) {
+  PeerSockets sockets;
+  try {
+    connect_peers(group, kind, connections, limit, sockets);
+  } catch (const CommError& error) {
+    // Opens nothing, since the reason may be that this process has no descriptor left.
+    const std::string reason = error.what();
+    const Frame frame{.kind = FrameKind::failure, .number = error.lost_rank(), .bytes = reason.size()};
+    for (FileDescriptor& socket : sockets.back()) {
+      Peer peer;
+      peer.socket = std::move(socket);
+      keep_rest(peer, frame, reinterpret_cast<const std::byte*>(reason.data()), 0);
+      send_rest(peer);
+    }
+    throw;
+  }
+  return sockets;
+}
+
 ControlChannel::ControlChannel(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence)
     : rank_(rank), silence_(silence), pause_(pause_of_beats(silence)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check(static_cast<bool>(stop_), "process group: cannot make an event: {}", std::strerror(errno));

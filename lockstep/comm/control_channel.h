@@ -14,11 +14,16 @@
 
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/comm/transport.h"
+#include "lockstep/net/peer_connector.h"
 
 namespace lockstep {
 
 class ControlChannel {
  public:
+  // Connects the group's ranks. The last connection is for a ControlChannel. If this rank gives up, it tells the ranks
+  // that it has reached: they may have all their connections already, and would call it lost.
+  static PeerSockets connect(const Introduction& group, SocketKind kind, int connections, const TimeLimit& limit);
+
   // sockets[r] is a non-blocking connection with rank r; this rank's own place is empty. A rank is lost when nothing is
   // heard from it for `silence`.
   ControlChannel(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence);

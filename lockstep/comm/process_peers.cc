@@ -16,7 +16,8 @@ class ProcessPeers final : public Peers {
  public:
   ProcessPeers(Introduction group, const TimeLimit& limit)
       : group_(std::move(group)),
-        control_(group_.rank, std::move(connect_peers(group_, SocketKind::unix_domain, 1, limit)[0]), limit.length()) {}
+        control_(group_.rank, std::move(ControlChannel::connect(group_, SocketKind::unix_domain, 1, limit)[0]),
+                 limit.length()) {}
 
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size; }

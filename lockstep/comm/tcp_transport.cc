@@ -19,7 +19,7 @@ class TcpTransport final : public PairwiseTransport {
  public:
   TcpTransport(Introduction group, const TimeLimit& limit)
       : PairwiseTransport(group.rank, group.size), group_(std::move(group)),
-        sockets_(connect_peers(group_, SocketKind::tcp, kChannels + 1, limit)),
+        sockets_(ControlChannel::connect(group_, SocketKind::tcp, kChannels + 1, limit)),
         control_(group_.rank, std::move(sockets_[kChannels]), limit.length()) {
     control_.watch([this](const RankFailure& failure) {
       if (note(failure)) break_off();

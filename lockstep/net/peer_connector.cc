@@ -113,23 +113,23 @@ struct Pending {
 
 class PeerConnector {
  public:
-  PeerConnector(const Introduction& group, SocketKind kind, int connections, const TimeLimit& limit)
-      : group_(group), kind_(kind), limit_(limit) {
+  PeerConnector(const Introduction& group, SocketKind kind, int connections, const TimeLimit& limit,
+                PeerSockets& sockets)
+      : group_(group), kind_(kind), limit_(limit), sockets_(sockets) {
+    sockets_.clear();
     for (int k = 0; k < connections; ++k) {
       sockets_.emplace_back();
       sockets_.back().resize(static_cast<std::size_t>(group.size));
     }
   }
 
-  std::vector<std::vector<FileDescriptor>> run() {
-    if (group_.size > 1) {
-      publish();
-      // Rank 0 accepts all calls at once; each next rank accepts after its own calls are through. No two ranks wait for
-      // each other.
-      for (int r = 0; r < group_.rank; ++r) call(r);
-      take_calls();
-    }
-    return std::move(sockets_);
+  void run() {
+    if (group_.size == 1) return;
+    publish();
+    // Rank 0 accepts all calls at once; each next rank accepts after its own calls are through. No two ranks wait for
+    // each other.
+    for (int r = 0; r < group_.rank; ++r) call(r);
+    take_calls();
   }
 
  private:
@@ -271,7 +271,7 @@ class PeerConnector {
   const TimeLimit& limit_;
   FileDescriptor listener_;
   int socket_error_ = 0;  // why this process cannot open another socket
-  std::vector<std::vector<FileDescriptor>> sockets_;
+  PeerSockets& sockets_;
 };
 
 }  // namespace
@@ -299,9 +299,9 @@ std::string read_record(const Introduction& group, int rank, const std::string& 
   }
 }
 
-std::vector<std::vector<FileDescriptor>> connect_peers(const Introduction& group, SocketKind kind, int connections,
-                                                       const TimeLimit& limit) {
-  return PeerConnector(group, kind, connections, limit).run();
+void connect_peers(const Introduction& group, SocketKind kind, int connections, const TimeLimit& limit,
+                   PeerSockets& sockets) {
+  PeerConnector(group, kind, connections, limit, sockets).run();
 }
 
 }  // namespace lockstep

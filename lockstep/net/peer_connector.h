@@ -27,10 +27,14 @@ Introduction part_of(const Introduction& whole, const std::vector<int>& ranks, c
 // Waits for a value that `rank` leaves in the group's store. Throws if the rank does not join in time.
 std::string read_record(const Introduction& group, int rank, const std::string& key, const TimeLimit& limit);
 
-// Returns non-blocking stream sockets: [k][r] is the k-th connection with rank r, and a rank's own place is empty. Unix
-// sockets connect processes of the same host and user, and can pass file descriptors.
+// Unix sockets connect processes of the same host and user, and can pass file descriptors.
 enum class SocketKind { unix_domain, tcp };
-std::vector<std::vector<FileDescriptor>> connect_peers(const Introduction& group, SocketKind kind, int connections,
-                                                       const TimeLimit& limit);
+
+// Non-blocking stream sockets: [k][r] is the k-th connection with rank r, and a rank's own place is empty.
+using PeerSockets = std::vector<std::vector<FileDescriptor>>;
+
+// Fills `sockets`. If it throws, they are those that were connected by then.
+void connect_peers(const Introduction& group, SocketKind kind, int connections, const TimeLimit& limit,
+                   PeerSockets& sockets);
 
 }  // namespace lockstep

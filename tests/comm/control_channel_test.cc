@@ -6,6 +6,7 @@
 
 #include <future>
 
+#include "tests/comm/groups.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {
@@ -64,6 +65,47 @@ TEST(ControlChannel, AFailureIsToldWhileAMessageWaitsForRoom) {
   ASSERT_EQ(reason.wait_for(kAmple), std::future_status::ready);
   EXPECT_EQ(reason.get(), "rank 0 gave up: out of luck");
   one.watch(nullptr);
+}
+
+// The store of a rank that stops, like a stopped process, when it asks for `key`.
+class StoreThatStops : public Store {
+ public:
+  StoreThatStops(std::shared_ptr<Store> store, std::string key) : store_(std::move(store)), key_(std::move(key)) {}
+  void set(const std::string& key, std::string_view value) override { store_->set(key, value); }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return store_->get(key == key_ ? "nothing" : key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override { return store_->add(key, amount); }
+  bool contains(const std::string& key) override { return store_->contains(key); }
+
+ private:
+  std::shared_ptr<Store> store_;
+  std::string key_;
+};
+
+// Rank 2 stops between its calls of rank 0, which is then done, and of rank 1, which gives up.
+TEST(ControlChannel, ARankThatGivesUpTellsThoseThatHaveAllTheirConnections) {
+  for (SocketKind kind : {SocketKind::unix_domain, SocketKind::tcp}) {
+    const auto store = testing::make_memory_store();
+    const auto stops = std::make_shared<StoreThatStops>(store, "address of rank 1");
+    const auto connect = [&](int rank, std::chrono::milliseconds patience) {
+      return std::async(std::launch::async, [=] {
+        return ControlChannel::connect({rank, 3, rank == 2 ? stops : store, "key", "127.0.0.1"}, kind, 2,
+                                       TimeLimit(patience));
+      });
+    };
+    auto zero = connect(0, kAmple), one = connect(1, 500ms), two = connect(2, 1s);
+    std::promise<RankFailure> told;
+    ControlChannel channel(0, std::move(zero.get()[1]), kAmple);
+    std::once_flag first;
+    channel.watch([&](const RankFailure& failure) { std::call_once(first, [&] { told.set_value(failure); }); });
+    auto failure = told.get_future();
+    ASSERT_EQ(failure.wait_for(kAmple), std::future_status::ready);
+    EXPECT_EQ(failure.get().culprit, 2);
+    EXPECT_ERROR(one.get(), "rank 2 lost (did not join within");
+    EXPECT_ERROR(two.get(), "rank 1 lost (did not join within");
+    channel.watch(nullptr);
+  }
 }
 
 }  // namespace
