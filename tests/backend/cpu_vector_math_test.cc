@@ -151,7 +151,7 @@ TEST(Vectorized, GivesTheSameBitsWithAnyInstructions) {
     compute(plain);
     vectorized([&] { compute(best); });
     EXPECT_EQ(plain, best) << n << " elements";
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     if (__builtin_cpu_supports("avx2")) {
       std::vector<double> avx2(n + 2);
       run_avx2([&] { compute(avx2); });
