@@ -43,15 +43,19 @@ TEST(SharedMemoryFailures, ATransportThatFailedEndsTheWaitForSharedMemory) {
 
 // Rank 2, a process of its own, uses up its descriptors once it is connected, so it cannot receive shared memory.
 TEST(SharedMemoryFailures, ARankThatFailsWhileMemoryIsMadeEndsTheWaitOfTheOthers) {
-  const TcpStoreServer server;
+  int port = 0;
   const auto peers = [&](int rank) {
-    const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = server.port()});
+    const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = port});
     return make_process_peers({.rank = rank, .size = 3, .store = store, .key = "key", .address = "127.0.0.1"},
                               TimeLimit(kWait));
   };
+  // Made before this process has threads: fork() in a process with threads may leave a lock held forever.
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);
+    if (::read(pipe[0], &port, sizeof port) != sizeof port) ::_exit(2);
     auto connected = peers(2);
     const rlimit few{40, 40};
     ::setrlimit(RLIMIT_NOFILE, &few);
@@ -64,6 +68,10 @@ TEST(SharedMemoryFailures, ARankThatFailsWhileMemoryIsMadeEndsTheWaitOfTheOthers
     }
     ::_exit(1);
   }
+  const FileDescriptor read_end(pipe[0]), write_end(pipe[1]);
+  const TcpStoreServer server;
+  port = server.port();
+  ASSERT_EQ(::write(write_end.get(), &port, sizeof port), static_cast<ssize_t>(sizeof port));
   const auto make = [&](int rank) {
     EXPECT_ERROR(make_shared_memory_transport(peers(rank), kWait), "rank 2 gave up: process group: no descriptor for ");
   };
