@@ -168,7 +168,8 @@ Place place_of(const PlaceOptions& o, int cpu_devices) {
       place.runtime = named.options;
       place.list = o.devices;
       place.cpus = 0;
-      for (const Device device : Runtime(named.options).devices(o.devices)) {
+      Runtime runtime(named.options);
+      for (const Device device : runtime.devices(o.devices)) {
         ++(device.kind() == DeviceKind::cpu ? place.cpus : place.gpus);
       }
       place.shared_gpu = place.gpus > static_cast<int>(named.options.cuda.size());
