@@ -34,7 +34,7 @@ class Tool {
   Tool& operator=(const Tool&) = delete;
 
   void send(int signal);
-  // Kills the process after a minute.
+  // Kills the process after a fifth of a test's time limit: a minute, more under sanitizers.
   ToolResult wait();
 
  private:
