@@ -126,6 +126,32 @@ TEST_P(ConvTest, FewChannels) {
   }
 }
 
+// The CPU puts sixteen channels into a vector.
+TEST_P(ConvTest, Depthwise) {
+  const std::vector<ConvCase> layers{
+      {.x = {2, 32, 9, 9}, .outputs = 32, .kernel = 3, .options = {.padding = {1, 1}, .groups = 32}},
+      {.x = {3, 48, 12, 10},
+       .outputs = 48,
+       .kernel = 5,
+       .options = {.stride = {2, 2}, .padding = {2, 2}, .groups = 48}},
+      {.x = {9, 20, 4, 5},
+       .outputs = 20,
+       .kernel = 3,
+       .options = {.padding = {2, 1}, .dilation = {2, 1}, .groups = 20}},
+      {.x = {70, 16, 12, 12}, .outputs = 16, .kernel = 3, .options = {.padding = {1, 1}, .groups = 16}},
+      {.x = {2, 40, 9, 7}, .outputs = 40, .kernel = 7, .options = {.stride = {1, 2}, .padding = {3, 3}, .groups = 40}},
+      {.x = {2, 3, 8, 40}, .outputs = 3, .kernel = 3, .options = {.padding = {0, 2}, .groups = 3}}};
+  for (const ConvCase& layer : layers) {
+    for (const Layout layout : layouts_that_fit(layer.x)) {
+      ConvCase c = layer;
+      c.x_layout = layout;
+      expect_conv(c, true);
+    }
+    expect_conv(preferred(layer), false);
+    expect_conv(preferred(layer), true);
+  }
+}
+
 TEST_P(ConvTest, Dilated) {
   for (std::int64_t channels : {3, 16, 64}) {
     for (Conv2dOptions options :

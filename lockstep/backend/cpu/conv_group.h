@@ -6,6 +6,8 @@
 
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/cpu/conv_taps.h"
+#include "lockstep/backend/cpu/f32_scratch.h"
+#include "lockstep/backend/cpu/vectorize.h"
 
 namespace lockstep::cpu {
 
@@ -17,11 +19,17 @@ struct ConvGroup {
   ConvAxis rows, columns;
   std::int64_t images, inputs, outputs;  // images, channels of x and of y
   std::int64_t groups;
+  // A channel of y meets its own channel of x alone. All of them count as one group.
+  bool depthwise;
 
   ConvGroup(const Conv2dOptions& o, const View& x, const View& w, const View& y)
       : rows{x.shape[2], y.shape[2], w.shape[2], o.stride[0], o.padding[0], o.dilation[0]},
         columns{x.shape[3], y.shape[3], w.shape[3], o.stride[1], o.padding[1], o.dilation[1]}, images(x.shape[0]),
-        inputs(x.shape[1] / o.groups), outputs(y.shape[1] / o.groups), groups(o.groups) {}
+        depthwise(o.groups > 1 && x.shape[1] == o.groups && y.shape[1] == o.groups) {
+    groups = depthwise ? 1 : o.groups;
+    inputs = x.shape[1] / groups;
+    outputs = y.shape[1] / groups;
+  }
   std::int64_t taps() const { return rows.taps * columns.taps; }
   std::int64_t weights() const { return inputs * outputs * taps(); }
 };
@@ -41,6 +49,31 @@ struct WeightChunks {
       rows = std::max<std::int64_t>(1, kPixels / p.columns.output);
       count = (p.rows.output + rows - 1) / rows;
     }
+  }
+
+  // Partial sums that are kept before they are added.
+  static constexpr std::int64_t kRound = 64;
+  // Returns the gradient of `size` numbers for `total` images, in `scratch` of (kRound + 1) * size. run(thread, chunk,
+  // part, sums) writes the partial sum of one of `parts` equal parts of the gradient. These run in any order, some at a
+  // time; partial sums are added in theirs.
+  template <typename F>
+  float* sum(const KernelContext& context, std::int64_t total, std::int64_t parts, std::int64_t size, float* scratch,
+             const F& run) const {
+    const std::int64_t chunks = ceil_div(total, images) * count;
+    float* const gradient = scratch + kRound * size;
+    for (std::int64_t first = 0; first < chunks; first += kRound) {
+      const std::int64_t round = std::min(kRound, chunks - first);
+      for_each_thread(context, round * parts, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t unit = begin; unit < end; ++unit)
+          run(thread, first + unit / parts, unit % parts, scratch + unit * (size / parts));
+      });
+      if (first == 0) std::copy_n(scratch, size, gradient);
+      vectorized([&] {
+        for (std::int64_t k = first == 0; k < round; ++k)
+          vector_loop(0, size, [&](std::int64_t i) { gradient[i] += scratch[k * size + i]; });
+      });
+    }
+    return gradient;
   }
 };
 

@@ -6,27 +6,26 @@
 #include "lockstep/backend/cpu/f32_pack.h"
 
 namespace lockstep::cpu {
-namespace {
-
-// Images that a kernel can read in place, otherwise room for a copy of them.
-StridedImages readable(const StridedImages& images) {
-  return images.readable() ? images : StridedImages::channels_last(nullptr, images.channels, images.pixels);
-}
-
-}  // namespace
 
 RowPass::RowPass(std::vector<AxisClass> rows, std::vector<AxisClass> columns, const ConvAxis& kernel_columns,
                  std::int64_t from_width, std::int64_t to_width, std::int64_t taps, std::int64_t images,
-                 const StridedImages& from, const StridedImages& to)
-    : from_(from), to_(to), images_(images), taps_(taps), chunk_(sum_blocks(taps, from.blocks())),
+                 const StridedImages& from, const StridedImages& to, bool depthwise)
+    : from_(from), to_(to), images_(images), taps_(taps), depthwise_(depthwise),
+      chunk_(depthwise ? 1 : sum_blocks(taps, from.blocks())),
       group_(std::clamp<std::int64_t>(
           kPanel / (from.pixels * (from.readable() ? kBlock : from.channels) + to.pixels * kTileColumns), 1, images)) {
-  const StridedImages in = readable(from),
+  const StridedImages in = readable(nullptr),
                       out = to.vectors() ? to : StridedImages::blocked(nullptr, kTileColumns, to.pixels);
   for (const AxisClass& row : rows) {
     for (const AxisClass& column : columns)
       classes_.push_back(make_class(row, column, kernel_columns.taps, from_width, to_width, in, out));
   }
+}
+
+StridedImages RowPass::readable(float* from_panel) const {
+  if (in_place()) return from_;
+  return depthwise_ ? StridedImages::blocked(from_panel, from_.channels, from_.pixels)
+                    : StridedImages::channels_last(from_panel, from_.channels, from_.pixels);
 }
 
 void RowPass::run(const KernelContext& context, const float* packed, const float* bias, float* scratch) const {
@@ -39,10 +38,9 @@ void RowPass::run(const KernelContext& context, const float* packed, const float
     for (std::int64_t unit = begin; unit < end; ++unit) {
       const std::int64_t first = unit / parts * group_, count = std::min(group_, images_ - first), part = unit % parts;
       StridedImages in = from_.images_from(first);
-      if (!from_.readable()) {
-        const StridedImages panel = StridedImages::channels_last(from_panel, from_.channels, from_.pixels);
-        copy_images(in, panel, count);
-        in = panel;
+      if (!in_place()) {
+        copy_images(in, readable(from_panel), count);
+        in = readable(from_panel);
       }
       for (std::int64_t tile = tiles * part / parts; tile < tiles * (part + 1) / parts; ++tile) {
         run_tile(in, first, count, tile * kTileColumns, packed, bias, from_panel + from_scratch());
@@ -55,7 +53,7 @@ RowPass::PixelClass RowPass::make_class(const AxisClass& row, const AxisClass& c
                                         std::int64_t from_width, std::int64_t to_width, const StridedImages& from,
                                         const StridedImages& to) const {
   PixelClass c;
-  c.whole = make_steps(row, column, kernel_width, from_width, from, chunk_, kBlock);
+  c.whole = make_steps(row, column, kernel_width, from_width, from, chunk_, depthwise_ ? 1 : kBlock);
   c.part = make_steps(row, column, kernel_width, from_width, from, 1, from.channels % kBlock);
   const std::size_t pixels = static_cast<std::size_t>(group_) * row.positions.size() * column.positions.size();
   c.from.reserve(pixels);
@@ -98,12 +96,12 @@ void RowPass::run_tile(const StridedImages& in, std::int64_t first, std::int64_t
   const std::int64_t columns = std::min(kTileColumns, to_.channels - column);
   const StridedImages target = to_.images_from(first).slice(column, columns);
   const StridedImages out = to_.vectors() ? target : StridedImages::blocked(to_panel, kTileColumns, to_.pixels);
-  const std::int64_t blocks = in.blocks(), full = in.channels / kBlock;
-  RowProduct p{.y = out.f32(), .y_block = out.block, .blocks = blocks_of(columns)};
+  const std::int64_t blocks = depthwise_ ? 1 : in.blocks(), full = depthwise_ ? 1 : in.channels / kBlock;
+  RowProduct p{.y = out.f32(), .y_block = out.block, .blocks = blocks_of(columns), .x_block = in.block};
   for (std::int64_t b = 0; b < blocks;) {
     // A partly used block is its own chunk.
     const std::int64_t height = b < full ? std::min(chunk_, full - b) : 1;
-    p.x = in.f32() + b * in.block;
+    p.x = in.f32() + (depthwise_ ? column / kBlock : b) * in.block;
     p.w = packed + (column / kTileColumns * blocks + b) * taps_ * kTap;
     p.accumulate = b > 0;
     p.bias = bias && b + height == blocks ? bias + column : nullptr;
@@ -116,7 +114,7 @@ void RowPass::run_tile(const StridedImages& in, std::int64_t first, std::int64_t
       p.x_rows = c.from.data();
       p.y_rows = c.to.data();
       p.rows = static_cast<std::int64_t>(c.to.size()) / group_ * count;
-      f32_kernels().row_product(p);
+      depthwise_ ? f32_kernels().column_product(p) : f32_kernels().row_product(p);
     }
     b += height;
   }

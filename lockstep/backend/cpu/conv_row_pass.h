@@ -14,9 +14,10 @@ namespace lockstep::cpu {
 
 class RowPass {
  public:
+  // `depthwise`: each channel of the result sums over its own channel alone.
   RowPass(std::vector<AxisClass> rows, std::vector<AxisClass> columns, const ConvAxis& kernel_columns,
           std::int64_t from_width, std::int64_t to_width, std::int64_t taps, std::int64_t images,
-          const StridedImages& from, const StridedImages& to);
+          const StridedImages& from, const StridedImages& to, bool depthwise = false);
 
   // Number of f32 for each thread.
   std::int64_t scratch() const { return from_scratch() + (to_.vectors() ? 0 : group_ * to_.pixels * kTileColumns); }
@@ -48,10 +49,15 @@ class RowPass {
   void run_tile(const StridedImages& in, std::int64_t first, std::int64_t count, std::int64_t column,
                 const float* packed, const float* bias, float* to_panel) const;
 
-  std::int64_t from_scratch() const { return from_.readable() ? 0 : round_up(group_ * from_.pixels * from_.channels); }
+  std::int64_t from_scratch() const { return in_place() ? 0 : group_ * readable(nullptr).image; }
+
+  // Images as the kernel reads them, in `from_panel` unless they can be used in place.
+  bool in_place() const { return depthwise_ ? from_.vectors() : from_.readable(); }
+  StridedImages readable(float* from_panel) const;
 
   StridedImages from_, to_;
   std::int64_t images_, taps_;
+  bool depthwise_;
   std::int64_t chunk_;  // blocks of channels per partial sum
   std::int64_t group_;  // images computed together
   std::vector<PixelClass> classes_;

@@ -10,6 +10,11 @@ namespace lockstep::cpu {
 // One axis of a convolution: output o reads input o * stride - padding + tap * dilation.
 struct ConvAxis {
   std::int64_t input, output, taps, stride, padding, dilation;
+
+  // From the first input that an output reads to its last one.
+  std::int64_t span() const { return (taps - 1) * dilation; }
+  // From the first input that `outputs` adjacent outputs read to behind their last one.
+  std::int64_t extent(std::int64_t outputs) const { return (outputs - 1) * stride + span() + 1; }
 };
 
 // Positions of one axis with the same taps at the same distances.

@@ -11,23 +11,12 @@
 namespace lockstep::cpu {
 namespace {
 
-// Partial sums that ThinWeightPass keeps before it adds them.
-constexpr std::int64_t kChunks = 64;
-
 // An f32 image: the image itself, or a copy in `room`.
 StridedImages as_f32(const StridedImages& image, float* room) {
   if (image.dtype == DType::f32) return image;
   const StridedImages copy = StridedImages::channels_last(room, image.channels, image.pixels);
   copy_images(image, copy, 1);
   return copy;
-}
-
-// Pixels [begin, begin + count) of an image.
-StridedImages pixels_of(StridedImages image, std::int64_t begin, std::int64_t count) {
-  image.data =
-      static_cast<std::byte*>(image.data) + static_cast<std::size_t>(begin * image.pixel) * item_size(image.dtype);
-  image.pixels = count;
-  return image;
 }
 
 std::int64_t offset_of(const StridedImages& image, std::int64_t channel) {
@@ -50,17 +39,13 @@ std::int64_t converted_size(const StridedImages& image) {
   return image.dtype == DType::f32 ? 0 : round_up(image.pixels * image.channels);
 }
 
-std::int64_t span(const ConvAxis& a) { return (a.taps - 1) * a.dilation; }
-
 // ThinWeightPass keeps this many f32 for a column of taps: what its weights meet, and a 1 for the bias.
 std::int64_t column_height(const ConvGroup& p) { return p.rows.taps * p.inputs + 1; }
 
 std::int64_t thin_weights(const ConvGroup& p) { return round_up(p.columns.taps * column_height(p)); }
 
-std::int64_t padded_extent(const ConvAxis& a, std::int64_t outputs) { return (outputs - 1) * a.stride + span(a) + 1; }
-
 // A row's pixels are computed in this many tiles, which read 32 columns each.
-std::int64_t row_tiles(const ConvAxis& a) { return ceil_div(a.output, kTileColumns - span(a)); }
+std::int64_t row_tiles(const ConvAxis& a) { return ceil_div(a.output, kTileColumns - a.span()); }
 
 // to[i * to_stride + j] = from[i + j * from_stride] for `rows` i and `columns` j.
 void transpose(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride, std::int64_t rows,
@@ -111,7 +96,8 @@ void store_row(float* sums, const float* bias, std::int64_t width, const Strided
 
 bool ThinPass::pays(const ConvGroup& p, ConvPass direction) {
   const ConvAxis columns = seen(p.columns, direction);
-  if (p.rows.stride != 1 || p.columns.stride != 1 || span(columns) >= kBlock || columns.output == 0) return false;
+  if (p.depthwise || p.rows.stride != 1 || p.columns.stride != 1 || columns.span() >= kBlock || columns.output == 0)
+    return false;
   const std::int64_t channels = direction == ConvPass::backward_data ? p.inputs : p.outputs, tiles = row_tiles(columns);
   return 2 * channels * tiles * round_up(ceil_div(columns.output, tiles)) <= round_up(channels) * columns.output;
 }
@@ -217,14 +203,14 @@ void ThinPass::run_rows(const RowClass& c, const StridedImages& to, std::int64_t
 }
 
 bool ThinWeightPass::pays(const ConvGroup& p) {
-  return p.columns.dilation == 1 && padded_extent(p.columns, p.columns.output) * column_height(p) <= kPanel &&
+  return !p.depthwise && p.columns.dilation == 1 && p.columns.extent(p.columns.output) * column_height(p) <= kPanel &&
          2 * p.outputs * thin_weights(p) <= p.inputs * p.taps() * round_up(p.outputs);
 }
 
 ThinWeightPass::ThinWeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy)
     : p_(p), x_(x), dy_(dy), chunks_(p), height_(column_height(p)), width_(thin_weights(p)),
-      padded_rows_(padded_extent(p.rows, std::min(chunks_.rows, p.rows.output))),
-      padded_columns_(padded_extent(p.columns, p.columns.output)) {
+      padded_rows_(p.rows.extent(std::min(chunks_.rows, p.rows.output))),
+      padded_columns_(p.columns.extent(p.columns.output)) {
   // All chunks are alike, but the last ones may have fewer pixels.
   const std::int64_t rows = std::min(chunks_.rows, p.rows.output), columns = p.columns.output;
   const bool in_place = dy.readable();
@@ -246,7 +232,7 @@ std::int64_t ThinPass::scratch() const {
 }
 
 std::int64_t ThinWeightPass::scratch(std::int64_t threads) const {
-  return (kChunks + 1) * p_.outputs * width_ + threads * thread_scratch();
+  return (WeightChunks::kRound + 1) * p_.outputs * width_ + threads * thread_scratch();
 }
 
 std::int64_t ThinWeightPass::padded_size() const { return round_up(padded_rows_ * padded_columns_ * p_.inputs); }
@@ -265,27 +251,13 @@ std::int64_t ThinWeightPass::thread_scratch() const {
          (dy_.readable() ? 0 : chunks_.images * round_up(dy_.pixels * dy_.channels));
 }
 
-// Chunks are computed in any order, some at a time, and added in their own order.
 void ThinWeightPass::run(const KernelContext& context, float* dw, float* db, float* scratch) const {
-  const std::int64_t size = p_.outputs * width_, chunks = ceil_div(p_.images, chunks_.images) * chunks_.count;
-  float* const total = scratch + kChunks * size;
-  for (std::int64_t first = 0; first < chunks; first += kChunks) {
-    const std::int64_t count = std::min(kChunks, chunks - first);
-    for_each_thread(context, count, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t k = begin; k < end; ++k)
-        run_chunk(first + k, scratch + k * size, total + size + thread * thread_scratch());
-    });
-    vectorized([&] {
-      for (std::int64_t k = 0; k < count; ++k) {
-        const float* const sums = scratch + k * size;
-        if (first + k == 0) {
-          std::copy_n(sums, size, total);
-        } else {
-          vector_loop(0, size, [&](std::int64_t i) { total[i] += sums[i]; });
-        }
-      }
-    });
-  }
+  const std::int64_t size = p_.outputs * width_;
+  float* const panels = scratch + (WeightChunks::kRound + 1) * size;
+  const float* const total = chunks_.sum(context, p_.images, 1, size, scratch,
+                                         [&](std::int64_t thread, std::int64_t chunk, std::int64_t, float* sums) {
+                                           run_chunk(chunk, sums, panels + thread * thread_scratch());
+                                         });
   const std::int64_t taps = p_.columns.taps;
   for (std::int64_t o = 0; o < p_.outputs; ++o) {
     const float* const sums = total + o * width_;
@@ -305,7 +277,7 @@ void ThinWeightPass::run_chunk(std::int64_t chunk, float* sums, float* scratch) 
   const std::int64_t n = chunk / chunks_.count * chunks_.images, images = std::min(chunks_.images, p_.images - n);
   const std::int64_t begin = chunk % chunks_.count * chunks_.rows, end = std::min(begin + chunks_.rows, p_.rows.output);
   const std::int64_t pixels = (end - begin) * p_.columns.output;
-  StridedImages dy = pixels_of(dy_.images_from(n), begin * p_.columns.output, pixels);
+  StridedImages dy = dy_.images_from(n).pixels_from(begin * p_.columns.output, pixels);
   if (!dy.readable()) {
     const StridedImages copy = StridedImages::channels_last(dy_copy, dy.channels, pixels);
     copy_images(dy, copy, images);
@@ -335,11 +307,11 @@ void ThinWeightPass::pad(const StridedImages& images, std::int64_t begin, std::i
   const std::int64_t c = p_.inputs, width = p_.columns.input, left = std::min(p_.columns.padding, padded_columns_);
   const std::int64_t columns = std::min(width, padded_columns_ - left);
   const std::int64_t first = begin * p_.rows.stride - p_.rows.padding,
-                     rows = (end - begin - 1) * p_.rows.stride + span(p_.rows) + 1;
+                     rows = (end - begin - 1) * p_.rows.stride + p_.rows.span() + 1;
   // The rows that lie in the image.
   const std::int64_t inside = std::clamp<std::int64_t>(first, 0, p_.rows.input),
                      past = std::clamp<std::int64_t>(first + rows, inside, p_.rows.input);
-  const StridedImages image = as_f32(pixels_of(images, inside * width, (past - inside) * width), copy);
+  const StridedImages image = as_f32(images.pixels_from(inside * width, (past - inside) * width), copy);
   std::fill_n(padded, rows * padded_columns_ * c, 0.f);
   for (std::int64_t row = inside; row < past && columns > 0; ++row)
     copy_channels(image, (row - inside) * width, columns, padded + (row - first) * c * padded_columns_ + left,

@@ -6,8 +6,8 @@ namespace lockstep::cpu {
 
 WeightPass::WeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy)
     : p_(p), x_(x), dy_(dy), blocks_(p.inputs % kBlock == 0), output_pixels_(dy.pixels), chunks_(p) {
-  padded_rows_ = (p.rows.output - 1) * p.rows.stride + p.rows.dilation * (p.rows.taps - 1) + 1;
-  padded_columns_ = (p.columns.output - 1) * p.columns.stride + p.columns.dilation * (p.columns.taps - 1) + 1;
+  padded_rows_ = p.rows.extent(p.rows.output);
+  padded_columns_ = p.columns.extent(p.columns.output);
   std::int64_t elements = x.pixels * (blocks_ && x.readable() ? kBlock : x.channels) +
                           (blocks_ ? 0 : padded_pixels() * x.channels) +
                           output_pixels_ * (dy.vectors() ? kTileColumns : round_up(dy.channels));

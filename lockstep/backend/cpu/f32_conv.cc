@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/backend/cpu/conv_depthwise_pass.h"
 #include "lockstep/backend/cpu/conv_group.h"
 #include "lockstep/backend/cpu/conv_row_pass.h"
 #include "lockstep/backend/cpu/conv_thin_pass.h"
@@ -19,11 +20,13 @@ namespace cpu {
 namespace {
 
 // The weights [O, I, taps] of a group. In the forward pass, columns are outputs and the sum is over inputs; for the
-// gradient of the data, the reverse.
+// gradient of the data, the reverse. A channel of a depthwise convolution has a sum of its own.
 Weights weights_of(const ConvGroup& p, const float* w, ConvPass pass, DType rounded) {
   const std::int64_t taps = p.taps();
   Weights weights{.data = w, .taps = taps, .rounded = rounded};
-  if (pass == ConvPass::backward_data) {
+  if (p.depthwise) {
+    weights.terms = 1, weights.columns = p.outputs, weights.column_stride = taps;
+  } else if (pass == ConvPass::backward_data) {
     weights.terms = p.outputs, weights.columns = p.inputs, weights.term_stride = p.inputs * taps,
     weights.column_stride = taps;
   } else {
@@ -111,17 +114,18 @@ class F32Conv final : public ConvKernels {
       return;
     }
     const ConvGroup p(options, x, dw, dy);
-    const bool winograd = uses_winograd(p);
-    if (winograd) {
-      const WinogradWeightPass pass({p.rows, p.columns}, p.images, StridedImages::of(x), StridedImages::of(dy));
+    const bool winograd = uses_winograd(p), only_bias = winograd || p.depthwise;
+    const auto run = [&](const auto& pass) {
       ScratchParts parts;
       parts.add(pass.scratch(context.threads));
       pass.run(context, dw.as<float>(), parts.take(context));
-      if (!db) return;
-    }
+    };
+    if (winograd) run(WinogradWeightPass({p.rows, p.columns}, p.images, StridedImages::of(x), StridedImages::of(dy)));
+    if (p.depthwise) run(DepthwiseWeightPass(p, StridedImages::of(x), StridedImages::of(dy)));
+    if (only_bias && !db) return;
     const Groups inputs(x, p.groups, true), gradients(dy, p.groups, true);
     for (std::int64_t g = 0; g < p.groups; ++g) {
-      if (!winograd && ThinWeightPass::pays(p)) {
+      if (!only_bias && ThinWeightPass::pays(p)) {
         const ThinWeightPass pass(p, inputs.group(g, p.inputs), gradients.group(g, p.outputs));
         ScratchParts parts;
         parts.add(pass.scratch(context.threads));
@@ -131,10 +135,10 @@ class F32Conv final : public ConvKernels {
       }
       const WeightPass pass(p, inputs.group(g, p.inputs), gradients.group(g, p.outputs));
       ScratchParts parts;
-      const std::int64_t packed = parts.add(winograd ? 0 : pass.packed_size()),
+      const std::int64_t packed = parts.add(only_bias ? 0 : pass.packed_size()),
                          panels = parts.add(pass.scratch() * context.threads);
       float* const scratch = parts.take(context);
-      if (!winograd) pass.run(context, scratch + packed, dw.as<float>() + g * p.weights(), scratch + panels);
+      if (!only_bias) pass.run(context, scratch + packed, dw.as<float>() + g * p.weights(), scratch + panels);
       if (db) pass.run_bias(context, db.as<float>() + g * p.outputs, scratch + panels);
     }
   }
@@ -157,8 +161,9 @@ class F32Conv final : public ConvKernels {
     const Groups sources(from, p.groups, true), targets(to, p.groups, false);
     for (std::int64_t g = 0; g < p.groups; ++g) {
       const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), direction, from.dtype);
-      const std::int64_t terms = weights.terms, columns = weights.columns;
-      const StridedImages source = sources.group(g, terms), target = targets.group(g, columns);
+      const std::int64_t columns = weights.columns;
+      const StridedImages source = sources.group(g, backward ? p.outputs : p.inputs),
+                          target = targets.group(g, columns);
       const auto run = [&](const auto& pass) {
         ScratchParts parts;
         const std::int64_t own = parts.add(prepared ? 0 : packed_size(weights)), padded = parts.add(round_up(columns));
@@ -178,7 +183,7 @@ class F32Conv final : public ConvKernels {
         run(RowPass(backward ? backward_classes(p.rows) : forward_classes(p.rows),
                     backward ? backward_classes(p.columns) : forward_classes(p.columns), p.columns,
                     backward ? p.columns.output : p.columns.input, backward ? p.columns.input : p.columns.output,
-                    p.taps(), p.images, source, target));
+                    p.taps(), p.images, source, target, p.depthwise));
       }
     }
     targets.finish();
@@ -221,7 +226,8 @@ class F32Conv final : public ConvKernels {
   }
 
   bool uses_winograd(const ConvGroup& p) const {
-    return !options_.direct && p.groups == 1 && winograd_pays(p.rows, p.columns, p.images, p.inputs, p.outputs);
+    return !options_.direct && p.groups == 1 && !p.depthwise &&
+           winograd_pays(p.rows, p.columns, p.images, p.inputs, p.outputs);
   }
 
   F32ConvOptions options_;

@@ -1,4 +1,4 @@
-// The two loops behind all f32 convolutions and matrix products, and the transforms of Winograd's algorithm, compiled
+// The three loops behind all f32 convolutions and matrix products, and the transforms of Winograd's algorithm, compiled
 // for each instruction set. All of them give the same bits: sums follow the order of the arguments, every product is
 // fused into its sum, and the number of rows in a register tile does not matter.
 #pragma once
@@ -37,6 +37,7 @@ struct RowProduct {
   std::int64_t ahead = 0;
   bool accumulate = false;
   const float* bias = nullptr;  // one for each column, or null
+  std::int64_t x_block = 0;     // for column_product: from the first block of x to the second
 };
 
 // The offsets of a pixel in x and in y.
@@ -93,6 +94,8 @@ struct WinogradWeights {
 
 struct F32Kernels {
   void (*row_product)(const RowProduct&);
+  // y[r, j] = sum over steps s of x[x_rows[r] + s.x + j] * w[s.w + j]: each column has factors of its own.
+  void (*column_product)(const RowProduct&);
   void (*pixel_product)(const PixelProduct&);
   void (*winograd_input)(const WinogradPatches&);  // 6 x 6 pixels of each tile -> transformed
   void (*winograd_output)(

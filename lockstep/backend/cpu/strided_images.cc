@@ -102,6 +102,13 @@ StridedImages StridedImages::images_from(std::int64_t n) const {
   return s;
 }
 
+StridedImages StridedImages::pixels_from(std::int64_t begin, std::int64_t count) const {
+  StridedImages s = *this;
+  s.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(begin * pixel) * item_size(dtype);
+  s.pixels = count;
+  return s;
+}
+
 StridedImages StridedImages::slice(std::int64_t begin, std::int64_t count) const {
   check(can_slice(begin), "cpu: channel {} does not begin a block", begin);
   StridedImages s = *this;

@@ -26,6 +26,8 @@ struct StridedImages {
   static StridedImages channels_last(float* data, std::int64_t channels, std::int64_t pixels);
 
   StridedImages images_from(std::int64_t n) const;
+  // Pixels [begin, begin + count).
+  StridedImages pixels_from(std::int64_t begin, std::int64_t count) const;
   // Channels [begin, begin + count). Throws unless begin is a multiple of 16 or channels are not in blocks; otherwise
   // the result would have no strides.
   StridedImages slice(std::int64_t begin, std::int64_t count) const;

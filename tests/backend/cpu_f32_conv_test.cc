@@ -1,4 +1,5 @@
-// Which convolutions the CPU computes with sixteen pixels of a row in a vector. The results are tested in conv_test.cc.
+// Which convolutions the CPU computes by which pass, and that all passes give the same bits. The values are tested in
+// conv_test.cc.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -24,8 +25,9 @@ TEST(ThinPass, IsForFewChannelsOfWideRows) {
   EXPECT_TRUE(ThinPass::pays(group({256, 1, 28, 28}, 6, 5), ConvPass::forward));         // LeNet's first layer
   EXPECT_FALSE(ThinPass::pays(group({256, 6, 14, 14}, 16, 5), ConvPass::forward));       // the second one
   EXPECT_TRUE(ThinPass::pays(group({256, 6, 14, 14}, 16, 5), ConvPass::backward_data));  // has 6 channels
-  EXPECT_TRUE(ThinPass::pays(group({8, 32, 16, 16}, 32, 3, {.padding = {1, 1}, .groups = 32}), ConvPass::forward));
-  EXPECT_FALSE(ThinPass::pays(group({8, 1, 4, 4}, 6, 3), ConvPass::forward));  // 2 of 16 pixels
+  EXPECT_TRUE(ThinPass::pays(group({8, 32, 16, 16}, 64, 3, {.padding = {1, 1}, .groups = 32}), ConvPass::forward));
+  EXPECT_FALSE(ThinPass::pays(group({8, 2, 16, 16}, 2, 3, {.groups = 2}), ConvPass::forward));  // depthwise
+  EXPECT_FALSE(ThinPass::pays(group({8, 1, 4, 4}, 6, 3), ConvPass::forward));                   // 2 of 16 pixels
   EXPECT_FALSE(ThinPass::pays(group({8, 1, 28, 28}, 6, 5, {.stride = {2, 2}}), ConvPass::forward));
 }
 
@@ -112,6 +114,51 @@ TEST(ThinWeightPass, HasTheBitsOfMoreOutputs) {
     conv->backward_weights(context, options, x.view(), wide_dy.view(), wide_dw.view(), wide_db.view());
     EXPECT_EQ(widened(dw, 0, 20).values, wide_dw.values);
     EXPECT_EQ(widened(db, 0, 20).values, wide_db.values);
+  }
+}
+
+// Channel c of a tensor [N, C, …], or weight c.
+Memory channel(const Memory& m, int axis, std::int64_t c) {
+  Shape shape = m.shape;
+  shape[axis] = 1;
+  Memory one{shape};
+  const std::int64_t outer = axis == 0 ? 1 : m.shape[0], inner = shape.numel() / outer;
+  for (std::int64_t n = 0; n < outer; ++n)
+    std::copy_n(m.values.begin() + (n * m.shape[axis] + c) * inner, inner, one.values.begin() + n * inner);
+  return one;
+}
+
+TEST(Depthwise, HasTheBitsOfSeparateChannels) {
+  struct Case {
+    Shape x;
+    std::int64_t kernel, padding, stride;
+  };
+  for (const Case& c : {Case{{5, 20, 9, 28}, 3, 1, 1}, Case{{70, 16, 14, 14}, 3, 1, 2}, Case{{9, 33, 4, 5}, 5, 2, 1}}) {
+    const std::int64_t channels = c.x[1];
+    Conv2dOptions one{.stride = {c.stride, c.stride}, .padding = {c.padding, c.padding}}, all = one;
+    all.groups = channels;
+    const auto conv = make_f32_conv({.direct = true});
+    const auto extent = [&](int axis) { return (c.x[axis] + 2 * c.padding - c.kernel) / c.stride + 1; };
+    Memory x = random(c.x, 1), w = random({channels, 1, c.kernel, c.kernel}, 2), bias = random({channels}, 3);
+    Memory dy = random({c.x[0], channels, extent(2), extent(3)}, 4);
+    for (const int threads : {1, 3}) {
+      KernelContext context(threads);
+      Memory y{dy.shape}, dx{x.shape}, dw{w.shape}, db{bias.shape};
+      conv->forward(context, all, x.view(), w.view(), bias.view(), y.view());
+      conv->backward_data(context, all, dy.view(), w.view(), dx.view());
+      conv->backward_weights(context, all, x.view(), dy.view(), dw.view(), db.view());
+      for (std::int64_t i = 0; i < channels; ++i) {
+        Memory x1 = channel(x, 1, i), w1 = channel(w, 0, i), b1 = channel(bias, 0, i), dy1 = channel(dy, 1, i);
+        Memory y1{dy1.shape}, dx1{x1.shape}, dw1{w1.shape}, db1{b1.shape};
+        conv->forward(context, one, x1.view(), w1.view(), b1.view(), y1.view());
+        conv->backward_data(context, one, dy1.view(), w1.view(), dx1.view());
+        conv->backward_weights(context, one, x1.view(), dy1.view(), dw1.view(), db1.view());
+        EXPECT_EQ(channel(y, 1, i).values, y1.values);
+        EXPECT_EQ(channel(dx, 1, i).values, dx1.values);
+        EXPECT_EQ(channel(dw, 0, i).values, dw1.values);
+        EXPECT_EQ(channel(db, 0, i).values, db1.values);
+      }
+    }
   }
 }
 
