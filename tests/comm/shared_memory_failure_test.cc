@@ -50,8 +50,9 @@ TEST(SharedMemoryFailures, ARankThatFailsWhileMemoryIsMadeEndsTheWaitOfTheOthers
                               TimeLimit(kWait));
   };
   // Made before this process has threads: fork() in a process with threads may leave a lock held forever.
-  int pipe[2];
+  int pipe[2], used_up[2];
   ASSERT_EQ(::pipe(pipe), 0);
+  ASSERT_EQ(::pipe(used_up), 0);
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);
@@ -61,6 +62,7 @@ TEST(SharedMemoryFailures, ARankThatFailsWhileMemoryIsMadeEndsTheWaitOfTheOthers
     ::setrlimit(RLIMIT_NOFILE, &few);
     while (::dup(2) >= 0) {
     }
+    if (::write(used_up[1], "01", 2) != 2) ::_exit(2);
     try {
       make_shared_memory_transport(std::move(connected), kWait);
     } catch (const std::exception&) {
@@ -68,12 +70,18 @@ TEST(SharedMemoryFailures, ARankThatFailsWhileMemoryIsMadeEndsTheWaitOfTheOthers
     }
     ::_exit(1);
   }
-  const FileDescriptor read_end(pipe[0]), write_end(pipe[1]);
+  const FileDescriptor read_end(pipe[0]), write_end(pipe[1]), wait_end(used_up[0]);
+  ::close(used_up[1]);
   const TcpStoreServer server;
   port = server.port();
   ASSERT_EQ(::write(write_end.get(), &port, sizeof port), static_cast<ssize_t>(sizeof port));
   const auto make = [&](int rank) {
-    EXPECT_ERROR(make_shared_memory_transport(peers(rank), kWait), "rank 2 gave up: process group: no descriptor for ");
+    auto connected = peers(rank);
+    // Without this, a descriptor may arrive before they are used up.
+    char mine;
+    EXPECT_EQ(::read(wait_end.get(), &mine, 1), 1);
+    EXPECT_ERROR(make_shared_memory_transport(std::move(connected), kWait),
+                 "rank 2 gave up: process group: no descriptor for ");
   };
   std::thread other(make, 1);
   make(0);

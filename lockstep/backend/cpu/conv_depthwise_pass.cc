@@ -38,14 +38,12 @@ DepthwiseWeightPass::DepthwiseWeightPass(const ConvGroup& p, const StridedImages
 void DepthwiseWeightPass::run(const KernelContext& context, float* dw, float* scratch) const {
   float* const panels = scratch + sums_size();
   const std::int64_t taps = p_.taps(), blocks = x_.blocks();
-  const float* const total =
-      chunks_.sum(context, p_.images, blocks, blocks * taps * kBlock, scratch,
-                  [&](std::int64_t thread, std::int64_t chunk, std::int64_t block, float* sums) {
-                    run_chunk(chunk, block, sums, panels + thread * thread_scratch());
-                  });
+  const float* const total = chunks_.sum(context, p_.images, blocks, blocks * taps * kBlock, scratch,
+                                         [&](std::int64_t thread, std::int64_t chunk, std::int64_t block, float* sums) {
+                                           run_chunk(chunk, block, sums, panels + thread * thread_scratch());
+                                         });
   for (std::int64_t c = 0; c < p_.outputs; ++c) {
-    for (std::int64_t t = 0; t < taps; ++t)
-      dw[c * taps + t] = total[(c / kBlock * taps + t) * kBlock + c % kBlock];
+    for (std::int64_t t = 0; t < taps; ++t) dw[c * taps + t] = total[(c / kBlock * taps + t) * kBlock + c % kBlock];
   }
 }
 
