@@ -6,6 +6,7 @@
 
 #include "lockstep/backend/cpu/conv_thin_pass.h"
 #include "lockstep/backend/cpu/f32_conv.h"
+#include "lockstep/backend/cpu/strided_images.h"
 #include "tests/backend/kernel_testing.h"
 
 namespace lockstep::cpu {
@@ -128,12 +129,23 @@ Memory channel(const Memory& m, int axis, std::int64_t c) {
   return one;
 }
 
+// Images of one layout in another.
+Memory arranged(Memory& m, Layout from, Layout to) {
+  Memory result{m.shape};
+  const View in{m.values.data(), DType::f32, from, m.shape}, out{result.values.data(), DType::f32, to, m.shape};
+  copy_images(StridedImages::of(in), StridedImages::of(out), m.shape[0]);
+  return result;
+}
+
 TEST(Depthwise, HasTheBitsOfSeparateChannels) {
   struct Case {
     Shape x;
     std::int64_t kernel, padding, stride;
+    Layout layout;
   };
-  for (const Case& c : {Case{{5, 20, 9, 28}, 3, 1, 1}, Case{{70, 16, 14, 14}, 3, 1, 2}, Case{{9, 33, 4, 5}, 5, 2, 1}}) {
+  for (const Case& c :
+       {Case{{5, 20, 9, 28}, 3, 1, 1, Layout::plain}, Case{{70, 32, 14, 14}, 3, 1, 2, Layout::blocked16},
+        Case{{9, 33, 4, 5}, 5, 2, 1, Layout::channels_last}}) {
     const std::int64_t channels = c.x[1];
     Conv2dOptions one{.stride = {c.stride, c.stride}, .padding = {c.padding, c.padding}}, all = one;
     all.groups = channels;
@@ -141,12 +153,16 @@ TEST(Depthwise, HasTheBitsOfSeparateChannels) {
     const auto extent = [&](int axis) { return (c.x[axis] + 2 * c.padding - c.kernel) / c.stride + 1; };
     Memory x = random(c.x, 1), w = random({channels, 1, c.kernel, c.kernel}, 2), bias = random({channels}, 3);
     Memory dy = random({c.x[0], channels, extent(2), extent(3)}, 4);
+    Memory x_in = arranged(x, Layout::plain, c.layout), dy_in = arranged(dy, Layout::plain, c.layout);
+    const View x_view{x_in.values.data(), DType::f32, c.layout, x.shape},
+        dy_view{dy_in.values.data(), DType::f32, c.layout, dy.shape};
     for (const int threads : {1, 3}) {
       KernelContext context(threads);
-      Memory y{dy.shape}, dx{x.shape}, dw{w.shape}, db{bias.shape};
-      conv->forward(context, all, x.view(), w.view(), bias.view(), y.view());
-      conv->backward_data(context, all, dy.view(), w.view(), dx.view());
-      conv->backward_weights(context, all, x.view(), dy.view(), dw.view(), db.view());
+      Memory y_out{dy.shape}, dx_out{x.shape}, dw{w.shape}, db{bias.shape};
+      conv->forward(context, all, x_view, w.view(), bias.view(), {y_out.values.data(), DType::f32, c.layout, dy.shape});
+      conv->backward_data(context, all, dy_view, w.view(), {dx_out.values.data(), DType::f32, c.layout, x.shape});
+      conv->backward_weights(context, all, x_view, dy_view, dw.view(), db.view());
+      const Memory y = arranged(y_out, c.layout, Layout::plain), dx = arranged(dx_out, c.layout, Layout::plain);
       for (std::int64_t i = 0; i < channels; ++i) {
         Memory x1 = channel(x, 1, i), w1 = channel(w, 0, i), b1 = channel(bias, 0, i), dy1 = channel(dy, 1, i);
         Memory y1{dy1.shape}, dx1{x1.shape}, dw1{w1.shape}, db1{b1.shape};

@@ -23,7 +23,7 @@ class DepthwiseWeightPass {
   void run(const KernelContext& context, float* dw, float* scratch) const;
 
  private:
-  std::int64_t sums_size() const { return (WeightChunks::kRound + 1) * x_.blocks() * p_.taps() * kBlock; }
+  std::int64_t sums_size() const { return chunks_.sums_size(p_.images, x_.blocks() * p_.taps() * kBlock); }
   // Parts of a thread's memory: rows of x with padding, and copies of x and dy that vectors can read.
   std::int64_t padded_size() const { return chunks_.images * padded_rows_ * padded_columns_ * kBlock; }
   std::int64_t x_copy_size() const { return x_.vectors() ? 0 : padded_rows_ * p_.columns.input * kBlock; }

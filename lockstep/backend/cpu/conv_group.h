@@ -1,4 +1,4 @@
-// Sizes of a convolution of one group of channels, for the f32 kernels.
+// A convolution of one group of channels, and the partial sums of the gradient of its weights, for the f32 kernels.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct ConvGroup {
     outputs = y.shape[1] / groups;
   }
   std::int64_t taps() const { return rows.taps * columns.taps; }
-  std::int64_t weights() const { return inputs * outputs * taps(); }
+  std::int64_t weights() const { return (depthwise ? 1 : inputs) * outputs * taps(); }
 };
 
 // A partial sum of a gradient of weights: the outputs in some rows of some images. It affects the bits.
@@ -51,16 +51,20 @@ struct WeightChunks {
     }
   }
 
-  // Partial sums that are kept before they are added.
-  static constexpr std::int64_t kRound = 64;
-  // Returns the gradient of `size` numbers for `total` images, in `scratch` of (kRound + 1) * size. run(thread, chunk,
-  // part, sums) writes the partial sum of one of `parts` equal parts of the gradient. These run in any order, some at a
-  // time; partial sums are added in theirs.
+  // Number of chunks in `total` images.
+  std::int64_t all(std::int64_t total) const { return ceil_div(total, images) * count; }
+  // Number of f32 that sum() needs: for the partial sums of a round, and for the gradient.
+  std::int64_t sums_size(std::int64_t total, std::int64_t size) const {
+    return (std::min(kRound, all(total)) + 1) * size;
+  }
+  // Returns the gradient of `size` numbers for `total` images, at the end of `scratch`. run(thread, chunk, part, sums)
+  // writes the partial sum of one of `parts` equal parts of the gradient. Calls run in any order. Their results are
+  // added in the order of the chunks, kRound chunks at a time.
   template <typename F>
   float* sum(const KernelContext& context, std::int64_t total, std::int64_t parts, std::int64_t size, float* scratch,
              const F& run) const {
-    const std::int64_t chunks = ceil_div(total, images) * count;
-    float* const gradient = scratch + kRound * size;
+    const std::int64_t chunks = all(total);
+    float* const gradient = scratch + sums_size(total, size) - size;
     for (std::int64_t first = 0; first < chunks; first += kRound) {
       const std::int64_t round = std::min(kRound, chunks - first);
       for_each_thread(context, round * parts, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
@@ -75,6 +79,9 @@ struct WeightChunks {
     }
     return gradient;
   }
+
+ private:
+  static constexpr std::int64_t kRound = 64;
 };
 
 }  // namespace lockstep::cpu

@@ -13,7 +13,8 @@ RowPass::RowPass(std::vector<AxisClass> rows, std::vector<AxisClass> columns, co
     : from_(from), to_(to), images_(images), taps_(taps), depthwise_(depthwise),
       chunk_(depthwise ? 1 : sum_blocks(taps, from.blocks())),
       group_(std::clamp<std::int64_t>(
-          kPanel / (from.pixels * (from.readable() ? kBlock : from.channels) + to.pixels * kTileColumns), 1, images)) {
+          kPanel / ((in_place() ? from.pixels * kBlock : readable(nullptr).image) + to.pixels * kTileColumns), 1,
+          images)) {
   const StridedImages in = readable(nullptr),
                       out = to.vectors() ? to : StridedImages::blocked(nullptr, kTileColumns, to.pixels);
   for (const AxisClass& row : rows) {

@@ -49,7 +49,7 @@ class RowPass {
   void run_tile(const StridedImages& in, std::int64_t first, std::int64_t count, std::int64_t column,
                 const float* packed, const float* bias, float* to_panel) const;
 
-  std::int64_t from_scratch() const { return in_place() ? 0 : group_ * readable(nullptr).image; }
+  std::int64_t from_scratch() const { return in_place() ? 0 : round_up(group_ * readable(nullptr).image); }
 
   // Images as the kernel reads them, in `from_panel` unless they can be used in place.
   bool in_place() const { return depthwise_ ? from_.vectors() : from_.readable(); }

@@ -13,7 +13,7 @@ struct ConvAxis {
 
   // From the first input that an output reads to its last one.
   std::int64_t span() const { return (taps - 1) * dilation; }
-  // From the first input that `outputs` adjacent outputs read to behind their last one.
+  // From the first input that `outputs` adjacent outputs read to one past their last one.
   std::int64_t extent(std::int64_t outputs) const { return (outputs - 1) * stride + span() + 1; }
 };
 

@@ -232,7 +232,7 @@ std::int64_t ThinPass::scratch() const {
 }
 
 std::int64_t ThinWeightPass::scratch(std::int64_t threads) const {
-  return (WeightChunks::kRound + 1) * p_.outputs * width_ + threads * thread_scratch();
+  return chunks_.sums_size(p_.images, p_.outputs * width_) + threads * thread_scratch();
 }
 
 std::int64_t ThinWeightPass::padded_size() const { return round_up(padded_rows_ * padded_columns_ * p_.inputs); }
@@ -253,7 +253,7 @@ std::int64_t ThinWeightPass::thread_scratch() const {
 
 void ThinWeightPass::run(const KernelContext& context, float* dw, float* db, float* scratch) const {
   const std::int64_t size = p_.outputs * width_;
-  float* const panels = scratch + (WeightChunks::kRound + 1) * size;
+  float* const panels = scratch + chunks_.sums_size(p_.images, size);
   const float* const total = chunks_.sum(context, p_.images, 1, size, scratch,
                                          [&](std::int64_t thread, std::int64_t chunk, std::int64_t, float* sums) {
                                            run_chunk(chunk, sums, panels + thread * thread_scratch());

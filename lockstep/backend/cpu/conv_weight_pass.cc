@@ -4,8 +4,9 @@
 
 namespace lockstep::cpu {
 
-WeightPass::WeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy)
-    : p_(p), x_(x), dy_(dy), blocks_(p.inputs % kBlock == 0), output_pixels_(dy.pixels), chunks_(p) {
+WeightPass::WeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy, bool only_bias)
+    : p_(p), x_(x), dy_(dy), blocks_(p.inputs % kBlock == 0), only_bias_(only_bias), output_pixels_(dy.pixels),
+      chunks_(p) {
   padded_rows_ = p.rows.extent(p.rows.output);
   padded_columns_ = p.columns.extent(p.columns.output);
   std::int64_t elements = x.pixels * (blocks_ && x.readable() ? kBlock : x.channels) +
@@ -17,7 +18,7 @@ WeightPass::WeightPass(const ConvGroup& p, const StridedImages& x, const Strided
   const StridedImages in = input_panel(nullptr),
                       out = dy.vectors() ? dy : StridedImages::blocked(nullptr, dy.channels, dy.pixels);
   for (std::int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
-    for (std::int64_t tap = 0; tap < (blocks_ ? p.taps() : 1); ++tap)
+    for (std::int64_t tap = 0; !only_bias && tap < (blocks_ ? p.taps() : 1); ++tap)
       pixels_.push_back(make_pixels(chunk, tap, in, out));
     bias_pixels_.push_back(make_bias_pixels(chunk, out));
   }

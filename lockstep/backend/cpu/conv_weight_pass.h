@@ -16,7 +16,8 @@ namespace lockstep::cpu {
 // tile, and a tap's pixels omit the padding. Otherwise the inputs of adjacent taps are rows, in a padded copy of x.
 class WeightPass {
  public:
-  WeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy);
+  // `only_bias`: for run_bias() alone.
+  WeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy, bool only_bias = false);
 
   // Number of f32 for each thread.
   std::int64_t scratch() const { return x_scratch() + padded_scratch() + dy_scratch(); }
@@ -36,8 +37,10 @@ class WeightPass {
     return (row * padded_columns_ + column * p_.columns.dilation) * p_.inputs;
   }
   bool copies_x() const { return blocks_ ? !x_.readable() : !(x_.readable() && x_.pixel == x_.channels); }
-  std::int64_t x_scratch() const { return copies_x() ? round_up(group_ * x_.pixels * x_.channels) : 0; }
-  std::int64_t padded_scratch() const { return blocks_ ? 0 : round_up(group_ * padded_pixels() * x_.channels); }
+  std::int64_t x_scratch() const { return !only_bias_ && copies_x() ? round_up(group_ * x_.pixels * x_.channels) : 0; }
+  std::int64_t padded_scratch() const {
+    return only_bias_ || blocks_ ? 0 : round_up(group_ * padded_pixels() * x_.channels);
+  }
   std::int64_t dy_scratch() const { return dy_.vectors() ? 0 : group_ * dy_.pixels * round_up(dy_.channels); }
 
   // The arrangement of x that the kernels read.
@@ -82,7 +85,7 @@ class WeightPass {
 
   ConvGroup p_;
   StridedImages x_, dy_;
-  bool blocks_;
+  bool blocks_, only_bias_;
   std::int64_t output_pixels_, padded_rows_, padded_columns_;
   WeightChunks chunks_;
   std::int64_t group_;                          // images computed together

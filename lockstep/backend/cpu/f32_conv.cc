@@ -133,7 +133,7 @@ class F32Conv final : public ConvKernels {
                  parts.take(context));
         continue;
       }
-      const WeightPass pass(p, inputs.group(g, p.inputs), gradients.group(g, p.outputs));
+      const WeightPass pass(p, inputs.group(g, p.inputs), gradients.group(g, p.outputs), only_bias);
       ScratchParts parts;
       const std::int64_t packed = parts.add(only_bias ? 0 : pass.packed_size()),
                          panels = parts.add(pass.scratch() * context.threads);

@@ -94,7 +94,8 @@ struct WinogradWeights {
 
 struct F32Kernels {
   void (*row_product)(const RowProduct&);
-  // y[r, j] = sum over steps s of x[x_rows[r] + s.x + j] * w[s.w + j]: each column has factors of its own.
+  // Like row_product with one term per step, but each column has factors of its own: x[x_rows[r] + s.x + j] * w[s.w +
+  // j]. The second block of x lies x_block after the first. Ignores terms and ahead.
   void (*column_product)(const RowProduct&);
   void (*pixel_product)(const PixelProduct&);
   void (*winograd_input)(const WinogradPatches&);  // 6 x 6 pixels of each tile -> transformed

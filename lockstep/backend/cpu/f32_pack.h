@@ -1,6 +1,6 @@
-// Weights in the order that row_product reads: by tiles of columns; in a tile by 16 terms of the sum, then by tap, then
-// by term. A tap of 16 terms is 16 rows of the tile's columns; if fewer terms are left, a tap has as many rows. Columns
-// beyond the last are 0.
+// Weights in the order that row_product and column_product read: by tiles of columns; in a tile by 16 terms of the sum,
+// then by tap, then by term. A tap of 16 terms is 16 rows of the tile's columns; if fewer terms are left, a tap has as
+// many rows. Columns beyond the last are 0.
 #pragma once
 
 #include <cstdint>
