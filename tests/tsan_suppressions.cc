@@ -1,4 +1,8 @@
-// The thread sanitizer sees the copies that OpenSSL 3.5 makes, but not the atomics in its tables that order them.
+// The thread sanitizer sees the copies that OpenSSL 3.5 makes, but not the atomics in its tables that order them. It also
+// does not see how OpenMP hands work to its threads and waits for them.
 #ifdef __SANITIZE_THREAD__
-extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libcrypto.so\n"; }
+extern "C" const char* __tsan_default_suppressions() {
+  return "called_from_lib:libcrypto.so\n"
+         "race:lockstep::openmp_region\n";
+}
 #endif
