@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "bench.h"
+#include "job_options.h"
 
 namespace lockstep::app {
 namespace {
@@ -76,6 +77,9 @@ Benchmark add_bench_parallel(CLI::App& app) {
   add_product_options(app, o->work);
   o->place.add_to(app);
   return [experiments, o, experiment](const BenchOptions& common, Report& report) {
+    if (o->work.copies > 0 && *experiment != "three-way") {
+      throw UsageError(fmt::format("--copies: only with --experiment three-way, not {}", *experiment));
+    }
     report.set("experiment", *experiment);
     if (!o->place.devices.empty()) report.set("devices", o->place.devices);
     experiments.at (*experiment)(*o, common, report);

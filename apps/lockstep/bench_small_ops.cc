@@ -44,6 +44,9 @@ void measure_small_ops(const ParallelOptions& o, const BenchOptions& common, Rep
   if (!o.place.devices.empty()) {
     throw UsageError("--experiment small-ops has one CPU device of all cores, and takes no --devices");
   }
+  if (o.place.cores_per_device != PlaceOptions{}.cores_per_device) {
+    throw UsageError("--experiment small-ops has one CPU device of all cores, and takes no --cores-per-device");
+  }
   constexpr std::int64_t kSize = 192;
   constexpr int kCount = 64;
   const std::int64_t size = o.work.size > 0 ? o.work.size : kSize;

@@ -179,6 +179,9 @@ void JobOptions::choose_defaults(const CLI::App& app) {
     }
     return;
   }
+  if (model != "gpt" && is_given(app, "--heads")) {
+    throw UsageError(fmt::format("--heads: only with --model gpt, not {}", model));
+  }
   if (layers == 0) layers = model == "gpt" ? 4 : 2;
   if (!is_given(app, "--batch-size")) batch_size = 32;
 }
@@ -226,11 +229,17 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
       notice("CPUs compute f16 in f32 and round after each operation, as a GPU does: this is slower than f32");
     }
   }
-  if (!job.group) return job;
-  if (job.group->backend() == "nccl" &&
-      std::ranges::none_of(job.devices, [](Device d) { return d.kind() == DeviceKind::cuda; })) {
+  const auto has = [&](DeviceKind kind) { return std::ranges::count(job.devices, kind, &Device::kind) > 0; };
+  if (o.backend == "nccl" && !has(DeviceKind::cuda)) {
     throw UsageError(fmt::format("--backend nccl: rank {} trains on {}, expected a GPU", job.rank(), str(job.devices)));
   }
+  if (o.tf32 && !has(DeviceKind::cuda)) {
+    throw UsageError(fmt::format("--tf32: found the devices {}, expected a GPU", str(job.devices)));
+  }
+  if (o.direct_conv && !has(DeviceKind::cpu)) {
+    throw UsageError(fmt::format("--direct-conv: found the devices {}, expected a CPU", str(job.devices)));
+  }
+  if (!job.group) return job;
   job.communicator = std::make_shared<Communicator>(*job.runtime, job.group, job.devices);
   if (const std::string& why = job.communicator->why_not_nccl(); !why.empty() && job.rank() == 0) {
     notice(fmt::format("gradients travel through host memory, without NCCL: {}", why));

@@ -34,6 +34,7 @@ struct JobOptions {
   std::int64_t accumulate = 1;  // micro-batches in a batch; only `train` has the option
   OpenShards open_shards = OpenShards::of_batch;
   std::string dtype = "f32";
+  std::string backend = "auto";  // between ranks; only `train` has the option
   bool tf32 = false;
   bool direct_conv = false;
   std::uint64_t seed = 0;

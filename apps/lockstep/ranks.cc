@@ -13,6 +13,20 @@ std::chrono::milliseconds read_timeout(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
+namespace {
+
+// A single rank of a launcher may have these options, because a script chooses the number of ranks. A process that no
+// launcher started has lost its ranks.
+void check_options_alone(const std::string& backend, std::optional<double> timeout_seconds) {
+  const std::string option = backend != "auto" ? "--backend " + backend : timeout_seconds ? "--timeout" : "";
+  if (option.empty()) return;
+  throw UsageError(fmt::format(
+      "{}: found a process that is alone, expected ranks: start them with lockstep launch, torchrun, mpirun, or srun",
+      option));
+}
+
+}  // namespace
+
 std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::optional<double> timeout_seconds) {
   std::chrono::milliseconds timeout{0};
   if (timeout_seconds) timeout = read_timeout(*timeout_seconds);
@@ -27,9 +41,11 @@ std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::option
         !trace,
         "{} is set, but MPI says rank 0 of 1: start the ranks with the mpirun of the MPI that Lockstep was built with",
         trace.value_or(""));
+    if (!launched) check_options_alone(backend, timeout_seconds);
     return nullptr;
   }
   const auto environment = read_launch_environment();
+  if (!environment) check_options_alone(backend, timeout_seconds);
   if (!environment || environment->world_size == 1) return nullptr;
   return init_process_group({.backend = backend, .timeout = timeout});
 }

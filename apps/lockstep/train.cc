@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -67,6 +68,11 @@ void check_replicas(const Job& job, const Module& net) {
   job.communicator->agree(same ? "" : "the weights at the end differ from rank 0's", "weights at the end");
 }
 
+bool has_batch_norm(Module& net) {
+  return std::ranges::any_of(
+      net.named_modules(), [](const auto& entry) { return dynamic_cast<const BatchNorm2d*>(entry.second) != nullptr; });
+}
+
 // A batch of one.
 Tensor example_input(const Dataset& data, std::uint64_t seed) {
   const std::int64_t index = 0;
@@ -82,7 +88,10 @@ int run(TrainOptions o, Job& job) {
   // Weights that the file does not have may not have shapes yet.
   if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices[0]);
   if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
-  if (o.sync_bn) convert_sync_batchnorm(*net);
+  if (o.sync_bn) {
+    if (!has_batch_norm(*net)) throw UsageError(fmt::format("--sync-bn: the model {} has no batch norm", o.model));
+    convert_sync_batchnorm(*net);
+  }
   if (o.summary && first) fmt::print("{}", summary(*net, example_input(*train_data.data, o.seed)));
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);

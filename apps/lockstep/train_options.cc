@@ -144,10 +144,20 @@ void TrainOptions::add_to(CLI::App& app) {
 
 void TrainOptions::choose_defaults(const CLI::App& app) {
   JobOptions::choose_defaults(app);
-  if (!is_language_model()) return;
-  if (!is_given(app, "--optimizer")) optimizer = "adamw";
-  if (!is_given(app, "--lr")) lr = 0.001;
-  if (!is_given(app, "--clip")) clip = 1;
+  if (is_language_model()) {
+    if (!is_given(app, "--optimizer")) optimizer = "adamw";
+    if (!is_given(app, "--lr")) lr = 0.001;
+    if (!is_given(app, "--clip")) clip = 1;
+  }
+  if (momentum != 0 && optimizer != "sgd") {
+    throw UsageError(fmt::format("--momentum: only with --optimizer sgd, not {}", optimizer));
+  }
+  if (!inject_flip.empty() && weights_log.empty()) throw UsageError("--inject-flip: only with --weights-log");
+  for (const char* name : {"--watch", "--min-delta"}) {
+    if (patience == 0 && !save_best && is_given(app, name)) {
+      throw UsageError(fmt::format("{}: only with --patience or --save-best", name));
+    }
+  }
 }
 
 std::pair<std::int64_t, std::string> TrainOptions::flip() const {

@@ -36,7 +36,6 @@ struct TrainOptions : JobOptions {
   double min_delta = 0;
   bool save_best = false;
   double average = 0;
-  std::string backend = "auto";
   std::optional<double> timeout_seconds;
   std::string weights_log, inject_flip;
   // SHA-256 of the initial weights from --init-from, of this run or of the run that wrote the checkpoint. Part of the

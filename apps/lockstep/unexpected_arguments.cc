@@ -42,17 +42,21 @@ std::string nearest(std::string_view word, const std::vector<std::string>& names
 }  // namespace
 
 std::string unexpected_arguments(const CLI::App& app) {
-  const auto given = app.get_subcommands();
-  const bool in_command = !given.empty();
-  const CLI::App& command = in_command ? *given.front() : app;
+  const CLI::App* last = &app;
+  std::string path;
+  while (!last->get_subcommands().empty()) {
+    last = last->get_subcommands().front();
+    path += last->get_name() + " ";
+  }
+  const CLI::App& command = *last;
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options({})) {
     for (const std::string& name : option->get_lnames()) {
       if (!option->get_group().empty()) names.push_back("--" + name);
     }
   }
-  if (!in_command) {
-    for (const CLI::App* other : app.get_subcommands({})) names.push_back(other->get_name());
+  for (const CLI::App* other : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(other->get_name());
   }
   const std::vector<std::string> words = command.remaining();
   std::string meant;
@@ -60,8 +64,7 @@ std::string unexpected_arguments(const CLI::App& app) {
     meant = nearest(std::string_view(words[i]).substr(0, words[i].find('=')), names);
   }
   return fmt::format("not expected: {}{} (see lockstep {}--help)", fmt::join(words, " "),
-                     meant.empty() ? "" : fmt::format("; did you mean {}?", meant),
-                     in_command ? command.get_name() + " " : "");
+                     meant.empty() ? "" : fmt::format("; did you mean {}?", meant), path);
 }
 
 }  // namespace lockstep::app

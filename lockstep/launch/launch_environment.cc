@@ -166,11 +166,12 @@ std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_siz
     // Stays below the ports that systems assign automatically. Two jobs on one host are unlikely to share a port.
     e.master_port = 15000 + static_cast<int>(*job % 15000);
   }
-  e.next_port = e.master_port < 65535 ? e.master_port + 1 : e.master_port - 1;
   e.launcher_has_store = read_flag("LOCKSTEP_LAUNCHER_STORE");
   e.store_port = read_int("LOCKSTEP_PORT", 1, 65535);
   // torchrun's agent itself listens at MASTER_PORT.
-  if (!e.store_port && read_flag("TORCHELASTIC_USE_AGENT_STORE")) e.store_port = e.next_port;
+  if (!e.store_port && read_flag("TORCHELASTIC_USE_AGENT_STORE")) {
+    e.store_port = e.master_port < 65535 ? e.master_port + 1 : e.master_port - 1;
+  }
   return e;
 }
 

@@ -31,10 +31,9 @@ struct LaunchedRank {
 struct LaunchEnvironment : LaunchedRank {
   std::string master_addr = "127.0.0.1";
   int master_port = kDefaultPort;
-  // The store's port, if it is fixed: LOCKSTEP_PORT, or next_port if torchrun itself listens at MASTER_PORT. Otherwise
-  // rank 0 takes MASTER_PORT, or next_port if MASTER_PORT is taken.
+  // The store's port, if it is not MASTER_PORT: LOCKSTEP_PORT, or the next port if torchrun itself listens at
+  // MASTER_PORT.
   std::optional<int> store_port;
-  int next_port = kDefaultPort + 1;
   // LOCKSTEP_LAUNCHER_STORE=1: a Lockstep store already listens at MASTER_PORT.
   bool launcher_has_store = false;
 

@@ -75,19 +75,21 @@ class StoreOfRankZero final : public Store {
 // A hanging store must not delay a call beyond the timeout that the caller accepts anyway.
 milliseconds call_timeout(milliseconds timeout) { return std::min<milliseconds>(timeout, TcpStoreOptions{}.timeout); }
 
+int port_of_store(const LaunchEnvironment& e) { return e.store_port.value_or(e.master_port); }
+
 std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const std::string& secret) {
   const bool here = e.on_one_host() || e.world_size == 1;
-  const auto listen = [&](int port) {
+  // Nobody looks for the store of a single rank. Several such processes may share a host and its default port.
+  const int port = e.world_size == 1 ? 0 : port_of_store(e);
+  try {
     return here ? std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = port, .secret = secret})
                 : listen_for_hosts(e.master_addr, port, secret);
-  };
-  if (e.store_port) return listen(*e.store_port);
-  try {
-    return listen(e.master_port);
   } catch (const ListenError& error) {
-    // The launcher may hold the port itself.
     if (error.code() != EADDRINUSE) throw;
-    return listen(e.next_port);
+    // Other ranks could not tell whose store they reach, so rank 0 does not move to another port. A launcher that holds
+    // MASTER_PORT itself says so (store_port).
+    fail("rendezvous: {}={}: address already in use: something else listens there; choose another port",
+         e.store_port ? "LOCKSTEP_PORT" : "MASTER_PORT", port);
   }
 }
 
@@ -111,28 +113,13 @@ Connected host_store(const LaunchEnvironment& e, const std::string& secret, mill
 Connected connect_store(const LaunchEnvironment& e, const std::string& secret, milliseconds timeout,
                         Deadline deadline) {
   const bool here = !e.launcher_has_store && (e.on_one_host() || e.world_size == 1);
-  TcpStoreOptions options{.host = here ? std::string(kLoopback) : e.master_addr,
-                          .port = e.launcher_has_store ? e.master_port : e.store_port.value_or(e.master_port),
-                          .secret = secret,
-                          .connect_timeout = left_until(deadline),
-                          .timeout = call_timeout(timeout)};
-  const auto connect = [&] {
-    const auto store = std::make_shared<TcpStore>(options);
-    return Connected{store, store->local_host()};
-  };
-  if (e.launcher_has_store || e.store_port) return connect();
-  // Rank 0 may have had to take the next port.
-  for (;;) {
-    for (const int port : {e.master_port, e.next_port}) {
-      options.port = port;
-      options.connect_timeout = std::min(left_until(deadline), milliseconds(1000));
-      try {
-        return connect();
-      } catch (const ConnectionError&) {
-        if (Clock::now() >= deadline) throw;
-      }
-    }
-  }
+  const auto store =
+      std::make_shared<TcpStore>(TcpStoreOptions{.host = here ? std::string(kLoopback) : e.master_addr,
+                                                 .port = e.launcher_has_store ? e.master_port : port_of_store(e),
+                                                 .secret = secret,
+                                                 .connect_timeout = left_until(deadline),
+                                                 .timeout = call_timeout(timeout)});
+  return {store, store->local_host()};
 }
 
 std::string meet(Meeting& meeting, const TcpStoreServer* server) {

@@ -56,6 +56,12 @@ void Optimizer::add_group(std::size_t number, const ParameterGroup& group, doubl
   }
 }
 
+std::vector<Parameter> Optimizer::parameters() const {
+  std::vector<Parameter> all;
+  for (const Slot& slot : slots_) all.push_back(slot.parameter);
+  return all;
+}
+
 const Optimizer::Group& Optimizer::group_at(std::size_t group) const {
   check(group < groups_.size(), "optimizer: there is no group {}, expected a number below {}", group, groups_.size());
   return groups_[group];
@@ -195,7 +201,10 @@ Array Optimizer::squared_norm(std::string_view what) const {
     gradients.push_back(std::move(g.sum));
     present.push_back(std::move(g.present));
   }
-  check(!gradients.empty(), "{}: no parameter has a gradient", what);
+  check(!gradients.empty(),
+        "{}: no parameter has a gradient; the optimizer's first is \"{}\": expected backward() of a model whose "
+        "parameters the optimizer has",
+        what, slots_[0].parameter.name());
   return ops::squared_norm(gradients, present);
 }
 

@@ -122,6 +122,8 @@ class Optimizer {
   // still counts.
   void unscale(LossScaler& scaler, double max_norm = 0);
 
+  // Those of all groups, in order.
+  std::vector<Parameter> parameters() const;
   // The learning rate from the options, used by groups without their own. Setting it, as schedules do, scales all
   // groups' rates by the same factor.
   double learning_rate() const { return learning_rate_; }

@@ -34,6 +34,20 @@ void check_watched_metric(const TrainerOptions& o, bool has_tests) {
         "trainer: watches {}, but each epoch has only {}", o.watch.metric, fmt::join(names, ", "));
 }
 
+// An optimizer of another model would train nothing, and ranks exchange only the gradients of this model.
+void check_owned(const Optimizer& optimizer, const Module& module) {
+  const std::vector<Parameter> own = module.parameters();
+  const std::vector<Parameter> given = optimizer.parameters();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (std::ranges::find(own, given[i]) != own.end()) continue;
+    const std::string& name = given[i].name();
+    fail(
+        "trainer: the optimizer has {}, which is not a parameter of the model: expected an optimizer of the model's "
+        "parameters()",
+        name.empty() ? fmt::format("parameter {}", i) : fmt::format("another parameter {}", name));
+  }
+}
+
 }  // namespace
 
 std::int64_t TrainerOptions::micro_batch_size() const {
@@ -52,6 +66,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
       rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
   check(!o.devices.empty(), "trainer: no devices");
+  check_owned(optimizer_, module_);
   check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.shards >= 0 && o.clip_norm >= 0,
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
         o.max_steps, o.save_every, o.shards, o.clip_norm);

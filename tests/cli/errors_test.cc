@@ -87,6 +87,16 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--optimizer", "lion"}, "lion"},
       {{"--schedule", "linear"}, "linear"},
       {{"--save-every", "5"}, "--save"},
+      {{"--backend", "nccl"},
+       "--backend nccl: found a process that is alone, expected ranks: start them with lockstep"},
+      {{"--backend", "host"}, "--backend host: found a process that is alone"},
+      {{"--timeout", "5"}, "--timeout: found a process that is alone"},
+      {{"--tf32", "--devices", "cpu"}, "--tf32: found the devices [cpu:0], expected a GPU"},
+      {{"--optimizer", "adam", "--momentum", "0.9"}, "--momentum: only with --optimizer sgd, not adam"},
+      {{"--watch", "train_loss"}, "--watch: only with --patience or --save-best"},
+      {{"--min-delta", "0.1"}, "--min-delta: only with --patience or --save-best"},
+      {{"--sync-bn"}, "--sync-bn: the model mlp has no batch norm"},
+      {{"--inject-flip", "1:1.weight"}, "--inject-flip: only with --weights-log"},
       {{"--init-from", "/no/such/file"}, "/no/such/file"},
       {{"--resume", "/no/such/folder"}, "/no/such/folder"},
       {{"--bogus", "1"}, "not expected: --bogus 1 (see lockstep train --help)"},
@@ -98,6 +108,20 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
     SCOPED_TRACE(::testing::PrintToString(c.arguments));
     expect_failure(run_tool(train_arguments(data, c.arguments)), 2, c.part);
   }
+}
+
+// A script may start any number of ranks with the same options. NCCL needs a GPU even where it has nothing to move.
+TEST(Usage, OptionsOfRanksAreForTheOnlyRankOfALauncherToo) {
+  const SmallData data;
+  const auto train = [&](const ToolOptions& options, const Arguments& more) {
+    return run_tool(train_arguments(data, more), options);
+  };
+  EXPECT_EQ(train({}, {"--backend", "auto"}).status, 0);
+  const ToolOptions launched{.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=1"}};
+  const ToolResult host = train(launched, {"--backend", "host", "--timeout", "5"});
+  EXPECT_EQ(host.status, 0) << host.err;
+  expect_failure(train(launched, {"--devices", "cpu", "--backend", "nccl"}), 2,
+                 "--backend nccl: rank 0 trains on [cpu:0], expected a GPU");
 }
 
 TEST(Usage, TheCommandIsOneOfThoseThereAre) {

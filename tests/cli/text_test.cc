@@ -144,6 +144,7 @@ TEST_F(TrainText, ErrorsNameTheOption) {
   };
   expect({"train", "--model", "gpt"}, "--model gpt: expected --data FILE, a text");
   expect({"train", "--model", "mlp", "--width", "8"}, "--width: only with --model gpt or lstm, not mlp");
+  expect(training("lstm", {"--heads", "2"}), "--heads: only with --model gpt, not lstm");
   expect(training("gpt", {"--heads", "3"}), "--width 8: not divisible by --heads 3");
   expect(training("gpt", {"--metrics", "loudness"}), "--metrics loudness: expected accuracy, ");
   Arguments long_context = training("lstm", {});

@@ -330,7 +330,8 @@ TEST_F(LaunchEnvironmentTest, NonsenseIsNamed) {
   set("MASTER_PORT", "65536");
   EXPECT_ERROR(read_launch_environment(), "MASTER_PORT is \"65536\"");
   set("MASTER_PORT", "65535");
-  EXPECT_EQ(read_launch_environment()->next_port, 65534);
+  set("TORCHELASTIC_USE_AGENT_STORE", "1");
+  EXPECT_EQ(read_launch_environment()->store_port, 65534);
   set("LOCKSTEP_LAUNCHER_STORE", "maybe");
   EXPECT_ERROR(read_launch_environment(), "LOCKSTEP_LAUNCHER_STORE is \"maybe\", expected 1 or 0");
   set("LOCKSTEP_LAUNCHER_STORE", "0");

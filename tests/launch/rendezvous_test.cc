@@ -133,8 +133,8 @@ TEST_F(RendezvousTest, OneGroupAfterTheOther) {
   for (int i = 0; i < 5; ++i) expect_one_group(join_world(2));
 }
 
-TEST_F(RendezvousTest, WhereThePortIsHeldTheNextOneServes) {
-  // Like torchrun's agent, which has another protocol and only answers.
+// The next port serves if torchrun says that its agent holds this one. The agent has another protocol and only answers.
+TEST_F(RendezvousTest, APortThatIsTakenIsAnErrorUnlessTorchrunHasIt) {
   const FileDescriptor agent(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -142,10 +142,19 @@ TEST_F(RendezvousTest, WhereThePortIsHeldTheNextOneServes) {
   address.sin_port = htons(static_cast<std::uint16_t>(free_port()));
   ASSERT_EQ(::bind(agent.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(agent.get(), 100), 0);
-  set("MASTER_PORT", std::to_string(ntohs(address.sin_port)).c_str());
-  expect_one_group(join_world(3));
+  const std::string taken = std::to_string(ntohs(address.sin_port));
+  set("MASTER_PORT", taken.c_str());
+  const auto error = [&](const std::string& variable) {
+    return fmt::format("rendezvous: {}={}: address already in use: something else listens there; choose another port",
+                       variable, taken);
+  };
+  // Rank 0 knows it before any other rank comes.
+  EXPECT_EQ(join({.rank = 0, .world_size = 2, .timeout = kMeetingTime}).error, error("MASTER_PORT"));
+  expect_one_group(join_world(1));
   set("TORCHELASTIC_USE_AGENT_STORE", "True");
   expect_one_group(join_world(3));
+  set("LOCKSTEP_PORT", taken.c_str());
+  EXPECT_EQ(join({.rank = 0, .world_size = 2, .timeout = kMeetingTime}).error, error("LOCKSTEP_PORT"));
   set("LOCKSTEP_PORT", std::to_string(free_port()).c_str());
   expect_one_group(join_world(3));
 }

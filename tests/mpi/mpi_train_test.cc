@@ -24,8 +24,10 @@ TEST(Mpi, ProcessesEndWithTheWeightsOfOne) {
   ToolOptions single;
   single.environment.push_back("HOME=" + std::string(folder / "."));
   single.environment.push_back("ASAN_OPTIONS=detect_leaks=0");
-  EXPECT_EQ(weights(single, {"--backend", "mpi"}), alone);
-  for (const char* ranks : {"2", "4"}) {
+  const ToolResult lost = run_tool(train_arguments(data, {"--backend", "mpi"}), single);
+  EXPECT_EQ(lost.status, 2) << lost.err;
+  EXPECT_THAT(lost.err, ::testing::HasSubstr("--backend mpi: found a process that is alone, expected ranks"));
+  for (const char* ranks : {"1", "2", "4"}) {
     // As it looks to ranks of several hosts: to MPI alone it does not matter where they are.
     const std::string hosts =
         "export OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0; unset MASTER_ADDR; "

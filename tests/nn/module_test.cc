@@ -3,6 +3,8 @@
 #include <bit>
 #include <limits>
 
+#include "lockstep/engine/engine.h"
+#include "lockstep/engine/task_graph.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/runtime/random_state.h"
 #include "tests/nn/nn_testing.h"
@@ -230,18 +232,27 @@ TEST(Module, SequentialPoolsBeforeTheReluWithTheSameBits) {
     for (float v : x.to_vector<float>()) all.push_back(std::bit_cast<std::uint32_t>(v));
     return all;
   };
-  // The result, and the gradient of x.
+  // The names of the forward pass's tasks in order, the result, and the gradient of x.
   const auto run = [&](Sequential net, const Pool2dOptions& options) {
     net.append<MaxPool2d>(options);
     Tensor x = Tensor::from(numbers, {2, 3, 9, 7}).to(runtime.devices()[0]);
     x.set_requires_grad(true);
+    auto recorder = std::make_shared<TaskGraphRecorder>();
+    runtime.engine().set_push_observer(recorder);
     const Tensor y = net(x);
+    runtime.engine().set_push_observer(nullptr);
+    Names tasks;
+    for (const auto& node : recorder->graph().nodes) tasks.push_back(node.tasks.at(0).first);
     sum(y * Random(2).floats(y.shape()).to(runtime.devices()[0])).backward();
-    return std::pair<Bits, Bits>(bits(y), bits(x.grad()));
+    return std::tuple(tasks, bits(y), bits(x.grad()));
   };
   for (const Pool2dOptions& options : {Pool2dOptions{}, Pool2dOptions{{3, 3}, {2, 2}, {1, 1}}}) {
-    EXPECT_EQ(run(std::move(Sequential().append<ReLU>()), options),
-              run(std::move(Sequential().append<Hidden>()), options));
+    const auto [tasks, y, dx] = run(std::move(Sequential().append<ReLU>()), options);
+    const auto [expected_tasks, expected_y, expected_dx] = run(std::move(Sequential().append<Hidden>()), options);
+    EXPECT_EQ(tasks, (Names{"max pool", "relu"}));
+    EXPECT_EQ(expected_tasks, (Names{"relu", "max pool"}));
+    EXPECT_EQ(y, expected_y);
+    EXPECT_EQ(dx, expected_dx);
   }
 }
 

@@ -170,6 +170,26 @@ TEST(Trainer, WhatItsOptimizerLeavesOutHasNoGradient) {
   EXPECT_EQ(train(false), train(true));
 }
 
+TEST(Trainer, AnOptimizerOfAnotherModelIsAnError) {
+  Runtime runtime({.devices = 1});
+  Linear net({.in_features = 2, .out_features = 3}), other({.in_features = 2, .out_features = 3});
+  net.initialize(Xavier{}, runtime.devices());
+  const auto make = [&](const ParameterGroups& parameters) {
+    Sgd sgd(parameters, {.lr = 0.1});
+    Trainer trainer(net, sgd, random_pictures(20, 1), nullptr, {.devices = runtime.devices(), .batch_size = 10});
+  };
+  make({{.parameters = {net.parameters()[1]}}});
+  EXPECT_ERROR(make(other.parameters()), "trainer: the optimizer has parameter 0, which is not a parameter of the");
+  other.initialize(Xavier{}, runtime.devices());
+  EXPECT_ERROR(
+      make(other.parameters()),
+      "trainer: the optimizer has another parameter weight, which is not a parameter of the model: expected an "
+      "optimizer of the model's parameters()");
+  // Beside the model's own, in a group of its own.
+  EXPECT_ERROR(make({{.parameters = net.parameters()}, {.parameters = {other.parameters()[1]}}}),
+               "the optimizer has another parameter bias");
+}
+
 // Over two epochs, each with a batch that is shorter, and an evaluation between them.
 TEST(Trainer, RecordedStepsAreThoseThatAreDescribed) {
   auto train = [](bool record, std::int64_t accumulate, std::string* why_not) {
