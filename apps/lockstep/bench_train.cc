@@ -172,7 +172,6 @@ Benchmark add_bench_train(CLI::App& app) {
   o->add_model(app);
   o->add_devices(app);
   o->add_data(app);
-  app.remove_option(app.get_option("--limit-test"));  // it runs no tests
   app.add_option("--steps", o->steps, "Steps per round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   app.add_option("--optimizer", o->optimizer, "Optimizer; gpt, lstm: adamw by default")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))

@@ -15,14 +15,14 @@ std::chrono::milliseconds read_timeout(double seconds) {
 
 namespace {
 
-// A single rank of a launcher may have these options, because a script chooses the number of ranks. A process that no
-// launcher started has lost its ranks.
-void check_options_alone(const std::string& backend, std::optional<double> timeout_seconds) {
-  const std::string option = backend != "auto" ? "--backend " + backend : timeout_seconds ? "--timeout" : "";
-  if (option.empty()) return;
-  throw UsageError(fmt::format(
-      "{}: found a process that is alone, expected ranks: start them with lockstep launch, torchrun, mpirun, or srun",
-      option));
+// The single rank of a launcher may name any back end, because a script chooses the number of ranks. A process that no
+// launcher started has lost the ranks that mpi and nccl connect.
+void check_backend_alone(const std::string& backend) {
+  if (backend != "mpi" && backend != "nccl") return;
+  throw UsageError(
+      fmt::format("--backend {}: found a process that is alone, expected ranks: start them with lockstep launch, "
+                  "torchrun, mpirun, or srun",
+                  backend));
 }
 
 }  // namespace
@@ -41,11 +41,11 @@ std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::option
         !trace,
         "{} is set, but MPI says rank 0 of 1: start the ranks with the mpirun of the MPI that Lockstep was built with",
         trace.value_or(""));
-    if (!launched) check_options_alone(backend, timeout_seconds);
+    if (!launched) check_backend_alone(backend);
     return nullptr;
   }
   const auto environment = read_launch_environment();
-  if (!environment) check_options_alone(backend, timeout_seconds);
+  if (!environment) check_backend_alone(backend);
   if (!environment || environment->world_size == 1) return nullptr;
   return init_process_group({.backend = backend, .timeout = timeout});
 }

@@ -89,7 +89,9 @@ int run(TrainOptions o, Job& job) {
   if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices[0]);
   if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) {
-    if (!has_batch_norm(*net)) throw UsageError(fmt::format("--sync-bn: the model {} has no batch norm", o.model));
+    if (first && !has_batch_norm(*net)) {
+      notice(fmt::format("--sync-bn changes nothing: the model {} has no batch norm", o.model));
+    }
     convert_sync_batchnorm(*net);
   }
   if (o.summary && first) fmt::print("{}", summary(*net, example_input(*train_data.data, o.seed)));

@@ -255,7 +255,7 @@ TEST(BenchUsage, UnusableArgumentsEndWithStatus2) {
            {{"parallel", "--experiment", "small-ops", "--devices", "cpu:0"}, "--devices"},
            {{"parallel", "--experiment", "small-ops", "--cores-per-device", "2"}, "takes no --cores-per-device"},
            {{"parallel", "--copies", "2"}, "--copies: only with --experiment three-way, not independent"},
-           {{"train", "--limit-test", "5"}, "not expected: --limit-test 5 (see lockstep bench train --help)"},
+           {{"train", "--bogus", "5"}, "not expected: --bogus 5 (see lockstep bench train --help)"},
            {{"overlap", "--devices", "gpu:0"}, "unknown device 'gpu:0'"},
            {{"kernels", "--model", "alexnet"}, "--model"},
            {{"kernels", "--batch-size", "0"}, "--batch-size"},

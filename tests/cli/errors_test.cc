@@ -89,13 +89,10 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--save-every", "5"}, "--save"},
       {{"--backend", "nccl"},
        "--backend nccl: found a process that is alone, expected ranks: start them with lockstep"},
-      {{"--backend", "host"}, "--backend host: found a process that is alone"},
-      {{"--timeout", "5"}, "--timeout: found a process that is alone"},
-      {{"--tf32", "--devices", "cpu"}, "--tf32: found the devices [cpu:0], expected a GPU"},
+      {{"--backend", "mpi"}, "--backend mpi: found a process that is alone"},
       {{"--optimizer", "adam", "--momentum", "0.9"}, "--momentum: only with --optimizer sgd, not adam"},
       {{"--watch", "train_loss"}, "--watch: only with --patience or --save-best"},
       {{"--min-delta", "0.1"}, "--min-delta: only with --patience or --save-best"},
-      {{"--sync-bn"}, "--sync-bn: the model mlp has no batch norm"},
       {{"--inject-flip", "1:1.weight"}, "--inject-flip: only with --weights-log"},
       {{"--init-from", "/no/such/file"}, "/no/such/file"},
       {{"--resume", "/no/such/folder"}, "/no/such/folder"},
@@ -110,18 +107,31 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
   }
 }
 
-// A script may start any number of ranks with the same options. NCCL needs a GPU even where it has nothing to move.
-TEST(Usage, OptionsOfRanksAreForTheOnlyRankOfALauncherToo) {
+// A script may start any number of ranks with the same options, or none. NCCL needs a GPU even where it has nothing to
+// move.
+TEST(Usage, OptionsOfRanksAreForASingleRankToo) {
   const SmallData data;
   const auto train = [&](const ToolOptions& options, const Arguments& more) {
     return run_tool(train_arguments(data, more), options);
   };
-  EXPECT_EQ(train({}, {"--backend", "auto"}).status, 0);
   const ToolOptions launched{.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=1"}};
-  const ToolResult host = train(launched, {"--backend", "host", "--timeout", "5"});
-  EXPECT_EQ(host.status, 0) << host.err;
+  for (const ToolOptions& options : {ToolOptions(), launched}) {
+    for (const char* backend : {"auto", "host", "gloo"}) {
+      const ToolResult result = train(options, {"--backend", backend, "--timeout", "5"});
+      EXPECT_EQ(result.status, 0) << result.err;
+    }
+  }
   expect_failure(train(launched, {"--devices", "cpu", "--backend", "nccl"}), 2,
                  "--backend nccl: rank 0 trains on [cpu:0], expected a GPU");
+}
+
+// One recipe may serve several models and devices.
+TEST(Usage, OptionsOfOtherModelsAndDevicesAreNoticed) {
+  const SmallData data;
+  const ToolResult result = run_tool(train_arguments(data, {"--devices", "cpu", "--tf32", "--sync-bn"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("lockstep: --tf32 changes nothing: there is no GPU among the devices\n"));
+  EXPECT_THAT(result.err, HasSubstr("lockstep: --sync-bn changes nothing: the model mlp has no batch norm\n"));
 }
 
 TEST(Usage, TheCommandIsOneOfThoseThereAre) {
