@@ -233,11 +233,12 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   if (o.backend == "nccl" && !has(DeviceKind::cuda)) {
     throw UsageError(fmt::format("--backend nccl: rank {} trains on {}, expected a GPU", job.rank(), str(job.devices)));
   }
-  if (o.tf32 && !has(DeviceKind::cuda) && job.rank() == 0) {
-    notice("--tf32 changes nothing: there is no GPU among the devices");
-  }
-  if (o.direct_conv && !has(DeviceKind::cpu) && job.rank() == 0) {
-    notice("--direct-conv changes nothing: there is no CPU among the devices");
+  if (job.rank() == 0) {
+    const auto changes_nothing = [&](const char* option, const char* place) {
+      notice(fmt::format("{} changes nothing on {}: it is for {}", option, str(job.devices), place));
+    };
+    if (o.tf32 && !has(DeviceKind::cuda)) changes_nothing("--tf32", "GPUs");
+    if (o.direct_conv && !has(DeviceKind::cpu)) changes_nothing("--direct-conv", "CPUs");
   }
   if (!job.group) return job;
   job.communicator = std::make_shared<Communicator>(*job.runtime, job.group, job.devices);

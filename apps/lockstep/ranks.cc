@@ -16,13 +16,10 @@ std::chrono::milliseconds read_timeout(double seconds) {
 namespace {
 
 // The single rank of a launcher may name any back end, because a script chooses the number of ranks. A process that no
-// launcher started has lost the ranks that mpi and nccl connect.
+// launcher started has lost the ranks that MPI connects.
 void check_backend_alone(const std::string& backend) {
-  if (backend != "mpi" && backend != "nccl") return;
-  throw UsageError(
-      fmt::format("--backend {}: found a process that is alone, expected ranks: start them with lockstep launch, "
-                  "torchrun, mpirun, or srun",
-                  backend));
+  if (backend != "mpi") return;
+  throw UsageError("--backend mpi: found a process that is alone, expected ranks: start them with mpirun");
 }
 
 }  // namespace

@@ -88,6 +88,9 @@ int run(TrainOptions o, Job& job) {
   // Weights that the file does not have may not have shapes yet.
   if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices[0]);
   if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
+  if (first && o.momentum != 0 && o.optimizer != "sgd") {
+    notice(fmt::format("--momentum changes nothing: the optimizer is {}", o.optimizer));
+  }
   if (o.sync_bn) {
     if (first && !has_batch_norm(*net)) {
       notice(fmt::format("--sync-bn changes nothing: the model {} has no batch norm", o.model));

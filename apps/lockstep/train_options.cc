@@ -149,12 +149,9 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
     if (!is_given(app, "--lr")) lr = 0.001;
     if (!is_given(app, "--clip")) clip = 1;
   }
-  if (momentum != 0 && optimizer != "sgd") {
-    throw UsageError(fmt::format("--momentum: only with --optimizer sgd, not {}", optimizer));
-  }
   if (!inject_flip.empty() && weights_log.empty()) throw UsageError("--inject-flip: only with --weights-log");
   for (const char* name : {"--watch", "--min-delta"}) {
-    if (patience == 0 && !save_best && is_given(app, name)) {
+    if (!is_given(app, "--patience") && !is_given(app, "--save-best") && is_given(app, name)) {
       throw UsageError(fmt::format("{}: only with --patience or --save-best", name));
     }
   }

@@ -53,7 +53,7 @@ void FailureReports::read() noexcept {
   try {
     if (!store_) store_.emplace(options_);
     const std::int64_t count = store_->add(key(restart_, "count"), 0);
-    if (count == static_cast<std::int64_t>(reports_.size())) return;
+    if (count == count_) return;
     for (int r = 0; r < world_size_; ++r) {
       if (reports_.contains(r) || !store_->contains(key_of(restart_, r))) continue;
       const std::string text = store_->get(key_of(restart_, r), std::chrono::milliseconds(0));
@@ -61,6 +61,7 @@ void FailureReports::read() noexcept {
       const auto culprit = parse_integer("a lost rank", text.substr(0, space), 0, world_size_ - 1);
       reports_[r] = {static_cast<int>(culprit), text.substr(space + 1)};
     }
+    count_ = count;
   } catch (const std::exception&) {
     // As above: the launcher does without.
   }

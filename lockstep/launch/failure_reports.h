@@ -36,6 +36,8 @@ class FailureReports {
   int restart_, world_size_;
   std::optional<TcpStore> store_;
   std::map<int, RankFailure> reports_;  // by the reporting rank
+  // As read last. A rank may be cut off after its report and before it counts itself.
+  std::int64_t count_ = 0;
 };
 
 }  // namespace lockstep

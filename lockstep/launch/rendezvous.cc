@@ -88,8 +88,8 @@ std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const st
     if (error.code() != EADDRINUSE) throw;
     // Other ranks could not tell whose store they reach, so rank 0 does not move to another port. A launcher that holds
     // MASTER_PORT itself says so (store_port).
-    fail("rendezvous: {}={}: address already in use: something else listens there; choose another port",
-         e.store_port ? "LOCKSTEP_PORT" : "MASTER_PORT", port);
+    fail("rendezvous: port {}: address already in use, expected a free port; set {} to one", port,
+         e.store_port ? "LOCKSTEP_PORT" : "MASTER_PORT");
   }
 }
 

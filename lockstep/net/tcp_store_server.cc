@@ -52,6 +52,8 @@ FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
       failure = fmt::format("store: cannot listen at {}: {}{}", address.str(), error.code().message(),
                             taken ? "; choose another port with --master-port or MASTER_PORT" : "");
       code = error.code().value();
+      // Clients try the addresses in this order, and would reach what listens there.
+      if (taken) break;
     }
   }
   throw ListenError(failure, code);

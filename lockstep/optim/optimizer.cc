@@ -202,8 +202,8 @@ Array Optimizer::squared_norm(std::string_view what) const {
     present.push_back(std::move(g.present));
   }
   check(!gradients.empty(),
-        "{}: no parameter has a gradient; the optimizer's first is \"{}\": expected backward() of a model whose "
-        "parameters the optimizer has",
+        "{}: none of the optimizer's parameters has a gradient (the first is \"{}\"): expected a call of backward() "
+        "before it, on a loss of their model",
         what, slots_[0].parameter.name());
   return ops::squared_norm(gradients, present);
 }

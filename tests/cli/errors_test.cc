@@ -87,10 +87,7 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--optimizer", "lion"}, "lion"},
       {{"--schedule", "linear"}, "linear"},
       {{"--save-every", "5"}, "--save"},
-      {{"--backend", "nccl"},
-       "--backend nccl: found a process that is alone, expected ranks: start them with lockstep"},
-      {{"--backend", "mpi"}, "--backend mpi: found a process that is alone"},
-      {{"--optimizer", "adam", "--momentum", "0.9"}, "--momentum: only with --optimizer sgd, not adam"},
+      {{"--devices", "cpu", "--backend", "nccl"}, "--backend nccl: rank 0 trains on [cpu:0], expected a GPU"},
       {{"--watch", "train_loss"}, "--watch: only with --patience or --save-best"},
       {{"--min-delta", "0.1"}, "--min-delta: only with --patience or --save-best"},
       {{"--inject-flip", "1:1.weight"}, "--inject-flip: only with --weights-log"},
@@ -128,9 +125,11 @@ TEST(Usage, OptionsOfRanksAreForASingleRankToo) {
 // One recipe may serve several models and devices.
 TEST(Usage, OptionsOfOtherModelsAndDevicesAreNoticed) {
   const SmallData data;
-  const ToolResult result = run_tool(train_arguments(data, {"--devices", "cpu", "--tf32", "--sync-bn"}));
+  const ToolResult result = run_tool(
+      train_arguments(data, {"--devices", "cpu", "--tf32", "--sync-bn", "--optimizer", "adam", "--momentum", "0.5"}));
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("lockstep: --tf32 changes nothing: there is no GPU among the devices\n"));
+  EXPECT_THAT(result.err, HasSubstr("lockstep: --tf32 changes nothing on [cpu:0]: it is for GPUs\n"));
+  EXPECT_THAT(result.err, HasSubstr("lockstep: --momentum changes nothing: the optimizer is adam\n"));
   EXPECT_THAT(result.err, HasSubstr("lockstep: --sync-bn changes nothing: the model mlp has no batch norm\n"));
 }
 

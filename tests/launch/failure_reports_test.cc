@@ -53,6 +53,18 @@ TEST_F(FailureReportsTest, TheRankThatMostHaveLostIsTheCulprit) {
   EXPECT_EQ(reports_.culprit()->reason, "rank 1 lost (no answer within 2 s)");
 }
 
+// Rank 1 is cut off after its report and before it counts itself.
+TEST_F(FailureReportsTest, AReportThatIsNotCountedHidesNoOther) {
+  TcpStore store({.port = server_.port(), .secret = kReportsSecret});
+  store.set("failures/2/rank/1", "0 rank 0 lost (connection closed)");
+  report(2, {1, "rank 1 lost (connection closed)"});
+  reports_.read();
+  report(0, {1, "rank 1 lost (connection closed)"});
+  reports_.read();
+  ASSERT_TRUE(reports_.culprit().has_value());
+  EXPECT_EQ(reports_.culprit()->culprit, 1);
+}
+
 TEST_F(FailureReportsTest, ARankThatIsLostAndSaysNothingIsSilent) {
   report(1, {0, "rank 0 lost (connection closed)"});
   report(2, {1, "rank 1 lost (connection closed)"});

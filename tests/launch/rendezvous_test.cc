@@ -135,18 +135,25 @@ TEST_F(RendezvousTest, OneGroupAfterTheOther) {
 
 // The next port serves if torchrun says that its agent holds this one. The agent has another protocol and only answers.
 TEST_F(RendezvousTest, APortThatIsTakenIsAnErrorUnlessTorchrunHasIt) {
-  const FileDescriptor agent(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(free_port()));
-  ASSERT_EQ(::bind(agent.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const auto bound = [](const FileDescriptor& to, int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    return ::bind(to.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  };
+  const auto socket = [] { return FileDescriptor(::socket(AF_INET, SOCK_STREAM, 0)); };
+  const FileDescriptor agent = socket();
+  int port = free_port();
+  // Under torchrun, the next port serves.
+  while (!bound(socket(), port + 1)) port = free_port();
+  ASSERT_TRUE(bound(agent, port));
   ASSERT_EQ(::listen(agent.get(), 100), 0);
-  const std::string taken = std::to_string(ntohs(address.sin_port));
+  const std::string taken = std::to_string(port);
   set("MASTER_PORT", taken.c_str());
   const auto error = [&](const std::string& variable) {
-    return fmt::format("rendezvous: {}={}: address already in use: something else listens there; choose another port",
-                       variable, taken);
+    return fmt::format("rendezvous: port {}: address already in use, expected a free port; set {} to one", taken,
+                       variable);
   };
   // Rank 0 knows it before any other rank comes.
   EXPECT_EQ(join({.rank = 0, .world_size = 2, .timeout = kMeetingTime}).error, error("MASTER_PORT"));

@@ -146,7 +146,7 @@ TEST_F(LossScalerTest, OptionsAreChecked) {
   EXPECT_ERROR(give_gradient(p, {1}, scaler),
                fmt::format("there is no loss scale on {}", runtime_.devices()[1].name()));
   Sgd optimizer({parameter({2})}, {});
-  EXPECT_ERROR(optimizer.unscale(scaler), "unscale: no parameter has a gradient");
+  EXPECT_ERROR(optimizer.unscale(scaler), "unscale: none of the optimizer's parameters has a gradient");
 }
 
 // Without a scaler nothing is left out in silence.

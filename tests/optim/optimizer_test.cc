@@ -168,9 +168,10 @@ TEST_F(OptimizerTest, ClippingScalesAllGradientsByOneNorm) {
   EXPECT_LT(distance(weights(a), {3, 6}), 1e-6);
   step(0);
   EXPECT_LT(distance(weights(a), {5, 10}), 1e-6);
-  EXPECT_ERROR(optimizer.clip_grad_norm(1),
-               "clip_grad_norm: no parameter has a gradient; the optimizer's first is \"a\": expected backward() of a "
-               "model whose parameters the optimizer has");
+  EXPECT_ERROR(
+      optimizer.clip_grad_norm(1),
+      "clip_grad_norm: none of the optimizer's parameters has a gradient (the first is \"a\"): expected a call "
+      "of backward() before it, on a loss of their model");
 }
 
 // Two steps, saved, loaded into another optimizer: the third step has the same bits.
