@@ -61,6 +61,18 @@ class ConvTest : public KernelTest {
     return c;
   }
 
+  void expect_in_all_layouts(const std::vector<ConvCase>& layers) {
+    for (const ConvCase& layer : layers) {
+      for (const Layout layout : layouts_that_fit(layer.x)) {
+        ConvCase c = layer;
+        c.x_layout = layout;
+        expect_conv(c, true);
+      }
+      expect_conv(preferred(layer), false);
+      expect_conv(preferred(layer), true);
+    }
+  }
+
   ConvCase random_case() {
     for (;;) {
       ConvCase c;
@@ -115,15 +127,7 @@ TEST_P(ConvTest, FewChannels) {
       {.x = {3, 3, 4, 45}, .outputs = 2, .kernel = 3, .options = {.padding = {0, 3}, .dilation = {1, 3}}},
       {.x = {20, 2, 9, 9}, .outputs = 1, .kernel = 5, .options = {.stride = {2, 3}, .padding = {2, 1}}},
       {.x = {2, 16, 3, 16}, .outputs = 7, .kernel = 1}};
-  for (const ConvCase& layer : layers) {
-    for (const Layout layout : layouts_that_fit(layer.x)) {
-      ConvCase c = layer;
-      c.x_layout = layout;
-      expect_conv(c, true);
-    }
-    expect_conv(preferred(layer), false);
-    expect_conv(preferred(layer), true);
-  }
+  expect_in_all_layouts(layers);
 }
 
 // The CPU puts sixteen channels into a vector.
@@ -141,15 +145,7 @@ TEST_P(ConvTest, Depthwise) {
       {.x = {70, 16, 12, 12}, .outputs = 16, .kernel = 3, .options = {.padding = {1, 1}, .groups = 16}},
       {.x = {2, 40, 9, 7}, .outputs = 40, .kernel = 7, .options = {.stride = {1, 2}, .padding = {3, 3}, .groups = 40}},
       {.x = {2, 3, 8, 40}, .outputs = 3, .kernel = 3, .options = {.padding = {0, 2}, .groups = 3}}};
-  for (const ConvCase& layer : layers) {
-    for (const Layout layout : layouts_that_fit(layer.x)) {
-      ConvCase c = layer;
-      c.x_layout = layout;
-      expect_conv(c, true);
-    }
-    expect_conv(preferred(layer), false);
-    expect_conv(preferred(layer), true);
-  }
+  expect_in_all_layouts(layers);
 }
 
 TEST_P(ConvTest, Dilated) {
