@@ -1,5 +1,5 @@
-// The section "Automatic Parallelism" of Dive into Deep Learning: products of matrices on two devices at once, and
-// copies of their results to the host under them, without a line that asks for it.
+// The section "Automatic Parallelism" of Dive into Deep Learning: products on two devices at once, with copies to the
+// host beside them. The program schedules nothing.
 //
 //   automatic_parallelism --num-devices 2
 //   automatic_parallelism --serial          one thing after the other, for comparison

@@ -1,6 +1,6 @@
 // A capsule network (Sabour, Frosst, Hinton 2017): vectors in place of single features, routing by agreement in a loop,
-// and two losses, one of which takes the labels into the model. It tells strokes of three directions apart, on two
-// devices, with the weights of one.
+// and two losses. One loss needs the labels inside the model. The net learns to tell strokes of three directions apart.
+// Two devices give the weights of one.
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/nn/layers.h>
@@ -96,7 +96,7 @@ std::string train(int count, bool speaks) {
   Adam adam(net.parameters(), {.lr = 0.01});
   TrainerOptions options{.devices = runtime.devices(), .shards = 2, .batch_size = 32, .epochs = 10};
   options.forward = [&](const Example& batch) { return net.learn(batch[0], batch[1]); };
-  Trainer trainer(net, adam, std::make_shared<Strokes>(1, 512), std::make_shared<Strokes>(2, 256), options);
+  Trainer trainer(net, adam, Strokes(1, 512), Strokes(2, 256), options);
   trainer.on_epoch = [&](const EpochReport& e) {
     if (speaks) fmt::print("epoch {}, loss {:.3f}, accuracy {:.3f}\n", e.epoch, e.train_loss, e.test.value());
   };

@@ -18,7 +18,7 @@ struct Model : Module {
   Linear& fc = make<Linear>("fc", {.in_features = kInputs, .out_features = kOutputs});
   Tensor forward(const Tensor& x) override {
     Tensor y = fc(x);
-    fmt::print("In Model: input size {} output size {}\n", x.shape().str(), y.shape().str());
+    fmt::print("In Model: input size {} output size {}\n", x.shape(), y.shape());
     return y;
   }
 };
@@ -42,7 +42,7 @@ int main(int argc, char** argv) try {
                     {.batch_size = kBatchSize, .shuffle = true});
   for (Example& batch : loader) {
     Tensor output = parallel(batch[0]);
-    fmt::print("Outside: input size {} output size {}\n", batch[0].shape().str(), output.shape().str());
+    fmt::print("Outside: input size {} output size {}\n", batch[0].shape(), output.shape());
   }
   runtime.synchronize();
   return 0;

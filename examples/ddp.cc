@@ -25,10 +25,10 @@ struct Options : DeviceOptions {
 };
 
 // 2,048 examples of 20 random inputs and a random output.
-std::shared_ptr<Dataset> load_train_set() {
+MapDataset load_train_set() {
   auto split = [](const Example& row, RandomKey) { return Example{row[0].narrow(0, 20), row[0].narrow(20, 1)}; };
   const RandomDatasetOptions rows{.examples = 2048, .length = 21};
-  return std::make_shared<MapDataset>(std::make_shared<RandomDataset>(rows), split);
+  return {RandomDataset(rows), split};
 }
 
 struct Trainer {
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 2048))
       ->capture_default_str();
   app.add_option("--snapshot", options.snapshot, "File in which rank 0 saves the weights")->capture_default_str();
-  options.add_to(app, "--nprocs,--num-devices", "Ranks to start, where nobody else has started any");
+  options.add_to(app, "--nprocs,--num-devices", "Ranks to start, unless a launcher has started them");
   if (const auto status = parse(app, argc, argv)) return *status;
   try {
     if (read_launch_environment()) {

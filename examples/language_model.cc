@@ -20,6 +20,7 @@
 #include <cmath>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "device_options.h"
 
@@ -102,7 +103,7 @@ void run(const Options& o) {
   const CharacterSet characters(text);
   const std::vector<std::int64_t> ids = characters.encode(text);
   characters.encode(o.prompt);  // an error before the training
-  const auto windows = std::make_shared<TextDataset>(ids, TextOptions{.context = o.context, .random_starts = true});
+  TextDataset windows(ids, {.context = o.context, .random_starts = true});
   const std::unique_ptr<Module> model = make_model(o, characters.size(), devices);
   if (!o.init_from.empty()) load_weights(o.init_from, *model);
   DistributedDataParallel ddp(*model, job, {.shards = o.shards});
@@ -111,7 +112,7 @@ void run(const Options& o) {
   for (const Parameter& p : model->parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
   AdamW optimizer({{.parameters = matrices}, {.parameters = others, .weight_decay = 0}},
                   {.lr = o.lr, .weight_decay = 0.1});
-  DataLoader loader(windows, {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed});
+  DataLoader loader(std::move(windows), {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed});
   const bool speaks = job.rank() == 0;
   if (speaks) {
     fmt::print("{}: {} parameters, {} characters, {} in each of {} processes\n", o.model, model->parameter_count(),

@@ -40,8 +40,8 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--plot", o.plot, "Draw FILE-<devices>.svg as training goes on")->capture_default_str();
 }
 
-std::shared_ptr<Dataset> load_images(const std::string& folder, MnistPart part, std::int64_t limit) {
-  return std::make_shared<HeadDataset>(std::make_shared<FashionMnist>(load_fashion_mnist(part, folder)), limit);
+HeadDataset load_images(const std::string& folder, MnistPart part, std::int64_t limit) {
+  return {FashionMnist(load_fashion_mnist(part, folder)), limit};
 }
 
 // The first forward pass creates the parameters; all replicas start equal.
@@ -50,7 +50,7 @@ void show_initialization(Module& net, const std::vector<Device>& devices) {
   const Tensor images = rand({4, 1, 28, 28}, {.device = devices[0]});
   EvalGuard evaluation(net);
   for (const Tensor& y : net(split_and_load(images, devices)).shards()) {
-    fmt::print("{}: {}\n", y.shape().str(), y.str());
+    fmt::print("{}: {}\n", y.shape(), y.str());
   }
 
   const Parameter weight = net["0.weight"];
@@ -67,7 +67,7 @@ void show_initialization(Module& net, const std::vector<Device>& devices) {
 }
 
 void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, std::int64_t batch_size, double lr,
-           std::shared_ptr<const Dataset> train_data, std::shared_ptr<const Dataset> test_data, const Options& o) {
+           const HeadDataset& train_data, const HeadDataset& test_data, const Options& o) {
   DataLoader train_loader(train_data, {.batch_size = batch_size, .shuffle = true});
   DataLoader test_loader(test_data, {.batch_size = batch_size});
   net.initialize(Normal{0.01}, devices, {.force_reinit = true});
@@ -92,7 +92,7 @@ void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, st
     const double accuracy = evaluate(net, test_loader, {.devices = devices}).value();
     double loss = 0;
     for (const Tensor& of_batch : losses) loss += of_batch.item();
-    results.push_back({epoch, loss / static_cast<double>(train_data->size()), accuracy});
+    results.push_back({epoch, loss / static_cast<double>(train_data.size()), accuracy});
     write_training_plot(fmt::format("{}-{}.svg", o.plot, devices.size()), results,
                         {.title = "resnet18 on " + str(devices), .epochs = static_cast<int>(o.epochs)});
     fmt::print("epoch {}, time {:.1f} sec, test acc {:.2f}\n", epoch, time.count(), accuracy);

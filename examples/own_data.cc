@@ -7,7 +7,7 @@
 
 using namespace lockstep;
 
-// Points of a square, labelled by whether they lie in a circle that covers half of it.
+// Points of a square, labeled by whether they lie in a circle that covers half of it.
 struct Circle : Dataset {
   std::int64_t size() const override { return 4096; }
   Example get(std::int64_t i) const override {

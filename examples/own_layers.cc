@@ -39,7 +39,7 @@ int main() {
   Runtime runtime({.devices = 2});
   const std::vector<Device>& devices = runtime.devices();
   const std::vector<float> one = train({devices[0]}), two = train(devices);
-  for (const auto& [name, parameter] : Net().named_parameters()) fmt::print("{} {}\n", name, parameter.shape().str());
+  for (const auto& [name, parameter] : Net().named_parameters()) fmt::print("{} {}\n", name, parameter.shape());
   fmt::print("loss {:.3f}, then {:.3f} on {}; {} on one device\n", two.front(), two.back(), str(devices),
              one == two ? "the same" : "another");
   return one == two && two.back() < two.front() / 2 ? 0 : 1;

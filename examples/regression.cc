@@ -30,7 +30,7 @@ int main() {
   Net net;
   net.initialize(Xavier{}, runtime.devices());
   Adam adam(net.parameters(), {.lr = 0.01});
-  Trainer trainer(net, adam, std::make_shared<Saddle>(1), std::make_shared<Saddle>(2),
+  Trainer trainer(net, adam, Saddle(1), Saddle(2),
                   {.devices = runtime.devices(),
                    .batch_size = 64,
                    .epochs = 20,

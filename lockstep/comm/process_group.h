@@ -4,8 +4,7 @@
 // channel run one after the other. By default a call returns at once and the operation runs on the group's thread. With
 // CollectiveOptions::wait, it runs on the calling thread. If ranks disagree on the operation, size, type, or label,
 // each gets an error instead of a hang. After a failure the group is unusable: every later operation fails with the
-// first error. A failure also ends the other groups of the same ranks: those made from this one, and the one that this
-// one was made from.
+// first error. A failure also ends the groups made from this one, and the group it was made from.
 //
 // Sums follow the tree of base/tree.h over ranks. They have the same bits on every back end and in every run.
 #pragma once

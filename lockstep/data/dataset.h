@@ -69,7 +69,8 @@ class RandomDataset : public Dataset {
   RandomDatasetOptions options_;
 };
 
-// `inner` with `transform` applied to each example as it is loaded. A data set that several others use is a shared_ptr.
+// `inner` with `transform` applied to each example as it is loaded. Pass a shared_ptr if several data sets share
+// `inner`.
 class MapDataset : public Dataset {
  public:
   using Transform = std::function<Example(Example example, RandomKey key)>;

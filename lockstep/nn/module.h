@@ -150,8 +150,8 @@ class Module {
   bool training_ = true;
 };
 
-// For wrappers: calls the model's forward() for these inputs. It uses Module's operator() where possible, so that
-// summary() sees the output, but that one calls only the virtual forward(), which the model's own may hide.
+// For wrappers: calls the model's forward() for these inputs. It uses Module::operator() where possible, so that
+// summary() sees the output. Otherwise it calls the model's own forward().
 template <typename M, typename... Xs>
 auto call_model(M& model, const Xs&... xs) {
   if constexpr (sizeof...(xs) == 1 && requires { static_cast<Tensor (M::*)(const Tensor&)>(&M::forward); }) {

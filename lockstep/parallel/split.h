@@ -42,12 +42,12 @@ std::vector<std::int64_t> split_sizes(std::int64_t n, int shards);
 
 // Decides how many shards each device computes. This affects the time of a step, never the bits.
 
-// How to divide the shards among the devices. Each device gets consecutive shards:
+// How to divide the shards among the devices. Each device gets consecutive shards.
 struct Balance {
-  // in proportion to its measured speed,
+  // True: each device gets shards in proportion to its measured speed.
   bool automatic = false;
-  // or in proportion to its weight. There is one weight per device; with several ranks, the devices of rank 0 come
-  // first. Empty: equal shares. With `automatic`, these are the shares at the beginning.
+  // One weight for each device, which gets shards in proportion to it. With several ranks, the devices of rank 0 come
+  // first. Empty: equal shares. With `automatic`, the weights decide the shares at the beginning.
   std::vector<double> weights{};
 
   // Parses "auto", "equal", or "2,1". Throws an Error for other text: `found '-1', expected auto, equal, or ...`.
