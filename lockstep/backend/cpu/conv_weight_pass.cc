@@ -26,6 +26,10 @@ WeightPass::WeightPass(const ConvGroup& p, const StridedImages& x, const Strided
 
 void WeightPass::run(const KernelContext& context, float* packed, float* dw, float* scratch) const {
   const std::int64_t tiles = ceil_div(p_.outputs, kTileColumns), depth = blocks_ ? p_.inputs / kBlock : 1;
+  // The larger of x and dy passes once, a block at a time, and the smaller one for each of its blocks.
+  const bool by_block = x_.pixels * p_.inputs > dy_.pixels * p_.outputs;
+  const auto tile_of = [&](std::int64_t unit) { return by_block ? unit % tiles : unit / depth; };
+  const auto block_of = [&](std::int64_t unit) { return by_block ? unit / tiles : unit % depth; };
   for_each_thread(context, tiles * depth, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
     float* const x_panel = scratch + thread * this->scratch();
     for (std::int64_t first = 0; first < p_.images; first += group_) {
@@ -33,9 +37,9 @@ void WeightPass::run(const KernelContext& context, float* packed, float* dw, flo
       const StridedImages x = input(first, count, x_panel),
                           dy = gradient(first, count, x_panel + x_scratch() + padded_scratch());
       for (std::int64_t unit = begin; unit < end; ++unit)
-        run_unit(x, dy, first, count, unit / depth, unit % depth, packed);
+        run_unit(x, dy, first, count, tile_of(unit), block_of(unit), packed);
     }
-    for (std::int64_t unit = begin; unit < end; ++unit) unpack(packed, unit / depth, unit % depth, dw);
+    for (std::int64_t unit = begin; unit < end; ++unit) unpack(packed, tile_of(unit), block_of(unit), dw);
   });
 }
 
