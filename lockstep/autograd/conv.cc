@@ -51,6 +51,7 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
   check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
   check(w.defined() && w.shape().rank() == 4, "conv_transpose2d: weight is {}, expected 4 axes (C, O / groups, KH, KW)",
         w);
+  check(w.shape().numel() > 0, "conv_transpose2d: weight is {}, expected at least one element", w.shape());
   check(o.groups >= 1 && w.size(0) % o.groups == 0,
         "conv_transpose2d: {} groups for {} input channels, expected a number that divides them", o.groups, w.size(0));
   check(x.size(1) == w.size(0), "conv_transpose2d: input has {} channels, weight expects {}", x.size(1), w.size(0));

@@ -20,7 +20,8 @@ class ConvKernels {
   virtual Layout preferred_layout(DType dtype, std::int64_t channels) const = 0;
 
   // Kernels may read weights in their own order. prepare() writes that order to `prepared`, which the calls of a pass
-  // can share until the weights change. prepared_size() is its size in f32; 0 if there is nothing to prepare.
+  // can share until the weights change. prepared_size() is its size in f32; 0 if there is nothing to prepare. Images,
+  // stride, padding, and dilation may decide the size, but calls of one size, pass, and dtype share the result.
   virtual std::int64_t prepared_size([[maybe_unused]] ConvPass pass, const Conv2dOptions&,
                                      [[maybe_unused]] const Shape& x, [[maybe_unused]] const Shape& w,
                                      [[maybe_unused]] DType dtype) const {

@@ -22,6 +22,7 @@ Array empty_preferred(const Shape& shape, DType dtype, Device device) {
 Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOptions& options) {
   check_rank("conv2d", "input", x, 4, "(N, C, H, W)");
   check_rank("conv2d", "weight", w, 4, "(O, C / groups, KH, KW)");
+  check(w.numel() > 0, "conv2d: weight is {}, expected at least one element", w.shape());
   check(is_floating(x.dtype()), "conv2d: input is {}, expected a floating type", name(x.dtype()));
   check(options.groups >= 1 && w.size(0) % options.groups == 0,
         "conv2d: {} groups for {} output channels, expected a number that divides them", options.groups, w.size(0));

@@ -1,6 +1,7 @@
 #include "lockstep/ops/prepared.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/step_recorder.h"
@@ -8,12 +9,9 @@
 namespace lockstep::ops {
 namespace {
 
-// Prepared weights depend on the size of the images. Without a limit, images of ever new sizes would fill the memory.
-// The oldest go first.
-constexpr int kMostPrepared = 16;
+constexpr std::uint64_t kNeverMade = std::numeric_limits<std::uint64_t>::max();
 
 }  // namespace
-
 Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& options, const Shape& x, DType dtype) {
   // A recorded step repeats its tasks, but not the question whether the weights have changed.
   if (w.shard() != -1 || StepRecorder::current() || x.numel() == 0) return {};
@@ -21,21 +19,16 @@ Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& optio
       state_of(w.device(), "conv2d").backend->conv().prepared_size(pass, options, x, w.shape(), dtype);
   if (size == 0) return {};
   const auto offset = static_cast<const std::byte*>(w.view().data) - static_cast<const std::byte*>(w.storage()->data);
-  // The size tells one algorithm from another.
-  const std::array<std::int64_t, 14> key{size,
-                                         static_cast<std::int64_t>(pass),
-                                         static_cast<std::int64_t>(dtype),
-                                         offset,
-                                         w.size(0),
-                                         w.size(1),
-                                         x[2] << 32 | x[3],
-                                         options.stride[0] << 32 | options.stride[1],
-                                         options.padding[0],
-                                         options.padding[1],
-                                         options.dilation[0],
-                                         options.dilation[1],
-                                         options.groups,
-                                         w.size(2) << 32 | w.size(3)};
+  // The order depends on the algorithm, which the size tells, and not on the size of the images.
+  const std::array<std::int64_t, 9> key{size,
+                                        static_cast<std::int64_t>(pass),
+                                        static_cast<std::int64_t>(dtype),
+                                        offset,
+                                        w.size(0),
+                                        w.size(1),
+                                        w.size(2),
+                                        w.size(3),
+                                        options.groups};
   Storage& storage = *w.storage();
   const std::lock_guard lock(storage.derived_mutex);
   const std::uint64_t version = storage.version.load(std::memory_order_relaxed);
@@ -43,11 +36,7 @@ Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& optio
   if (found == storage.derived.end()) {
     // Memory of the same kind as the weights': it lives as long as they do.
     const Array made = empty({size}, DType::f32, w.device());
-    const auto of_these = [&](const Storage::Derived& d) { return d.key[3] == offset; };
-    if (std::ranges::count_if(storage.derived, of_these) >= kMostPrepared) {
-      storage.derived.erase(std::ranges::find_if(storage.derived, of_these));
-    }
-    found = storage.derived.insert(storage.derived.end(), {key, version + 1, made.storage()});
+    found = storage.derived.insert(storage.derived.end(), {key, kNeverMade, made.storage()});
   }
   const Array prepared(found->storage, View{found->storage->data, DType::f32, Layout::plain, {size}});
   if (found->version == version) return prepared;

@@ -44,7 +44,7 @@ struct Storage {
   // Results that kernels computed from this memory, to share them among calls, such as packed weights: see
   // ops/prepared.h.
   struct Derived {
-    std::array<std::int64_t, 14> key;
+    std::array<std::int64_t, 9> key;
     std::uint64_t version;  // this memory's version then
     std::shared_ptr<Storage> storage;
   };

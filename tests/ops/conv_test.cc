@@ -4,6 +4,7 @@
 
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/tensor/storage.h"
+#include "tests/expect_error.h"
 #include "tests/tensors.h"
 
 namespace lockstep::testing {
@@ -24,8 +25,8 @@ TEST(Conv2d, DirectSumsAreAnOptionOfTheRuntime) {
   EXPECT_LT(distance(convolve({}), direct), 1e-5);
 }
 
-// They depend on the size of the images, which may be different in each call.
-TEST(Conv2d, PreparedWeightsHaveALimit) {
+// Sizes of images change the algorithm at most.
+TEST(Conv2d, ImagesOfAnySizeSharePreparedWeights) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
   Random random(1);
@@ -34,12 +35,23 @@ TEST(Conv2d, PreparedWeightsHaveALimit) {
   const auto convolve = [&] { return values(ops::conv2d(x, w, {}, {.padding = {1, 1}})); };
   const std::vector<double> expected = convolve();
   const std::size_t one = w.storage()->derived.size();
-  ASSERT_GT(one, 0u) << "a convolution whose weights are prepared shows the limit";
+  ASSERT_GT(one, 0u) << "a convolution whose weights are prepared shows it";
   for (int size = 7; size < 107; ++size) {
-    ops::conv2d(random.floats({1, 16, size, 6}).to(device), w, {}, {.padding = {1, 1}});
+    ops::conv2d(random.floats({1, 16, size, 6}).to(device), w, {}, {.stride = {1 + size % 2, 1}, .padding = {1, 1}});
   }
-  EXPECT_LE(w.storage()->derived.size(), 16u);
+  EXPECT_LE(w.storage()->derived.size(), 2u);
   EXPECT_EQ(convolve(), expected);
+}
+
+// Kernels and channels of size 0 leave nothing to sum.
+TEST(Conv2d, AnEmptyWeightIsAnError) {
+  Runtime runtime({.cpu_devices = 1});
+  const Device device = runtime.devices()[0];
+  const auto zeros = [&](const Shape& shape) { return Array::host(shape).to(device); };
+  for (const Shape& w : {Shape{8, 3, 0, 0}, Shape{8, 3, 1, 0}, Shape{0, 3, 1, 1}}) {
+    EXPECT_ERROR(ops::conv2d(zeros({1, 3, 4, 4}), zeros(w), {}), fmt::format("weight is {}, expected at least one", w));
+  }
+  EXPECT_ERROR(ops::conv2d(zeros({1, 0, 4, 4}), zeros({8, 0, 3, 3}), {}), "weight is [8, 0, 3, 3]");
 }
 
 }  // namespace
