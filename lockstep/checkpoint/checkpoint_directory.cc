@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/json_guard.h"
 
 namespace lockstep {
 namespace {
@@ -27,6 +28,7 @@ constexpr std::string_view kManifest = "manifest.json";
 constexpr std::string_view kFormat = "lockstep-checkpoint";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kMaxManifestBytes = 1 << 20;
+constexpr std::size_t kMaxManifestDepth = 3;  // {files: {name: {bytes: ...}}}
 constexpr std::string_view kPrefix = "step-";
 // A folder with this prefix is being written or removed, or its process died.
 constexpr std::string_view kTemporaryPrefix = ".tmp-step-";
@@ -73,6 +75,29 @@ std::vector<std::int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
+// Where a checkpoint goes while another one of its step replaces it, or when it is removed.
+constexpr std::string_view kMovedAside = "-old";
+fs::path moved_aside(const fs::path& folder, std::int64_t step) {
+  return folder / fmt::format("{}{:08}{}", kTemporaryPrefix, step, kMovedAside);
+}
+
+// The steps that a writer moved aside before it died, and did not replace. A checkpoint that was being removed is
+// incomplete.
+std::vector<std::int64_t> moved_aside_in(const fs::path& folder) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_in(folder)) {
+    if (!name.starts_with(kTemporaryPrefix) || !name.ends_with(kMovedAside)) continue;
+    try {
+      const std::int64_t step = open_checkpoint(folder / name).step;
+      if (name == moved_aside("", step) && !fs::exists(fs::symlink_status(folder / folder_name(step))))
+        steps.push_back(step);
+    } catch (const Error&) {
+      // It was being removed.
+    }
+  }
+  return steps;
+}
+
 void make_folder(const fs::path& folder) {
   std::error_code error;
   if (fs::is_directory(folder, error)) return;
@@ -82,23 +107,25 @@ void make_folder(const fs::path& folder) {
   sync_folder(folder.has_parent_path() ? folder.parent_path() : ".");
 }
 
-void remove_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::remove_all(folder, error);
-  check_system(error, "remove", folder);
-}
-
 void rename_folder(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
   check_system(error, "rename", from);
 }
 
-// Renames the folder before removing it, so that no incomplete checkpoint is ever visible.
+// Removes what it can. A file that another process has open may stay on a network file system; the next writer tries
+// again.
+void discard(const fs::path& folder) {
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+}
+
+// Renames the folder before removing it, so that no incomplete checkpoint is ever visible. It stays visible if its new
+// name is taken by files that another process has open.
 void retire(const fs::path& folder, std::int64_t step) {
-  const fs::path retired = folder / fmt::format("{}{:08}-old", kTemporaryPrefix, step);
-  rename_folder(folder / folder_name(step), retired);
-  remove_folder(retired);
+  std::error_code error;
+  fs::rename(folder / folder_name(step), moved_aside(folder, step), error);
+  if (!error) discard(moved_aside(folder, step));
 }
 
 bool is_valid(const fs::path& path) {
@@ -149,7 +176,7 @@ Checkpoint open_checkpoint(const fs::path& path) {
   Checkpoint checkpoint{path, 0, {}};
   std::map<std::string, std::pair<std::uint64_t, std::string>> expected;
   try {
-    const json manifest = json::parse(text);
+    const json manifest = json::parse(text, JsonGuard("it", kMaxManifestDepth, std::string::npos));
     check(manifest.at("format") == kFormat, "format is not {}", kFormat);
     check(count_at(manifest, "version") == kVersion, "version is {}, expected {}", count_at(manifest, "version"),
           kVersion);
@@ -173,9 +200,14 @@ Checkpoint open_checkpoint(const fs::path& path) {
 
 LatestCheckpoint find_latest_checkpoint(const fs::path& folder) {
   LatestCheckpoint latest;
-  for (std::int64_t step : steps_in(folder)) {
+  std::vector<std::int64_t> steps = steps_in(folder);
+  const std::vector<std::int64_t> lost = moved_aside_in(folder);
+  steps.insert(steps.end(), lost.begin(), lost.end());
+  std::ranges::sort(steps, std::ranges::greater{});
+  for (std::int64_t step : steps) {
+    const bool aside = std::ranges::find(lost, step) != lost.end();
     try {
-      latest.checkpoint = open_checkpoint(folder / folder_name(step));
+      latest.checkpoint = open_checkpoint(aside ? moved_aside(folder, step) : folder / folder_name(step));
       break;
     } catch (const Error& error) {
       latest.damaged.push_back(error.what());
@@ -205,8 +237,11 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, std::int64_t step, Ch
   check(keep_ >= 1, "checkpoint: keep is {}, expected 1 or more", keep_);
   make_folder(folder_);
   lock_.emplace(folder_);
+  for (std::int64_t lost : moved_aside_in(folder_)) {
+    rename_folder(moved_aside(folder_, lost), folder_ / folder_name(lost));
+  }
   for (const std::string& name : names_in(folder_)) {
-    if (name.starts_with(kTemporaryPrefix)) remove_folder(folder_ / name);
+    if (name.starts_with(kTemporaryPrefix)) discard(folder_ / name);
   }
   for (std::int64_t later : steps_in(folder_)) {
     if (later <= step_) break;
@@ -276,13 +311,13 @@ void CheckpointWriter::replace_published() const {
   // Exchange both atomically if the file system supports it, so that one of the two always exists.
   if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, published.c_str(), RENAME_EXCHANGE) == 0) {
     sync_folder(folder_);  // before the old one is removed
-    return remove_folder(temporary_);
+    return discard(temporary_);
   }
-  const fs::path old = temporary_.string() + "-old";
+  const fs::path old = moved_aside(folder_, step_);
   rename_folder(published, old);
   rename_folder(temporary_, published);
   sync_folder(folder_);
-  remove_folder(old);
+  discard(old);
 }
 
 void CheckpointWriter::remove_others() const {

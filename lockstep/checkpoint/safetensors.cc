@@ -8,12 +8,12 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <system_error>
 #include <tuple>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/json_guard.h"
 
 namespace lockstep {
 namespace {
@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 40;
-constexpr int kMaxDepth = 3;  // {tensor: {shape: [...]}}
+constexpr std::size_t kMaxDepth = 3;  // {tensor: {shape: [...]}}
 constexpr const char* kMetadata = "__metadata__";
 
 struct DTypeCode {
@@ -42,13 +42,6 @@ constexpr std::array<DTypeCode, 6> kDTypeCodes{{{DType::f32, "F32"},
 
 std::string_view code_of(DType dtype) { return std::ranges::find(kDTypeCodes, dtype, &DTypeCode::dtype)->code; }
 
-// For error messages: JSON, so that it stays on one line whatever a file contains, and shortened.
-std::string excerpt(const json& value) {
-  constexpr std::size_t kMost = 120;
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
-}
-
 // The bytes of a tensor; empty if that number, or the number of elements without the empty axes, overflows.
 std::optional<std::uint64_t> bytes_of(DType dtype, std::span<const std::int64_t> dims) {
   std::int64_t bytes = static_cast<std::int64_t>(item_size(dtype));
@@ -58,38 +51,12 @@ std::optional<std::uint64_t> bytes_of(DType dtype, std::span<const std::int64_t>
   return std::ranges::count(dims, 0) > 0 ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
-// Refuses what nlohmann's parser accepts: a second value for the same name, and unbounded depth.
-class HeaderGuard {
- public:
-  explicit HeaderGuard(std::string_view origin) : origin_(origin) {}
-
-  bool operator()(int depth, json::parse_event_t event, const json& parsed) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-      case json::parse_event_t::array_start:
-        check(depth < kMaxDepth, "{}: header is nested more than {} deep", origin_, kMaxDepth);
-        names_[static_cast<std::size_t>(depth)].clear();
-        break;
-      case json::parse_event_t::key:
-        check(names_[static_cast<std::size_t>(depth - 1)].insert(parsed.get<std::string>()).second,
-              "{}: header has {} more than once", origin_, excerpt(parsed));
-        break;
-      default: break;
-    }
-    return true;
-  }
-
- private:
-  std::string_view origin_;
-  std::array<std::set<std::string>, kMaxDepth> names_;
-};
-
 json parse_header(std::string_view text, std::string_view origin) {
   // The parser would skip a byte order mark and treat a NUL byte as the end.
   check(text.starts_with('{') && text.find('\0') == text.npos, "{}: header is not a JSON object", origin);
   json header;
   try {
-    header = json::parse(text, HeaderGuard(origin));
+    header = json::parse(text, JsonGuard(fmt::format("{}: header", origin), kMaxDepth, std::string::npos));
   } catch (const json::parse_error& error) {
     fail("{}: header is not valid JSON at its byte {} of {}", origin, error.byte, text.size());
   } catch (const json::exception& error) {

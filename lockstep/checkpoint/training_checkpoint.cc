@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/json_guard.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/runtime/device_state.h"
 
@@ -17,6 +19,8 @@ constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kAverage = "average.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
+constexpr std::size_t kMostStateDepth = 5;        // {position: {epochs: [{metrics: {...}}]}}
+constexpr std::size_t kMostStateNames = 4096;     // of one object, such as the recipe
 // The version of state.json; a file without one has version 1. A file may lack the names that were added later,
 // whatever their values were. Otherwise, an absent name means the default.
 constexpr int kStateVersion = 3;
@@ -54,21 +58,34 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
   return j;
 }
 
+// A conversion by nlohmann would cut off fractions, and numbers out of range would be undefined.
+std::int64_t count_at(const nlohmann::ordered_json& object, const char* name) {
+  const auto& count = object.at(name);
+  check(count.is_number_unsigned() && count.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
+        "{} is {}, expected a count", name, excerpt(count));
+  return count.get<std::int64_t>();
+}
+
 TrainingPosition position_from(const nlohmann::ordered_json& j) {
-  TrainingPosition p{j.at("step"), j.at("epoch"), j.at("batch"), j.at("loss_sum"), j.at("samples"), j.at("seconds")};
+  TrainingPosition p{.step = count_at(j, "step"),
+                     .epoch = count_at(j, "epoch"),
+                     .batch = count_at(j, "batch"),
+                     .loss_sum = j.at("loss_sum"),
+                     .samples = count_at(j, "samples"),
+                     .seconds = j.at("seconds")};
   if (j.contains("loss_scaler")) {
     const auto& scaler = j.at("loss_scaler");
-    p.loss_scaler = LossScalerState{scaler.at("scale"), scaler.at("good_steps")};
+    p.loss_scaler = LossScalerState{scaler.at("scale"), count_at(scaler, "good_steps")};
   }
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
-    p.epochs.push_back({e.at("epoch"), e.at("seconds"), e.at("train_loss"), e.at("test_correct"), e.at("test_total")});
+    p.epochs.push_back({count_at(e, "epoch"), e.at("seconds"), e.at("train_loss"), count_at(e, "test_correct"),
+                        count_at(e, "test_total")});
     const auto metrics = e.value("metrics", nlohmann::ordered_json::object());
     for (const auto& [name, value] : metrics.items()) {
       // Not a number: JSON has none.
       p.epochs.back().metrics.emplace_back(name, value.is_null() ? NAN : value.get<double>());
     }
   }
-  check(p.step >= 0 && p.epoch >= 0 && p.batch >= 0 && p.samples >= 0, "a negative position");
   return p;
 }
 
@@ -147,15 +164,20 @@ RandomState* random_of(const Module& module) {
   return nullptr;
 }
 
-TrainingState read_state(const std::filesystem::path& file) {
+TrainingState read_state(const Checkpoint& checkpoint) {
+  const std::filesystem::path file = checkpoint.file(kState);
   try {
-    auto json = nlohmann::ordered_json::parse(read_file(file, kMostStateBytes));
+    const auto json = nlohmann::ordered_json::parse(read_file(file, kMostStateBytes),
+                                                    JsonGuard("it", kMostStateDepth, kMostStateNames));
     const TrainingPosition position = position_from(json.at("position"));
+    check(position.step == checkpoint.step, "step is {}, expected {} as in the manifest", position.step,
+          checkpoint.step);
     // Older checkpoints lack this field; in them a single optimizer had stepped.
-    const auto random_step = json.value("random_step", static_cast<std::uint64_t>(position.step));
-    const int version = json.value("version", 1);
+    const std::int64_t random_step = json.contains("random_step") ? count_at(json, "random_step") : position.step;
+    const std::int64_t version = json.contains("version") ? count_at(json, "version") : 1;
     check(version >= 1 && version <= kStateVersion, "version is {}, expected at most {}", version, kStateVersion);
-    return {position, Recipe::from_json(json.at("recipe").dump()), version, random_step};
+    return {position, Recipe::from_json(json.at("recipe").dump()), static_cast<int>(version),
+            static_cast<std::uint64_t>(random_step)};
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());
   }
@@ -190,15 +212,14 @@ void save_checkpoint(const std::filesystem::path& folder, const Module& module, 
 }
 
 Recipe read_recipe(const std::filesystem::path& folder) {
-  return read_state(find_checkpoint(folder).checkpoint.file(kState)).recipe;
+  return read_state(find_checkpoint(folder).checkpoint).recipe;
 }
 
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
                            const Recipe& recipe) {
   auto [checkpoint, damaged] = find_checkpoint(folder);
-  std::filesystem::path state_file = checkpoint.file(kState);
-  TrainingState saved = read_state(state_file);
-  std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, state_file);
+  TrainingState saved = read_state(checkpoint);
+  std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, checkpoint.file(kState));
   StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
   StateDict average;
   if (std::ranges::find(checkpoint.files, kAverage) != checkpoint.files.end()) {

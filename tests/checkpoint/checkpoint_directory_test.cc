@@ -14,6 +14,7 @@
 
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
+#include "tests/unprivileged.h"
 
 namespace lockstep {
 namespace {
@@ -96,6 +97,39 @@ TEST(CheckpointDirectory, LeavesOtherFilesAlone) {
   EXPECT_EQ(names(folder.path()), (Names{"log.jsonl", "step-00000002", "step-00000003", "step-1"}));
 }
 
+// As a writer leaves it that dies while it replaces step 2, where the file system cannot exchange two names.
+TEST(CheckpointDirectory, OneThatWasMovedAsideIsFoundAndComesBack) {
+  TemporaryFolder folder;
+  save(folder.path(), 1);
+  save(folder.path(), 2);
+  fs::rename(folder / "step-00000002", folder / ".tmp-step-00000002-old");
+  const LatestCheckpoint latest = find_latest_checkpoint(folder.path());
+  ASSERT_TRUE(latest.checkpoint.has_value());
+  EXPECT_EQ(latest.checkpoint->step, 2);
+  EXPECT_EQ(folder.read(".tmp-step-00000002-old/manifest.json").empty(), false);
+  save(folder.path(), 3);
+  EXPECT_EQ(names(folder.path()), (Names{"step-00000002", "step-00000003"}));
+}
+
+TEST(CheckpointDirectory, AManifestNestedTooDeepIsDamaged) {
+  TemporaryFolder folder;
+  save(folder.path(), 1);
+  const std::string deep(400'000, '[');
+  folder.write("step-00000002/manifest.json", R"({"format": "lockstep-checkpoint", "version": )" + deep + "}");
+  const LatestCheckpoint latest = find_latest_checkpoint(folder.path());
+  EXPECT_EQ(latest.checkpoint->step, 1);
+  ASSERT_EQ(latest.damaged.size(), 1u);
+  EXPECT_THAT(latest.damaged[0], testing::HasSubstr("damaged manifest: it is nested more than 3 deep"));
+  save(folder.path(), 3);  // the writer reads it, too
+}
+
+TEST(CheckpointDirectory, ANameTwiceInAManifestIsDamage) {
+  TemporaryFolder folder;
+  folder.write("step-00000002/manifest.json",
+               R"({"format": "lockstep-checkpoint", "version": 1, "step": 2, "step": 2, "files": {}})");
+  EXPECT_ERROR(open_checkpoint(folder / "step-00000002"), "it has \"step\" more than once");
+}
+
 TEST(CheckpointDirectory, WithoutPublishNothingStays) {
   TemporaryFolder folder;
   save(folder.path(), 1);
@@ -173,12 +207,9 @@ TEST(CheckpointDirectory, NamesTheParentThatCannotBeWritten) {
   fs::create_directory(folder / "locked");
   ASSERT_EQ(::chmod((folder / "locked").c_str(), 0555), 0);
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
-  // Root may write anywhere: be someone else for a moment.
-  const uid_t user = ::geteuid();
-  ASSERT_EQ(::seteuid(user == 0 ? 65534 : user), 0);
+  const Unprivileged user;
   EXPECT_ERROR(CheckpointWriter(folder / "locked", 1), "locked/.tmp-step-00000001: Permission denied");
   EXPECT_ERROR(CheckpointWriter(folder / "locked/sub", 1), "locked/sub: Permission denied");
-  ASSERT_EQ(::seteuid(user), 0);
 }
 
 class DamagedCheckpoint : public ::testing::Test {

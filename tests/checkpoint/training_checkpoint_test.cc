@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
@@ -242,13 +245,62 @@ TEST(TrainingCheckpoint, ContentsThatMakeNoSenseAreErrors) {
   EXPECT_ERROR(with_state("[]"), "state.json");
   EXPECT_ERROR(with_state("{" + recipe + "}"), "position");
   EXPECT_ERROR(with_state(R"({"position": {"step": 1}, )" + recipe + "}"), "epoch");
-  EXPECT_ERROR(with_state(R"({"position": {"step": -1, )" + rest + "}, " + recipe + "}"), "a negative position");
+  EXPECT_ERROR(with_state(R"({"position": {"step": -1, )" + rest + "}, " + recipe + "}"),
+               "step is -1, expected a count");
   EXPECT_ERROR(with_state(R"({"position": {"step": "1", )" + rest + "}, " + recipe + "}"), "state.json");
   EXPECT_ERROR(with_state(R"({"position": {"step": 1, "loss_scaler": {"scale": 2}, )" + rest + "}, " + recipe + "}"),
                "good_steps");
   EXPECT_ERROR(with_state(R"({"position": {"step": 1, "epochs": [{"epoch": 1}], )" + rest + "}, " + recipe + "}"),
                "seconds");
   EXPECT_ERROR(with_state(R"({"position": {"step": 1, )" + rest + "}}"), "recipe");
+  EXPECT_ERROR(with_state(R"({"random_step": -1, "position": {"step": 1, )" + rest + "}, " + recipe + "}"),
+               "random_step is -1, expected a count");
+  EXPECT_ERROR(with_state(R"({"position": {"step": 1e300, )" + rest + "}, " + recipe + "}"),
+               "step is 1e+300, expected a count");
+  EXPECT_ERROR(with_state(R"({"position": {"step": 7, )" + rest + "}, " + recipe + "}"),
+               "step is 7, expected 1 as in the manifest");
+  // Copies of such values would overflow the stack.
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_ERROR(with_state(R"({"position": {"step": 1, )" + rest + R"(}, "recipe": {"a": )" + deep + "}}"),
+               "nested more than 5 deep");
+  EXPECT_ERROR(with_state(R"({"position": {"step": 1, "epochs": )" + deep + ", " + rest + "}, " + recipe + "}"),
+               "nested more than 5 deep");
+  std::string names = "\"n\": 1";
+  for (int i = 0; i < 5000; ++i) names += fmt::format(", \"n{}\": 1", i);
+  EXPECT_ERROR(with_state(R"({"position": {"step": 1, )" + rest + R"(}, "recipe": {)" + names + "}}"),
+               "more than 4096 names");
+}
+
+// A damaged state is read as something that a run could have written, or it is an error.
+TEST(TrainingCheckpoint, ChangedBytesAreReadOrAreErrors) {
+  TemporaryFolder folder;
+  Job job;
+  job.step();
+  job.save(folder.path(), 1);
+  const std::string good = folder.read("step-00000001/state.json");
+  std::mt19937 random(1);
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  constexpr std::string_view kBytes = "{}[]\",:0123456789-.eE+ntf\\ \0\xff";
+  int refused = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::string state = good;
+    for (std::size_t n = 1 + below(3); n > 0; --n) {
+      const std::size_t at = below(state.size()), length = std::min(1 + below(20), state.size() - at);
+      switch (below(3)) {
+        case 0: state[at] = kBytes[below(kBytes.size())]; break;
+        case 1: state.erase(at, length); break;
+        default: state.insert(at, state.substr(at, length));
+      }
+    }
+    std::filesystem::remove_all(folder / "changed");
+    change_state(folder, state);
+    try {
+      Job().load(folder / "changed");
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
 }
 
 }  // namespace
