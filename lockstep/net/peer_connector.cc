@@ -287,6 +287,8 @@ std::string read_record(const Introduction& group, int rank, const std::string& 
       return group.store->get(key, std::chrono::milliseconds(milliseconds_until(next_look)));
     } catch (const CommError&) {
       throw;  // rank 0 is lost, and its store with it
+    } catch (const ConnectionError&) {
+      throw;  // the store is gone, or was silent for as long as its client waits
     } catch (const Error&) {
       if (limit.over()) throw_failure(lost(rank, "did not join within " + limit.str()));
       if (steady_clock::now() < next_look) throw;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "lockstep/net/descriptor_limit.h"
+#include "lockstep/net/time_limit.h"
 
 namespace lockstep {
 namespace {
@@ -170,12 +171,13 @@ TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
 }
 
 void TcpConnection::wait_for(short events, Deadline deadline, const char* doing) {
+  const TimeLimit limit(std::chrono::milliseconds(milliseconds_until(deadline)));
   for (;;) {
     pollfd item{socket_.get(), events, 0};
-    const int ready = ::poll(&item, 1, milliseconds_until(deadline));
+    const int ready = ::poll(&item, 1, milliseconds_until(limit.next_look()));
     if (ready > 0) return;
-    if (ready == 0) throw ConnectionError(fmt::format("{}: no answer in time while {}", peer_, doing));
-    check(errno == EINTR, "{}: cannot wait: {}", peer_, reason(errno));
+    check(ready == 0 || errno == EINTR, "{}: cannot wait: {}", peer_, reason(errno));
+    if (limit.over()) throw NoAnswer(fmt::format("{}: no answer in time while {}", peer_, doing));
   }
 }
 

@@ -1,4 +1,5 @@
-// TCP with deadlines. Every call ends by its deadline, and every error names the peer.
+// TCP with deadlines. Every call ends by its deadline, and every error names the peer. While a call waits for a peer,
+// the time during which this process is suspended does not count: the peer may be suspended with it.
 #pragma once
 
 #include <poll.h>
@@ -21,6 +22,12 @@ using Deadline = std::chrono::steady_clock::time_point;
 class ConnectionError : public Error {
  public:
   using Error::Error;
+};
+
+// The peer was silent for the whole time. It may be slow, stopped, or unreachable.
+class NoAnswer : public ConnectionError {
+ public:
+  using ConnectionError::ConnectionError;
 };
 
 // This process may not open another socket now.
