@@ -1,4 +1,4 @@
-// What all connections between ranks, and with the store, have in common.
+// Properties of all connections, those between ranks and those with the store.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
