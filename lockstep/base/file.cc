@@ -62,11 +62,13 @@ fs::path write_target(const fs::path& path) {
 }  // namespace
 
 std::string read_file(const fs::path& path, std::size_t max_bytes) {
-  const Descriptor file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  // O_NONBLOCK: opening a pipe to which nobody writes must not block.
+  const Descriptor file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
   if (file.get() < 0) fail_system("read", path, errno);
   struct stat status;
   if (::fstat(file.get(), &status) != 0) fail_system("read", path, errno);
   check(!S_ISDIR(status.st_mode), "cannot read {}: it is a directory", path.string());
+  check(S_ISREG(status.st_mode), "cannot read {}: it is not a regular file", path.string());
   const auto expected = static_cast<std::size_t>(status.st_size);
   check(expected <= max_bytes, "cannot read {}: it has {} bytes, at most {} are allowed", path.string(), expected,
         max_bytes);

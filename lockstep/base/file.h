@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Returns the file's bytes. Throws, with the path and the system's reason, if the file is missing, a directory,
-// unreadable, or larger than max_bytes; memory for such a large file is never allocated.
+// Returns the file's bytes. Throws, with the path and the system's reason, if the file is missing, unreadable, larger
+// than max_bytes, or not a regular file, such as a directory or a pipe. Memory for too large a file is never allocated.
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes);
 
 // A file that appears under its name only when commit() returns, complete and on disk. Until then the bytes go to a

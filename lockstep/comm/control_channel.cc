@@ -103,8 +103,9 @@ void ControlChannel::read_all() {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (items[r + 1].fd >= 0) items[r + 1].events = send_rest_if_free(*peers_[r]) ? POLLIN : POLLIN | POLLOUT;
     }
-    if (::poll(items.data(), items.size(), milliseconds_until(next_beat)) < 0) continue;
-    if (items[0].revents != 0) return;
+    wait_for_any(items, next_beat);
+    std::uint64_t stopped;  // is read, since an item may count as ready that is not
+    if (items[0].revents != 0 && ::read(stop_.get(), &stopped, sizeof stopped) == sizeof stopped) return;
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (items[r + 1].revents == 0 || read_some(static_cast<int>(r))) continue;
       items[r + 1].fd = -1;

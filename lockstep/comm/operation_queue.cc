@@ -45,9 +45,10 @@ void OperationQueue::run(std::function<void()> run) {
 
 Work OperationQueue::push(std::function<void()> run) {
   std::unique_lock lock(mutex_);
+  // Comes first, since it may fail. Nobody would run an operation that was added before.
+  if (!thread_runs_) start_thread();
   std::shared_ptr<Work::State> state = add(std::move(run));
   ++pushed_;
-  if (!thread_runs_) start_thread();
   const bool wake = asleep_ && !busy_;
   lock.unlock();
   if (wake) changed_.notify_all();
@@ -98,8 +99,8 @@ void OperationQueue::run_next(std::unique_lock<std::mutex>& lock) {
 
 void OperationQueue::start_thread() {
   if (thread_.joinable()) thread_.join();  // it has ended or is about to
-  thread_runs_ = true;
   thread_ = std::thread([this] { thread_main(); });
+  thread_runs_ = true;
 }
 
 void OperationQueue::thread_main() {

@@ -46,9 +46,7 @@ Transfers::Outcome SocketTransfers::wait(const TimeLimit& limit) {
     }
     if (waits_for < 0) return {};
     if (limit.over()) return {Result::timed_out, waits_for};
-    if (::poll(items.data(), items.size(), milliseconds_until(limit.next_look())) < 0) {
-      for (pollfd& item : items) item.revents = POLLIN | POLLOUT;  // after a signal, try all of them
-    }
+    wait_for_any(items, limit.next_look());
   }
 }
 

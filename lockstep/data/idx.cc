@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
 #include <span>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/gzip.h"
+#include "lockstep/device/topology.h"
 
 namespace lockstep {
 namespace {
@@ -30,9 +32,14 @@ std::string_view type_name(std::uint8_t type) {
   return "an unknown type of elements";
 }
 
+// A byte of a gzip file unpacks to at most this many.
+constexpr std::uintmax_t kMostPerByte = 1032;
+
 class IdxReader {
  public:
-  IdxReader(std::istream& stream, const std::string& name) : name_(name), input_(stream, name) {}
+  // The stream has at most `most_bytes` bytes.
+  IdxReader(std::istream& stream, const std::string& name, std::uintmax_t most_bytes)
+      : name_(name), most_bytes_(most_bytes), input_(stream, name) {}
 
   IdxArray read() {
     IdxArray array;
@@ -42,8 +49,12 @@ class IdxReader {
       check(!__builtin_mul_overflow(total, static_cast<std::size_t>(dim), &total) && total <= array.data.max_size(),
             "{}: its header claims {} bytes of data, more than any memory holds", name_, fmt::join(array.dims, " x "));
     }
-    // Doubles the memory as data arrives.
+    check(total / kMostPerByte <= most_bytes_,
+          "{}: truncated: the header claims {} = {} bytes of data, {} bytes cannot hold so many", name_,
+          fmt::join(array.dims, " x "), total, most_bytes_);
     constexpr std::size_t kFirst = std::size_t{1} << 20;
+    if (total > kFirst) check_memory(array.dims, total);
+    // Doubles the memory as data arrives.
     while (array.data.size() < total) {
       const std::size_t have = array.data.size();
       array.data.resize(std::min(total, std::max(2 * have, kFirst)));
@@ -60,6 +71,13 @@ class IdxReader {
   }
 
  private:
+  // A small gzip file may truly hold more than the memory does, and the system ends processes that take all of it.
+  void check_memory(const std::vector<std::int64_t>& dims, std::size_t total) const {
+    const std::size_t memory = total_memory();
+    check(total <= memory, "{}: its header claims {} = {} bytes of data, this process may use {}", name_,
+          fmt::join(dims, " x "), total, memory);
+  }
+
   void read_header(std::span<std::uint8_t> out) {
     check(input_.read(out) == out.size(), "{}: too short for the header of an IDX file", name_);
   }
@@ -81,6 +99,7 @@ class IdxReader {
   }
 
   std::string name_;
+  std::uintmax_t most_bytes_;
   GzipReader input_;
 };
 
@@ -91,9 +110,11 @@ IdxArray read_idx(const std::filesystem::path& path) {
   check(!std::filesystem::is_directory(path, ignored), "cannot read {}: it is a directory", path.string());
   std::ifstream file(path, std::ios::binary);
   check(file.is_open(), "cannot read {}: {}", path.string(), std::generic_category().message(errno));
-  return read_idx(file, path.string());
+  // A pipe has no size.
+  const std::uintmax_t size = std::filesystem::file_size(path, ignored);
+  return IdxReader(file, path.string(), ignored ? UINTMAX_MAX : size).read();
 }
 
-IdxArray read_idx(std::istream& stream, const std::string& name) { return IdxReader(stream, name).read(); }
+IdxArray read_idx(std::istream& stream, const std::string& name) { return IdxReader(stream, name, UINTMAX_MAX).read(); }
 
 }  // namespace lockstep

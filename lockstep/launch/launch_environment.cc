@@ -163,8 +163,10 @@ std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_siz
   if (const auto port = read_int("MASTER_PORT", 1, 65535)) {
     e.master_port = *port;
   } else if (const auto job = slurm ? environment_integer("SLURM_JOB_ID", 0, INT64_MAX) : std::nullopt) {
-    // Stays below the ports that systems assign automatically. Two jobs on one host are unlikely to share a port.
-    e.master_port = 15000 + static_cast<int>(*job % 15000);
+    // Stays below the ports that systems assign automatically. Two jobs on one host are unlikely to share a port, and
+    // neighboring steps of one job get distant ports. Step 0 has the port that the job's number gives.
+    const std::int64_t step = in_slurm_step() ? *environment_integer("SLURM_STEP_ID", 0, INT64_MAX) : 0;
+    e.master_port = 15000 + static_cast<int>((*job % 15000 + step % 15000 * 1009) % 15000);
   }
   e.launcher_has_store = read_flag("LOCKSTEP_LAUNCHER_STORE");
   e.store_port = read_int("LOCKSTEP_PORT", 1, 65535);

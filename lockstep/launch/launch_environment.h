@@ -53,8 +53,8 @@ struct LaunchEnvironment : LaunchedRank {
 // of two MPIs disagree outside Slurm.
 std::optional<LaunchedRank> read_launched_rank(int rank = -1, int world_size = -1);
 // Also finds where the ranks meet. Under Slurm, a missing MASTER_ADDR comes from the list of hosts, and a missing
-// MASTER_PORT from the job number. Also throws if trace_of_launcher() finds a launcher but nothing gives the number of
-// ranks.
+// MASTER_PORT from the numbers of the job and the step. Also throws if trace_of_launcher() finds a launcher but nothing
+// gives the number of ranks.
 std::optional<LaunchEnvironment> read_launch_environment(int rank = -1, int world_size = -1);
 
 // Returns the name of a variable that only a launcher sets, such as MASTER_ADDR or PMIX_RANK, if one is set. If

@@ -20,6 +20,7 @@
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/line_prefixer.h"
 #include "lockstep/launch/node_link.h"
+#include "lockstep/launch/output_writer.h"
 #include "lockstep/launch/signal_descriptor.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/secret.h"
@@ -37,6 +38,12 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kTick{250};
 // The grace period of ranks that hang.
 constexpr milliseconds kShortGrace{2'000};
+// How long to wait for the store of another node at a time. Signals have to wait as long.
+constexpr milliseconds kLinkPatience{10'000};
+// An attempt to connect with the store of another node.
+constexpr milliseconds kLinkAttempt{2'000};
+// How often to check whether output is taken again.
+constexpr milliseconds kOutputPause{20};
 
 void check_options(const LauncherOptions& o) {
   check(!o.command.empty() && !o.command[0].empty(), "launch: no command");
@@ -81,7 +88,8 @@ struct OutputPipe {
 class Launcher {
  public:
   explicit Launcher(const LauncherOptions& options)
-      : options_(options), timeout_(options.timeout > milliseconds(0) ? options.timeout : default_timeout()) {
+      : options_(options), timeout_(options.timeout > milliseconds(0) ? options.timeout : default_timeout()),
+        output_(options.output) {
     check_options(options);
     raise_descriptor_limit();
     secret_ = read_secret();
@@ -94,18 +102,13 @@ class Launcher {
               : listen_for_hosts(options.master_addr, options.master_port, secret_);
     }
     port_ = server_ ? server_->port() : options.master_port;
-    if (options.nnodes > 1) {
-      const auto store = std::make_shared<TcpStore>(
-          TcpStoreOptions{.host = options.master_addr, .port = port_, .secret = secret_, .connect_timeout = timeout_});
-      link_ = std::make_unique<NodeLink>(store, options.nnodes, options.node_rank, timeout_);
-    }
   }
 
   LaunchResult run() {
+    if (options_.nnodes > 1 && !connect_nodes()) return end_meeting();
     for (int restart = 0;; ++restart) {
-      if (link_ && !link_->meet(job(restart), [this] { return take_signals(), interrupted_; })) {
-        return {128 + interrupted_, "interrupted before all nodes had joined"};
-      }
+      const auto stop = [this] { return take_signals(), interrupted_ || link_->failure(); };
+      if (link_ && !link_->meet(job(restart), stop)) return end_meeting();
       std::optional<JobFailure> failure;
       try {
         failure = run_ranks(restart);
@@ -136,7 +139,41 @@ class Launcher {
                        restart + 1, options_.max_restarts + 1);
   }
 
-  void say(const std::string& text) const { options_.output(true, "lockstep: " + text + "\n"); }
+  void say(const std::string& text) { output_.push(true, "lockstep: " + text + "\n"); }
+
+  // Returns false if a signal comes first.
+  bool connect_nodes() {
+    TcpStoreOptions store{.host = options_.master_addr,
+                          .port = port_,
+                          .secret = secret_,
+                          .connect_timeout = std::min(timeout_, kLinkAttempt),
+                          .timeout = std::min(timeout_, kLinkPatience)};
+    for (const auto deadline = Clock::now() + timeout_; take_signals(), !interrupted_;) {
+      try {
+        link_ = std::make_unique<NodeLink>(std::make_shared<TcpStore>(store), options_.nnodes, options_.node_rank,
+                                           timeout_);
+        return true;
+      } catch (const ConnectionError&) {
+        if (Clock::now() >= deadline) throw;
+      }
+    }
+    return false;
+  }
+
+  // The launchers that have joined by now end together.
+  LaunchResult end_meeting() {
+    JobFailure failure{128 + interrupted_, "interrupted before all nodes had joined"};
+    attempt([&](NodeLink& link) {
+      if (interrupted_) {
+        link.interrupt();
+        link.fail_all({failure.status, fmt::format("node {} was {}", options_.node_rank, failure.message)});
+      } else {
+        failure = link.failure().value();
+      }
+      link.part();
+    });
+    return {failure.status, failure.message};
+  }
 
   void start(int local_rank, int restart, ChildProcesses& children, std::vector<OutputPipe>& streams) {
     const int rank = options_.node_rank * options_.nproc_per_node + local_rank;
@@ -161,7 +198,7 @@ class Launcher {
       const bool color = is_error ? options_.color_errors : options_.color_output;
       const std::string prefix =
           color ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank) : fmt::format("[rank {}] ", rank);
-      const auto write = [this, is_error](std::string_view line) { options_.output(is_error, line); };
+      const auto write = [this, is_error](std::string_view line) { output_.push(is_error, line); };
       streams.push_back({FileDescriptor(ends[0]), LinePrefixer(prefix, write)});
     }
     child.out = write_ends[0].get();
@@ -184,11 +221,16 @@ class Launcher {
     std::vector<int> blows{SIGKILL, SIGTERM};
     auto next_blow = Clock::time_point::max();
     bool sent_blow = false;
+    milliseconds silence{0};  // of the store
     const auto fail_with = [&](const JobFailure& what) {
       if (failure) return;
       failure = what;
       // A rank that stops in good order may still have a checkpoint to write.
       next_blow = Clock::now() + (interrupted_ ? std::max(options_.grace, timeout_) : options_.grace);
+    };
+    const auto lose_link = [&](const ConnectionError& error) {
+      link_.reset();
+      fail_with({1, error.what()});
     };
     while (children.running() || (link_ && !failure && !finished)) {
       // Wakes at every tick, because the kernel drops SIGCHLD if it is unblocked in the main thread and this is another
@@ -227,9 +269,13 @@ class Launcher {
           if (!children.running()) link_->finish();
           finished = link_->all_finished();
           if (const std::optional<JobFailure> other = link_->failure()) fail_with(*other);
+          silence = milliseconds(0);
+        } catch (const NoAnswer& error) {
+          // A slow node is not lost, as a slow rank is not.
+          silence += std::min(timeout_, kLinkPatience);
+          if (silence > timeout_) lose_link(error);
         } catch (const ConnectionError& error) {
-          link_.reset();
-          fail_with({1, error.what()});
+          lose_link(error);
         } catch (const Error& error) {
           // The job cannot continue without one of its nodes.
           const JobFailure what{1, error.what()};
@@ -245,11 +291,13 @@ class Launcher {
       }
     }
     // Processes that ranks started and detached may hold the output open.
-    const auto soon = Clock::now() + std::chrono::seconds(1);
+    auto soon = Clock::now() + std::chrono::seconds(1);
     const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
       wait(streams, soon);
       take_signals();
+      // Nothing was read meanwhile.
+      if (output_.full()) soon = Clock::now() + std::chrono::seconds(1);
     }
     for (OutputPipe& stream : streams) {
       if (is_open(stream)) stream.finish();
@@ -282,13 +330,15 @@ class Launcher {
     }
   }
 
-  // Waits for output, which it passes on, and for signals.
+  // Waits for output, which it passes on, and for signals. While nobody takes the output, it stays in the pipes.
   void wait(std::vector<OutputPipe>& streams, Clock::time_point until) {
+    const bool full = output_.full();
+    if (full) until = std::min(until, Clock::now() + kOutputPause);
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
-    for (const OutputPipe& stream : streams) polled.push_back({stream.pipe.get(), POLLIN, 0});
-    if (::poll(polled.data(), polled.size(), milliseconds_until(until)) <= 0) return;
+    for (const OutputPipe& stream : streams) polled.push_back({full ? -1 : stream.pipe.get(), POLLIN, 0});
+    wait_for_any(polled, until);
     for (std::size_t i = 0; i < streams.size(); ++i) {
-      if (polled[i + 1].revents) streams[i].read();
+      if (polled[i + 1].revents && !output_.full()) streams[i].read();
     }
   }
 
@@ -306,8 +356,9 @@ class Launcher {
 
   const LauncherOptions& options_;
   const milliseconds timeout_;
-  // Comes before the server's thread starts, so that it blocks them as well.
+  // Comes before the threads of the writer and the server start, so that they block them as well.
   SignalDescriptor signals_{SIGINT, SIGTERM, SIGCHLD};
+  OutputWriter output_;
   int interrupted_ = 0;  // the signal
   int signals_taken_ = 0;
   std::string secret_;

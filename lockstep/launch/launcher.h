@@ -29,7 +29,8 @@ struct LauncherOptions {
   // After one rank fails, the others have this long to report why they fail. Then they get SIGTERM, and after the same
   // time again SIGKILL. If only silent ranks that others have lost are left on this node, they have 2 s.
   std::chrono::milliseconds grace{5'000};
-  // Receives the ranks' output in complete lines, and the launcher's own messages as error output.
+  // Receives the ranks' output in complete lines, and the launcher's own messages as error output. Runs on a thread of
+  // its own, so it may block: signals and failures are still handled. All output has been passed when launch() returns.
   std::function<void(bool is_error, std::string_view line)> output;
   // Colors the rank prefixes in output and error output.
   bool color_output = false, color_errors = false;

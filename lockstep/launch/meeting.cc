@@ -77,8 +77,27 @@ std::string Meeting::meet() {
   std::string number, hosts;
   words >> number >> hosts;
   // A loopback route to the store says nothing about how other hosts reach this one.
-  if (hosts == "several" && is_loopback(options_.address)) options_.address = outward_host();
+  if (hosts == "several" && is_loopback(options_.address)) options_.address = address_for_others();
   return number;
+}
+
+std::string Meeting::address_for_others() {
+  for (int rank = 0; rank < options_.world_size; ++rank) {
+    std::istringstream record(group_->get(record_key(rank), milliseconds(0)));
+    int world_size = 0;
+    std::string address;
+    record >> world_size >> address;
+    if (is_loopback(address)) continue;
+    // A host may have several networks, of which some lead to its containers alone.
+    if (std::string own = host_towards(address); !own.empty() && !is_loopback(own)) return own;
+  }
+  std::string own = outward_host();
+  if (own.empty()) {
+    throw CommError(
+        fmt::format("rendezvous: rank {} has no address but loopback, other hosts cannot reach it", options_.rank),
+        options_.rank);
+  }
+  return own;
 }
 
 std::int64_t Meeting::number_of_group() {

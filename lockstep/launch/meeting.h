@@ -49,6 +49,8 @@ class Meeting {
   static Verdict parse_verdict(const std::string& text);
 
   std::int64_t number_of_group();
+  // The address of this host on the route to the ranks of other hosts.
+  std::string address_for_others();
   Verdict decide();
   Verdict await_verdict();
   // Lists the ranks that did not join, unless a verdict has arrived by now.

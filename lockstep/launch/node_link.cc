@@ -90,8 +90,11 @@ void NodeLink::part() {
     store_->add(gone, 1);
     return;
   }
+  // A node that has not joined does not part.
+  int others = 0;
+  for (int node = 1; node < nnodes_; ++node) others += store_->contains(key("job", node));
   const auto soon = Clock::now() + std::chrono::seconds(5);
-  while (store_->add(gone, 0) < nnodes_ - 1 && Clock::now() < soon) std::this_thread::sleep_for(milliseconds(20));
+  while (store_->add(gone, 0) < others && Clock::now() < soon) std::this_thread::sleep_for(milliseconds(20));
 }
 
 }  // namespace lockstep

@@ -72,9 +72,6 @@ class StoreOfRankZero final : public Store {
   std::optional<RankFailure> lost_;
 };
 
-// A hanging store must not delay a call beyond the timeout that the caller accepts anyway.
-milliseconds call_timeout(milliseconds timeout) { return std::min<milliseconds>(timeout, TcpStoreOptions{}.timeout); }
-
 int port_of_store(const LaunchEnvironment& e) { return e.store_port.value_or(e.master_port); }
 
 std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const std::string& secret) {
@@ -106,7 +103,7 @@ Connected host_store(const LaunchEnvironment& e, const std::string& secret, mill
   const bool any = host == "0.0.0.0";
   const std::string at = any ? std::string(kLoopback) : host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
   hosted->client.emplace(
-      TcpStoreOptions{.host = at, .port = hosted->server->port(), .secret = secret, .timeout = call_timeout(timeout)});
+      TcpStoreOptions{.host = at, .port = hosted->server->port(), .secret = secret, .timeout = timeout});
   return {std::shared_ptr<Store>(hosted, &*hosted->client), at, hosted->server.get()};
 }
 
@@ -118,7 +115,7 @@ Connected connect_store(const LaunchEnvironment& e, const std::string& secret, m
                                                  .port = e.launcher_has_store ? e.master_port : port_of_store(e),
                                                  .secret = secret,
                                                  .connect_timeout = left_until(deadline),
-                                                 .timeout = call_timeout(timeout)});
+                                                 .timeout = timeout});
   return {store, store->local_host()};
 }
 

@@ -133,10 +133,10 @@ class Spawned::Impl {
  public:
   explicit Impl(const SpawnOptions& options) : options_(options) {}
 
-  // Asks daemons to end before killing them, and waits for the others.
+  // Asks daemons to end before killing them, and waits for the others. An incomplete job ends as daemons do.
   ~Impl() {
     try {
-      if (options_.daemon && children_.running()) {
+      if ((options_.daemon || !complete_) && children_.running()) {
         children_.send(SIGTERM);
         next_blow_ = Clock::now() + options_.grace;
       }
@@ -150,6 +150,8 @@ class Spawned::Impl {
     children_.add(rank, process);
     errors_[rank] = std::move(errors);
   }
+  // All ranks run.
+  void complete() { complete_ = true; }
 
   // Made after the last fork(), since it has a thread.
   int serve(const std::string& secret) {
@@ -191,6 +193,7 @@ class Spawned::Impl {
   std::optional<TcpStoreServer> server_;
   std::map<int, FileDescriptor> errors_;
   ChildProcesses children_;
+  bool complete_ = false;
   std::string failure_;
   bool own_failure_ = false;  // not a consequence of another rank's failure
   Clock::time_point next_blow_ = Clock::time_point::max();
@@ -240,6 +243,7 @@ Spawned spawn(const std::function<void(int)>& fn, const SpawnOptions& options) {
   const int port = impl->serve(secret.empty() ? read_secret() : secret);
   for (const FileDescriptor& pipe : ports) (void)!::write(pipe.get(), &port, sizeof port);
   ports.clear();
+  impl->complete();
   Spawned spawned(std::move(impl));
   if (options.join) spawned.join();
   return spawned;
@@ -266,6 +270,7 @@ Spawned spawn(int argc, char** argv, const std::function<void(int)>& fn, const S
     child.environment.emplace_back(kSpawnedVariable, std::to_string(errors.write_end.get()));
     impl->add(rank, start_child(child), std::move(errors.read_end));
   }
+  impl->complete();
   Spawned spawned(std::move(impl));
   if (options.join) spawned.join();
   return spawned;

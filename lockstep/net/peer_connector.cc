@@ -1,8 +1,6 @@
 #include "lockstep/net/peer_connector.h"
 
 #include <fmt/ranges.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -59,11 +57,8 @@ bool same_user(int socket, SocketKind kind) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
 }
 
-void prepare(int socket, SocketKind kind) {
-  if (kind == SocketKind::unix_domain) return;
-  const int on = 1;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+void prepare(const FileDescriptor& socket, SocketKind kind) {
+  if (kind == SocketKind::tcp) set_connection_options(socket);
 }
 
 // Returns false if the time is over or the connection broke.
@@ -178,7 +173,7 @@ class PeerConnector {
     }
     socket_error_ = 0;
     check(static_cast<bool>(socket), "process group: cannot make a socket: {}", std::strerror(errno));
-    prepare(socket.get(), kind_);
+    prepare(socket, kind_);
     const int fd = socket.get();
     if (::connect(fd, address.get(), address.size()) != 0) {
       int error = 0;
@@ -212,7 +207,7 @@ class PeerConnector {
         items.push_back({p.socket.get(), POLLIN, 0});
         end = std::min(end, p.end);
       }
-      ::poll(items.data(), items.size(), milliseconds_until(end));
+      wait_for_any(items, end);
       std::size_t i = 1;
       for (auto p = pending.begin(); p != pending.end(); ++i) {
         const bool keep = items[i].revents == 0 ? steady_clock::now() < p->end : hear(*p);
@@ -225,7 +220,7 @@ class PeerConnector {
         accept_again = steady_clock::now() + kBackOff;
       }
       if (!socket || !same_user(socket.get(), kind_)) continue;
-      prepare(socket.get(), kind_);
+      prepare(socket, kind_);
       if (pending.size() == kMostPending) pending.pop_front();
       pending.emplace_back();
       pending.back().socket = std::move(socket);
@@ -292,6 +287,8 @@ std::string read_record(const Introduction& group, int rank, const std::string& 
       return group.store->get(key, std::chrono::milliseconds(milliseconds_until(next_look)));
     } catch (const CommError&) {
       throw;  // rank 0 is lost, and its store with it
+    } catch (const ConnectionError&) {
+      throw;  // the store is gone, or was silent for as long as its client waits
     } catch (const Error&) {
       if (limit.over()) throw_failure(lost(rank, "did not join within " + limit.str()));
       if (steady_clock::now() < next_look) throw;

@@ -24,7 +24,8 @@ struct Introduction {
 // The named members of `whole`, ascending, as a group of their own.
 Introduction part_of(const Introduction& whole, const std::vector<int>& ranks, const std::string& name);
 
-// Waits for a value that `rank` leaves in the group's store. Throws if the rank does not join in time.
+// Waits for a value that `rank` leaves in the group's store. Throws if the rank does not join in time, or if the store
+// does not answer within its client's time.
 std::string read_record(const Introduction& group, int rank, const std::string& key, const TimeLimit& limit);
 
 // Unix sockets connect processes of the same host and user, and can pass file descriptors.

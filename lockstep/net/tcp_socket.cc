@@ -5,7 +5,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,8 +12,10 @@
 #include <cstring>
 #include <memory>
 #include <system_error>
+#include <thread>
 
 #include "lockstep/net/descriptor_limit.h"
+#include "lockstep/net/time_limit.h"
 
 namespace lockstep {
 namespace {
@@ -107,6 +108,16 @@ SocketAddress local_address(const FileDescriptor& socket) {
   return {address, size};
 }
 
+std::string host_towards(const std::string& host) {
+  constexpr int kAnyPort = 9;
+  for (const SocketAddress& address : resolve_host(host, kAnyPort)) {
+    // Connecting a UDP socket sends nothing. The system only chooses the route.
+    const FileDescriptor socket(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (socket && ::connect(socket.get(), address.get(), address.size()) == 0) return local_address(socket).host();
+  }
+  return {};
+}
+
 std::string outward_host() {
   ifaddrs* found = nullptr;
   const int failed = ::getifaddrs(&found);
@@ -122,14 +133,31 @@ std::string outward_host() {
   return {};
 }
 
+void set_connection_options(const FileDescriptor& socket) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  // Without the last three, the system would begin to ask after two hours.
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+void wait_for_any(std::span<pollfd> items, Deadline deadline) {
+  if (::poll(items.data(), items.size(), milliseconds_until(deadline)) >= 0) return;
+  const bool interrupted = errno == EINTR;
+  if (!interrupted) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (pollfd& item : items) {
+    item.revents = interrupted || item.fd < 0 ? short{0} : static_cast<short>(item.events & (POLLIN | POLLOUT));
+  }
+}
+
 TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
     : socket_(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), peer_(address.str()) {
   if (!socket_ && is_out_of_descriptors(errno)) {
     throw OutOfDescriptors(fmt::format("{}: cannot make a socket: {}", peer_, describe_descriptor_error(errno)));
   }
   check(static_cast<bool>(socket_), "{}: cannot make a socket: {}", peer_, reason(errno));
-  set_option(socket_, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(socket_, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_connection_options(socket_);
   int error = ::connect(socket_.get(), address.get(), address.size()) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) {
     wait_for(POLLOUT, deadline, "connecting");
@@ -143,12 +171,13 @@ TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
 }
 
 void TcpConnection::wait_for(short events, Deadline deadline, const char* doing) {
+  const TimeLimit limit(std::chrono::milliseconds(milliseconds_until(deadline)));
   for (;;) {
     pollfd item{socket_.get(), events, 0};
-    const int ready = ::poll(&item, 1, milliseconds_until(deadline));
+    const int ready = ::poll(&item, 1, milliseconds_until(limit.next_look()));
     if (ready > 0) return;
-    if (ready == 0) throw ConnectionError(fmt::format("{}: no answer in time while {}", peer_, doing));
-    check(errno == EINTR, "{}: cannot wait: {}", peer_, reason(errno));
+    check(ready == 0 || errno == EINTR, "{}: cannot wait: {}", peer_, reason(errno));
+    if (limit.over()) throw NoAnswer(fmt::format("{}: no answer in time while {}", peer_, doing));
   }
 }
 

@@ -1,9 +1,12 @@
-// TCP with deadlines. Every call ends by its deadline, and every error names the peer.
+// TCP with deadlines. Every call ends by its deadline, and every error names the peer. While a call waits for a peer,
+// the time during which this process is suspended does not count: the peer may be suspended with it.
 #pragma once
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <chrono>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +22,12 @@ using Deadline = std::chrono::steady_clock::time_point;
 class ConnectionError : public Error {
  public:
   using Error::Error;
+};
+
+// The peer was silent for the whole time. It may be slow, stopped, or unreachable.
+class NoAnswer : public ConnectionError {
+ public:
+  using ConnectionError::ConnectionError;
 };
 
 // This process may not open another socket now.
@@ -59,6 +68,17 @@ bool is_loopback(const std::string& host);
 FileDescriptor listen_at(const SocketAddress& address);
 
 SocketAddress local_address(const FileDescriptor& socket);
+
+// Sends small messages at once, and lets the system notice within a minute that the other host has vanished.
+void set_connection_options(const FileDescriptor& socket);
+
+// Waits until an item is ready or the deadline has passed. The system refuses to wait for more items than this process
+// may have open, and that limit may have been lowered meanwhile. Then all open items count as ready after a short
+// pause, so using one that is not ready must not block.
+void wait_for_any(std::span<pollfd> items, Deadline deadline);
+
+// This machine's address on the route to a host, numeric; empty if there is no route.
+std::string host_towards(const std::string& host);
 
 // The first address of this machine that is not loopback, numeric; empty if there is none.
 std::string outward_host();

@@ -29,6 +29,14 @@ std::string printable(std::string_view bytes) {
   return text;
 }
 
+// NoAnswer if the last attempt ended like that.
+[[noreturn]] void throw_lost(const std::string& what, bool silent) {
+  if (silent) throw NoAnswer(what);
+  throw ConnectionError(what);
+}
+
+bool is_silence(const ConnectionError& error) { return dynamic_cast<const NoAnswer*>(&error) != nullptr; }
+
 // Both sides prove that they know the secret. Throws ConnectionError if a retry may help.
 void shake_hands(TcpConnection& connection, const std::string& secret, Deadline deadline) {
   std::string greeting = connection.receive(kStoreGreetingBytes, deadline);
@@ -85,8 +93,9 @@ class TcpStore::Impl {
       // The remaining connections lead to the same server, so they are closed too.
       const std::lock_guard lock(mutex_);
       idle_.clear();
-      throw ConnectionError(fmt::format("store: \"{}\": lost the store at {}:{} ({})", request.key, options_.host,
-                                        options_.port, error.what()));
+      throw_lost(fmt::format("store: \"{}\": lost the store at {}:{} ({})", request.key, options_.host, options_.port,
+                             error.what()),
+                 is_silence(error));
     }
   }
 
@@ -103,7 +112,7 @@ class TcpStore::Impl {
   TcpConnection connect(Deadline deadline) const {
     for (milliseconds pause{10};; pause = std::min(2 * pause, milliseconds(500))) {
       std::string failure;
-      bool lacks_descriptors = false;  // in this process: the store is not lost
+      bool silent = false, lacks_descriptors = false;  // this process lacks descriptors: the store is not lost
       try {
         for (const SocketAddress& address : resolve_host(options_.host, options_.port)) {
           check(address.is_loopback() || !options_.secret.empty(),
@@ -116,6 +125,7 @@ class TcpStore::Impl {
             return connection;
           } catch (const ConnectionError& error) {
             failure = error.what();
+            silent = is_silence(error);
           }
         }
       } catch (const ConnectionError& error) {
@@ -127,7 +137,7 @@ class TcpStore::Impl {
       if (Clock::now() + pause >= deadline) {
         const std::string what = fmt::format("store: cannot reach {}:{} ({})", options_.host, options_.port, failure);
         if (lacks_descriptors) fail("{}", what);
-        throw ConnectionError(what);
+        throw_lost(what, silent);
       }
       std::this_thread::sleep_for(pause);
     }

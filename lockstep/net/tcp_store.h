@@ -28,7 +28,7 @@ class StoreRefused : public Error {
 };
 
 // Any number of threads may use one client; a waiting get does not block other calls. A call that cannot reach the
-// store throws ConnectionError (tcp_socket.h) within its time. The next call connects again.
+// store throws ConnectionError, or its NoAnswer (tcp_socket.h), within its time. The next call connects again.
 class TcpStore : public Store {
  public:
   explicit TcpStore(const TcpStoreOptions& options);

@@ -1,7 +1,5 @@
 #include "lockstep/net/tcp_store_server.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 
@@ -119,12 +117,9 @@ class TcpStoreServer::Impl {
       polled_.push_back({client.socket.get(), events, 0});
       if (client.timed()) wake_at = std::min(wake_at, client.deadline);
     }
-    if (::poll(polled_.data(), polled_.size(), milliseconds_until(wake_at)) < 0) {
-      for (pollfd& item : polled_) item.revents = 0;
-      // Out of memory, which may pass.
-      if (errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return polled_[0].revents != 0;
+    wait_for_any(polled_, wake_at);
+    std::uint64_t woken;  // is read, since an item may count as ready that is not
+    return polled_[0].revents != 0 && ::read(wake_.get(), &woken, sizeof woken) == sizeof woken;
   }
 
   // Closes only the client that breaks the protocol or exceeds the memory limit.
@@ -151,14 +146,7 @@ class TcpStoreServer::Impl {
         if (errno == EINTR || errno == ECONNABORTED) continue;
         return;
       }
-      // Notices within a minute that a host has vanished.
-      for (const auto& [level, option, value] : {std::array{SOL_SOCKET, SO_KEEPALIVE, 1},
-                                                 {IPPROTO_TCP, TCP_NODELAY, 1},
-                                                 {IPPROTO_TCP, TCP_KEEPIDLE, 30},
-                                                 {IPPROTO_TCP, TCP_KEEPINTVL, 10},
-                                                 {IPPROTO_TCP, TCP_KEEPCNT, 3}}) {
-        (void)::setsockopt(socket.get(), level, option, &value, sizeof value);
-      }
+      set_connection_options(socket);
       try {
         const auto now = Clock::now();
         clients_.push_back({.socket = std::move(socket),

@@ -60,6 +60,14 @@ TEST(ReadFile, SaysWhatIsWrong) {
   EXPECT_ERROR(read_file(folder.path(), 10), "it is a directory");
 }
 
+// Opening a pipe to which nobody writes would wait.
+TEST(ReadFile, RefusesWhatIsNoFile) {
+  TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_ERROR(read_file(folder / "pipe", 10), "cannot read " + (folder / "pipe").string() + ": it is not a regular");
+  EXPECT_ERROR(read_file("/dev/zero", 10), "it is not a regular file");
+}
+
 TEST(AtomicFile, AppearsWhenCommitted) {
   TemporaryFolder folder;
   {

@@ -1,0 +1,45 @@
+// Writes output on a thread of its own. Its owner goes on while a terminal or a pager takes nothing.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace lockstep {
+
+class OutputWriter {
+ public:
+  using Write = std::function<void(bool is_error, std::string_view line)>;
+
+  explicit OutputWriter(Write write);
+  // Writes what is left.
+  ~OutputWriter();
+  OutputWriter(const OutputWriter&) = delete;
+  OutputWriter& operator=(const OutputWriter&) = delete;
+
+  // Never waits. Lines are written in this order.
+  void push(bool is_error, std::string_view line);
+  // Whether so much is waiting that producers should pause.
+  bool full() const;
+
+ private:
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+
+  void write_all();
+
+  const Write write_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<bool, std::string>> lines_;
+  std::size_t bytes_ = 0;  // of `lines_` and of the line that is being written
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep
