@@ -61,7 +61,7 @@ std::string Embedding::extra_repr() const {
   return options_.padding_idx ? fmt::format("{}, padding_idx={}", text, *options_.padding_idx) : text;
 }
 
-std::string BatchNorm2d::extra_repr() const {
+std::string BatchNorm::extra_repr() const {
   return fmt::format("{}, eps={}, momentum={}, affine=True, track_running_stats=True{}", weight.shape()[0],
                      python(options_.eps), python(options_.momentum),
                      options_.synchronized ? ", synchronized=True" : "");
