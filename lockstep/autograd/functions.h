@@ -277,12 +277,12 @@ struct Conv1dOptions {
 // The same for sequences: [N, C, L], w [O, C / groups, K], bias [O] -> [N, O, L'].
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dOptions& options = {});
 struct ConvTranspose2dOptions {
-  std::array<std::int64_t, 2> stride{1, 1};
-  std::array<std::int64_t, 2> padding{0, 0};
+  HeightWidth stride = 1;
+  HeightWidth padding = 0;
   // Additional rows and columns at the end; less than the stride.
-  std::array<std::int64_t, 2> output_padding{0, 0};
+  HeightWidth output_padding = 0;
   std::int64_t groups = 1;
-  std::array<std::int64_t, 2> dilation{1, 1};
+  HeightWidth dilation = 1;
 };
 // The transposed convolution, which is the gradient of conv2d's x: w [C, O / groups, KH, KW], bias [O] ->
 // [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
@@ -292,6 +292,9 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {
 // / stride) + 1.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+// The same for sequences: [N, C, L] -> [N, C, L'].
+Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options = {});
+Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& options = {});
 // [N, C, H, W] -> [N, C, 1, 1]
 Tensor global_avg_pool2d(const Tensor& x);
 // Means over windows that cover the image: [N, C, H, W] -> [N, C, output_size]. Output row i of n averages input rows
