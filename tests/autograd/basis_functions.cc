@@ -110,7 +110,7 @@ std::vector<Differentiable> basis_reductions() {
                  [](const Tensor& x) {
                    return prod(cat({x, x * 0}, 1), 1) + x.select(1, 0);
                  }),
-          of_one("ProdOfAll", [](const Tensor& x) { return prod(x); }),
+          of_one("ProdOfAll", [](const Tensor& x) { return prod(x); }, {.low = 0.8, .high = 1.2}),
           of_one("MaxOfAll", [](const Tensor& x) { return max(x) * min(x); }),
           of_one("MaxAlongAnAxis", [](const Tensor& x) { return square(max(x, 1).values) + min(x, -2, false).values; }),
           of_one("Cumsum", [](const Tensor& x) { return square(cumsum(x, 1)) + cumsum(x, -1) * cumsum(x, 0); })};
