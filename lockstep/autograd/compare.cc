@@ -1,4 +1,4 @@
-// Comparisons, where(), and masked_fill().
+// Comparisons, where(), masked_fill(), and logical functions of masks.
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
@@ -70,5 +70,10 @@ Tensor where(const Tensor& condition, double a, const Tensor& b) {
   return choose(condition, {}, b, a);
 }
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return where(mask, value, x); }
+
+Tensor logical_and(const Tensor& a, const Tensor& b) { return where(ne(a, 0), ne(b, 0), 0.0); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return where(ne(a, 0), 1.0, ne(b, 0)); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return ne(ne(a, 0), ne(b, 0)); }
+Tensor logical_not(const Tensor& x) { return eq(x, 0); }
 
 }  // namespace lockstep

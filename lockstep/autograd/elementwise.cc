@@ -110,6 +110,7 @@ Tensor affine(const Tensor& x, double scale, double shift) {
 Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }
 Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
 Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
+Tensor log1p(const Tensor& x) { return unary(UnaryOp::log1p, x); }
 Tensor sqrt(const Tensor& x) { return unary(UnaryOp::sqrt, x); }
 Tensor square(const Tensor& x) { return unary(UnaryOp::square, x); }
 Tensor abs(const Tensor& x) { return unary(UnaryOp::abs, x); }
@@ -153,12 +154,15 @@ Tensor operator/(const Tensor& a, const Tensor& b) { return binary(BinaryOp::div
 Tensor operator+(const Tensor& a, double b) { return affine(a, 1, b); }
 Tensor operator-(const Tensor& a, double b) { return affine(a, 1, -b); }
 Tensor operator*(const Tensor& a, double b) { return affine(a, b, 0); }
-Tensor operator/(const Tensor& a, double b) { return affine(a, 1 / b, 0); }
+Tensor operator/(const Tensor& a, double b) {
+  check(!a.defined() || is_floating(a.dtype()), "divide: input is {}, expected a floating type: cast() it", a);
+  return affine(a, 1 / b, 0);
+}
 Tensor operator+(double a, const Tensor& b) { return affine(b, 1, a); }
 Tensor operator-(double a, const Tensor& b) { return affine(b, -1, a); }
 Tensor operator*(double a, const Tensor& b) { return affine(b, a, 0); }
 Tensor operator/(double a, const Tensor& b) { return full_like(b, a) / b; }
-Tensor operator-(const Tensor& a) { return negate(a); }
+Tensor operator-(const Tensor& a) { return a.dtype() == DType::i64 ? affine(a, -1, 0) : negate(a); }
 
 Tensor full_like(const Tensor& x, double value) {
   NoGradGuard no_grad;

@@ -9,6 +9,8 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/tensor/storage.h"
 
@@ -38,6 +40,10 @@ struct Outline {
         at(t.placement()), cut(t.cut()) {}
   bool fits(const Tensor& gradient) const {
     const Outline other(gradient);
+    // sum_to() leaves the only sample of a batch where it is, because there is nothing to add.
+    if (kind == Kind::replicated && other.kind == Kind::cut) {
+      return shape == other.shape && dtype == other.dtype && shape[other.cut.axis] == 1;
+    }
     if (kind == Kind::cut && (other.cut != cut || !same_placement(at, other.at))) return false;
     // A whole gradient suffices for a replicated input, because it is the same everywhere.
     const bool same_kind = kind == other.kind || (kind == Kind::replicated && other.kind == Kind::whole);
@@ -46,8 +52,10 @@ struct Outline {
   }
   std::string str() const {
     if (!defined) return "none";
-    return fmt::format("{} {} on {}{}", shape.str(), name(dtype), describe_devices(devices),
-                       kind == Kind::cut ? fmt::format(", cut on axis {}", cut.axis) : "");
+    const std::string how = kind == Kind::cut          ? fmt::format("cut over the batch on axis {}", cut.axis)
+                            : kind == Kind::replicated ? "replicated"
+                                                       : "whole";
+    return fmt::format("{} {} on {}, {}", shape.str(), name(dtype), describe_devices(devices), how);
   }
 };
 
@@ -64,7 +72,7 @@ Tensor as_tensor(const Gradient& g, const Outline& output, const BackwardPass& p
   return Tensor::cut(output.at, output.cut, cut_parts(g, *output.at, output.cut, output.shape, output.dtype));
 }
 
-void add_tensor(Gradient& sum, const Tensor& g) {
+void add_tensor(Gradient& sum, const Tensor& g, const Outline& input) {
   switch (g.kind()) {
     case Kind::whole: return sum.add_single(g.array());
     case Kind::replicated:
@@ -72,8 +80,15 @@ void add_tensor(Gradient& sum, const Tensor& g) {
       return;
     case Kind::cut:
       for (std::size_t s = 0; s < g.parts().size(); ++s) {
-        const int shard = g.placement()->slots()[s].shard;
-        sum.add_addend(shard, g.parts()[s], g.placement()->rows_of(shard) > 0);
+        const auto [shard, device] = g.placement()->slots()[s];
+        const bool counts = g.placement()->rows_of(shard) > 0;
+        Array part = g.parts()[s];
+        // A shard without samples has an empty part. Its share of a sum is zeros of the input's shape.
+        if (input.kind != Kind::cut && !counts) {
+          ops::ShardScope scope(shard);
+          part = ops::full(input.shape, 0, input.dtype, device);
+        }
+        sum.add_addend(shard, part, counts);
       }
   }
 }
@@ -104,23 +119,26 @@ std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span
   if (!needs_grad(inputs)) return outputs;
   const std::vector<Outline> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
   const std::string name = class_name(*function);
-  return record_mix(
-      name, inputs, std::move(outputs),
-      [function = std::move(function), in, out](const Node& node, const BackwardPass& pass,
-                                                std::span<const Gradient> dy, std::span<Gradient> dx) {
-        std::vector<Tensor> grads;
-        for (std::size_t i = 0; i < out.size(); ++i) grads.push_back(as_tensor(dy[i], out[i], pass));
-        const std::vector<Tensor> found = function->backward(grads);
-        check(found.size() == in.size(), "backward of {}: {} gradients, expected one for each of {} inputs", node.name,
-              found.size(), in.size());
-        for (std::size_t i = 0; i < in.size(); ++i) {
-          // The library's operations return correct gradients. Without this check, a user's mistake would
-          // surface far away.
-          check(!found[i].defined() || in[i].fits(found[i]),
-                "backward of {}: the gradient of input {} is {}, expected {}", node.name, i, found[i], in[i]);
-          if (found[i].defined() && node.needs(i)) add_tensor(dx[i], found[i]);
-        }
-      });
+  return record_mix(name, inputs, std::move(outputs),
+                    [function = std::move(function), in, out](const Node& node, const BackwardPass& pass,
+                                                              std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      std::vector<Tensor> grads;
+                      for (std::size_t i = 0; i < out.size(); ++i) grads.push_back(as_tensor(dy[i], out[i], pass));
+                      const std::vector<Tensor> found = function->backward(grads);
+                      check(found.size() == in.size(),
+                            "backward of {}: {} gradients, expected one for each of {} inputs", node.name, found.size(),
+                            in.size());
+                      for (std::size_t i = 0; i < in.size(); ++i) {
+                        // The library's operations return correct gradients. Without this check, a user's mistake would
+                        // surface far away.
+                        if (!found[i].defined()) continue;
+                        if (!in[i].fits(found[i])) {
+                          fail("backward of {}: the gradient of input {} is {}, expected {}", node.name, i,
+                               Outline(found[i]).str(), in[i].str());
+                        }
+                        if (node.needs(i)) add_tensor(dx[i], found[i], in[i]);
+                      }
+                    });
 }
 
 }  // namespace lockstep

@@ -41,6 +41,8 @@ class Dims {
 Tensor negate(const Tensor& x);
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
+// log(1 + x), also where x is near 0.
+Tensor log1p(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor square(const Tensor& x);
 Tensor abs(const Tensor& x);
@@ -74,6 +76,7 @@ Tensor pow(const Tensor& x, double exponent);
 // Shapes broadcast as in NumPy. Equal operands of maximum or minimum get half of the gradient each.
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(double base, const Tensor& exponent);
+// i64 has maximum, minimum, +, -, and *, also with whole numbers: labels + 1. Other functions need cast().
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor operator+(const Tensor& a, const Tensor& b);
@@ -129,6 +132,11 @@ Tensor lt(const Tensor& a, double b);
 Tensor le(const Tensor& a, double b);
 Tensor gt(const Tensor& a, double b);
 Tensor ge(const Tensor& a, double b);
+// The arguments are masks, or tensors of any types, in which every number but 0 holds. The result is a mask.
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
 // condition ? a : b, element by element. The condition is u8; a and b have one type.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, double b);
@@ -186,6 +194,10 @@ std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim = 0);
 // select(x, dim, 0), select(x, dim, 1), ...; their gradients are joined in one operation.
 std::vector<Tensor> unbind(const Tensor& x, int dim = 0);
 
+// Adds elements of the given value around x. `widths` are those before and after the last axis, then those of the axis
+// before it, and so on: {left, right, top, bottom}. A negative width removes elements. The batch axis stays as it is.
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double value = 0);
+
 // Concatenation.
 
 // Joins tensors along an axis. On the batch axis, the batches must have the same samples.
@@ -241,6 +253,15 @@ Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x);
+// Whether any element, or every element, holds, as a mask. None is any of no elements, and each is all of them.
+Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+// (sum |x|^p)^(1 / p), or the largest |x| for an infinite p. p is at least 1. The gradient of the norm 0 is 0.
+Tensor norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
+// The product of all elements, which must not be cut, or along an axis other than the batch axis. It is 1 for no
+// elements. Factors of 0 have the right gradient.
+Tensor prod(const Tensor& x);
+Tensor prod(const Tensor& x, int dim, bool keepdim = false);
 // The largest or smallest values along `dim`, and their indices. Among equal values, the first one counts, and it alone
 // gets the gradient. `dim` must not be the batch axis.
 struct MaxResult {
@@ -255,6 +276,16 @@ Tensor argmin(const Tensor& x, std::optional<int> dim = {}, bool keepdim = false
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 // Cumulative sums along an axis other than the batch axis.
 Tensor cumsum(const Tensor& x, int dim);
+
+// The elements along `dim`, which is not the batch axis, in ascending or descending order, and their indices. Equal
+// elements keep their order. NaN counts as the largest. CPUs take time in k log k for k elements, GPUs in the square
+// of k.
+using SortResult = MaxResult;
+SortResult sort(const Tensor& x, int dim = -1, bool descending = false);
+// Returns i64, without a history.
+Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);
+// The first k of them: the largest in descending order, or the smallest in ascending order.
+SortResult topk(const Tensor& x, std::int64_t k, int dim = -1, bool largest = true);
 
 // Triangles: set elements below (triu) or above (tril) the diagonal of the last two axes to zero. A positive `diagonal`
 // moves the diagonal up and to the right.
@@ -277,12 +308,12 @@ struct Conv1dOptions {
 // The same for sequences: [N, C, L], w [O, C / groups, K], bias [O] -> [N, O, L'].
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dOptions& options = {});
 struct ConvTranspose2dOptions {
-  std::array<std::int64_t, 2> stride{1, 1};
-  std::array<std::int64_t, 2> padding{0, 0};
+  HeightWidth stride = 1;
+  HeightWidth padding = 0;
   // Additional rows and columns at the end; less than the stride.
-  std::array<std::int64_t, 2> output_padding{0, 0};
+  HeightWidth output_padding = 0;
   std::int64_t groups = 1;
-  std::array<std::int64_t, 2> dilation{1, 1};
+  HeightWidth dilation = 1;
 };
 // The transposed convolution, which is the gradient of conv2d's x: w [C, O / groups, KH, KW], bias [O] ->
 // [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
@@ -292,6 +323,9 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {
 // / stride) + 1.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+// The same for sequences: [N, C, L] -> [N, C, L'].
+Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options = {});
+Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& options = {});
 // [N, C, H, W] -> [N, C, 1, 1]
 Tensor global_avg_pool2d(const Tensor& x);
 // Means over windows that cover the image: [N, C, H, W] -> [N, C, output_size]. Output row i of n averages input rows

@@ -193,7 +193,23 @@ TotalGradient::TotalGradient(const Gradient& gradient, const std::shared_ptr<con
   const Device home = at->slots()[0].device;
   std::vector<Array> leaves(at->rows().size());
   const Array& like = gradient.addends[0].sum.value;
-  for (const Gradient::Addend& a : gradient.addends) leaves[static_cast<std::size_t>(a.shard)] = a.sum.value;
+  for (const Gradient::Addend& a : gradient.addends) {
+    const auto s = static_cast<std::size_t>(a.shard);
+    if (!at->exchange()) {
+      // A loss of two batches may have more shards in one of them than in the other.
+      if (s >= leaves.size()) leaves.resize(s + 1);
+      if (a.counts) leaves[s] = a.sum.value;
+      continue;
+    }
+    // The exchange brings the shards of `at` alone, from the processes that have them there.
+    if (std::ranges::find(at->slots(), a.shard, &Slot::shard) == at->slots().end()) {
+      fail(
+          "backward: a tensor {} {} is used by two batches that are cut differently over the processes, one of them "
+          "into {} shards: call backward() for the loss of each batch",
+          like.shape().str(), name(like.dtype()), at->rows().size());
+    }
+    leaves[s] = a.sum.value;
+  }
   for (const Slot& slot : at->slots()) {
     Array& leaf = leaves[static_cast<std::size_t>(slot.shard)];
     if (leaf.defined() || !at->exchange()) continue;
@@ -202,7 +218,7 @@ TotalGradient::TotalGradient(const Gradient& gradient, const std::shared_ptr<con
     leaf = ops::empty(like.shape(), like.dtype(), slot.device);
     ops::fill_(leaf, 0);
   }
-  exchange_leaves(*at, leaves, "gradients");
+  if (at->exchange()) exchange_leaves(*at, leaves, "gradients");
   ops::ShardScope scope(-1);
   GradientSum total;
   total.add(ops::tree_sum(leaves, home, state_of(home, "gradients").urgent_lane), -1);

@@ -23,6 +23,34 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
   });
 }
 
+namespace {
+
+// Sequences as images of one row.
+template <typename Pool>
+Tensor pool_rows(std::string_view name, const Tensor& x, const Pool1dOptions& o, const Pool& pool) {
+  check(x.defined() && x.shape().rank() == 3, "{}: input is {}, expected 3 axes (N, C, L)", name, x);
+  check(o.kernel_size >= 1 && o.stride >= 1 && o.padding >= 0 && 2 * o.padding <= o.kernel_size,
+        "{}: kernel {}, stride {}, padding {}, expected at least 1, 1 and 0 to half the kernel", name, o.kernel_size,
+        o.stride, o.padding);
+  check(x.size(2) + 2 * o.padding >= o.kernel_size, "{}: the window ({} long) does not fit the padded input ({} long)",
+        name, o.kernel_size, x.size(2) + 2 * o.padding);
+  const Pool2dOptions options{.kernel_size = {1, o.kernel_size},
+                              .stride = {1, o.stride},
+                              .padding = {0, o.padding},
+                              .count_include_pad = o.count_include_pad};
+  return squeeze(pool(unsqueeze(x, 2), options), 2);
+}
+
+}  // namespace
+
+Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options) {
+  return pool_rows("max_pool1d", x, options, max_pool2d);
+}
+
+Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& options) {
+  return pool_rows("avg_pool1d", x, options, avg_pool2d);
+}
+
 Tensor global_avg_pool2d(const Tensor& x) {
   return lift("global avg pool", place_rows("global avg pool", {x}), {x}, [](const Arrays& in) -> Lifted {
     return {ops::global_avg_pool2d(in[0]),

@@ -112,7 +112,7 @@ Tensor in_f64(const Tensor& x, DType result, const F& f) {
 }
 
 void check_floating(std::string_view what, const Tensor& x) {
-  check(!x.defined() || is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, x);
+  check(!x.defined() || is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", what, x);
 }
 
 }  // namespace

@@ -158,9 +158,14 @@ Array Tensor::on(Device device) const {
   }
   std::vector<Device> devices;
   for (const Array& p : impl_->parts) devices.push_back(p.device());
-  fail("{} is not {} {}: it lives on {}{}", impl_->label.empty() ? describe() : impl_->label,
-       impl_->label.empty() ? "on" : "initialized on", device.name(), describe_devices(devices),
-       device.is_host() ? "; copy the other operand to a device" : "");
+  if (device.is_host()) {
+    fail(
+        "{} is on {}, but the other operand is in host memory: cut a batch with split_and_load(), and copy any other "
+        "tensor with to(device)",
+        impl_->label.empty() ? shape().str() : impl_->label, describe_devices(devices));
+  }
+  fail("{} is not {} {}: it lives on {}", impl_->label.empty() ? describe() : impl_->label,
+       impl_->label.empty() ? "on" : "initialized on", device.name(), describe_devices(devices));
 }
 
 const Array& Tensor::array() const {

@@ -33,8 +33,9 @@ class ElementwiseKernels {
   // layout; dx may be dy.
   virtual void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy, const View& dx) = 0;
 
-  // out = op(a, b). Shapes broadcast to out's shape as in NumPy; one dtype. Equal shapes have equal layouts; a
-  // broadcast is plain. out may be a or b if the shapes are equal. maximum and minimum of NaN are NaN.
+  // out = op(a, b). Shapes broadcast to out's shape as in NumPy; one floating dtype, or i64 if takes_integers(op).
+  // Equal shapes have equal layouts; a broadcast is plain. out may be a or b if the shapes are equal. maximum and
+  // minimum of NaN are NaN.
   virtual void binary(KernelContext&, BinaryOp op, const View& a, const View& b, const View& out) = 0;
 
   // out = op(a, b) ? 1 : 0, as u8. Operands as for binary(), of any dtype. NaN differs from everything.

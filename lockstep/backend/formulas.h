@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -19,6 +20,7 @@ enum class UnaryOp {
   negate,
   exp,
   log,
+  log1p,
   sqrt,
   square,
   abs,
@@ -40,8 +42,8 @@ enum class UnaryOp {
 };
 // As in messages and timelines, in the order above.
 inline constexpr auto kUnaryNames = std::to_array<std::string_view>(
-    {"negate", "exp",        "log", "sqrt", "square", "abs",      "sign",    "reciprocal", "rsqrt", "sin", "cos",
-     "relu",   "leaky_relu", "elu", "gelu", "silu",   "softplus", "sigmoid", "tanh",       "clamp", "pow"});
+    {"negate", "exp",  "log",        "log1p", "sqrt", "square", "abs",      "sign",    "reciprocal", "rsqrt", "sin",
+     "cos",    "relu", "leaky_relu", "elu",   "gelu", "silu",   "softplus", "sigmoid", "tanh",       "clamp", "pow"});
 
 enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum, pow };
 inline constexpr auto kBinaryNames =
@@ -57,6 +59,11 @@ constexpr C formula(C x, [[maybe_unused]] C a, [[maybe_unused]] C b) {
   if constexpr (kOp == UnaryOp::negate) return -x;
   if constexpr (kOp == UnaryOp::exp) return Math::exp(x);
   if constexpr (kOp == UnaryOp::log) return Math::log(x);
+  if constexpr (kOp == UnaryOp::log1p) {
+    // Only near 0 does 1 + x lose bits that count. Math::log1p need not know other numbers.
+    const C near = Math::log1p(x), far = Math::log(1 + x);
+    return (x >= C(-0.5)) & (x <= 1) ? near : far;
+  }
   if constexpr (kOp == UnaryOp::sqrt) return std::sqrt(x);
   if constexpr (kOp == UnaryOp::square) return x * x;
   if constexpr (kOp == UnaryOp::abs) return std::abs(x);
@@ -93,6 +100,7 @@ constexpr C gradient(C saved, C dy, [[maybe_unused]] C a, [[maybe_unused]] C b) 
   if constexpr (kOp == UnaryOp::negate) return -dy;
   if constexpr (kOp == UnaryOp::exp) return dy * saved;
   if constexpr (kOp == UnaryOp::log) return dy / saved;
+  if constexpr (kOp == UnaryOp::log1p) return dy / (1 + saved);
   if constexpr (kOp == UnaryOp::sqrt) return dy * C(0.5) / saved;
   if constexpr (kOp == UnaryOp::square) return dy * 2 * saved;
   if constexpr (kOp == UnaryOp::abs) return dy * (saved > 0 ? C(1) : saved < 0 ? C(-1) : C(0));
@@ -139,6 +147,19 @@ constexpr C formula(C a, C b) {
   if constexpr (kOp == BinaryOp::maximum) return (a != a) | (a > b) ? a : b;
   if constexpr (kOp == BinaryOp::minimum) return (a != a) | (a < b) ? a : b;
   if constexpr (kOp == BinaryOp::pow) return Math::pow(a, b);
+}
+
+// The formula for i64, modulo 2^64, as in PyTorch. Operations without one have results that are not whole.
+constexpr bool takes_integers(BinaryOp op) { return op != BinaryOp::divide && op != BinaryOp::pow; }
+template <BinaryOp kOp>
+constexpr std::int64_t integer_formula(std::int64_t a, std::int64_t b) {
+  [[maybe_unused]] const auto u = static_cast<std::uint64_t>(a), v = static_cast<std::uint64_t>(b);
+  if constexpr (kOp == BinaryOp::add) return static_cast<std::int64_t>(u + v);
+  if constexpr (kOp == BinaryOp::subtract) return static_cast<std::int64_t>(u - v);
+  if constexpr (kOp == BinaryOp::multiply) return static_cast<std::int64_t>(u * v);
+  if constexpr (kOp == BinaryOp::maximum) return a > b ? a : b;
+  if constexpr (kOp == BinaryOp::minimum) return a < b ? a : b;
+  return 0;
 }
 
 // C is any element type.

@@ -1,5 +1,5 @@
-// Kernels that reduce axes, or sum along them. Sums run in one fixed order that depends on shapes alone, never on the
-// number of threads.
+// Kernels that reduce axes, or sum or sort along them. Sums run in one fixed order that depends on shapes alone, never
+// on the number of threads.
 #pragma once
 
 #include <span>
@@ -27,6 +27,10 @@ class ReduceKernels {
   // y[i] = the index of the largest element of row i, the first among equals. x floating [n, k], y i64 [n].
   virtual void argmax(KernelContext&, const View& x, const View& y) = 0;
 
+  // y[i, :] = the indices of the elements of row i in ascending or descending order; equal elements keep their order.
+  // NaN counts as the largest. x floating [n, k], y i64 [n, k], plain.
+  virtual void argsort(KernelContext&, bool descending, const View& x, const View& y) = 0;
+
   // out = the sum of `leaves` as the shards' tree adds them: a tree over [0, n) adds the tree over its first half, n
   // rounded down to the largest power of two below n, and the tree over the rest. All f32 (or all f64), same shape and
   // layout; out may be one of the leaves. A leaf without data is missing: its sibling passes unchanged (adding +0 would
@@ -38,6 +42,11 @@ class ReduceKernels {
   virtual void squared_norm(KernelContext&, std::span<const View> xs, std::span<const View> present, const View& y) = 0;
 
  protected:
+  // Whether an element comes before another one in argsort().
+  template <typename T>
+  static bool precedes(bool descending, T a, T b) {
+    return descending ? a > b || (a != a && b == b) : a < b || (a == a && b != b);
+  }
   static bool left_out(std::span<const View> present, std::size_t i) {
     return !present.empty() && present[i] && *present[i].as<std::uint8_t>() == 0;
   }

@@ -5,30 +5,58 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "lockstep/base/export.h"
 
 namespace LOCKSTEP_API lockstep {
 
+// A number for each axis of an image: {3, 5} is 3 rows and 5 columns, and 3 is {3, 3}.
+class HeightWidth {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor)
+  constexpr HeightWidth(std::int64_t both) : values_{both, both} {}
+  constexpr HeightWidth(std::int64_t height, std::int64_t width) : values_{height, width} {}
+  constexpr HeightWidth(const std::array<std::int64_t, 2>& values) : values_(values) {}
+  constexpr operator const std::array<std::int64_t, 2>&() const { return values_; }
+  // NOLINTEND(google-explicit-constructor)
+
+  constexpr const std::int64_t& operator[](std::size_t axis) const { return values_[axis]; }
+  constexpr std::int64_t& operator[](std::size_t axis) { return values_[axis]; }
+  constexpr auto begin() const { return values_.begin(); }
+  constexpr auto end() const { return values_.end(); }
+  bool operator==(const HeightWidth&) const = default;
+
+ private:
+  std::array<std::int64_t, 2> values_;
+};
+
 // The kernel's size is that of the weight. Stride, dilation, and groups are at least 1, padding is at least 0; groups
 // divide the channels of the input and of the output. Anything else is an error.
 struct Conv2dOptions {
-  std::array<std::int64_t, 2> stride{1, 1};
-  std::array<std::int64_t, 2> padding{0, 0};
-  std::array<std::int64_t, 2> dilation{1, 1};
+  HeightWidth stride = 1;
+  HeightWidth padding = 0;
+  HeightWidth dilation = 1;
   std::int64_t groups = 1;
 
   bool operator==(const Conv2dOptions&) const = default;
 };
 
-// Kernel and stride are at least 1, padding is from 0 to half the kernel. Anything else is an error. Set the stride
-// with the kernel: unlike PyTorch's, it does not default to the kernel.
+// Kernel and stride are at least 1, padding is from 0 to half the kernel. Anything else is an error.
 struct Pool2dOptions {
-  std::array<std::int64_t, 2> kernel_size{2, 2};
-  std::array<std::int64_t, 2> stride{2, 2};
-  std::array<std::int64_t, 2> padding{0, 0};
+  HeightWidth kernel_size = 2;
+  HeightWidth stride = kernel_size;
+  HeightWidth padding = 0;
   // For average pooling: padding counts as zeros in the mean (PyTorch's default).
+  bool count_include_pad = true;
+};
+
+// The same for sequences.
+struct Pool1dOptions {
+  std::int64_t kernel_size = 2;
+  std::int64_t stride = kernel_size;
+  std::int64_t padding = 0;
   bool count_include_pad = true;
 };
 

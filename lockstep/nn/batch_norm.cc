@@ -10,7 +10,7 @@ namespace {
 
 // Moves the running statistics. stats[s] is shard s's, undefined for those of other processes; `values`: see
 // gather_stats.
-void commit(const BatchNorm2d& norm, double momentum, const Placement* at, std::vector<ops::BatchStats> stats,
+void commit(const BatchNorm& norm, double momentum, const Placement* at, std::vector<ops::BatchStats> stats,
             std::int64_t values) {
   if (at) stats = gather_stats(*at, stats, values);
   // Each device merges for itself, in memory that it can read. The few numbers are the same, so the bits are, too.
@@ -23,7 +23,7 @@ void commit(const BatchNorm2d& norm, double momentum, const Placement* at, std::
 
 }  // namespace
 
-BatchNorm2d::BatchNorm2d(BatchNorm2dOptions options) : options_(options) {
+BatchNorm::BatchNorm(BatchNormLayerOptions options) : options_(options) {
   check(options.channels >= 0, "batch_norm: {} channels, expected at least 1", options.channels);
   Shape channels{options.channels};
   weight = add_parameter("weight", {.shape = channels, .initializer = Constant{1}});
@@ -33,22 +33,35 @@ BatchNorm2d::BatchNorm2d(BatchNorm2dOptions options) : options_(options) {
   num_batches_tracked = add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}});
 }
 
-void BatchNorm2d::settle(const Tensor& x) {
-  check(x.defined() && x.shape().rank() == 4, "batch_norm: input is {}, expected 4 axes (N, C, H, W)", x);
-  if (weight.shape_known()) return;
-  for (Parameter* p : {&weight, &bias, &running_mean, &running_var}) p->settle_shape({x.size(1)});
+Tensor BatchNorm1d::as_images(const Tensor& x) const {
+  const int rank = x.shape().rank();
+  check(x.defined() && (rank == 2 || rank == 3), "batch_norm: input is {}, expected 2 axes (N, C) or 3 (N, C, L)", x);
+  // Images of one row, or of one pixel.
+  const Tensor rows = unsqueeze(x, 2);
+  return rank == 3 ? rows : unsqueeze(rows, 3);
 }
 
-Tensor BatchNorm2d::forward_fused(const Tensor& x, const Tensor& residual, bool relu) {
-  settle(x);
+Tensor BatchNorm2d::as_images(const Tensor& x) const {
+  check(x.defined() && x.shape().rank() == 4, "batch_norm: input is {}, expected 4 axes (N, C, H, W)", x);
+  return x;
+}
+
+Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool relu) {
+  const Tensor images = as_images(x), added = residual.defined() ? as_images(residual) : residual;
+  if (!weight.shape_known()) {
+    for (Parameter* p : {&weight, &bias, &running_mean, &running_var}) p->settle_shape({images.size(1)});
+  }
   const BatchNormOptions options{options_.eps, relu};
-  Tensor y = training() ? train_step(x, residual, options)
-                        : batch_norm_eval(x, weight, bias, running_mean, running_var, residual, options);
+  Tensor y = training() ? train_step(images, added, options)
+                        : batch_norm_eval(images, weight, bias, running_mean, running_var, added, options);
+  const int rank = x.shape().rank();
+  if (rank == 2) y = squeeze(y, {2, 3});
+  if (rank == 3) y = squeeze(y, 2);
   OutputObserver::report(*this, y);
   return y;
 }
 
-Tensor BatchNorm2d::train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options) {
+Tensor BatchNorm::train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options) {
   // The number of values that a sample adds to each channel.
   const std::int64_t values = x.cut().outer * x.cut().inner * x.size(2) * x.size(3);
   const Placement* at = x.placement().get();
@@ -85,7 +98,7 @@ Tensor BatchNorm2d::train_step(const Tensor& x, const Tensor& residual, const Ba
 
 void convert_sync_batchnorm(Module& module) {
   for (auto& [name, m] : module.named_modules()) {
-    if (auto* norm = dynamic_cast<BatchNorm2d*>(m)) norm->set_synchronized(true);
+    if (auto* norm = dynamic_cast<BatchNorm*>(m)) norm->set_synchronized(true);
   }
 }
 

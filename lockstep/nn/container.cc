@@ -21,8 +21,9 @@ Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   for (std::size_t i = 0; i < size(); ++i) {
     Module& module = (*this)[i];
-    if (is<BatchNorm2d>(module) && i + 1 < size() && is<ReLU>((*this)[i + 1])) {
-      y = static_cast<BatchNorm2d&>(module).forward_fused(y, {}, true);
+    const bool normalizes = is<BatchNorm2d>(module) || is<BatchNorm1d>(module);
+    if (normalizes && i + 1 < size() && is<ReLU>((*this)[i + 1])) {
+      y = static_cast<BatchNorm&>(module).forward_fused(y, {}, true);
       OutputObserver::report((*this)[++i], y);
     } else if (is<ReLU>(module) && i + 1 < size() && is<MaxPool2d>((*this)[i + 1]) && y.defined() && y.numel() > 0 &&
                !OutputObserver::observes()) {

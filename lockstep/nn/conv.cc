@@ -1,12 +1,15 @@
 #include "lockstep/nn/layers.h"
 
+#include <algorithm>
+
 namespace lockstep {
 namespace {
 
 template <typename Options>
-void check_options(std::string_view name, const Options& o) {
-  check(o.out_channels > 0 && o.in_channels >= 0 && o.kernel_size > 0,
-        "{}: {} to {} channels, kernel {}, expected at least 1", name, o.in_channels, o.out_channels, o.kernel_size);
+void check_options(std::string_view name, const Options& o, const HeightWidth& kernel) {
+  const std::int64_t smallest = std::min(kernel[0], kernel[1]);
+  check(o.out_channels > 0 && o.in_channels >= 0 && smallest > 0,
+        "{}: {} to {} channels, kernel {}, expected at least 1", name, o.in_channels, o.out_channels, smallest);
   check(o.groups > 0 && o.out_channels % o.groups == 0 && o.in_channels % o.groups == 0,
         "{}: {} groups do not divide {} and {} channels", name, o.groups, o.in_channels, o.out_channels);
 }
@@ -19,9 +22,9 @@ void check_groups(std::string_view name, const Options& o, const Tensor& x) {
 
 }  // namespace
 
-Conv1d::Conv1d(ConvLayerOptions options) : options_(options) {
+Conv1d::Conv1d(Conv1dLayerOptions options) : options_(options) {
   const auto& o = options_;
-  check_options("conv1d", o);
+  check_options("conv1d", o, o.kernel_size);
   weight = add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel_size}});
   if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
 }
@@ -39,8 +42,9 @@ Tensor Conv1d::forward(const Tensor& x) {
 
 Conv2d::Conv2d(ConvLayerOptions options) : options_(options) {
   const auto& o = options_;
-  check_options("conv2d", o);
-  weight = add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel_size, o.kernel_size}});
+  check_options("conv2d", o, o.kernel_size);
+  weight = add_parameter("weight",
+                         {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel_size[0], o.kernel_size[1]}});
   if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
 }
 
@@ -49,19 +53,17 @@ Tensor Conv2d::forward(const Tensor& x) {
   const auto& o = options_;
   if (!weight.shape_known()) {
     check_groups("conv2d", o, x);
-    weight.settle_shape({o.out_channels, x.size(1) / o.groups, o.kernel_size, o.kernel_size});
+    weight.settle_shape({o.out_channels, x.size(1) / o.groups, o.kernel_size[0], o.kernel_size[1]});
   }
   return conv2d(x, weight, o.bias ? bias.tensor() : Tensor(),
-                {.stride = {o.stride, o.stride},
-                 .padding = {o.padding, o.padding},
-                 .dilation = {o.dilation, o.dilation},
-                 .groups = o.groups});
+                {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
 }
 
 ConvTranspose2d::ConvTranspose2d(ConvTranspose2dLayerOptions options) : options_(options) {
   const auto& o = options_;
-  check_options("conv_transpose2d", o);
-  weight = add_parameter("weight", {.shape = {o.in_channels, o.out_channels / o.groups, o.kernel_size, o.kernel_size}});
+  check_options("conv_transpose2d", o, o.kernel_size);
+  weight = add_parameter("weight",
+                         {.shape = {o.in_channels, o.out_channels / o.groups, o.kernel_size[0], o.kernel_size[1]}});
   if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
 }
 
@@ -70,14 +72,14 @@ Tensor ConvTranspose2d::forward(const Tensor& x) {
   const auto& o = options_;
   if (!weight.shape_known()) {
     check_groups("conv_transpose2d", o, x);
-    weight.settle_shape({x.size(1), o.out_channels / o.groups, o.kernel_size, o.kernel_size});
+    weight.settle_shape({x.size(1), o.out_channels / o.groups, o.kernel_size[0], o.kernel_size[1]});
   }
   return conv_transpose2d(x, weight, o.bias ? bias.tensor() : Tensor(),
-                          {.stride = {o.stride, o.stride},
-                           .padding = {o.padding, o.padding},
-                           .output_padding = {o.output_padding, o.output_padding},
+                          {.stride = o.stride,
+                           .padding = o.padding,
+                           .output_padding = o.output_padding,
                            .groups = o.groups,
-                           .dilation = {o.dilation, o.dilation}});
+                           .dilation = o.dilation});
 }
 
 }  // namespace lockstep

@@ -59,12 +59,11 @@ class Embedding : public Module {
   EmbeddingOptions options_;
 };
 
-// Convolutions. Kernels are square, and every axis has the same stride, padding, and dilation. Constructors throw
-// unless out_channels, kernel_size, and groups are at least 1 and groups divide both numbers of channels. forward()
-// throws if the input has the wrong number of axes or channels, or if the kernel does not fit the padded input.
+// Convolutions. Constructors throw unless out_channels, kernel_size, and groups are at least 1 and groups divide both
+// numbers of channels. forward() throws if the input has the wrong number of axes or channels, or if the kernel does
+// not fit the padded input.
 
-// Options of Conv1d and Conv2d.
-struct ConvLayerOptions {
+struct Conv1dLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
   std::int64_t out_channels = 0;
   std::int64_t kernel_size = 1;
@@ -78,8 +77,8 @@ struct ConvLayerOptions {
 // [N, C, L] -> [N, O, L'], L' = floor((L + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
 class Conv1d : public Module {
  public:
-  using Options = ConvLayerOptions;
-  explicit Conv1d(ConvLayerOptions options);
+  using Options = Conv1dLayerOptions;
+  explicit Conv1d(Conv1dLayerOptions options);
   Tensor forward(const Tensor& x) override;
 
   Parameter weight;  // [O, C / groups, kernel]
@@ -89,19 +88,32 @@ class Conv1d : public Module {
   std::string extra_repr() const override;
 
  private:
-  ConvLayerOptions options_;
+  Conv1dLayerOptions options_;
+};
+
+// Options of Conv2d. Two numbers are for rows and columns, one is for both.
+struct ConvLayerOptions {
+  std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
+  std::int64_t out_channels = 0;
+  HeightWidth kernel_size = 1;
+  HeightWidth stride = 1;
+  HeightWidth padding = 0;
+  HeightWidth dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
 };
 
 // The same for images: [N, C, H, W] -> [N, O, H', W'].
 //
 //   Conv2d conv({.out_channels = 64, .kernel_size = 3, .padding = 1});
+//   Conv2d wide({.out_channels = 64, .kernel_size = {1, 7}, .padding = {0, 3}});
 class Conv2d : public Module {
  public:
   using Options = ConvLayerOptions;
   explicit Conv2d(ConvLayerOptions options);
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [O, C / groups, kernel, kernel]
+  Parameter weight;  // [O, C / groups, KH, KW]
   Parameter bias;    // [O]
 
  protected:
@@ -114,13 +126,13 @@ class Conv2d : public Module {
 struct ConvTranspose2dLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
   std::int64_t out_channels = 0;
-  std::int64_t kernel_size = 1;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  std::int64_t output_padding = 0;  // below the stride
+  HeightWidth kernel_size = 1;
+  HeightWidth stride = 1;
+  HeightWidth padding = 0;
+  HeightWidth output_padding = 0;  // below the stride
   std::int64_t groups = 1;
   bool bias = true;
-  std::int64_t dilation = 1;
+  HeightWidth dilation = 1;
 };
 
 // [N, C, H, W] -> [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1. A
@@ -131,7 +143,7 @@ class ConvTranspose2d : public Module {
   explicit ConvTranspose2d(ConvTranspose2dLayerOptions options);
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [C, O / groups, kernel, kernel]
+  Parameter weight;  // [C, O / groups, KH, KW]
   Parameter bias;    // [O]
 
  protected:

@@ -30,15 +30,16 @@ std::string pair(const std::array<std::int64_t, 2>& extents) {
   return extents[0] == extents[1] ? std::to_string(extents[0]) : python(extents);
 }
 
-// `axes`: of the kernel, whose options are one number for all of them.
+std::string tuple(std::int64_t value) { return python(std::vector{value}); }
+std::string tuple(const HeightWidth& values) { return python(std::array<std::int64_t, 2>(values)); }
+
 template <typename Options>
-std::string conv(const Options& o, std::int64_t in_channels, std::size_t axes, std::int64_t output_padding = 0) {
-  const auto all = [axes](std::int64_t value) { return python(std::vector(axes, value)); };
-  std::string text =
-      fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, o.out_channels, all(o.kernel_size), all(o.stride));
-  if (o.padding != 0) text += ", padding=" + all(o.padding);
-  if (o.dilation != 1) text += ", dilation=" + all(o.dilation);
-  if (output_padding != 0) text += ", output_padding=" + all(output_padding);
+std::string conv(const Options& o, std::int64_t in_channels, const HeightWidth& output_padding = 0) {
+  std::string text = fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, o.out_channels, tuple(o.kernel_size),
+                                 tuple(o.stride));
+  if (o.padding != 0) text += ", padding=" + tuple(o.padding);
+  if (o.dilation != 1) text += ", dilation=" + tuple(o.dilation);
+  if (output_padding != 0) text += ", output_padding=" + tuple(output_padding);
   if (o.groups != 1) text += fmt::format(", groups={}", o.groups);
   if (!o.bias) text += ", bias=False";
   return text;
@@ -50,18 +51,16 @@ std::string Linear::extra_repr() const {
   return fmt::format("in_features={}, out_features={}, bias={}", weight.shape()[1], options_.out_features,
                      python(options_.bias));
 }
-std::string Conv1d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups, 1); }
-std::string Conv2d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups, 2); }
-std::string ConvTranspose2d::extra_repr() const {
-  return conv(options_, weight.shape()[0], 2, options_.output_padding);
-}
+std::string Conv1d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
+std::string Conv2d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
+std::string ConvTranspose2d::extra_repr() const { return conv(options_, weight.shape()[0], options_.output_padding); }
 
 std::string Embedding::extra_repr() const {
   const std::string text = fmt::format("{}, {}", options_.num_embeddings, options_.embedding_dim);
   return options_.padding_idx ? fmt::format("{}, padding_idx={}", text, *options_.padding_idx) : text;
 }
 
-std::string BatchNorm2d::extra_repr() const {
+std::string BatchNorm::extra_repr() const {
   return fmt::format("{}, eps={}, momentum={}, affine=True, track_running_stats=True{}", weight.shape()[0],
                      python(options_.eps), python(options_.momentum),
                      options_.synchronized ? ", synchronized=True" : "");
@@ -111,6 +110,14 @@ std::string MaxPool2d::extra_repr() const {
 std::string AvgPool2d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", pair(options_.kernel_size), pair(options_.stride),
                      pair(options_.padding));
+}
+std::string MaxPool1d::extra_repr() const {
+  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode=False", options_.kernel_size,
+                     options_.stride, options_.padding);
+}
+std::string AvgPool1d::extra_repr() const {
+  return fmt::format("kernel_size={}, stride={}, padding={}", tuple(options_.kernel_size), tuple(options_.stride),
+                     tuple(options_.padding));
 }
 std::string AdaptiveAvgPool2d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string Upsample::extra_repr() const {

@@ -1,4 +1,4 @@
-// Layers for sequences, under PyTorch's names: LSTM, GRU, multi-head attention, and the transformer encoder layer.
+// Layers for sequences, under PyTorch's names: LSTM, GRU, multi-head attention, the transformer encoder layer, pooling.
 #pragma once
 
 #include <functional>
@@ -193,6 +193,34 @@ class TransformerEncoderLayer : public Module {
   Linear& linear2_;
   LayerNorm &norm1_, &norm2_;
   Dropout &dropout1_, &dropout2_;
+};
+
+// The largest element, or the mean, of each window: [N, C, L] -> [N, C, L'], L' = floor((L + 2 padding - kernel) /
+// stride) + 1. Errors and limits: see Pool1dOptions in backend/window.h.
+class MaxPool1d : public Module {
+ public:
+  using Options = Pool1dOptions;
+  explicit MaxPool1d(Pool1dOptions options = {}) : options_(options) {}
+  Tensor forward(const Tensor& x) override { return max_pool1d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Pool1dOptions options_;
+};
+
+class AvgPool1d : public Module {
+ public:
+  using Options = Pool1dOptions;
+  explicit AvgPool1d(Pool1dOptions options = {}) : options_(options) {}
+  Tensor forward(const Tensor& x) override { return avg_pool1d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Pool1dOptions options_;
 };
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "lockstep/ops/elementwise.h"
 
+#include <cmath>
+
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 
@@ -14,7 +16,7 @@ struct Operands {
   Operands(std::string_view what, const Array& left, const Array& right) {
     check_on_device(what, left);
     check_on_device(what, right);
-    check(left.dtype() == right.dtype(), "{}: {} and {}, expected one type", what, left, right);
+    check(left.dtype() == right.dtype(), "{}: {} and {}, expected one type: cast() one of them", what, left, right);
     const bool same = left.shape() == right.shape();
     a = same ? left : to_layout(left, Layout::plain);
     b = to_layout(right, a.layout());
@@ -38,7 +40,8 @@ Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
 
 Array unary(const Unary& op, const Array& x) {
   check_on_device(name(op.op), x);
-  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", name(op.op), lockstep::name(x.dtype()));
+  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", name(op.op),
+        lockstep::name(x.dtype()));
   Array y = empty_like(x);
   launch(name(op.op), {x}, {y},
          [op, x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.elementwise().unary(c, op, x, y); });
@@ -58,7 +61,9 @@ Array unary_backward(const Unary& op, const Array& saved, const Array& dy) {
 
 Array binary(BinaryOp op, const Array& a, const Array& b) {
   const Operands in(name(op), a, b);
-  check(is_floating(a.dtype()), "{}: inputs are {}, expected a floating type", name(op), lockstep::name(a.dtype()));
+  const bool integers = a.dtype() == DType::i64 && takes_integers(op);
+  check(integers || is_floating(a.dtype()), "{}: inputs are {}, expected a floating type: cast() them", name(op),
+        lockstep::name(a.dtype()));
   Array out = empty(in.shape, a.dtype(), a.device(), in.a.layout());
   launch(name(op), {in.a, in.b}, {out},
          [op, x = in.a.view(), z = in.b.view(), out = out.view()](Backend& b, KernelContext& c) {
@@ -93,9 +98,24 @@ Array where(const Array& condition, const Array& a, const Array& b) {
   return out;
 }
 
+namespace {
+
+Array integer_affine(const Array& x, double scale, double shift) {
+  // Whole numbers up to 2^53 are exact in f64.
+  for (double number : {scale, shift}) {
+    check(std::abs(number) <= 0x1p53 && number == std::trunc(number),
+          "affine: i64 with the number {}, expected a whole one: cast() the tensor to a floating type", number);
+  }
+  const Array scaled = scale == 1 ? x : binary(BinaryOp::multiply, x, scalar_like(x, scale));
+  return shift == 0 ? scaled : binary(BinaryOp::add, scaled, scalar_like(x, shift));
+}
+
+}  // namespace
+
 Array affine(const Array& x, double scale, double shift) {
   check_on_device("affine", x);
-  check(is_floating(x.dtype()), "affine: input is {}, expected a floating type", lockstep::name(x.dtype()));
+  if (x.dtype() == DType::i64) return integer_affine(x, scale, shift);
+  check(is_floating(x.dtype()), "affine: input is {}, expected a floating type: cast() it", lockstep::name(x.dtype()));
   Array y = empty_like(x);
   launch("affine", {x}, {y}, [=, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
     b.elementwise().affine(c, scale, shift, x, y);

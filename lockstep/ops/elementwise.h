@@ -9,13 +9,14 @@ namespace lockstep::ops {
 Array unary(const Unary& op, const Array& x);
 // The gradient of x from that of y = op(x); `saved` is y or x, see unary_saves_output.
 Array unary_backward(const Unary& op, const Array& saved, const Array& dy);
-// Shapes broadcast as in NumPy. If the shapes are equal, b is converted to a's layout.
+// Shapes broadcast as in NumPy. If the shapes are equal, b is converted to a's layout. Floating types, or i64 if
+// takes_integers(op).
 Array binary(BinaryOp op, const Array& a, const Array& b);
 // op(a, b) as u8: 1 or 0. Shapes broadcast as in NumPy; a and b are of one type, any.
 Array compare(CompareOp op, const Array& a, const Array& b);
 // condition ? a : b. Shapes broadcast as in NumPy; the condition is u8, a and b are of one type, any.
 Array where(const Array& condition, const Array& a, const Array& b);
-// scale * x + shift
+// scale * x + shift. If x is i64, both are whole numbers.
 Array affine(const Array& x, double scale, double shift);
 void fill_(const Array& y, double value);
 // `value` in every element.

@@ -14,7 +14,7 @@ Array reduce_to(std::string_view what, const Array& x, const Shape& shape,
                 void (ReduceKernels::*kernel)(KernelContext&, const View&, const View&)) {
   if (x.shape() == shape) return x;
   check_on_device(what, x);
-  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
+  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", what, name(x.dtype()));
   bool fits = shape.rank() <= x.shape().rank();
   for (int i = 1; fits && i <= shape.rank(); ++i) fits = shape[-i] == 1 || shape[-i] == x.shape()[-i];
   check(fits, "{}: {} does not broadcast to {}", what, shape, x.shape());
@@ -32,7 +32,7 @@ Array max_to(const Array& x, const Shape& shape) { return reduce_to("max", x, sh
 
 Array cumsum(const Array& x, int axis, bool reverse) {
   check_on_device("cumsum", x);
-  check(is_floating(x.dtype()), "cumsum: input is {}, expected a floating type", name(x.dtype()));
+  check(is_floating(x.dtype()), "cumsum: input is {}, expected a floating type: cast() it", name(x.dtype()));
   const Array in = around_axis(x, axis);
   Array y = empty(x.shape(), x.dtype(), x.device());
   launch("cumsum", {in}, {y}, [reverse, x = in.view(), y = around_axis(y, axis).view()](Backend& b, KernelContext& c) {
@@ -48,6 +48,16 @@ Array argmax(const Array& x) {
   Array y = empty({x.size(0)}, DType::i64, x.device());
   launch("argmax", {in}, {y},
          [x = in.view(), y = y.view()](Backend& b, KernelContext& c) { b.reduce().argmax(c, x, y); });
+  return y;
+}
+
+Array argsort(const Array& x, bool descending) {
+  check_rank("argsort", "input", x, 2, "(n, elements)");
+  Array in = to_layout(x, Layout::plain);
+  Array y = empty(x.shape(), DType::i64, x.device());
+  launch("argsort", {in}, {y}, [descending, x = in.view(), y = y.view()](Backend& b, KernelContext& c) {
+    b.reduce().argsort(c, descending, x, y);
+  });
   return y;
 }
 

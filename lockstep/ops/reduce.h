@@ -16,6 +16,8 @@ Array max_to(const Array& x, const Shape& shape);
 Array cumsum(const Array& x, int axis, bool reverse = false);
 // The index of the largest element of each row: [n, k] -> i64 [n].
 Array argmax(const Array& x);
+// The indices of each row's elements in order, equal ones as they are: [n, k] -> i64 [n, k]. NaN counts as the largest.
+Array argsort(const Array& x, bool descending);
 // The sum of all defined leaves in the shards' tree: leaf i is shard i's. They may lie on other devices of the memory
 // domain of `device`, where the result is. Undefined if no leaf is defined. Sums of bf16 and f16 are taken in f32, and
 // rounded once.

@@ -139,6 +139,15 @@ Array slice_into_zeros(const Array& y, const Shape& shape, int axis, std::int64_
   return x;
 }
 
+Array pad(const Array& x, const Shape& shape, std::span<const std::int64_t> start, double value) {
+  if (x.shape() == shape) return x;
+  Array y = full(shape, value, x.dtype(), x.device());
+  StridedCopy copy{.extent = x.shape(), .from = strides_of(x.shape()), .to = strides_of(shape)};
+  for (std::size_t i = 0; i < start.size(); ++i) copy.to_first += start[i] * copy.to[i];
+  copy_strided("pad", copy, to_layout(x, Layout::plain), y);
+  return y;
+}
+
 Array cat(std::span<const Array> parts, int axis) {
   check(!parts.empty(), "cat: no tensors");
   Shape shape = parts[0].shape();

@@ -45,7 +45,9 @@ RuntimeOptions resolved(RuntimeOptions options) {
 }  // namespace
 
 DeviceState& state_of(Device device, std::string_view what) {
-  check(!device.is_host(), "{}: the tensor is in host memory, expected it on a device: copy it there with to(device)",
+  check(!device.is_host(),
+        "{}: the tensor is in host memory, expected it on a device: copy it there with to(device), or cut a batch with "
+        "split_and_load()",
         what);
   // A Device is only ever made from a DeviceState; see Runtime.
   return *const_cast<DeviceState*>(static_cast<const DeviceState*>(device.info()));

@@ -171,8 +171,8 @@ void Trainer::choose_shards() {
   }
   check(
       o.shards >= devices,
-      "trainer: {} shards of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
-      o.shards, batch, devices);
+      "trainer: {} shard{} of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
+      o.shards, o.shards == 1 ? "" : "s", batch, devices);
 }
 
 void Trainer::share_shards() {

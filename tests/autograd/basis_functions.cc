@@ -50,6 +50,7 @@ std::vector<Differentiable> basis_elementwise() {
       of_one("Sign", [](const Tensor& x) { return sign(x) * x; }, {.away_from_zero = true}),
       of_one("Reciprocal", reciprocal, {.low = 0.5, .high = 2}),
       of_one("Rsqrt", rsqrt, {.low = 0.5, .high = 2}),
+      of_one("Log1p", log1p, {.low = -0.8, .high = 2}),
       of_one("Sin", sin, {.low = -4, .high = 4}),
       of_one("Cos", cos, {.low = -4, .high = 4}),
       of_one("LeakyRelu", [](const Tensor& x) { return leaky_relu(x, 0.3); }, {.away_from_zero = true}),
@@ -99,6 +100,17 @@ std::vector<Differentiable> basis_reductions() {
           {"Amax", any_dims([](const Tensor& x, const Dims& d, bool k) { return square(amax(x, d, k)); })},
           {"Amin", any_dims([](const Tensor& x, const Dims& d, bool k) { return square(amin(x, d, k)); })},
           {"Logsumexp", any_dims([](const Tensor& x, const Dims& d, bool k) { return logsumexp(x * 3, d, k); })},
+          {"Norm", any_dims([](const Tensor& x, const Dims& d, bool k) { return norm(x + 2, 2, d, k); })},
+          {"NormsOfOtherPowers", any_dims([](const Tensor& x, const Dims& d, bool k) {
+             return norm(x + 2, 1, d, k) + norm(x - 2, 2.5, d, k) + norm(x, HUGE_VAL, d, k);
+           })},
+          of_one("NormOfZeros", [](const Tensor& x) { return norm(x * 0, 2, 1) + x.select(1, 0); }),
+          of_one("Prod", [](const Tensor& x) { return prod(x, 1) + prod(x, -1, true).narrow(1, 0, 1).select(2, 0); }),
+          of_one("ProdWithZeros",
+                 [](const Tensor& x) {
+                   return prod(cat({x, x * 0}, 1), 1) + x.select(1, 0);
+                 }),
+          of_one("ProdOfAll", [](const Tensor& x) { return prod(x); }, {.low = 0.8, .high = 1.2}),
           of_one("MaxOfAll", [](const Tensor& x) { return max(x) * min(x); }),
           of_one("MaxAlongAnAxis", [](const Tensor& x) { return square(max(x, 1).values) + min(x, -2, false).values; }),
           of_one("Cumsum", [](const Tensor& x) { return square(cumsum(x, 1)) + cumsum(x, -1) * cumsum(x, 0); })};
@@ -143,6 +155,14 @@ std::vector<Differentiable> basis_shapes() {
                const auto halves = chunk(cat({x, square(x)}, 0), 2);
                return stack({halves[1], halves[0], x}, 1) * stack({x, halves[1], halves[1]}, -3);
              }),
+      of_one("Pad",
+             [](const Tensor& x) {
+               return square(pad(x, {1, 2, 0, 3}, 0.5)) + pad(x, {2, 1, 3, 0});
+             }),
+      of_one("PadByNegativeWidths",
+             [](const Tensor& x) {
+               return square(pad(x, {-1, 2, 1, -1, 0, 1}));
+             }),
       of_one("Triangles",
              [](const Tensor& x) { return square(triu(x, 1)) + tril(x * 3) + tril(x, -1) * triu(x, -1); })};
 }
@@ -156,6 +176,8 @@ std::vector<Differentiable> basis_indices() {
                  }),
           of_one("IndexSelect",
                  [](const Tensor& x) { return square(index_select(x, 1, some_numbers({6}, x.size(1), x.device()))); }),
+          of_one("Sort", [](const Tensor& x) { return square(sort(x, 1).values) * 3 + sort(x, 1, true).values; }),
+          of_one("Topk", [](const Tensor& x) { return square(topk(x, 2).values) + topk(x, 2, -1, false).values; }),
           {"Embedding",
            [](Random&) {
              return Problem{{{.shape = {5, 3}}}, [](In in) {

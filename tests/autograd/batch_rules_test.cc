@@ -189,5 +189,42 @@ TEST_F(BatchRulesTest, AFunctionIsCalledOnce) {
   }
 }
 
+// x + w for a parameter [1, C], which a single sample resembles.
+struct PlusRow : Function {
+  bool sums = true;
+  Shape shape;
+  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+    shape = in[1].shape();
+    return {in[0] + in[1]};
+  }
+  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+    return {dy[0], sums ? sum_to(dy[0], shape) : dy[0]};
+  }
+};
+
+TEST_F(BatchRulesTest, ARowMayHaveOneSampleOrSeveral) {
+  // Shards of a single sample, beside shards without one, and of several.
+  for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{1}, {1, 0}, {2, 1}}) {
+    const std::int64_t n = rows[0] + (rows.size() > 1 ? rows[1] : 0);
+    Tensor x = as_leaf(cut(numbers({n, 2}), rows)), w = as_leaf(replicated(numbers({1, 2})));
+    sum(apply<PlusRow>(x, w) * 3).backward();
+    EXPECT_EQ(values(w.grad()), Numbers(2, 3.0 * static_cast<double>(n)));
+    EXPECT_EQ(w.grad().kind(), Kind::replicated);
+    EXPECT_EQ(values(x.grad()), Numbers(static_cast<std::size_t>(2 * n), 3.0));
+  }
+}
+
+TEST_F(BatchRulesTest, AWrongGradientNamesItsKind) {
+  const Tensor x = as_leaf(cut(numbers({4, 2}), {2, 2}));
+  auto function = std::make_shared<PlusRow>();
+  function->sums = false;
+  // It is not summed over the shards.
+  const Tensor in[] = {x, as_leaf(replicated(numbers({1, 2})))};
+  EXPECT_ERROR(sum(apply_function(function, in)[0]).backward(),
+               "PlusRow: the gradient of input 1 is [4, 2] f32 on " + describe_devices(x.devices()) +
+                   ", cut over the batch on axis 0, expected [1, 2] f32 on " + describe_devices(in[1].devices()) +
+                   ", replicated");
+}
+
 }  // namespace
 }  // namespace lockstep::testing

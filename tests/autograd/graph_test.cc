@@ -311,7 +311,7 @@ TEST_F(GraphTest, AFunctionsGradientsHaveToBeLikeItsInputs) {
     sum(apply_function(scaled, in)[0]).backward();
     return in[1].grad();
   };
-  const std::string expected = ", expected " + leaf({4}).describe();
+  const std::string expected = ", whole, expected " + leaf({4}).describe() + ", whole";
   for (const Tensor& wrong : {constant({1, 2, 3}), constant({1}).to(DType::bf16), constant({1}, 2)}) {
     EXPECT_ERROR(run(wrong), "Scaled: the gradient of input 1 is " + wrong.describe() + expected);
   }

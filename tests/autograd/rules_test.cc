@@ -151,6 +151,32 @@ const std::vector<Operation>& operations() {
        }},
       {"one hot", [](T x, O, auto) { return cast(one_hot(argmax(x, 1), 12), DType::f64) * mean(x); }},
       {"inner products", [](T x, O, auto) { return matmul(x, transpose(x, -1, -2)); }},
+      {"sorted along axis 1", [](T x, O, auto) { return sort(x, 1).values; }},
+      {"sorted along axis 0", [](T x, O, auto) { return sort(x, 0, true).values; }},
+      {"places along the last axis", [](T x, O, auto) { return x * cast(argsort(x), DType::f64); }},
+      {"the largest two", [](T x, O, auto) { return topk(x, 2).values; }},
+      {"padded",
+       [](T x, O, auto) {
+         return pad(x, {1, 2}, 0.5);
+       }},
+      {"padded along axis 0",
+       [](T x, O, auto) {
+         std::vector<std::int64_t> widths(2 * static_cast<std::size_t>(x.shape().rank()));
+         if (!widths.empty()) widths.back() = 2;
+         return pad(x, widths);
+       }},
+      {"product along axis 1", [](T x, O, auto) { return prod(x, 1); }},
+      {"product along axis 0", [](T x, O, auto) { return prod(x, 0); }},
+      {"product of all", [](T x, O, auto) { return prod(x); }},
+      {"over the norm of the last axis", [](T x, O, auto) { return x / (norm(x, 2, -1, true) + 1.0); }},
+      {"over the norm of all", [](T x, O, auto) { return x / (norm(x) + 1.0); }},
+      {"without rows that have a large one", [](T x, O, auto) { return masked_fill(x, any(gt(x, 0.8), -1, true), 0); }},
+      {"without columns that are small",
+       [](T x, O, auto) { return masked_fill(x, lockstep::all(lt(x, 0.8), 0, true), 0); }},
+      {"between row and a half",
+       [](T x, O o, auto) { return where(logical_and(gt(x, o.row), logical_not(gt(x, 0.5))), x, 0.0); }},
+      {"below row or above a half",
+       [](T x, O o, auto) { return where(logical_or(lt(x, o.row), gt(x, 0.5)), x, o.row * 2); }},
       {"lower triangle", [](T x, O, auto) { return tril(x) + triu(x, 1) * 0.5; }},
   };
   return all;

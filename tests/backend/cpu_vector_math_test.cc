@@ -79,6 +79,7 @@ TEST(VectorMath, NearOne) {
   EXPECT_LT(worst_error(-2, 2, fast_expm1, [](double x) { return std::expm1(x); }), 4e-7);
   EXPECT_LT(worst_error(-1e-6, 1e-6, fast_expm1, [](double x) { return std::expm1(x); }), 2e-7);
   EXPECT_LT(worst_error(0, 1, fast_log1p, [](double x) { return std::log1p(x); }), 2e-7);
+  EXPECT_LT(worst_error(-0.5, 0, fast_log1p, [](double x) { return std::log1p(x); }), 3e-7);
   EXPECT_LT(worst_error(0, 1e-6, fast_log1p, [](double x) { return std::log1p(x); }), 2e-7);
   EXPECT_TRUE(std::isnan(fast_expm1(kNan)));
 }

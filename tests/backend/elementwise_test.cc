@@ -10,6 +10,7 @@ namespace {
 const std::vector<Unary> kUnary{UnaryOp::negate,
                                 UnaryOp::exp,
                                 UnaryOp::log,
+                                UnaryOp::log1p,
                                 UnaryOp::sqrt,
                                 UnaryOp::square,
                                 UnaryOp::abs,
@@ -58,7 +59,8 @@ class ElementwiseTest : public KernelTest {
   TestTensor operand(const Unary& op, const Shape& shape, Layout layout = Layout::plain) {
     bool positive = op.op == UnaryOp::log || op.op == UnaryOp::sqrt || op.op == UnaryOp::rsqrt ||
                     op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow;
-    return random_.tensor_between(positive ? 0.3 : -3, 3, shape, dtype(), layout);
+    const double low = op.op == UnaryOp::log1p ? -0.9 : positive ? 0.3 : -3;
+    return random_.tensor_between(low, 3, shape, dtype(), layout);
   }
 
   // Powers of negative numbers are NaN.
@@ -166,6 +168,29 @@ TEST_P(ElementwiseTest, BinaryBroadcasts) {
                                });
     }
   }
+}
+
+// Beyond 2^53, which f64 would round.
+TEST_P(ElementwiseTest, IntegersAreExact) {
+  const std::int64_t large = std::int64_t{1} << 60;
+  for (BinaryOp op : kBinary) {
+    if (!takes_integers(op)) continue;
+    for (const Broadcast& shapes : kBroadcasts) {
+      TestTensor a = random_.integers(-9, 9, shapes.a), b = random_.integers(-9, 9, shapes.b);
+      for (std::int64_t i = 0; i < shapes.a.numel(); ++i) a.view().as<std::int64_t>()[i] += large;
+      expect_same_bits_as_reference({a, b}, {TestTensor(shapes.out, DType::i64)},
+                                    [&](Backend& b, KernelContext& c, Views in, Views out) {
+                                      b.elementwise().binary(c, op, in[0], in[1], out[0]);
+                                    });
+    }
+  }
+  TestTensor more({1}, DType::i64);
+  *more.view().as<std::int64_t>() = large;
+  const Tensors sum = run({TestTensor({2}, DType::i64, {1, 2}), more}, {TestTensor({2}, DType::i64)},
+                          [&](Backend& b, KernelContext& c, Views in, Views out) {
+                            b.elementwise().binary(c, BinaryOp::add, in[0], in[1], out[0]);
+                          });
+  EXPECT_EQ(sum[0].view().as<std::int64_t>()[1], large + 2);
 }
 
 // Few different numbers, so that some are equal.

@@ -89,6 +89,24 @@ TEST_P(ReduceTest, Argmax) {
   EXPECT_EQ(run({x}, {TestTensor({5}, DType::i64)}, argmax)[0].values(), (std::vector<double>{1, 0, 1, 0, 0}));
 }
 
+TEST_P(ReduceTest, Argsort) {
+  double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (const bool descending : {false, true}) {
+    auto argsort = [=](Backend& b, KernelContext& c, Views in, Views out) {
+      b.reduce().argsort(c, descending, in[0], out[0]);
+    };
+    for (const Shape& shape : std::vector<Shape>{{20, 10}, {7, 1}, {3, 1000}, {0, 10}, {4, 0}}) {
+      SCOPED_TRACE(shape.str());
+      // Some are equal.
+      const TestTensor x = random_.integers(0, 30, shape).to(dtype(), Layout::plain);
+      expect_same_bits_as_reference({x}, {TestTensor(shape, DType::i64)}, argsort);
+    }
+    TestTensor x({1, 6}, dtype(), {1, nan, -inf, 1, inf, nan});
+    EXPECT_EQ(run({x}, {TestTensor({1, 6}, DType::i64)}, argsort)[0].values(),
+              descending ? (std::vector<double>{1, 5, 4, 0, 3, 2}) : (std::vector<double>{2, 0, 3, 4, 1, 5}));
+  }
+}
+
 TEST_P(ReduceTest, TreeSumAddsInTheOrderOfTheTree) {
   for (int leaves : {1, 2, 3, 4, 5, 6, 7, 8, 9, 70, 150}) {
     for (const Shape& shape : std::vector<Shape>{{1}, {37}, {20000}}) {

@@ -72,6 +72,7 @@ TEST_F(ReferenceGradient, Unary) {
   for (const Unary op : std::initializer_list<Unary>{UnaryOp::negate,
                                                      UnaryOp::exp,
                                                      UnaryOp::log,
+                                                     UnaryOp::log1p,
                                                      UnaryOp::sqrt,
                                                      UnaryOp::square,
                                                      UnaryOp::abs,
@@ -92,8 +93,8 @@ TEST_F(ReferenceGradient, Unary) {
                                                      {UnaryOp::pow, 2.5},
                                                      {UnaryOp::pow, 0}}) {
     SCOPED_TRACE(static_cast<int>(op.op));
-    bool positive = op.op == UnaryOp::log || op.op == UnaryOp::sqrt || op.op == UnaryOp::rsqrt ||
-                    op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow;
+    bool positive = op.op == UnaryOp::log || op.op == UnaryOp::log1p || op.op == UnaryOp::sqrt ||
+                    op.op == UnaryOp::rsqrt || op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow;
     TestTensor x = positive ? random_.tensor_between(0.5, 3, {20}) : spread({20});
     expect_gradients(
         {x}, {20},

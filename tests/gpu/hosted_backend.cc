@@ -143,6 +143,9 @@ class Reduce final : public ReduceKernels {
     call(*own_, &ReduceKernels::cumsum, reverse, x, y);
   }
   void argmax(KernelContext&, const View& x, const View& y) override { call(*own_, &ReduceKernels::argmax, x, y); }
+  void argsort(KernelContext&, bool descending, const View& x, const View& y) override {
+    call(*own_, &ReduceKernels::argsort, descending, x, y);
+  }
   void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) override {
     call(*own_, &ReduceKernels::tree_sum, leaves, out);
   }

@@ -12,6 +12,7 @@
 #include "lockstep/models/models.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/nn/sequence.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
@@ -76,7 +77,7 @@ Case simple_case_of(const std::string& name, Device device) {
     return made;
   };
   if (name == "conv1d") {
-    return of_one<Conv1d>(ConvLayerOptions{
+    return of_one<Conv1d>(Conv1dLayerOptions{
         .in_channels = 4, .out_channels = 6, .kernel_size = 3, .stride = 2, .padding = 1, .dilation = 2, .groups = 2});
   }
   if (name == "conv transpose 2d") {
@@ -87,6 +88,31 @@ Case simple_case_of(const std::string& name, Device device) {
                                                                .padding = 1,
                                                                .output_padding = 1,
                                                                .groups = 2});
+  }
+  if (name == "conv2d of a wide kernel") {
+    return of_one<Conv2d>(ConvLayerOptions{.in_channels = 4,
+                                           .out_channels = 6,
+                                           .kernel_size = {1, 3},
+                                           .stride = {2, 1},
+                                           .padding = {0, 2},
+                                           .dilation = {1, 2},
+                                           .groups = 2});
+  }
+  if (name == "conv transpose 2d of a wide kernel") {
+    return of_one<ConvTranspose2d>(ConvTranspose2dLayerOptions{.in_channels = 4,
+                                                               .out_channels = 6,
+                                                               .kernel_size = {2, 3},
+                                                               .stride = {3, 2},
+                                                               .padding = {0, 1},
+                                                               .output_padding = {2, 1},
+                                                               .groups = 2,
+                                                               .dilation = {1, 2}});
+  }
+  if (name == "pooling of sequences") {
+    return sequence([](Sequential& net) {
+      net.append(MaxPool1d({.kernel_size = 3, .stride = 1})).append<AvgPool1d>();
+      net.append(AvgPool1d({.kernel_size = 3, .stride = 2, .padding = 1}));
+    });
   }
   if (name == "adaptive avg pool 2d") return of_one<AdaptiveAvgPool2d>(std::array<std::int64_t, 2>{2, 3});
   if (name == "upsample") {
@@ -131,7 +157,21 @@ Case simple_case_of(const std::string& name, Device device) {
   return {};
 }
 
+// The second output is that of the running statistics.
+Case batch_norm_of(const BatchNorm1dOptions& options) {
+  return make_case<BatchNorm1d>(
+      [](BatchNorm1d& m, const In& in) {
+        In outputs{m(in[0])};
+        m.eval();
+        outputs.push_back(m(in[0]));
+        return outputs;
+      },
+      options);
+}
+
 Case case_of(const std::string& name, Device device) {
+  if (name == "batch norm 1d") return batch_norm_of({});
+  if (name == "batch norm 1d of sequences") return batch_norm_of({.channels = 3, .eps = 1e-3, .momentum = 0.2});
   if (Case made = simple_case_of(name, device); made.module) return made;
   using Attention = MultiheadAttention;
   const auto lstm = [](const LstmOutput& all) { return In{all.output, all.state.h, all.state.c}; };
@@ -214,7 +254,9 @@ void load(Module& module, const nlohmann::json& state, const std::vector<Device>
   module.initialize(Constant{0}, devices);
   StateDict values;
   for (const auto& [name, item] : state.items()) {
-    values.emplace_back(name, Tensor::from(item.at("values").get<std::vector<float>>(), shape_of(item)));
+    const DType dtype = name.ends_with("num_batches_tracked") ? DType::i64 : DType::f32;
+    values.emplace_back(name,
+                        Tensor::from(item.at("values").get<std::vector<float>>(), shape_of(item), {.dtype = dtype}));
   }
   load_state_dict(module, values);
 }
@@ -222,7 +264,7 @@ void load(Module& module, const nlohmann::json& state, const std::vector<Device>
 void expect_as_pytorch(const Runtime& runtime, double tolerance) {
   const Device device = runtime.devices()[0];
   const nlohmann::json all = expected(), &cases = all.at("cases");
-  EXPECT_EQ(cases.size(), 31U);
+  EXPECT_EQ(cases.size(), 36U);
   for (const auto& [name, item] : cases.items()) {
     SCOPED_TRACE(name);
     const Case made = case_of(name, device);

@@ -1,5 +1,7 @@
 #include "tests/models/operation_cases.h"
 
+#include <limits>
+
 namespace lockstep::testing {
 namespace {
 
@@ -92,6 +94,59 @@ Operations more_operations() {
        }},
       {"attention with a bias",
        [](const In& x) { return scaled_dot_product_attention(x[0], x[1], x[2], {.attn_mask = x[3], .scale = 0.7}); }},
+  };
+}
+
+Operations later_operations() {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto with_places = [](const SortResult& y) { return y.values * (numbers(y.indices, y.values) + 1); };
+  return {
+      {"log1p", [](const In& x) { return log1p(square(x[0]) - 0.5); }},
+      {"norm", [](const In& x) { return norm(x[0], 2, 1); }},
+      {"norm of all", [](const In& x) { return norm(x[0]); }},
+      {"norms of other powers",
+       [](const In& x) {
+         return norm(x[0], 1, {0, 2}, true) + norm(x[0], 3, {0, 2}, true) + norm(x[0], kInfinity, {0, 2}, true);
+       }},
+      {"prod", [](const In& x) { return prod(x[0], 1); }},
+      {"prod of all", [](const In& x) { return prod(x[0]); }},
+      {"pad",
+       [](const In& x) {
+         return pad(x[0], {1, 2, 0, 3}, 0.5);
+       }},
+      {"pad by negative widths",
+       [](const In& x) {
+         return pad(x[0], {-1, 2, 1, -1});
+       }},
+      {"sort", [](const In& x) { return sort(x[0], 1).values; }},
+      {"sort, descending", [=](const In& x) { return with_places(sort(x[0], -1, true)); }},
+      {"argsort", [](const In& x) { return numbers(argsort(x[0], 0), x[0]) + zero(x[0]); }},
+      {"topk", [](const In& x) { return topk(x[0], 2).values; }},
+      {"topk, smallest", [=](const In& x) { return with_places(topk(x[0], 2, 1, false)); }},
+      {"max_pool1d", [](const In& x) { return max_pool1d(x[0], {.kernel_size = 3, .stride = 2, .padding = 1}); }},
+      {"avg_pool1d", [](const In& x) { return avg_pool1d(x[0], {.kernel_size = 3, .stride = 2, .padding = 1}); }},
+      {"avg_pool1d without padding in the mean",
+       [](const In& x) {
+         return avg_pool1d(x[0], {.kernel_size = 3, .stride = 2, .padding = 1, .count_include_pad = false});
+       }},
+      {"max_pool2d, stride of the kernel",
+       [](const In& x) {
+         return max_pool2d(x[0], {.kernel_size = {2, 3}});
+       }},
+      {"logical functions",
+       [](const In& x) {
+         return numbers(logical_and(x[0], x[1]), x[0]) + 2 * numbers(logical_or(x[0], x[1]), x[0]) +
+                4 * numbers(logical_xor(x[0], x[1]), x[0]) + 8 * numbers(logical_not(x[0]), x[0]) + zero(x[0]) +
+                zero(x[1]);
+       }},
+      {"any and all",
+       [](const In& x) {
+         return numbers(any(gt(x[0], 0.5), 1), x[0]) + 2 * numbers(all(gt(x[0], -1), 1), x[0]) +
+                4 * numbers(any(x[0]), x[0]) + zero(x[0]);
+       }},
+      {"sort of equals", [=](const In& x) { return with_places(sort(x[0], 2)); }},
+      {"prod of zeros", [](const In& x) { return prod(x[0], 1); }},
+      {"norm of zeros", [](const In& x) { return norm(narrow(x[0], 1, 0, 1) * 0, 2, 1) + norm(x[0], 2, 1); }},
   };
 }
 

@@ -19,6 +19,8 @@ Tensor ids(const Tensor& like, const Shape& shape);
 
 // Reductions, comparisons, indices, windows, attention, and RMS norm: cases that came later.
 Operations more_operations();
+// Norms, products, padding, sorting, logical functions, pooling of sequences. Inputs of some have equal elements.
+Operations later_operations();
 // Inputs with equal elements.
 Operations operations_with_ties();
 

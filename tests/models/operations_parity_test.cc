@@ -208,6 +208,7 @@ Operations first_operations() {
 Operations all_operations() {
   Operations all = first_operations();
   all.merge(more_operations());
+  all.merge(later_operations());
   all.merge(operations_with_ties());
   return all;
 }

@@ -1,5 +1,7 @@
 #include "lockstep/nn/normalization.h"
 
+#include "lockstep/engine/engine.h"
+#include "lockstep/engine/task_graph.h"
 #include "lockstep/nn/layers.h"
 #include "tests/nn/nn_testing.h"
 
@@ -192,6 +194,64 @@ TEST(BatchNorm2d, SynchronizedShardsEqualOneBatch) {
     auto merged = replicas(net.named_buffers()[0].second)[0];
     EXPECT_LT(distance({merged.begin(), merged.end()}, {mean[0].begin(), mean[0].end()}), 1e-5);
   }
+}
+
+// As images of one row, bit by bit: [N, C, L] is [N, C, 1, L], and [N, C] is [N, C, 1, 1].
+TEST(BatchNorm1d, SequencesAreImagesOfOneRow) {
+  Runtime runtime(small_devices(2));
+  using Bits = std::vector<std::vector<float>>;
+  const auto run = [&](auto make, const Shape& shape, bool synchronized) {
+    Sequential net;
+    net.append(make());
+    net.initialize(Normal{}, runtime.devices());
+    if (synchronized) convert_sync_batchnorm(net);
+    Tensor x = make_batch(input().reshape(shape), kCounts, runtime.devices()).set_requires_grad(true);
+    const Tensor y = net(x);
+    EXPECT_EQ(y.shape(), shape);
+    sum(square(y + 1) * x.detach()).backward();
+    net.eval();
+    Bits bits{y.to_vector<float>(), x.grad().to_vector<float>(), net(x).to_vector<float>()};
+    for (const Parameter& p : net.parameters()) bits.push_back(p.gradient().to_vector<float>());
+    for (const char* name : {"0.running_mean", "0.running_var"}) bits.push_back(replicas(net.buffer(name))[1]);
+    EXPECT_EQ(net.buffer("0.num_batches_tracked").host_data().item<std::int64_t>(), 1);
+    return bits;
+  };
+  const auto one = [] { return BatchNorm1d(); };
+  const auto two = [] { return BatchNorm2d(); };
+  for (bool synchronized : {false, true}) {
+    EXPECT_EQ(run(one, {6, 4, 9}, synchronized), run(two, {6, 4, 1, 9}, synchronized));
+    EXPECT_EQ(run(one, {6, 36}, synchronized), run(two, {6, 36, 1, 1}, synchronized));
+  }
+}
+
+TEST(BatchNorm1d, RunsAsOneOperationWithARelu) {
+  Runtime runtime(small_devices(1));
+  Sequential net;
+  net.append<BatchNorm1d>().append<ReLU>();
+  net.initialize(Normal{}, runtime.devices());
+  const Tensor x = input().reshape({6, 36}).to(runtime.devices()[0]);
+  auto recorder = std::make_shared<TaskGraphRecorder>();
+  runtime.engine().set_push_observer(recorder);
+  const Tensor y = net(x);
+  runtime.engine().set_push_observer(nullptr);
+  for (const auto& node : recorder->graph().nodes) EXPECT_NE(node.tasks.at(0).first, "relu");
+  EXPECT_EQ(y.shape(), (Shape{6, 36}));
+  for (double v : values(y)) EXPECT_GE(v, 0);
+  // With a residual in the shape of x.
+  EXPECT_EQ(net.at<BatchNorm1d>(0).forward_fused(x, x, true).shape(), (Shape{6, 36}));
+}
+
+TEST(BatchNorm1d, NamesWhatItCannotTake) {
+  Runtime runtime(small_devices(1));
+  BatchNorm1d norm({.channels = 4});
+  norm.initialize(Normal{}, runtime.devices());
+  const auto on = [&](const Shape& shape) { return Tensor::host(shape).to(runtime.devices()[0]); };
+  EXPECT_ERROR(norm(on({4})), "expected 2 axes (N, C) or 3 (N, C, L)");
+  EXPECT_ERROR(norm(on({2, 4, 3, 3})), "expected 2 axes (N, C) or 3 (N, C, L)");
+  EXPECT_ERROR(norm(on({2, 3})), "batch_norm: input has 3 channels, weight expects 4");
+  EXPECT_EQ(names(norm.named_parameters()), (std::vector<std::string>{"weight", "bias"}));
+  EXPECT_EQ(names(norm.named_buffers()),
+            (std::vector<std::string>{"running_mean", "running_var", "num_batches_tracked"}));
 }
 
 }  // namespace

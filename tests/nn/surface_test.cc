@@ -152,6 +152,13 @@ TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
       .append(Unflatten(1, {-1, 1}))
       .append(Upsample({.scale_factor = 2}))
       .append(LSTM({.input_size = 10, .hidden_size = 20, .num_layers = 2, .batch_first = true}))
+      .append(Conv2d({.in_channels = 1, .out_channels = 2, .kernel_size = {1, 7}, .padding = {0, 3}}))
+      .append(ConvTranspose2d(
+          {.in_channels = 1, .out_channels = 2, .kernel_size = {2, 3}, .stride = 2, .output_padding = {1, 0}}))
+      .append(BatchNorm1d({.channels = 4}))
+      .append(MaxPool2d({.kernel_size = {3, 2}}))
+      .append(MaxPool1d({.kernel_size = 3}))
+      .append(AvgPool1d({.kernel_size = 3, .stride = 2, .padding = 1}))
       .append<Sequential>();
   EXPECT_EQ(str(all),
             "Sequential(\n"
@@ -173,7 +180,13 @@ TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
             "  (15): Unflatten(dim=1, unflattened_size=(-1, 1))\n"
             "  (16): Upsample(scale_factor=2.0, mode='nearest')\n"
             "  (17): LSTM(10, 20, num_layers=2, batch_first=True)\n"
-            "  (18): Sequential()\n"
+            "  (18): Conv2d(1, 2, kernel_size=(1, 7), stride=(1, 1), padding=(0, 3))\n"
+            "  (19): ConvTranspose2d(1, 2, kernel_size=(2, 3), stride=(2, 2), output_padding=(1, 0))\n"
+            "  (20): BatchNorm1d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
+            "  (21): MaxPool2d(kernel_size=(3, 2), stride=(3, 2), padding=0, dilation=1, ceil_mode=False)\n"
+            "  (22): MaxPool1d(kernel_size=3, stride=3, padding=0, dilation=1, ceil_mode=False)\n"
+            "  (23): AvgPool1d(kernel_size=(3,), stride=(2,), padding=(1,))\n"
+            "  (24): Sequential()\n"
             ")");
 
   // Nested modules are indented.

@@ -103,6 +103,25 @@ TEST(TwoBatches, AResultOfOneBesideSamplesOfTheOtherIsRefused) {
   }
 }
 
+// A whole leaf has a gradient from every shard of both, also where only one of them has such a shard, or samples there.
+TEST(TwoBatches, MayShareAWholeLeaf) {
+  for (int devices : {1, 2}) {
+    for (const auto& [first, second] : {std::pair{4, 8}, {8, 4}, {1, 64}, {2, 2}}) {
+      for (const std::int64_t samples : {1, 4}) {
+        SCOPED_TRACE(fmt::format("{} devices, {} and {} shards, {} samples", devices, first, second, samples));
+        OneWeight w(devices);
+        Tensor leaf = Tensor(Array::from(std::vector<float>{1}, {1}).to(w.runtime.devices()[0]));
+        leaf.set_requires_grad(true);
+        const auto loss = [&](const Tensor& x) {
+          return sum(per_shard([&](const Tensor& part) { return part * leaf; }, x));
+        };
+        (loss(w.cut(counted(samples, 1), first)) + loss(w.cut(counted(64, 1), second))).backward();
+        EXPECT_EQ(testing::values(leaf.grad()).at(0), (samples == 1 ? 1 : 10) + 32 * 65);
+      }
+    }
+  }
+}
+
 // A parameter used by samples, by a whole tensor and by itself.
 TEST(TwoBatches, OneMayBeWhole) {
   for (int devices : {1, 2}) {

@@ -163,6 +163,11 @@ def of_one(m, x):
     return (m(x),)
 
 
+def trained_and_tested(m, x):
+    """The second output is that of the running statistics."""
+    return m(x), m.eval()(x)
+
+
 # Each from random numbers of its own.
 LATER = {
     'rms norm': (lambda: nn.Sequential(RMSNorm((4,)), RMSNorm((3, 4), 0.1)), [(2, 3, 4)], of_one),
@@ -181,6 +186,13 @@ LATER = {
     'SwiGLU': (lambda: SwiGLU(3, 5), [(2, 4, 3)], of_one),
     'Highway': (lambda: Highway(3), [(4, 3)], of_one),
     'SqueezeExcite': (lambda: SqueezeExcite(4, 2), [(2, 4, 3, 3)], of_one),
+    'batch norm 1d': (lambda: nn.BatchNorm1d(4), [(5, 4)], trained_and_tested),
+    'batch norm 1d of sequences': (lambda: nn.BatchNorm1d(3, 1e-3, 0.2), [(2, 3, 5)], trained_and_tested),
+    'conv2d of a wide kernel': (lambda: nn.Conv2d(4, 6, (1, 3), (2, 1), (0, 2), (1, 2), 2), [(2, 4, 3, 5)], of_one),
+    'conv transpose 2d of a wide kernel': (
+        lambda: nn.ConvTranspose2d(4, 6, (2, 3), (3, 2), (0, 1), (2, 1), 2, dilation=(1, 2)), [(2, 4, 3, 2)], of_one),
+    'pooling of sequences': (lambda: nn.Sequential(nn.MaxPool1d(3, 1), nn.AvgPool1d(2), nn.AvgPool1d(3, 2, 1)),
+                             [(2, 3, 10)], of_one),
 }
 # PyTorch's own layers for those that are composed above, because PyTorch 1.13 lacks them.
 NATIVE = {

@@ -6,6 +6,7 @@ tests/models/operations_parity_test.cc and operation_cases.cc have the same list
 """
 import pathlib
 import sys
+import zlib
 import torch
 import torch.nn.functional as F
 
@@ -218,6 +219,39 @@ TIES = {
        for reduction in ['none', 'mean', 'sum']},
 }
 
+# Each from random numbers of its own.
+LATER = {
+    'log1p': (lambda x: torch.log1p(x * x - 0.5), [X]),
+    'norm': (lambda x: torch.linalg.vector_norm(x, 2, 1), [X]),
+    'norm of all': (lambda x: torch.norm(x), [X]),
+    'norms of other powers': (lambda x: sum(torch.linalg.vector_norm(x, p, (0, 2), True) for p in (1, 3, torch.inf)),
+                              [X]),
+    'prod': (lambda x: torch.prod(x, 1), [X]),
+    'prod of all': (torch.prod, [X]),
+    'pad': (lambda x: F.pad(x, (1, 2, 0, 3), value=0.5), [X]),
+    'pad by negative widths': (lambda x: F.pad(x, (-1, 2, 1, -1)), [X]),
+    'sort': (lambda x: torch.sort(x, 1)[0], [X]),
+    'sort, descending': (lambda x: torch.sort(x, -1, True)[0] * (torch.sort(x, -1, True)[1] + 1), [X]),
+    'argsort': (lambda x: torch.argsort(x, 0) + zero(x), [X]),
+    'topk': (lambda x: torch.topk(x, 2)[0], [X]),
+    'topk, smallest': (lambda x: torch.topk(x, 2, 1, False)[0] * (torch.topk(x, 2, 1, False)[1] + 1), [X]),
+    'max_pool1d': (lambda x: F.max_pool1d(x, 3, 2, 1), [(2, 3, 8)]),
+    'avg_pool1d': (lambda x: F.avg_pool1d(x, 3, 2, 1), [(2, 3, 8)]),
+    'avg_pool1d without padding in the mean': (lambda x: F.avg_pool1d(x, 3, 2, 1, count_include_pad=False),
+                                               [(2, 3, 8)]),
+    'max_pool2d, stride of the kernel': (lambda x: F.max_pool2d(x, (2, 3)), [(1, 2, 5, 6)]),
+}
+LATER_TIES = {
+    'logical functions': (lambda x, y: torch.logical_and(x, y) + 2 * torch.logical_or(x, y) +
+                          4 * torch.logical_xor(x, y) + 8 * torch.logical_not(x) + zero(x) + zero(y), [X, Y]),
+    'any and all': (lambda x: torch.any(x > 0.5, 1) + 2 * torch.all(x > -1, 1) + 4 * torch.any(x) + zero(x), [X]),
+    'sort of equals': (lambda x: torch.sort(x, dim=2, stable=True)[0] *
+                       (torch.sort(x, dim=2, stable=True)[1] + 1), [X]),
+    'prod of zeros': (lambda x: torch.prod(x, 1), [X]),
+    'norm of zeros': (lambda x: torch.linalg.vector_norm(0 * x[:, :1], 2, 1) + torch.linalg.vector_norm(x, 2, 1),
+                      [X]),
+}
+
 # PyTorch's own functions for cases that are composed above, because PyTorch 1.13 lacks them.
 NATIVE = {
     'rms_norm': lambda x, w: F.rms_norm(x, (4,), w),
@@ -249,7 +283,11 @@ def main():
     halves = lambda shape: (torch.randn(shape, dtype=torch.float64) * 1.5).round().clamp(-3, 3) / 2
     inputs = {name: [make(shape) for shape in shapes]
               for make, cases in [(normal, CASES), (halves, TIES)] for name, (_, shapes) in cases.items()}
-    cases = {name: computed(f, inputs[name]) for name, (f, _) in {**CASES, **TIES}.items()}
+    for make, cases in [(normal, LATER), (halves, LATER_TIES)]:
+        for name, (_, shapes) in cases.items():
+            torch.manual_seed(zlib.crc32(name.encode()))
+            inputs[name] = [make(shape) for shape in shapes]
+    cases = {name: computed(f, inputs[name]) for name, (f, _) in {**CASES, **TIES, **LATER, **LATER_TIES}.items()}
     if sys.argv[1:] != ['--compare']:
         return write({'cases': cases})
     compare_file(pathlib.Path(__file__).with_name('operations.json'), {'cases': cases})

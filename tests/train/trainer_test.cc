@@ -81,7 +81,7 @@ TEST(Trainer, CutsABatchIntoShardsByItsSizeAlone) {
   EXPECT_ERROR(
       train(3, {.batch_size = 64}),
       "trainer: 2 shards of a batch of 64 for 3 devices, expected at least one for each: set TrainerOptions::shards");
-  EXPECT_ERROR(train(3, {.shards = 1, .batch_size = 64}), "trainer: 1 shards of a batch of 64 for 3 devices");
+  EXPECT_ERROR(train(3, {.shards = 1, .batch_size = 64}), "trainer: 1 shard of a batch of 64 for 3 devices");
 }
 
 // A model without batch norm and dropout computes the same function of a batch in one piece or in several.

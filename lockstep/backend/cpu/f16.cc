@@ -139,6 +139,9 @@ class Reduce final : public WithF16<ReduceKernels> {
   void argmax(KernelContext& ctx, const View& x, const View& y) override {
     in_f32(ctx, std::tuple(in(x)), [&](const View& x) { f32().argmax(ctx, x, y); });
   }
+  void argsort(KernelContext& ctx, bool descending, const View& x, const View& y) override {
+    in_f32(ctx, std::tuple(in(x)), [&](const View& x) { f32().argsort(ctx, descending, x, y); });
+  }
   void tree_sum(KernelContext& ctx, std::span<const View> leaves, const View& y) override {
     f32().tree_sum(ctx, leaves, y);
   }

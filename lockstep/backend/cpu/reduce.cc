@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "lockstep/backend/cpu/broadcast.h"
@@ -186,6 +187,24 @@ class Reduce final : public ReduceKernels {
           out[row] = best;
         }
       });
+    });
+  }
+
+  void argsort(KernelContext& ctx, bool descending, const View& x, const View& y) override {
+    cpu::visit_floating(x.dtype, "argsort", [&](auto zero) {
+      using T = decltype(zero);
+      const std::int64_t k = x.shape[1], grain = std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(k, 1));
+      parallel_for(ctx, x.shape[0], grain,
+                   [&, in = x.as<T>(), out = y.as<std::int64_t>()](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t row = begin; row < end; ++row) {
+                       const T* u = in + row * k;
+                       std::int64_t* const first = out + row * k;
+                       std::iota(first, first + k, 0);
+                       std::stable_sort(first, first + k, [&](std::int64_t i, std::int64_t j) {
+                         return precedes(descending, cpu::widened(u[i]), cpu::widened(u[j]));
+                       });
+                     }
+                   });
     });
   }
 

@@ -70,7 +70,7 @@ inline float fast_log(float x) {
   return x <= 0.f ? outside : y;
 }
 
-// log(1 + x) = 2 artanh(x / (2 + x)), for x in [0, 1].
+// log(1 + x) = 2 artanh(x / (2 + x)), for x in [-0.5, 1].
 inline float fast_log1p(float x) {
   float s = x / (2.f + x), z = s * s;
   constexpr std::array c{2.f / 3, 2.f / 5, 2.f / 7, 2.f / 9, 2.f / 11, 2.f / 13, 2.f / 15, 2.f / 17};

@@ -148,6 +148,15 @@ __global__ void broadcast_kernel(BinaryOp op, const __grid_constant__ Broadcast<
   });
 }
 
+__global__ void integer_kernel(BinaryOp op, const __grid_constant__ Broadcast<2> shape, const std::int64_t* a,
+                               const std::int64_t* b, std::int64_t* out, std::int64_t n) {
+  const std::int64_t i = thread_number();
+  if (i >= n) return;
+  std::int64_t at[2] = {};
+  shape.offsets(i, at);
+  visit_op(op, [&](auto kind) { out[i] = integer_formula<kind()>(a[at[0]], b[at[1]]); });
+}
+
 template <typename T>
 __global__ void compare_kernel(CompareOp op, const __grid_constant__ Broadcast<2> shape, const T* a, const T* b,
                                std::uint8_t* out, std::int64_t n) {
@@ -205,6 +214,13 @@ class CudaElementwise final : public ElementwiseKernels {
   }
 
   void binary(KernelContext& ctx, BinaryOp op, const View& a, const View& b, const View& out) override {
+    if (out.dtype == DType::i64) {
+      if (out.numel() == 0) return;
+      launch(integer_kernel, blocks_for(out.numel()), dim3(kThreads), 0, cuda_context(ctx).stream(), op,
+             Broadcast<2>({a.shape, b.shape}, out.shape), a.as<std::int64_t>(), b.as<std::int64_t>(),
+             out.as<std::int64_t>(), out.numel());
+      return;
+    }
     visit_floating(out.dtype, "binary", [&, n = out.numel()](auto zero) {
       using T = decltype(zero);
       if (a.shape == b.shape && a.shape == out.shape) {

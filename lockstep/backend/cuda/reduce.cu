@@ -242,6 +242,27 @@ __global__ void squared_norm_kernel(const __grid_constant__ TensorTable<Squared<
   if (threadIdx.x == 0) *y = total;
 }
 
+// Whether a comes before b. NaN is the largest.
+template <typename C>
+__device__ bool precedes(bool descending, C a, C b) {
+  return descending ? a > b || (a != a && b == b) : a < b || (a == a && b != b);
+}
+
+// One thread per element, which counts those that come before it.
+template <typename T>
+__global__ void argsort_kernel(bool descending, const T* x, std::int64_t* y, std::int64_t rows, std::int64_t k) {
+  const std::int64_t i = thread_number();
+  if (i >= rows * k) return;
+  const std::int64_t first = i / k * k;
+  const Compute<T> own = widened(x[i]);
+  std::int64_t before = 0;
+  for (std::int64_t j = first; j < first + k; ++j) {
+    const Compute<T> other = widened(x[j]);
+    if (precedes(descending, other, own) || (j < i && !precedes(descending, own, other))) ++before;
+  }
+  y[first + before] = i - first;
+}
+
 class CudaReduce final : public ReduceKernels {
  public:
   void sum_to(KernelContext& context, const View& x, const View& y) override {
@@ -268,6 +289,15 @@ class CudaReduce final : public ReduceKernels {
       using T = decltype(zero);
       launch(argmax_kernel<T>, blocks_for(rows * 32), dim3(kThreads), 0, cuda_context(context).stream(), x.as<T>(),
              y.as<std::int64_t>(), rows, k);
+    });
+  }
+
+  void argsort(KernelContext& context, bool descending, const View& x, const View& y) override {
+    if (x.numel() == 0) return;
+    visit_floating(x.dtype, "argsort", [&](auto zero) {
+      using T = decltype(zero);
+      launch(argsort_kernel<T>, blocks_for(x.numel()), dim3(kThreads), 0, cuda_context(context).stream(), descending,
+             x.as<T>(), y.as<std::int64_t>(), x.shape[0], x.shape[1]);
     });
   }
 

@@ -21,6 +21,7 @@ double apply(const Unary& unary, double x) {
     case UnaryOp::negate: return -x;
     case UnaryOp::exp: return std::exp(x);
     case UnaryOp::log: return std::log(x);
+    case UnaryOp::log1p: return std::log1p(x);
     case UnaryOp::sqrt: return std::sqrt(x);
     case UnaryOp::square: return x * x;
     case UnaryOp::abs: return std::abs(x);
@@ -54,6 +55,7 @@ double derivative(const Unary& unary, double saved) {
     case UnaryOp::negate: return -1;
     case UnaryOp::exp: return y;
     case UnaryOp::log: return 1 / x;
+    case UnaryOp::log1p: return 1 / (1 + x);
     case UnaryOp::sqrt: return 0.5 / y;
     case UnaryOp::square: return 2 * x;
     case UnaryOp::abs: return x > 0 ? 1 : x < 0 ? -1 : 0;
@@ -118,6 +120,16 @@ class Elementwise final : public ElementwiseKernels {
   }
 
   void binary(KernelContext&, BinaryOp op, const View& a, const View& b, const View& out) override {
+    if (out.dtype == DType::i64) {
+      // f64 cannot represent every i64.
+      visit_op(op, [&](auto kind) {
+        for (std::int64_t i = 0; i < out.numel(); ++i) {
+          out.as<std::int64_t>()[i] =
+              integer_formula<kind()>(a.as<std::int64_t>()[source(a, out, i)], b.as<std::int64_t>()[source(b, out, i)]);
+        }
+      });
+      return;
+    }
     Elements u(a), v(b), result(out);
     for (std::int64_t i = 0; i < out.numel(); ++i) {
       result.set(i, apply(op, u[source(a, out, i)], v[source(b, out, i)]));

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "lockstep/backend/reference/broadcast.h"
@@ -55,6 +57,18 @@ class Reduce final : public ReduceKernels {
         if (a > b || (std::isnan(a) && !std::isnan(b))) best = i;
       }
       out.set(row, static_cast<double>(best));
+    }
+  }
+
+  void argsort(KernelContext&, bool descending, const View& x, const View& y) override {
+    Elements in(x);
+    const std::int64_t k = x.shape[1];
+    for (std::int64_t row = 0; row < x.shape[0]; ++row) {
+      auto* const first = y.as<std::int64_t>() + row * k;
+      std::iota(first, first + k, 0);
+      std::stable_sort(first, first + k, [&](std::int64_t i, std::int64_t j) {
+        return precedes(descending, in[row * k + i], in[row * k + j]);
+      });
     }
   }
 

@@ -1,0 +1,38 @@
+// Says what a test image of Fashion-MNIST shows, by the weights of a LeNet that the tool trained.
+//
+//   lockstep train --model lenet --export lenet.safetensors
+//   predict lenet.safetensors 7
+#include <fmt/core.h>
+#include <lockstep/checkpoint/weights.h>
+#include <lockstep/data/dataset.h>
+#include <lockstep/models/models.h>
+#include <lockstep/runtime/runtime.h>
+
+#include <cstdlib>
+
+using namespace lockstep;
+
+int main(int argc, char** argv) try {
+  if (argc != 3) {
+    fmt::print(stderr,
+               "predict: expected a file of weights and the number of an image, as in predict lenet.safetensors 7\n");
+    return 2;
+  }
+  Runtime runtime({.devices = 1});
+  const auto net = lenet();
+  net->initialize(Xavier{}, runtime.devices());  // makes the parameters
+  load_weights(argv[1], *net);                   // replaces their values
+  const EvalGuard evaluation(*net);              // no dropout, and running statistics in batch norm
+  const NoGradGuard no_grad;
+
+  const Example example = FashionMnist(load_fashion_mnist(MnistPart::test)).get(std::atoll(argv[2]));
+  const Tensor image = unsqueeze(example[0], 0).to(runtime.devices()[0]);  // [1, 28, 28] -> [1, 1, 28, 28]
+  const Tensor probabilities = softmax((*net)(image));                     // [1, 10]
+  const auto label = argmax(probabilities, 1).item<std::int64_t>();
+  fmt::print("image {}: {}, with probability {:.3f}; the label is {}\n", argv[2],
+             kFashionMnistClasses.at(static_cast<std::size_t>(label)), probabilities[0][label].item(),
+             kFashionMnistClasses.at(static_cast<std::size_t>(example[1].item<std::int64_t>())));
+} catch (const std::exception& error) {
+  fmt::print(stderr, "predict: {}\n", error.what());
+  return 1;
+}
