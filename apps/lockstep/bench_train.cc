@@ -172,7 +172,10 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
 Benchmark add_bench_train(CLI::App& app) {
   auto o = std::make_shared<BenchTrainOptions>();
   o->add_model(app);
+  o->add_dropout(app);
+  o->add_tf32(app);
   o->add_devices(app);
+  o->add_shards(app);
   o->add_data(app);
   app.add_option("--steps", o->steps, "Steps per round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   app.add_option("--optimizer", o->optimizer, "Optimizer; gpt, lstm: adamw by default")

@@ -20,7 +20,10 @@ TEST_F(Train, ResumesToTheBitOnOtherDevices) {
   const ToolResult resumed =
       train({"--optimizer", "adam", "--lr", "0.01", "--log", log, "--resume", save, "--num-devices", "3"});
   EXPECT_EQ(resumed.status, 0);
-  EXPECT_THAT(resumed.err, ::testing::MatchesRegex("lockstep: resumed from .*step-00000006, step 6\n"));
+  EXPECT_THAT(resumed.err,
+              ::testing::MatchesRegex("lockstep: resumed from .*step-00000006, step 6\n"
+                                      "lockstep: no more checkpoints are written; --save DIR continues to write "
+                                      "them\n"));
   auto losses = [](const std::filesystem::path& file) {
     std::vector<double> all;
     for (const nlohmann::json& step : events(file, "step")) all.push_back(step.at("loss"));
