@@ -51,6 +51,7 @@ TEST_F(Train, LogsEveryStepExactly) {
   EXPECT_EQ(start.at("devices"), (nlohmann::json{"cpu:0", "cpu:1"}));
   EXPECT_EQ(start.at("shards"), 4);
   EXPECT_EQ(start.at("world_size"), 1);
+  EXPECT_EQ(start.at("backend"), "host");
   EXPECT_EQ(start.at("parameters"), 784 * 256 + 256 + 256 * 10 + 10);
 
   std::int64_t step = 0;
