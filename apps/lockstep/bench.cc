@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "job_options.h"
 #include "lockstep/base/file.h"
+#include "ranks.h"
 
 namespace lockstep::app {
 
@@ -35,11 +36,13 @@ Command add_bench(CLI::App& parent) {
 
   return [app, benchmarks, common, json] {
     if (app->get_subcommands().empty()) throw UsageError("expected a benchmark (see lockstep bench --help)");
+    const std::string name = app->get_subcommands().front()->get_name();
+    if (name != "train") check_single_process("bench " + name);
+    const bool first = rank() == 0;
     // Opens the file before the measurement, so that an error comes early.
     std::optional<AtomicFile> file;
-    if (!json->empty()) file.emplace(*json);
-    const std::string name = app->get_subcommands().front()->get_name();
-    Report report(name);
+    if (!json->empty() && first) file.emplace(*json);
+    Report report(name, first);
     benchmarks.at(name)(*common, report);
     if (file) {
       file->write(report.json());

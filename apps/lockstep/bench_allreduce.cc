@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "bench.h"
+#include "job_options.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/device/topology.h"
@@ -105,7 +106,10 @@ std::string time_of(double seconds) {
 }
 
 void bench_allreduce(const BenchOptions& options, Report& report) {
-  check(options.rounds <= kMaxRounds, "bench allreduce: {} rounds, expected at most {}", options.rounds, kMaxRounds);
+  if (options.rounds > kMaxRounds) {
+    throw UsageError(fmt::format("--rounds {}: expected at most {}", options.rounds, kMaxRounds));
+  }
+  report.begin();
   std::vector<std::vector<Cell>> rows(kRows);
   for (std::size_t row = 0; row < kRows; ++row) {
     const bool tree = row == std::size(kSizes);

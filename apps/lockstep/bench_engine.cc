@@ -144,6 +144,7 @@ Cost cost_of_hand_over(int rounds, int count) {
 }
 
 void measure_engine(const BenchEngineOptions& o, const BenchOptions& common, Report& report) {
+  report.begin();
   report.set("rounds", common.rounds);
   report.set("tasks", o.tasks);
   const std::vector<std::string> headings{"what", "wall us", "cpu us"};

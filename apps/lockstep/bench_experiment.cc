@@ -90,6 +90,7 @@ std::string digest_of(Runtime& runtime, const Experiment& experiment) {
 }
 
 void run_experiment(const ExperimentOptions& options, const BenchOptions& common, Report& report) {
+  report.begin();
   std::vector<std::string> names;
   const EngineRun threaded = run_on(options.runtime, false, common.rounds, options, names);
   const EngineRun serial = run_on(options.runtime, true, common.rounds, options, names);
@@ -123,6 +124,7 @@ void run_experiment(const ExperimentOptions& options, const BenchOptions& common
 
 void compare_variants(const std::string& title, const std::vector<Variant>& variants, const std::string& trace,
                       const BenchOptions& common, Report& report) {
+  report.begin();
   // Times all variants together, so that rounds alternate.
   std::vector<std::unique_ptr<Runtime>> runtimes;
   std::vector<Experiment> experiments;

@@ -141,13 +141,12 @@ Speeds measure(const KernelCall& call, const Kernels& ours, const std::optional<
 }
 
 void measure_kernels(JobOptions o, const BenchOptions& common, Report& report) {
-  if (o.tf32) throw UsageError("--tf32 is for GPUs; bench kernels measures a CPU");
-  if (!o.init_from.empty()) throw UsageError("--init-from: initial weights do not change the time of kernels; omit it");
   o.devices = "cpu";
   o.num_devices = 1;
   o.shards = 1;
   o.threads_per_shard = 1;
   const std::vector<KernelCall> calls = kernel_calls(o);
+  report.begin();
   report.set("model", o.model);
   report.set("batch size", o.batch_size);
   report.set("dtype", std::string(name(calls.empty() ? DType::f32 : calls.front().dtype())));

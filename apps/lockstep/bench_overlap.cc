@@ -61,7 +61,7 @@ void measure_overlap(const OverlapOptions& o, const BenchOptions& common, Report
 
 Benchmark add_bench_overlap(CLI::App& app) {
   auto o = std::make_shared<OverlapOptions>();
-  add_product_options(app, o->work);
+  add_product_options(app, o->work, "Products per device [as many as take 0.2 s; with a GPU 50]");
   o->place.add_to(app);
   return [o](const BenchOptions& common, Report& report) { measure_overlap(*o, common, report); };
 }

@@ -41,11 +41,10 @@ struct Matrices {
 
 }  // namespace
 
-void add_product_options(CLI::App& app, ProductWork& work) {
+void add_product_options(CLI::App& app, ProductWork& work, const std::string& count) {
   app.add_option("--size", work.size, "Rows and columns of a matrix [depends on the experiment; with a GPU 4000]")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 15));
-  app.add_option("--count", work.count, "Products per device [as many as take 0.2 s; with a GPU 50]")
-      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--count", work.count, count)->check(CLI::Range(1, 1'000'000));
   app.add_option("--copies", work.copies, "Copies of each result [as many as take the time of its product]")
       ->check(CLI::Range(1, 1'000'000));
 }

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <string>
 
 #include "bench_experiment.h"
 #include "lockstep/tensor/array.h"
@@ -22,8 +23,8 @@ struct ProductWork {
 // size.
 Array random_matrix(std::int64_t size, std::uint64_t seed);
 
-// --size, --copies, --count
-void add_product_options(CLI::App& app, ProductWork& work);
+// --size, --copies, --count. `count` says what --count counts, and its default.
+void add_product_options(CLI::App& app, ProductWork& work, const std::string& count);
 
 // One part per device. With a target in `copies`, y[i] is copied while y[i + 1] is computed.
 enum class Copies { kNone, kToHost, kToPageableHost, kToNextDevice };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 
 #include "lockstep/device/topology.h"
@@ -43,7 +44,7 @@ Cell::Cell(double number, int digits) : text(fmt::format("{:.{}f}", number, digi
   value = std::isfinite(number) ? nlohmann::json(std::stod(fmt::format("{:.6g}", number))) : nlohmann::json();
 }
 
-Report::Report(const std::string& benchmark) {
+Report::Report(const std::string& benchmark, bool prints) : prints_(prints) {
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   json_["benchmark"] = benchmark;
   json_["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", now);
@@ -51,19 +52,28 @@ Report::Report(const std::string& benchmark) {
   json_["settings"] = nlohmann::ordered_json::object();
   json_["tables"] = nlohmann::ordered_json::array();
   json_["notes"] = nlohmann::ordered_json::array();
-  fmt::print("{} on {} core{} of {}\n", benchmark, available_cpus().size(), available_cpus().size() == 1 ? "" : "s",
+}
+
+void Report::begin() {
+  if (begun_ || !prints_) return;
+  begun_ = true;
+  const std::size_t cores = available_cpus().size();
+  fmt::print("{} on {} core{} of {}\n", json_["benchmark"].get<std::string>(), cores, cores == 1 ? "" : "s",
              cpu_model_name());
+  std::fflush(stdout);
 }
 
 void Report::table(const std::string& title, const std::vector<std::string>& headings,
                    const std::vector<std::vector<Cell>>& rows) {
-  fmt::print("\n{}\n", title);
+  begin();
+  if (prints_) fmt::print("\n{}\n", title);
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < headings.size(); ++i) {
     widths.push_back(headings[i].size());
     for (const auto& row : rows) widths[i] = std::max(widths[i], row.at(i).text.size());
   }
   auto print_line = [&](auto text_of) {
+    if (!prints_) return;
     // The first column holds names, the others numbers.
     fmt::print("  {:<{}}", text_of(0), widths[0]);
     for (std::size_t i = 1; i < headings.size(); ++i) fmt::print("  {:>{}}", text_of(i), widths[i]);
@@ -81,7 +91,8 @@ void Report::table(const std::string& title, const std::vector<std::string>& hea
 }
 
 void Report::note(const std::string& text) {
-  fmt::print("\n{}\n", text);
+  begin();
+  if (prints_) fmt::print("\n{}\n", text);
   json_["notes"].push_back(text);
 }
 

@@ -43,8 +43,11 @@ struct Cell {
 // Prints results as they come and collects them for JSON.
 class Report {
  public:
-  explicit Report(const std::string& benchmark);
+  // `prints`: false for ranks other than 0.
+  Report(const std::string& benchmark, bool prints);
 
+  // Prints the title, once. Benchmarks call it after they have checked their options, before they measure.
+  void begin();
   // Records a setting of the benchmark, such as "products" = 40. Not printed.
   void set(const std::string& name, nlohmann::json value) { json_["settings"][name] = std::move(value); }
   // Columns are aligned. JSON has one object per row, with the headings as names.
@@ -59,6 +62,7 @@ class Report {
 
  private:
   nlohmann::ordered_json json_;
+  bool prints_, begun_ = false;
 };
 
 }  // namespace lockstep::app

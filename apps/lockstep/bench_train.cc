@@ -44,7 +44,8 @@ struct Measurement {
   double host() const { return seconds(end.host - begin.host); }
 };
 
-Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::shared_ptr<Trace>& trace) {
+Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::shared_ptr<Trace>& trace,
+                  Report& report) {
   // Any text takes the same time.
   const Examples examples = o.is_language_model() && o.data.empty() ? made_up_examples(o, 64 * o.batch_size)
                                                                     : load_examples(o, MnistPart::train);
@@ -56,16 +57,17 @@ Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::s
   Trainer trainer(*net, *optimizer, examples.data, nullptr, options);
 
   Measurement m;
-  trainer.on_step = [&](const StepReport& report) {
+  trainer.on_step = [&](const StepReport& step) {
     const Moment now{trace->elapsed_ns(), cpu_time_of_this_thread()};
-    if (report.step < o.steps) return;
-    if (report.step == o.steps) {
+    if (step.step < o.steps) return;
+    if (step.step == o.steps) {
       m.begin = now;
     } else {
-      m.images_per_second.push_back(report.images_per_second);
+      m.images_per_second.push_back(step.images_per_second);
     }
     m.end = now;
   };
+  report.begin();
   // Traces during the warm-up as well, so that the records are complete when the measurement begins.
   job.runtime->engine().set_trace(trace);
   trainer.train();
@@ -147,7 +149,7 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
   report.set("recorded", std::string(o.record_steps ? "yes" : "no"));
 
   const auto trace = std::make_shared<Trace>();
-  const Measurement m = train(o, common.rounds, job, trace);
+  const Measurement m = train(o, common.rounds, job, trace, report);
   const TraceSummary summary = summarize(*trace, m.begin.trace_ns, m.end.trace_ns);
   report_steps(m, summary, o.is_language_model() ? o.context : 0, report);
   report_operations(m, summary, report);
@@ -170,7 +172,10 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
 Benchmark add_bench_train(CLI::App& app) {
   auto o = std::make_shared<BenchTrainOptions>();
   o->add_model(app);
+  o->add_dropout(app);
+  o->add_tf32(app);
   o->add_devices(app);
+  o->add_shards(app);
   o->add_data(app);
   app.add_option("--steps", o->steps, "Steps per round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   app.add_option("--optimizer", o->optimizer, "Optimizer; gpt, lstm: adamw by default")

@@ -21,6 +21,7 @@ std::string cores(const std::vector<int>& cpus) {
 Command add_devices(CLI::App& parent) {
   auto* app = parent.add_subcommand("devices", "List the devices: name, kind, cores or GPU model, memory");
   auto options = std::make_shared<JobOptions>();
+  options->open_shards = OpenShards::of_devices;  // a list has no batch
   options->add_devices(*app);
   return [options] {
     Job job = make_job(*options);
@@ -34,7 +35,7 @@ Command add_devices(CLI::App& parent) {
                    info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model, gibibytes);
       }
     }
-    // For users only: a missing GPU is neither a device nor an error.
+    // Only for people at a terminal; scripts read the list alone.
     if (::isatty(STDERR_FILENO)) {
       if (const GpuList found = find_gpus(); found.gpus.empty()) {
         fmt::print(stderr, "no GPU: {}\n", found.why_none);

@@ -1,6 +1,7 @@
 #include "commands.h"
 #include "learning_task.h"
 #include "lockstep/train/evaluate.h"
+#include "ranks.h"
 
 namespace lockstep::app {
 
@@ -9,14 +10,20 @@ Command add_eval(CLI::App& parent) {
   auto options = std::make_shared<JobOptions>();
   options->open_shards = OpenShards::enough;
   options->add_model(*app);
+  options->add_init_from(*app);
+  options->add_tf32(*app);
   options->add_devices(*app);
+  options->add_shards(*app);
   options->add_data(*app);
+  options->add_limit_test(*app);
   options->add_metrics(*app);
   app->get_option("--init-from")->required();
   return [options, app] {
+    check_single_process("eval");
     options->choose_defaults(*app);
     Job job = make_job(*options);
     const Examples test = load_examples(*options, MnistPart::test);
+    notice_limit(*options, MnistPart::test, test);
     auto net = make_initialized_model(*options, job, test.classes);
     DataLoader loader(test.data, {.batch_size = options->batch_size});
     const EvaluateOptions how{.devices = job.devices, .shards = job.shards, .dtype = job.dtype};

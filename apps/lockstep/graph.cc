@@ -12,6 +12,7 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/task_graph.h"
 #include "lockstep/engine/task_graph_dot.h"
+#include "ranks.h"
 #include "train_options.h"
 
 namespace lockstep::app {
@@ -125,15 +126,20 @@ Command add_graph(CLI::App& parent) {
   options->model = "mlp";
   options->open_shards = OpenShards::of_devices;
   options->add_model(*app);
+  options->add_dropout(*app);
+  options->add_tf32(*app);
   options->add_devices(*app);
+  options->add_shards(*app);
   app->add_option("--optimizer", options->optimizer, "Optimizer of the step; gpt, lstm: adamw by default")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
   app->add_option("--clip", options->clip,
-                  "Clip the norm of all gradients together to this; 0: no limit [0; gpt, lstm: 1]");
+                  "Clip the norm of all gradients together to this; 0: no limit [0; gpt, lstm: 1]")
+      ->check(number_in(0, 1e9));
   app->add_option("--out", options->out, "Write the picture to FILE.dot, or to FILE.svg, which needs Graphviz")
       ->required();
   return [options, app] {
+    check_single_process("graph");
     options->choose_defaults(*app);
     return draw_graph(*options);
   };

@@ -1,5 +1,6 @@
 #include "job_options.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "lockstep/backend/backend.h"
@@ -51,8 +52,7 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
   const std::int64_t batch = o.batch_size / o.accumulate;
   if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
-  // A window of a text is as much work as several pictures.
-  const int shards = o.shards > 0 ? o.shards : default_shards(o.is_language_model() ? 8 * batch : batch);
+  const int shards = o.shards > 0 ? o.shards : o.shards_of_batch();
   if (shards >= devices) return shards;
   if (o.shards == 0 && o.open_shards == OpenShards::enough) return devices;
   const std::string of = job.world_size() > 1 ? fmt::format(" of {} ranks", job.world_size()) : "";
@@ -100,6 +100,16 @@ std::string idle_cores(const JobOptions& o, const Job& job) {
 
 void notice(const std::string& text) { std::fprintf(stderr, "lockstep: %s\n", text.c_str()); }
 
+CLI::Validator number_in(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& text) {
+        double value = 0;
+        bool fits = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+        return fits ? std::string() : fmt::format("{} is not in [{} - {}]", text, low, high);
+      },
+      fmt::format("FLOAT in [{} - {}]", low, high));
+}
+
 void JobOptions::add_model(CLI::App& app) {
   std::vector<std::string> names = model_names();
   names.insert(names.end(), {"gpt", "lstm"});
@@ -113,15 +123,24 @@ void JobOptions::add_model(CLI::App& app) {
       ->check(count)
       ->capture_default_str();
   app.add_option("--width", width, "gpt, lstm: number of features of each layer")->check(count)->capture_default_str();
-  app.add_option("--dropout", dropout, "gpt, lstm: dropout probability")
-      ->check(CLI::Range(0.0, 0.99))
-      ->capture_default_str();
-  app.add_option("--init-from", init_from, "Load the weights from this safetensors file")->check(CLI::ExistingFile);
   app.add_option("--dtype", dtype, "Number format that layers compute in; master weights stay f32")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   app.add_flag("--direct-conv", direct_conv,
                "Never use Winograd's algorithm for f32 convolutions on CPUs; slower, changes the bits");
+}
+
+void JobOptions::add_dropout(CLI::App& app) {
+  app.add_option("--dropout", dropout, "gpt, lstm: dropout probability")
+      ->check(number_in(0, 0.99))
+      ->capture_default_str();
+}
+
+void JobOptions::add_init_from(CLI::App& app) {
+  app.add_option("--init-from", init_from, "Load the weights from this safetensors file")->check(CLI::ExistingFile);
+}
+
+void JobOptions::add_tf32(CLI::App& app) {
   app.add_flag("--tf32", tf32, "Multiply f32 on GPUs in TF32, with a mantissa of 10 bits; changes the bits");
 }
 
@@ -134,20 +153,33 @@ void JobOptions::add_devices(CLI::App& app) {
                  "Number of devices, of the kind that --devices selects; CPU devices split the cores evenly [all GPUs, "
                  "or 1 CPU device]")
       ->check(CLI::Range(1, kMostDevices));
-  app.add_option("--threads-per-shard", threads_per_shard,
-                 "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same "
-                 "bits; bf16: 1, part of "
-                 "the recipe]")
-      ->check(CLI::Range(1, 1024));
   app.add_option("--cores-per-device", cores_per_device, "Cores per CPU device [all cores, split evenly]")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--shards", shards,
-                 std::string("V: number of shards per batch; decides the bits [") +
-                     (open_shards == OpenShards::of_devices ? "one per device]"
-                                                            : "CPUs: the largest power of two from 1 to 8 that leaves "
-                                                              "32 images or 4 texts per shard; GPUs: one per device]"))
-      ->check(CLI::Range(1, 65536));
-  app.add_option("--batch-size", batch_size, "Examples per batch, over all devices and ranks; gpt, lstm: 32 by default")
+}
+
+void JobOptions::add_shards(CLI::App& app) {
+  struct Help {
+    const char *shards, *threads, *batch;
+  };
+  constexpr Help kTraining{
+      "V: number of shards per batch; decides the bits [CPUs: the largest power of two from 1 to 8 that leaves 32 "
+      "images or 4 texts per shard; GPUs: one per device]",
+      "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same bits; bf16: 1, part "
+      "of the recipe]",
+      "Examples per batch, over all devices and ranks; gpt, lstm: 32 by default"};
+  constexpr Help kPicture{"V: number of shards per batch [one per device]", "T: CPU threads that compute one shard [1]",
+                          "Examples per batch, over all devices"};
+  constexpr Help kEvaluation{
+      "V: number of shards per batch; decides memory and speed only [as in train, or one per device if that is more]",
+      "T: CPU threads that compute one shard; decides memory and speed only [f32, f16: as many as the cores allow; "
+      "bf16: 1]",
+      "Examples per batch, over all devices; gpt, lstm: 32 by default"};
+  const Help& help = open_shards == OpenShards::of_batch     ? kTraining
+                     : open_shards == OpenShards::of_devices ? kPicture
+                                                             : kEvaluation;
+  app.add_option("--threads-per-shard", threads_per_shard, help.threads)->check(CLI::Range(1, 1024));
+  app.add_option("--shards", shards, help.shards)->check(CLI::Range(1, 65536));
+  app.add_option("--batch-size", batch_size, help.batch)
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
 }
@@ -156,6 +188,9 @@ void JobOptions::add_data(CLI::App& app) {
   app.add_option("--data", data,
                  "Folder with the four IDX files of Fashion-MNIST [LOCKSTEP_DATA, or the Debian package's folder]; "
                  "gpt, lstm: a text file");
+}
+
+void JobOptions::add_limit_test(CLI::App& app) {
   app.add_option("--limit-test", limit_test, "Use only the first N test examples [all]")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
 }
@@ -172,7 +207,17 @@ bool is_given(const CLI::App& app, const std::string& option) {
   return found != nullptr && found->count() > 0;
 }
 
+int JobOptions::shards_of_batch() const {
+  const std::int64_t batch = batch_size / accumulate;
+  // A window of a text is as much work as several pictures.
+  return default_shards(is_language_model() ? 8 * batch : batch);
+}
+
 void JobOptions::choose_defaults(const CLI::App& app) {
+  if (direct_conv && !has_convolutions()) {
+    notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model));
+    direct_conv = false;
+  }
   if (!is_language_model()) {
     for (const char* name : {"--context", "--layers", "--heads", "--width", "--dropout"}) {
       if (is_given(app, name)) throw UsageError(fmt::format("{}: only with --model gpt or lstm, not {}", name, model));
@@ -194,6 +239,7 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   const DeviceList wanted = wanted_devices(o);
   auto cores = static_cast<int>(available_cpus().size());
   if (std::string binding = binding_notice(); !binding.empty() && job.rank() == 0) notice(binding);
+  if (job.rank() == 0) std::ranges::for_each(o.notices, notice);
 
   job.devices_of_ranks = devices_of_all_ranks(wanted, job);
   job.shards = shards_of(o, wanted, job);
@@ -237,7 +283,11 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
     const auto changes_nothing = [&](const char* option, const char* place) {
       notice(fmt::format("{} changes nothing on {}: it is for {}", option, str(job.devices), place));
     };
-    if (o.tf32 && !has(DeviceKind::cuda)) changes_nothing("--tf32", "GPUs");
+    if (o.tf32 && o.dtype != "f32") {
+      notice(fmt::format("--tf32 is for products of f32: layers compute in {}", o.dtype));
+    } else if (o.tf32 && !has(DeviceKind::cuda)) {
+      changes_nothing("--tf32", "GPUs");
+    }
     if (o.direct_conv && !has(DeviceKind::cpu)) changes_nothing("--direct-conv", "CPUs");
   }
   if (!job.group) return job;

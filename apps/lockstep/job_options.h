@@ -48,17 +48,32 @@ struct JobOptions {
   double dropout = 0.1;
   bool no_shuffle = false;
   std::vector<std::string> metrics;
+  std::vector<std::string> notices;  // about options that have no effect; make_job writes them
 
+  // --model, the sizes of language models, --dtype, --direct-conv
   void add_model(CLI::App& app);
+  void add_dropout(CLI::App& app);
+  void add_init_from(CLI::App& app);
+  void add_tf32(CLI::App& app);
+  // --devices, --num-devices, --cores-per-device
   void add_devices(CLI::App& app);
+  // --shards, --threads-per-shard, --batch-size
+  void add_shards(CLI::App& app);
   void add_data(CLI::App& app);
+  void add_limit_test(CLI::App& app);
   void add_metrics(CLI::App& app);
   // After the parse: what the user left open and the model decides. Throws UsageError for options that do not fit the
-  // model.
+  // model. Options without an effect get a notice and their default, so that they do not change the recipe.
   void choose_defaults(const CLI::App& app);
 
   bool is_language_model() const { return model == "gpt" || model == "lstm"; }
+  bool has_convolutions() const { return !is_language_model() && model != "mlp"; }
+  // V on CPUs if the user does not choose it.
+  int shards_of_batch() const;
 };
+
+// Like CLI::Range, but rejects NaN.
+CLI::Validator number_in(double low, double high);
 
 // Unusable arguments: exit status 2.
 class UsageError : public Error {
@@ -82,7 +97,7 @@ struct Job {
 };
 
 // A collective. Chooses the devices and shards that the user omitted. Throws UsageError if there are fewer shards than
-// devices of all ranks. Rank 0 writes notices to standard error.
+// devices of all ranks. Rank 0 writes notices to standard error, with those of the options.
 Job make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = nullptr);
 
 // The number of cores without a shard, and the option that uses them: "8 of 16 cores idle (--threads-per-shard 2 uses

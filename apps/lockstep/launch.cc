@@ -59,7 +59,9 @@ Command add_launch(CLI::App& parent) {
   app->add_option("--node-rank", options->node_rank, "Number of this host, from 0")
       ->check(CLI::Range(0, (1 << 16) - 1))
       ->capture_default_str();
-  app->add_option("--master-addr", options->master_addr, "Address of node 0")->capture_default_str();
+  app->add_option("--master-addr", options->master_addr,
+                  "Address of node 0 as the other hosts reach it; needed with several hosts")
+      ->capture_default_str();
   app->add_option("--master-port", options->master_port,
                   "Port of node 0's launcher; required with several hosts [a free port]")
       ->check(CLI::Range(1, 65535));

@@ -73,6 +73,14 @@ Examples load_examples(const JobOptions& o, MnistPart part) {
   return {std::move(data), 10, [images] { return images->sha256(); }};
 }
 
+void notice_limit(const JobOptions& o, MnistPart part, const Examples& examples) {
+  const bool training = part == MnistPart::train;
+  const std::int64_t limit = training ? o.limit_train : o.limit_test, size = examples.data->size();
+  if (limit <= size) return;
+  const char* kind = training ? "train" : "test";
+  notice(fmt::format("--limit-{0} {1} changes nothing: there are {2} {0} examples", kind, limit, size));
+}
+
 Examples made_up_examples(const JobOptions& o, std::int64_t count) {
   if (!o.is_language_model()) {
     return {std::make_shared<TensorDataset>(

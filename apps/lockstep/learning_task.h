@@ -16,13 +16,15 @@ struct Examples {
   std::shared_ptr<const Dataset> data;
   // Ten kinds of clothes, or the characters that occur.
   std::int64_t classes = 10;
-  // It covers all that was read, also where --limit-train or --limit-test leaves out some of it.
+  // The hash covers the whole file, even with --limit-train or --limit-test.
   std::function<std::string()> sha256{};
 };
 
 // The last tenth of a text is its test data.
 Examples load_examples(const JobOptions& options, MnistPart part);
-// Examples of the same shapes that mean nothing, where only the time or the tasks of a step matter.
+// Writes a notice if --limit-train or --limit-test exceeds the number of examples.
+void notice_limit(const JobOptions& options, MnistPart part, const Examples& examples);
+// Placeholder examples of the same shapes, for timing and graphs.
 Examples made_up_examples(const JobOptions& options, std::int64_t count);
 
 // dtype: what a language model computes in. The others take it from their input.

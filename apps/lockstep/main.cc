@@ -38,8 +38,10 @@ int run(int argc, char** argv) {
     return 2;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    const auto given = app.get_subcommands();
-    const std::string command = given.empty() ? "" : given.front()->get_name() + " ";
+    std::string command;
+    for (auto given = app.get_subcommands(); !given.empty(); given = given.front()->get_subcommands()) {
+      command += given.front()->get_name() + " ";
+    }
     print_error(fmt::format("{} (see lockstep {}--help)", error.what(), command));
     return 2;
   }

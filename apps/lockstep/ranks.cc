@@ -52,6 +52,15 @@ int rank() {
   return launched ? launched->rank : 0;
 }
 
+bool is_launched() { return read_launched_rank().has_value(); }
+
+void check_single_process(const std::string& command) {
+  const auto launched = read_launched_rank();
+  if (!launched || launched->world_size == 1) return;
+  throw UsageError(fmt::format("{} runs in one process: {} says {} ranks. Start it without a launcher", command,
+                               launched->source, launched->world_size));
+}
+
 bool restarted() {
   auto launched = read_launched_rank();
   return launched && launched->restart_count > 0;

@@ -21,6 +21,13 @@ std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::option
 // This process's rank, or 0 if it is alone. Does not wait for other ranks.
 int rank();
 
+// Whether a launcher started this process, perhaps as the only rank.
+bool is_launched();
+
+// For commands that do not share their work: throws UsageError if a launcher started several ranks, which would all do
+// the same.
+void check_single_process(const std::string& command);
+
 // Whether the launcher restarted all ranks after one was lost. The job then continues from its checkpoints.
 bool restarted();
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <type_traits>
 
 namespace lockstep::app {
 namespace {
@@ -47,6 +48,14 @@ void take_from_checkpoint(TrainOptions& o) {
   if (o.threads_per_shard == 0) o.threads_per_shard = saved("threads_per_shard");
   const Recipe::Value* weights = recipe.find("init_from");
   if (const std::string* hash = weights ? weights->as<std::string>() : nullptr) o.start_weights = *hash;
+  // The recipes of older versions have settings without an effect. Equal recipes let their checkpoints resume.
+  const auto take = [&](const char* name, auto& setting) {
+    const Recipe::Value* found = recipe.find(name);
+    if (const auto* value = found ? found->as<std::decay_t<decltype(setting)>>() : nullptr) setting = *value;
+  };
+  if (o.optimizer != "sgd") take("momentum", o.momentum);
+  if (!o.has_convolutions()) take("direct_conv", o.direct_conv);
+  if (!o.has_batch_norm()) take("sync_bn", o.sync_bn);
 }
 
 ResumedRun resume(Trainer& trainer, const std::string& folder) {

@@ -68,8 +68,9 @@ void RunReport::start() {
                                   {"recipe", recipe_hash(trainer_.recipe())},
                                   {"shards", job_.shards},
                                   {"world_size", job_.world_size()},
-                                  {"parameters", net_.parameter_count()}};
-  if (job_.communicator) event["backend"] = job_.communicator->backend_name();
+                                  {"parameters", net_.parameter_count()},
+                                  // A process that is alone sends nothing; readers of the log find the field anyway.
+                                  {"backend", job_.communicator ? job_.communicator->backend_name() : "host"}};
   event.update(nlohmann::ordered_json::parse(trainer_.recipe().json()));
   log_->write(event);
 }

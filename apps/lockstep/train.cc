@@ -60,17 +60,12 @@ std::string trace_file(const std::string& path, int rank) {
   return p.replace_extension(fmt::format("rank{}{}", rank, p.extension().string())).string();
 }
 
-// Checks that replicas agree on all ranks. The loss would not show if they did not.
+// Checks that replicas agree on all ranks. The loss does not show a difference.
 void check_replicas(const Job& job, const Module& net) {
   if (!job.communicator) return;
   std::string mine = weights_sha256(net);
   bool same = job.communicator->broadcast_on_host(mine, "weights at the end") == mine;
   job.communicator->agree(same ? "" : "the weights at the end differ from rank 0's", "weights at the end");
-}
-
-bool has_batch_norm(Module& net) {
-  return std::ranges::any_of(
-      net.named_modules(), [](const auto& entry) { return dynamic_cast<const BatchNorm2d*>(entry.second) != nullptr; });
 }
 
 // A batch of one.
@@ -80,26 +75,45 @@ Tensor example_input(const Dataset& data, std::uint64_t seed) {
   return data.batch({&index, 1}, {&key, 1}).at(0);
 }
 
+// The number of steps of the whole run, of which a resumed run makes the last ones.
+std::int64_t planned_steps(const TrainOptions& o, std::int64_t examples) {
+  const auto quotient = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
+  const std::int64_t micro_batches = quotient(examples, o.batch_size / o.accumulate);
+  const std::int64_t steps = o.epochs * quotient(micro_batches, o.accumulate);
+  return o.max_steps > 0 ? std::min(steps, o.max_steps) : steps;
+}
+
+// Notices about options that fit the model but have no effect on these data and devices.
+void notice_options(const TrainOptions& o, const Job& job, const Examples& train_data, const Examples& test_data) {
+  notice_limit(o, MnistPart::train, train_data);
+  notice_limit(o, MnistPart::test, test_data);
+  if (parse_balance(o.balance, 0).automatic && job.shards == job.devices_of_ranks) {
+    notice("--balance auto changes nothing: each device has one shard");
+  } else if (parse_balance(o.balance, 0).automatic && job.devices_of_ranks == 1) {
+    notice("--balance auto changes nothing: there is one device");
+  }
+  if (o.sync_bn && job.shards == 1) {
+    notice("--sync-bn is for several shards: the only one has the whole batch");
+  }
+  if (const std::int64_t steps = planned_steps(o, train_data.data->size()); o.warmup > 0 && o.warmup >= steps) {
+    notice(fmt::format("--warmup {}: the run has {} step{}, so the warm-up does not end before it", o.warmup, steps,
+                       steps == 1 ? "" : "s"));
+  }
+}
+
 int run(TrainOptions o, Job& job) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
   const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
   auto net = make_initialized_model(o, job, train_data.classes);
-  // Weights that the file does not have may not have shapes yet.
+  // Weights missing from the file may still have unknown shapes.
   if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices[0]);
   if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
-  if (first && o.momentum != 0 && o.optimizer != "sgd") {
-    notice(fmt::format("--momentum changes nothing: the optimizer is {}", o.optimizer));
-  }
-  if (o.sync_bn) {
-    if (first && !has_batch_norm(*net)) {
-      notice(fmt::format("--sync-bn changes nothing: the model {} has no batch norm", o.model));
-    }
-    convert_sync_batchnorm(*net);
-  }
+  if (o.sync_bn) convert_sync_batchnorm(*net);
   if (o.summary && first) fmt::print("{}", summary(*net, example_input(*train_data.data, o.seed)));
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);
+  if (first) notice_options(o, job, train_data, test_data);
   options.recipe.set("data", train_data.sha256());
   options.metrics = make_metrics(o, train_data.classes);
   Trainer trainer(*net, *optimizer, train_data.data, test_data.data, std::move(options));
@@ -108,8 +122,10 @@ int run(TrainOptions o, Job& job) {
     ResumedRun run = resume(trainer, o.resume);
     start = run.position;
     for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
-    if (first)
+    if (first) {
       notice(fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
+      if (o.save.empty()) notice("no more checkpoints are written; --save DIR continues to write them");
+    }
   }
 
   std::optional<RunReport> report;
@@ -171,7 +187,7 @@ int run(TrainOptions o, Job& job) {
 }
 
 // A restarted job continues from its own checkpoint. At the first start, a checkpoint in the folder belongs to another
-// run. It must not be extended, and after a restart it must not be taken for this run's.
+// run. This run must start apart from it.
 void choose_start(TrainOptions& o) {
   const auto latest = find_latest_checkpoint(o.save).checkpoint;
   if (!latest) return;
@@ -194,6 +210,9 @@ int train(TrainOptions o) {
     check_writable(o.trace);
   }
   std::shared_ptr<ProcessGroup> group = join_ranks(o.backend, o.timeout_seconds);
+  if (o.timeout_seconds && !group && !is_launched()) {
+    o.notices.push_back("--timeout changes nothing: no launcher started this process");
+  }
   Job job;
   try {
     // A restarted job continues from its own checkpoint, even if it began with --resume of another folder.

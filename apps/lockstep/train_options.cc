@@ -1,25 +1,16 @@
 #include "train_options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
+#include "lockstep/nn/normalization.h"
 
 namespace lockstep::app {
 namespace {
-
-// Like CLI::Range, but rejects NaN.
-CLI::Validator number(double low, double high) {
-  return CLI::Validator(
-      [low, high](std::string& text) {
-        double value = 0;
-        bool fits = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
-        return fits ? std::string() : fmt::format("{} is not in [{} - {}]", text, low, high);
-      },
-      fmt::format("FLOAT in [{} - {}]", low, high));
-}
 
 // CLI11 rounds an out-of-range number to the nearest 64-bit number.
 CLI::Validator unsigned_integer() {
@@ -52,16 +43,21 @@ CLI::Validator power_of_two() {
 void TrainOptions::add_to(CLI::App& app) {
   TrainOptions& o = *this;
   auto steps = CLI::Range(std::int64_t{0}, std::int64_t{1} << 40);
-  auto amount = number(0, 1e9);
+  auto amount = number_in(0, 1e9);
   add_model(app);
+  add_dropout(app);
+  add_init_from(app);
+  add_tf32(app);
   add_devices(app);
+  add_shards(app);
   add_data(app);
+  add_limit_test(app);
   app.add_option("--limit-train", o.limit_train, "Use only the first N training examples [all]")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   app.add_option("--epochs", o.epochs, "Passes over the training data")->check(steps)->capture_default_str();
   app.add_option("--max-steps", o.max_steps, "End the run after N steps; 0: no limit [0]")->check(steps);
   app.add_option("--lr", o.lr, "Learning rate [0.1; gpt, lstm: 0.001]")->check(amount);
-  app.add_option("--momentum", o.momentum, "sgd: momentum")->check(number(0, 1))->capture_default_str();
+  app.add_option("--momentum", o.momentum, "sgd: momentum")->check(number_in(0, 1))->capture_default_str();
   app.add_option("--weight-decay", o.weight_decay, "Weight decay; adamw: decoupled")
       ->check(amount)
       ->capture_default_str();
@@ -89,7 +85,7 @@ void TrainOptions::add_to(CLI::App& app) {
                  "without overflow [65536]")
       ->check(power_of_two());
   app.add_option("--label-smoothing", o.label_smoothing, "Fraction of each target to spread over all classes [0]")
-      ->check(number(0, 1));
+      ->check(number_in(0, 1));
   app.add_option("--seed", o.seed, "Seed of initial weights, data order, and dropout")
       ->check(unsigned_integer())
       ->capture_default_str();
@@ -119,8 +115,8 @@ void TrainOptions::add_to(CLI::App& app) {
       ->needs("--save");
   app.add_option("--average", o.average,
                  "Decay of a moving average of the weights, which is then tested and exported; 0: no average [0]")
-      ->check(number(0, 0.9999999));
-  app.add_flag("--partial", o.partial, "With --init-from: load what fits, and list what does not")
+      ->check(number_in(0, 0.9999999));
+  app.add_flag("--partial", o.partial, "With --init-from: load the weights that fit, and list the others")
       ->needs("--init-from");
   app.add_option("--resume", o.resume, "Continue from the newest checkpoint in this folder")
       ->check(CLI::ExistingDirectory)
@@ -151,10 +147,26 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
   }
   if (!inject_flip.empty() && weights_log.empty()) throw UsageError("--inject-flip: only with --weights-log");
   for (const char* name : {"--watch", "--min-delta"}) {
-    if (!is_given(app, "--patience") && !is_given(app, "--save-best") && is_given(app, name)) {
-      throw UsageError(fmt::format("{}: only with --patience or --save-best", name));
+    if (patience == 0 && !save_best && is_given(app, name)) {
+      throw UsageError(fmt::format("{}: only with --patience or --save-best{}", name,
+                                   is_given(app, "--patience") ? "; --patience 0 watches nothing" : ""));
     }
   }
+  if (momentum != 0 && optimizer != "sgd") {
+    notices.push_back(fmt::format("--momentum changes nothing: the optimizer is {}", optimizer));
+    momentum = 0;
+  }
+  if (sync_bn && !has_batch_norm()) {
+    notices.push_back(fmt::format("--sync-bn changes nothing: the model {} has no batch norm", model));
+    sync_bn = false;
+  }
+}
+
+bool TrainOptions::has_batch_norm() const {
+  const auto net = build_model(*this, 10);
+  return std::ranges::any_of(net->named_modules(), [](const auto& entry) {
+    return dynamic_cast<const BatchNorm2d*>(entry.second) != nullptr;
+  });
 }
 
 std::pair<std::int64_t, std::string> TrainOptions::flip() const {

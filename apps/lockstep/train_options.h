@@ -46,6 +46,7 @@ struct TrainOptions : JobOptions {
   std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters) const;
   TrainerOptions trainer_options(const Job& job) const;
   void choose_defaults(const CLI::App& app);
+  bool has_batch_norm() const;
   // --inject-flip STEP:PARAMETER. Step 0 means none.
   std::pair<std::int64_t, std::string> flip() const;
 };

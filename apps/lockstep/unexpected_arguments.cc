@@ -42,28 +42,33 @@ std::string nearest(std::string_view word, const std::vector<std::string>& names
 }  // namespace
 
 std::string unexpected_arguments(const CLI::App& app) {
-  const CLI::App* last = &app;
+  // The outermost command with such words: CLI11 does not pass them on.
+  const CLI::App* found = &app;
   std::string path;
-  while (!last->get_subcommands().empty()) {
-    last = last->get_subcommands().front();
-    path += last->get_name() + " ";
+  while (found->remaining_size() == 0 && !found->get_subcommands().empty()) {
+    found = found->get_subcommands().front();
+    path += found->get_name() + " ";
   }
-  const CLI::App& command = *last;
+  const CLI::App& command = *found;
+  const auto inner = command.get_subcommands();
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options({})) {
     for (const std::string& name : option->get_lnames()) {
       if (!option->get_group().empty()) names.push_back("--" + name);
     }
   }
-  for (const CLI::App* other : command.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(other->get_name());
+  if (inner.empty()) {
+    for (const CLI::App* other : command.get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(other->get_name());
+    }
   }
   const std::vector<std::string> words = command.remaining();
   std::string meant;
   for (std::size_t i = 0; i < words.size() && meant.empty(); ++i) {
     meant = nearest(std::string_view(words[i]).substr(0, words[i].find('=')), names);
   }
-  return fmt::format("not expected: {}{} (see lockstep {}--help)", fmt::join(words, " "),
+  const std::string where = inner.empty() ? "" : fmt::format(" before {}", inner.front()->get_name());
+  return fmt::format("not expected{}: {}{} (see lockstep {}--help)", where, fmt::join(words, " "),
                      meant.empty() ? "" : fmt::format("; did you mean {}?", meant), path);
 }
 

@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands.h"
 #include "golden_hashes.h"
@@ -15,6 +17,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/parallel/split.h"
+#include "ranks.h"
 #include "train_options.h"
 #include "weights_log.h"
 
@@ -44,6 +47,38 @@ TrainingLayout parse_layout(const std::string& text) {
   }
 }
 
+// An option of train that verify cannot pass on, and why.
+struct RefusedOption {
+  std::string_view name, error;
+};
+
+constexpr RefusedOption kRefused[] = {
+    {"--max-steps", "verify sets --max-steps itself: give --steps"},
+    {"--epochs", "verify sets --epochs itself: give --steps"},
+    {"--num-devices", "verify sets --num-devices itself: give --layouts"},
+    {"--devices", "verify takes no --devices: --layouts says how many there are"},
+    {"--log", "verify sets --log itself, and reads the log"},
+    {"--weights-log", "verify sets --weights-log itself, and reads the log"},
+    {"--save", "verify takes no --save: it trains a few steps and keeps no checkpoints"},
+    {"--save-every", "verify takes no --save-every: it keeps no checkpoints"},
+    {"--save-best", "verify takes no --save-best: it keeps no checkpoints"},
+    {"--keep", "verify takes no --keep: it keeps no checkpoints"},
+    {"--resume", "verify takes no --resume: every layout starts with the initial weights"},
+    {"--export", "verify takes no --export: each layout would replace the file"},
+    {"--plot", "verify takes no --plot: each layout would replace the file"},
+    {"--trace", "verify takes no --trace: each layout would replace the file"},
+    {"--summary", "verify takes no --summary: it prints hashes alone"},
+    {"--metrics", "verify takes no --metrics: it prints hashes alone"},
+    {"--patience", "verify takes no --patience: every layout makes all steps"},
+    {"--watch", "verify takes no --watch: every layout makes all steps"},
+    {"--min-delta", "verify takes no --min-delta: every layout makes all steps"},
+};
+
+// Whether `words` have the option as `--name VALUE` or as `--name=VALUE`.
+bool has_option(const std::vector<std::string>& words, std::string_view name) {
+  return std::ranges::any_of(words, [&](std::string_view word) { return word.substr(0, word.find('=')) == name; });
+}
+
 struct VerifyOptions {
   std::vector<std::string> layouts{"1", "2", "2x1"};
   int shards = 0;
@@ -57,12 +92,16 @@ struct VerifyOptions {
 class Verification {
  public:
   Verification(const VerifyOptions& options, std::vector<std::string> train_options)
-      : options_(options), train_options_(std::move(train_options)), folder_(make_temporary_folder()) {
+      : options_(options), train_options_(std::move(train_options)) {
     for (const std::string& text : options_.layouts) layouts_.push_back(parse_layout(text));
     balance_ = parse_balance(options_.balance, 0);
     if (options_.steps == 0) options_.steps = balance_.automatic ? 42 : 4;
     if (layouts_.size() < 2) throw UsageError("--layouts: one layout, expected at least two to compare");
-    shards_ = options_.shards > 0 ? options_.shards : default_shards(options_.batch_size);
+    for (const RefusedOption& refused : kRefused) {
+      if (has_option(train_options_, refused.name)) throw UsageError(std::string(refused.error));
+    }
+    const std::optional<TrainOptions> parsed = parse_train_options();
+    shards_ = options_.shards > 0 ? options_.shards : parsed.value_or(TrainOptions{}).shards_of_batch();
     for (const TrainingLayout& layout : layouts_) {
       const int devices = layout.processes * layout.devices;
       if (options_.shards == 0) shards_ = std::max(shards_, devices);
@@ -72,7 +111,8 @@ class Verification {
       }
     }
     check_balance();
-    check_flip();
+    if (parsed) check_flip(*parsed);
+    folder_ = make_temporary_folder();  // last: the destructor does not run after an error above
   }
   ~Verification() { std::filesystem::remove_all(folder_); }
 
@@ -113,8 +153,8 @@ class Verification {
                                  fmt::join(options_.layouts, ",")));
   }
 
-  // An injection that flips no bit would leave the layouts equal and prove nothing.
-  void check_flip() const {
+  // Empty if an option of train has an error: the first layout reports it.
+  std::optional<TrainOptions> parse_train_options() const {
     TrainOptions train;
     CLI::App app;
     train.add_to(app);
@@ -122,10 +162,16 @@ class Verification {
     try {
       app.parse(std::vector<std::string>(train_options_.rbegin(), train_options_.rend()));
     } catch (const CLI::ParseError&) {
-      return;  // the first layout reports the error
+      return std::nullopt;
     }
     train.choose_defaults(app);
+    train.batch_size = options_.batch_size;
     train.inject_flip = options_.inject_flip;
+    return train;
+  }
+
+  // --inject-flip must name an existing step and parameter; otherwise the layouts agree without a test.
+  void check_flip(const TrainOptions& train) const {
     const auto [step, parameter] = train.flip();
     if (step == 0) return;
     if (step > options_.steps) {
@@ -155,18 +201,9 @@ class Verification {
     add(command, "--weights-log", log.string());
     const std::filesystem::path events = folder_ / fmt::format("{}.log", index);
     add(command, "--log", events.string());
-    auto given = [&](std::string_view name) {
-      return std::ranges::any_of(train_options_, [&](const std::string& o) { return o.starts_with(name); });
-    };
-    for (const char* own :
-         {"--max-steps", "--epochs", "--num-devices", "--devices", "--weights-log", "--log", "--save"}) {
-      if (given(own))
-        throw UsageError(fmt::format("verify sets {} itself{}", own,
-                                     std::string_view(own) == "--max-steps" ? ": give --steps" : ""));
-    }
     // An epoch of two and a half batches: the last batch is uneven, and steps continue into the next epoch.
-    if (!given("--limit-train")) add(command, "--limit-train", options_.batch_size * 5 / 2 + 1);
-    if (!given("--limit-test")) add(command, "--limit-test", 1);
+    if (!has_option(train_options_, "--limit-train")) add(command, "--limit-train", options_.batch_size * 5 / 2 + 1);
+    if (!has_option(train_options_, "--limit-test")) add(command, "--limit-test", 1);
     if (balances(layout)) add(command, "--balance", options_.balance);
     if (!flip.empty()) add(command, "--inject-flip", flip);
     command.insert(command.end(), train_options_.begin(), train_options_.end());
@@ -190,7 +227,12 @@ class Verification {
   // Other processors, compilers, and numbers of threads produce the same f32 weights.
   void compare_with_golden() const {
     const auto golden = golden_hash(recipe_, options_.steps);
-    if (!golden) return;
+    if (!golden) {
+      std::fflush(stdout);
+      notice(fmt::format("no golden hash is known for this recipe after {} step{}", options_.steps,
+                         options_.steps == 1 ? "" : "s"));
+      return;
+    }
     const std::string& mine = records_[0].back().weights_sha256;
     check(mine == *golden,
           "verify: recipe {:.8} ends with weights {:.12} on this machine, expected {:.12} as on other machines: a "
@@ -248,8 +290,15 @@ Command add_verify(CLI::App& parent) {
                   "STEP:PARAMETER, such as 2:fc.weight: flip one bit in the last layout after that step, to see that "
                   "it is detected");
   app->allow_extras();
-  app->footer("Other options are those of lockstep train.");
-  return [app, o] { return Verification(*o, app->remaining()).run(); };
+  std::string footer = "Other options are those of lockstep train, except for";
+  for (std::size_t i = 0; i < std::size(kRefused); ++i) {
+    footer += fmt::format("{}{}", i % 10 == 0 ? "\n  " : " ", kRefused[i].name);
+  }
+  app->footer(footer);
+  return [app, o] {
+    check_single_process("verify");
+    return Verification(*o, app->remaining()).run();
+  };
 }
 
 }  // namespace lockstep::app

@@ -262,12 +262,14 @@ TEST(BenchUsage, UnusableArgumentsEndWithStatus2) {
            {{"kernels", "--tf32"}, "--tf32"},
            {{"engine", "--tasks", "0"}, "--tasks"},
            {{"engine", "--rounds", "0"}, "--rounds"},
+           {{"train", "--model", "mlp", "--devices", "cpu", "--num-devices", "3", "--shards", "2"}, "--shards 2 for 3"},
        }) {
     SCOPED_TRACE(::testing::PrintToString(arguments));
     Arguments all{"bench"};
     all.insert(all.end(), arguments.begin(), arguments.end());
     const ToolResult result = run_tool(all);
     EXPECT_EQ(result.status, 2) << result.out;
+    EXPECT_EQ(result.out, "");  // no title: nothing is measured
     EXPECT_THAT(result.err, ::testing::StartsWith("lockstep: "));
     EXPECT_THAT(result.err, HasSubstr(part));
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1);

@@ -1,4 +1,5 @@
 // A failure ends with an exit status that scripts can recognize and one line that says what to do.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,6 +91,10 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--devices", "cpu", "--backend", "nccl"}, "--backend nccl: rank 0 trains on [cpu:0], expected a GPU"},
       {{"--watch", "train_loss"}, "--watch: only with --patience or --save-best"},
       {{"--min-delta", "0.1"}, "--min-delta: only with --patience or --save-best"},
+      {{"--patience", "0", "--watch", "train_loss"}, "--watch: only with --patience or --save-best; --patience 0"},
+      {{"--patience", "0", "--min-delta", "0.1"}, "--min-delta: only with --patience or --save-best; --patience 0"},
+      {{"--accumulate", "3"}, "--accumulate 3: does not divide --batch-size 32"},
+      {{"--dropout", "nan"}, "--dropout: nan is not in [0 - 0.99]"},
       {{"--inject-flip", "1:1.weight"}, "--inject-flip: only with --weights-log"},
       {{"--init-from", "/no/such/file"}, "/no/such/file"},
       {{"--resume", "/no/such/folder"}, "/no/such/folder"},
@@ -122,6 +127,14 @@ TEST(Usage, OptionsOfRanksAreForASingleRankToo) {
                  "--backend nccl: rank 0 trains on [cpu:0], expected a GPU");
 }
 
+// Where there are GPUs, the variable hides them.
+TEST(Usage, CudaNeedsAGpu) {
+  const SmallData data;
+  expect_failure(run_tool(train_arguments(data, {"--devices", "cuda"}),
+                          {.environment = {"PATH=/usr/bin:/bin", "CUDA_VISIBLE_DEVICES="}}),
+                 2, "--devices cuda: there is no GPU: ");
+}
+
 // One recipe may serve several models and devices.
 TEST(Usage, OptionsOfOtherModelsAndDevicesAreNoticed) {
   const SmallData data;
@@ -138,6 +151,65 @@ TEST(Usage, TheCommandIsOneOfThoseThereAre) {
   expect_failure(run_tool({"fly"}), 2, "not expected: fly (see lockstep --help)");
   expect_failure(run_tool({"trian", "--epochs", "1"}), 2, "not expected: trian --epochs 1; did you mean train?");
   expect_failure(run_tool({"eval"}), 2, "--init-from is required (see lockstep eval --help)");
+}
+
+TEST(Usage, WordsBeforeACommandAreNamed) {
+  expect_failure(run_tool({"--bogus", "train"}), 2, "not expected before train: --bogus (see lockstep --help)");
+  expect_failure(run_tool({"--model", "mlp", "train", "--bogus"}), 2,
+                 "not expected before train: --model mlp (see lockstep --help)");
+  expect_failure(run_tool({"bench", "--bogus", "train"}), 2,
+                 "not expected before train: --bogus (see lockstep bench --help)");
+  expect_failure(run_tool({"--bogus", "bench", "train", "--bogus"}), 2,
+                 "not expected before bench: --bogus (see lockstep --help)");
+}
+
+TEST(Usage, TheHelpIsThatOfTheInnermostCommand) {
+  expect_failure(run_tool({"bench", "train", "--steps", "0"}), 2, "(see lockstep bench train --help)");
+  expect_failure(run_tool({"train", "--steps", "0"}), 2, "(see lockstep train --help)");
+}
+
+TEST(Usage, CommandsOfferNoOptionsThatTheyDoNotUse) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("file", "");
+  for (const Arguments& command : {Arguments{"eval", "--init-from", file, "--dropout", "0.2"},
+                                   {"graph", "--out", folder / "g.dot", "--init-from", file},
+                                   {"bench", "train", "--init-from", file},
+                                   {"bench", "train", "--limit-test", "5"},
+                                   {"bench", "kernels", "--init-from", file},
+                                   {"bench", "kernels", "--dropout", "0.2"},
+                                   {"bench", "kernels", "--tf32"},
+                                   {"devices", "--shards", "4"},
+                                   {"devices", "--threads-per-shard", "1"},
+                                   {"devices", "--batch-size", "4"}}) {
+    const bool flag = command.back() == "--tf32";
+    const std::string& option = flag ? command.back() : *(command.end() - 2);
+    expect_failure(run_tool(command), 2, "not expected: " + option);
+  }
+}
+
+TEST(Usage, ValuesOutOfRangeEndWithStatus2) {
+  const TemporaryFolder folder;
+  for (const char* clip : {"nan", "-1"}) {
+    expect_failure(run_tool({"graph", "--out", folder / "g.dot", "--clip", clip}), 2,
+                   fmt::format("--clip: {} is not in [0 - 1000000000", clip));
+  }
+  const ToolResult rounds = run_tool({"bench", "allreduce", "--rounds", "2000"});
+  expect_failure(rounds, 2, "--rounds 2000: expected at most 1000");
+  EXPECT_EQ(rounds.out, "");
+}
+
+TEST(Usage, HelpSaysWhatAnOptionMeansForItsCommand) {
+  const auto help = [](Arguments command) {
+    command.emplace_back("--help");
+    return run_tool(command).out;
+  };
+  const std::string eval = help({"eval"}), graph = help({"graph"}), parallel = help({"bench", "parallel"});
+  EXPECT_THAT(eval, HasSubstr("V: number of shards per batch; decides memory and speed only"));
+  EXPECT_THAT(eval, HasSubstr("T: CPU threads that compute one shard; decides memory and speed only"));
+  EXPECT_THAT(eval, ::testing::Not(HasSubstr("ranks")));
+  EXPECT_THAT(graph, HasSubstr("T: CPU threads that compute one shard [1]"));
+  EXPECT_THAT(parallel, HasSubstr("small-ops: chains [64]; dag: nodes of the graph [200]"));
+  EXPECT_THAT(help({"launch"}), HasSubstr("Address of node 0 as the other hosts reach it; needed with several hosts"));
 }
 
 TEST(Usage, HelpGoesToStandardOutput) {

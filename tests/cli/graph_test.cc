@@ -97,6 +97,19 @@ TEST_F(Graph, BenchTrainSaysWhereTheTimeGoes) {
   EXPECT_GT(nlohmann::json::parse(read(timeline))["traceEvents"].size(), 100u);
 }
 
+TEST_F(Graph, Rank0AloneReportsBenchTrain) {
+  const SmallData data;
+  const std::string json = path("bench.json");
+  const ToolResult result = run_tool({"launch", "-n",       "2",   "--",           "lockstep",  "bench",
+                                      "train",  "--model",  "mlp", "--data",       data.path(), "--num-devices",
+                                      "1",      "--shards", "2",   "--batch-size", "20",        "--steps",
+                                      "2",      "--rounds", "1",   "--json",       json});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, testing::StartsWith("[rank 0] train on "));
+  EXPECT_EQ(result.out.find("[rank 1]"), std::string::npos) << result.out;
+  EXPECT_EQ(nlohmann::json::parse(read(json)).at("settings").at("ranks"), 2);
+}
+
 TEST_F(Graph, AnUnreadableTimeForSlowWaitsIsSaid) {
   const ToolResult result = run_tool({"graph", "--out", path("mlp.dot")}, {.environment = {"LOCKSTEP_SLOW_WAIT=soon"}});
   EXPECT_EQ(result.status, 1);

@@ -54,6 +54,26 @@ TEST(Launch, ThisProgramNeedNotBeInPath) {
   EXPECT_THAT(result.out, HasSubstr("[rank 1] cpu:0  cpu  "));
 }
 
+// Every rank would do all the work and print the same.
+TEST(Launch, CommandsOfOneProcessSayThatTheyAre) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("weights", ""), picture = folder / "mlp.dot";
+  const std::vector<std::pair<std::string, Arguments>> cases{{"eval", {"eval", "--init-from", file}},
+                                                             {"graph", {"graph", "--out", picture}},
+                                                             {"verify", {"verify"}},
+                                                             {"bench engine", {"bench", "engine"}},
+                                                             {"bench kernels", {"bench", "kernels"}}};
+  for (const auto& [name, command] : cases) {
+    const ToolResult result = run_tool(command, {.environment = {"PATH=/usr/bin:/bin", "RANK=1", "WORLD_SIZE=2"}});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(result.err,
+              "lockstep: " + name + " runs in one process: WORLD_SIZE says 2 ranks. Start it without a launcher\n");
+  }
+  const ToolResult alone = run_tool({"launch", "--", "lockstep", "graph", "--batch-size", "4", "--out", picture});
+  EXPECT_EQ(alone.status, 0) << alone.err;
+}
+
 TEST(Launch, ExitsAsTheRankThatFailsAndNamesItLast) {
   const ToolResult result =
       launch({"--nproc-per-node", "3"}, "[ $RANK = 1 ] && exit 9; sleep 0.2; echo 'rank 1 lost' >&2; exit 1");

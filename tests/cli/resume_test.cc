@@ -20,7 +20,10 @@ TEST_F(Train, ResumesToTheBitOnOtherDevices) {
   const ToolResult resumed =
       train({"--optimizer", "adam", "--lr", "0.01", "--log", log, "--resume", save, "--num-devices", "3"});
   EXPECT_EQ(resumed.status, 0);
-  EXPECT_THAT(resumed.err, ::testing::MatchesRegex("lockstep: resumed from .*step-00000006, step 6\n"));
+  EXPECT_THAT(resumed.err,
+              ::testing::MatchesRegex("lockstep: resumed from .*step-00000006, step 6\n"
+                                      "lockstep: no more checkpoints are written; --save DIR continues to write "
+                                      "them\n"));
   auto losses = [](const std::filesystem::path& file) {
     std::vector<double> all;
     for (const nlohmann::json& step : events(file, "step")) all.push_back(step.at("loss"));
@@ -30,6 +33,21 @@ TEST_F(Train, ResumesToTheBitOnOtherDevices) {
   const nlohmann::json end = events(log, "end").back(), expected = events(whole, "end").back();
   EXPECT_EQ(end, expected);
   EXPECT_EQ(events(log, "epoch").back().at("train_loss"), events(whole, "epoch").back().at("train_loss"));
+}
+
+TEST_F(Train, ResumesFromTheNewestCheckpointThatIsWhole) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--max-steps", "6", "--save", save, "--save-every", "3"}).status, 0);
+  const Checkpoint newest = *find_latest_checkpoint(save).checkpoint;
+  ASSERT_EQ(newest.step, 6);
+  folder_.write("save/step-00000006/" + newest.files.front(), "damaged");
+  const ToolResult resumed = train({"--resume", save, "--save", folder_ / "other"});
+  EXPECT_EQ(resumed.status, 0);
+  const auto printed = lines(resumed.err);
+  ASSERT_EQ(printed.size(), 2u) << resumed.err;
+  EXPECT_THAT(printed[0], ::testing::StartsWith("lockstep: skipped a damaged checkpoint: "));
+  EXPECT_THAT(printed[0], HasSubstr("step-00000006"));
+  EXPECT_THAT(printed[1], ::testing::MatchesRegex("lockstep: resumed from .*step-00000003, step 3"));
 }
 
 TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {

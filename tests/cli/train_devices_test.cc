@@ -156,6 +156,13 @@ TEST_F(Train, TheLogHasTheSharesOfAllDevices) {
   }
 }
 
+// More than a batch has shards.
+TEST(Devices, AreAsManyAsWanted) {
+  const ToolResult result = run_tool({"devices", "--devices", "cpu", "--num-devices", "16"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(lines(result.out).size(), 16u);
+}
+
 TEST(Devices, PrintsALineForEach) {
   const ToolResult result = run_tool({"devices", "--num-devices", "3"});
   EXPECT_EQ(result.status, 0);

@@ -51,6 +51,7 @@ TEST_F(Train, LogsEveryStepExactly) {
   EXPECT_EQ(start.at("devices"), (nlohmann::json{"cpu:0", "cpu:1"}));
   EXPECT_EQ(start.at("shards"), 4);
   EXPECT_EQ(start.at("world_size"), 1);
+  EXPECT_EQ(start.at("backend"), "host");
   EXPECT_EQ(start.at("parameters"), 784 * 256 + 256 + 256 * 10 + 10);
 
   std::int64_t step = 0;
@@ -110,6 +111,52 @@ TEST_F(Train, FineTunesFromWeightsThatFitInPart) {
   EXPECT_THAT(result.err, HasSubstr("lockstep: --partial: not in the file: 1.weight"));
   EXPECT_EQ(lines(result.err).size(), 1u);
   EXPECT_TRUE(events(log, "start").at(0).contains("init_from"));
+
+  // The same weights, with the axes of one of them in the other order.
+  ASSERT_EQ(train({"--model", "mlp", "--export", file}).status, 0);
+  SafetensorsFile turned = read_safetensors(file);
+  const auto first = std::ranges::find(turned.tensors, "1.weight", &TensorBytes::name);
+  ASSERT_NE(first, turned.tensors.end());
+  first->shape = {first->shape[1], first->shape[0]};
+  const std::filesystem::path other = folder_ / "turned";
+  write_safetensors(other, turned.tensors, {});
+  const ToolResult different = train({"--init-from", other, "--partial"});
+  EXPECT_EQ(different.status, 0) << different.err;
+  EXPECT_THAT(different.err, HasSubstr("lockstep: --partial: does not fit: 1.weight "));
+  EXPECT_EQ(lines(different.err).size(), 1u);
+}
+
+TEST_F(Train, KeepsAsManyCheckpointsAsWanted) {
+  const std::filesystem::path save = folder_ / "save";
+  const auto kept = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(save)) {
+      if (const std::string name = entry.path().filename(); name.starts_with("step-")) names.insert(name);
+    }
+    return names;
+  };
+  ASSERT_EQ(train({"--max-steps", "6", "--save", save, "--save-every", "1", "--keep", "3"}).status, 0);
+  EXPECT_THAT(kept(), ::testing::ElementsAre("step-00000004", "step-00000005", "step-00000006"));
+}
+
+TEST_F(Train, EachRankWritesItsTimeline) {
+  const auto tasks = [&](const std::string& name) {
+    std::set<std::string> names;
+    const auto trace = nlohmann::json::parse(folder_.read(name));
+    for (const auto& event : trace.at("traceEvents")) {
+      if (event.at("ph") == "X") names.insert(event.at("name"));
+    }
+    return names;
+  };
+  Arguments arguments = train_arguments(data_, {"--max-steps", "1", "--trace", folder_ / "trace.json"});
+  ASSERT_EQ(run_tool(arguments).status, 0);
+  EXPECT_THAT(tasks("trace.json"), ::testing::Contains("matmul"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "trace.rank1.json"));
+  std::filesystem::remove(folder_ / "trace.json");
+  arguments.insert(arguments.begin(), {"launch", "-n", "2", "--", "lockstep"});
+  const ToolResult result = run_tool(arguments);
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* name : {"trace.json", "trace.rank1.json"}) EXPECT_THAT(tasks(name), ::testing::Contains("matmul"));
 }
 
 TEST_F(Train, EndsEarlyAndKeepsTheBestCheckpointAndTheAverage) {

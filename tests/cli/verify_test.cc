@@ -47,6 +47,7 @@ TEST(VerifyGolden, EveryMachineHasTheSameWeights) {
     if (*r.simd) options.environment.push_back(r.simd);
     const ToolResult result = run_tool({"verify", "--model", r.model, "--layouts", "1,2"}, options);
     EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err, "");
     EXPECT_THAT(
         result.out,
         ContainsRegex("equal: 2 layouts, 4 steps, 2 shards\ngolden: [0-9a-f]{12} is the hash on every machine\n$"));
@@ -100,8 +101,70 @@ TEST_F(Verify, SaysWhatItCannotUse) {
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.err, HasSubstr("layout 1"));
   EXPECT_THAT(bad.err, HasSubstr("--bogus"));
+}
+
+// A file that each layout replaces, output that no one sees, and runs that end early or start late.
+TEST_F(Verify, OptionsThatDoNotFitAreRefusedByNameBeforeAnyTraining) {
+  const std::string folder = data_.path();
+  for (const Arguments& option : {Arguments{"--max-steps", "3"},
+                                  {"--epochs", "3"},
+                                  {"--num-devices", "2"},
+                                  {"--devices", "cpu"},
+                                  {"--log", "x"},
+                                  {"--weights-log", "x"},
+                                  {"--save", "x"},
+                                  {"--save-every", "5"},
+                                  {"--save-best"},
+                                  {"--keep", "3"},
+                                  {"--resume", folder},
+                                  {"--export", "x"},
+                                  {"--plot", "x.svg"},
+                                  {"--trace=x"},
+                                  {"--summary"},
+                                  {"--metrics", "perplexity"},
+                                  {"--patience", "1"},
+                                  {"--watch", "train_loss"},
+                                  {"--min-delta=0.1"}}) {
+    Arguments all{"--model", "mlp", "--layouts", "1,2"};
+    all.insert(all.end(), option.begin(), option.end());
+    const ToolResult result = verify(all);
+    const std::string name = option[0].substr(0, option[0].find('='));
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, ::testing::ContainsRegex("^lockstep: verify (takes no|sets) " + name + "[: ]"));
+    EXPECT_THAT(run_tool({"verify", "--help"}).out, ::testing::ContainsRegex("except for(.|\n)* " + name + "[ \n]"));
+  }
   EXPECT_THAT(verify({"--layouts", "1,2", "--max-steps", "3"}).err,
               HasSubstr("verify sets --max-steps itself: give --steps"));
+}
+
+TEST_F(Verify, TheNumberOfShardsIsThatOfTrain) {
+  const auto shards = [&](const Arguments& more) {
+    Arguments all{"verify", "--steps", "1", "--layouts", "1,1x1"};
+    all.insert(all.end(), more.begin(), more.end());
+    const ToolResult result = run_tool(all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const std::string begin = "equal: 2 layouts, 1 steps, ";
+    const std::size_t found = result.out.find(begin);
+    return found == std::string::npos ? result.out : result.out.substr(found + begin.size());
+  };
+  const Arguments mlp{"--data", data_.path(), "--model", "mlp", "--batch-size", "64"};
+  EXPECT_EQ(shards(mlp), "2 shards\n");
+  Arguments micro = mlp;
+  micro.insert(micro.end(), {"--accumulate", "2"});
+  EXPECT_EQ(shards(micro), "1 shards\n");
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "the cat sat on the mat and the dog ran. ";
+  const std::string file = data_.folder().write("text", text);
+  EXPECT_EQ(shards({"--data", file, "--model", "lstm", "--context", "8", "--layers", "1", "--width", "8",
+                    "--batch-size", "16"}),
+            "4 shards\n");
+}
+
+TEST_F(Verify, SaysWhereNoGoldenHashIsKnown) {
+  const ToolResult result = verify({"--model", "mlp", "--layouts", "1,2"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.err, "lockstep: no golden hash is known for this recipe after 4 steps\n");
 }
 
 }  // namespace
