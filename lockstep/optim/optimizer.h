@@ -96,10 +96,8 @@ class ParameterGroups {
   std::vector<ParameterGroup> groups_;
 };
 
-// backend/optimizer.h
-struct UpdateRates;
-struct SgdArgs;
-struct AdamArgs;
+struct SgdArgs;   // backend/optimizer.h
+struct AdamArgs;  // backend/optimizer.h
 
 // An optimizer changes only its own parameters. backward() still computes and accumulates the gradients of all other
 // parameters, as in PyTorch; ranks do not exchange them. Use freeze() for parameters that you leave out, because a
@@ -146,25 +144,27 @@ class Optimizer {
   // The number of steps so far. Keys of random operations depend on the steps of all optimizers together.
   std::int64_t steps() const { return steps_; }
 
-  // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits.
-  std::vector<std::pair<std::string, Tensor>> state_dict() const;
+  // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits. Throws if two parameters
+  // have one name, as those of two models may.
+  StateDict state_dict() const;
   // Strict, as for modules: an error changes nothing. The shapes of all parameters must be known. `steps` is the number
   // of steps so far.
-  void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, std::int64_t steps);
+  void load_state_dict(const StateDict& state, std::int64_t steps);
+  // Throws where load_state_dict() would, but accepts any size for extents that are not known yet.
+  void check_state_dict(const StateDict& state, std::int64_t steps) const;
 
  protected:
-  // state_names: at most two.
+  // state_names: at most two. counts_steps: each parameter has a number of its own steps.
   Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
-            std::vector<std::string> state_names);
+            std::vector<std::string> state_names, bool counts_steps = false);
 
   struct Item {
-    Array weight, grad, state0, state1, present;
+    Array weight, grad, state0, state1, present, steps;
     std::size_t group;
   };
-  // `step` counts from 1. In a recorded step, `rates` holds the result of rates() for each group, renewed at each
-  // repetition; otherwise it is undefined.
-  virtual void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) = 0;
-  virtual UpdateRates rates(std::int64_t step, std::size_t group) const = 0;
+  // In a recorded step, `rates` holds the learning rate of each group, renewed at each repetition; otherwise it is
+  // undefined.
+  virtual void update(std::span<const Item> items, const Array& scale, const Array& rates) = 0;
   double weight_decay(std::size_t group) const { return groups_[group].weight_decay; }
 
  private:
@@ -178,7 +178,11 @@ class Optimizer {
     std::shared_ptr<void> claim;
     // [state][device]; made when the parameter is first updated.
     std::vector<std::vector<Array>> states;
+    // By device: the number of steps in which the parameter had a gradient, i64 [1]. It is in memory because a rank
+    // does not know on the host whether the others have a gradient.
+    std::vector<Array> steps;
   };
+  struct SlotState;
   void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
   const Group& group_at(std::size_t group) const;
   void make_states(Slot& slot) const;
@@ -189,12 +193,16 @@ class Optimizer {
   Array squared_norm(std::string_view what) const;
   Array scale_on(Device device) const;
   void add_random_steps(std::int64_t count) const;
+  void scale_rates(double lr);
+  void check_names() const;
+  std::vector<SlotState> match(const StateDict& state, std::int64_t steps) const;
 
   std::vector<Slot> slots_;
   std::vector<Group> groups_;
   bool has_own_options_ = false;
   std::vector<std::string> state_names_;
-  double initial_learning_rate_, learning_rate_;
+  bool counts_steps_;
+  double initial_learning_rate_, base_learning_rate_, learning_rate_;
   std::int64_t steps_ = 0;
   // Factors of clipping and loss scaling for the next step: one for all devices, or one for each.
   std::vector<Array> scales_;
@@ -216,8 +224,7 @@ class Sgd : public Optimizer {
   Rule rule() const override;
 
  protected:
-  void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) override;
-  UpdateRates rates(std::int64_t step, std::size_t group) const override;
+  void update(std::span<const Item> items, const Array& scale, const Array& rates) override;
 
  private:
   SgdArgs args(std::size_t group) const;
@@ -232,9 +239,10 @@ struct AdamOptions {
   double weight_decay = 0;
 };
 
-// Adam (Kingma and Ba 2015). With moments m and v that start at 0, in step t, counted from 1:
+// Adam (Kingma and Ba 2015). With moments m and v that start at 0, in the parameter's step t, counted from 1:
 //   g += weight_decay w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+// As in PyTorch, t counts the steps in which the parameter had a gradient. A step that unscale() skips counts, too.
 class Adam : public Optimizer {
  public:
   Adam(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, false) {}
@@ -242,11 +250,10 @@ class Adam : public Optimizer {
 
  protected:
   Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled);
-  void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) override;
-  UpdateRates rates(std::int64_t step, std::size_t group) const override;
+  void update(std::span<const Item> items, const Array& scale, const Array& rates) override;
 
  private:
-  AdamArgs args(std::int64_t step, std::size_t group) const;
+  AdamArgs args(std::size_t group) const;
   AdamOptions options_;
   bool decoupled_;
 };
