@@ -28,6 +28,11 @@ Array LossScaler::current() const {
 }
 
 std::vector<Array> LossScaler::update(const Array& squared_norm, double max_norm) {
+  check(!adjusted_,
+        "unscale: this LossScaler has already adjusted its scale since the last backward(), so the gradients have "
+        "another scale: expected one optimizer, with parameter groups if needed, or a backward() with "
+        "scaler.scales() for each optimizer");
+  adjusted_ = true;
   std::vector<Array> factors;
   for (const Array& state : states_) {
     factors.push_back(

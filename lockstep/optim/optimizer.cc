@@ -211,11 +211,28 @@ Array Optimizer::squared_norm(std::string_view what) const {
 
 Tensor Optimizer::clip_grad_norm(double max_norm) {
   Array squared = squared_norm("clip_grad_norm");
-  scales_ = {ops::clip_scale(squared, max_norm)};
-  return ops::unary(UnaryOp::sqrt, squared);
+  if (scales_.empty()) {
+    scales_ = {ops::clip_scale(squared, max_norm)};
+    return ops::unary(UnaryOp::sqrt, squared);
+  }
+  // The gradients will be multiplied by the scale that unscale() or another clipping left: so is their norm.
+  Array scaled;
+  for (Array& scale : scales_) {
+    const Array factor = ops::binary(BinaryOp::multiply, scale, scale);
+    const Array here = squared.device() == scale.device() ? squared : ops::to_device(squared, scale.device());
+    scaled = ops::binary(BinaryOp::multiply, here, factor);
+    const Array both = ops::binary(BinaryOp::multiply, scale, ops::clip_scale(scaled, max_norm));
+    // A negative scale skips the step, whatever the norm is.
+    const Array skips = ops::compare(CompareOp::lt, scale, ops::scalar_like(scale, 0));
+    scale = ops::where(skips, scale, both);
+  }
+  return ops::unary(UnaryOp::sqrt, scaled);
 }
 
 void Optimizer::unscale(LossScaler& scaler, double max_norm) {
+  check(scales_.empty(),
+        "unscale: the gradients are already unscaled or clipped, expected one call of unscale() for each step, before "
+        "clip_grad_norm()");
   scales_ = scaler.update(squared_norm("unscale"), max_norm);
 }
 

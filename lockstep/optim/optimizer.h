@@ -45,17 +45,24 @@ struct LossScalerState {
 //
 // The scale is stored on the devices, so the host never waits for it. All devices in all processes see the same norm
 // and therefore make the same decision.
+//
+// unscale() adjusts the scale for the next backward(). Two optimizers therefore cannot share one backward(): use one
+// optimizer with parameter groups, or a backward() for each optimizer.
 class LossScaler {
  public:
   explicit LossScaler(std::span<const Device> devices, LossScalerOptions options = {});
 
-  // One f32 [1] for each device: BackwardOptions::scales.
-  std::span<const Array> scales() const { return scales_; }
+  // One f32 [1] for each device: BackwardOptions::scales. Call it for each backward().
+  std::span<const Array> scales() const {
+    adjusted_ = false;
+    return scales_;
+  }
   // The scale after all steps described so far, f32 [1]. Does not wait.
   Array current() const;
 
   // For Optimizer::unscale(): adjusts the scale, given the squared norm of the scaled gradients. Returns for each
-  // device the factor, f64 [1], by which the optimizer multiplies the gradients.
+  // device the factor, f64 [1], by which the optimizer multiplies the gradients. Throws if it has adjusted the scale
+  // since the last call of scales(): the gradients have the former scale.
   std::vector<Array> update(const Array& squared_norm, double max_norm);
 
   // Waits.
@@ -64,6 +71,7 @@ class LossScaler {
 
  private:
   std::vector<Array> states_, scales_;  // a scale shares the memory of its state
+  mutable bool adjusted_ = false;       // since the last call of scales()
   std::int64_t growth_interval_;
 };
 
@@ -113,11 +121,11 @@ class Optimizer {
   void zero_grad();
 
   // In the next step, multiplies all gradients by min(1, max_norm / norm); `norm` is the norm of all gradients
-  // together. Returns the norm, f64 [1]. Does not wait.
+  // together, after unscale() that of the unscaled gradients. Returns the norm, f64 [1]. Does not wait.
   Tensor clip_grad_norm(double max_norm);
   // Call it before the next step if backward() used the scaler's scales. Divides the gradients by the scale and clips
   // them to max_norm (0: no clipping). If any gradient is not finite, the step leaves weights and state unchanged but
-  // still counts.
+  // still counts. Throws if the gradients are already unscaled or clipped.
   void unscale(LossScaler& scaler, double max_norm = 0);
 
   // Those of all groups, in order.

@@ -189,6 +189,13 @@ TEST_F(OptimizerTest, ClippingScalesAllGradientsByOneNorm) {
   EXPECT_LT(distance(weights(a), {3, 6}), 1e-6);
   step(0);
   EXPECT_LT(distance(weights(a), {5, 10}), 1e-6);
+  // A second norm is that of clipped gradients.
+  give_gradient(a, {-2, -4}, 0);
+  give_gradient(b, {-4}, 1);
+  optimizer.clip_grad_norm(3);
+  EXPECT_NEAR(optimizer.clip_grad_norm(1.5).item<double>(), 3, 1e-5);
+  optimizer.step();
+  EXPECT_LT(distance(weights(a), {5.5, 11}), 1e-5);
   EXPECT_ERROR(
       optimizer.clip_grad_norm(1),
       "clip_grad_norm: none of the optimizer's parameters has a gradient (the first is \"a\"): expected a call "
