@@ -307,8 +307,8 @@ double scheduled_lr(const ScheduleOptions& options, std::int64_t step);
 //   { AveragedWeights averaged(average); evaluate(net, ...); save_weights("net.safetensors", net); }
 class WeightAverage {
  public:
-  // Averages all parameters of the module. Does not average buffers, such as those of batch norm. Throws unless 0 <=
-  // decay < 1.
+  // Averages all parameters of the module; one that modules share has its first name. Does not average buffers, such as
+  // those of batch norm. Throws unless 0 <= decay < 1.
   WeightAverage(const Module& module, double decay);
 
   // Call it after each step of the optimizer. The average becomes decay * average + (1 - decay) * weights, with the
@@ -322,6 +322,8 @@ class WeightAverage {
   StateDict state_dict() const;
   // Strict: `state` must be empty or hold every parameter, in its shape and type. An error changes nothing.
   void load_state_dict(const StateDict& state);
+  // Throws where load_state_dict() would, but accepts any size for extents that are not known yet.
+  void check_state_dict(const StateDict& state) const;
 
  private:
   struct Entry {
@@ -329,6 +331,8 @@ class WeightAverage {
     Parameter parameter;
     std::vector<Array> averages;  // by device; none before the first update
   };
+  std::vector<const Tensor*> match(const StateDict& state) const;
+
   std::vector<Entry> entries_;
   double decay_;
 };
