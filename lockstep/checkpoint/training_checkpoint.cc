@@ -137,6 +137,7 @@ struct TrainingState {
   int version;
   // The step of random operations: the steps of all optimizers.
   std::uint64_t random_step;
+  std::int64_t optimizer_steps;
 };
 
 // The source of keys for the model's random operations; null without parameters.
@@ -153,9 +154,11 @@ TrainingState read_state(const std::filesystem::path& file) {
     const TrainingPosition position = position_from(json.at("position"));
     // Older checkpoints lack this field; in them a single optimizer had stepped.
     const auto random_step = json.value("random_step", static_cast<std::uint64_t>(position.step));
+    // The optimizer may have taken steps before this run.
+    const auto optimizer_steps = json.value("optimizer_steps", position.step);
     const int version = json.value("version", 1);
     check(version >= 1 && version <= kStateVersion, "version is {}, expected at most {}", version, kStateVersion);
-    return {position, Recipe::from_json(json.at("recipe").dump()), version, random_step};
+    return {position, Recipe::from_json(json.at("recipe").dump()), version, random_step, optimizer_steps};
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());
   }
@@ -172,6 +175,7 @@ void save_checkpoint(const std::filesystem::path& folder, const Module& module, 
   check_finite(options.average, what + ": average of the weights");
   nlohmann::ordered_json json = {{"version", kStateVersion},
                                  {"position", to_json(position)},
+                                 {"optimizer_steps", optimizer.steps()},
                                  {"recipe", nlohmann::ordered_json::parse(recipe.json())},
                                  {"recipe_hash", recipe_hash(recipe)}};
   if (const RandomState* random = random_of(module)) json["random_step"] = random->step();
@@ -194,20 +198,27 @@ Recipe read_recipe(const std::filesystem::path& folder) {
 }
 
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
-                           const Recipe& recipe) {
+                           const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept) {
   auto [checkpoint, damaged] = find_checkpoint(folder);
   std::filesystem::path state_file = checkpoint.file(kState);
   TrainingState saved = read_state(state_file);
   std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, state_file);
   StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
-  StateDict average;
+  ResumedRun run{saved.position, checkpoint.path, damaged, std::move(unrecorded), {}};
   if (std::ranges::find(checkpoint.files, kAverage) != checkpoint.files.end()) {
-    average = as_tensors(read_safetensors(checkpoint.file(kAverage)));
+    run.average = as_tensors(read_safetensors(checkpoint.file(kAverage)));
   }
+  // All checks before the first change; load_weights() checks first, too.
+  try {
+    optimizer.check_state_dict(state, saved.optimizer_steps);
+  } catch (const Error& error) {
+    fail("{}: {}", checkpoint.file(kOptimizer).string(), error.what());
+  }
+  if (accept) accept(run);
   load_weights(checkpoint.file(kWeights), module);
-  optimizer.load_state_dict(state, saved.position.step);
+  optimizer.load_state_dict(state, saved.optimizer_steps);
   if (RandomState* random = random_of(module)) random->set_step(saved.random_step);
-  return {saved.position, checkpoint.path, damaged, std::move(unrecorded), std::move(average)};
+  return run;
 }
 
 }  // namespace lockstep

@@ -68,6 +68,8 @@ class LossScaler {
   // Waits.
   LossScalerState state() const;
   void set_state(const LossScalerState& state);
+  // Throws where set_state() would.
+  void check_state(const LossScalerState& state) const;
 
  private:
   std::vector<Array> states_, scales_;  // a scale shares the memory of its state

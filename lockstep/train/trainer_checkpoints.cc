@@ -11,11 +11,18 @@ ResumedRun Trainer::resume(const std::filesystem::path& folder) {
   std::optional<RecipeMismatch> mismatch;
   record_fixed_parts();
   try {
-    run = load_checkpoint(folder, module_, optimizer_, options_.recipe);
-    if (scaler_) {
-      check(run.position.loss_scaler.has_value(), "{}: the checkpoint has no loss scale", run.path.string());
-      scaler_->set_state(*run.position.loss_scaler);
-    }
+    run = load_checkpoint(folder, module_, optimizer_, options_.recipe, [&](const ResumedRun& found) {
+      try {
+        if (scaler_) {
+          check(found.position.loss_scaler.has_value(), "the checkpoint has no loss scale");
+          scaler_->check_state(*found.position.loss_scaler);
+        }
+        if (average_) average_->check_state_dict(found.average);
+      } catch (const Error& error) {
+        fail("{}: {}", found.path.string(), error.what());
+      }
+    });
+    if (scaler_) scaler_->set_state(*run.position.loss_scaler);
     if (average_) average_->load_state_dict(run.average);
   } catch (const RecipeMismatch& error) {
     if (!ranks) throw;

@@ -204,6 +204,7 @@ TEST_F(LossScalerTest, OptionsAreChecked) {
   EXPECT_ERROR(give_gradient(p, {1}, scaler),
                fmt::format("there is no loss scale on {}", runtime_.devices()[1].name()));
   Sgd optimizer({parameter({2})}, {});
+  EXPECT_ERROR(scaler.check_state({0, 0}), "a scale of 0, expected a power of two");
   EXPECT_ERROR(optimizer.unscale(scaler), "unscale: none of the optimizer's parameters has a gradient");
 }
 
