@@ -41,6 +41,7 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
   if (p.loss_scaler) {
     j["loss_scaler"] = {{"scale", p.loss_scaler->scale}, {"good_steps", p.loss_scaler->good_steps}};
   }
+  if (p.learning_rate) j["learning_rate"] = *p.learning_rate;
   if (p.epochs.empty()) return j;
   j["epochs"] = nlohmann::ordered_json::array();
   for (const EpochRecord& e : p.epochs) {
@@ -60,6 +61,7 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
     const auto& scaler = j.at("loss_scaler");
     p.loss_scaler = LossScalerState{scaler.at("scale"), scaler.at("good_steps")};
   }
+  if (j.contains("learning_rate")) p.learning_rate = j.at("learning_rate").get<double>();
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
     p.epochs.push_back({e.at("epoch"), e.at("seconds"), e.at("train_loss"), e.at("test_correct"), e.at("test_total")});
     const auto metrics = e.value("metrics", nlohmann::ordered_json::object());
@@ -68,7 +70,8 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
       p.epochs.back().metrics.emplace_back(name, value.is_null() ? NAN : value.get<double>());
     }
   }
-  check(p.step >= 0 && p.epoch >= 0 && p.batch >= 0 && p.samples >= 0, "a negative position");
+  check(p.step >= 0 && p.epoch >= 0 && p.batch >= 0 && p.samples >= 0 && p.learning_rate.value_or(0) >= 0,
+        "a negative position");
   return p;
 }
 

@@ -105,6 +105,8 @@ struct TrainingPosition {
   double seconds = 0;
   // Present if the loss is scaled.
   std::optional<LossScalerState> loss_scaler = {};
+  // The optimizer's rate, if no schedule decides it.
+  std::optional<double> learning_rate = {};
   // All finished epochs, including those of earlier runs that this one resumed. Checkpoints of older versions have
   // none.
   std::vector<EpochRecord> epochs = {};

@@ -67,6 +67,13 @@ const Optimizer::Group& Optimizer::group_at(std::size_t group) const {
 }
 
 void Optimizer::set_learning_rate(double lr) {
+  scale_rates(lr);
+  base_learning_rate_ = lr;
+}
+
+void Optimizer::set_scheduled_learning_rate(double lr) { scale_rates(lr); }
+
+void Optimizer::scale_rates(double lr) {
   check_at_least_zero("learning rate", lr);
   learning_rate_ = lr;
   for (Group& group : groups_) group.lr = group.own_lr ? *group.own_lr * (lr / initial_learning_rate_) : lr;

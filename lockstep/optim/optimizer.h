@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -136,6 +137,10 @@ class Optimizer {
   // groups' rates by the same factor.
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
+  // For schedules that own the rate, such as Trainer's: they do not change base_learning_rate(), which is the rate from
+  // the options or the last set_learning_rate(). The next schedule starts there.
+  void set_scheduled_learning_rate(double lr);
+  double base_learning_rate() const { return base_learning_rate_; }
   // The rate of one group, counted from 0. Setting it changes this group's ratio to the other groups; later changes of
   // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0.
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
@@ -277,13 +282,15 @@ class AdamW : public Adam {
 
 // Learning-rate schedules. They are pure functions of the step, so a checkpoint need not store them.
 //
-//   optimizer.set_learning_rate(scheduled_lr({.kind = ScheduleKind::cosine, .total_steps = 1000}, optimizer.steps()));
+//   const ScheduleOptions cosine{.kind = ScheduleKind::cosine, .base_lr = 0.1, .total_steps = 1000};
+//   optimizer.set_learning_rate(scheduled_lr(cosine, optimizer.steps()));
 
 enum class ScheduleKind { constant, step, cosine };
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
-  double base_lr = 0.1;
+  // scheduled_lr() needs it. Not set, Trainer takes the optimizer's base_learning_rate().
+  std::optional<double> base_lr = {};
   // Number of warm-up steps, in which the rate grows linearly from base_lr / warmup to base_lr.
   std::int64_t warmup = 0;
   // Number of steps of the whole job. A cosine schedule reaches 0 there.
@@ -291,6 +298,9 @@ struct ScheduleOptions {
   // `step` multiplies the rate by gamma every step_size steps. 0: a third of the steps after the warm-up.
   std::int64_t step_size = 0;
   double gamma = 0.1;
+  // A schedule of your own, like PyTorch's LambdaLR: the factor of base_lr in step `step`, counted from 0. It must be a
+  // pure function, so that a resumed run goes on with the same rates. Set neither `kind` nor `warmup` with it.
+  std::function<double(std::int64_t step)> lr_lambda = {};
 };
 
 // The learning rate of step `step`, counting from 0. After the warm-up, with t = step - warmup:
@@ -298,7 +308,7 @@ struct ScheduleOptions {
 //   step:     base_lr gamma^floor(t / step_size)
 //   cosine:   base_lr (1 + cos(pi t / (total_steps - warmup))) / 2 (Loshchilov and Hutter 2017, without restarts);
 //             0 from total_steps on
-// Throws if a number of steps is negative.
+// With lr_lambda: base_lr lr_lambda(step). Throws if a number of steps is negative.
 double scheduled_lr(const ScheduleOptions& options, std::int64_t step);
 
 // The exponential moving average of a model's weights. It often gives a better test accuracy than the weights

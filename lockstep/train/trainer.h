@@ -99,7 +99,10 @@ struct TrainerOptions {
   std::vector<Metric> metrics{};
   // If the norm of all gradients together is larger, they are scaled down to this norm. 0: no limit.
   double clip_norm = 0;
-  // The Trainer sets total_steps.
+  // The Trainer sets total_steps. If base_lr is set, the constructor also gives it to the optimizer, as
+  // set_learning_rate() does. A callback may change the rate of the default schedule, which is constant without a
+  // warm-up, with set_learning_rate(): checkpoints hold it, but not the rates of single groups. Any other schedule
+  // replaces it in the next step. Name lr_lambda in `recipe`: its entry "schedule" is then "lambda".
   ScheduleOptions schedule{};
   // Rank 0 writes checkpoints here, at the end and every `save_every` steps (0: after each epoch). Empty: no
   // checkpoints.
@@ -111,9 +114,9 @@ struct TrainerOptions {
   WatchOptions watch{};
   // The decay of a moving average of the weights, which is then what tests measure. 0: no average.
   double average_decay = 0;
-  // Everything else that decides the bits: model, initial weights, data, `loss`, and `forward`. Trainer cannot know
-  // them: if you leave one out, runs that differ only in it have the same hash. resume() compares the recipe. An entry
-  // here replaces Trainer's entry of the same name.
+  // Everything else that decides the bits: model, initial weights, data, `loss`, `forward`, and lr_lambda. Trainer
+  // cannot know them: if you leave one out, runs that differ only in it have the same hash. resume() compares the
+  // recipe. An entry here replaces Trainer's entry of the same name.
   Recipe recipe{};
 };
 
@@ -213,6 +216,10 @@ class Trainer {
   Tensor learn(std::span<const Tensor> parts, double share, bool sync);
   BatchOutputs outputs_of(std::span<const Tensor> parts) const;
   void update();
+  // Whether the learning rate is the optimizer's own, which callbacks may change.
+  bool keeps_learning_rate() const;
+  void schedule_learning_rate();
+  void check_test_labels() const;
   // learn() and update(), recorded and repeated where possible.
   Tensor recorded_step(std::span<const Tensor> parts);
   bool records() const;

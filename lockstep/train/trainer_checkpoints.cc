@@ -24,6 +24,9 @@ ResumedRun Trainer::resume(const std::filesystem::path& folder) {
     });
     if (scaler_) scaler_->set_state(*run.position.loss_scaler);
     if (average_) average_->load_state_dict(run.average);
+    if (keeps_learning_rate() && run.position.learning_rate) {
+      optimizer_.set_learning_rate(*run.position.learning_rate);
+    }
   } catch (const RecipeMismatch& error) {
     if (!ranks) throw;
     mismatch = error;
@@ -79,6 +82,7 @@ std::string Trainer::last_good_checkpoint() const {
 
 void Trainer::save(const std::filesystem::path& folder, int keep) {
   if (scaler_) position_.loss_scaler = scaler_->state();
+  if (keeps_learning_rate()) position_.learning_rate = optimizer_.learning_rate();
   std::string complaint;
   if (rank() == 0) {
     try {

@@ -14,8 +14,9 @@
 namespace lockstep {
 namespace {
 
-const char* schedule_name(ScheduleKind kind) {
-  switch (kind) {
+const char* schedule_name(const ScheduleOptions& schedule) {
+  if (schedule.lr_lambda) return "lambda";
+  switch (schedule.kind) {
     case ScheduleKind::constant: return "constant";
     case ScheduleKind::step: return "step";
     case ScheduleKind::cosine: return "cosine";
@@ -80,9 +81,11 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
         "trainer: `forward` computes the loss, expected no `loss` and no label_smoothing");
   choose_shards();
-  o.schedule.base_lr = optimizer.learning_rate();
   o.schedule.total_steps = o.epochs * steps_of(loader_.size());
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
+  if (o.schedule.base_lr) optimizer_.set_learning_rate(*o.schedule.base_lr);
+  o.schedule.base_lr = optimizer_.base_learning_rate();
+  scheduled_lr(o.schedule, 0);  // checks the schedule
   if (o.average_decay != 0) average_.emplace(module_, o.average_decay);
   if (o.dtype == DType::f16) scaler_.emplace(o.devices, o.loss_scaling);
   o.recipe = make_recipe();
@@ -107,8 +110,8 @@ Recipe Trainer::make_recipe() const {
                    {"examples", loader_.dataset().size()},
                    {"shuffle", o.shuffle},
                    {"dtype", name(o.dtype)},
-                   {"learning_rate", o.schedule.base_lr},
-                   {"schedule", schedule_name(o.schedule.kind)},
+                   {"learning_rate", *o.schedule.base_lr},
+                   {"schedule", schedule_name(o.schedule)},
                    {"warmup", o.schedule.warmup},
                    {"clip_norm", o.clip_norm},
                    {"label_smoothing", o.label_smoothing}};

@@ -169,6 +169,10 @@ TEST_F(OptimizerTest, LearningRatesMayChange) {
   EXPECT_EQ(weights(p), Numbers{0.5});
   EXPECT_ERROR(optimizer.set_learning_rate(-1), "learning rate -1, expected at least 0");
   EXPECT_ERROR(optimizer.set_learning_rate(NAN), "learning rate nan");
+  optimizer.set_scheduled_learning_rate(0.25);
+  EXPECT_EQ(optimizer.learning_rate(), 0.25);
+  EXPECT_EQ(optimizer.base_learning_rate(), 0.5);
+  EXPECT_ERROR(optimizer.set_scheduled_learning_rate(-1), "learning rate -1, expected at least 0");
 }
 
 TEST_F(OptimizerTest, ClippingScalesAllGradientsByOneNorm) {
