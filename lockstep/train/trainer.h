@@ -95,7 +95,8 @@ struct TrainerOptions {
   //     return {.loss = mse_loss(y, batch[2]) + 0.1 * mse_loss(redrawn, batch[0]), .outputs = y};
   //   }
   BatchFunction forward{};
-  // Measured on the test data after each epoch. Empty: only the accuracy, for outputs [n, classes] and labels i64 [n].
+  // Measured on the test data after each epoch. Empty: only the accuracy, for outputs [n, classes] and labels i64 [n],
+  // or [n, classes, ...] and [n, ...]. Set it for anything else; test data without i64 labels is an error at the start.
   std::vector<Metric> metrics{};
   // If the norm of all gradients together is larger, they are scaled down to this norm. 0: no limit.
   double clip_norm = 0;

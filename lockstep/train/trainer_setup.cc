@@ -100,6 +100,20 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
 
 Trainer::~Trainer() = default;
 
+// Without other metrics, tests measure the accuracy: labels of another type would fail only after an epoch.
+void Trainer::check_test_labels() const {
+  if (!test_ || test_->size() == 0 || !options_.metrics.empty() || options_.forward) return;
+  const RandomKey key = random_key(options_.seed, {});
+  const std::int64_t index = 0;
+  const Example example = test_->batch({&index, 1}, {&key, 1});
+  check(example.size() == 2,
+        "trainer: examples of the test data have {} parts, expected inputs and labels, or TrainerOptions::forward",
+        example.size());
+  check(example[1].dtype() == DType::i64,
+        "trainer: labels of the test data are {}, expected i64 for the accuracy, or other TrainerOptions::metrics",
+        example[1].describe());
+}
+
 // All settings that decide the bits, and those of the options' recipe.
 Recipe Trainer::make_recipe() const {
   const TrainerOptions& o = options_;
