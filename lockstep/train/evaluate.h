@@ -75,6 +75,8 @@ struct Metric {
   std::function<double(double mean)> result{};
   // True: the values are one table per sample, [n, rows, columns], and the result is the sum of the tables.
   bool table = false;
+  // For WatchOptions: a smaller value is better, as for a perplexity.
+  bool smaller_is_better = false;
 };
 
 struct MetricResult {

@@ -36,8 +36,9 @@ class RateMeter;    // train/rate_meter.h
 struct WatchOptions {
   // The name of a metric of TrainerOptions::metrics, "accuracy", or "train_loss". Empty: nothing is watched.
   std::string metric{};
-  // True: the smallest value is the best, as for a perplexity. False: the largest.
-  bool smallest = false;
+  // True: the smallest value is the best, as for a perplexity. False: the largest. Not set: true for "train_loss" and
+  // where Metric::smaller_is_better is.
+  std::optional<bool> smallest = {};
   // A value counts as better only if it is better by more than this.
   double min_delta = 0;
   // The run ends after this many epochs without a better value. 0: never.

@@ -35,6 +35,12 @@ void check_watched_metric(const TrainerOptions& o, bool has_tests) {
         "trainer: watches {}, but each epoch has only {}", o.watch.metric, fmt::join(names, ", "));
 }
 
+bool smallest_is_best(const TrainerOptions& o) {
+  if (o.watch.smallest) return *o.watch.smallest;
+  const auto metric = std::ranges::find(o.metrics, o.watch.metric, &Metric::name);
+  return metric != o.metrics.end() ? metric->smaller_is_better : o.watch.metric == "train_loss";
+}
+
 // An optimizer of another model would train nothing, and ranks exchange only the gradients of this model.
 void check_owned(const Optimizer& optimizer, const Module& module) {
   const std::vector<Parameter> own = module.parameters();
@@ -78,6 +84,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
         "trainer: watch.save_best is set, expected watch.metric and save_folder to be set, too");
   check_watched_metric(o, test_ != nullptr);
+  o.watch.smallest = smallest_is_best(o);
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
         "trainer: `forward` computes the loss, expected no `loss` and no label_smoothing");
   choose_shards();
@@ -231,7 +238,7 @@ void Trainer::join_ranks() {
   for (const Metric& metric : o.metrics) recipe += fmt::format("metric {}\n", metric.name);
   if (!o.watch.metric.empty()) {
     recipe += fmt::format("watch {}, smallest {}, min_delta {}, patience {}, save_best {}\n", o.watch.metric,
-                          o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
+                          *o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
   }
   if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
   distributed_ = std::make_unique<DistributedModel>(
