@@ -234,11 +234,7 @@ TrainerOptions TrainOptions::trainer_options(const Job& job) const {
                    .average_decay = o.average};
   if (o.patience > 0 || o.save_best) {
     const std::string metric = !o.watch.empty() ? o.watch : o.is_language_model() ? "perplexity" : "accuracy";
-    t.watch = {.metric = metric,
-               .smallest = metric == "train_loss" || metric == "perplexity",
-               .min_delta = o.min_delta,
-               .patience = o.patience,
-               .save_best = o.save_best};
+    t.watch = {.metric = metric, .min_delta = o.min_delta, .patience = o.patience, .save_best = o.save_best};
   }
   t.schedule.kind = o.schedule == "step"     ? ScheduleKind::step
                     : o.schedule == "cosine" ? ScheduleKind::cosine

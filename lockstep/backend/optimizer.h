@@ -9,20 +9,13 @@
 
 namespace lockstep {
 
-// Values that differ from step to step.
-struct UpdateRates {
-  double lr = 0;
-  // 1 - beta^step for Adam's moments.
-  double correction1 = 1, correction2 = 1;
-};
-
 struct SgdArgs {
   double lr = 0.1;
   double momentum = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  // Absent, or f64 [3]: replaces the values of UpdateRates above. A recorded step reads its rates there.
-  View rates = {};
+  // Absent, or f64 [1]: replaces lr. A recorded step reads its learning rate there.
+  View rate = {};
 };
 
 struct AdamArgs {
@@ -33,21 +26,21 @@ struct AdamArgs {
   double weight_decay = 0;
   // AdamW: decays the weights directly instead of through the gradient.
   bool decoupled = false;
-  // Counts from 1, for the bias corrections.
-  std::int64_t step = 1;
-  View rates = {};
+  View rate = {};
 };
 
-inline UpdateRates rates_of(const SgdArgs& args) { return {.lr = args.lr}; }
-inline UpdateRates rates_of(const AdamArgs& args) {
-  return {args.lr, 1 - plain_power(args.beta1, args.step), 1 - plain_power(args.beta2, args.step)};
-}
-// Returns the rates, from memory if they are there. The caller must be able to read that memory.
+// Returns the learning rate, from memory if it is there. The caller must be able to read that memory.
 template <typename Args>
-UpdateRates current_rates(const Args& args) {
-  if (!args.rates) return rates_of(args);
-  const double* r = args.rates.template as<double>();
-  return {r[0], r[1], r[2]};
+double current_rate(const Args& args) {
+  return args.rate ? *args.rate.template as<double>() : args.lr;
+}
+
+// The divisors of the moments in a step of Adam. `step` counts from 1.
+struct BiasCorrections {
+  double first, second;
+};
+constexpr BiasCorrections bias_corrections(double beta1, double beta2, std::int64_t step) {
+  return {1 - plain_power(beta1, step), 1 - plain_power(beta2, step)};
 }
 
 // One step of dynamic loss scaling. The scale is a power of two, so multiplying and dividing by it is exact.
@@ -69,8 +62,12 @@ struct UpdateItem {
   View state1;
   // u8 [1]: 0 leaves the parameter as it is. Absent: 1.
   View present;
+  // i64 [1]: the parameter's number of steps so far. Adam needs it and counts further.
+  View steps = {};
 
   bool skipped() const { return present && *present.as<std::uint8_t>() == 0; }
+  // Counts a step and returns its number, from 1.
+  std::int64_t count_step() const { return ++*steps.as<std::int64_t>(); }
 };
 
 class OptimizerKernels {
@@ -83,7 +80,8 @@ class OptimizerKernels {
   // one leaves all weights and states unchanged.
   virtual void sgd(KernelContext&, const SgdArgs&, std::span<const UpdateItem>, const View& scale) = 0;
 
-  // Like torch.optim.Adam and AdamW.
+  // Like torch.optim.Adam and AdamW. The bias corrections are those of each item's own steps. A step with a negative
+  // scale counts, too.
   virtual void adam(KernelContext&, const AdamArgs&, std::span<const UpdateItem>, const View& scale) = 0;
 
   // scale [1] = min(1, max_norm / (sqrt(squared_norm) + 1e-6)); both f64.

@@ -45,6 +45,7 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
   if (p.loss_scaler) {
     j["loss_scaler"] = {{"scale", p.loss_scaler->scale}, {"good_steps", p.loss_scaler->good_steps}};
   }
+  if (p.learning_rate) j["learning_rate"] = *p.learning_rate;
   if (p.epochs.empty()) return j;
   j["epochs"] = nlohmann::ordered_json::array();
   for (const EpochRecord& e : p.epochs) {
@@ -77,6 +78,7 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
     const auto& scaler = j.at("loss_scaler");
     p.loss_scaler = LossScalerState{scaler.at("scale"), count_at(scaler, "good_steps")};
   }
+  if (j.contains("learning_rate")) p.learning_rate = j.at("learning_rate").get<double>();
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
     p.epochs.push_back({count_at(e, "epoch"), e.at("seconds"), e.at("train_loss"), count_at(e, "test_correct"),
                         count_at(e, "test_total")});
@@ -86,6 +88,7 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
       p.epochs.back().metrics.emplace_back(name, value.is_null() ? NAN : value.get<double>());
     }
   }
+  check(p.learning_rate.value_or(0) >= 0, "learning_rate is {}, expected at least 0", p.learning_rate.value_or(0));
   return p;
 }
 
@@ -154,6 +157,7 @@ struct TrainingState {
   int version;
   // The step of random operations: the steps of all optimizers.
   std::uint64_t random_step;
+  std::int64_t optimizer_steps;
 };
 
 // The source of keys for the model's random operations; null without parameters.
@@ -173,11 +177,15 @@ TrainingState read_state(const Checkpoint& checkpoint) {
     check(position.step == checkpoint.step, "step is {}, expected {} as in the manifest", position.step,
           checkpoint.step);
     // Older checkpoints lack this field; in them a single optimizer had stepped.
-    const std::int64_t random_step = json.contains("random_step") ? count_at(json, "random_step") : position.step;
-    const std::int64_t version = json.contains("version") ? count_at(json, "version") : 1;
+    const auto count_or = [&](const char* name, std::int64_t other) {
+      return json.contains(name) ? count_at(json, name) : other;
+    };
+    const std::int64_t random_step = count_or("random_step", position.step), version = count_or("version", 1);
+    // The optimizer may have taken steps before this run.
+    const std::int64_t optimizer_steps = count_or("optimizer_steps", position.step);
     check(version >= 1 && version <= kStateVersion, "version is {}, expected at most {}", version, kStateVersion);
     return {position, Recipe::from_json(json.at("recipe").dump()), static_cast<int>(version),
-            static_cast<std::uint64_t>(random_step)};
+            static_cast<std::uint64_t>(random_step), optimizer_steps};
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());
   }
@@ -194,6 +202,7 @@ void save_checkpoint(const std::filesystem::path& folder, const Module& module, 
   check_finite(options.average, what + ": average of the weights");
   nlohmann::ordered_json json = {{"version", kStateVersion},
                                  {"position", to_json(position)},
+                                 {"optimizer_steps", optimizer.steps()},
                                  {"recipe", nlohmann::ordered_json::parse(recipe.json())},
                                  {"recipe_hash", recipe_hash(recipe)}};
   if (const RandomState* random = random_of(module)) json["random_step"] = random->step();
@@ -216,19 +225,26 @@ Recipe read_recipe(const std::filesystem::path& folder) {
 }
 
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
-                           const Recipe& recipe) {
+                           const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept) {
   auto [checkpoint, damaged] = find_checkpoint(folder);
   TrainingState saved = read_state(checkpoint);
   std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, checkpoint.file(kState));
   StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
-  StateDict average;
+  ResumedRun run{saved.position, checkpoint.path, damaged, std::move(unrecorded), {}};
   if (std::ranges::find(checkpoint.files, kAverage) != checkpoint.files.end()) {
-    average = as_tensors(read_safetensors(checkpoint.file(kAverage)));
+    run.average = as_tensors(read_safetensors(checkpoint.file(kAverage)));
   }
+  // All checks before the first change; load_weights() checks first, too.
+  try {
+    optimizer.check_state_dict(state, saved.optimizer_steps);
+  } catch (const Error& error) {
+    fail("{}: {}", checkpoint.file(kOptimizer).string(), error.what());
+  }
+  if (accept) accept(run);
   load_weights(checkpoint.file(kWeights), module);
-  optimizer.load_state_dict(state, saved.position.step);
+  optimizer.load_state_dict(state, saved.optimizer_steps);
   if (RandomState* random = random_of(module)) random->set_step(saved.random_step);
-  return {saved.position, checkpoint.path, damaged, std::move(unrecorded), std::move(average)};
+  return run;
 }
 
 }  // namespace lockstep

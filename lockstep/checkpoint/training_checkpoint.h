@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -104,6 +105,8 @@ struct TrainingPosition {
   double seconds = 0;
   // Present if the loss is scaled.
   std::optional<LossScalerState> loss_scaler = {};
+  // The optimizer's rate, if no schedule decides it.
+  std::optional<double> learning_rate = {};
   // All finished epochs, including those of earlier runs that this one resumed. Checkpoints of older versions have
   // none.
   std::vector<EpochRecord> epochs = {};
@@ -152,8 +155,9 @@ struct ResumedRun {
 
 // Loads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint, into the model, which must
 // be initialized, and the optimizer. Throws RecipeMismatch if the recipe differs, and Error if there is no valid
-// checkpoint; the model and the optimizer stay unchanged.
+// checkpoint; the model and the optimizer stay unchanged. `accept`, if set, is called before anything changes and may
+// refuse what was read with an exception.
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
-                           const Recipe& recipe);
+                           const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept = {});
 
 }  // namespace lockstep

@@ -189,6 +189,14 @@ void Parameter::set_trainable(bool trainable) const {
   if (!trainable) s.gradient.clear();
 }
 bool Parameter::shape_known() const { return state_->shape_known(); }
+
+bool Parameter::fits(const Shape& shape) const {
+  const Shape& mine = state_->options.shape;
+  bool agrees = shape.rank() == mine.rank();
+  for (int i = 0; agrees && i < mine.rank(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
+  return agrees;
+}
+
 const std::vector<Device>& Parameter::devices() const { return state_->devices; }
 
 Tensor Parameter::tensor() const {
@@ -234,9 +242,7 @@ void Parameter::set_data(const Tensor& value) {
 void Parameter::settle_shape(const Shape& shape) {
   State& s = *state_;
   Shape& mine = s.options.shape;
-  bool agrees = shape.rank() == mine.rank();
-  for (int i = 0; agrees && i < mine.rank(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
-  check(agrees, "{}: the input needs shape {}, expected {} (0: any)", s.label, shape, mine);
+  check(fits(shape), "{}: the input needs shape {}, expected {} (0: any)", s.label, shape, mine);
   mine = shape;
   if (s.replicas.empty() && !s.devices.empty()) s.make_replicas();
 }

@@ -153,6 +153,8 @@ class Parameter {
   // See ParameterOptions::computed.
   bool computed() const;
   bool shape_known() const;
+  // Whether all extents that are known agree with this shape.
+  bool fits(const Shape& shape) const;
   // The devices that hold a replica, or will hold one once the shape is known.
   const std::vector<Device>& devices() const;
 

@@ -12,14 +12,6 @@ std::vector<std::pair<std::string, Parameter>> entries(const Module& module) {
   return all;
 }
 
-// Unknown extents match any.
-bool fits(const Parameter& parameter, const Tensor& value) {
-  const Shape& shape = parameter.shape();
-  bool same = value.shape().rank() == shape.rank();
-  for (int i = 0; same && i < shape.rank(); ++i) same = shape[i] == 0 || shape[i] == value.shape()[i];
-  return same;
-}
-
 }  // namespace
 
 StateDict state_dict(const Module& module) {
@@ -44,7 +36,7 @@ void load_state_dict(Module& module, const StateDict& state) {
     const Tensor& value = *it->second;
     check(value.dtype() == parameter.dtype(), "load_state_dict: {} is {}, expected {}", name, value,
           lockstep::name(parameter.dtype()));
-    check(fits(parameter, value), "load_state_dict: {} has shape {}, expected {}", name, value.shape(),
+    check(parameter.fits(value.shape()), "load_state_dict: {} has shape {}, expected {}", name, value.shape(),
           parameter.shape());
     check(parameter.initialized(), "load_state_dict: {} is not initialized; call initialize() first", name);
   }
@@ -70,7 +62,7 @@ UnmatchedEntries load_matching_state(Module& module, const StateDict& state) {
     }
     const Tensor& value = *it->second;
     given.erase(it);
-    if (fits(parameter, value) && value.dtype() == parameter.dtype()) {
+    if (parameter.fits(value.shape()) && value.dtype() == parameter.dtype()) {
       check(parameter.initialized(), "load_matching_state: {} is not initialized; call initialize() first", name);
       loaded.emplace_back(parameter, &value);
     } else {

@@ -15,18 +15,19 @@ void update(std::string_view what, std::span<const Update> updates, std::vector<
   if (updates.empty()) return;
   std::vector<Array> reads, writes;
   std::vector<std::vector<UpdateItem>> items(groups.size());
-  reads.reserve(updates.size() * 5 + 2);
-  writes.reserve(updates.size() * 3);
+  reads.reserve(updates.size() * 6 + 2);
+  writes.reserve(updates.size() * 4);
   for (const Update& u : updates) {
     check_same(what, u.weight, u.grad);
     check(u.group < groups.size(), "{}: group {} of {}", what, u.group, groups.size());
-    reads.insert(reads.end(), {u.weight, u.grad, u.state0, u.state1, u.present});
-    writes.insert(writes.end(), {u.weight, u.state0, u.state1});
-    items[u.group].push_back({u.weight.view(), u.grad.view(), u.state0.view(), u.state1.view(), u.present.view()});
+    reads.insert(reads.end(), {u.weight, u.grad, u.state0, u.state1, u.present, u.steps});
+    writes.insert(writes.end(), {u.weight, u.state0, u.state1, u.steps});
+    items[u.group].push_back(
+        {u.weight.view(), u.grad.view(), u.state0.view(), u.state1.view(), u.present.view(), u.steps.view()});
   }
   reads.insert(reads.end(), {scale, rates});
   for (std::size_t g = 0; g < groups.size() && rates.defined(); ++g) {
-    groups[g].rates = rates.narrow(static_cast<std::int64_t>(3 * g), 3).view();
+    groups[g].rate = rates.narrow(static_cast<std::int64_t>(g), 1).view();
   }
   launch(what, reads, writes,
          [kernel, groups = std::move(groups), items = std::move(items), scale = scale.view()](Backend& b,
@@ -45,6 +46,7 @@ void sgd_(std::span<const Update> updates, std::vector<SgdArgs> groups, const Ar
 }
 
 void adam_(std::span<const Update> updates, std::vector<AdamArgs> groups, const Array& scale, const Array& rates) {
+  for (const Update& u : updates) check(u.steps.defined(), "adam: an update has no number of steps");
   update("adam", updates, std::move(groups), scale, rates, &OptimizerKernels::adam);
 }
 

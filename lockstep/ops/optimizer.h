@@ -20,10 +20,12 @@ struct Update {
   Array present;
   // The index of the parameter's group in `groups`.
   std::size_t group = 0;
+  // i64 [1]: see UpdateItem::steps.
+  Array steps = {};
 };
 
 // One task for all groups. `scale` is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64
-// [3 * groups] on the device: see UpdateRates.
+// [groups] on the device: it replaces the groups' learning rates.
 void sgd_(std::span<const Update> updates, std::vector<SgdArgs> groups, const Array& scale, const Array& rates = {});
 void adam_(std::span<const Update> updates, std::vector<AdamArgs> groups, const Array& scale, const Array& rates = {});
 

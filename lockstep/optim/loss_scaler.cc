@@ -28,6 +28,11 @@ Array LossScaler::current() const {
 }
 
 std::vector<Array> LossScaler::update(const Array& squared_norm, double max_norm) {
+  check(!adjusted_,
+        "unscale: this LossScaler has already adjusted its scale since the last backward(), so the gradients have "
+        "another scale: expected one optimizer, with parameter groups if needed, or a backward() with "
+        "scaler.scales() for each optimizer");
+  adjusted_ = true;
   std::vector<Array> factors;
   for (const Array& state : states_) {
     factors.push_back(
@@ -41,13 +46,17 @@ LossScalerState LossScaler::state() const {
   return {numbers[0], static_cast<std::int64_t>(numbers[1])};
 }
 
-void LossScaler::set_state(const LossScalerState& state) {
+void LossScaler::check_state(const LossScalerState& state) const {
   int exponent = 0;
   check(state.scale >= LossScaleArgs::kLeast && state.scale <= LossScaleArgs::kMost &&
             std::frexp(state.scale, &exponent) == 0.5,
         "loss scaler: a scale of {}, expected a power of two between 2^-60 and 2^60", state.scale);
   check(state.good_steps >= 0 && state.good_steps < growth_interval_, "loss scaler: {} good steps, expected 0 to {}",
         state.good_steps, growth_interval_ - 1);
+}
+
+void LossScaler::set_state(const LossScalerState& state) {
+  check_state(state);
   const Array host = Array::from<float>({static_cast<float>(state.scale), static_cast<float>(state.good_steps)}, {2});
   for (const Array& device : states_) ops::copy_(host, device);
 }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "lockstep/autograd/gradient_reducer.h"
@@ -25,8 +23,9 @@ void check_at_least_zero(std::string_view what, double value) {
 }  // namespace
 
 Optimizer::Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
-                     std::vector<std::string> state_names)
-    : state_names_(std::move(state_names)), initial_learning_rate_(learning_rate), learning_rate_(learning_rate) {
+                     std::vector<std::string> state_names, bool counts_steps)
+    : state_names_(std::move(state_names)), counts_steps_(counts_steps), initial_learning_rate_(learning_rate),
+      base_learning_rate_(learning_rate), learning_rate_(learning_rate) {
   check(groups.size() > 0, "optimizer: no parameters");
   check_at_least_zero("learning rate", learning_rate);
   check_at_least_zero("weight decay", weight_decay);
@@ -52,7 +51,7 @@ void Optimizer::add_group(std::size_t number, const ParameterGroup& group, doubl
       check(slot.group != number, "optimizer: parameter {} is listed twice", p.name());
       fail("optimizer: parameter {} is in group {} and in group {}", p.name(), slot.group, number);
     }
-    slots_.push_back({p, number, p.claim(), {}});
+    slots_.push_back({p, number, p.claim(), {}, {}});
   }
 }
 
@@ -68,6 +67,13 @@ const Optimizer::Group& Optimizer::group_at(std::size_t group) const {
 }
 
 void Optimizer::set_learning_rate(double lr) {
+  scale_rates(lr);
+  base_learning_rate_ = lr;
+}
+
+void Optimizer::set_scheduled_learning_rate(double lr) { scale_rates(lr); }
+
+void Optimizer::scale_rates(double lr) {
   check_at_least_zero("learning rate", lr);
   learning_rate_ = lr;
   for (Group& group : groups_) group.lr = group.own_lr ? *group.own_lr * (lr / initial_learning_rate_) : lr;
@@ -104,6 +110,13 @@ Device Optimizer::home(std::size_t slot) const {
 
 void Optimizer::make_states(Slot& slot) const {
   if (!slot.states.empty()) return;
+  // A repeated step must not clear them again.
+  const RecordingPause pause;
+  if (counts_steps_) {
+    for (Device device : slot.parameter.devices()) {
+      slot.steps.push_back(ops::full({1}, 0, DType::i64, device).with_shard(-1));
+    }
+  }
   slot.states.resize(state_names_.size());
   for (auto& state : slot.states) {
     for (Device device : slot.parameter.devices()) {
@@ -123,13 +136,7 @@ void Optimizer::advance() {
 void Optimizer::write_rates(std::span<const Array> places) const {
   ops::ShardScope lane(-1);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const UpdateRates now = rates(steps_, g);
-    const auto first = static_cast<std::int64_t>(3 * g);
-    for (const Array& tensor : places) {
-      ops::fill_(tensor.narrow(first, 1), now.lr);
-      ops::fill_(tensor.narrow(first + 1, 1), now.correction1);
-      ops::fill_(tensor.narrow(first + 2, 1), now.correction2);
-    }
+    for (const Array& tensor : places) ops::fill_(tensor.narrow(static_cast<std::int64_t>(g), 1), groups_[g].lr);
   }
 }
 
@@ -152,7 +159,7 @@ void Optimizer::step() {
   std::vector<Array> rates(devices.size());
   if (StepRecorder* recorder = StepRecorder::current()) {
     RecordingPause pause;
-    const auto count = static_cast<std::int64_t>(3 * groups_.size());
+    const auto count = static_cast<std::int64_t>(groups_.size());
     for (std::size_t d = 0; d < devices.size(); ++d) rates[d] = ops::empty({count}, DType::f64, devices[d]);
     write_rates(rates);
     recorder->before_each([this, rates] {
@@ -177,11 +184,12 @@ void Optimizer::step() {
       auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][replica] : Array(); };
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
-      items[lane].push_back({p.tensor().on(device), grad, state(0), state(1), present, slots_[i].group});
+      const Array steps = counts_steps_ ? slots_[i].steps[replica] : Array();
+      items[lane].push_back({p.tensor().on(device), grad, state(0), state(1), present, steps, slots_[i].group});
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
-      if (!items[lane].empty()) update(items[lane], scale_on(device), rates[d], steps_);
+      if (!items[lane].empty()) update(items[lane], scale_on(device), rates[d]);
     }
   }
   zero_grad();
@@ -210,11 +218,28 @@ Array Optimizer::squared_norm(std::string_view what) const {
 
 Tensor Optimizer::clip_grad_norm(double max_norm) {
   Array squared = squared_norm("clip_grad_norm");
-  scales_ = {ops::clip_scale(squared, max_norm)};
-  return ops::unary(UnaryOp::sqrt, squared);
+  if (scales_.empty()) {
+    scales_ = {ops::clip_scale(squared, max_norm)};
+    return ops::unary(UnaryOp::sqrt, squared);
+  }
+  // The gradients will be multiplied by the scale that unscale() or another clipping left: so is their norm.
+  Array scaled;
+  for (Array& scale : scales_) {
+    const Array factor = ops::binary(BinaryOp::multiply, scale, scale);
+    const Array here = squared.device() == scale.device() ? squared : ops::to_device(squared, scale.device());
+    scaled = ops::binary(BinaryOp::multiply, here, factor);
+    const Array both = ops::binary(BinaryOp::multiply, scale, ops::clip_scale(scaled, max_norm));
+    // A negative scale skips the step, whatever the norm is.
+    const Array skips = ops::compare(CompareOp::lt, scale, ops::scalar_like(scale, 0));
+    scale = ops::where(skips, scale, both);
+  }
+  return ops::unary(UnaryOp::sqrt, scaled);
 }
 
 void Optimizer::unscale(LossScaler& scaler, double max_norm) {
+  check(scales_.empty(),
+        "unscale: the gradients are already unscaled or clipped, expected one call of unscale() for each step, before "
+        "clip_grad_norm()");
   scales_ = scaler.update(squared_norm("unscale"), max_norm);
 }
 
@@ -225,67 +250,11 @@ Array Optimizer::scale_on(Device device) const {
   return scales_.empty() ? Array() : scales_[0];
 }
 
-std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
-  std::vector<std::pair<std::string, Tensor>> all;
-  for (std::size_t k = 0; k < state_names_.size(); ++k) {
-    for (const Slot& slot : slots_) {
-      if (slot.states.empty()) continue;
-      all.emplace_back(state_names_[k] + "." + slot.parameter.name(), slot.states[k].at(0).to(Device()));
-    }
-  }
-  return all;
-}
-
-void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, std::int64_t steps) {
-  check(steps >= 0, "optimizer: {} steps, expected at least 0", steps);
-  std::map<std::string_view, const Tensor*> given;
-  for (auto& [name, tensor] : state) given.emplace(name, &tensor);
-  // All checks before the first change. values[i] are slot i's states; none for a parameter that never had a gradient.
-  std::vector<std::vector<Array>> values(slots_.size());
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const Parameter& p = slots_[i].parameter;
-    for (const std::string& state_name : state_names_) {
-      auto it = given.find(state_name + "." + p.name());
-      if (it == given.end()) continue;
-      check(it->second->shape() == p.shape() && it->second->dtype() == p.dtype(), "optimizer: {} is {}, expected {} {}",
-            it->first, it->second->describe(), p.shape(), name(p.dtype()));
-      values[i].push_back(it->second->array());
-      given.erase(it);
-    }
-    check(values[i].empty() || values[i].size() == state_names_.size(),
-          "optimizer: the state of {} is incomplete, expected all or none of its tensors", p.name());
-  }
-  if (!given.empty())
-    fail("optimizer: the state has {}, which belongs to none of the optimizer's parameters", given.begin()->first);
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    // Existing memory is kept: recorded steps use it.
-    if (!values[i].empty()) make_states(slots_[i]);
-    for (const auto& state : slots_[i].states) {
-      for (const Array& replica : state) {
-        if (values[i].empty()) ops::fill_(replica, 0);
-      }
-    }
-    for (std::size_t k = 0; k < values[i].size(); ++k) {
-      for (const Array& replica : slots_[i].states[k]) ops::copy_(values[i][k], replica);
-    }
-  }
-  add_random_steps(steps - std::exchange(steps_, steps));
-}
-
-// Once, though every device has it.
-void Optimizer::add_random_steps(std::int64_t count) const {
-  std::set<RandomState*> states;
-  for (const Slot& slot : slots_) {
-    for (Device device : slot.parameter.devices()) states.insert(state_of(device, "optimizer").random.get());
-  }
-  for (RandomState* state : states) state->add_steps(count);
-}
-
 namespace {
 
 std::vector<ops::Update> updates(auto items) {
   std::vector<ops::Update> all;
-  for (const auto& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1, i.present, i.group});
+  for (const auto& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1, i.present, i.group, i.steps});
   return all;
 }
 
@@ -312,30 +281,27 @@ Optimizer::Rule Sgd::rule() const {
   return rule;
 }
 
-UpdateRates Sgd::rates(std::int64_t, std::size_t group) const { return rates_of(args(group)); }
-
-void Sgd::update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t) {
+void Sgd::update(std::span<const Item> items, const Array& scale, const Array& rates) {
   std::vector<SgdArgs> groups;
   for (std::size_t g = 0; g < group_count(); ++g) groups.push_back(args(g));
   ops::sgd_(updates(items), std::move(groups), scale, rates);
 }
 
 Adam::Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled)
-    : Optimizer(parameters, options.lr, options.weight_decay, {"exp_avg", "exp_avg_sq"}), options_(options),
+    : Optimizer(parameters, options.lr, options.weight_decay, {"exp_avg", "exp_avg_sq"}, true), options_(options),
       decoupled_(decoupled) {
   check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
         "optimizer: betas {} and {}, expected at least 0 and below 1", options.beta1, options.beta2);
   check_at_least_zero("eps", options.eps);
 }
 
-AdamArgs Adam::args(std::int64_t step, std::size_t group) const {
+AdamArgs Adam::args(std::size_t group) const {
   return {.lr = learning_rate(group),
           .beta1 = options_.beta1,
           .beta2 = options_.beta2,
           .eps = options_.eps,
           .weight_decay = weight_decay(group),
-          .decoupled = decoupled_,
-          .step = step};
+          .decoupled = decoupled_};
 }
 
 Optimizer::Rule Adam::rule() const {
@@ -347,11 +313,9 @@ Optimizer::Rule Adam::rule() const {
   return rule;
 }
 
-UpdateRates Adam::rates(std::int64_t step, std::size_t group) const { return rates_of(args(step, group)); }
-
-void Adam::update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) {
+void Adam::update(std::span<const Item> items, const Array& scale, const Array& rates) {
   std::vector<AdamArgs> groups;
-  for (std::size_t g = 0; g < group_count(); ++g) groups.push_back(args(step, g));
+  for (std::size_t g = 0; g < group_count(); ++g) groups.push_back(args(g));
   ops::adam_(updates(items), std::move(groups), scale, rates);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -45,25 +46,35 @@ struct LossScalerState {
 //
 // The scale is stored on the devices, so the host never waits for it. All devices in all processes see the same norm
 // and therefore make the same decision.
+//
+// unscale() adjusts the scale for the next backward(). Two optimizers therefore cannot share one backward(): use one
+// optimizer with parameter groups, or a backward() for each optimizer.
 class LossScaler {
  public:
   explicit LossScaler(std::span<const Device> devices, LossScalerOptions options = {});
 
-  // One f32 [1] for each device: BackwardOptions::scales.
-  std::span<const Array> scales() const { return scales_; }
+  // One f32 [1] for each device: BackwardOptions::scales. Call it for each backward().
+  std::span<const Array> scales() const {
+    adjusted_ = false;
+    return scales_;
+  }
   // The scale after all steps described so far, f32 [1]. Does not wait.
   Array current() const;
 
   // For Optimizer::unscale(): adjusts the scale, given the squared norm of the scaled gradients. Returns for each
-  // device the factor, f64 [1], by which the optimizer multiplies the gradients.
+  // device the factor, f64 [1], by which the optimizer multiplies the gradients. Throws if it has adjusted the scale
+  // since the last call of scales(): the gradients have the former scale.
   std::vector<Array> update(const Array& squared_norm, double max_norm);
 
   // Waits.
   LossScalerState state() const;
   void set_state(const LossScalerState& state);
+  // Throws where set_state() would.
+  void check_state(const LossScalerState& state) const;
 
  private:
   std::vector<Array> states_, scales_;  // a scale shares the memory of its state
+  mutable bool adjusted_ = false;       // since the last call of scales()
   std::int64_t growth_interval_;
 };
 
@@ -96,10 +107,8 @@ class ParameterGroups {
   std::vector<ParameterGroup> groups_;
 };
 
-// backend/optimizer.h
-struct UpdateRates;
-struct SgdArgs;
-struct AdamArgs;
+struct SgdArgs;   // backend/optimizer.h
+struct AdamArgs;  // backend/optimizer.h
 
 // An optimizer changes only its own parameters. backward() still computes and accumulates the gradients of all other
 // parameters, as in PyTorch; ranks do not exchange them. Use freeze() for parameters that you leave out, because a
@@ -115,11 +124,11 @@ class Optimizer {
   void zero_grad();
 
   // In the next step, multiplies all gradients by min(1, max_norm / norm); `norm` is the norm of all gradients
-  // together. Returns the norm, f64 [1]. Does not wait.
+  // together, after unscale() that of the unscaled gradients. Returns the norm, f64 [1]. Does not wait.
   Tensor clip_grad_norm(double max_norm);
   // Call it before the next step if backward() used the scaler's scales. Divides the gradients by the scale and clips
   // them to max_norm (0: no clipping). If any gradient is not finite, the step leaves weights and state unchanged but
-  // still counts.
+  // still counts. Throws if the gradients are already unscaled or clipped.
   void unscale(LossScaler& scaler, double max_norm = 0);
 
   // Those of all groups, in order.
@@ -128,6 +137,10 @@ class Optimizer {
   // groups' rates by the same factor.
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double lr);
+  // For schedules that own the rate, such as Trainer's: they do not change base_learning_rate(), which is the rate from
+  // the options or the last set_learning_rate(). The next schedule starts there.
+  void set_scheduled_learning_rate(double lr);
+  double base_learning_rate() const { return base_learning_rate_; }
   // The rate of one group, counted from 0. Setting it changes this group's ratio to the other groups; later changes of
   // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0.
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
@@ -146,25 +159,27 @@ class Optimizer {
   // The number of steps so far. Keys of random operations depend on the steps of all optimizers together.
   std::int64_t steps() const { return steps_; }
 
-  // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits.
-  std::vector<std::pair<std::string, Tensor>> state_dict() const;
+  // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits. Throws if two parameters
+  // have one name, as those of two models may.
+  StateDict state_dict() const;
   // Strict, as for modules: an error changes nothing. The shapes of all parameters must be known. `steps` is the number
   // of steps so far.
-  void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, std::int64_t steps);
+  void load_state_dict(const StateDict& state, std::int64_t steps);
+  // Throws where load_state_dict() would, but accepts any size for extents that are not known yet.
+  void check_state_dict(const StateDict& state, std::int64_t steps) const;
 
  protected:
-  // state_names: at most two.
+  // state_names: at most two. counts_steps: each parameter has a number of its own steps.
   Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
-            std::vector<std::string> state_names);
+            std::vector<std::string> state_names, bool counts_steps = false);
 
   struct Item {
-    Array weight, grad, state0, state1, present;
+    Array weight, grad, state0, state1, present, steps;
     std::size_t group;
   };
-  // `step` counts from 1. In a recorded step, `rates` holds the result of rates() for each group, renewed at each
-  // repetition; otherwise it is undefined.
-  virtual void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) = 0;
-  virtual UpdateRates rates(std::int64_t step, std::size_t group) const = 0;
+  // In a recorded step, `rates` holds the learning rate of each group, renewed at each repetition; otherwise it is
+  // undefined.
+  virtual void update(std::span<const Item> items, const Array& scale, const Array& rates) = 0;
   double weight_decay(std::size_t group) const { return groups_[group].weight_decay; }
 
  private:
@@ -178,7 +193,11 @@ class Optimizer {
     std::shared_ptr<void> claim;
     // [state][device]; made when the parameter is first updated.
     std::vector<std::vector<Array>> states;
+    // By device: the number of steps in which the parameter had a gradient, i64 [1]. It is in memory because a rank
+    // does not know on the host whether the others have a gradient.
+    std::vector<Array> steps;
   };
+  struct SlotState;
   void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
   const Group& group_at(std::size_t group) const;
   void make_states(Slot& slot) const;
@@ -189,12 +208,16 @@ class Optimizer {
   Array squared_norm(std::string_view what) const;
   Array scale_on(Device device) const;
   void add_random_steps(std::int64_t count) const;
+  void scale_rates(double lr);
+  void check_names() const;
+  std::vector<SlotState> match(const StateDict& state, std::int64_t steps) const;
 
   std::vector<Slot> slots_;
   std::vector<Group> groups_;
   bool has_own_options_ = false;
   std::vector<std::string> state_names_;
-  double initial_learning_rate_, learning_rate_;
+  bool counts_steps_;
+  double initial_learning_rate_, base_learning_rate_, learning_rate_;
   std::int64_t steps_ = 0;
   // Factors of clipping and loss scaling for the next step: one for all devices, or one for each.
   std::vector<Array> scales_;
@@ -216,8 +239,7 @@ class Sgd : public Optimizer {
   Rule rule() const override;
 
  protected:
-  void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) override;
-  UpdateRates rates(std::int64_t step, std::size_t group) const override;
+  void update(std::span<const Item> items, const Array& scale, const Array& rates) override;
 
  private:
   SgdArgs args(std::size_t group) const;
@@ -232,9 +254,10 @@ struct AdamOptions {
   double weight_decay = 0;
 };
 
-// Adam (Kingma and Ba 2015). With moments m and v that start at 0, in step t, counted from 1:
+// Adam (Kingma and Ba 2015). With moments m and v that start at 0, in the parameter's step t, counted from 1:
 //   g += weight_decay w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+// As in PyTorch, t counts the steps in which the parameter had a gradient. A step that unscale() skips counts, too.
 class Adam : public Optimizer {
  public:
   Adam(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, false) {}
@@ -242,11 +265,10 @@ class Adam : public Optimizer {
 
  protected:
   Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled);
-  void update(std::span<const Item> items, const Array& scale, const Array& rates, std::int64_t step) override;
-  UpdateRates rates(std::int64_t step, std::size_t group) const override;
+  void update(std::span<const Item> items, const Array& scale, const Array& rates) override;
 
  private:
-  AdamArgs args(std::int64_t step, std::size_t group) const;
+  AdamArgs args(std::size_t group) const;
   AdamOptions options_;
   bool decoupled_;
 };
@@ -260,13 +282,15 @@ class AdamW : public Adam {
 
 // Learning-rate schedules. They are pure functions of the step, so a checkpoint need not store them.
 //
-//   optimizer.set_learning_rate(scheduled_lr({.kind = ScheduleKind::cosine, .total_steps = 1000}, optimizer.steps()));
+//   const ScheduleOptions cosine{.kind = ScheduleKind::cosine, .base_lr = 0.1, .total_steps = 1000};
+//   optimizer.set_learning_rate(scheduled_lr(cosine, optimizer.steps()));
 
 enum class ScheduleKind { constant, step, cosine };
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
-  double base_lr = 0.1;
+  // scheduled_lr() needs it. Not set, Trainer takes the optimizer's base_learning_rate().
+  std::optional<double> base_lr = {};
   // Number of warm-up steps, in which the rate grows linearly from base_lr / warmup to base_lr.
   std::int64_t warmup = 0;
   // Number of steps of the whole job. A cosine schedule reaches 0 there.
@@ -274,6 +298,9 @@ struct ScheduleOptions {
   // `step` multiplies the rate by gamma every step_size steps. 0: a third of the steps after the warm-up.
   std::int64_t step_size = 0;
   double gamma = 0.1;
+  // A schedule of your own, like PyTorch's LambdaLR: the factor of base_lr in step `step`, counted from 0. It must be a
+  // pure function, so that a resumed run goes on with the same rates. Set neither `kind` nor `warmup` with it.
+  std::function<double(std::int64_t step)> lr_lambda = {};
 };
 
 // The learning rate of step `step`, counting from 0. After the warm-up, with t = step - warmup:
@@ -281,7 +308,7 @@ struct ScheduleOptions {
 //   step:     base_lr gamma^floor(t / step_size)
 //   cosine:   base_lr (1 + cos(pi t / (total_steps - warmup))) / 2 (Loshchilov and Hutter 2017, without restarts);
 //             0 from total_steps on
-// Throws if a number of steps is negative.
+// With lr_lambda: base_lr lr_lambda(step). Throws if a number of steps is negative.
 double scheduled_lr(const ScheduleOptions& options, std::int64_t step);
 
 // The exponential moving average of a model's weights. It often gives a better test accuracy than the weights
@@ -292,8 +319,8 @@ double scheduled_lr(const ScheduleOptions& options, std::int64_t step);
 //   { AveragedWeights averaged(average); evaluate(net, ...); save_weights("net.safetensors", net); }
 class WeightAverage {
  public:
-  // Averages all parameters of the module. Does not average buffers, such as those of batch norm. Throws unless 0 <=
-  // decay < 1.
+  // Averages all parameters of the module; one that modules share has its first name. Does not average buffers, such as
+  // those of batch norm. Throws unless 0 <= decay < 1.
   WeightAverage(const Module& module, double decay);
 
   // Call it after each step of the optimizer. The average becomes decay * average + (1 - decay) * weights, with the
@@ -307,6 +334,8 @@ class WeightAverage {
   StateDict state_dict() const;
   // Strict: `state` must be empty or hold every parameter, in its shape and type. An error changes nothing.
   void load_state_dict(const StateDict& state);
+  // Throws where load_state_dict() would, but accepts any size for extents that are not known yet.
+  void check_state_dict(const StateDict& state) const;
 
  private:
   struct Entry {
@@ -314,6 +343,8 @@ class WeightAverage {
     Parameter parameter;
     std::vector<Array> averages;  // by device; none before the first update
   };
+  std::vector<const Tensor*> match(const StateDict& state) const;
+
   std::vector<Entry> entries_;
   double decay_;
 };

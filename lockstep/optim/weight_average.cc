@@ -20,7 +20,11 @@ Array copy_of(const Array& x) {
 
 WeightAverage::WeightAverage(const Module& module, double decay) : decay_(decay) {
   check(decay >= 0 && decay < 1, "weight average: decay {}, expected at least 0 and below 1", decay);
-  for (auto& [name, parameter] : module.named_parameters()) entries_.push_back({name, parameter, {}});
+  for (auto& [name, parameter] : module.named_parameters()) {
+    // swap() must exchange a parameter that modules share once.
+    if (std::ranges::find(entries_, parameter, &Entry::parameter) != entries_.end()) continue;
+    entries_.push_back({name, parameter, {}});
+  }
 }
 
 void WeightAverage::update() {
@@ -67,21 +71,30 @@ StateDict WeightAverage::state_dict() const {
   return state;
 }
 
-void WeightAverage::load_state_dict(const StateDict& state) {
-  if (state.empty()) {
-    for (Entry& e : entries_) e.averages.clear();
-    return;
-  }
-  check(state.size() == entries_.size(), "weight average: {} tensors, expected {}", state.size(), entries_.size());
+// One tensor for each entry; none for an empty state.
+std::vector<const Tensor*> WeightAverage::match(const StateDict& state) const {
   std::vector<const Tensor*> values;
+  if (state.empty()) return values;
+  check(state.size() == entries_.size(), "weight average: {} tensors, expected {}", state.size(), entries_.size());
   for (const Entry& e : entries_) {
     const auto found = std::ranges::find(state, e.name, &StateDict::value_type::first);
     check(found != state.end(), "weight average: {} is missing", e.name);
     const Tensor& value = found->second;
-    check(value.shape() == e.parameter.shape() && value.dtype() == e.parameter.dtype(),
+    check(e.parameter.fits(value.shape()) && value.dtype() == e.parameter.dtype(),
           "weight average: {} is {}, expected {} {}", e.name, value.describe(), e.parameter.shape().str(),
           name(e.parameter.dtype()));
     values.push_back(&value);
+  }
+  return values;
+}
+
+void WeightAverage::check_state_dict(const StateDict& state) const { match(state); }
+
+void WeightAverage::load_state_dict(const StateDict& state) {
+  const std::vector<const Tensor*> values = match(state);
+  if (values.empty()) {
+    for (Entry& e : entries_) e.averages.clear();
+    return;
   }
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& e = entries_[i];

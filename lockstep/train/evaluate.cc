@@ -14,7 +14,22 @@ struct Predictions {
   Tensor labels;
 };
 
+// Other labels would be compared with outputs that are not theirs.
+void check_labels(const Tensor& outputs, const Tensor& labels) {
+  const int rank = outputs.shape().rank();
+  bool fits = rank >= 2 && labels.dtype() == DType::i64 && labels.shape().rank() == rank - 1;
+  for (int axis = 2; fits && axis < rank; ++axis) fits = outputs.size(axis) == labels.size(axis - 1);
+  check(fits,
+        "evaluate: outputs are {}, labels {}, expected [n, classes, ...] and i64 [n, ...] for the accuracy, or other "
+        "metrics: TrainerOptions::metrics or evaluate(module, loader, metrics, options)",
+        outputs.describe(), labels.describe());
+}
+
 std::int64_t count_correct(const Predictions& p) {
+  std::int64_t predictions = 0;
+  for (const Array& shard : p.classes.parts()) predictions += shard.numel();
+  check(predictions == p.labels.numel(), "evaluate: {} predictions for labels {}, expected one for each", predictions,
+        p.labels.shape());
   const auto* label = p.labels.view().as<std::int64_t>();
   std::int64_t correct = 0;
   for (const Array& shard : p.classes.parts()) {
@@ -38,7 +53,7 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   std::deque<Predictions> pending;
   auto count_first = [&] {
     accuracy.correct += count_correct(pending.front());
-    accuracy.total += pending.front().labels.size(0);
+    accuracy.total += pending.front().labels.numel();
     pending.pop_front();
   };
   std::int64_t number = 0;
@@ -52,7 +67,9 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
                                                           {.shards = options.shards, .balance = options.balance});
     // Shard after shard: a device has the activations of one at a time.
     const auto classes = [&](const Tensor& shard) {
-      return argmax(module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard), 1);
+      const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
+      check_labels(outputs, batch[1]);
+      return argmax(outputs, 1);
     };
     pending.push_back({per_shard(classes, x), batch[1]});
     if (pending.size() > kInFlight) count_first();

@@ -59,8 +59,9 @@ struct Accuracy {
   double value() const { return total == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(total); }
 };
 
-// Without `forward`, the loader's examples are {inputs, labels i64}. The model's outputs are [n, classes]. The model
-// runs in evaluation mode and then returns to its former mode.
+// Without `forward`, the loader's examples are {inputs, labels i64}. The model's outputs are [n, classes] for labels
+// [n], or [n, classes, ...] for labels [n, ...], each of which counts. Anything else is an error: use metrics. The
+// model runs in evaluation mode and then returns to its former mode.
 Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options);
 
 struct Metric {
@@ -74,6 +75,8 @@ struct Metric {
   std::function<double(double mean)> result{};
   // True: the values are one table per sample, [n, rows, columns], and the result is the sum of the tables.
   bool table = false;
+  // For WatchOptions: a smaller value is better, as for a perplexity.
+  bool smaller_is_better = false;
 };
 
 struct MetricResult {

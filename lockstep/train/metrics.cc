@@ -192,9 +192,11 @@ Metric perplexity(const ClassOptions& options) {
     const Tensor own = take_along_dim(log_softmax(outputs, axis), unsqueeze(known_labels(labels, options), axis), axis);
     return -squeeze(own, axis);
   };
-  return {.name = "perplexity", .values = values, .counted = not_ignored(options), .result = [](double mean) {
-            return std::exp(mean);
-          }};
+  return {.name = "perplexity",
+          .values = values,
+          .counted = not_ignored(options),
+          .result = [](double mean) { return std::exp(mean); },
+          .smaller_is_better = true};
 }
 
 Metric confusion_matrix(std::int64_t classes, const ClassOptions& options) {
@@ -218,15 +220,17 @@ Metric confusion_matrix(std::int64_t classes, const ClassOptions& options) {
 }
 
 Metric mean_absolute_error() {
-  return {.name = "mean_absolute_error", .values = [](const Tensor& outputs, const Tensor& targets) {
-            return l1_loss(outputs, targets, {.reduction = Reduction::none});
-          }};
+  const auto values = [](const Tensor& outputs, const Tensor& targets) {
+    return l1_loss(outputs, targets, {.reduction = Reduction::none});
+  };
+  return {.name = "mean_absolute_error", .values = values, .smaller_is_better = true};
 }
 
 Metric mean_squared_error() {
-  return {.name = "mean_squared_error", .values = [](const Tensor& outputs, const Tensor& targets) {
-            return mse_loss(outputs, targets, {.reduction = Reduction::none});
-          }};
+  const auto values = [](const Tensor& outputs, const Tensor& targets) {
+    return mse_loss(outputs, targets, {.reduction = Reduction::none});
+  };
+  return {.name = "mean_squared_error", .values = values, .smaller_is_better = true};
 }
 
 }  // namespace metrics

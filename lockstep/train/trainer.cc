@@ -40,6 +40,7 @@ TrainingResult Trainer::train() {
 
 TrainingResult Trainer::run() {
   record_fixed_parts();
+  if (!finished()) check_test_labels();
   // Parts in evaluation mode stay in it: frozen ones, for example.
   if (!module_.training()) module_.train();
   // A run that begins draws the same dropout masks, whatever ran before in this Runtime.

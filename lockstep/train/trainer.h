@@ -36,8 +36,9 @@ class RateMeter;    // train/rate_meter.h
 struct WatchOptions {
   // The name of a metric of TrainerOptions::metrics, "accuracy", or "train_loss". Empty: nothing is watched.
   std::string metric{};
-  // True: the smallest value is the best, as for a perplexity. False: the largest.
-  bool smallest = false;
+  // True: the smallest value is the best, as for a perplexity. False: the largest. Not set: true for "train_loss" and
+  // where Metric::smaller_is_better is.
+  std::optional<bool> smallest = {};
   // A value counts as better only if it is better by more than this.
   double min_delta = 0;
   // The run ends after this many epochs without a better value. 0: never.
@@ -96,11 +97,15 @@ struct TrainerOptions {
   //     return {.loss = mse_loss(y, batch[2]) + 0.1 * mse_loss(redrawn, batch[0]), .outputs = y};
   //   }
   BatchFunction forward{};
-  // Measured on the test data after each epoch. Empty: only the accuracy, for outputs [n, classes] and labels i64 [n].
+  // Measured on the test data after each epoch. Empty: only the accuracy, for outputs [n, classes] and labels i64 [n],
+  // or [n, classes, ...] and [n, ...]. Set it for anything else; test data without i64 labels is an error at the start.
   std::vector<Metric> metrics{};
   // If the norm of all gradients together is larger, they are scaled down to this norm. 0: no limit.
   double clip_norm = 0;
-  // The Trainer sets total_steps.
+  // The Trainer sets total_steps. If base_lr is set, the constructor also gives it to the optimizer, as
+  // set_learning_rate() does. A callback may change the rate of the default schedule, which is constant without a
+  // warm-up, with set_learning_rate(): checkpoints hold it, but not the rates of single groups. Any other schedule
+  // replaces it in the next step. Name lr_lambda in `recipe`: its entry "schedule" is then "lambda".
   ScheduleOptions schedule{};
   // Rank 0 writes checkpoints here, at the end and every `save_every` steps (0: after each epoch). Empty: no
   // checkpoints.
@@ -112,9 +117,9 @@ struct TrainerOptions {
   WatchOptions watch{};
   // The decay of a moving average of the weights, which is then what tests measure. 0: no average.
   double average_decay = 0;
-  // Everything else that decides the bits: model, initial weights, data, `loss`, and `forward`. Trainer cannot know
-  // them: if you leave one out, runs that differ only in it have the same hash. resume() compares the recipe. An entry
-  // here replaces Trainer's entry of the same name.
+  // Everything else that decides the bits: model, initial weights, data, `loss`, `forward`, and lr_lambda. Trainer
+  // cannot know them: if you leave one out, runs that differ only in it have the same hash. resume() compares the
+  // recipe. An entry here replaces Trainer's entry of the same name.
   Recipe recipe{};
 };
 
@@ -214,6 +219,10 @@ class Trainer {
   Tensor learn(std::span<const Tensor> parts, double share, bool sync);
   BatchOutputs outputs_of(std::span<const Tensor> parts) const;
   void update();
+  // Whether the learning rate is the optimizer's own, which callbacks may change.
+  bool keeps_learning_rate() const;
+  void schedule_learning_rate();
+  void check_test_labels() const;
   // learn() and update(), recorded and repeated where possible.
   Tensor recorded_step(std::span<const Tensor> parts);
   bool records() const;

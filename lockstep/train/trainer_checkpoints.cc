@@ -11,12 +11,22 @@ ResumedRun Trainer::resume(const std::filesystem::path& folder) {
   std::optional<RecipeMismatch> mismatch;
   record_fixed_parts();
   try {
-    run = load_checkpoint(folder, module_, optimizer_, options_.recipe);
-    if (scaler_) {
-      check(run.position.loss_scaler.has_value(), "{}: the checkpoint has no loss scale", run.path.string());
-      scaler_->set_state(*run.position.loss_scaler);
-    }
+    run = load_checkpoint(folder, module_, optimizer_, options_.recipe, [&](const ResumedRun& found) {
+      try {
+        if (scaler_) {
+          check(found.position.loss_scaler.has_value(), "the checkpoint has no loss scale");
+          scaler_->check_state(*found.position.loss_scaler);
+        }
+        if (average_) average_->check_state_dict(found.average);
+      } catch (const Error& error) {
+        fail("{}: {}", found.path.string(), error.what());
+      }
+    });
+    if (scaler_) scaler_->set_state(*run.position.loss_scaler);
     if (average_) average_->load_state_dict(run.average);
+    if (keeps_learning_rate() && run.position.learning_rate) {
+      optimizer_.set_learning_rate(*run.position.learning_rate);
+    }
   } catch (const RecipeMismatch& error) {
     if (!ranks) throw;
     mismatch = error;
@@ -72,6 +82,7 @@ std::string Trainer::last_good_checkpoint() const {
 
 void Trainer::save(const std::filesystem::path& folder, int keep) {
   if (scaler_) position_.loss_scaler = scaler_->state();
+  if (keeps_learning_rate()) position_.learning_rate = optimizer_.learning_rate();
   std::string complaint;
   if (rank() == 0) {
     try {

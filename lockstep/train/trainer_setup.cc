@@ -14,8 +14,9 @@
 namespace lockstep {
 namespace {
 
-const char* schedule_name(ScheduleKind kind) {
-  switch (kind) {
+const char* schedule_name(const ScheduleOptions& schedule) {
+  if (schedule.lr_lambda) return "lambda";
+  switch (schedule.kind) {
     case ScheduleKind::constant: return "constant";
     case ScheduleKind::step: return "step";
     case ScheduleKind::cosine: return "cosine";
@@ -32,6 +33,12 @@ void check_watched_metric(const TrainerOptions& o, bool has_tests) {
   }
   check(o.watch.metric.empty() || std::ranges::find(names, o.watch.metric) != names.end(),
         "trainer: watches {}, but each epoch has only {}", o.watch.metric, fmt::join(names, ", "));
+}
+
+bool smallest_is_best(const TrainerOptions& o) {
+  if (o.watch.smallest) return *o.watch.smallest;
+  const auto metric = std::ranges::find(o.metrics, o.watch.metric, &Metric::name);
+  return metric != o.metrics.end() ? metric->smaller_is_better : o.watch.metric == "train_loss";
 }
 
 // An optimizer of another model would train nothing, and ranks exchange only the gradients of this model.
@@ -77,12 +84,15 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
         "trainer: watch.save_best is set, expected watch.metric and save_folder to be set, too");
   check_watched_metric(o, test_ != nullptr);
+  o.watch.smallest = smallest_is_best(o);
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
         "trainer: `forward` computes the loss, expected no `loss` and no label_smoothing");
   choose_shards();
-  o.schedule.base_lr = optimizer.learning_rate();
   o.schedule.total_steps = o.epochs * steps_of(loader_.size());
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
+  if (o.schedule.base_lr) optimizer_.set_learning_rate(*o.schedule.base_lr);
+  o.schedule.base_lr = optimizer_.base_learning_rate();
+  scheduled_lr(o.schedule, 0);  // checks the schedule
   if (o.average_decay != 0) average_.emplace(module_, o.average_decay);
   if (o.dtype == DType::f16) scaler_.emplace(o.devices, o.loss_scaling);
   o.recipe = make_recipe();
@@ -97,6 +107,20 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
 
 Trainer::~Trainer() = default;
 
+// Without other metrics, tests measure the accuracy: labels of another type would fail only after an epoch.
+void Trainer::check_test_labels() const {
+  if (!test_ || test_->size() == 0 || !options_.metrics.empty() || options_.forward) return;
+  const RandomKey key = random_key(options_.seed, {});
+  const std::int64_t index = 0;
+  const Example example = test_->batch({&index, 1}, {&key, 1});
+  check(example.size() == 2,
+        "trainer: examples of the test data have {} parts, expected inputs and labels, or TrainerOptions::forward",
+        example.size());
+  check(example[1].dtype() == DType::i64,
+        "trainer: labels of the test data are {}, expected i64 for the accuracy, or other TrainerOptions::metrics",
+        example[1].describe());
+}
+
 // All settings that decide the bits, and those of the options' recipe.
 Recipe Trainer::make_recipe() const {
   const TrainerOptions& o = options_;
@@ -107,8 +131,8 @@ Recipe Trainer::make_recipe() const {
                    {"examples", loader_.dataset().size()},
                    {"shuffle", o.shuffle},
                    {"dtype", name(o.dtype)},
-                   {"learning_rate", o.schedule.base_lr},
-                   {"schedule", schedule_name(o.schedule.kind)},
+                   {"learning_rate", *o.schedule.base_lr},
+                   {"schedule", schedule_name(o.schedule)},
                    {"warmup", o.schedule.warmup},
                    {"clip_norm", o.clip_norm},
                    {"label_smoothing", o.label_smoothing}};
@@ -214,7 +238,7 @@ void Trainer::join_ranks() {
   for (const Metric& metric : o.metrics) recipe += fmt::format("metric {}\n", metric.name);
   if (!o.watch.metric.empty()) {
     recipe += fmt::format("watch {}, smallest {}, min_delta {}, patience {}, save_best {}\n", o.watch.metric,
-                          o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
+                          *o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
   }
   if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
   distributed_ = std::make_unique<DistributedModel>(

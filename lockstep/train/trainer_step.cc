@@ -95,6 +95,18 @@ Tensor Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
   return loss;
 }
 
+bool Trainer::keeps_learning_rate() const {
+  const ScheduleOptions& s = options_.schedule;
+  return s.kind == ScheduleKind::constant && s.warmup == 0 && !s.lr_lambda;
+}
+
+// Another Trainer's schedule may have left another rate, also where this one keeps the rate.
+void Trainer::schedule_learning_rate() {
+  const double rate =
+      keeps_learning_rate() ? optimizer_.base_learning_rate() : scheduled_lr(options_.schedule, position_.step);
+  if (rate != optimizer_.learning_rate()) optimizer_.set_scheduled_learning_rate(rate);
+}
+
 void Trainer::update() {
   if (scaler_) {
     optimizer_.unscale(*scaler_, options_.clip_norm);
@@ -116,14 +128,13 @@ Tensor Trainer::recorded_step(std::span<const Tensor> parts) {
       return std::vector<Tensor>{loss};
     });
   }
-  optimizer_.set_learning_rate(scheduled_lr(options_.schedule, position_.step));
+  schedule_learning_rate();
   return recorded_->run(parts)[0];
 }
 
 void Trainer::finish_step(std::int64_t batches) {
-  const TrainerOptions& o = options_;
   if (!records()) {
-    optimizer_.set_learning_rate(scheduled_lr(o.schedule, position_.step));
+    schedule_learning_rate();
     update();
   }
   if (average_) average_->update();

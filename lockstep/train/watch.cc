@@ -27,7 +27,8 @@ std::int64_t best_epoch(std::span<const EpochRecord> epochs, const WatchOptions&
   for (const EpochRecord& epoch : epochs) {
     const double value = value_of(epoch, options.metric);
     if (std::isnan(value)) continue;
-    const double gain = options.smallest ? best_value - value : value - best_value;
+    const double gain =
+        options.smallest.value_or(options.metric == "train_loss") ? best_value - value : value - best_value;
     if (best > 0 && !(gain > options.min_delta)) continue;
     best = epoch.epoch;
     best_value = value;

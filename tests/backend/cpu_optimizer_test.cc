@@ -7,18 +7,19 @@ namespace {
 
 class CpuOptimizer : public ::testing::TestWithParam<DType> {
  protected:
-  // The weight after each step; step(item, number from 1, scale). Forty equal weights fill vector loops and a
+  // The weight after each step; step(item, scale). Forty equal weights fill vector loops and a
   // rest.
   template <typename Step>
   std::array<double, 2> weights(const Step& step, double scale = 1) {
     const Shape shape{40};
     auto full = [&](double value) { return TestTensor(shape, GetParam(), Layout::plain, std::vector(40, value)); };
-    TestTensor w = full(1), state0 = full(0), state1 = full(0), factor({1}, DType::f64, {scale});
+    TestTensor w = full(1), state0 = full(0), state1 = full(0), factor({1}, DType::f64, {scale}),
+               steps({1}, DType::i64, {0});
     std::array<double, 2> result;
     for (int i = 0; i < 2; ++i) {
       TestTensor grad = full((i == 0 ? 0.5 : -0.25) / scale);
-      UpdateItem item{w.view(), grad.view(), state0.view(), state1.view()};
-      step(item, i + 1, scale == 1 ? View{} : factor.view());
+      UpdateItem item{w.view(), grad.view(), state0.view(), state1.view(), {}, steps.view()};
+      step(item, scale == 1 ? View{} : factor.view());
       result[i] = w.values()[0];
       EXPECT_EQ(w.values(), std::vector(40, result[i]));
     }
@@ -26,16 +27,15 @@ class CpuOptimizer : public ::testing::TestWithParam<DType> {
   }
   std::array<double, 2> sgd(const SgdArgs& args, double scale = 1) {
     return weights(
-        [&](UpdateItem item, int, const View& factor) {
+        [&](UpdateItem item, const View& factor) {
           if (args.momentum == 0) item.state0 = {};
           cpu_->optimizer().sgd(context_, args, {&item, 1}, factor);
         },
         scale);
   }
-  std::array<double, 2> adam(AdamArgs args, double scale = 1) {
+  std::array<double, 2> adam(const AdamArgs& args, double scale = 1) {
     return weights(
-        [&](const UpdateItem& item, int step, const View& factor) {
-          args.step = step;
+        [&](const UpdateItem& item, const View& factor) {
           cpu_->optimizer().adam(context_, args, {&item, 1}, factor);
         },
         scale);

@@ -26,7 +26,8 @@ std::vector<ThreadsCase> threads_cases() {
   // The oracle of an update is its own input: it is copied first, and written in place.
   auto adam = [](Backend& b, KernelContext& c, Views in, Views out) {
     for (int i = 0; i < 3; ++i) b.copy().copy(c, in[i], out[i]);
-    UpdateItem item{out[0], in[3], out[1], out[2]};
+    b.elementwise().fill(c, 0, out[3]);
+    UpdateItem item{out[0], in[3], out[1], out[2], {}, out[3]};
     b.optimizer().adam(c, {.weight_decay = 0.1}, {&item, 1}, {});
   };
   auto sgd = [](Backend& b, KernelContext& c, Views in, Views out) {
@@ -89,7 +90,10 @@ std::vector<ThreadsCase> threads_cases() {
          b.random().dropout(c, key, {}, 0.8, in[0], out[2]);
        }},
       {"sgd", {f32(large), f32(large), f32(large)}, {out(large), out(large)}, sgd},
-      {"adam", {f32(large), f32(large), positive, f32(large)}, {out(large), out(large), out(large)}, adam},
+      {"adam",
+       {f32(large), f32(large), positive, f32(large)},
+       {out(large), out(large), out(large), out({1}, DType::i64)},
+       adam},
   };
 }
 

@@ -5,33 +5,39 @@
 namespace lockstep::testing {
 namespace {
 
-// Several tensors in one call: inputs are (weight, grad, state0, state1) of each and last the scale, outputs
-// are (weight, state0, state1) of each.
+// Several tensors in one call: inputs are (weight, grad, state0, state1, steps) of each and last the scale, outputs
+// are (weight, state0, state1, steps) of each.
 class OptimizerTest : public KernelTest {
  protected:
   using Step = std::function<void(Backend&, KernelContext&, std::span<const UpdateItem>, const View& scale)>;
 
-  void expect_steps(bool state0, bool state1, bool scale, const Step& step) {
+  // With the second state, tensor i has taken steps_before + i steps.
+  void expect_steps(bool state0, bool state1, bool scale, const Step& step, int steps_before = 0) {
     const std::vector<Shape> shapes{{3, 5}, {1}, {10007}, {0}};
     Tensors inputs, outputs;
-    for (const Shape& shape : shapes) {
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const Shape& shape = shapes[i];
+      const double steps = steps_before + static_cast<double>(i);
       inputs.push_back(input(shape));
       inputs.push_back(input(shape));
       inputs.push_back(state0 ? input(shape) : TestTensor());
       inputs.push_back(state1 ? random_.tensor_between(0, 1, shape, dtype()) : TestTensor());
+      inputs.push_back(state1 ? TestTensor({1}, DType::i64, {steps}) : TestTensor());
       outputs.push_back(output(shape));
       outputs.push_back(state0 ? output(shape) : TestTensor());
       outputs.push_back(state1 ? output(shape) : TestTensor());
+      outputs.push_back(state1 ? TestTensor({1}, DType::i64) : TestTensor());
     }
     inputs.push_back(scale ? TestTensor({1}, DType::f64, {0.37}) : TestTensor());
     expect_matches_reference(inputs, outputs, [&](Backend& b, KernelContext& c, Views in, Views out) {
       std::vector<UpdateItem> items;
       for (std::size_t i = 0; i < shapes.size(); ++i) {
-        const View *from = &in[4 * i], *to = &out[3 * i];
+        const View *from = &in[5 * i], *to = &out[4 * i];
         b.copy().copy(c, from[0], to[0]);
         if (state0) b.copy().copy(c, from[2], to[1]);
         if (state1) b.copy().copy(c, from[3], to[2]);
-        items.push_back({to[0], from[1], to[1], to[2]});
+        if (state1) b.copy().copy(c, from[4], to[3]);
+        items.push_back({to[0], from[1], to[1], to[2], {}, to[3]});
       }
       step(b, c, items, in.back());
     });
@@ -59,40 +65,44 @@ TEST_P(OptimizerTest, SgdWithMomentum) {
 
 TEST_P(OptimizerTest, Adam) {
   for (bool decoupled : {false, true}) {
-    for (std::int64_t step : {1, 2, 1000}) {
-      AdamArgs args{.lr = 0.01, .weight_decay = 0.1, .decoupled = decoupled, .step = step};
-      expect_steps(true, true, step == 2, [&](Backend& b, KernelContext& c, auto items, const View& scale) {
-        b.optimizer().adam(c, args, items, scale);
-      });
+    for (int steps_before : {0, 1, 999}) {
+      AdamArgs args{.lr = 0.01, .weight_decay = 0.1, .decoupled = decoupled};
+      expect_steps(
+          true, true, steps_before == 1,
+          [&](Backend& b, KernelContext& c, auto items, const View& scale) {
+            b.optimizer().adam(c, args, items, scale);
+          },
+          steps_before);
     }
   }
 }
 
-// As in a recorded step: the same bits as with the rates among the arguments.
-TEST_P(OptimizerTest, FindsItsRatesInMemory) {
-  const AdamArgs adam{.lr = 0.02, .weight_decay = 0.1, .decoupled = true, .step = 7};
-  const UpdateRates rates = rates_of(adam);
-  const TestTensor memory({3}, DType::f64, {rates.lr, rates.correction1, rates.correction2});
+// As in a recorded step: the same bits as with the learning rate among the arguments.
+TEST_P(OptimizerTest, FindsItsRateInMemory) {
+  const AdamArgs adam{.lr = 0.02, .weight_decay = 0.1, .decoupled = true};
+  const TestTensor memory({1}, DType::f64, {adam.lr}), steps({1}, DType::i64, {6});
   const Shape shape{777};
-  const Tensors inputs{input(shape), input(shape), random_.tensor_between(0, 1, shape, dtype()), memory};
+  const Tensors inputs{input(shape), input(shape), random_.tensor_between(0, 1, shape, dtype()), memory, steps};
   const auto step = [&](bool with_adam, bool in_memory) {
     return run(
-        inputs, {output(shape), output(shape), output(shape)}, [&](Backend& b, KernelContext& c, Views in, Views out) {
+        inputs, {output(shape), output(shape), output(shape), TestTensor({1}, DType::i64)},
+        [&](Backend& b, KernelContext& c, Views in, Views out) {
           for (std::size_t i = 0; i < 3; ++i) b.copy().copy(c, in[i == 2 ? 2 : 0], out[i]);
-          const UpdateItem item{out[0], in[1], out[1], with_adam ? out[2] : View()};
+          b.copy().copy(c, in[4], out[3]);
+          const UpdateItem item{out[0], in[1], out[1], with_adam ? out[2] : View(), {}, out[3]};
           AdamArgs adam_args = adam;
           SgdArgs sgd_args{.lr = adam.lr, .momentum = 0.9, .weight_decay = 0.1};
           if (in_memory) {
-            adam_args.rates = sgd_args.rates = in[3];
+            adam_args.rate = sgd_args.rate = in[3];
             adam_args.lr = sgd_args.lr = 99;
-            adam_args.step = 1;
           }
           with_adam ? b.optimizer().adam(c, adam_args, {&item, 1}, {}) : b.optimizer().sgd(c, sgd_args, {&item, 1}, {});
         });
   };
   for (bool with_adam : {false, true}) {
     const Tensors there = step(with_adam, true), here = step(with_adam, false);
-    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(there[i].values(), here[i].values()) << with_adam << i;
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(there[i].values(), here[i].values()) << with_adam << i;
+    EXPECT_EQ(here[3].values(), std::vector<double>{with_adam ? 7.0 : 6.0});
   }
 }
 
@@ -131,17 +141,18 @@ TEST_P(OptimizerTest, LossScale) {
   }
 }
 
-// Gradients are not numbers then.
+// Gradients are not numbers then. The step counts all the same.
 TEST_P(OptimizerTest, AFactorBelowZeroLeavesAllAsItIs) {
   const Shape shape{10007};
   const TestTensor none({1}, DType::f64, {-1}), grad = output(shape);
   const Tensors before{input(shape), input(shape), random_.tensor_between(0, 1, shape, dtype())};
   for (bool adam : {false, true}) {
-    Tensors in = before, out{output(shape), output(shape), output(shape)};
-    in.insert(in.end(), {grad, none});
+    Tensors in = before, out{output(shape), output(shape), output(shape), TestTensor({1}, DType::i64)};
+    in.insert(in.end(), {grad, none, TestTensor({1}, DType::i64, {4})});
     out = run(in, out, [&](Backend& b, KernelContext& c, Views in, Views out) {
       for (int i = 0; i < 3; ++i) b.copy().copy(c, in[i], out[i]);
-      UpdateItem item{out[0], in[3], out[1], adam ? out[2] : View{}};
+      b.copy().copy(c, in[5], out[3]);
+      UpdateItem item{out[0], in[3], out[1], adam ? out[2] : View{}, {}, out[3]};
       if (adam) {
         b.optimizer().adam(c, {.weight_decay = 0.1, .decoupled = true}, {&item, 1}, in[4]);
       } else {
@@ -149,6 +160,7 @@ TEST_P(OptimizerTest, AFactorBelowZeroLeavesAllAsItIs) {
       }
     });
     for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(out[i].same_bits(before[i])) << adam << i;
+    EXPECT_EQ(out[3].values(), std::vector<double>{adam ? 5.0 : 4.0});
   }
 }
 
@@ -168,6 +180,31 @@ TEST_P(OptimizerTest, LeavesOutWhatIsNotPresent) {
   });
   for (int i = 0; i < kCount; ++i) {
     EXPECT_EQ(out[i].values(), std::vector<double>(1 + i % 5, i % 3 == 1 ? 1 : 0.75)) << i;
+  }
+}
+
+// Each counts its own steps, and one that is not present counts none.
+TEST_P(OptimizerTest, AdamCountsTheStepsOfEachTensor) {
+  constexpr int kCount = 150;
+  const Shape shape{3};
+  Tensors inputs, outputs;
+  for (int i = 0; i < kCount; ++i) inputs.push_back(TestTensor({1}, DType::u8, {i % 3 == 1 ? 0.0 : 1.0}));
+  inputs.push_back(input(shape));
+  for (int i = 0; i < kCount; ++i) {
+    for (int k = 0; k < 3; ++k) outputs.push_back(output(shape));
+    outputs.push_back(TestTensor({1}, DType::i64));
+  }
+  Tensors out = run(inputs, outputs, [](Backend& b, KernelContext& c, Views in, Views out) {
+    std::vector<UpdateItem> items;
+    for (int i = 0; i < kCount; ++i) {
+      for (int k = 0; k < 3; ++k) b.elementwise().fill(c, 0, out[4 * i + k]);
+      b.elementwise().fill(c, i, out[4 * i + 3]);
+      items.push_back({out[4 * i], in[kCount], out[4 * i + 1], out[4 * i + 2], in[i], out[4 * i + 3]});
+    }
+    b.optimizer().adam(c, {}, items, {});
+  });
+  for (int i = 0; i < kCount; ++i) {
+    EXPECT_EQ(out[4 * i + 3].values(), std::vector<double>{i % 3 == 1 ? 1.0 * i : i + 1.0}) << i;
   }
 }
 

@@ -290,7 +290,8 @@ TEST_F(Reference, SgdFollowsTorch) {
 TEST_F(Reference, AdamFollowsTorch) {
   for (bool decoupled : {false, true}) {
     TestTensor w = tensor({1}, {1}), g = tensor({1}, {2}), m = tensor({1}, {0}), v = tensor({1}, {0});
-    UpdateItem item{w.view(), g.view(), m.view(), v.view()};
+    TestTensor steps({1}, DType::i64, {0});
+    UpdateItem item{w.view(), g.view(), m.view(), v.view(), {}, steps.view()};
     AdamArgs args{.lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 0, .weight_decay = 0.5, .decoupled = decoupled};
     b.optimizer().adam(c, args, {&item, 1}, {});
     // The first step is lr times the sign of the gradient, whatever its size.

@@ -140,6 +140,62 @@ TEST(TrainingCheckpoint, HoldsWhereRandomOperationsAre) {
   }
 }
 
+// A checkpoint in `folder`, with another state.json, in folder/changed.
+void change_state(const TemporaryFolder& folder, const std::string& state, std::int64_t step = 1) {
+  const std::string name_of_step = fmt::format("step-{:08}", step);
+  const Checkpoint good = open_checkpoint(folder / name_of_step);
+  CheckpointWriter writer(folder / "changed", step);
+  for (const std::string& name : good.files) {
+    writer.add_file(name, name == "state.json" ? state : folder.read(name_of_step + "/" + name));
+  }
+  writer.publish();
+}
+
+// The moments have the age that they have, wherever the run began.
+TEST(TrainingCheckpoint, HoldsTheStepsOfAnOptimizerThatWasUsedBefore) {
+  TemporaryFolder folder;
+  Job job;
+  for (int i = 0; i < 5; ++i) job.step();
+  job.save(folder.path(), 2);
+  Job other(1, 9);
+  EXPECT_EQ(other.load(folder.path()).position.step, 2);
+  EXPECT_EQ(other.optimizer.steps(), 5);
+  job.step();
+  other.step();
+  EXPECT_EQ(weights_sha256(other.net), weights_sha256(job.net));
+  // Older files have no such number.
+  nlohmann::json state = nlohmann::json::parse(folder.read("step-00000002/state.json"));
+  state.erase("optimizer_steps");
+  change_state(folder, state.dump(), 2);
+  other.load(folder / "changed");
+  EXPECT_EQ(other.optimizer.steps(), 2);
+}
+
+// All is checked before anything changes.
+TEST(TrainingCheckpoint, ARefusedPartLeavesTheOthersAsTheyAre) {
+  TemporaryFolder folder;
+  Job job;
+  job.step();
+  job.save(folder.path(), 1);
+  Job other(1, 9);
+  const std::string before = weights_sha256(other.net);
+  EXPECT_ERROR(load_checkpoint(folder.path(), other.net, other.optimizer, kRecipe,
+                               [](const ResumedRun& run) { fail("step {} refused", run.position.step); }),
+               "step 1 refused");
+  EXPECT_EQ(weights_sha256(other.net), before);
+  EXPECT_EQ(other.optimizer.steps(), 0);
+  Sgd sgd(other.net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  EXPECT_ERROR(load_checkpoint(folder.path(), other.net, sgd, kRecipe),
+               "optimizer.safetensors: optimizer: the state has exp_avg.bias, which belongs to none");
+  EXPECT_EQ(weights_sha256(other.net), before);
+  // A shape that is not known yet may have any size.
+  Linear unknown({.out_features = 2});
+  unknown.initialize(Normal{1}, other.runtime.devices());
+  AdamW adam(unknown.parameters(), {.lr = 0.1});
+  load_checkpoint(folder.path(), unknown, adam, kRecipe);
+  EXPECT_EQ(weights_sha256(unknown), weights_sha256(job.net));
+}
+
 TEST(TrainingCheckpoint, TheNewestOneIsTakenOrTheOneAskedFor) {
   TemporaryFolder folder;
   Job job;
@@ -183,16 +239,6 @@ TEST(TrainingCheckpoint, ARefusedOneChangesNothing) {
 
   EXPECT_ERROR(other.load(folder / "none"), "there is no valid checkpoint to resume from");
   EXPECT_EQ(weights_sha256(other.net), before);
-}
-
-// The checkpoint of step 1 in `folder`, with another state.json, in folder/changed.
-void change_state(const TemporaryFolder& folder, const std::string& state) {
-  const Checkpoint good = open_checkpoint(folder / "step-00000001");
-  CheckpointWriter writer(folder / "changed", 1);
-  for (const std::string& name : good.files) {
-    writer.add_file(name, name == "state.json" ? state : folder.read("step-00000001/" + name));
-  }
-  writer.publish();
 }
 
 TEST(TrainingCheckpoint, OfAnOlderVersionMayLackNames) {

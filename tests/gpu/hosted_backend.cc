@@ -39,12 +39,13 @@ class Call {
   }
   BatchNormStats operator()(const BatchNormStats& s) { return {s.n, (*this)(s.mean), (*this)(s.m2)}; }
   UpdateItem operator()(const UpdateItem& i) {
-    return {(*this)(i.weight), (*this)(i.grad), (*this)(i.state0), (*this)(i.state1), (*this)(i.present)};
+    return {(*this)(i.weight), (*this)(i.grad),    (*this)(i.state0),
+            (*this)(i.state1), (*this)(i.present), (*this)(i.steps)};
   }
   template <typename Args>
-  requires requires(Args args) { args.rates; }
+  requires requires(Args args) { args.rate; }
   Args operator()(Args args) {
-    args.rates = (*this)(args.rates);
+    args.rate = (*this)(args.rate);
     return args;
   }
   template <typename T>

@@ -62,6 +62,64 @@ TEST_F(LossScalerTest, GradientsAreScaledAndTheStepIsTheSame) {
   EXPECT_EQ(scaler.state().good_steps, 3);
 }
 
+// PyTorch's order: first unscale, then clip.
+TEST_F(LossScalerTest, ClippingSeesUnscaledGradients) {
+  Parameter plain = parameter({1, 2, 3}), scaled = parameter({1, 2, 3});
+  Sgd expected({plain}, {.lr = 0.1}), actual({scaled}, {.lr = 0.1});
+  LossScaler scaler(runtime_.devices(), {.initial_scale = 1024}), one(runtime_.devices(), {.initial_scale = 1});
+  for (const double max_norm : {0.25, 100.0}) {
+    give_gradient(plain, {0.1, -0.7, 0.3}, one);
+    give_gradient(scaled, {0.1, -0.7, 0.3}, scaler);
+    actual.unscale(scaler);
+    EXPECT_EQ(actual.clip_grad_norm(max_norm).item<double>(), expected.clip_grad_norm(max_norm).item<double>());
+    expected.step();
+    actual.step();
+    for (std::size_t device : {0U, 1U}) EXPECT_EQ(weights(scaled, device), weights(plain, device));
+  }
+  // Clipping does not undo that a step is skipped.
+  for (const double bad : {double{std::numeric_limits<float>::infinity()}, std::nan("")}) {
+    const Numbers before = weights(scaled);
+    give_gradient(scaled, {0.1, bad, 0.3}, scaler);
+    actual.unscale(scaler);
+    EXPECT_FALSE(std::isfinite(actual.clip_grad_norm(0.25).item<double>()));
+    actual.step();
+    for (std::size_t device : {0U, 1U}) EXPECT_EQ(weights(scaled, device), before);
+  }
+}
+
+TEST_F(LossScalerTest, OneStepIsUnscaledOnceBeforeItIsClipped) {
+  Parameter p = parameter({1});
+  Sgd optimizer({p}, {.lr = 0.1});
+  LossScaler scaler(runtime_.devices());
+  give_gradient(p, {1}, scaler);
+  optimizer.clip_grad_norm(1);
+  EXPECT_ERROR(optimizer.unscale(scaler), "unscale: the gradients are already unscaled or clipped");
+  optimizer.zero_grad();
+  give_gradient(p, {1}, scaler);
+  optimizer.unscale(scaler);
+  EXPECT_ERROR(optimizer.unscale(scaler), "unscale: the gradients are already unscaled or clipped");
+  optimizer.step();
+  EXPECT_EQ(scaler.state().good_steps, 1);
+}
+
+// The first one adjusts the scale, which the gradients of the second do not have.
+TEST_F(LossScalerTest, TwoOptimizersNeedABackwardEach) {
+  Parameter p = parameter({1}), q = parameter({1});
+  Sgd a({p}, {.lr = 0.1}), b({q}, {.lr = 0.1});
+  LossScaler scaler(runtime_.devices(), {.initial_scale = 4, .growth_interval = 1});
+  give_gradient(p, {1}, scaler);
+  give_gradient(q, {1}, scaler);
+  a.unscale(scaler);
+  EXPECT_ERROR(b.unscale(scaler), "unscale: this LossScaler has already adjusted its scale since the last backward()");
+  a.step();
+  b.zero_grad();
+  give_gradient(q, {1}, scaler);
+  b.unscale(scaler);
+  b.step();
+  EXPECT_EQ(weights(q), weights(p));
+  EXPECT_EQ(scaler.state().scale, 16);
+}
+
 TEST_F(LossScalerTest, KeepsGradientsThatF16WouldRoundToZero) {
   for (const double scale : {1.0, 1024.0}) {
     Parameter p = parameter({1, 2});
@@ -146,6 +204,7 @@ TEST_F(LossScalerTest, OptionsAreChecked) {
   EXPECT_ERROR(give_gradient(p, {1}, scaler),
                fmt::format("there is no loss scale on {}", runtime_.devices()[1].name()));
   Sgd optimizer({parameter({2})}, {});
+  EXPECT_ERROR(scaler.check_state({0, 0}), "a scale of 0, expected a power of two");
   EXPECT_ERROR(optimizer.unscale(scaler), "unscale: none of the optimizer's parameters has a gradient");
 }
 

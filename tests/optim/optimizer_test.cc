@@ -113,6 +113,27 @@ TEST_F(OptimizerTest, Adam) {
   }
 }
 
+// As in PyTorch: the first gradient may come late, and there may be none for a while.
+TEST_F(OptimizerTest, AdamCorrectsEachParameterByItsOwnSteps) {
+  const AdamOptions options{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-3, .weight_decay = 0.1};
+  const Numbers expected = expected_weights(adam(options, true));
+  const Parameter first = parameter("first", start()), late = parameter("late", start()),
+                  paused = parameter("paused", start());
+  AdamW optimizer({first, late, paused}, options);
+  constexpr int kPause = 3;
+  for (int step = 1; step <= kSteps + kPause; ++step) {
+    if (step <= kSteps) give_gradient(first, gradient(step));
+    if (step > kPause) give_gradient(late, gradient(step - kPause));
+    if (step <= 2) give_gradient(paused, gradient(step));
+    if (step > 2 + kPause) give_gradient(paused, gradient(step - kPause));
+    optimizer.step();
+  }
+  for (const Parameter& p : {first, late, paused}) {
+    for (std::size_t device : {0U, 1U}) EXPECT_LT(distance(weights(p, device), expected), 1e-6) << p.name();
+  }
+  EXPECT_EQ(optimizer.steps(), kSteps + kPause);
+}
+
 TEST_F(OptimizerTest, ParametersWithoutGradientStayAsTheyAre) {
   Parameter used = parameter("used", {1, 2}), unused = parameter("unused", {3, 4});
   AdamW optimizer({used, unused}, {.weight_decay = 0.5});
@@ -120,7 +141,7 @@ TEST_F(OptimizerTest, ParametersWithoutGradientStayAsTheyAre) {
   optimizer.step();
   EXPECT_EQ(weights(unused), (Numbers{3, 4}));
   EXPECT_NE(weights(used), (Numbers{1, 2}));
-  EXPECT_EQ(optimizer.state_dict().size(), 2U);
+  EXPECT_EQ(optimizer.state_dict().size(), 3U);
 }
 
 TEST_F(OptimizerTest, AStepUsesGradientsUp) {
@@ -148,6 +169,10 @@ TEST_F(OptimizerTest, LearningRatesMayChange) {
   EXPECT_EQ(weights(p), Numbers{0.5});
   EXPECT_ERROR(optimizer.set_learning_rate(-1), "learning rate -1, expected at least 0");
   EXPECT_ERROR(optimizer.set_learning_rate(NAN), "learning rate nan");
+  optimizer.set_scheduled_learning_rate(0.25);
+  EXPECT_EQ(optimizer.learning_rate(), 0.25);
+  EXPECT_EQ(optimizer.base_learning_rate(), 0.5);
+  EXPECT_ERROR(optimizer.set_scheduled_learning_rate(-1), "learning rate -1, expected at least 0");
 }
 
 TEST_F(OptimizerTest, ClippingScalesAllGradientsByOneNorm) {
@@ -168,6 +193,13 @@ TEST_F(OptimizerTest, ClippingScalesAllGradientsByOneNorm) {
   EXPECT_LT(distance(weights(a), {3, 6}), 1e-6);
   step(0);
   EXPECT_LT(distance(weights(a), {5, 10}), 1e-6);
+  // A second norm is that of clipped gradients.
+  give_gradient(a, {-2, -4}, 0);
+  give_gradient(b, {-4}, 1);
+  optimizer.clip_grad_norm(3);
+  EXPECT_NEAR(optimizer.clip_grad_norm(1.5).item<double>(), 3, 1e-5);
+  optimizer.step();
+  EXPECT_LT(distance(weights(a), {5.5, 11}), 1e-5);
   EXPECT_ERROR(
       optimizer.clip_grad_norm(1),
       "clip_grad_norm: none of the optimizer's parameters has a gradient (the first is \"a\"): expected a call "
@@ -197,6 +229,38 @@ TEST_F(OptimizerTest, StateRoundTrip) {
   expect(maker<Adam>(AdamOptions{}));
 }
 
+// Its state has no steps of the parameters, which had those of the optimizer.
+TEST_F(OptimizerTest, StateOfAnOlderVersion) {
+  Parameter a = parameter("w", start()), b = parameter("w", start());
+  Adam first({a}, AdamOptions{}), second({b}, AdamOptions{});
+  for (int step = 1; step <= 2; ++step) {
+    give_gradient(a, gradient(step));
+    first.step();
+  }
+  auto state = first.state_dict();
+  ASSERT_EQ(state.back().first, "step.w");
+  EXPECT_EQ(state.back().second.item<std::int64_t>(), 2);
+  state.pop_back();
+  b.set_data(a.host_data());
+  second.load_state_dict(state, first.steps());
+  for (auto& [p, optimizer] : {std::pair(a, &first), std::pair(b, &second)}) {
+    give_gradient(p, gradient(3));
+    optimizer->step();
+  }
+  EXPECT_EQ(weights(a), weights(b));
+}
+
+TEST_F(OptimizerTest, TwoParametersOfOneNameHaveNoStateDict) {
+  Parameter a = parameter("fc.weight", {1}), b = parameter("fc.weight", {2});
+  Adam adam({a, b}, AdamOptions{});
+  give_gradient(a, {1});
+  adam.step();
+  EXPECT_ERROR(adam.state_dict(), "optimizer: two of its parameters are named fc.weight");
+  EXPECT_ERROR(adam.load_state_dict({}, 0), "optimizer: two of its parameters are named fc.weight");
+  EXPECT_EQ(adam.steps(), 1);
+  EXPECT_TRUE(Sgd({a, b}, {}).state_dict().empty());
+}
+
 TEST_F(OptimizerTest, StateThatDoesNotFitIsNamedAndNothingChanges) {
   Parameter a = parameter("a", {1, 2}), b = parameter("b", {3});
   Adam optimizer({a, b}, AdamOptions{});
@@ -212,9 +276,14 @@ TEST_F(OptimizerTest, StateThatDoesNotFitIsNamedAndNothingChanges) {
   };
   EXPECT_EQ(state[0].first, "exp_avg.a");
   EXPECT_ERROR(load([](auto& s) { s.pop_back(); }), "the state of b is incomplete");
+  EXPECT_ERROR(load([](auto& s) { s.erase(s.begin() + 1); }), "the state of b is incomplete");
+  EXPECT_ERROR(load([](auto& s) { s.back().second = Tensor::from(std::vector<std::int64_t>{-1}, {1}); }),
+               "step.b is -1, expected 0 to 2^53");
   EXPECT_ERROR(load([](auto& s) { s.emplace_back("exp_avg.c", Tensor::host({1})); }),
                "exp_avg.c, which belongs to none of the optimizer's parameters");
   EXPECT_ERROR(load([](auto& s) { s[3].second = Tensor::host({7}); }), "exp_avg_sq.b is [7] f32 on host, expected [1]");
+  EXPECT_ERROR(optimizer.check_state_dict({}, -1), "-1 steps, expected at least 0");
+  optimizer.check_state_dict({}, 7);
   EXPECT_EQ(optimizer.steps(), 1);
   EXPECT_EQ(optimizer.state_dict()[0].second.to_vector<float>(), state[0].second.to_vector<float>());
   load([](auto&) {});

@@ -170,7 +170,7 @@ TEST_F(ParameterGroupTest, StateRoundTrip) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : a.state_dict()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"exp_avg.c", "exp_avg.a", "exp_avg.b", "exp_avg_sq.c", "exp_avg_sq.a",
-                                             "exp_avg_sq.b"}));
+                                             "exp_avg_sq.b", "step.c", "step.a", "step.b"}));
   for (std::size_t i = 0; i < first.size(); ++i) Parameter(second[i]).set_data(first[i].host_data());
   b.load_state_dict(a.state_dict(), a.steps());
   for (auto [all, optimizer] : {std::pair(&first, &a), std::pair(&second, &b)}) {

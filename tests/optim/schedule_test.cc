@@ -40,7 +40,16 @@ TEST(Schedule, CosineEndsAtZeroAndStaysThere) {
   expect_near(rates(options, 7), {2, 2, 1 + std::sqrt(0.5), 1, 1 - std::sqrt(0.5), 0, 0});
 }
 
+TEST(Schedule, OfYourOwn) {
+  const auto half = [](std::int64_t step) { return step < 2 ? 1 : 0.5; };
+  expect_near(rates({.base_lr = 2, .lr_lambda = half}, 4), {2, 2, 1, 1});
+  EXPECT_ERROR(scheduled_lr({.base_lr = 2, .warmup = 1, .lr_lambda = half}, 0), "lr_lambda is the whole schedule");
+  EXPECT_ERROR(scheduled_lr({.kind = ScheduleKind::step, .base_lr = 2, .lr_lambda = half}, 0),
+               "lr_lambda is the whole schedule");
+}
+
 TEST(Schedule, NegativeNumbersAreErrors) {
+  EXPECT_ERROR(scheduled_lr({}, 0), "base_lr is not set");
   EXPECT_ERROR(scheduled_lr({.warmup = -1}, 0), "warm-up -1");
   EXPECT_ERROR(scheduled_lr({}, -1), "step -1");
 }

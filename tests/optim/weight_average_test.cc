@@ -45,6 +45,28 @@ TEST(WeightAverage, FollowsTheWeightsOnEveryDevice) {
   EXPECT_EQ(average.state_dict().at(0).second.to_vector<float>(), (std::vector<float>{2.75, 0, 0.5}));
 }
 
+TEST(WeightAverage, SwapsAParameterThatModulesShareOnce) {
+  Runtime runtime({.cpu_devices = 1});
+  const auto shared = std::make_shared<Linear>(LinearOptions{.in_features = 2, .out_features = 2, .bias = false});
+  Sequential net;
+  net.append(shared).append(shared);
+  net.initialize(Constant{1}, runtime.devices());
+  WeightAverage average(net, 0.5);
+  average.update();
+  shared->weight.set_data(Tensor::from<float>({3, 3, 3, 3}, {2, 2}));
+  average.update();
+  const auto values = [&] { return shared->weight.host_data().to_vector<float>(); };
+  {
+    AveragedWeights averaged(average);
+    EXPECT_EQ(values(), std::vector<float>(4, 2));
+  }
+  EXPECT_EQ(values(), std::vector<float>(4, 3));
+  const StateDict state = average.state_dict();
+  ASSERT_EQ(state.size(), 1U);
+  EXPECT_EQ(state[0].first, "0.weight");
+  average.load_state_dict(state);
+}
+
 TEST(WeightAverage, GoesOnFromItsState) {
   Net n;
   WeightAverage average(n.net, 0.5);
@@ -61,6 +83,9 @@ TEST(WeightAverage, GoesOnFromItsState) {
   EXPECT_EQ(other.state_dict().at(0).second.to_vector<float>(), (std::vector<float>{2, 2, 2}));
   EXPECT_EQ(average.state_dict().at(0).second.to_vector<float>(), (std::vector<float>{2, 2, 2}));
   other.load_state_dict({});
+  EXPECT_TRUE(other.state_dict().empty());
+  EXPECT_ERROR(other.check_state_dict({{"other", Tensor::host({1, 3})}}), "weight average: weight is missing");
+  other.check_state_dict(state);
   EXPECT_TRUE(other.state_dict().empty());
   EXPECT_ERROR(other.load_state_dict({{"other", Tensor::host({1, 3})}}), "weight average: weight is missing");
   EXPECT_ERROR(other.load_state_dict({{"weight", Tensor::host({3})}}), "weight average: weight is [3] f32");

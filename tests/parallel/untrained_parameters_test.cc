@@ -9,6 +9,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/split.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"
 
@@ -100,6 +101,48 @@ TEST(UntrainedParameters, RanksThatFreezeOtherParametersAreToldSo) {
               "rank 1: has 'frozen parameter 2.weight [2, 8] f32' where rank 0 has 'parameter 2.weight [2, 8] f32': "
               "all ranks need the same model and recipe");
   }
+}
+
+// A net with a part that its first steps do not use.
+struct LateNet : Module {
+  Linear& early = make<Linear>("early", {.in_features = 4, .out_features = 2});
+  Linear& late = make<Linear>("late", {.in_features = 4, .out_features = 2});
+  bool uses_late = false;
+  Tensor forward(const Tensor& x) override { return uses_late ? early(x) + late(x) : early(x); }
+};
+
+// Adam counts the steps of each parameter, where a rank sees zeros instead of no gradient.
+TEST(UntrainedParameters, OneThatIsUsedLateHasTheBitsOfOneProcess) {
+  const auto train = [](const std::vector<Device>& devices, const std::shared_ptr<Communicator>& communicator) {
+    LateNet net;
+    net.initialize(Xavier{}, devices);
+    std::unique_ptr<DistributedModel> ddp;
+    if (communicator) {
+      ddp = std::make_unique<DistributedModel>(net, devices, communicator, DistributedOptions{.shards = 2});
+    }
+    Adam adam(net.parameters(), {.lr = 0.1});
+    testing::Random random(5);
+    for (int step = 0; step < 6; ++step) {
+      net.uses_late = step >= 3;
+      Example batch{random.floats({8, 4}), random.floats({8, 2})};
+      if (ddp) {
+        const auto [first, last] = ddp->rows_of(8);
+        for (Tensor& part : batch) part = part.narrow(first, last - first);
+        batch = ddp->split(batch, 8);
+      } else {
+        for (Tensor& part : batch) part = split_and_load(part, devices, {.shards = 2});
+      }
+      mse_loss(net(batch[0]), batch[1]).backward();
+      adam.step();
+    }
+    return weights_sha256(net);
+  };
+  Runtime runtime({.cpu_devices = 1, .threads_per_shard = 1});
+  const std::string expected = train(runtime.devices(), nullptr);
+  std::vector<std::string> hashes(2);
+  expect_fine(run_ranks(
+      2, [&](Rank& r) { hashes[static_cast<std::size_t>(r.rank())] = train(r.runtime.devices(), r.communicator); }));
+  EXPECT_EQ(hashes, std::vector(2, expected));
 }
 
 // Gradients that wait to be summed would be lost.

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "tests/expect_error.h"
 #include "tests/train/small_job.h"
 
 namespace lockstep {
@@ -86,6 +87,65 @@ TEST(Evaluate, MemoryDoesNotGrowWithShards) {
   const std::size_t one = peak(1);
   EXPECT_GE(one, 8U * 4096 * sizeof(float));
   EXPECT_LT(static_cast<double>(peak(16)), 1.1 * static_cast<double>(one));
+}
+
+// A label for each place of an image.
+TEST(Evaluate, CountsEveryLabel) {
+  Runtime runtime({.cpu_devices = 2});
+  // [6, 2, 3]: at place i, class 1 is the larger one.
+  std::vector<float> logits;
+  for (int n = 0; n < 6; ++n) logits.insert(logits.end(), {0, 0, 0, 1, 1, 1});
+  std::vector<std::int64_t> labels(18, 1);
+  labels[4] = labels[17] = 0;
+  Identity net;
+  DataLoader loader(std::make_shared<TensorDataset>(
+                        std::vector<Tensor>{Tensor::from(logits, {6, 2, 3}), Tensor::from(labels, {6, 3})}),
+                    {.batch_size = 4});
+  const Accuracy a = evaluate(net, loader, {.devices = runtime.devices()});
+  EXPECT_EQ(a.total, 18);
+  EXPECT_EQ(a.correct, 16);
+}
+
+TEST(Evaluate, OutputsAndLabelsThatDoNotFitAreErrors) {
+  Runtime runtime({.cpu_devices = 1});
+  const auto refused = [&](const Tensor& outputs, const Tensor& labels) {
+    Identity net;
+    DataLoader loader(std::make_shared<TensorDataset>(std::vector<Tensor>{outputs, labels}), {.batch_size = 4});
+    EXPECT_ERROR(evaluate(net, loader, {.devices = runtime.devices()}),
+                 fmt::format("evaluate: outputs are {}", outputs.shape().str()));
+    EXPECT_ERROR(evaluate(net, loader, {.devices = runtime.devices()}), "TrainerOptions::metrics");
+    EXPECT_TRUE(net.training());
+  };
+  const auto labels = [](const Shape& shape) { return Tensor::host(shape, DType::i64); };
+  refused(Tensor::host({4, 5, 3}), labels({4, 5}));  // [n, steps, classes]: the classes are not on axis 1
+  refused(Tensor::host({4, 5}), labels({4, 1}));
+  refused(Tensor::host({4}), labels({4}));
+  refused(Tensor::host({4, 2}), Tensor::host({4}));
+  refused(Tensor::host({4, 2}), Tensor::host({4, 2}));
+}
+
+// A regression whose tests would fail only after an epoch.
+TEST(Evaluate, ATrainerWantsLabelsOrMetricsBeforeItsFirstStep) {
+  Runtime runtime({.threads_per_shard = 1});
+  Linear net({.in_features = 3, .out_features = 2});
+  net.initialize(Xavier{}, runtime.devices());
+  Sgd sgd(net.parameters(), {.lr = 0.1});
+  const auto data = [](int parts) {
+    std::vector<Tensor> all{Tensor::host({8, 3}), Tensor::host({8, 2}), Tensor::host({8, 2})};
+    all.resize(static_cast<std::size_t>(parts));
+    return TensorDataset(all);
+  };
+  const auto train = [&](int parts, TrainerOptions options) {
+    options.devices = runtime.devices();
+    options.batch_size = 4;
+    options.epochs = 1;
+    options.loss = [](const Tensor& outputs, const Tensor& targets) { return mse_loss(outputs, targets); };
+    return Trainer(net, sgd, data(2), data(parts), options).train().steps;
+  };
+  EXPECT_ERROR(train(2, {}), "trainer: labels of the test data are [1, 2] f32");
+  EXPECT_ERROR(train(3, {}), "trainer: examples of the test data have 3 parts");
+  EXPECT_EQ(sgd.steps(), 0);
+  EXPECT_EQ(train(2, {.metrics = {metrics::mean_squared_error()}}), 2);
 }
 
 TEST(Evaluate, NoImagesNoAccuracy) {

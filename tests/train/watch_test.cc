@@ -94,6 +94,25 @@ TEST(Watch, ARunEndsEarlyAndKeepsTheBestCheckpoint) {
   EXPECT_EQ(resumed.trainer->train().steps, 25);
 }
 
+TEST(Watch, AMetricSaysWhetherTheSmallestValueIsTheBest) {
+  for (const Metric& metric : {metrics::perplexity(), metrics::mean_absolute_error(), metrics::mean_squared_error()}) {
+    EXPECT_TRUE(metric.smaller_is_better) << metric.name;
+  }
+  EXPECT_FALSE(metrics::accuracy().smaller_is_better);
+  EXPECT_EQ(best_epoch(epochs({1, 3, 2, 3}), {.metric = "train_loss"}), 2);  // the negative of these values
+  // 5 in the second epoch and 1 in all others: the best value and then the worst.
+  const auto steps = [](bool smaller_is_better, std::optional<bool> smallest) {
+    TrainerOptions options = scored(std::make_shared<int>(0), {});
+    options.metrics[1].smaller_is_better = smaller_is_better;
+    options.watch = {.metric = "score", .smallest = smallest, .patience = 2};
+    return SmallJob(1, options).trainer->train().steps;
+  };
+  EXPECT_EQ(steps(false, {}), 4 * 5);
+  EXPECT_EQ(steps(true, {}), 3 * 5);
+  EXPECT_EQ(steps(true, false), 4 * 5);
+  EXPECT_EQ(steps(false, true), 3 * 5);
+}
+
 TEST(Watch, RanksEndTogetherAndKeepTheBestCheckpoint) {
   TemporaryFolder alone, together;
   SmallJob one(1, scored(std::make_shared<int>(0), alone.path()));

@@ -11,7 +11,7 @@ namespace {
 
 template <typename T>
 void sgd_item(const KernelContext& ctx, const SgdArgs& args, const UpdateItem& item, double factor) {
-  const T scale = static_cast<T>(factor), lr = static_cast<T>(current_rates(args).lr),
+  const T scale = static_cast<T>(factor), lr = static_cast<T>(current_rate(args)),
           decay = static_cast<T>(args.weight_decay);
   const T momentum = static_cast<T>(args.momentum);
   T* w = item.weight.as<T>();
@@ -34,16 +34,18 @@ void sgd_item(const KernelContext& ctx, const SgdArgs& args, const UpdateItem& i
 }
 
 template <typename T>
-void adam_item(const KernelContext& ctx, const AdamArgs& args, const UpdateItem& item, double factor) {
-  const UpdateRates rates = current_rates(args);
+void adam_item(const KernelContext& ctx, const AdamArgs& args, const UpdateItem& item, std::int64_t step,
+               double factor) {
+  const double lr = current_rate(args);
+  const BiasCorrections corrections = bias_corrections(args.beta1, args.beta2, step);
   const T scale = static_cast<T>(factor), eps = static_cast<T>(args.eps);
   const T keep1 = static_cast<T>(args.beta1), take1 = static_cast<T>(1 - args.beta1);
   const T keep2 = static_cast<T>(args.beta2), take2 = static_cast<T>(1 - args.beta2);
-  const T rate = static_cast<T>(rates.lr / rates.correction1);
-  const T correction2 = static_cast<T>(1 / rates.correction2);
+  const T rate = static_cast<T>(lr / corrections.first);
+  const T correction2 = static_cast<T>(1 / corrections.second);
   // Decay acts through the gradient or directly, never both.
   const T l2 = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
-  const T shrink = static_cast<T>(args.decoupled ? 1 - rates.lr * args.weight_decay : 1);
+  const T shrink = static_cast<T>(args.decoupled ? 1 - lr * args.weight_decay : 1);
   cpu::parallel_vector_loop(ctx, item.weight.numel(),
                             [=, w = item.weight.as<T>(), grad = item.grad.as<T>(), moment1 = item.state0.as<T>(),
                              moment2 = item.state1.as<T>()](std::int64_t i) {
@@ -70,11 +72,12 @@ class Optimizer final : public OptimizerKernels {
 
   void adam(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) override {
     const double factor = scale ? *scale.as<double>() : 1;
-    if (factor < 0) return;
     for (const UpdateItem& item : items) {
       if (item.skipped()) continue;
-      item.weight.dtype == DType::f64 ? adam_item<double>(ctx, args, item, factor)
-                                      : adam_item<float>(ctx, args, item, factor);
+      const std::int64_t step = item.count_step();
+      if (factor < 0) continue;
+      item.weight.dtype == DType::f64 ? adam_item<double>(ctx, args, item, step, factor)
+                                      : adam_item<float>(ctx, args, item, step, factor);
     }
   }
 

@@ -18,6 +18,7 @@ struct Parameter {
   const T* grad;
   T *state0, *state1;
   const std::uint8_t* present;
+  std::int64_t* steps;  // Adam's
   std::int64_t n;
   bool aligned;
 };
@@ -61,10 +62,10 @@ __device__ T factor(const double* scale) {
 
 template <typename T>
 __global__ void sgd_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, T lr, T momentum, T decay,
-                           bool nesterov, const double* scale, const double* rates) {
+                           bool nesterov, const double* scale, const double* rate) {
   const T by = factor<T>(scale);
   if (by < 0) return;
-  if (rates) lr = static_cast<T>(rates[0]);
+  if (rate) lr = static_cast<T>(*rate);
   // Without a state, the momentum is 0 and m becomes the gradient.
   update_chunk(table, [=](T& w, T grad, T& m, T&) {
     const T g = by * grad + decay * w;
@@ -76,28 +77,36 @@ __global__ void sgd_kernel(const __grid_constant__ TensorTable<Parameter<T>> tab
 template <typename T>
 struct AdamFactors {
   T keep1, take1, keep2, take2, eps, decay;
+  double beta1, beta2, lr;
   double shrink_by;  // decoupled decay, times the learning rate
-  T rate, correction2, shrink;
-
-  __host__ __device__ void set(const UpdateRates& r) {
-    rate = static_cast<T>(r.lr / r.correction1);
-    correction2 = static_cast<T>(1 / r.correction2);
-    shrink = static_cast<T>(1 - r.lr * shrink_by);
-  }
 };
 
+// Only reads the numbers of steps, because many blocks share one: count_kernel follows.
 template <typename T>
 __global__ void adam_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, AdamFactors<T> f,
-                            const double* scale, const double* rates) {
+                            const double* scale, const double* rate_in_memory) {
   const T by = factor<T>(scale);
   if (by < 0) return;
-  if (rates) f.set({rates[0], rates[1], rates[2]});
+  const double lr = rate_in_memory ? *rate_in_memory : f.lr;
+  const std::int64_t step = *table.tensors[TableChunk(table, blockIdx.x).tensor].steps + 1;
+  const BiasCorrections corrections = bias_corrections(f.beta1, f.beta2, step);
+  const T rate = static_cast<T>(lr / corrections.first), correction2 = static_cast<T>(1 / corrections.second),
+          shrink = static_cast<T>(1 - lr * f.shrink_by);
   update_chunk(table, [=](T& w, T grad, T& m, T& v) {
     const T g = by * grad + f.decay * w;
     m = f.keep1 * m + f.take1 * g;
     v = f.keep2 * v + f.take2 * g * g;
-    w = f.shrink * w - f.rate * m / (std::sqrt(v * f.correction2) + f.eps);
+    w = shrink * w - rate * m / (std::sqrt(v * correction2) + f.eps);
   });
+}
+
+// One block; thread i counts the step of tensor i.
+template <typename T>
+__global__ void count_kernel(const __grid_constant__ TensorTable<Parameter<T>> table) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= table.count) return;
+  const Parameter<T>& p = table.tensors[i];
+  if (p.present == nullptr || *p.present != 0) ++*p.steps;
 }
 
 __global__ void clip_scale_kernel(double max_norm, const double* squared_norm, double* scale) {
@@ -125,14 +134,15 @@ template <typename T, typename Launch>
 void for_each_table(std::span<const UpdateItem> items, const Launch& launch_table) {
   TensorTable<Parameter<T>> table;
   for (const UpdateItem& item : items) {
-    if (item.weight.dtype != dtype_of<T> || item.weight.numel() == 0) continue;
+    if (item.weight.dtype != dtype_of<T>) continue;
     if (table.full()) {
       launch_table(table);
       table = {};
     }
     table.add({item.weight.as<T>(), item.grad.as<T>(), item.state0 ? item.state0.as<T>() : nullptr,
                item.state1 ? item.state1.as<T>() : nullptr, item.present ? item.present.as<std::uint8_t>() : nullptr,
-               item.weight.numel(), all_aligned(item.weight.data, item.grad.data, item.state0.data, item.state1.data)});
+               item.steps ? item.steps.as<std::int64_t>() : nullptr, item.weight.numel(),
+               all_aligned(item.weight.data, item.grad.data, item.state0.data, item.state1.data)});
   }
   if (table.count > 0) launch_table(table);
 }
@@ -166,9 +176,10 @@ class CudaOptimizer final : public OptimizerKernels {
   template <typename T>
   static void sgd_as(KernelContext& ctx, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) {
     for_each_table<T>(items, [&](const TensorTable<Parameter<T>>& table) {
+      if (table.blocks() == 0) return;
       launch(sgd_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table,
              static_cast<T>(args.lr), static_cast<T>(args.momentum), static_cast<T>(args.weight_decay), args.nesterov,
-             data(scale), data(args.rates));
+             data(scale), data(args.rate));
     });
   }
 
@@ -181,10 +192,13 @@ class CudaOptimizer final : public OptimizerKernels {
     // Decay acts through the gradient or directly, never both.
     f.decay = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
     f.shrink_by = args.decoupled ? args.weight_decay : 0;
-    f.set(rates_of(args));
+    f.beta1 = args.beta1, f.beta2 = args.beta2, f.lr = args.lr;
     for_each_table<T>(items, [&](const TensorTable<Parameter<T>>& table) {
-      launch(adam_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table, f, data(scale),
-             data(args.rates));
+      if (table.blocks() > 0) {
+        launch(adam_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table, f,
+               data(scale), data(args.rate));
+      }
+      launch(count_kernel<T>, dim3(1), dim3(kMostTensors), 0, cuda_context(ctx).stream(), table);
     });
   }
 };

@@ -10,15 +10,23 @@ namespace lockstep::cuda {
 inline constexpr int kMostTensors = 64;
 inline constexpr std::int64_t kChunk = 8192;
 
+// A kernel's arguments have 4 KiB on all GPUs and versions of CUDA. 256 bytes are left for those beside the table.
+template <typename Tensor>
+constexpr int most_tensors() {
+  return std::min(kMostTensors, static_cast<int>(3840 / (sizeof(Tensor) + sizeof(unsigned))));
+}
+
 // `Tensor` points to one tensor and has `n`, its number of elements. The table is passed to kernels by value.
 template <typename Tensor>
 struct TensorTable {
+  static constexpr int kMost = most_tensors<Tensor>();
+
   int count = 0;
   // The first block of each tensor, followed by the number of blocks.
-  unsigned first_block[kMostTensors + 1] = {};
-  Tensor tensors[kMostTensors] = {};
+  unsigned first_block[kMost + 1] = {};
+  Tensor tensors[kMost] = {};
 
-  bool full() const { return count == kMostTensors; }
+  bool full() const { return count == kMost; }
   unsigned blocks() const { return first_block[count]; }
   void add(const Tensor& tensor) {
     tensors[count] = tensor;

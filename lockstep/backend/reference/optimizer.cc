@@ -11,7 +11,7 @@ class Optimizer final : public OptimizerKernels {
   void sgd(KernelContext&, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) override {
     double factor = scale ? Elements(scale)[0] : 1;
     if (factor < 0) return;
-    const UpdateRates rates = current_rates(args);
+    const double lr = current_rate(args);
     for (const UpdateItem& item : items) {
       if (item.skipped()) continue;
       Elements weight(item.weight), grad(item.grad), momentum(item.state0);
@@ -23,23 +23,24 @@ class Optimizer final : public OptimizerKernels {
           m = args.momentum * momentum[i] + g;
           momentum.set(i, m);
         }
-        weight.set(i, w - rates.lr * (args.nesterov ? g + args.momentum * m : m));
+        weight.set(i, w - lr * (args.nesterov ? g + args.momentum * m : m));
       }
     }
   }
 
   void adam(KernelContext&, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) override {
     double factor = scale ? Elements(scale)[0] : 1;
-    if (factor < 0) return;
-    const UpdateRates rates = current_rates(args);
+    const double lr = current_rate(args);
     for (const UpdateItem& item : items) {
       if (item.skipped()) continue;
+      const BiasCorrections corrections = bias_corrections(args.beta1, args.beta2, item.count_step());
+      if (factor < 0) continue;
       Elements weight(item.weight), grad(item.grad), moment1(item.state0), moment2(item.state1);
       for (std::int64_t i = 0; i < item.weight.numel(); ++i) {
         double w = weight[i];
         double g = factor * grad[i];
         if (args.decoupled) {
-          w -= rates.lr * args.weight_decay * w;
+          w -= lr * args.weight_decay * w;
         } else {
           g += args.weight_decay * w;
         }
@@ -47,7 +48,7 @@ class Optimizer final : public OptimizerKernels {
         double v = args.beta2 * moment2[i] + (1 - args.beta2) * g * g;
         moment1.set(i, m);
         moment2.set(i, v);
-        weight.set(i, w - rates.lr * (m / rates.correction1) / (std::sqrt(v / rates.correction2) + args.eps));
+        weight.set(i, w - lr * (m / corrections.first) / (std::sqrt(v / corrections.second) + args.eps));
       }
     }
   }

@@ -109,8 +109,12 @@ void measure_training(Bench& b, std::int64_t batch) {
   double bytes = 0;
   for (int i = 0; i < 62; ++i) {  // like ResNet-18: 11 million weights, a third of the tensors large
     const Shape shape{i % 3 == 0 ? std::int64_t{530000} : std::int64_t{256}};
-    items.push_back({b.tensor(shape, DType::f32), b.tensor(shape, DType::f32), b.tensor(shape, DType::f32),
-                     b.tensor(shape, DType::f32)});
+    items.push_back({b.tensor(shape, DType::f32),
+                     b.tensor(shape, DType::f32),
+                     b.tensor(shape, DType::f32),
+                     b.tensor(shape, DType::f32),
+                     {},
+                     b.tensor({1}, DType::i64)});
     grads.push_back(items.back().grad);
     bytes += static_cast<double>(grads.back().bytes());
   }

@@ -286,13 +286,13 @@ Penalized train_penalized(const std::vector<Device>& devices, bool scaled) {
   net.initialize(Xavier{}, devices, {.seed = 3});
   Sgd optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
   LossScaler scaler(devices, {.initial_scale = 1024});
-  const auto scales = scaled ? scaler.scales() : std::span<const Array>();
   Random random(7);
   Penalized found;
   for (int step = 0; step < 4; ++step) {
     const Tensor x = split_and_load(random.floats({7, 1, 6, 6}), devices, {.shards = 3});
     const Tensor y = split_and_load(random.floats({7, 3}), devices, {.shards = 3});
     const Tensor loss = mse_loss(net(x), y);
+    const auto scales = scaled ? scaler.scales() : std::span<const Array>();
     Tensor penalty;
     for (const Parameter& p : net.parameters()) {
       const Tensor squares = sum(square(p)) * 0.01;
