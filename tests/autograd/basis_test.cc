@@ -210,6 +210,8 @@ TEST_F(BasisTest, Indices) {
   EXPECT_ERROR(values(one_hot(ids({3}, {1}), 3)), "index: 3 at place 0 is outside [0, 3)");
   EXPECT_ERROR(values(embedding(ids({2}, {1}), x)), "index: 2 at place 0 is outside [0, 2)");
   EXPECT_ERROR(embedding(x, x), fmt::format("embedding: input is [2, 3] f32 on {0}, expected i64", device_.name()));
+  EXPECT_ERROR(embedding(ids({0}, {1}), counting({3})),
+               "embedding: weight is [3], expected 2 axes (numbers, features)");
   EXPECT_ERROR(embedding(ids({0}, {1}), x, 2), "embedding: padding_idx 2 of 2 rows, expected one of them");
   EXPECT_ERROR(index_select(x, 0, ids({0}, {1, 1})), "index_select: the index is [1, 1], expected one axis");
   EXPECT_ERROR(take_along_dim(x, ids({0}, {1}), 0),
@@ -318,6 +320,8 @@ TEST_F(BasisTest, ProductsOfBatches) {
   EXPECT_EQ(matmul(counting({3}), counting({5, 3, 2})).shape(), (Shape{5, 2}));
   EXPECT_EQ(linear(counting({2, 2, 3}), counting({4, 3})).shape(), (Shape{2, 2, 4}));
   EXPECT_EQ(linear(counting({3}), counting({4, 3})).shape(), (Shape{4}));
+  EXPECT_ERROR(linear(a, counting({3})), "linear: weight is [3], expected 2 axes (out, in)");
+  EXPECT_ERROR(linear(a, counting({1, 4, 3})), "linear: weight is [1, 4, 3], expected 2 axes (out, in)");
   EXPECT_ERROR(bmm(a, counting({3, 3, 1})), "bmm: 2 and 3 matrices ([2, 2, 3] x [3, 3, 1])");
   EXPECT_ERROR(bmm(a, counting({3, 1})), "bmm: an operand is [3, 1], expected 3 axes");
   EXPECT_ERROR(matmul(a, counting({3, 3, 1})), "matmul: shapes [2] and [3] do not broadcast");

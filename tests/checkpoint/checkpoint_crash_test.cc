@@ -73,10 +73,12 @@ TEST(CheckpointCrash, AKilledWriterLeavesAValidLatest) {
   int interrupted = 0;
   for (int kill = 0; kill < 40; ++kill) {
     SCOPED_TRACE(kill);
-    // The writer says each step that it has published; every third time it writes the last one again.
+    // The writer says that it begins, and each step that it has published; every third time it writes the last one
+    // again.
     std::array<int, 2> pipe;
     ASSERT_EQ(::pipe(pipe.data()), 0);
     const pid_t writer = start_process([&] {
+      if (::write(pipe[1], "x", 1) != 1) return 1;
       for (std::int64_t step = kill % 3 == 0 ? before : before + 1;; ++step) {
         save_files(folder.path(), step);
         if (::write(pipe[1], &step, sizeof step) != sizeof step) return 1;
@@ -85,6 +87,8 @@ TEST(CheckpointCrash, AKilledWriterLeavesAValidLatest) {
     });
     ASSERT_GT(writer, 0);
     ::close(pipe[1]);
+    char begins;
+    ASSERT_EQ(::read(pipe[0], &begins, 1), 1);
     std::this_thread::sleep_for(microseconds(random() % (3 * saving.count() + 1)));
     ::kill(writer, SIGKILL);
     const int status = wait_for(writer);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
+#include "tests/unprivileged.h"
 
 namespace lockstep {
 namespace {
@@ -49,10 +51,11 @@ TEST(FolderClaim, SaysWhyNothingCanBeWritten) {
   const std::string file = folder.write("file", "");
   EXPECT_ERROR(FolderClaim(file, 0), file);
   EXPECT_ERROR(FolderClaim(file + "/below", 0), "checkpoint: cannot make folder " + file);
-  if (::geteuid() == 0) GTEST_SKIP() << "root may write anywhere";
-  std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-  EXPECT_ERROR(FolderClaim(folder.path(), 0), "Permission denied");
-  std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
+  std::filesystem::create_directory(folder / "locked");
+  ASSERT_EQ(::chmod((folder / "locked").c_str(), 0555), 0);
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+  const Unprivileged user;
+  EXPECT_ERROR(FolderClaim(folder / "locked", 0), "locked/.tmp-step-00000000: Permission denied");
 }
 
 }  // namespace

@@ -2,30 +2,19 @@
 // UndefinedBehaviorSanitizer, the test also shows that no memory error occurs.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/weights.h"
+#include "tests/mutate.h"
 
 namespace lockstep {
 namespace {
-
-// The same on every standard library, unlike the distributions.
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : bits_(seed) {}
-  std::size_t below(std::size_t bound) { return bits_() % bound; }
-
- private:
-  std::mt19937_64 bits_;
-};
 
 std::string valid_file() {
   static const std::array<std::byte, 96> data{};
@@ -70,25 +59,6 @@ constexpr std::array<std::string_view, 26> kPieces{"{",
                                                    "__metadata__",
                                                    "\xc3"};
 
-void mutate(std::string& file, Dice& dice) {
-  const std::size_t at = dice.below(file.size());
-  const std::size_t length = dice.below(std::min<std::size_t>(file.size() - at, 24) + 1);
-  switch (dice.below(8)) {
-    case 0: file[at] = static_cast<char>(file[at] ^ (1 << dice.below(8))); break;
-    case 1: file[at] = static_cast<char>(dice.below(256)); break;
-    case 2: file.erase(at, length); break;
-    case 3: file.insert(at, file.substr(dice.below(file.size()), length)); break;
-    case 4: file.insert(at, kPieces[dice.below(kPieces.size())]); break;
-    case 5: file.replace(at, length, kPieces[dice.below(kPieces.size())]); break;
-    case 6: file.resize(at); break;
-    case 7: {  // another number where there is one: the damage that JSON does not see
-      const std::size_t digit = file.find_first_of("0123456789", at);
-      if (digit != file.npos) file.replace(digit, 1, kPieces[dice.below(kPieces.size())]);
-      break;
-    }
-  }
-}
-
 // With the header length put right, so that the mutation gets past the first check.
 void correct_length(std::string& file) {
   const std::size_t end = file.find("}}");
@@ -117,8 +87,7 @@ TEST(SafetensorsFuzz, DamagedFilesAreReadOrRefused) {
   int read = 0, refused = 0;
   for (int round = 0; round < kRounds; ++round) {
     Dice dice(static_cast<std::uint64_t>(round));
-    std::string file = valid;
-    for (std::size_t left = 1 + dice.below(4); left > 0 && !file.empty(); --left) mutate(file, dice);
+    std::string file = mutated(valid, dice, {.pieces = kPieces});
     if (dice.below(2) == 0) correct_length(file);
     try {
       check_consistent(parse_safetensors(file, "fuzz"));

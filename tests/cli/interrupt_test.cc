@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <regex>
-#include <thread>
 
 #include "lockstep/checkpoint/weights.h"
 #include "tests/cli/train_testing.h"
+#include "tests/wait_until.h"
 
 namespace lockstep {
 namespace {
@@ -16,10 +16,9 @@ using ::testing::HasSubstr;
 class Interrupt : public Train, public ::testing::WithParamInterface<int> {};
 
 TEST_P(Interrupt, EndsWithACheckpointThatResumes) {
-  using namespace std::chrono_literals;
   const std::filesystem::path log = folder_ / "log", save = folder_ / "save";
   Tool tool(train_arguments(data_, {"--epochs", "1000000", "--log", log, "--save", save}));
-  for (int i = 0; i < 5000 && events(log, "step").size() < 3; ++i) std::this_thread::sleep_for(2ms);
+  ASSERT_TRUE(wait_until([&] { return events(log, "step").size() >= 3; }));
   tool.send(GetParam());
   const ToolResult result = tool.wait();
   EXPECT_EQ(result.status, 130) << result.err;
@@ -40,10 +39,9 @@ INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM),
                          [](const auto& info) { return info.param == SIGINT ? "SIGINT" : "SIGTERM"; });
 
 TEST_F(Train, InterruptWithoutAFolderForCheckpointsSaysJustThat) {
-  using namespace std::chrono_literals;
   const std::filesystem::path log = folder_ / "log";
   Tool tool(train_arguments(data_, {"--epochs", "1000000", "--log", log}));
-  for (int i = 0; i < 5000 && events(log, "step").size() < 3; ++i) std::this_thread::sleep_for(2ms);
+  ASSERT_TRUE(wait_until([&] { return events(log, "step").size() >= 3; }));
   tool.send(SIGINT);
   const ToolResult result = tool.wait();
   EXPECT_EQ(result.status, 130);
@@ -51,11 +49,10 @@ TEST_F(Train, InterruptWithoutAFolderForCheckpointsSaysJustThat) {
 }
 
 TEST_F(Train, AnInterruptedRunIsMarkedAsOne) {
-  using namespace std::chrono_literals;
   const std::filesystem::path log = folder_ / "log", file = folder_ / "weights";
   // The first epoch is long enough to be stopped in.
   Tool tool(train_arguments(data_, {"--batch-size", "4", "--model", "resnet18", "--log", log, "--export", file}));
-  for (int i = 0; i < 10000 && events(log, "step").empty(); ++i) std::this_thread::sleep_for(2ms);
+  ASSERT_TRUE(wait_until([&] { return !events(log, "step").empty(); }));
   tool.send(SIGINT);
   const ToolResult result = tool.wait();
   EXPECT_EQ(result.status, 130);

@@ -2,10 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "tests/cli/train_testing.h"
+#include "tests/wait_until.h"
 
 namespace lockstep {
 namespace {
@@ -148,10 +147,9 @@ TEST_F(Train, ARestartGoesOnFromItsOwnCheckpointNotFromTheFirstOne) {
 }
 
 TEST_F(Train, AKilledRunResumesToTheBit) {
-  using namespace std::chrono_literals;
   const std::filesystem::path log = folder_ / "log", save = folder_ / "save";
   Tool tool(train_arguments(data_, {"--epochs", "1000000", "--log", log, "--save", save, "--save-every", "1"}));
-  for (int i = 0; i < 5000 && events(log, "step").size() < 6; ++i) std::this_thread::sleep_for(2ms);
+  ASSERT_TRUE(wait_until([&] { return events(log, "step").size() >= 6; }));
   tool.send(SIGKILL);
   EXPECT_EQ(tool.wait().status, 128 + SIGKILL);
   const auto latest = find_latest_checkpoint(save).checkpoint;

@@ -19,7 +19,9 @@ using testing::errors_on_all_ranks;
 using ::testing::HasSubstr;
 using testing::make_groups;
 
-constexpr milliseconds kLong{20'000}, kShort{400};
+// Nobody waits for so long: the test's own limit would end it.
+constexpr milliseconds kLong = std::chrono::hours(1);
+constexpr milliseconds kShort{400};
 // For tests in which one rank must be late and no other, however busy the machine.
 constexpr milliseconds kPatience{1500};
 
@@ -30,25 +32,14 @@ class Failures : public ::testing::TestWithParam<const char*> {
   }
 };
 
-void all_reduce(ProcessGroup& group, std::size_t count, const std::string& label,
-                CommChannel channel = CommChannel::bulk) {
+void all_reduce(ProcessGroup& group, std::size_t count, const std::string& label, CollectiveOptions options = {}) {
   std::vector<float> data(count);
-  group.all_reduce(buffer(data), ReduceOp::sum, {.label = label, .channel = channel}).wait();
+  options.label = label;
+  group.all_reduce(buffer(data), ReduceOp::sum, options).wait();
 }
-
-class Stopwatch {
- public:
-  milliseconds elapsed() const {
-    return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start_);
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 TEST_P(Failures, RanksThatCallDifferentOperationsAreBothNamed) {
   auto all = groups(3);
-  const Stopwatch watch;
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     std::vector<float> four(4);
     if (group.rank() == 1)
@@ -58,7 +49,6 @@ TEST_P(Failures, RanksThatCallDifferentOperationsAreBothNamed) {
   });
   EXPECT_THAT(errors, Each(HasSubstr("ranks disagree: rank 0 called all-reduce (sum) of 8 f32 \"bucket 3\", rank 1 "
                                      "broadcast of 4 f32 from rank 0 \"bucket 2\"")));
-  EXPECT_LT(watch.elapsed(), kLong / 2);
 }
 
 // No rank waits for a lost rank again in another group of the same ranks.
@@ -77,10 +67,9 @@ TEST_P(Failures, ARankThatOneGroupHasLostIsLostToAll) {
     } catch (const CommError& error) {
       lost = error.what();
     }
-    const Stopwatch watch;
-    EXPECT_ERROR(all_reduce(*other, 8, "second"), "rank 1 hangs (alive, but did not join within 1500 ms)");
-    EXPECT_ERROR(all_reduce(group, 8, "third"), "rank 1 hangs (alive, but did not join within 1500 ms)");
-    EXPECT_LT(watch.elapsed(), kPatience / 2);
+    const CollectiveOptions patient{.timeout = kLong};
+    EXPECT_ERROR(all_reduce(*other, 8, "second", patient), "rank 1 hangs (alive, but did not join within 1500 ms)");
+    EXPECT_ERROR(all_reduce(group, 8, "third", patient), "rank 1 hangs (alive, but did not join within 1500 ms)");
     all_reduce(*pair, 8, "those who are there");
     fail("{}", lost);
   });
@@ -186,13 +175,11 @@ TEST_P(Failures, ARankThatIsBusyForLongerThanTheTimeoutIsWaitedFor) {
 
 TEST_P(Failures, AnOperationMayHaveATimeoutOfItsOwn) {
   auto all = groups(2);
-  const Stopwatch watch;
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     if (group.rank() == 1) std::this_thread::sleep_for(2 * kShort);
     group.barrier({.label = "start", .timeout = milliseconds(100)}).wait();
   });
   EXPECT_EQ(errors[0], "rank 1 hangs (alive, but did not join within 100 ms) during barrier of start");
-  EXPECT_LT(watch.elapsed(), kLong / 2);
 }
 
 TEST_P(Failures, TheRankThatIsMissingIsNamedAndNotOneThatWaitsForIt) {
@@ -201,18 +188,20 @@ TEST_P(Failures, TheRankThatIsMissingIsNamedAndNotOneThatWaitsForIt) {
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     if (group.rank() == 2) std::this_thread::sleep_for(2 * kPatience);
     if (group.rank() == 1)
-      all_reduce(group, 1, "flags", CommChannel::urgent);
+      all_reduce(group, 1, "flags", {.channel = CommChannel::urgent});
     else
       all_reduce(group, 1, "bucket 0");
   });
-  if (std::string(GetParam()) == "tcp") return;  // TCP cannot tell them apart
-  EXPECT_THAT(errors[0], HasSubstr("rank 2 hangs"));
-  EXPECT_THAT(errors[1], HasSubstr("rank 2 hangs"));
+  // TCP cannot tell them apart, and a rank may be told that it is missing itself.
+  const std::string who = GetParam() == std::string("tcp") ? "" : "rank 2 ";
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(errors[static_cast<std::size_t>(rank)],
+                HasSubstr(who + "hangs (alive, but did not join within 1500 ms)"));
+  }
 }
 
 TEST_P(Failures, ARankThatGivesUpSaysWhy) {
   auto all = groups(3);
-  const Stopwatch watch;
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     if (group.rank() == 1) {
       std::this_thread::sleep_for(milliseconds(50));
@@ -221,12 +210,10 @@ TEST_P(Failures, ARankThatGivesUpSaysWhy) {
     all_reduce(group, 10, "bucket 0");
   });
   EXPECT_THAT(errors, Each("rank 1 gave up: data/train: file not found; during all-reduce of bucket 0"));
-  EXPECT_LT(watch.elapsed(), kLong / 2);
 }
 
 TEST_P(Failures, AGroupThatIsLeftIsMissedAtOnce) {
   auto all = groups(3);
-  const Stopwatch watch;
   std::thread leaving([&] {
     std::this_thread::sleep_for(milliseconds(50));
     all[1].reset();
@@ -235,7 +222,6 @@ TEST_P(Failures, AGroupThatIsLeftIsMissedAtOnce) {
   const auto errors = errors_on_all_ranks(staying, [](ProcessGroup& group) { all_reduce(group, 10, "bucket 0"); });
   leaving.join();
   EXPECT_THAT(errors, Each("rank 1 lost (it closed its group) during all-reduce of bucket 0"));
-  EXPECT_LT(watch.elapsed(), kLong / 2);
 }
 
 TEST_P(Failures, AGroupMayBeDroppedWhileOperationsAreUnderWay) {

@@ -8,6 +8,7 @@
 
 #include "tests/data/idx_files.h"
 #include "tests/expect_error.h"
+#include "tests/mutate.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep {
@@ -159,22 +160,9 @@ TEST(ReadIdx, SurvivesMutatedFiles) {
                                           gzip(plain.substr(0, 100)) + gzip(plain.substr(100))};
   int read = 0, refused = 0;
   for (unsigned round = 0; round < 20'000; ++round) {
-    std::mt19937 random(round);
-    const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
-    std::string file = seeds[round % seeds.size()];
-    bool pack = below(4) == 0;  // damage before packing gets past the checksum
-    for (std::size_t n = 1 + below(4); n > 0 && !file.empty(); --n) {
-      // Headers are where the trouble is.
-      const std::size_t at = below(2) ? below(file.size()) : below(std::min<std::size_t>(file.size(), 20));
-      switch (below(6)) {
-        case 0: file[at] = static_cast<char>(file[at] ^ (1 << below(8))); break;
-        case 1: file[at] = static_cast<char>(random()); break;
-        case 2: file[at] = below(2) ? '\0' : '\xff'; break;
-        case 3: file.resize(at); break;
-        case 4: file.insert(at, below(9), static_cast<char>(random())); break;
-        case 5: file.erase(at, below(9)); break;
-      }
-    }
+    Dice dice(round);
+    const bool pack = dice.below(4) == 0;  // damage before packing gets past the checksum
+    const std::string file = mutated(seeds[round % seeds.size()], dice, {.front = 20});
     try {
       const IdxArray array = parse(pack ? gzip(file) : file);
       std::size_t total = 1;

@@ -1,5 +1,6 @@
-# cmake -DEXPECTED=FILE [-DCREATES=FILE] -P check_output.cmake -- PROGRAM ARGUMENT... Checks that the program succeeds,
-# that its whole output matches the regular expression in EXPECTED, and that it makes the file CREATES.
+# cmake -DEXPECTED=FILE [-DCREATES=FILE] [-DSORT=ON] -P check_output.cmake -- PROGRAM ARGUMENT... Checks that the
+# program succeeds, that its whole output matches the regular expression in EXPECTED, and that it makes the file CREATES.
+# SORT puts the lines in alphabetical order first, because ranks speak in any order.
 math(EXPR last "${CMAKE_ARGC} - 1")
 foreach(i RANGE ${last})
   if(found)
@@ -16,6 +17,13 @@ endif()
 execute_process(COMMAND ${command} OUTPUT_VARIABLE printed RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "exit status ${status}, having printed\n${printed}")
+endif()
+if(SORT)
+  string(REGEX REPLACE "\n$" "" printed "${printed}")
+  string(REPLACE "\n" ";" lines "${printed}")
+  list(SORT lines)
+  list(JOIN lines "\n" printed)
+  string(APPEND printed "\n")
 endif()
 if(NOT printed MATCHES "^${expected}$")
   message(FATAL_ERROR "printed\n${printed}expected\n${expected}")

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <iterator>
 #include <set>
-#include <thread>
 
 #include "tests/environment_variable.h"
 #include "tests/temporary_folder.h"
@@ -34,20 +33,11 @@ std::vector<std::string> processes(const std::string& mark) {
   return found;
 }
 
-// Other jobs may use shared memory on this machine, too. Their files disappear soon, except Open MPI's, which last as
-// long as its jobs; these may be other tests.
-bool is_of_mpi(const std::string& name) { return name.starts_with("vader_segment") || name.starts_with("sm_segment"); }
-
+// Other programs use shared memory on this machine, too: the job's own would have its name.
 std::vector<std::string> new_shared_memory(const std::set<std::string>& before) {
   std::vector<std::string> left;
-  for (int i = 0; i < 100; ++i) {
-    left.clear();
-    const std::set<std::string> now = entries("/dev/shm");
-    std::ranges::set_difference(now, before, std::back_inserter(left));
-    std::erase_if(left, is_of_mpi);
-    if (left.empty()) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  std::ranges::set_difference(entries("/dev/shm"), before, std::back_inserter(left));
+  std::erase_if(left, [](const std::string& name) { return name.find("lockstep") == name.npos; });
   return left;
 }
 

@@ -157,16 +157,18 @@ TEST_F(Resume, ALauncherGoesOnByItselfWhenARankIsKilled) {
   all.insert(all.begin() + 1, {"--max-restarts", std::to_string(restarts)});
   Tool tool(all);
   int killed = 0;
+  pid_t last = -1;
   for (int i = 0; i < restarts; ++i) {
     const std::int64_t before = steps_seen();
-    const pid_t last = killed;
     for (int k = 0; k < 20'000 && steps_seen() < before + 1 + below(3) && !has_ended(); ++k)
       std::this_thread::sleep_for(1ms);
     if (has_ended()) break;
     const pid_t process = process_of_rank(std::to_string(below(2)), part_.string());
     if (process <= 0 || process == last) continue;
-    ::kill(process, SIGKILL);
-    ++killed;
+    if (::kill(process, SIGKILL) == 0) {
+      last = process;
+      ++killed;
+    }
   }
   const ToolResult result = tool.wait();
   EXPECT_EQ(result.status, 0) << result.err;

@@ -3,68 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <deque>
-
-#include "tests/environment_variable.h"
+#include "launch_variables.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {
 namespace {
 
-// Clears the variables with which the tests were started.
-class LaunchEnvironmentTest : public ::testing::Test {
- protected:
-  LaunchEnvironmentTest() {
-    for (const char* name : {"RANK",
-                             "WORLD_SIZE",
-                             "LOCAL_RANK",
-                             "LOCAL_WORLD_SIZE",
-                             "OMPI_COMM_WORLD_RANK",
-                             "OMPI_COMM_WORLD_SIZE",
-                             "OMPI_COMM_WORLD_LOCAL_RANK",
-                             "OMPI_COMM_WORLD_LOCAL_SIZE",
-                             "PMI_RANK",
-                             "PMI_SIZE",
-                             "MPI_LOCALRANKID",
-                             "MPI_LOCALNRANKS",
-                             "PMIX_RANK",
-                             "MV2_COMM_WORLD_RANK",
-                             "JSM_NAMESPACE_RANK",
-                             "PALS_RANKID",
-                             "ALPS_APP_PE",
-                             "SLURM_NTASKS",
-                             "SLURM_STEP_ID",
-                             "SLURM_PROCID",
-                             "SLURM_STEP_NUM_TASKS",
-                             "SLURM_LOCALID",
-                             "SLURM_NODEID",
-                             "SLURM_STEP_TASKS_PER_NODE",
-                             "SLURM_STEP_NODELIST",
-                             "SLURM_JOB_ID",
-                             "MASTER_ADDR",
-                             "MASTER_PORT",
-                             "LOCKSTEP_PORT",
-                             "LOCKSTEP_LAUNCHER_STORE",
-                             "TORCHELASTIC_USE_AGENT_STORE",
-                             "LOCKSTEP_RESTART_COUNT",
-                             "TORCHELASTIC_RESTART_COUNT",
-                             "LOCKSTEP_TIMEOUT",
-                             "LOCKSTEP_PROGRESS_TIMEOUT"}) {
-      set(name, nullptr);
-    }
-  }
-  void set(const char* name, const char* value) { variables_.emplace_back(name, value); }
-  void set(const EnvironmentVariables& variables) {
-    for (const auto& [name, value] : variables) set(name.c_str(), value.c_str());
-  }
-  // Restored in reverse order, so that the first state comes back last.
-  ~LaunchEnvironmentTest() override {
-    while (!variables_.empty()) variables_.pop_back();
-  }
-
- private:
-  std::deque<EnvironmentVariable> variables_;
-};
+using LaunchEnvironmentTest = LaunchVariables;
 
 TEST_F(LaunchEnvironmentTest, NothingWhereNobodySaysARank) {
   EXPECT_FALSE(read_launch_environment().has_value());
@@ -353,27 +298,6 @@ TEST_F(LaunchEnvironmentTest, Timeout) {
     set("LOCKSTEP_TIMEOUT", wrong);
     EXPECT_ERROR(default_timeout(), fmt::format("LOCKSTEP_TIMEOUT is \"{}\", expected seconds", wrong));
   }
-}
-
-TEST(FirstSlurmHost, OfAllKindsOfLists) {
-  EXPECT_EQ(first_slurm_host("node1"), "node1");
-  EXPECT_EQ(first_slurm_host("node1,node2"), "node1");
-  EXPECT_EQ(first_slurm_host("node[003-007,9],b"), "node003");
-  EXPECT_EQ(first_slurm_host("node[9,11]"), "node9");
-  EXPECT_EQ(first_slurm_host("node[1-2]-ib,b"), "node1-ib");
-  EXPECT_EQ(first_slurm_host("a,node[1-2]"), "a");
-  EXPECT_ERROR(first_slurm_host("node[1-2"), "\"node[1-2\": expected a ]");
-  EXPECT_ERROR(first_slurm_host(""), "expected a host at its start");
-}
-
-TEST(SlurmTasksOfNode, OfAllKindsOfLists) {
-  EXPECT_EQ(slurm_tasks_of_node("4", 0), 4);
-  EXPECT_EQ(slurm_tasks_of_node("4(x2),1", 0), 4);
-  EXPECT_EQ(slurm_tasks_of_node("4(x2),1", 1), 4);
-  EXPECT_EQ(slurm_tasks_of_node("4(x2),1", 2), 1);
-  EXPECT_ERROR(slurm_tasks_of_node("4(x2),1", 3), "has no node 3");
-  EXPECT_ERROR(slurm_tasks_of_node("4(x", 0), "\"4(x\"");
-  EXPECT_ERROR(slurm_tasks_of_node("", 0), "has no node 0");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "tests/expect_error.h"
 #include "tests/free_port.h"
 #include "tests/processes.h"
+#include "tests/rank_scripts.h"
 
 namespace lockstep {
 namespace {
@@ -89,17 +90,21 @@ TEST(Launcher, ExitsWithTheStatusOfTheRankThatFails) {
 }
 
 TEST(Launcher, OthersHaveTimeToSayWhyTheyFail) {
-  const Outcome o = launch_script("[ $RANK = 1 ] && kill -KILL $$; sleep 0.2; echo rank 1 lost >&2; exit 1",
-                                  {.nproc_per_node = 3, .grace = 20s});
+  const TemporaryFolder folder;
+  const Outcome o =
+      launch_script(rank_one_ends_first(folder.path().string(), "kill -KILL $$") + "echo rank 1 lost >&2; exit 1",
+                    {.nproc_per_node = 3, .grace = 20s});
   EXPECT_EQ(o.result.status, 128 + SIGKILL);
   EXPECT_THAT(o.err, UnorderedElementsAre("[rank 0] rank 1 lost\n", "[rank 2] rank 1 lost\n"));
 }
 
 TEST(Launcher, WhoDoesNotEndIsEnded) {
-  // One of them obeys SIGTERM, the other ignores it.
+  // One of them obeys SIGTERM, the other ignores it. Rank 0 waits until both are ready.
+  const TemporaryFolder folder;
   const Outcome o = launch_script(
-      "case $RANK in 0) exit 3;; 1) trap 'echo asked; exit' TERM;; 2) trap '' TERM;; esac; "
-      "while :; do sleep 0.05; done",
+      fmt::format("cd {}; case $RANK in 0) while [ ! -e 1 ] || [ ! -e 2 ]; do sleep 0.02; done; exit 3;; "
+                  "1) trap 'echo asked; exit' TERM;; 2) trap '' TERM;; esac; : > $RANK; while :; do sleep 0.05; done",
+                  folder.path().string()),
       {.nproc_per_node = 3, .grace = 300ms});
   EXPECT_EQ(o.result.status, 3);
   EXPECT_EQ(o.result.message, "rank 0 exited with status 3");
@@ -114,10 +119,11 @@ TEST(Launcher, WhatARankHasStartedEndsWithIt) {
 }
 
 TEST(Launcher, StartsAllRanksAgain) {
+  const TemporaryFolder folder;
   const Outcome o = launch_script(
-      "echo $LOCKSTEP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT = 2 ] || "
-      "{ [ $RANK = 1 ] && exit 4; sleep 0.1; exit 1; }",
-      {.nproc_per_node = 2, .max_restarts = 5});
+      "echo $LOCKSTEP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT != 2 ] || exit 0; " +
+          rank_one_ends_first(folder.path().string(), "exit 4") + "exit 1",
+      {.nproc_per_node = 2, .max_restarts = 5, .grace = 20s});
   EXPECT_EQ(o.result.status, 0);
   EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 0\n", "[rank 1] 0 0\n", "[rank 0] 1 1\n", "[rank 1] 1 1\n",
                                           "[rank 0] 2 2\n", "[rank 1] 2 2\n"));

@@ -64,6 +64,16 @@ TEST(Models, AreMadeByName) {
   EXPECT_ERROR(make_model("mlp", 0), "0 classes");
 }
 
+TEST(Models, LanguageModelsRefuseWhatIsNoBatchOfTexts) {
+  GPT gpt({.vocab_size = 5, .block_size = 6, .n_layer = 1, .n_head = 2, .n_embd = 8});
+  for (const Shape& shape : {Shape{6}, Shape{1, 0}, Shape{1, 7}, Shape{1, 6, 1}}) {
+    const Tensor ids = Tensor::host(shape, DType::i64);
+    EXPECT_ERROR(gpt(ids), "gpt: input is " + ids.describe() + ", expected 2 axes (N, T), of 1 to 6 steps");
+  }
+  LstmLanguageModel lstm({.vocab_size = 5});
+  EXPECT_ERROR(lstm(Tensor::host({6}, DType::i64)), "lstm language model: input is [6] i64 on host, expected 2 axes");
+}
+
 // A file as torchvision's are: its names and shapes, made here from their rules.
 TEST(Models, Resnet50LoadsAFileOfTorchvisionsShape) {
   std::vector<std::pair<std::string, Shape>> entries;

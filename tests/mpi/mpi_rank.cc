@@ -1,5 +1,5 @@
 // A rank that fails, or one that others wait for: `mpi_rank abort|silent|busy|stopped|leaves|leaves_a_stopped_one`.
-// Prints the error of each waiting rank.
+// Prints the error of each waiting rank, after its number.
 #include <signal.h>
 #include <unistd.h>
 
@@ -28,11 +28,13 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   using namespace std::chrono_literals;
   const std::string what = argc > 1 ? argv[1] : "";
+  int rank = -1;  // not known yet
   try {
     const bool waits_long = what == "abort" || what == "none";
     auto group = init_process_group({.backend = "mpi",
                                      .timeout = waits_long ? 20'000ms : 500ms,
                                      .progress_timeout = what == "silent" ? 1'000ms : 20'000ms});
+    rank = group->rank();
     if (group->rank() == 1 && what == "abort") group->abort("out of luck");
     if (group->rank() == 1 && what == "silent") std::this_thread::sleep_for(2s);
     if (group->rank() == 1 && what == "busy") std::this_thread::sleep_for(1s);
@@ -52,7 +54,7 @@ int main(int argc, char** argv) {
     destroy_process_group(group);
     if (what == "busy") std::printf("all came\n");
   } catch (const std::exception& error) {
-    std::printf("%s\n", error.what());
+    std::printf("rank %d: %s\n", rank, error.what());
     std::fflush(stdout);
     return 1;
   }

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <vector>
 
 #include "lockstep/net/store_session.h"
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/net/tcp_store_server.h"
+#include "tests/mutate.h"
 #include "tests/net/raw_client.h"
 
 namespace lockstep {
@@ -19,21 +19,10 @@ using namespace std::chrono_literals;
 
 const std::string kFuzzSecret = "the secret of this job";
 
-class Fuzzer {
+class Fuzzer : public Dice {
  public:
-  explicit Fuzzer(std::uint64_t seed) : random_(seed) {}
+  using Dice::Dice;
 
-  std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
-  char byte() {
-    // Extreme numbers are more likely to do harm.
-    constexpr unsigned char kEdges[] = {0, 1, 4, 5, 127, 128, 255};
-    return static_cast<char>(below(2) ? kEdges[below(std::size(kEdges))] : below(256));
-  }
-  std::string bytes(std::size_t most) {
-    std::string text(below(most + 1), '\0');
-    std::generate(text.begin(), text.end(), [&] { return byte(); });
-    return text;
-  }
   StoreRequest request() {
     StoreRequest r{
         .operation = static_cast<StoreOperation>(1 + below(4)), .timeout_ms = 0, .key = bytes(20), .value = bytes(40)};
@@ -41,20 +30,11 @@ class Fuzzer {
     if (r.operation == StoreOperation::add && below(2)) r.value = std::to_string(below(1000));
     return r;
   }
-  // Some requests, then a few changes: a byte, a cut, an insertion, a repetition.
+  // Some requests, most often with a few changes.
   std::string almost_requests() {
     std::string text;
     for (std::size_t i = below(4) + 1; i > 0; --i) text += encode(request());
-    for (std::size_t i = below(4); i > 0 && !text.empty(); --i) {
-      const std::size_t at = below(text.size());
-      switch (below(4)) {
-        case 0: text[at] = byte(); break;
-        case 1: text.erase(at, below(8) + 1); break;
-        case 2: text.insert(at, bytes(8)); break;
-        case 3: text.insert(at, text.substr(below(text.size()), below(30)));
-      }
-    }
-    return text;
+    return below(4) == 0 ? text : mutated(text, *this);
   }
   std::string proof(const std::string& nonce, bool right) {
     const std::string client = bytes(0) + std::string(kStoreNonceBytes, byte());
@@ -62,9 +42,6 @@ class Fuzzer {
     if (!right) all[below(all.size())] ^= static_cast<char>(1 << below(8));
     return all;
   }
-
- private:
-  std::mt19937_64 random_;
 };
 
 // Whether all bytes of `text` were parsed as requests. Encoding them again must give the same bytes.

@@ -51,6 +51,9 @@ TEST_F(SequenceLayersTest, AttentionRefusesWhatDoesNotFit) {
   EXPECT_ERROR(scaled_dot_product_attention(q, k, q), "attention: key [2, 5, 4] f32 on cpu:0 and value [2, 3, 4]");
   EXPECT_ERROR(attention_weights(q, k, {.attn_mask = random({4, 2, 3, 5})}),
                "expected one that broadcasts to [2, 3, 5]");
+  const Tensor numbers = Tensor::from(std::vector<std::int64_t>(15, 1), {3, 5}).to(q.device());
+  EXPECT_ERROR(attention_weights(q, k, {.attn_mask = numbers}),
+               "attention: mask is [3, 5] i64 on cpu:0, expected u8 or floating");
   EXPECT_ERROR(attention_weights(q, k, {.dropout_p = 1}), "attention: dropout 1, expected at least 0 and below 1");
   // The samples among the keys.
   const Tensor batch = make_batch(q, {1, 1}, runtime_.devices());

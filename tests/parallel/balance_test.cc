@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <string>
+#include <string_view>
 
 #include "tests/expect_error.h"
+#include "tests/mutate.h"
 
 namespace lockstep {
 namespace {
@@ -39,6 +43,27 @@ TEST(Balance, AWrongListNamesWhatIsWrong) {
     EXPECT_ERROR(Balance::parse(text),
                  "found " + found + ", expected auto, equal, or a list of weights above 0, such as 2,1");
   }
+}
+
+TEST(Balance, ADamagedListIsReadOrRefused) {
+  constexpr std::array<std::string_view, 10> kPiecesOfBalances{",",   "-",   ".",   "e9",   "e999",
+                                                               "nan", "inf", "0x1", "auto", "0"};
+  int read = 0, refused = 0;
+  for (unsigned round = 0; round < 20'000; ++round) {
+    Dice dice(round);
+    const std::string text = mutated("2,1,0.5,1e2", dice, {.pieces = kPiecesOfBalances});
+    try {
+      const Balance balance = Balance::parse(text);
+      EXPECT_EQ(std::ssize(balance.weights), text == "auto" ? 0 : 1 + std::ranges::count(text, ',')) << text;
+      for (const double weight : balance.weights) EXPECT_TRUE(std::isfinite(weight) && weight > 0) << text;
+      ++read;
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("found '")) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(read, 1000);
+  EXPECT_GT(refused, 1000);
 }
 
 TEST(EqualShares, DifferByOneAtMost) {

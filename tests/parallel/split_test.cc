@@ -128,6 +128,8 @@ TEST(SplitAndLoad, RefusesWhatCannotBeSplit) {
   EXPECT_ERROR(split_and_load(Tensor::host({}), runtime.devices()), "at least one sample, on axis 0");
   EXPECT_ERROR(split_and_load(Tensor(), runtime.devices()), "split_and_load");
   EXPECT_ERROR(split_and_load(Tensor::host({4}), runtime.devices(), {.shards = -1}), "-1 shards");
+  const Tensor cut = split_and_load(Tensor::host({4}), runtime.devices());
+  EXPECT_ERROR(split_and_load(cut, runtime.devices()), " is already cut or replicated, expected a whole tensor");
 }
 
 TEST(Gather, IsTheInverseOfSplitting) {
