@@ -65,9 +65,8 @@ TEST_F(Notices, AWarmUpThatDoesNotEndBeforeTheRun) {
 }
 
 TEST_F(Notices, OneShardHasTheWholeBatch) {
-  const Arguments resnet{"--model",       "resnet18", "--batch-size", "4",       "--limit-train",
-                         "4",             "--epochs", "1",            "--shards", "1",
-                         "--limit-test", "1",        "--sync-bn"};
+  const Arguments resnet{"--model",  "resnet18", "--batch-size", "4", "--limit-train", "4", "--epochs", "1",
+                         "--shards", "1",        "--limit-test", "1", "--sync-bn"};
   recipe(resnet, "--sync-bn is for several shards: the only one has the whole batch");
 }
 
@@ -95,9 +94,8 @@ TEST_F(Notices, GraphAndBenchmarksHaveThemToo) {
                                      "--direct-conv", "--out", folder_ / "mlp.dot"});
   EXPECT_EQ(graph.status, 0);
   EXPECT_EQ(graph.err, notice);
-  const ToolResult bench =
-      run_tool({"bench", "train", "--data", data_.path(), "--model", "mlp", "--batch-size", "4", "--steps", "1",
-                "--rounds", "1", "--devices", "cpu", "--direct-conv"});
+  const ToolResult bench = run_tool({"bench", "train", "--data", data_.path(), "--model", "mlp", "--batch-size", "4",
+                                     "--steps", "1", "--rounds", "1", "--devices", "cpu", "--direct-conv"});
   EXPECT_EQ(bench.status, 0);
   EXPECT_EQ(bench.err, notice);
 }
@@ -105,8 +103,8 @@ TEST_F(Notices, GraphAndBenchmarksHaveThemToo) {
 TEST_F(Notices, EvalHasThoseOfTheTestData) {
   const std::filesystem::path weights = folder_ / "weights";
   recipe({"--max-steps", "1", "--export", weights});
-  const ToolResult result = run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", weights,
-                                      "--limit-test", "31"});
+  const ToolResult result =
+      run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", weights, "--limit-test", "31"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.err, "lockstep: --limit-test 31 changes nothing: there are 30 test examples\n");
 }
