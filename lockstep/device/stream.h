@@ -23,6 +23,12 @@ class StreamError : public Error {
   std::uint64_t ticket_;
 };
 
+// In nanoseconds of std::chrono::steady_clock.
+struct TimeSpan {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
 // Only the thread that queues calls record() and wait(); any thread may call the others at any time. The destructor
 // lets the device finish the queued work.
 class Stream {
@@ -32,7 +38,7 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Marks the end of the work queued so far. Tickets are 1, 2, 3, and so on. `timed`: time_of will be called for it.
+  // Marks the end of the work queued so far. Tickets are 1, 2, 3, and so on. `timed`: a call of times_of will name it.
   virtual std::uint64_t record(bool timed = false) = 0;
   // Work queued from now on waits until other's work up to a recorded ticket is over. The caller does not wait, unless
   // this device cannot wait for `other` (then: other.synchronize(ticket)). A failure of `other` is not a failure of
@@ -44,9 +50,9 @@ class Stream {
   virtual std::uint64_t finished() = 0;
   // Waits until the work up to a recorded ticket is over, successful or not.
   virtual void synchronize(std::uint64_t ticket) noexcept = 0;
-  // Returns when the work up to a timed ticket was over, in nanoseconds of std::chrono::steady_clock. Call it at most
-  // once per ticket, and only for tickets that finished() has reached.
-  virtual std::int64_t time_of(std::uint64_t ticket) = 0;
+  // Returns when the work up to each of two timed tickets was over. Both times are by one clock, so `begin_ns` is at
+  // most `end_ns` if `begin` comes before `end`. Call it once per pair, when finished() has reached both.
+  virtual TimeSpan times_of(std::uint64_t begin, std::uint64_t end) = 0;
 };
 
 // Captured work that a device repeats as one piece: a CUDA graph.

@@ -198,16 +198,18 @@ FailurePtr LaunchedTasks::loss(const Lane& lane, std::uint64_t ticket) {
 void LaunchedTasks::take_times(Lane& lane, Launch& launch) noexcept try {
   for (const auto& [lane_trace, part] : launch.parts) {
     if (!lane_trace) continue;
-    lane_trace->add(part.name, {.begin_ns = lane.stream->time_of(part.begin),
-                                .end_ns = lane.stream->time_of(part.end),
+    const TimeSpan times = lane.stream->times_of(part.begin, part.end);
+    lane_trace->add(part.name, {.begin_ns = times.begin_ns,
+                                .end_ns = times.end_ns,
                                 .order = launch.record.order,
                                 .queued = launch.record.queued,
                                 .device_bytes = launch.record.device_bytes});
   }
   // Always ask for the times: the stream keeps them until then.
-  launch.record.begin_ns = lane.stream->time_of(launch.begin);
-  launch.record.end_ns = lane.stream->time_of(launch.ticket);
-  if (launch.measured) lane.time_ns += launch.record.end_ns - launch.record.begin_ns;
+  const TimeSpan times = lane.stream->times_of(launch.begin, launch.ticket);
+  launch.record.begin_ns = times.begin_ns;
+  launch.record.end_ns = times.end_ns;
+  if (launch.measured) lane.time_ns += times.end_ns - times.begin_ns;
   if (!launch.trace || !launch.parts.empty()) return;
   launch.trace->add(launch.task, std::move(launch.record));
 } catch (...) {

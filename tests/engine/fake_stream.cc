@@ -76,9 +76,9 @@ std::uint64_t FakeStream::finished() {
 
 void FakeStream::synchronize(std::uint64_t ticket) noexcept { progress_->wait_for(ticket); }
 
-std::int64_t FakeStream::time_of(std::uint64_t ticket) {
+TimeSpan FakeStream::times_of(std::uint64_t begin, std::uint64_t end) {
   const Lock lock(mutex_);
-  return times_.extract(ticket).mapped();
+  return {times_.extract(begin).mapped(), times_.extract(end).mapped()};
 }
 
 // Does what was queued before it stops.

@@ -37,7 +37,7 @@ class FakeStream final : public Stream {
   void wait(Stream& other, std::uint64_t ticket) override;
   std::uint64_t finished() override;
   void synchronize(std::uint64_t ticket) noexcept override;
-  std::int64_t time_of(std::uint64_t ticket) override;
+  TimeSpan times_of(std::uint64_t begin, std::uint64_t end) override;
 
   // How often wait was called. For the thread that queues.
   int waits() const { return waits_; }

@@ -1,6 +1,8 @@
 #include "lockstep/device/cuda/cuda_stream.h"
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "lockstep/device/cuda/cuda_status.h"
 #include "tests/gpu/gpu_testing.h"
@@ -23,6 +25,25 @@ TEST(CudaStreamTest, AskingForWorkThatIsNotOverLeavesNoError) {
   go.notify_all();
   stream.synchronize(ticket);
   EXPECT_EQ(stream.finished(), ticket);
+}
+
+// The base moves after 500 ms. Both times of a pair must be by the same one.
+TEST(CudaStreamTest, TimesStayInOrderWhereTheBaseMoves) {
+  if (!has_gpu()) GTEST_SKIP() << kNoGpu;
+  CudaStream stream(0, false);
+  TimeSpan before;
+  for (int pair = 0; pair < 8; ++pair) {
+    const auto begin = stream.record(true), end = stream.record(true);
+    stream.synchronize(end);
+    ASSERT_EQ(stream.finished(), end);
+    const TimeSpan times = stream.times_of(begin, end);
+    EXPECT_LE(times.begin_ns, times.end_ns);
+    if (pair > 0) {
+      EXPECT_GE(times.begin_ns, before.end_ns + 150'000'000);
+    }
+    before = times;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -164,7 +165,7 @@ std::uint64_t CudaStream::finished() {
                         finished_ + 1);
     }
     finished_ = mark.ticket;
-    if (mark.timed) times_.emplace(mark.ticket, Time{mark.clock, mark.event});
+    if (mark.timed) times_.emplace(mark.ticket, Time{mark.clock ? mark.clock : this, mark.event});
     const Mark over = std::move(marks_.front());
     marks_.pop_front();
     take_data_errors(over);
@@ -199,26 +200,47 @@ void CudaStream::synchronize(std::uint64_t ticket) noexcept {
   if (event && cudaEventSynchronize(event.get()) != cudaSuccess) cudaGetLastError();
 }
 
-std::int64_t CudaStream::time_of(std::uint64_t ticket) {
-  std::scoped_lock lock(mutex_);
-  const auto found = times_.find(ticket);
-  if (found == times_.end()) return now_ns();  // recorded on a lost GPU
-  const Time time = std::move(found->second);
-  times_.erase(found);
-  if (!time.clock) return time_of(time.event);
-  std::scoped_lock clock(time.clock->mutex_);
-  return time.clock->time_of(time.event);
+TimeSpan CudaStream::times_of(std::uint64_t begin, std::uint64_t end) {
+  const std::optional<Time> first = take_time(begin), last = take_time(end);
+  if (!first || !last) {
+    const std::int64_t now = now_ns();
+    return {now, now};
+  }
+  std::scoped_lock lock(last->clock->mutex_);
+  const TimeSpan times{last->clock->time_of(first->event), last->clock->time_of(last->event)};
+  // Only now, because two bases differ by a rounding error, which may be longer than a short task.
+  last->clock->move_base_near(last->event);
+  return times;
 }
 
-std::int64_t CudaStream::time_of(const Event& event) {
+std::optional<CudaStream::Time> CudaStream::take_time(std::uint64_t ticket) {
+  std::scoped_lock lock(mutex_);
+  const auto found = times_.extract(ticket);
+  if (found.empty()) return std::nullopt;
+  return found.mapped();
+}
+
+std::int64_t CudaStream::time_of(const Event& event) { return base_.ns + since_base(event); }
+
+std::int64_t CudaStream::since_base(const Event& event) {
   GpuScope scope(gpu_);
   float milliseconds = 0;
   check_cuda(cudaEventElapsedTime(&milliseconds, base_.event.get(), event.get()), "cudaEventElapsedTime");
-  const std::int64_t time = base_.ns + static_cast<std::int64_t>(double{milliseconds} * 1e6);
-  constexpr float kRebase = 500;  // milliseconds; a float has 24 bits, which resolve 500 ms to about 30 ns
-  // A graph's event happens again at the next launch, so it serves as the base only here, while its stream is idle.
-  if (milliseconds > kRebase) base_ = captured_times_.empty() ? Base{event, time} : make_base();
-  return time;
+  return static_cast<std::int64_t>(double{milliseconds} * 1e6);
+}
+
+void CudaStream::move_base_near(const Event& event) {
+  constexpr std::int64_t kFar = 500'000'000;  // a float has 24 bits, which resolve 500 ms to about 30 ns
+  if (since_base(event) < kFar) return;
+  Event base = event;
+  if (!captured_times_.empty()) {
+    // A graph's event happens again at the next launch. This stream has only captured, so it is idle.
+    GpuScope scope(gpu_);
+    base = timed_->get();
+    check_cuda(cudaEventRecord(base.get(), stream_), "cudaEventRecord");
+    check_cuda(cudaEventSynchronize(base.get()), "cudaEventSynchronize");
+  }
+  base_ = {base, time_of(base)};
 }
 
 void CudaStream::begin_capture(bool timed) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,7 +33,7 @@ class CudaStream final : public Stream {
   void wait(Stream& other, std::uint64_t ticket) override;
   std::uint64_t finished() override;
   void synchronize(std::uint64_t ticket) noexcept override;
-  std::int64_t time_of(std::uint64_t ticket) override;
+  TimeSpan times_of(std::uint64_t begin, std::uint64_t end) override;
 
   // Work queued until end_capture() becomes part of a graph. No other code uses the stream. `timed`: with the times of
   // record(true).
@@ -62,10 +63,13 @@ class CudaStream final : public Stream {
     CudaStream* clock = nullptr;                             // of an event that a graph records
     std::vector<std::shared_ptr<CudaStream>> captured = {};  // whose work is over
   };
+  // A time that a graph records at each launch belongs to the clock on which the graph captured it.
   struct Time {
     CudaStream* clock;
     Event event;
   };
+  // Empty if the work was recorded on a lost GPU.
+  std::optional<Time> take_time(std::uint64_t ticket);
 
   // An event and the host time of about the same moment; exact if nothing is queued.
   struct Base {
@@ -81,8 +85,11 @@ class CudaStream final : public Stream {
   void take_data_errors(const Mark& mark);
   // Empty if there is none.
   std::string take_data_error(std::size_t slot);
-  // Nanoseconds of the event, by this stream's base. With the lock.
+  // The next three: with the lock of the stream that is the clock.
   std::int64_t time_of(const Event& event);
+  // Nanoseconds from the base to the event.
+  std::int64_t since_base(const Event& event);
+  void move_base_near(const Event& event);
 
   const int gpu_;
   const bool synchronous_;
@@ -94,7 +101,7 @@ class CudaStream final : public Stream {
 
   std::mutex mutex_;
   std::deque<Mark> marks_;               // marks not known to be over
-  std::map<std::uint64_t, Time> times_;  // over, until time_of
+  std::map<std::uint64_t, Time> times_;  // over, until times_of
   std::uint64_t finished_ = 0;
   // Close to the requested times, because CUDA returns differences as floats.
   Base base_;
