@@ -53,7 +53,12 @@ struct Kernels {
   std::optional<Layout> layout;  // instead of the recorded one
 };
 
-Work work_of(const PrepareCall& c, const Kernels& kernels, KernelContext& context) {
+// The memory of MatmulKernels::prepare() for products of few rows.
+Operand prepared_matrix(const MatmulKernels& matmul, const MatmulOptions& options, const Operand& b, DType dtype) {
+  return {.shape = {matmul.prepared_size(options, 1, b.shape, dtype)}};
+}
+
+Work work_of(const PrepareConvCall& c, const Kernels& kernels, KernelContext& context) {
   struct Data {
     Buffer w, prepared;
   };
@@ -62,6 +67,15 @@ Work work_of(const PrepareCall& c, const Kernels& kernels, KernelContext& contex
   const auto d = std::make_shared<Data>(Data{Buffer(c.w), Buffer(prepared)});
   return
       [=, &conv, &context] { conv.prepare(context, c.pass, c.options, c.x, d->w.view(), c.dtype, d->prepared.view()); };
+}
+
+Work work_of(const PrepareMatmulCall& c, const Kernels& kernels, KernelContext& context) {
+  struct Data {
+    Buffer b, prepared;
+  };
+  MatmulKernels& matmul = *kernels.matmul;
+  const auto d = std::make_shared<Data>(Data{Buffer(c.b), Buffer(prepared_matrix(matmul, c.options, c.b, c.dtype))});
+  return [=, &matmul, &context] { matmul.prepare(context, c.options, d->b.view(), c.dtype, d->prepared.view()); };
 }
 
 Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) {
@@ -74,17 +88,14 @@ Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) 
     prepared.shape = {kernels.conv->prepared_size(c.pass, c.options, c.x.shape, c.w.shape, c.x.dtype)};
   }
   const auto d = std::make_shared<Data>(Data{buffer(c.x), Buffer(c.w), Buffer(c.bias), buffer(c.y), Buffer(prepared)});
-  const View &x = d->x.view(), &w = d->w.view(), &bias = d->bias.view(), &y = d->y.view(), &p = d->prepared.view();
+  const View &x = d->x.view(), &bias = d->bias.view(), &y = d->y.view();
+  const WeightView w(d->w.view(), d->prepared.view());
   ConvKernels& conv = *kernels.conv;
-  if (p) conv.prepare(context, c.pass, c.options, x.shape, w, x.dtype, p);
+  if (w.prepared) conv.prepare(context, c.pass, c.options, x.shape, w, x.dtype, w.prepared);
   return [=, &conv, &context, options = c.options, pass = c.pass, keep = d] {
     switch (pass) {
-      case ConvPass::forward:
-        return p ? conv.forward_prepared(context, options, x, w, p, bias, y)
-                 : conv.forward(context, options, x, w, bias, y);
-      case ConvPass::backward_data:
-        return p ? conv.backward_data_prepared(context, options, y, w, p, x)
-                 : conv.backward_data(context, options, y, w, x);
+      case ConvPass::forward: return conv.forward(context, options, x, w, bias, y);
+      case ConvPass::backward_data: return conv.backward_data(context, options, y, w, x);
       case ConvPass::backward_weights: return conv.backward_weights(context, options, x, y, w, bias);
     }
   };
@@ -92,13 +103,17 @@ Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) 
 
 Work work_of(const MatmulCall& c, const Kernels& kernels, KernelContext& context) {
   struct Data {
-    Buffer a, b, bias, c;
+    Buffer a, b, bias, c, prepared;
   };
-  const auto d = std::make_shared<Data>(Data{Buffer(c.a), Buffer(c.b), Buffer(c.bias), Buffer(c.c)});
-  return [d, &matmul = *kernels.matmul, &context, options = c.options] {
-    if (d->a.view().shape.rank() == 3)
-      return matmul.batched_matmul(context, options, d->a.view(), d->b.view(), d->c.view());
-    matmul.matmul(context, options, d->a.view(), d->b.view(), d->bias.view(), d->c.view());
+  MatmulKernels& matmul = *kernels.matmul;
+  Operand prepared;
+  if (c.prepared && !kernels.layout) prepared = prepared_matrix(matmul, c.options, c.b, c.a.dtype);
+  const auto d = std::make_shared<Data>(Data{Buffer(c.a), Buffer(c.b), Buffer(c.bias), Buffer(c.c), Buffer(prepared)});
+  const WeightView b(d->b.view(), d->prepared.view());
+  if (b.prepared) matmul.prepare(context, c.options, b, c.a.dtype, b.prepared);
+  return [=, &matmul, &context, options = c.options] {
+    if (d->a.view().shape.rank() == 3) return matmul.batched_matmul(context, options, d->a.view(), b, d->c.view());
+    matmul.matmul(context, options, d->a.view(), b, d->bias.view(), d->c.view());
   };
 }
 

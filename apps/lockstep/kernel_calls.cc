@@ -45,38 +45,29 @@ class LoggedConv final : public ConvKernels {
   }
   void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w,
                DType dtype, const View& prepared) override {
-    log_.add(PrepareCall{pass, options, x, Operand::of(w), dtype});
+    log_.add(PrepareConvCall{pass, options, x, Operand::of(w), dtype});
     kernels_->prepare(context, pass, options, x, w, dtype, prepared);
   }
-  void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
-                        const View& prepared, const View& bias, const View& y) override {
-    add(ConvPass::forward, options, x, w, bias, y, true);
-    kernels_->forward_prepared(context, options, x, w, prepared, bias, y);
-  }
-  void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
-                              const View& prepared, const View& dx) override {
-    add(ConvPass::backward_data, options, dx, w, View(), dy, true);
-    kernels_->backward_data_prepared(context, options, dy, w, prepared, dx);
-  }
-  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
-               const View& y) override {
-    add(ConvPass::forward, options, x, w, bias, y, false);
+  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const WeightView& w,
+               const View& bias, const View& y) override {
+    add(ConvPass::forward, options, x, w, bias, y);
     kernels_->forward(context, options, x, w, bias, y);
   }
-  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const WeightView& w,
                      const View& dx) override {
-    add(ConvPass::backward_data, options, dx, w, View(), dy, false);
+    add(ConvPass::backward_data, options, dx, w, View(), dy);
     kernels_->backward_data(context, options, dy, w, dx);
   }
   void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy,
                         const View& dw, const View& db) override {
-    add(ConvPass::backward_weights, options, x, dw, db, dy, false);
+    add(ConvPass::backward_weights, options, x, dw, db, dy);
     kernels_->backward_weights(context, options, x, dy, dw, db);
   }
 
  private:
-  void add(ConvPass pass, const Conv2dOptions& options, const View& x, const View& w, const View& bias, const View& y,
-           bool prepared) {
+  void add(ConvPass pass, const Conv2dOptions& options, const View& x, const WeightView& w, const View& bias,
+           const View& y) {
+    const bool prepared(w.prepared);
     log_.add(ConvCall{pass, options, Operand::of(x), Operand::of(w), Operand::of(bias), Operand::of(y), prepared});
   }
 
@@ -88,9 +79,19 @@ class LoggedMatmul final : public MatmulKernels {
  public:
   LoggedMatmul(std::unique_ptr<MatmulKernels> kernels, CallLog& log) : kernels_(std::move(kernels)), log_(log) {}
 
-  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b, const View& bias,
-              const View& c) override {
-    log_.add(MatmulCall{options, Operand::of(a), Operand::of(b), Operand::of(bias), Operand::of(c)});
+  std::int64_t prepared_size(const MatmulOptions& options, std::int64_t rows, const Shape& b,
+                             DType dtype) const override {
+    return kernels_->prepared_size(options, rows, b, dtype);
+  }
+  void prepare(KernelContext& context, const MatmulOptions& options, const View& b, DType dtype,
+               const View& prepared) override {
+    log_.add(PrepareMatmulCall{options, Operand::of(b), dtype});
+    kernels_->prepare(context, options, b, dtype, prepared);
+  }
+  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
+              const View& bias, const View& c) override {
+    const bool prepared(b.prepared);
+    log_.add(MatmulCall{options, Operand::of(a), Operand::of(b), Operand::of(bias), Operand::of(c), prepared});
     kernels_->matmul(context, options, a, b, bias, c);
   }
   void batched_matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b,
@@ -114,16 +115,23 @@ std::string conv_name(ConvPass pass, const Conv2dOptions& options, const Shape& 
   return text;
 }
 
-std::string name_of(const PrepareCall& c) { return "weights of " + conv_name(c.pass, c.options, c.x, c.w.shape); }
+std::string matrix_name(const Shape& shape, bool transposed) { return shape.str() + (transposed ? "^T" : ""); }
+
+std::string name_of(const PrepareConvCall& c) { return "weights of " + conv_name(c.pass, c.options, c.x, c.w.shape); }
+
+std::string name_of(const PrepareMatmulCall& c) {
+  return "weights of matmul x " + matrix_name(c.b.shape, c.options.transpose_b);
+}
 
 std::string name_of(const ConvCall& c) { return conv_name(c.pass, c.options, c.x.shape, c.w.shape); }
 
 std::string name_of(const MatmulCall& c) {
-  return fmt::format("matmul {}{} x {}{}", c.a.shape.str(), c.options.transpose_a ? "^T" : "", c.b.shape.str(),
-                     c.options.transpose_b ? "^T" : "");
+  return fmt::format("matmul {} x {}", matrix_name(c.a.shape, c.options.transpose_a),
+                     matrix_name(c.b.shape, c.options.transpose_b));
 }
 
-double flops_of(const PrepareCall&) { return 0; }
+double flops_of(const PrepareConvCall&) { return 0; }
+double flops_of(const PrepareMatmulCall&) { return 0; }
 
 double flops_of(const ConvCall& c) {
   return 2.0 * static_cast<double>(c.y.shape.numel()) * static_cast<double>(c.w.shape.numel() / c.w.shape[0]);
@@ -135,7 +143,8 @@ double flops_of(const MatmulCall& c) {
          static_cast<double>(c.a.shape[c.options.transpose_a ? rank - 2 : rank - 1]);
 }
 
-DType dtype_of(const PrepareCall& c) { return c.dtype; }
+DType dtype_of(const PrepareConvCall& c) { return c.dtype; }
+DType dtype_of(const PrepareMatmulCall& c) { return c.dtype; }
 DType dtype_of(const ConvCall& c) { return c.x.dtype; }
 DType dtype_of(const MatmulCall& c) { return c.a.dtype; }
 

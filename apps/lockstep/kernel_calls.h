@@ -22,14 +22,23 @@ struct Operand {
 };
 
 // ConvKernels::prepare(), once for all shards of a device after each update.
-struct PrepareCall {
+struct PrepareConvCall {
   ConvPass pass;
   Conv2dOptions options;
   Shape x;
   Operand w;
   DType dtype;
 
-  bool operator==(const PrepareCall&) const = default;
+  bool operator==(const PrepareConvCall&) const = default;
+};
+
+// The same of MatmulKernels.
+struct PrepareMatmulCall {
+  MatmulOptions options;
+  Operand b;
+  DType dtype;
+
+  bool operator==(const PrepareMatmulCall&) const = default;
 };
 
 struct ConvCall {
@@ -44,12 +53,13 @@ struct ConvCall {
 struct MatmulCall {
   MatmulOptions options;
   Operand a, b, bias, c;
+  bool prepared = false;
 
   bool operator==(const MatmulCall&) const = default;
 };
 
 struct KernelCall {
-  std::variant<PrepareCall, ConvCall, MatmulCall> call;
+  std::variant<PrepareConvCall, PrepareMatmulCall, ConvCall, MatmulCall> call;
   int count = 1;  // in a step
 
   // "conv2d forward [32, 64, 28, 28] 3x3 -> 64"

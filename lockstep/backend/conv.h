@@ -2,8 +2,8 @@
 #pragma once
 
 #include "lockstep/backend/context.h"
+#include "lockstep/backend/weight_view.h"
 #include "lockstep/backend/window.h"
-#include "lockstep/tensor/view.h"
 
 namespace lockstep {
 
@@ -30,20 +30,12 @@ class ConvKernels {
   virtual void prepare(KernelContext&, ConvPass, const Conv2dOptions&, [[maybe_unused]] const Shape& x,
                        [[maybe_unused]] const View& w, [[maybe_unused]] DType dtype,
                        [[maybe_unused]] const View& prepared) {}
-  // forward() and backward_data() with weights from prepare().
-  virtual void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
-                                [[maybe_unused]] const View& prepared, const View& bias, const View& y) {
-    forward(context, options, x, w, bias, y);
-  }
-  virtual void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy,
-                                      const View& w, [[maybe_unused]] const View& prepared, const View& dx) {
-    backward_data(context, options, dy, w, dx);
-  }
 
   // bias may be absent.
-  virtual void forward(KernelContext&, const Conv2dOptions&, const View& x, const View& w, const View& bias,
+  virtual void forward(KernelContext&, const Conv2dOptions&, const View& x, const WeightView& w, const View& bias,
                        const View& y) = 0;
-  virtual void backward_data(KernelContext&, const Conv2dOptions&, const View& dy, const View& w, const View& dx) = 0;
+  virtual void backward_data(KernelContext&, const Conv2dOptions&, const View& dy, const WeightView& w,
+                             const View& dx) = 0;
   // dw = the gradient of w; db (may be absent) = the sum of dy over N, H', and W'.
   virtual void backward_weights(KernelContext&, const Conv2dOptions&, const View& x, const View& dy, const View& dw,
                                 const View& db) = 0;

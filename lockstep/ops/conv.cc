@@ -46,11 +46,8 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
   Array y = empty_preferred(shape, x.dtype(), x.device());
   const Array prepared = prepared_weights(w, ConvPass::forward, options, x.shape(), x.dtype());
   launch("conv2d", {in, w, prepared, bias}, {y},
-         [options, x = in.view(), w = w.view(), prepared = prepared.view(), bias = bias.view(), y = y.view()](
-             Backend& b, KernelContext& c) {
-           prepared ? b.conv().forward_prepared(c, options, x, w, prepared, bias, y)
-                    : b.conv().forward(c, options, x, w, bias, y);
-         });
+         [options, x = in.view(), w = WeightView(w.view(), prepared.view()), bias = bias.view(), y = y.view()](
+             Backend& b, KernelContext& c) { b.conv().forward(c, options, x, w, bias, y); });
   return y;
 }
 
@@ -58,12 +55,9 @@ Array conv2d_backward_data(const Array& dy, const Array& w, const Shape& x_shape
   Array g = preferred(dy);
   Array dx = empty_preferred(x_shape, dy.dtype(), dy.device());
   const Array prepared = prepared_weights(w, ConvPass::backward_data, options, x_shape, dy.dtype());
-  launch(
-      "conv2d backward data", {g, w, prepared}, {dx},
-      [options, dy = g.view(), w = w.view(), prepared = prepared.view(), dx = dx.view()](Backend& b, KernelContext& c) {
-        prepared ? b.conv().backward_data_prepared(c, options, dy, w, prepared, dx)
-                 : b.conv().backward_data(c, options, dy, w, dx);
-      });
+  launch("conv2d backward data", {g, w, prepared}, {dx},
+         [options, dy = g.view(), w = WeightView(w.view(), prepared.view()), dx = dx.view()](
+             Backend& b, KernelContext& c) { b.conv().backward_data(c, options, dy, w, dx); });
   return dx;
 }
 

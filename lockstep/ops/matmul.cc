@@ -3,6 +3,7 @@
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/ops/prepared.h"
 #include "lockstep/ops/shape.h"
 
 namespace lockstep::ops {
@@ -47,10 +48,11 @@ Array matmul(const Array& a, const Array& b, const Array& bias, const MatmulOutp
   const DType dtype = output.dtype.value_or(a.dtype());
   if (a.shape().rank() == 2 && b.shape().rank() == 2) {
     Array c = empty_or(output.into, "matmul", {m, n}, dtype, a.device());
-    launch("matmul", {a, b, bias}, {c},
-           [o, a = a.view(), b = b.view(), bias = bias.view(), c = c.view()](Backend& backend, KernelContext& ctx) {
-             backend.matmul().matmul(ctx, o, a, b, bias, c);
-           });
+    Array prepared;
+    if (b.device() == a.device()) prepared = prepared_weights(b, o, m, a.dtype());
+    launch("matmul", {a, b, prepared, bias}, {c},
+           [o, a = a.view(), b = WeightView(b.view(), prepared.view()), bias = bias.view(), c = c.view()](
+               Backend& backend, KernelContext& ctx) { backend.matmul().matmul(ctx, o, a, b, bias, c); });
     return c;
   }
   const Shape batch = broadcast_shape("matmul", batch_of(a), batch_of(b));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/step_recorder.h"
@@ -9,42 +10,72 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr std::uint64_t kNeverMade = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-}  // namespace
-Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& options, const Shape& x, DType dtype) {
-  // A recorded step repeats its tasks, but not the question whether the weights have changed.
-  if (w.shard() != -1 || StepRecorder::current() || x.numel() == 0) return {};
-  const std::int64_t size =
-      state_of(w.device(), "conv2d").backend->conv().prepared_size(pass, options, x, w.shape(), dtype);
-  if (size == 0) return {};
-  const auto offset = static_cast<const std::byte*>(w.view().data) - static_cast<const std::byte*>(w.storage()->data);
-  // The order depends on the algorithm, which the size tells, and not on the size of the images.
-  const std::array<std::int64_t, 9> key{size,
-                                        static_cast<std::int64_t>(pass),
-                                        static_cast<std::int64_t>(dtype),
-                                        offset,
-                                        w.size(0),
-                                        w.size(1),
-                                        w.size(2),
-                                        w.size(3),
-                                        options.groups};
+// A recorded step repeats its tasks, but not the question whether the weights have changed.
+bool can_share(const Array& w) { return w.shard() == -1 && !StepRecorder::current(); }
+
+std::int64_t offset(const Array& w) {
+  return static_cast<const std::byte*>(w.view().data) - static_cast<const std::byte*>(w.storage()->data);
+}
+
+// What `prepare` makes of w, `size` f32 elements, for all calls with this key. `patient`: undefined at the first call
+// after each update.
+template <typename Prepare>
+Array shared(const Array& w, const Storage::Derived::Key& key, std::int64_t size, bool patient,
+             const Prepare& prepare) {
   Storage& storage = *w.storage();
   const std::lock_guard lock(storage.derived_mutex);
   const std::uint64_t version = storage.version.load(std::memory_order_relaxed);
   auto found = std::ranges::find(storage.derived, key, &Storage::Derived::key);
   if (found == storage.derived.end()) {
-    // Memory of the same kind as the weights': it lives as long as they do.
-    const Array made = empty({size}, DType::f32, w.device());
-    found = storage.derived.insert(storage.derived.end(), {key, kNeverMade, made.storage()});
+    found = storage.derived.insert(storage.derived.end(), {.key = key, .version = kNever, .asked = kNever});
   }
+  if (std::exchange(found->asked, version) != version && patient) return {};
+  // Memory of the same kind as the weights': it lives as long as they do.
+  if (!found->storage) found->storage = empty({size}, DType::f32, w.device()).storage();
   const Array prepared(found->storage, View{found->storage->data, DType::f32, Layout::plain, {size}});
   if (found->version == version) return prepared;
-  launch("prepare weights", {w}, {prepared}, [=, w = w.view(), out = prepared.view()](Backend& b, KernelContext& c) {
-    b.conv().prepare(c, pass, options, x, w, dtype, out);
-  });
+  launch("prepare weights", {w}, {prepared},
+         [prepare, w = w.view(), out = prepared.view()](Backend& b, KernelContext& c) { prepare(b, c, w, out); });
   found->version = version;
   return prepared;
+}
+
+}  // namespace
+
+Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& options, const Shape& x, DType dtype) {
+  if (!can_share(w) || x.numel() == 0) return {};
+  const std::int64_t size =
+      state_of(w.device(), "conv2d").backend->conv().prepared_size(pass, options, x, w.shape(), dtype);
+  if (size == 0) return {};
+  // The order depends on the algorithm, which the size tells, and not on the size of the images.
+  const Storage::Derived::Key key{size,
+                                  static_cast<std::int64_t>(pass),
+                                  static_cast<std::int64_t>(dtype),
+                                  offset(w),
+                                  w.size(0),
+                                  w.size(1),
+                                  w.size(2),
+                                  w.size(3),
+                                  options.groups};
+  return shared(w, key, size, false, [=](Backend& b, KernelContext& c, const View& in, const View& out) {
+    b.conv().prepare(c, pass, options, x, in, dtype, out);
+  });
+}
+
+Array prepared_weights(const Array& w, const MatmulOptions& options, std::int64_t rows, DType dtype) {
+  if (!can_share(w)) return {};
+  const std::int64_t size =
+      state_of(w.device(), "matmul").backend->matmul().prepared_size(options, rows, w.shape(), dtype);
+  if (size == 0) return {};
+  constexpr std::int64_t kPlain = -1, kTransposed = -2;  // distinct from all passes of convolutions
+  const Storage::Derived::Key key{
+      size,     options.transpose_b ? kTransposed : kPlain, static_cast<std::int64_t>(dtype), offset(w), w.size(0),
+      w.size(1)};
+  return shared(w, key, size, true, [=](Backend& b, KernelContext& c, const View& in, const View& out) {
+    b.matmul().prepare(c, options, in, dtype, out);
+  });
 }
 
 }  // namespace lockstep::ops

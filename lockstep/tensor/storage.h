@@ -44,9 +44,11 @@ struct Storage {
   // Results that kernels computed from this memory, to share them among calls, such as packed weights: see
   // ops/prepared.h.
   struct Derived {
-    std::array<std::int64_t, 9> key;
-    std::uint64_t version;  // this memory's version then
-    std::shared_ptr<Storage> storage;
+    using Key = std::array<std::int64_t, 9>;
+    Key key;
+    std::uint64_t version;             // this memory's version then
+    std::uint64_t asked;               // this memory's version at the last request
+    std::shared_ptr<Storage> storage;  // null until computed
   };
   std::mutex derived_mutex;
   std::vector<Derived> derived;

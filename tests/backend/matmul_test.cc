@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "lockstep/base/environment.h"
 #include "tests/backend/kernel_testing.h"
@@ -86,6 +88,32 @@ TEST_P(MatmulTest, AddsInMoreThanTheTypeOfTheResult) {
     backend.matmul().matmul(context, {}, in[0], in[1], in[2], out[0]);
   })[0];
   EXPECT_EQ(c.values(), (std::vector<double>{1.9375, 1.9375}));
+}
+
+// The order in which a kernel reads b is a matter of speed. Memory that prepare() leaves as it was holds NaN.
+TEST_P(MatmulTest, PreparedWeightsChangeNoBit) {
+  for (Extents e : {Extents{17, 150, 1111}, {1, 4100, 1}, {97, 64, 80}, {3, 10, 500}}) {
+    for (int i = 0; i < 8; ++i) {
+      const MatmulOptions options{i % 2 == 1, i / 2 % 2 == 1};
+      const Shape b_shape = options.transpose_b ? Shape{e.n, e.k} : Shape{e.k, e.n};
+      const Tensors inputs{input(options.transpose_a ? Shape{e.k, e.m} : Shape{e.m, e.k}),
+                           i / 4 == 1 ? master(b_shape) : input(b_shape), master({e.n})};
+      const auto product = [&](bool prepare) {
+        return run(inputs, {output({e.m, e.n})}, [&](Backend& backend, KernelContext& c, Views in, Views out) {
+          MatmulKernels& kernels = backend.matmul();
+          const std::int64_t size = kernels.prepared_size(options, e.m, b_shape, dtype());
+          std::vector<float> memory(static_cast<std::size_t>(size), std::numeric_limits<float>::quiet_NaN());
+          View prepared;
+          if (prepare && size > 0) {
+            prepared = {.data = memory.data(), .dtype = DType::f32, .shape = {size}};
+            kernels.prepare(c, options, in[1], dtype(), prepared);
+          }
+          kernels.matmul(c, options, in[0], {in[1], prepared}, in[2], out[0]);
+        })[0];
+      };
+      EXPECT_TRUE(product(true).same_bits(product(false))) << e.m << "x" << e.n << "x" << e.k << ", case " << i;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, MatmulTest, ::testing::ValuesIn(kernel_cases()), kernel_case_name);

@@ -292,7 +292,7 @@ class Optimizer final : public OptimizerKernels {
 
 class Matmul final : public MatmulKernels {
  public:
-  void matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b, const View& bias,
+  void matmul(KernelContext&, const MatmulOptions& options, const View& a, const WeightView& b, const View& bias,
               const View& c) override {
     call(*own_, &MatmulKernels::matmul, options, a, b, bias, c);
   }
@@ -312,11 +312,11 @@ class Conv final : public ConvKernels {
   Layout preferred_layout(DType dtype, std::int64_t channels) const override {
     return own_->preferred_layout(dtype, channels);
   }
-  void forward(KernelContext&, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
+  void forward(KernelContext&, const Conv2dOptions& options, const View& x, const WeightView& w, const View& bias,
                const View& y) override {
     call(*own_, &ConvKernels::forward, options, x, w, bias, y);
   }
-  void backward_data(KernelContext&, const Conv2dOptions& options, const View& dy, const View& w,
+  void backward_data(KernelContext&, const Conv2dOptions& options, const View& dy, const WeightView& w,
                      const View& dx) override {
     call(*own_, &ConvKernels::backward_data, options, dy, w, dx);
   }

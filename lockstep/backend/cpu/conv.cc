@@ -21,19 +21,11 @@ class CpuConv final : public ConvKernels {
                DType dtype, const View& prepared) override {
     kernels(dtype).prepare(context, pass, options, x, w, dtype, prepared);
   }
-  void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
-                        const View& prepared, const View& bias, const View& y) override {
-    kernels(x.dtype).forward_prepared(context, options, x, w, prepared, bias, y);
-  }
-  void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
-                              const View& prepared, const View& dx) override {
-    kernels(dy.dtype).backward_data_prepared(context, options, dy, w, prepared, dx);
-  }
-  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
-               const View& y) override {
+  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const WeightView& w,
+               const View& bias, const View& y) override {
     kernels(x.dtype).forward(context, options, x, w, bias, y);
   }
-  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const WeightView& w,
                      const View& dx) override {
     kernels(dy.dtype).backward_data(context, options, dy, w, dx);
   }

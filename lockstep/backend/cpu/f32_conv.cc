@@ -85,24 +85,16 @@ class F32Conv final : public ConvKernels {
     }
   }
 
-  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
-               const View& y) override {
-    forward_prepared(context, options, x, w, View(), bias, y);
-  }
-  void forward_prepared(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w,
-                        const View& prepared, const View& bias, const View& y) override {
+  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const WeightView& w,
+               const View& bias, const View& y) override {
     if (y.numel() == 0) return;
-    run_rows(context, ConvGroup(options, x, w, y), ConvPass::forward, x, w, prepared, bias, y);
+    run_rows(context, ConvGroup(options, x, w, y), ConvPass::forward, x, w, bias, y);
   }
 
-  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const WeightView& w,
                      const View& dx) override {
-    backward_data_prepared(context, options, dy, w, View(), dx);
-  }
-  void backward_data_prepared(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
-                              const View& prepared, const View& dx) override {
     if (dx.numel() == 0) return;
-    run_rows(context, ConvGroup(options, dx, w, dy), ConvPass::backward_data, dy, w, prepared, View(), dx);
+    run_rows(context, ConvGroup(options, dx, w, dy), ConvPass::backward_data, dy, w, View(), dx);
   }
 
   void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy,
@@ -153,11 +145,10 @@ class F32Conv final : public ConvKernels {
     });
   }
 
-  // `prepared` may be absent.
-  void run_rows(KernelContext& context, const ConvGroup& p, ConvPass direction, const View& from, const View& w,
-                const View& prepared, const View& bias, const View& to) {
+  void run_rows(KernelContext& context, const ConvGroup& p, ConvPass direction, const View& from, const WeightView& w,
+                const View& bias, const View& to) {
     const bool backward = direction == ConvPass::backward_data;
-    if (uses_winograd(p)) return run_winograd(context, p, direction, from, w, prepared, bias, to);
+    if (uses_winograd(p)) return run_winograd(context, p, direction, from, w, bias, to);
     const Groups sources(from, p.groups, true), targets(to, p.groups, false);
     for (std::int64_t g = 0; g < p.groups; ++g) {
       const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), direction, from.dtype);
@@ -166,15 +157,16 @@ class F32Conv final : public ConvKernels {
                           target = targets.group(g, columns);
       const auto run = [&](const auto& pass) {
         ScratchParts parts;
-        const std::int64_t own = parts.add(prepared ? 0 : packed_size(weights)), padded = parts.add(round_up(columns));
+        const std::int64_t own = parts.add(w.prepared ? 0 : packed_size(weights)),
+                           padded = parts.add(round_up(columns));
         const std::int64_t panels = parts.add(pass.scratch() * context.threads);
         float* const scratch = parts.take(context);
-        if (!prepared) pack(context, weights, scratch + own);
+        if (!w.prepared) pack(context, weights, scratch + own);
         if (bias) {
           std::fill_n(scratch + padded, round_up(columns), 0.f);
           std::copy_n(bias.as<float>() + g * columns, columns, scratch + padded);
         }
-        pass.run(context, prepared ? prepared.as<float>() + g * packed_size(weights) : scratch + own,
+        pass.run(context, w.prepared ? w.prepared.as<float>() + g * packed_size(weights) : scratch + own,
                  bias ? scratch + padded : nullptr, scratch + panels);
       };
       if (ThinPass::pays(p, direction)) {
@@ -210,18 +202,18 @@ class F32Conv final : public ConvKernels {
     return {winograd_tiles(p, direction), p.images, from, to};
   }
 
-  void run_winograd(KernelContext& context, const ConvGroup& p, ConvPass direction, const View& from, const View& w,
-                    const View& prepared, const View& bias, const View& to) {
+  void run_winograd(KernelContext& context, const ConvGroup& p, ConvPass direction, const View& from,
+                    const WeightView& w, const View& bias, const View& to) {
     const WinogradPass pass(winograd_tiles(p, direction), p.images, StridedImages::of(from), StridedImages::of(to));
     ScratchParts parts;
-    const std::int64_t own = parts.add(prepared ? 0 : pass.weights_size()),
+    const std::int64_t own = parts.add(w.prepared ? 0 : pass.weights_size()),
                        panels = parts.add(pass.scratch() * context.threads);
     float* const scratch = parts.take(context);
-    if (!prepared) {
+    if (!w.prepared) {
       pass.transform(context, weights_of(p, w.as<float>(), direction, from.dtype), direction == ConvPass::backward_data,
                      scratch + own);
     }
-    pass.run(context, prepared ? prepared.as<float>() : scratch + own, bias ? bias.as<float>() : nullptr,
+    pass.run(context, w.prepared ? w.prepared.as<float>() : scratch + own, bias ? bias.as<float>() : nullptr,
              scratch + panels);
   }
 

@@ -26,15 +26,35 @@ constexpr auto kTermsOfTile = [] {
 }();
 // The most f32 for packed weights, unless one tile takes more.
 constexpr std::int64_t kPacked = 1 << 17;
+// Below so many rows, packing b takes a noticeable part of a product, unless b is so small that a task takes longer.
+constexpr std::int64_t kFewRows = 512, kSmallWeights = 1 << 12;
+
+Weights weights_of(const View& b, bool transposed, DType rounded) {
+  const std::int64_t stride = b.shape[1];
+  Weights w{.data = b.data, .dtype = b.dtype, .rounded = rounded};
+  w.terms = b.shape[transposed ? 1 : 0], w.columns = b.shape[transposed ? 0 : 1];
+  w.term_stride = transposed ? 1 : stride, w.column_stride = transposed ? stride : 1;
+  return w;
+}
+
+// Packs the given tiles, and of each the given blocks of terms; a packed tile takes `tile_size` elements.
+void pack(KernelContext& context, const Weights& w, std::int64_t tile, std::int64_t tiles, std::int64_t block,
+          std::int64_t blocks, std::int64_t tile_size, float* packed) {
+  const bool by_terms = w.column_stride == 1;  // the order of the weights' memory
+  parallel_for(context, tiles * blocks, 1, [&](std::int64_t unit, std::int64_t) {
+    const std::int64_t t = by_terms ? unit % tiles : unit / blocks, i = by_terms ? unit / tiles : unit % blocks;
+    pack_terms(w, tile + t, block + i, packed + t * tile_size + i * kTap);
+  });
+}
 
 // c = a b + bias for a [m, k] and b [k, n]. Either may be transposed in memory.
 class Product {
  public:
-  Product(const KernelContext& context, const MatmulOptions& options, const View& a, const View& b, const View& bias,
-          const View& c)
-      : a_(matrix(a, options.transpose_a)), b_(weights(b, options.transpose_b, a.dtype)),
-        bias_(bias ? bias.as<float>() : nullptr), c_(c), m_(c.shape[0]), k_(b_.terms), n_(b_.columns),
-        in_place_(c.dtype == DType::f32 && n_ % kBlock == 0),
+  Product(const KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
+          const View& bias, const View& c)
+      : a_(matrix(a, options.transpose_a)), b_(weights_of(b, options.transpose_b, a.dtype)),
+        prepared_(b.prepared ? b.prepared.as<float>() : nullptr), bias_(bias ? bias.as<float>() : nullptr), c_(c),
+        m_(c.shape[0]), k_(b_.terms), n_(b_.columns), in_place_(c.dtype == DType::f32 && n_ % kBlock == 0),
         // A copy of c's rows must hold whole sums.
         depth_(in_place_ ? std::min(k_, kPackedTerms) : k_),
         rows_(std::min({m_, kRows, std::max<std::int64_t>(1, ceil_div(m_, context.threads))})) {
@@ -44,7 +64,7 @@ class Product {
       c_rows_[static_cast<std::size_t>(r)] = r * (in_place_ ? n_ : kTileColumns);
     }
     padded_ = parts_.add(b_.tiles() * kTileColumns);
-    packed_ = parts_.add(tiles_ * tile_size());
+    packed_ = parts_.add(prepared_ ? 0 : tiles_ * tile_size());
     thread_size_ = panel_size() + copy_size();
     threads_ = parts_.add(thread_size_ * context.threads);
   }
@@ -60,14 +80,13 @@ class Product {
     for (std::int64_t tile = 0; tile < b_.tiles(); tile += tiles_) {
       const std::int64_t tiles = std::min(tiles_, b_.tiles() - tile);
       for (std::int64_t term = 0; term == 0 || term < k_; term += depth_) {
-        const std::int64_t terms = std::min(depth_, k_ - term), blocks = blocks_of(terms);
-        // In the order of b's memory.
-        const bool by_terms = b_.column_stride == 1;
-        parallel_for(context, tiles * blocks, 1, [&](std::int64_t unit, std::int64_t) {
-          const std::int64_t t = by_terms ? unit % tiles : unit / blocks;
-          const std::int64_t block = by_terms ? unit / tiles : unit % blocks;
-          pack_terms(b_, tile + t, term / kBlock + block, packed + t * tile_size() + block * kTap);
-        });
+        const std::int64_t terms = std::min(depth_, k_ - term), block = term / kBlock;
+        const float* weights = packed;
+        if (prepared_) {
+          weights = prepared_ + tile * tile_size() + block * kTap;
+        } else {
+          pack(context, b_, tile, tiles, block, blocks_of(terms), tile_size(), packed);
+        }
         for_each_thread(context, panels * tiles, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
           float *const panel = scratch + threads_ + thread * thread_size_, *const copy = panel + panel_size();
           std::int64_t copied = -1;
@@ -80,7 +99,7 @@ class Product {
               a = copy;
             }
             run_tile(a, first, count, term, terms, tile + unit % tiles, bias_ ? bias : nullptr,
-                     packed + unit % tiles * tile_size(), panel);
+                     weights + unit % tiles * tile_size(), panel);
           }
         });
         if (k_ == 0) break;
@@ -101,20 +120,13 @@ class Product {
             .pixel = row,
             .channel = column};
   }
-  static Weights weights(const View& b, bool transposed, DType rounded) {
-    const std::int64_t stride = b.shape[1];
-    Weights w{.data = b.data, .dtype = b.dtype, .rounded = rounded};
-    w.terms = b.shape[transposed ? 1 : 0], w.columns = b.shape[transposed ? 0 : 1];
-    w.term_stride = transposed ? 1 : stride, w.column_stride = transposed ? stride : 1;
-    return w;
-  }
 
   // Adjacent columns of a stay adjacent in a copy and become the rows of pixel_product.
   bool transposed_a() const { return a_.dtype == DType::f32 && a_.channel > 1; }
   // Rows at distances that are multiples of 256 share a few sets of the first-level cache and would be evicted before
   // the next tile reads them.
   bool copies_a() const { return !a_.readable() || (a_.pixel % 256 == 0 && b_.tiles() > 2); }
-  std::int64_t tile_size() const { return blocks_of(depth_) * kTap; }
+  std::int64_t tile_size() const { return prepared_ ? b_.tile_size() : blocks_of(depth_) * kTap; }
   // The size of a tile of rows of c that cannot be written in place.
   std::int64_t panel_size() const { return in_place_ ? 0 : rows_ * kTileColumns; }
   std::int64_t copied_row() const { return round_up(depth_) + kBlock; }
@@ -223,6 +235,7 @@ class Product {
 
   StridedImages a_;
   Weights b_;
+  const float* prepared_;  // b, packed; or null
   const float* bias_;
   View c_;
   std::int64_t m_, k_, n_;
@@ -235,8 +248,18 @@ class Product {
 
 class F32Matmul final : public MatmulKernels {
  public:
-  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b, const View& bias,
-              const View& c) override {
+  std::int64_t prepared_size(const MatmulOptions& options, std::int64_t rows, const Shape& b, DType) const override {
+    if (rows >= kFewRows || b.numel() < kSmallWeights) return 0;
+    const Weights w = weights_of({.shape = b}, options.transpose_b, DType::f32);
+    return w.tiles() * w.tile_size();
+  }
+  void prepare(KernelContext& context, const MatmulOptions& options, const View& b, DType dtype,
+               const View& prepared) override {
+    const Weights w = weights_of(b, options.transpose_b, dtype);
+    pack(context, w, 0, w.tiles(), 0, w.term_blocks(), w.tile_size(), prepared.as<float>());
+  }
+  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
+              const View& bias, const View& c) override {
     if (c.numel() == 0) return;
     Product(context, options, a, b, bias, c).run(context);
   }

@@ -8,16 +8,25 @@ namespace {
 
 class CpuMatmul final : public MatmulKernels {
  public:
-  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b, const View& bias,
-              const View& c) override {
-    kernels(a).matmul(context, options, a, b, bias, c);
+  std::int64_t prepared_size(const MatmulOptions& options, std::int64_t rows, const Shape& b,
+                             DType dtype) const override {
+    return kernels(dtype).prepared_size(options, rows, b, dtype);
+  }
+  void prepare(KernelContext& context, const MatmulOptions& options, const View& b, DType dtype,
+               const View& prepared) override {
+    kernels(dtype).prepare(context, options, b, dtype, prepared);
+  }
+  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
+              const View& bias, const View& c) override {
+    // oneDNN has no products over zero terms.
+    MatmulKernels& chosen = a.dtype == DType::bf16 && a.numel() == 0 ? *f32_ : kernels(a.dtype);
+    chosen.matmul(context, options, a, b, bias, c);
   }
 
  private:
-  MatmulKernels& kernels(const View& a) {
-    if (a.dtype == DType::f64) return *f64_;
-    // oneDNN has no products over zero terms.
-    return a.dtype == DType::bf16 && native_bf16_ && a.numel() > 0 ? *bf16_ : *f32_;
+  MatmulKernels& kernels(DType dtype) const {
+    if (dtype == DType::f64) return *f64_;
+    return dtype == DType::bf16 && native_bf16_ ? *bf16_ : *f32_;
   }
 
   const bool native_bf16_ = has_native_bf16();

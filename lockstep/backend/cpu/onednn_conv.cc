@@ -17,13 +17,13 @@ class OnednnConv final : public ConvKernels {
  public:
   Layout preferred_layout(DType, std::int64_t) const override { return Layout::channels_last; }
 
-  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
-               const View& y) override {
+  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const WeightView& w,
+               const View& bias, const View& y) override {
     if (y.numel() == 0) return;
     executor_.run(context, {.kind = Kind::conv_forward, .conv = options}, {x, w, bias, y});
   }
 
-  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const View& w,
+  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const WeightView& w,
                      const View& dx) override {
     if (dx.numel() == 0) return;
     executor_.run(context, {.kind = Kind::conv_backward_data, .conv = options}, {dx, w, View{}, dy});

@@ -6,8 +6,8 @@ namespace {
 
 class OnednnMatmul final : public MatmulKernels {
  public:
-  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b, const View& bias,
-              const View& c) override {
+  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
+              const View& bias, const View& c) override {
     if (c.numel() == 0) return;
     executor_.run(
         context, {.kind = onednn::Kind::matmul, .transpose_x = options.transpose_a, .transpose_w = options.transpose_b},

@@ -75,7 +75,7 @@ class CublasMatmul final : public MatmulKernels {
   CublasMatmul(LibraryOptions options, AlgorithmChoices& choices, CopyKernels& copy)
       : options_(options), choices_(choices), copy_(copy) {}
 
-  void matmul(KernelContext& kernel_context, const MatmulOptions& options, const View& a, const View& b,
+  void matmul(KernelContext& kernel_context, const MatmulOptions& options, const View& a, const WeightView& b,
               const View& bias, const View& c) override {
     CudaContext& context = cuda_context(kernel_context);
     if (c.numel() == 0) return;

@@ -37,7 +37,7 @@ class CudnnConv final : public ConvKernels {
 
   Layout preferred_layout(DType dtype, std::int64_t) const override { return favorite(dtype, options_.tf32); }
 
-  void forward(KernelContext& kernel_context, const Conv2dOptions& options, const View& x, const View& w,
+  void forward(KernelContext& kernel_context, const Conv2dOptions& options, const View& x, const WeightView& w,
                const View& bias, const View& y) override {
     CudaContext& context = cuda_context(kernel_context);
     if (y.numel() == 0) return;
@@ -55,7 +55,7 @@ class CudnnConv final : public ConvKernels {
     }
   }
 
-  void backward_data(KernelContext& kernel_context, const Conv2dOptions& options, const View& dy, const View& w,
+  void backward_data(KernelContext& kernel_context, const Conv2dOptions& options, const View& dy, const WeightView& w,
                      const View& dx) override {
     if (dx.numel() == 0) return;
     run(cuda_context(kernel_context), {ConvPass::backward_data, dy.dtype, {}, dx.shape, w.shape, dy.shape, options}, dx,

@@ -38,7 +38,7 @@ class Conv final : public ConvKernels {
  public:
   Layout preferred_layout(DType, std::int64_t) const override { return Layout::plain; }
 
-  void forward(KernelContext&, const Conv2dOptions& options, const View& x, const View& w, const View& bias,
+  void forward(KernelContext&, const Conv2dOptions& options, const View& x, const WeightView& w, const View& bias,
                const View& y) override {
     Elements in(x), weight(w), shift(bias), out(y);
     std::vector<double> sums(y.numel());
@@ -51,7 +51,7 @@ class Conv final : public ConvKernels {
     store(sums, y);
   }
 
-  void backward_data(KernelContext&, const Conv2dOptions& options, const View& dy, const View& w,
+  void backward_data(KernelContext&, const Conv2dOptions& options, const View& dy, const WeightView& w,
                      const View& dx) override {
     Elements grad(dy), weight(w);
     std::vector<double> sums(dx.numel());

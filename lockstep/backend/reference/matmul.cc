@@ -6,7 +6,7 @@ namespace {
 
 class Matmul final : public MatmulKernels {
  public:
-  void matmul(KernelContext&, const MatmulOptions& options, const View& a, const View& b, const View& bias,
+  void matmul(KernelContext&, const MatmulOptions& options, const View& a, const WeightView& b, const View& bias,
               const View& c) override {
     Elements u(a), v(b), t(bias), out(c);
     std::int64_t m = c.shape[0], n = c.shape[1], k = a.shape[options.transpose_a ? 0 : 1];

@@ -1,0 +1,16 @@
+// Weights as kernels get them.
+#pragma once
+
+#include "lockstep/tensor/view.h"
+
+namespace lockstep {
+
+// Weights in the order in which a model stores them and, if calls share it, in the order in which kernels read them.
+struct WeightView : View {
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  WeightView(const View& weights, const View& in_kernel_order = {}) : View(weights), prepared(in_kernel_order) {}
+
+  View prepared;  // the result of prepare(); may be absent
+};
+
+}  // namespace lockstep
