@@ -69,7 +69,7 @@ class F32Conv final : public ConvKernels {
                              DType dtype) const override {
     const ConvGroup p(options, View{.shape = x}, View{.shape = w}, View{.shape = output_shape(options, x, w)});
     if (uses_winograd(p)) return winograd_weights(p, pass).weights_size();
-    return p.groups * packed_size(weights_of(p, nullptr, pass, dtype));
+    return p.groups * weights_of(p, nullptr, pass, dtype).packed_size();
   }
 
   void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w,
@@ -81,7 +81,7 @@ class F32Conv final : public ConvKernels {
     }
     for (std::int64_t g = 0; g < p.groups; ++g) {
       const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), pass, dtype);
-      pack(context, weights, prepared.as<float>() + g * packed_size(weights));
+      pack(context, weights, prepared.as<float>() + g * weights.packed_size());
     }
   }
 
@@ -136,15 +136,6 @@ class F32Conv final : public ConvKernels {
   }
 
  private:
-  static std::int64_t packed_size(const Weights& weights) { return weights.tiles() * weights.tile_size(); }
-
-  static void pack(const KernelContext& context, const Weights& weights, float* packed) {
-    const std::int64_t blocks = weights.term_blocks();
-    parallel_for(context, weights.tiles() * blocks, 1, [&](std::int64_t unit, std::int64_t) {
-      pack_terms(weights, unit / blocks, unit % blocks, packed + unit * weights.taps * kTap);
-    });
-  }
-
   void run_rows(KernelContext& context, const ConvGroup& p, ConvPass direction, const View& from, const WeightView& w,
                 const View& bias, const View& to) {
     const bool backward = direction == ConvPass::backward_data;
@@ -157,7 +148,7 @@ class F32Conv final : public ConvKernels {
                           target = targets.group(g, columns);
       const auto run = [&](const auto& pass) {
         ScratchParts parts;
-        const std::int64_t own = parts.add(w.prepared ? 0 : packed_size(weights)),
+        const std::int64_t own = parts.add(w.prepared ? 0 : weights.packed_size()),
                            padded = parts.add(round_up(columns));
         const std::int64_t panels = parts.add(pass.scratch() * context.threads);
         float* const scratch = parts.take(context);
@@ -166,7 +157,7 @@ class F32Conv final : public ConvKernels {
           std::fill_n(scratch + padded, round_up(columns), 0.f);
           std::copy_n(bias.as<float>() + g * columns, columns, scratch + padded);
         }
-        pass.run(context, w.prepared ? w.prepared.as<float>() + g * packed_size(weights) : scratch + own,
+        pass.run(context, w.prepared ? w.prepared.as<float>() + g * weights.packed_size() : scratch + own,
                  bias ? scratch + padded : nullptr, scratch + panels);
       };
       if (ThinPass::pays(p, direction)) {

@@ -37,16 +37,6 @@ Weights weights_of(const View& b, bool transposed, DType rounded) {
   return w;
 }
 
-// Packs the given tiles, and of each the given blocks of terms; a packed tile takes `tile_size` elements.
-void pack(KernelContext& context, const Weights& w, std::int64_t tile, std::int64_t tiles, std::int64_t block,
-          std::int64_t blocks, std::int64_t tile_size, float* packed) {
-  const bool by_terms = w.column_stride == 1;  // the order of the weights' memory
-  parallel_for(context, tiles * blocks, 1, [&](std::int64_t unit, std::int64_t) {
-    const std::int64_t t = by_terms ? unit % tiles : unit / blocks, i = by_terms ? unit / tiles : unit % blocks;
-    pack_terms(w, tile + t, block + i, packed + t * tile_size + i * kTap);
-  });
-}
-
 // c = a b + bias for a [m, k] and b [k, n]. Either may be transposed in memory.
 class Product {
  public:
@@ -64,7 +54,7 @@ class Product {
       c_rows_[static_cast<std::size_t>(r)] = r * (in_place_ ? n_ : kTileColumns);
     }
     padded_ = parts_.add(b_.tiles() * kTileColumns);
-    packed_ = parts_.add(prepared_ ? 0 : tiles_ * tile_size());
+    packed_ = parts_.add(prepared_ ? 0 : tiles_ * blocks_of(depth_) * kTap);
     thread_size_ = panel_size() + copy_size();
     threads_ = parts_.add(thread_size_ * context.threads);
   }
@@ -80,13 +70,11 @@ class Product {
     for (std::int64_t tile = 0; tile < b_.tiles(); tile += tiles_) {
       const std::int64_t tiles = std::min(tiles_, b_.tiles() - tile);
       for (std::int64_t term = 0; term == 0 || term < k_; term += depth_) {
-        const std::int64_t terms = std::min(depth_, k_ - term), block = term / kBlock;
-        const float* weights = packed;
-        if (prepared_) {
-          weights = prepared_ + tile * tile_size() + block * kTap;
-        } else {
-          pack(context, b_, tile, tiles, block, blocks_of(terms), tile_size(), packed);
-        }
+        const std::int64_t terms = std::min(depth_, k_ - term), column = tile * kTileColumns;
+        const Weights part = b_.part(column, std::min(tiles * kTileColumns, n_ - column), term, terms);
+        if (!prepared_) pack(context, part, packed);
+        const float* const weights = prepared_ ? prepared_ + tile * b_.tile_size() + term / kBlock * kTap : packed;
+        const std::int64_t tile_size = prepared_ ? b_.tile_size() : part.tile_size();
         for_each_thread(context, panels * tiles, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
           float *const panel = scratch + threads_ + thread * thread_size_, *const copy = panel + panel_size();
           std::int64_t copied = -1;
@@ -99,7 +87,7 @@ class Product {
               a = copy;
             }
             run_tile(a, first, count, term, terms, tile + unit % tiles, bias_ ? bias : nullptr,
-                     weights + unit % tiles * tile_size(), panel);
+                     weights + unit % tiles * tile_size, panel);
           }
         });
         if (k_ == 0) break;
@@ -110,15 +98,11 @@ class Product {
  private:
   // a as images of one pixel per row, whose channels are its columns.
   static StridedImages matrix(const View& a, bool transposed) {
-    const std::int64_t rows = a.shape[transposed ? 1 : 0], columns = a.shape[transposed ? 0 : 1];
-    const std::int64_t row = transposed ? 1 : columns, column = transposed ? rows : 1;
-    return {.data = a.data,
-            .dtype = a.dtype,
-            .channels = columns,
-            .pixels = rows,
-            .block = kBlock * column,
-            .pixel = row,
-            .channel = column};
+    StridedImages images{.data = a.data, .dtype = a.dtype};
+    images.pixels = a.shape[transposed ? 1 : 0], images.channels = a.shape[transposed ? 0 : 1];
+    images.pixel = transposed ? 1 : a.shape[1], images.channel = transposed ? a.shape[1] : 1;
+    images.block = kBlock * images.channel;
+    return images;
   }
 
   // Adjacent columns of a stay adjacent in a copy and become the rows of pixel_product.
@@ -126,7 +110,6 @@ class Product {
   // Rows at distances that are multiples of 256 share a few sets of the first-level cache and would be evicted before
   // the next tile reads them.
   bool copies_a() const { return !a_.readable() || (a_.pixel % 256 == 0 && b_.tiles() > 2); }
-  std::int64_t tile_size() const { return prepared_ ? b_.tile_size() : blocks_of(depth_) * kTap; }
   // The size of a tile of rows of c that cannot be written in place.
   std::int64_t panel_size() const { return in_place_ ? 0 : rows_ * kTileColumns; }
   std::int64_t copied_row() const { return round_up(depth_) + kBlock; }
@@ -137,14 +120,9 @@ class Product {
   // The size of a copy of kSideRows rows.
   std::int64_t side_size() const { return depth_ * kSideRows; }
 
-  static StridedImages moved(StridedImages images, std::int64_t offset) {
-    images.data = static_cast<std::byte*>(images.data) + static_cast<std::size_t>(offset) * item_size(images.dtype);
-    return images;
-  }
-
   // Terms [term, term + terms) of rows [first, first + count) of a, in f32.
   void copy_rows(std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms, float* to) const {
-    StridedImages from = moved(a_, first * a_.pixel + term * a_.channel);
+    const StridedImages from = a_.slice(term, terms).pixels_from(first, count);
     if (transposed_a()) {
       const std::int64_t whole = count / kSideRows * kSideRows;
       for (std::int64_t t = 0; t < terms; ++t) {
@@ -158,7 +136,7 @@ class Product {
       return;
     }
     StridedImages copy = StridedImages::channels_last(to, terms, count);
-    from.channels = terms, from.pixels = count, copy.pixel = copied_row();
+    copy.pixel = copied_row();
     copy_images(from, copy, 1);
   }
 
@@ -172,11 +150,9 @@ class Product {
       multiply_rows(a, count, term, terms, columns, bias ? bias + column : nullptr, packed, sums);
     }
     if (in_place_) return;
-    const StridedImages from{
-        .data = panel, .channels = columns, .pixels = count, .block = kBlock, .pixel = kTileColumns};
-    StridedImages target{
-        .data = c_.data, .dtype = c_.dtype, .channels = columns, .pixels = count, .block = kBlock, .pixel = n_};
-    copy_images(from, moved(target, first * n_ + column), 1);
+    StridedImages from = StridedImages::channels_last(panel, columns, count);
+    from.pixel = kTileColumns;
+    copy_images(from, matrix(c_, false).pixels_from(first, count).slice(column, columns), 1);
   }
 
   void multiply_rows(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
@@ -250,13 +226,11 @@ class F32Matmul final : public MatmulKernels {
  public:
   std::int64_t prepared_size(const MatmulOptions& options, std::int64_t rows, const Shape& b, DType) const override {
     if (rows >= kFewRows || b.numel() < kSmallWeights) return 0;
-    const Weights w = weights_of({.shape = b}, options.transpose_b, DType::f32);
-    return w.tiles() * w.tile_size();
+    return weights_of({.shape = b}, options.transpose_b, DType::f32).packed_size();
   }
   void prepare(KernelContext& context, const MatmulOptions& options, const View& b, DType dtype,
                const View& prepared) override {
-    const Weights w = weights_of(b, options.transpose_b, dtype);
-    pack(context, w, 0, w.tiles(), 0, w.term_blocks(), w.tile_size(), prepared.as<float>());
+    pack(context, weights_of(b, options.transpose_b, dtype), prepared.as<float>());
   }
   void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
               const View& bias, const View& c) override {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lockstep/backend/cpu/element.h"
+#include "lockstep/backend/cpu/parallel_for.h"
 #include "lockstep/backend/cpu/transpose4.h"
 #include "lockstep/base/error.h"
 
@@ -43,7 +44,7 @@ bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float*
 }
 
 template <typename From, typename Rounded>
-void pack(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
+void pack_elements(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
   const std::int64_t width = std::min(kTileColumns, w.columns - column), height = std::min(kBlock, w.terms - term);
   if (width < kTileColumns) std::fill_n(packed, w.taps * height * kTileColumns, 0.f);
   const From* const in = static_cast<const From*>(w.data) + term * w.term_stride + column * w.column_stride;
@@ -52,32 +53,43 @@ void pack(const Weights& w, std::int64_t column, std::int64_t term, float* packe
         static_cast<float>(Rounded(static_cast<float>(in[i * w.term_stride + j * w.column_stride + t])));
   };
   // Follow the order of the source, which may lie in main memory; a packed tap fits in the first-level cache.
-  if (w.term_stride < w.column_stride) {
-    for (std::int64_t j = 0; j < width; ++j) {
-      for (std::int64_t i = 0; i < height; ++i) {
-        for (std::int64_t t = 0; t < w.taps; ++t) element(i, j, t);
-      }
-    }
-  } else {
-    for (std::int64_t i = 0; i < height; ++i) {
-      for (std::int64_t j = 0; j < width; ++j) {
-        for (std::int64_t t = 0; t < w.taps; ++t) element(i, j, t);
-      }
+  const bool by_columns = w.term_stride < w.column_stride;
+  const std::int64_t outer = by_columns ? width : height, inner = by_columns ? height : width;
+  for (std::int64_t i = 0; i < outer; ++i) {
+    for (std::int64_t j = 0; j < inner; ++j) {
+      for (std::int64_t t = 0; t < w.taps; ++t) element(by_columns ? j : i, by_columns ? i : j, t);
     }
   }
 }
 
 }  // namespace
 
+Weights Weights::part(std::int64_t column, std::int64_t count, std::int64_t term, std::int64_t term_count) const {
+  Weights w = *this;
+  w.data = static_cast<const std::byte*>(data) +
+           static_cast<std::size_t>(term * term_stride + column * column_stride) * item_size(dtype);
+  w.columns = count, w.terms = term_count;
+  return w;
+}
+
 void pack_terms(const Weights& w, std::int64_t tile, std::int64_t term_block, float* packed) {
   const std::int64_t column = tile * kTileColumns, term = term_block * kBlock;
   if (pack_whole(w, column, term, packed)) return;
-  if (w.dtype == DType::bf16) return pack<BFloat16, float>(w, column, term, packed);
-  if (w.dtype == DType::f16) return pack<Float16, float>(w, column, term, packed);
+  if (w.dtype == DType::bf16) return pack_elements<BFloat16, float>(w, column, term, packed);
+  if (w.dtype == DType::f16) return pack_elements<Float16, float>(w, column, term, packed);
   check(w.dtype == DType::f32, "cpu: no f32 kernels for weights of {}", name(w.dtype));
-  if (w.rounded == DType::bf16) return pack<float, BFloat16>(w, column, term, packed);
-  if (w.rounded == DType::f16) return pack<float, Float16>(w, column, term, packed);
-  pack<float, float>(w, column, term, packed);
+  if (w.rounded == DType::bf16) return pack_elements<float, BFloat16>(w, column, term, packed);
+  if (w.rounded == DType::f16) return pack_elements<float, Float16>(w, column, term, packed);
+  pack_elements<float, float>(w, column, term, packed);
+}
+
+void pack(const KernelContext& context, const Weights& w, float* packed) {
+  const std::int64_t tiles = w.tiles(), blocks = w.term_blocks();
+  const bool by_terms = w.column_stride == 1;  // the order of the weights' memory
+  parallel_for(context, tiles * blocks, 1, [&](std::int64_t unit, std::int64_t) {
+    const std::int64_t tile = by_terms ? unit % tiles : unit / blocks, block = by_terms ? unit / tiles : unit % blocks;
+    pack_terms(w, tile, block, packed + (tile * blocks + block) * w.taps * kTap);
+  });
 }
 
 }  // namespace lockstep::cpu

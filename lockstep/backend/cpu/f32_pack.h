@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "lockstep/backend/context.h"
 #include "lockstep/backend/cpu/f32_kernels.h"
 #include "lockstep/tensor/dtype.h"
 
@@ -23,10 +24,16 @@ struct Weights {
 
   std::int64_t tiles() const { return (columns + kTileColumns - 1) / kTileColumns; }
   std::int64_t term_blocks() const { return (terms + kBlock - 1) / kBlock; }
+  // Of a packed tile, and of all, in f32.
   std::int64_t tile_size() const { return term_blocks() * taps * kTap; }
+  std::int64_t packed_size() const { return tiles() * tile_size(); }
+  // Some of the terms of the columns from `column` on.
+  Weights part(std::int64_t column, std::int64_t count, std::int64_t term, std::int64_t term_count) const;
 };
 
 // Packs 16 terms of a tile, all taps, into taps * kTap elements.
 void pack_terms(const Weights& w, std::int64_t tile, std::int64_t term_block, float* packed);
+// Packs all.
+void pack(const KernelContext& context, const Weights& w, float* packed);
 
 }  // namespace lockstep::cpu

@@ -96,24 +96,21 @@ StridedImages StridedImages::channels_last(float* data, std::int64_t channels, s
           .pixel = channels};
 }
 
-StridedImages StridedImages::images_from(std::int64_t n) const {
+StridedImages StridedImages::moved(std::int64_t offset) const {
   StridedImages s = *this;
-  s.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(n * image) * item_size(dtype);
+  s.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(offset) * item_size(dtype);
   return s;
 }
 
 StridedImages StridedImages::pixels_from(std::int64_t begin, std::int64_t count) const {
-  StridedImages s = *this;
-  s.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(begin * pixel) * item_size(dtype);
+  StridedImages s = moved(begin * pixel);
   s.pixels = count;
   return s;
 }
 
 StridedImages StridedImages::slice(std::int64_t begin, std::int64_t count) const {
   check(can_slice(begin), "cpu: channel {} does not begin a block", begin);
-  StridedImages s = *this;
-  const std::int64_t offset = begin / kBlock * block + begin % kBlock * channel;
-  s.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(offset) * item_size(dtype);
+  StridedImages s = moved(begin / kBlock * block + begin % kBlock * channel);
   s.channels = count;
   return s;
 }

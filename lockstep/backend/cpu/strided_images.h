@@ -25,7 +25,9 @@ struct StridedImages {
   // f32 memory for images with all channels of a pixel side by side.
   static StridedImages channels_last(float* data, std::int64_t channels, std::int64_t pixels);
 
-  StridedImages images_from(std::int64_t n) const;
+  // The same, `offset` elements further on.
+  StridedImages moved(std::int64_t offset) const;
+  StridedImages images_from(std::int64_t n) const { return moved(n * image); }
   // Pixels [begin, begin + count).
   StridedImages pixels_from(std::int64_t begin, std::int64_t count) const;
   // Channels [begin, begin + count). Throws unless begin is a multiple of 16 or channels are not in blocks; otherwise
