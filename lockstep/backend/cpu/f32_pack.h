@@ -24,7 +24,7 @@ struct Weights {
 
   std::int64_t tiles() const { return (columns + kTileColumns - 1) / kTileColumns; }
   std::int64_t term_blocks() const { return (terms + kBlock - 1) / kBlock; }
-  // Of a packed tile, and of all, in f32.
+  // The sizes of a packed tile and of all packed tiles, in f32.
   std::int64_t tile_size() const { return term_blocks() * taps * kTap; }
   std::int64_t packed_size() const { return tiles() * tile_size(); }
   // Some of the terms of the columns from `column` on.
