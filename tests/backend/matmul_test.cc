@@ -92,7 +92,7 @@ TEST_P(MatmulTest, AddsInMoreThanTheTypeOfTheResult) {
 
 // The order in which a kernel reads b is a matter of speed. Memory that prepare() leaves as it was holds NaN.
 TEST_P(MatmulTest, PreparedWeightsChangeNoBit) {
-  for (Extents e : {Extents{17, 150, 1111}, {1, 4100, 1}, {97, 64, 80}, {3, 10, 500}}) {
+  for (Extents e : {Extents{17, 150, 1111}, {1, 4100, 1}, {97, 64, 80}, {3, 10, 500}, {5, 32, 4000}}) {
     for (int i = 0; i < 8; ++i) {
       const MatmulOptions options{i % 2 == 1, i / 2 % 2 == 1};
       const Shape b_shape = options.transpose_b ? Shape{e.n, e.k} : Shape{e.k, e.n};

@@ -114,9 +114,11 @@ TEST_F(Bench, OnGpusPinnedAndPageableMemoryAreSideBySide) {
   }
   run({"parallel", "--devices", "cuda:0/0,cuda:0/1", "--size", "16", "--count", "4"});
   EXPECT_THAT(printed_, HasSubstr("Logical devices of one GPU share it"));
-  for (const char* experiment : {"three-way", "dag"}) {
-    const json mixed = run({"parallel", "--experiment", experiment, "--devices", "cpu:0,cuda:0", "--size", "16",
-                            "--count", "4", "--copies", "2"});
+  for (const std::string experiment : {"three-way", "dag"}) {
+    Arguments mixed_devices{"parallel", "--experiment", experiment, "--devices", "cpu:0,cuda:0",
+                            "--size",   "16",           "--count",  "4"};
+    if (experiment == "three-way") mixed_devices.insert(mixed_devices.end(), {"--copies", "2"});
+    const json mixed = run(mixed_devices);
     EXPECT_THAT(mixed.at("tables").at(0).at("title"), HasSubstr("cpu:0,cuda:0"));
   }
 }

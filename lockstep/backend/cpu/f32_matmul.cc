@@ -225,8 +225,9 @@ class Product {
 class F32Matmul final : public MatmulKernels {
  public:
   std::int64_t prepared_size(const MatmulOptions& options, std::int64_t rows, const Shape& b, DType) const override {
-    if (rows >= kFewRows || b.numel() < kSmallWeights) return 0;
-    return weights_of({.shape = b}, options.transpose_b, DType::f32).packed_size();
+    const std::int64_t size = weights_of({.shape = b}, options.transpose_b, DType::f32).packed_size();
+    // Padding of few terms or columns would take many times the memory.
+    return rows >= kFewRows || b.numel() < kSmallWeights || size > 2 * b.numel() ? 0 : size;
   }
   void prepare(KernelContext& context, const MatmulOptions& options, const View& b, DType dtype,
                const View& prepared) override {
