@@ -209,7 +209,7 @@ TimeSpan CudaStream::times_of(std::uint64_t begin, std::uint64_t end) {
   std::scoped_lock lock(last->clock->mutex_);
   const TimeSpan times{last->clock->time_of(first->event), last->clock->time_of(last->event)};
   // Only now, because two bases differ by a rounding error, which may be longer than a short task.
-  last->clock->move_base_near(last->event);
+  last->clock->move_base_near(last->event, times.end_ns);
   return times;
 }
 
@@ -220,18 +220,16 @@ std::optional<CudaStream::Time> CudaStream::take_time(std::uint64_t ticket) {
   return found.mapped();
 }
 
-std::int64_t CudaStream::time_of(const Event& event) { return base_.ns + since_base(event); }
-
-std::int64_t CudaStream::since_base(const Event& event) {
+std::int64_t CudaStream::time_of(const Event& event) {
   GpuScope scope(gpu_);
   float milliseconds = 0;
   check_cuda(cudaEventElapsedTime(&milliseconds, base_.event.get(), event.get()), "cudaEventElapsedTime");
-  return static_cast<std::int64_t>(double{milliseconds} * 1e6);
+  return base_.ns + static_cast<std::int64_t>(double{milliseconds} * 1e6);
 }
 
-void CudaStream::move_base_near(const Event& event) {
+void CudaStream::move_base_near(const Event& event, std::int64_t ns) {
   constexpr std::int64_t kFar = 500'000'000;  // a float has 24 bits, which resolve 500 ms to about 30 ns
-  if (since_base(event) < kFar) return;
+  if (ns - base_.ns < kFar) return;
   Event base = event;
   if (!captured_times_.empty()) {
     // A graph's event happens again at the next launch. This stream has only captured, so it is idle.

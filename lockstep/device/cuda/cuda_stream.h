@@ -85,11 +85,9 @@ class CudaStream final : public Stream {
   void take_data_errors(const Mark& mark);
   // Empty if there is none.
   std::string take_data_error(std::size_t slot);
-  // The next three: with the lock of the stream that is the clock.
+  // Both with the lock of the stream that is the clock. `ns`: the event's time.
   std::int64_t time_of(const Event& event);
-  // Nanoseconds from the base to the event.
-  std::int64_t since_base(const Event& event);
-  void move_base_near(const Event& event);
+  void move_base_near(const Event& event, std::int64_t ns);
 
   const int gpu_;
   const bool synchronous_;
