@@ -1,1 +1,0 @@
-# Checks the store. Of all ranks, the first one asks.
