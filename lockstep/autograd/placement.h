@@ -24,8 +24,8 @@ struct Slot {
 class Placement {
  public:
   // `rows`: the number of samples of each of the job's V shards; 0 for a missing one. `slots`: in the order of shards;
-  // a process without samples has one slot with a missing shard, so that it takes part in collectives. `exchange`:
-  // access to the shards of other processes; null if there are none.
+  // a process without samples still has one slot, for an empty shard, so that it joins collectives. `exchange`: access
+  // to the shards of other processes; null if there are none.
   Placement(std::vector<std::int64_t> rows, std::vector<Slot> slots, std::shared_ptr<ShardExchange> exchange = nullptr);
 
   const std::vector<std::int64_t>& rows() const { return rows_; }

@@ -29,8 +29,8 @@ class ElementwiseKernels {
   // y = op(x). Same shape, dtype, and layout; y may be x. gelu is exact, x * Phi(x). NaN stays NaN.
   virtual void unary(KernelContext&, const Unary& op, const View& x, const View& y) = 0;
 
-  // dx = dy * op'(x). `saved` is the output y or the input x: see unary_saves_output. All the same shape, dtype and
-  // layout; dx may be dy.
+  // dx = dy * op'(x). `saved` is the output y or the input x: see unary_saves_output. All have one shape, dtype, and
+  // layout. dx may alias dy.
   virtual void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy, const View& dx) = 0;
 
   // out = op(a, b). Shapes broadcast to out's shape as in NumPy; one floating dtype, or i64 if takes_integers(op).

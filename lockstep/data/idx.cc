@@ -71,7 +71,7 @@ class IdxReader {
   }
 
  private:
-  // A small gzip file may truly hold more than the memory does, and the system ends processes that take all of it.
+  // A small gzip file can unpack to more than the memory; the kernel would kill this process.
   void check_memory(const std::vector<std::int64_t>& dims, std::size_t total) const {
     const std::size_t memory = total_memory();
     check(total <= memory, "{}: its header claims {} = {} bytes of data, this process may use {}", name_,

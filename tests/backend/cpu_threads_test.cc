@@ -23,7 +23,7 @@ std::vector<ThreadsCase> threads_cases() {
   const Shape large{500, 411}, row{411}, column{500, 1};
   const RandomKey key{3, 4};
   const TestTensor labels = random.integers(0, 410, {500}), dloss({1}, DType::f32, {0.25});
-  // The oracle of an update is its own input: it is copied first, and written in place.
+  // Updates work in place, so the test copies the input and computes the expected result from the copy.
   auto adam = [](Backend& b, KernelContext& c, Views in, Views out) {
     for (int i = 0; i < 3; ++i) b.copy().copy(c, in[i], out[i]);
     b.elementwise().fill(c, 0, out[3]);

@@ -71,7 +71,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// None, odd numbers, more than fits inline, and for one type more than one step of the largest staging buffers.
+// Sizes: 0; odd; above the inline limit; for one type, above one step of the staging buffer.
 template <typename T>
 std::vector<std::size_t> counts() {
   std::vector<std::size_t> all{0, 1, 7, 5003};

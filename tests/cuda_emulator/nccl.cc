@@ -1,6 +1,6 @@
 // The part of NCCL that Lockstep uses, between threads and between processes of one host. Each pair of ranks has a Unix
-// socket, and a stream's thread sends and receives the work queued on it. It is stricter than NCCL to find mistakes:
-// calls do nothing before the previous one has finished, and sizes are compared.
+// socket, and a stream's thread sends and receives the work queued on it. To find mistakes it is stricter than NCCL:
+// a call starts only when the previous one has finished, and sizes are compared.
 #if __has_include(<nccl.h>)
 #include <fcntl.h>
 #include <nccl.h>

@@ -29,8 +29,8 @@ class FakeStream final : public Stream {
   explicit FakeStream(FakeStreamOptions options = {});
   ~FakeStream() override;
 
-  // Work that may take its time. An exception fails the device: for this once, or, a Death, for good; then nothing
-  // more is done, but waited for as before.
+  // Work that may take its time. An exception fails the device once; a `Death` fails it for good: later work is
+  // dropped, and waits return.
   struct Death {};
   void queue(std::function<void()> work);
   std::uint64_t record(bool timed) override;

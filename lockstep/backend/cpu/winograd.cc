@@ -15,7 +15,7 @@ constexpr std::int64_t kTaps = 9;
 constexpr std::int64_t kTransformed = 128 << 10;
 // The most tiles per partial sum of a weight gradient. Affects the bits.
 constexpr std::int64_t kTiles = 64;
-// One cache line between two frequencies keeps them out of the same set of a cache.
+// Pads each of the 36 transformed matrices by a cache line, or they would all map to one cache set.
 constexpr std::int64_t kApart = kBlock;
 // Larger transformed weights leave the caches before they are read. It does not affect the bits.
 constexpr std::int64_t kCached = 1 << 20;

@@ -22,8 +22,8 @@ class AlgorithmChoices {
   // Reads the file if there is one. Empty: no file.
   explicit AlgorithmChoices(std::filesystem::path file = {});
 
-  // Returns which of `candidates` (at least one) to use. `run` queues one on `stream`, which times it; any of them may
-  // run several times. `run` returns false and queues nothing if the library cannot run that candidate after all.
+  // Returns which of `candidates` (at least one) to use. `run(i)` queues candidate i on `stream` to be timed, perhaps
+  // several times. It returns false and queues nothing if the library cannot run candidate i after all.
   std::size_t choose(const std::string& problem, std::size_t candidates, cudaStream_t stream,
                      const std::function<bool(std::size_t)>& run);
 

@@ -22,8 +22,8 @@ class MpiSession {
   // A collective. Starts MPI unless the program has done so. A rank is lost when nothing is heard from it for
   // `silence`.
   explicit MpiSession(std::chrono::milliseconds silence);
-  // Ends MPI if it was started here, which a process can do once. After a failure it does not; mpirun then ends all
-  // ranks as soon as this process has ended.
+  // Calls MPI_Finalize if this object called MPI_Init, except after a failure: mpirun then kills all ranks when this
+  // process exits. A process can do so once.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
