@@ -3,11 +3,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+
+#include "tests/cuda_emulator/stream.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -97,6 +100,24 @@ MemoryPlace find(const void* p, std::size_t bytes) {
   --it;
   if (address(p) - it->first + bytes > it->second.bytes) return {};
   return it->second.place;
+}
+
+int unreachable_owner(const void* bytes, std::size_t size, int device) {
+  Heap& h = heap();
+  std::lock_guard lock(h.mutex);
+  const bool others =
+      std::ranges::any_of(h.used, [&](const auto& used) { return used.second > 0 && !reaches(device, used.first); });
+  if (!others) return -1;
+  for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= size; at += sizeof(std::uintptr_t)) {
+    std::uintptr_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(bytes) + at, sizeof word);
+    auto it = h.blocks.upper_bound(word);
+    if (it == h.blocks.begin()) continue;
+    const Block& block = (--it)->second;
+    if (word - it->first >= block.bytes || block.place.kind != MemoryKind::device) continue;
+    if (!reaches(device, block.place.device)) return block.place.device;
+  }
+  return -1;
 }
 
 bool device_memory_is_protected() { return heap().key >= 0; }

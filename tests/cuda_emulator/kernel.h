@@ -57,6 +57,8 @@ struct Launch {
   void (*destroy)(void* arguments) = nullptr;
   void* arguments = nullptr;
   std::size_t argument_bytes = 0;
+  // Of the object that `arguments` points to.
+  std::size_t object_bytes = 0;
 };
 // Like cudaLaunchKernel, including its checks of limits.
 cudaError_t launch(const Launch& launch, cudaStream_t stream);
@@ -74,7 +76,8 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::si
                  .run = [](void* p) { std::apply(static_cast<Call*>(p)->kernel, static_cast<Call*>(p)->arguments); },
                  .destroy = [](void* p) { delete static_cast<Call*>(p); },
                  .arguments = new Call{kernel, arguments},
-                 .argument_bytes = (sizeof(Parameters) + ... + 0)},
+                 .argument_bytes = (sizeof(Parameters) + ... + 0),
+                 .object_bytes = sizeof(Call)},
                 stream);
 }
 

@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/cuda_emulator/block.h"
+#include "tests/cuda_emulator/device_memory.h"
 #include "tests/cuda_emulator/stream.h"
 
 using namespace cuda_emulator;
@@ -41,7 +42,15 @@ cudaError_t cuda_emulator::launch(const Launch& launch, cudaStream_t stream) {
   // A stream accepts kernels only while its device is the thread's current one.
   Stream* const on = find_stream(stream);
   if (on && on->device() != current_device()) return set_last_error(cudaErrorInvalidResourceHandle);
-  return enqueue(stream, [launch, arguments] { run_blocks(launch); });
+  const int device = on ? on->device() : current_device();
+  if (!runs_kernels(device)) return set_last_error(cudaErrorNoKernelImageForDevice);
+  return enqueue(stream, [launch, arguments, device] {
+    if (unreachable_owner(launch.arguments, launch.object_bytes, device) >= 0) {
+      fail_device(device, cudaErrorIllegalAddress);
+    } else {
+      run_blocks(launch);
+    }
+  });
 }
 
 extern "C" {
