@@ -40,8 +40,8 @@ bool blocks(pid_t process, int signal) {
   return false;
 }
 
-// Until the process is a launcher that has blocked its signals, which would end it before. The mask alone does not tell:
-// since glibc 2.41, fork() itself blocks all signals in the child for a moment.
+// Until the process is a launcher that has blocked its signals, which would end it before. The mask alone does not
+// tell: since glibc 2.41, fork() itself blocks all signals in the child for a moment.
 void await_launcher(pid_t process) {
   for (int i = 0; i < 2000; ++i) {
     if (takes_signals(process) && blocks(process, SIGINT) && blocks(process, SIGTERM)) return;

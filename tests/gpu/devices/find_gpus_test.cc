@@ -48,7 +48,8 @@ TEST(FindGpus, NoGpuAndNoDriverMeanTheCpu) {
 // A host without its fabric manager.
 TEST(FindGpus, ADriverThatIsNotReadyIsAnError) {
   const EnvironmentVariable status("LOCKSTEP_EMULATED_STATUS", "802");
-  for (const char* why : {"looking for GPUs: system not yet initialized (cudaErrorSystemNotReady)", "name its devices"}) {
+  for (const char* why :
+       {"looking for GPUs: system not yet initialized (cudaErrorSystemNotReady)", "name its devices"}) {
     EXPECT_ERROR(find_devices(), why);
     EXPECT_ERROR(device_count(), why);
     EXPECT_ERROR(Runtime({.devices = "auto"}), why);
