@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "tests/cuda_emulator/kernel.h"
 #include "tests/cuda_emulator/stream.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -102,22 +103,22 @@ MemoryPlace find(const void* p, std::size_t bytes) {
   return it->second.place;
 }
 
-int unreachable_owner(const void* bytes, std::size_t size, int device) {
+bool reaches_memory(const void* object, std::size_t bytes, int device) {
   Heap& h = heap();
   std::lock_guard lock(h.mutex);
   const bool others =
       std::ranges::any_of(h.used, [&](const auto& used) { return used.second > 0 && !reaches(device, used.first); });
-  if (!others) return -1;
-  for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= size; at += sizeof(std::uintptr_t)) {
+  if (!others) return true;
+  for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= bytes; at += sizeof(std::uintptr_t)) {
     std::uintptr_t word = 0;
-    std::memcpy(&word, static_cast<const char*>(bytes) + at, sizeof word);
+    std::memcpy(&word, static_cast<const char*>(object) + at, sizeof word);
     auto it = h.blocks.upper_bound(word);
     if (it == h.blocks.begin()) continue;
     const Block& block = (--it)->second;
     if (word - it->first >= block.bytes || block.place.kind != MemoryKind::device) continue;
-    if (!reaches(device, block.place.device)) return block.place.device;
+    if (!reaches(device, block.place.device)) return false;
   }
-  return -1;
+  return true;
 }
 
 bool device_memory_is_protected() { return heap().key >= 0; }

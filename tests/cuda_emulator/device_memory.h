@@ -33,9 +33,6 @@ void* allocate(std::size_t bytes, MemoryKind kind, int device);
 bool release(void* p, MemoryKind kind);
 // Where p lies. If [p, p + bytes) is not within one block, the result is unknown.
 MemoryPlace find(const void* p, std::size_t bytes);
-// The owner of device memory that the bytes name at an aligned place but kernels of `device` cannot access; -1 if there
-// is none. A kernel with such an argument is taken to use it.
-int unreachable_owner(const void* bytes, std::size_t size, int device);
 // Whether the processor keeps the host away from device memory.
 bool device_memory_is_protected();
 std::size_t total_memory();

@@ -2,7 +2,6 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/cuda_emulator/block.h"
-#include "tests/cuda_emulator/device_memory.h"
 #include "tests/cuda_emulator/stream.h"
 
 using namespace cuda_emulator;
@@ -45,10 +44,10 @@ cudaError_t cuda_emulator::launch(const Launch& launch, cudaStream_t stream) {
   const int device = on ? on->device() : current_device();
   if (!runs_kernels(device)) return set_last_error(cudaErrorNoKernelImageForDevice);
   return enqueue(stream, [launch, arguments, device] {
-    if (unreachable_owner(launch.arguments, launch.object_bytes, device) >= 0) {
-      fail_device(device, cudaErrorIllegalAddress);
-    } else {
+    if (launch.reaches_all(launch.arguments, device)) {
       run_blocks(launch);
+    } else {
+      fail_device(device, cudaErrorIllegalAddress);
     }
   });
 }

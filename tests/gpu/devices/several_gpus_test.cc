@@ -111,6 +111,7 @@ TEST_F(SeveralGpus, TheTimelineHasThePartsOfARecordedStepOnEach) {
   const Tensor x = Tensor(Random(1).floats({8, 8})).to(a);
   for (int i = 0; i < 4; ++i) step.run(std::vector{x});
   ASSERT_EQ(step.why_no_graph(), "");
+  runtime.synchronize();
   auto trace = std::make_shared<Trace>();
   runtime.engine().set_trace(trace);
   constexpr int kRounds = 7;  // more than the number of graphs with times
