@@ -4,7 +4,9 @@
 # library or one for all.
 #
 #   CudaLibraries_NVCC     the compiler; empty if there are only libraries
+#   CudaLibraries_WHY_NOT  which library is missing or too old; empty if none is. Then CudaLibraries_FOUND is true.
 #   CudaLibraries::runtime, ::cudnn, ::cublasLt, ::nccl (if found); ::headers, which suffice for the emulation
+#   CudaLibraries_HEADERS_WHY_NOT  the same for ::headers
 set(LOCKSTEP_CUDA_ROOT "" CACHE PATH "The location of CUDA: a toolkit's folder, or one with Python's nvidia/ wheels")
 
 set(roots ${LOCKSTEP_CUDA_ROOT} ${LOCKSTEP_CUDA_ROOT}/nvidia $ENV{CUDA_HOME} $ENV{CUDA_PATH})
@@ -53,12 +55,64 @@ endforeach()
 mark_as_advanced(CudaLibraries_NVCC CudaLibraries_PYTHON)
 list(REMOVE_DUPLICATES CudaLibraries_INCLUDE_DIRS)
 
-include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(CudaLibraries REQUIRED_VARS
-  CudaLibraries_runtime_LIBRARY CudaLibraries_runtime_INCLUDE_DIR CudaLibraries_cudnn_LIBRARY
-  CudaLibraries_cudnn_INCLUDE_DIR CudaLibraries_cublasLt_LIBRARY CudaLibraries_cublasLt_INCLUDE_DIR)
+# cuda_release(NAME FOLDER MACRO file...): the number that the first of the headers with this macro defines, 0 if none does.
+function(cuda_release NAME FOLDER MACRO)
+  set(${NAME} 0 PARENT_SCOPE)
+  foreach(header ${ARGN})
+    if(EXISTS ${FOLDER}/${header})
+      file(STRINGS ${FOLDER}/${header} line REGEX "^#[ \t]*define[ \t]+${MACRO}[ \t]+[0-9]+")
+      if(line MATCHES "${MACRO}[ \t]+([0-9]+)")
+        set(${NAME} ${CMAKE_MATCH_1} PARENT_SCOPE)
+        return()
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
+# CUDA 12.5 brought cudaGetDriverEntryPointByVersion. cuDNN 9 has other status codes than cuDNN 8.
+set(CudaLibraries_HEADERS_WHY_NOT "")
+if(NOT CudaLibraries_runtime_INCLUDE_DIR)
+  set(CudaLibraries_HEADERS_WHY_NOT "CUDA's cuda_runtime.h is not found; set LOCKSTEP_CUDA_ROOT")
+elseif(NOT CudaLibraries_cudnn_INCLUDE_DIR)
+  set(CudaLibraries_HEADERS_WHY_NOT "cuDNN's cudnn.h is not found; set LOCKSTEP_CUDA_ROOT")
+else()
+  cuda_release(runtime_version ${CudaLibraries_runtime_INCLUDE_DIR} CUDART_VERSION cuda_runtime_api.h)
+  cuda_release(cudnn_version ${CudaLibraries_cudnn_INCLUDE_DIR} CUDNN_MAJOR cudnn_version.h cudnn.h)
+  if(runtime_version LESS 12050)
+    math(EXPR major "${runtime_version} / 1000")
+    math(EXPR minor "${runtime_version} % 1000 / 10")
+    set(CudaLibraries_HEADERS_WHY_NOT
+      "${CudaLibraries_runtime_INCLUDE_DIR} has CUDA ${major}.${minor}, expected at least 12.5")
+  elseif(cudnn_version LESS 9)
+    set(CudaLibraries_HEADERS_WHY_NOT
+      "${CudaLibraries_cudnn_INCLUDE_DIR} has cuDNN ${cudnn_version}, expected at least 9")
+  endif()
+endif()
+
+set(CudaLibraries_WHY_NOT "${CudaLibraries_HEADERS_WHY_NOT}")
+if(NOT CudaLibraries_WHY_NOT)
+  foreach(name runtime cudnn cublasLt)
+    if(NOT CudaLibraries_${name}_LIBRARY OR NOT CudaLibraries_${name}_INCLUDE_DIR)
+      set(CudaLibraries_WHY_NOT "CUDA's library ${name} is not found; set LOCKSTEP_CUDA_ROOT")
+    endif()
+  endforeach()
+endif()
+set(CudaLibraries_FOUND TRUE)
+if(CudaLibraries_WHY_NOT)
+  set(CudaLibraries_FOUND FALSE)
+  if(CudaLibraries_FIND_REQUIRED)
+    message(FATAL_ERROR "CudaLibraries: ${CudaLibraries_WHY_NOT}")
+  endif()
+endif()
+
+# For scripts, which read the cache.
+set(CudaLibraries_HEADERS ON CACHE INTERNAL "")
+if(CudaLibraries_HEADERS_WHY_NOT)
+  set(CudaLibraries_HEADERS OFF CACHE INTERNAL "")
+endif()
+
 # SYSTEM, because their headers cause warnings.
-if(CudaLibraries_runtime_INCLUDE_DIR AND CudaLibraries_cudnn_INCLUDE_DIR AND NOT TARGET CudaLibraries::headers)
+if(NOT CudaLibraries_HEADERS_WHY_NOT AND NOT TARGET CudaLibraries::headers)
   add_library(CudaLibraries::headers INTERFACE IMPORTED)
   target_include_directories(CudaLibraries::headers SYSTEM INTERFACE ${CudaLibraries_INCLUDE_DIRS})
 endif()

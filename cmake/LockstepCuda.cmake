@@ -1,7 +1,7 @@
 # LOCKSTEP_CUDA decides what becomes of the CUDA back end, the folders `cuda` of the layers:
 #   ON    compiled by nvcc; the binary needs the libraries to start, but neither a GPU nor a driver
 #   OFF   left out; the files no_cuda.cc stand in for it
-#   AUTO  ON where compiler and libraries are found, else OFF
+#   AUTO  ON where compiler and libraries are found and new enough, else OFF, with the reason
 # LOCKSTEP_CUDA_LIBRARIES is what these files are compiled and linked with.
 # LOCKSTEP_CUDA_EMULATION also compiles them by the C++ compiler, for tests that run them on the CPU (tests/cuda_emulator).
 set(LOCKSTEP_CUDA AUTO CACHE STRING "The CUDA back end: AUTO, ON or OFF")
@@ -9,19 +9,54 @@ set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(LOCKSTEP_CUDA_EMULATION "Build tests that run the CUDA back end on the CPU; needs CUDA's headers" OFF)
 set(LOCKSTEP_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for; one without -real brings PTX for later ones")
 
+# Sets NAME to the reason why nvcc cannot compile the back end; empty if it can. nvcc refuses host compilers that are newer
+# than it, and knows C++20 since release 12. The answer is kept as long as the two compilers stay the same.
+function(lockstep_why_no_nvcc NAME)
+  set(${NAME} "there is no nvcc; set LOCKSTEP_CUDA_ROOT" PARENT_SCOPE)
+  if(NOT CudaLibraries_NVCC)
+    return()
+  endif()
+  file(TIMESTAMP ${CudaLibraries_NVCC} installed)
+  set(compilers "${CudaLibraries_NVCC} ${installed} ${CMAKE_CXX_COMPILER} ${CMAKE_CXX_COMPILER_VERSION}")
+  if(NOT LOCKSTEP_CUDA_PROBED STREQUAL compilers)
+    set(probe ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/cuda_probe)
+    file(WRITE ${probe}.cu "#include <concepts>\n#include <string>\ntemplate <std::integral T>\n__global__ void set(T* p) { *p = 1; }\n"
+                           "template __global__ void set<int>(int*);\n")
+    execute_process(
+      COMMAND ${CudaLibraries_NVCC} -std=c++20 -arch=sm_80 -ccbin ${CMAKE_CXX_COMPILER} -c ${probe}.cu -o ${probe}.o
+      RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    set(why "")
+    if(failed)
+      string(REGEX MATCH "[^\n]*(error|fatal)[^\n]*" reason "${output}")
+      string(REPLACE ";" "," reason "${reason}")
+      string(STRIP "${reason}" reason)
+      set(why "nvcc compiles no C++20 with ${CMAKE_CXX_COMPILER}: ${reason}")
+    endif()
+    set(LOCKSTEP_CUDA_PROBED "${compilers}" CACHE INTERNAL "")
+    set(LOCKSTEP_CUDA_PROBE "${why}" CACHE INTERNAL "")
+  endif()
+  set(${NAME} "${LOCKSTEP_CUDA_PROBE}" PARENT_SCOPE)
+endfunction()
+
 set(LOCKSTEP_CUDA_KIND ${LOCKSTEP_CUDA})
+set(why "")
 if(NOT LOCKSTEP_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "LOCKSTEP_CUDA is ${LOCKSTEP_CUDA}, expected AUTO, ON or OFF")
-elseif(LOCKSTEP_CUDA STREQUAL "AUTO")
-  find_package(CudaLibraries QUIET)
+elseif(LOCKSTEP_CUDA STREQUAL "AUTO" AND LOCKSTEP_SANITIZE)
   set(LOCKSTEP_CUDA_KIND OFF)
-  if(CudaLibraries_FOUND AND CudaLibraries_NVCC AND NOT LOCKSTEP_SANITIZE)
-    set(LOCKSTEP_CUDA_KIND ON)
+  set(why ", because sanitizers do not see device code")
+elseif(NOT LOCKSTEP_CUDA STREQUAL "OFF")
+  find_package(CudaLibraries QUIET)
+  set(LOCKSTEP_CUDA_KIND ON)
+  set(why_not "${CudaLibraries_WHY_NOT}")
+  if(NOT why_not)
+    lockstep_why_no_nvcc(why_not)
   endif()
-elseif(LOCKSTEP_CUDA STREQUAL "ON")
-  find_package(CudaLibraries REQUIRED)
-  if(NOT CudaLibraries_NVCC)
-    message(FATAL_ERROR "LOCKSTEP_CUDA is ON, but there is no nvcc: set LOCKSTEP_CUDA_ROOT")
+  if(why_not AND LOCKSTEP_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "LOCKSTEP_CUDA is ON, but ${why_not}")
+  elseif(why_not)
+    set(LOCKSTEP_CUDA_KIND OFF)
+    set(why ", because ${why_not}")
   endif()
 endif()
 
@@ -47,8 +82,8 @@ if(LOCKSTEP_CUDA_KIND STREQUAL "ON")
 endif()
 if(LOCKSTEP_CUDA_EMULATION)
   find_package(CudaLibraries QUIET)
-  if(NOT TARGET CudaLibraries::headers)
-    message(FATAL_ERROR "LOCKSTEP_CUDA_EMULATION is ON, but CUDA's headers are not found: set LOCKSTEP_CUDA_ROOT")
+  if(CudaLibraries_HEADERS_WHY_NOT)
+    message(FATAL_ERROR "LOCKSTEP_CUDA_EMULATION is ON, but ${CudaLibraries_HEADERS_WHY_NOT}")
   endif()
 endif()
-message(STATUS "CUDA back end: ${LOCKSTEP_CUDA_KIND}")
+message(STATUS "CUDA back end: ${LOCKSTEP_CUDA_KIND}${why}")

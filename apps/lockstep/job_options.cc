@@ -240,6 +240,9 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   auto cores = static_cast<int>(available_cpus().size());
   if (std::string binding = binding_notice(); !binding.empty() && job.rank() == 0) notice(binding);
   if (job.rank() == 0) std::ranges::for_each(o.notices, notice);
+  if (job.rank() == 0) {
+    for (const std::string& why : wanted.left_out) notice("a GPU is left out: " + why);
+  }
 
   job.devices_of_ranks = devices_of_all_ranks(wanted, job);
   job.shards = shards_of(o, wanted, job);

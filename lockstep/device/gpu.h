@@ -20,16 +20,27 @@ struct GpuInfo {
   std::vector<int> cpus;
 };
 
+// A GPU that Lockstep cannot use: "cuda:0 (Tesla T4) has compute capability 7.5, expected at least 8.0".
+struct UnusableGpu {
+  int index = 0;
+  std::string why;
+};
+
 struct GpuList {
   std::vector<GpuInfo> gpus;
-  // The reason for the user if there are no GPUs: "CUDA driver version is insufficient for CUDA runtime version".
+  std::vector<UnusableGpu> left_out;
+  // The reason for the user if `gpus` is empty: "no CUDA-capable device is detected (cudaErrorNoDevice)".
   std::string why_none;
+  // CUDA failed, so the machine may have GPUs: whoever prefers GPUs must not take the CPU instead. False if the machine
+  // has no GPU, no driver, or only GPUs that are left out.
+  bool failed = false;
 };
 
 // Never throws: a machine without GPUs or a driver is valid.
 GpuList find_gpus();
 
-// Lets two GPUs read each other's memory. Returns whether they can.
+// Lets two GPUs read each other's memory. Returns whether they can. Each pair of a group needs its own call: a GPU
+// that reads two others does not let those read each other.
 bool connect_gpus(int a, int b);
 
 // A stream of a GPU; an urgent one has priority. With LOCKSTEP_CUDA_SYNC=1 in the environment, recording a ticket waits

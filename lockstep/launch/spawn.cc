@@ -23,6 +23,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/fork_guard.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/net/descriptor_limit.h"
@@ -208,6 +209,10 @@ void Spawned::join() { impl_->join(); }
 
 Spawned spawn(const std::function<void(int)>& fn, const SpawnOptions& options) {
   check_options(options);
+  check(broken_by_fork().empty(),
+        "spawn: this process has called {}, which does not survive fork(); call spawn before you count or use GPUs, or "
+        "use spawn(argc, argv, …), which runs the program again",
+        broken_by_fork());
   raise_descriptor_limit();
   const std::ptrdiff_t threads = thread_count();
   check(threads == 1,

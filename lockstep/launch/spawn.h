@@ -45,8 +45,8 @@ class Spawned {
 // reads; this process hosts the store. An exception ends its process with status 1, and join() reports its message.
 //
 // This overload uses fork(), so the processes start with a copy of this process's memory. fork() is safe only in a
-// process with one thread, so call spawn() before you make a Runtime and after an earlier spawn() has ended. Otherwise
-// it throws.
+// process with one thread, and CUDA does not survive it. So call spawn() before you make a Runtime or count GPUs
+// (device_count(), find_devices()), and after an earlier spawn() has ended. Otherwise it throws.
 Spawned spawn(const std::function<void(int rank)>& fn, const SpawnOptions& options = {});
 
 // This overload runs the program again with the same arguments. In each new process, main() must reach this same call,

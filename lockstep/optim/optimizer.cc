@@ -170,6 +170,7 @@ void Optimizer::step() {
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const Device device = devices[d];
     std::size_t lanes = state_of(device, "step").compute_lanes.size();
+    const Array scale = ops::readable_from(scale_on(device), device);
     std::vector<std::vector<Item>> items(lanes);
     std::vector<std::int64_t> load(lanes, 0);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -189,7 +190,7 @@ void Optimizer::step() {
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
-      if (!items[lane].empty()) update(items[lane], scale_on(device), rates[d]);
+      if (!items[lane].empty()) update(items[lane], scale, rates[d]);
     }
   }
   zero_grad();

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/device/gpu.h"
@@ -14,6 +17,13 @@ constexpr int kMostDevices = 1024;
 
 int number(std::string_view item, std::string_view text) {
   return static_cast<int>(parse_integer(fmt::format("device '{}'", item), text, 0, kMostDevices - 1));
+}
+
+// The CPU must not stand in for GPUs that the machine may have.
+GpuList gpus_that_work() {
+  GpuList found = find_gpus();
+  check(!found.failed, "looking for GPUs: {}. To use the CPU, name its devices: cpu, cpu:0", found.why_none);
+  return found;
 }
 
 }  // namespace
@@ -48,11 +58,13 @@ DeviceList parse_device_list(std::string_view list) {
   return found;
 }
 
-int device_count() { return static_cast<int>(find_gpus().gpus.size()); }
+int device_count() { return static_cast<int>(gpus_that_work().gpus.size()); }
 
 DeviceList find_devices(int count) {
-  const GpuList found = find_gpus();
-  if (found.gpus.empty()) return {std::max(count, 1), {.cpu_devices = std::max(count, 1)}};
+  const GpuList found = gpus_that_work();
+  std::vector<std::string> left_out;
+  for (const UnusableGpu& gpu : found.left_out) left_out.push_back(gpu.why);
+  if (found.gpus.empty()) return {std::max(count, 1), {.cpu_devices = std::max(count, 1)}, std::move(left_out)};
   const LocalRank local = read_local_rank();
   const auto bound = [&](int rank) {
     return found.gpus.size() * static_cast<std::size_t>(rank) / static_cast<std::size_t>(local.size);
@@ -61,7 +73,7 @@ DeviceList find_devices(int count) {
       std::span(found.gpus)
           .subspan(bound(local.rank), std::max<std::size_t>(1, bound(local.rank + 1) - bound(local.rank)));
   const auto gpus = static_cast<int>(own.size());
-  DeviceList list{count > 0 ? count : gpus, {}};
+  DeviceList list{count > 0 ? count : gpus, {}, std::move(left_out)};
   for (const GpuInfo& gpu : own.first(static_cast<std::size_t>(std::min(gpus, list.count)))) {
     list.options.cuda.push_back(gpu.index);
   }

@@ -114,19 +114,28 @@ void Runtime::add_gpus(const DeviceParts& parts) {
         "runtime: {} logical devices of a GPU, expected at most {}", options.cuda_logical, kMostLogical);
   const std::vector<int> wanted = options.cuda.empty() ? std::vector{0} : options.cuda;
   const GpuList found = find_gpus();
-  check(!found.gpus.empty(), "runtime: cuda:{} requested, but there is no GPU: {}", wanted[0], found.why_none);
+  check(!found.gpus.empty(), "runtime: cuda:{} requested, but {}: {}", wanted[0],
+        found.failed ? "CUDA fails" : "there is no GPU", found.why_none);
   std::shared_ptr<Backend> backend = make_cuda_backend({.tf32 = options.tf32, .algorithms = options.cuda_algorithms});
   auto pinned =
       std::make_shared<CachingAllocator>(engine_, "pinned host memory", total_memory(), make_pinned_memory(wanted[0]));
   std::shared_ptr<DeviceState> host_side = states_[0];
+  // A domain's GPUs all read each other's memory. The host's domain is 0.
+  std::vector<std::vector<int>> domains;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     auto gpu = std::ranges::find(found.gpus, wanted[i], &GpuInfo::index);
+    if (const auto old = std::ranges::find(found.left_out, wanted[i], &UnusableGpu::index); old != found.left_out.end())
+      fail("runtime: cuda:{} requested, but it cannot be used: {}", wanted[i], old->why);
     check(gpu != found.gpus.end(), "runtime: cuda:{} requested, but there are {} GPUs", wanted[i], found.gpus.size());
     check(std::ranges::count(wanted, wanted[i]) == 1, "runtime: cuda:{} is listed twice", wanted[i]);
-    // GPUs that read each other's memory are one domain; 0 is the host's.
-    std::size_t first = 0;
-    while (first < i && !connect_gpus(wanted[first], wanted[i])) ++first;
-    for (auto& state : make_gpu_devices(parts, *gpu, static_cast<int>(first) + 1, backend, pinned, host_side)) {
+    const auto connects = [&](const std::vector<int>& domain) {
+      return std::ranges::all_of(domain, [&](int member) { return connect_gpus(member, wanted[i]); });
+    };
+    auto domain = std::ranges::find_if(domains, connects);
+    if (domain == domains.end()) domain = domains.emplace(domain);
+    domain->push_back(wanted[i]);
+    const auto number = static_cast<int>(domain - domains.begin()) + 1;
+    for (auto& state : make_gpu_devices(parts, *gpu, number, backend, pinned, host_side)) {
       states_.push_back(std::move(state));
     }
   }

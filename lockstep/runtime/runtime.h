@@ -129,6 +129,8 @@ struct DeviceList {
   int count = 0;
   // For a Runtime that has them all: sets cpu_devices, cuda, and cuda_logical.
   RuntimeOptions options;
+  // GPUs that find_devices() left out, and why: "cuda:0 (Tesla T4) has compute capability 7.5, expected at least 8.0".
+  std::vector<std::string> left_out = {};
 };
 
 // Parses a list of devices as users write it: "cpu:0,cpu:1", "cuda:0", "cpu:0,cuda:0/0,cuda:0/1". Throws Error if it
@@ -138,11 +140,14 @@ DeviceList parse_device_list(std::string_view list);
 // Returns `count` GPUs, or CPU devices if there is no GPU. If there are fewer GPUs than `count`, each is split into
 // logical devices. CPU devices share the cores. A count of 0 means all GPUs, or one CPU device. The ranks of one host
 // (LOCAL_RANK of LOCAL_WORLD_SIZE) divide its GPUs; if there are fewer GPUs than ranks, several ranks get the same one.
+// Throws Error if CUDA fails other than for want of a GPU or a driver, so that a program never trains on the CPU by
+// mistake: after fork(), with a driver that is too old, with a GPU that does not answer.
 DeviceList find_devices(int count = 0);
 
-// The number of GPUs that this process sees: torch.cuda.device_count().
+// The number of GPUs that this process can use: torch.cuda.device_count(). Throws as find_devices() does. If there are
+// GPUs, this process must not fork() afterwards: spawn(fn) refuses to, spawn(argc, argv, …) works.
 int device_count();
-// torch.cuda.is_available()
+// torch.cuda.is_available(); throws as find_devices() does.
 inline bool cuda_is_available() { return device_count() > 0; }
 
 }  // namespace lockstep

@@ -3,11 +3,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+
+#include "tests/cuda_emulator/kernel.h"
+#include "tests/cuda_emulator/stream.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -97,6 +101,24 @@ MemoryPlace find(const void* p, std::size_t bytes) {
   --it;
   if (address(p) - it->first + bytes > it->second.bytes) return {};
   return it->second.place;
+}
+
+bool reaches_memory(const void* object, std::size_t bytes, int device) {
+  Heap& h = heap();
+  std::lock_guard lock(h.mutex);
+  const bool others =
+      std::ranges::any_of(h.used, [&](const auto& used) { return used.second > 0 && !reaches(device, used.first); });
+  if (!others) return true;
+  for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= bytes; at += sizeof(std::uintptr_t)) {
+    std::uintptr_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(object) + at, sizeof word);
+    auto it = h.blocks.upper_bound(word);
+    if (it == h.blocks.begin()) continue;
+    const Block& block = (--it)->second;
+    if (word - it->first >= block.bytes || block.place.kind != MemoryKind::device) continue;
+    if (!reaches(device, block.place.device)) return false;
+  }
+  return true;
 }
 
 bool device_memory_is_protected() { return heap().key >= 0; }

@@ -48,6 +48,9 @@ T shuffle(unsigned mask, T value, unsigned source) {
   return value;
 }
 
+// Whether kernels of a device can access all device memory that an object names, at aligned places.
+bool reaches_memory(const void* object, std::size_t bytes, int device);
+
 // A kernel with its arguments, to be queued on a stream. `run` is called once for every thread; all calls of a block
 // happen on one thread of the operating system. `destroy` is called once at the end.
 struct Launch {
@@ -57,9 +60,24 @@ struct Launch {
   void (*destroy)(void* arguments) = nullptr;
   void* arguments = nullptr;
   std::size_t argument_bytes = 0;
+  // Whether the device's kernels can access all device memory that the arguments name.
+  bool (*reaches_all)(const void* arguments, int device) = nullptr;
 };
 // Like cudaLaunchKernel, including its checks of limits.
 cudaError_t launch(const Launch& launch, cudaStream_t stream);
+
+// Padding keeps what was in memory before, which may look like an address.
+template <typename T>
+void clear_padding(T& argument) {
+#if __has_builtin(__builtin_clear_padding)
+  if constexpr (std::is_trivially_copyable_v<T>) __builtin_clear_padding(&argument);
+#endif
+}
+
+template <typename T>
+bool argument_reaches(const T& argument, int device) {
+  return sizeof(T) < sizeof(void*) || alignof(T) < alignof(void*) || reaches_memory(&argument, sizeof argument, device);
+}
 
 template <typename... Parameters>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
@@ -68,13 +86,21 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::si
     void (*kernel)(Parameters...);
     std::tuple<Parameters...> arguments;
   };
+  auto* call = new Call{kernel, arguments};
+  std::apply([](Parameters&... each) { (clear_padding(each), ...); }, call->arguments);
   return launch({.grid = grid,
                  .block = block,
                  .shared_bytes = shared_bytes,
                  .run = [](void* p) { std::apply(static_cast<Call*>(p)->kernel, static_cast<Call*>(p)->arguments); },
                  .destroy = [](void* p) { delete static_cast<Call*>(p); },
-                 .arguments = new Call{kernel, arguments},
-                 .argument_bytes = (sizeof(Parameters) + ... + 0)},
+                 .arguments = call,
+                 .argument_bytes = (sizeof(Parameters) + ... + 0),
+                 .reaches_all =
+                     [](const void* p, int device) {
+                       return std::apply(
+                           [&](const Parameters&... each) { return (... && argument_reaches(each, device)); },
+                           static_cast<const Call*>(p)->arguments);
+                     }},
                 stream);
 }
 

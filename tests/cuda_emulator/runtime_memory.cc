@@ -13,6 +13,7 @@ namespace {
 
 cudaError_t allocate_to(void** p, std::size_t bytes, MemoryKind kind) {
   *p = nullptr;
+  if (forked()) return set_last_error(cudaErrorInitializationError);
   if (device_count() == 0) return set_last_error(cudaErrorNoDevice);
   if (bytes == 0) return cudaSuccess;
   *p = allocate(bytes, kind, current_device());

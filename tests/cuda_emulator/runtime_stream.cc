@@ -41,7 +41,15 @@ cudaError_t cuda_emulator::launch(const Launch& launch, cudaStream_t stream) {
   // A stream accepts kernels only while its device is the thread's current one.
   Stream* const on = find_stream(stream);
   if (on && on->device() != current_device()) return set_last_error(cudaErrorInvalidResourceHandle);
-  return enqueue(stream, [launch, arguments] { run_blocks(launch); });
+  const int device = on ? on->device() : current_device();
+  if (!runs_kernels(device)) return set_last_error(cudaErrorNoKernelImageForDevice);
+  return enqueue(stream, [launch, arguments, device] {
+    if (launch.reaches_all(launch.arguments, device)) {
+      run_blocks(launch);
+    } else {
+      fail_device(device, cudaErrorIllegalAddress);
+    }
+  });
 }
 
 extern "C" {

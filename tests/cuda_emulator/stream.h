@@ -95,6 +95,14 @@ int current_device();
 bool has_context(int device);
 // Resets the contexts for the next test.
 void forget_contexts();
+// Whether CUDA was called before this process was forked: then its calls fail.
+bool forked();
+// Whether kernels of a device may access memory of another: its own, and that of peers it was given access to.
+bool reaches(int device, int owner);
+// Takes all access to peers away, for the next test.
+void forget_peers();
+// Whether the device's generation can run the project's kernels, which are compiled for sm_80 and later.
+bool runs_kernels(int device);
 
 // Sets the error that cudaGetLastError returns to the calling thread.
 cudaError_t set_last_error(cudaError_t error);

@@ -20,7 +20,8 @@ function(gpu_tests PREFIX)
                    optim/loss_scaler_test parallel/data_parallel_test parallel/lockstep_property_test
                    parallel/recorded_step_test parallel/recorded_step_errors_test parallel/split_test)
   list(TRANSFORM device_tests REPLACE "(.+)" "${tests}/\\1.cc")
-  add_executable(${PREFIX}gpu_devices_test ${tests}/gpu/devices/devices_test.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${tests}/gpu/devices/*.cc)
+  add_executable(${PREFIX}gpu_devices_test ${sources})
   moved_tests(${PREFIX}gpu_devices_test ${tests}/gpu/devices/runtime_on_gpu.h ${device_tests})
   lockstep_link_layers(${PREFIX}gpu_devices_test ${ARGN} parallel models checkpoint)
 

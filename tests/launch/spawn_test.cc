@@ -12,9 +12,11 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fork_guard.h"
 #include "lockstep/launch/rendezvous.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
+#include "tests/process_limits.h"
 #include "tests/processes.h"
 #include "tests/temporary_folder.h"
 
@@ -72,6 +74,18 @@ TEST(Spawn, RunsTheProgramAnew) {
   idle.join();
   EXPECT_EQ(folder.read("0"), "0 of 2");
   EXPECT_EQ(folder.read("1"), "1 of 2");
+}
+
+TEST(Spawn, RefusesToForkWhatDoesNotSurviveIt) {
+  const int status = status_of_process([] {
+    note_broken_by_fork("CUDA");
+    EXPECT_ERROR(spawn([](int) {}),
+                 "spawn: this process has called CUDA, which does not survive fork(); call spawn before");
+    EXPECT_FALSE(is_broken_by_fork());
+    EXPECT_EQ(status_of_process([] { return is_broken_by_fork() ? 7 : 0; }), 7);
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Spawn, AnExceptionComesBackWithItsRank) {

@@ -109,6 +109,7 @@ std::uint64_t CudaStream::record(bool timed) {
 
 // Call it on an idle stream, so that the event happens between two clock reads that are close together.
 CudaStream::Base CudaStream::make_base() {
+  GpuScope scope(gpu_);
   check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   constexpr int kTries = 4;
   Base best;

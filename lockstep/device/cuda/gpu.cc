@@ -6,6 +6,7 @@
 #include <cctype>
 #include <fstream>
 
+#include "lockstep/base/fork_guard.h"
 #include "lockstep/device/cuda/cuda_status.h"
 #include "lockstep/device/cuda/cuda_stream.h"
 #include "lockstep/device/topology.h"
@@ -55,18 +56,53 @@ std::vector<int> cpus_near(int gpu, const std::vector<int>& usable) {
   return both.empty() ? usable : both;
 }
 
+// Kernels use instructions of this generation and later ones.
+constexpr int kOldestMajor = 8;
+
+std::string describe(cudaError_t status) {
+  std::string what = fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
+  int driver = 0;
+  if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess) {
+    const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
+    what += driver == 0 ? std::string(": there is no driver")
+                        : fmt::format(": the driver supports CUDA {}, Lockstep was built with CUDA {}", version(driver),
+                                      version(CUDART_VERSION));
+  }
+  return what;
+}
+
+// Whether the status says that this machine cannot have a GPU that works. Any other failure is one to report.
+bool means_no_gpu(cudaError_t status) {
+  if (status == cudaErrorNoDevice) return true;
+  int driver = 0;
+  return status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0;
+}
+
 }  // namespace
 
 GpuList find_gpus() {
   GpuList list;
+  if (is_broken_by_fork()) {
+    list.failed = true;
+    list.why_none =
+        "this process was forked from one that had called CUDA, which does not survive fork(): fork first, or use "
+        "spawn(argc, argv, …), which runs the program again";
+    return list;
+  }
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess) note_broken_by_fork("CUDA");
   // Called once: it inspects the whole machine, which takes seconds on a busy one.
   const std::vector<int> usable = status == cudaSuccess && count > 0 ? available_cpus() : std::vector<int>();
   for (int i = 0; status == cudaSuccess && i < count; ++i) {
     cudaDeviceProp properties;
     status = cudaGetDeviceProperties(&properties, i);
     if (status != cudaSuccess) break;
+    if (properties.major < kOldestMajor) {
+      list.left_out.push_back({i, fmt::format("cuda:{} ({}) has compute capability {}.{}, expected at least {}.0", i,
+                                              properties.name, properties.major, properties.minor, kOldestMajor)});
+      continue;
+    }
     std::string uuid;
     for (char byte : properties.uuid.bytes) uuid += fmt::format("{:02x}", static_cast<unsigned char>(byte));
     list.gpus.push_back({i, properties.name, properties.totalGlobalMem, uuid, cpus_near(i, usable)});
@@ -74,8 +110,13 @@ GpuList find_gpus() {
   if (status != cudaSuccess) {
     cudaGetLastError();
     list.gpus.clear();
+    list.left_out.clear();
+    list.failed = !means_no_gpu(status);
+    list.why_none = describe(status);
+  } else if (list.gpus.empty()) {
+    for (const UnusableGpu& gpu : list.left_out) list.why_none += (list.why_none.empty() ? "" : "; ") + gpu.why;
+    if (list.left_out.empty()) list.why_none = "there is none";
   }
-  if (list.gpus.empty()) list.why_none = status == cudaSuccess ? "there is none" : cudaGetErrorString(status);
   return list;
 }
 
@@ -89,8 +130,9 @@ bool connect_gpus(int a, int b) {
   for (auto [reader, other] : {std::pair(a, b), std::pair(b, a)}) {
     GpuScope scope(reader);
     const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
-    if (status == cudaErrorPeerAccessAlreadyEnabled) {
+    if (status == cudaErrorPeerAccessAlreadyEnabled || status == cudaErrorTooManyPeers) {
       cudaGetLastError();
+      if (status == cudaErrorTooManyPeers) return false;
     } else {
       check_cuda(status, "cudaDeviceEnablePeerAccess");
     }
