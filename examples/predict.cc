@@ -18,7 +18,7 @@ int main(int argc, char** argv) try {
                "predict: expected a file of weights and the number of an image, as in predict lenet.safetensors 7\n");
     return 2;
   }
-  Runtime runtime({.devices = 1});
+  Runtime runtime({.devices = 1, .threads_per_shard = 0});  // all cores compute one image
   const auto net = lenet();
   net->initialize(Xavier{}, runtime.devices());  // makes the parameters
   load_weights(argv[1], *net);                   // replaces their values
