@@ -25,7 +25,6 @@ struct Options : DeviceOptions {
   std::int64_t limit_test = 10000;
   std::int64_t batch_size = 0;
   double lr = 0;
-  std::size_t steps_ahead = 0;
   std::string plot = "multi_gpu_concise";
 };
 
@@ -38,7 +37,6 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--limit-test", o.limit_test, "Use the first N test images only")->check(count);
   app.add_option("--batch-size", o.batch_size, "Over all devices [256 each]")->check(count);
   app.add_option("--lr", o.lr, "Learning rate [0.1 a device]")->check(CLI::PositiveNumber);
-  app.add_option("--steps-ahead", o.steps_ahead, "Describe at most N steps ahead of the devices [any number]");
   app.add_option("--plot", o.plot, "Draw FILE-<devices>.svg as training goes on")->capture_default_str();
 }
 
@@ -86,7 +84,6 @@ void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, st
       losses.push_back(loss.detach() * static_cast<double>(x.size(0)));
       loss.backward();
       sgd.step();
-      if (o.steps_ahead > 0 && losses.size() > o.steps_ahead) losses[losses.size() - 1 - o.steps_ahead].wait();
     }
     runtime.synchronize();
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
