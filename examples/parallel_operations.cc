@@ -175,7 +175,8 @@ int main(int argc, char** argv) try {
   if (const auto status = parse(app, argc, argv)) return *status;
 
   one_device(32, o.count);
-  one_device(192, o.count);
+  one_device(128, o.count);
+  one_device(512, o.count);
   two_devices(o);
   dependencies(o);
   steps_ahead(o);

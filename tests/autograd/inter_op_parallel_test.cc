@@ -28,8 +28,8 @@ class InterOpParallelTest : public ::testing::Test {
     for (LaneId lane : lanes()) counts.push_back(runtime_.engine().lane_counters()[lane.index].completed);
     return counts;
   }
-  // The number of compute lanes on which `describe` runs tasks. They begin when all are described, so that the time that
-  // a task takes does not matter.
+  // The number of compute lanes on which `describe` runs tasks. They begin when all are described, so that the time
+  // that a task takes does not matter.
   template <typename Describe>
   int lanes_used(const Tensor& read_by_all, Describe describe) {
     runtime_.synchronize();
