@@ -9,9 +9,11 @@ using namespace lockstep;
 
 // Points of a square, labeled by whether they lie in a circle that covers half of it.
 struct Circle : Dataset {
+  std::uint64_t seed;
+  explicit Circle(std::uint64_t number) : seed(number) {}
   std::int64_t size() const override { return 4096; }
   Example get(std::int64_t i) const override {
-    RandomKey key = random_key(42, {static_cast<std::uint64_t>(i)});
+    RandomKey key = random_key(seed, {static_cast<std::uint64_t>(i)});
     double x = 2 * random_uniform(key, 0) - 1, y = 2 * random_uniform(key, 1) - 1;
     std::vector<float> point{static_cast<float>(x), static_cast<float>(y)};
     std::vector<std::int64_t> label{x * x + y * y < 0.6366};
@@ -26,17 +28,17 @@ struct Net : Module {
 };
 
 int main() {
-  Runtime runtime({.devices = 2});
+  Runtime runtime({.devices = 2, .threads_per_shard = 0});  // each device computes on all of its cores
   const std::vector<Device>& devices = runtime.devices();
   Net net;
   net.initialize(Xavier{}, devices);  // the same weights on all devices
   Sgd sgd(net.parameters(), {.lr = 0.5});
-  DataLoader loader(Circle(), {.batch_size = 64, .shuffle = true});
+  DataLoader loader(Circle(1), {.batch_size = 64, .shuffle = true}), test_loader(Circle(2), {.batch_size = 64});
   for (int epoch = 1; epoch <= 10; ++epoch)
     for (Example& batch : loader) {
       Tensor x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
       cross_entropy(net(x), labels).backward();  // on all devices at once
       sgd.step();                                // updates every replica
     }
-  fmt::print("accuracy {:.3f} on {}\n", evaluate(net, loader, {.devices = devices}).value(), str(devices));
+  fmt::print("test accuracy {:.3f} on {}\n", evaluate(net, test_loader, {.devices = devices}).value(), str(devices));
 }

@@ -8,7 +8,8 @@
 #include <lockstep/models/models.h>
 #include <lockstep/runtime/runtime.h>
 
-#include <cstdlib>
+#include <charconv>
+#include <string_view>
 
 using namespace lockstep;
 
@@ -18,18 +19,26 @@ int main(int argc, char** argv) try {
                "predict: expected a file of weights and the number of an image, as in predict lenet.safetensors 7\n");
     return 2;
   }
-  Runtime runtime({.devices = 1});
+  const std::string_view text = argv[2];
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    fmt::print(stderr, "predict: found '{}', expected the number of an image\n", text);
+    return 2;
+  }
+
+  Runtime runtime({.devices = 1, .threads_per_shard = 0});  // all cores compute one image
   const auto net = lenet();
   net->initialize(Xavier{}, runtime.devices());  // makes the parameters
   load_weights(argv[1], *net);                   // replaces their values
   const EvalGuard evaluation(*net);              // no dropout, and running statistics in batch norm
   const NoGradGuard no_grad;
 
-  const Example example = FashionMnist(load_fashion_mnist(MnistPart::test)).get(std::atoll(argv[2]));
+  const Example example = FashionMnist(load_fashion_mnist(MnistPart::test)).get(number);
   const Tensor image = unsqueeze(example[0], 0).to(runtime.devices()[0]);  // [1, 28, 28] -> [1, 1, 28, 28]
   const Tensor probabilities = softmax((*net)(image));                     // [1, 10]
   const auto label = argmax(probabilities, 1).item<std::int64_t>();
-  fmt::print("image {}: {}, with probability {:.3f}; the label is {}\n", argv[2],
+  fmt::print("image {}: {}, with probability {:.3f}; the label is {}\n", number,
              kFashionMnistClasses.at(static_cast<std::size_t>(label)), probabilities[0][label].item(),
              kFashionMnistClasses.at(static_cast<std::size_t>(example[1].item<std::int64_t>())));
 } catch (const std::exception& error) {

@@ -15,6 +15,7 @@
 
 // Devices.
 #include "lockstep/device/device.h"
+#include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/runtime/runtime.h"
 
 // Modules and layers.

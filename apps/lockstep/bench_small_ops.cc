@@ -5,7 +5,7 @@
 
 #include "bench_parallel.h"
 #include "job_options.h"
-#include "lockstep/ops/launch.h"
+#include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/runtime/device_state.h"
 
@@ -28,7 +28,7 @@ Experiment chains(Runtime& runtime, std::int64_t size, int count, bool spread) {
   all->w = random_matrix(size, static_cast<std::uint64_t>(count)).to(device);
   all->ends.resize(all->begins.size());
   auto push = [all, spread](int i) {
-    std::optional<ops::SpreadScope> scope;
+    std::optional<InterOpParallelGuard> scope;
     if (spread) scope.emplace();
     const auto k = static_cast<std::size_t>(i);
     Array y = all->begins[k];

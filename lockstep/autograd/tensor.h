@@ -7,7 +7,7 @@
 // parameter's gradient counts once.
 //
 // Copies are handles to the same tensor. Operations never wait: they describe work, which the devices do later. Reading
-// elements on the host waits.
+// elements on the host waits: in a loop, keep loss.detach() and read it after the epoch.
 //
 // The functions below create tensors, and join the shards of a batch. functions.h has the operations.
 #pragma once
@@ -139,7 +139,7 @@ class Tensor {
   std::vector<T> to_vector() const {
     return readable("to_vector").to_vector<T>();
   }
-  // Returns the only element: loss.item(). T is as in to_vector(). Waits.
+  // Returns the only element. T is as in to_vector(). Waits: in a loop, keep loss.detach() and read it later.
   template <typename T = float>
   T item() const {
     return readable("item").item<T>();

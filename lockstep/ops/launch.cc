@@ -1,16 +1,18 @@
 #include "lockstep/ops/launch.h"
 
+#include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep::ops {
 namespace {
 
 thread_local int current_shard = -1;
-thread_local bool spreading = false;
 
 // Where a tensor is likely to be used, for the allocator. A lane that is not known yet is none: a block that another
 // lane still uses would make independent tasks wait for one another.
-LaneId likely_lane(const DeviceState& state) { return spreading ? LaneId() : state.compute_lane(current_shard); }
+LaneId likely_lane(const DeviceState& state) {
+  return InterOpParallelGuard::active() ? LaneId() : state.compute_lane(current_shard);
+}
 
 }  // namespace
 
@@ -18,11 +20,9 @@ ShardScope::ShardScope(int shard) : previous_(current_shard) { current_shard = s
 ShardScope::~ShardScope() { current_shard = previous_; }
 int ShardScope::current() { return current_shard; }
 
-SpreadScope::SpreadScope() : previous_(std::exchange(spreading, true)) {}
-SpreadScope::~SpreadScope() { spreading = previous_; }
-
 LaneId compute_lane(const DeviceState& device, const Task& task) {
-  return spreading ? device.engine->choose_lane(device.compute_lanes, task) : device.compute_lane(current_shard);
+  return InterOpParallelGuard::active() ? device.engine->choose_lane(device.compute_lanes, task)
+                                        : device.compute_lane(current_shard);
 }
 
 Array empty(const Shape& shape, DType dtype, Device device, Layout layout) {

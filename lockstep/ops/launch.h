@@ -25,21 +25,8 @@ class ShardScope {
   int previous_;
 };
 
-// Within a scope, each task runs on the compute lane of its device where the engine expects the shortest wait, instead
-// of its shard's lane. Small independent operations then run in parallel on one device with several lanes (more cores
-// than threads per shard). Every lane computes the same bits, so results are the same.
-class SpreadScope {
- public:
-  SpreadScope();
-  ~SpreadScope();
-  SpreadScope(const SpreadScope&) = delete;
-  SpreadScope& operator=(const SpreadScope&) = delete;
-
- private:
-  bool previous_;
-};
-
-// The compute lane for a task whose reads and writes are known: the current shard's, or in a SpreadScope the best.
+// The compute lane for a task whose reads and writes are known: the current shard's, or with an
+// InterOpParallelGuard the best.
 LaneId compute_lane(const DeviceState& device, const Task& task);
 
 // An uninitialized tensor. Throws for a layout that does not fit the shape.

@@ -10,6 +10,7 @@
 #include "lockstep/engine/trace.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/index.h"
+#include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -228,7 +229,7 @@ TEST_F(LanesTest, CopiesInDoNotWaitBehindCopiesOut) {
 // The lane of shard 0, which the first task holds, is not that of the others.
 TEST_F(LanesTest, IndependentTasksSpread) {
   const Array y = zeros(), x = zeros();
-  const ops::SpreadScope spread;
+  const InterOpParallelGuard spread;
   hold(y);
   EXPECT_EQ(ops::affine(x, 1, 3).to_vector<float>(), Floats(4, 3));
   const Array z = ops::empty_like(x);
@@ -244,8 +245,8 @@ TEST_F(LanesTest, WithoutTheScopeALaneIsTheShards) {
   const auto trace = std::make_shared<Trace>();
   runtime_.engine().set_trace(trace);
   {
-    const ops::SpreadScope spread;
-    const ops::SpreadScope inner;
+    const InterOpParallelGuard spread;
+    const InterOpParallelGuard inner;
   }
   hold(y);
   ops::affine(x, 1, 3);
@@ -265,7 +266,7 @@ TEST_F(LanesTest, WithoutTheScopeALaneIsTheShards) {
 // Memory that another lane still uses is not handed out where it would make independent tasks wait.
 TEST_F(LanesTest, SpreadTasksDoNotWaitForFreedMemory) {
   Array x = zeros();
-  const ops::SpreadScope spread;
+  const InterOpParallelGuard spread;
   Array y = ops::empty_like(x);
   const void* held = y.view().data;
   hold(y);

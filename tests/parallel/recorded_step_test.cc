@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
+#include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
@@ -31,6 +33,7 @@ struct StepRecipe {
   double dropout = 0;
   double penalty = 0;   // on the sum of all parameters' squares
   bool groups = false;  // biases and norms do not decay, and have a rate of their own
+  bool parallel_operations = false;
 };
 
 // A small net with all that a step has to do. Step k is the same whether it is described or repeated.
@@ -91,6 +94,8 @@ class Training {
 
  private:
   std::vector<Tensor> describe(std::span<const Tensor> inputs) {
+    std::optional<InterOpParallelGuard> parallel;
+    if (recipe_.parallel_operations) parallel.emplace();
     Tensor loss = cross_entropy(net_(inputs[0]), inputs[1]);
     if (recipe_.penalty > 0) {
       for (const Parameter& p : net_.parameters()) loss += sum(square(p)) * recipe_.penalty;
@@ -112,7 +117,9 @@ class Training {
 
 void expect_same_bits(const RuntimeOptions& options, StepRecipe recipe,
                       const std::function<void(Training&)>& between = {}) {
-  Training described(options, recipe, false), recorded(options, recipe, true);
+  StepRecipe one_by_one = recipe;
+  one_by_one.parallel_operations = false;
+  Training described(options, one_by_one, false), recorded(options, recipe, true);
   for (int step = 0; step < 7; ++step) {
     SCOPED_TRACE(step);
     // The last batch of an epoch is shorter.
@@ -176,6 +183,13 @@ TEST_P(RecordedStepTest, AlsoWithDropoutOfParameters) {
     return found;
   };
   EXPECT_EQ(train(true), train(false));
+}
+// Each task on the lane that the engine chose when it was recorded.
+TEST_P(RecordedStepTest, AlsoWithOperationsInParallel) {
+  RuntimeOptions several_lanes = devices(GetParam());
+  several_lanes.cores_per_device = 2;
+  expect_same_bits(several_lanes, {.synchronized = true, .dropout = 0.3, .parallel_operations = true});
+  expect_same_bits(several_lanes, {.adam = true, .clip = 0.1, .groups = true, .parallel_operations = true});
 }
 TEST_P(RecordedStepTest, AlsoOnTheSerialEngine) { expect_same_bits(devices(GetParam(), true), {.clip = 0.1}); }
 
