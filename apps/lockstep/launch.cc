@@ -1,11 +1,15 @@
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "commands.h"
 #include "job_options.h"
+#include "lockstep/base/error.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/runtime/runtime.h"
 #include "ranks.h"
@@ -34,10 +38,15 @@ int run(LaunchOptions options) {
   options.color_errors = ::isatty(STDERR_FILENO);
   options.output = [](bool is_error, std::string_view line) {
     std::FILE* stream = is_error ? stderr : stdout;
-    std::fwrite(line.data(), 1, line.size(), stream);
-    std::fflush(stream);
+    const bool written = std::fwrite(line.data(), 1, line.size(), stream) == line.size() && std::fflush(stream) == 0;
+    // EIO: the terminal is gone. A full disk may have room again.
+    if (!written && (errno == EPIPE || errno == EIO)) {
+      fail("standard {}: {}", is_error ? "error" : "output", std::generic_category().message(errno));
+    }
   };
   const LaunchResult result = launch(options);
+  // Nobody may read the message below; the exit status still counts.
+  std::signal(SIGPIPE, SIG_IGN);
   if (!result.message.empty()) notice(result.message);
   return result.status;
 }

@@ -1,5 +1,5 @@
-// lockstep COMMAND ...: exit status 0 on success, 1 on a failure at work, 2 on invalid arguments, 130 when
-// interrupted.
+// lockstep COMMAND ...: exit status 0 on success, 1 on a failure at work, 2 on invalid arguments, 128 + the signal when
+// a signal stopped it.
 #include <cerrno>
 #include <cstdio>
 #include <exception>

@@ -36,6 +36,8 @@ using Clock = std::chrono::steady_clock;
 
 // How often to ask other nodes and to check on children.
 constexpr milliseconds kTick{250};
+// The third SIGINT kills if it comes so long after the first.
+constexpr milliseconds kImpatience{1'000};
 // The grace period of ranks that hang.
 constexpr milliseconds kShortGrace{2'000};
 // How long to wait for the store of another node at a time. Signals have to wait as long.
@@ -57,6 +59,17 @@ void check_options(const LauncherOptions& o) {
   check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port, the same on all of them, found none",
         o.nnodes);
   check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
+}
+
+// SIGPIPE is only blocked: a write by a thread of ours then fails.
+std::vector<int> signals_to_take() {
+  std::vector<int> signals{SIGINT, SIGTERM, SIGCHLD, SIGPIPE};
+  for (const int signal : {SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
+    struct sigaction action {};
+    const bool is_ignored = ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+    if (!is_ignored) signals.push_back(signal);  // nohup
+  }
+  return signals;
 }
 
 // The output or error output of a rank, on its way to ours.
@@ -209,6 +222,11 @@ class Launcher {
   // Starts the ranks and waits until all have ended. Returns the first failure.
   std::optional<JobFailure> run_ranks(int restart) {
     ChildProcesses children(true);
+    children_ = &children;
+    struct Forget {
+      ChildProcesses*& children;
+      ~Forget() { children = nullptr; }
+    } forget{children_};
     std::vector<OutputPipe> streams;
     for (int local = 0; local < options_.nproc_per_node; ++local) start(local, restart, children, streams);
     FailureReports reports({.host = options_.master_addr, .port = port_, .secret = secret_}, restart,
@@ -242,7 +260,7 @@ class Launcher {
       for (const int signal : take_signals()) {
         // Comes first, so that other nodes do not see ranks stop without knowing why.
         attempt([](NodeLink& link) { link.interrupt(); });
-        children.send(signals_taken_ > 2 ? SIGKILL : signal);
+        children.send(signal);
       }
       const std::vector<ChildExit> ends = children.reap();
       for (const ChildExit& end : ends) {
@@ -346,21 +364,50 @@ class Launcher {
   std::vector<int> take_signals() {
     std::vector<int> taken;
     while (const std::optional<int> signal = signals_.take()) {
-      if (*signal == SIGCHLD) continue;
-      taken.push_back(*signal);
-      interrupted_ = *signal;
-      ++signals_taken_;
+      switch (*signal) {
+        case SIGCHLD:
+        case SIGPIPE: break;
+        case SIGTSTP: suspend(); break;
+        case SIGHUP: taken.push_back(SIGTERM); break;
+        case SIGINT:
+          // A wrapper, a scheduler, and a terminal may each send a signal, so only an impatient user's third one kills.
+          if (++interrupts_ == 1) first_interrupt_ = Clock::now();
+          taken.push_back(interrupts_ > 2 && Clock::now() - first_interrupt_ >= kImpatience ? SIGKILL : SIGINT);
+          break;
+        default: taken.push_back(*signal);
+      }
     }
+    if (const std::optional<std::string> gone = output_.gone(); gone && !std::exchange(output_is_gone_, true)) {
+      say(fmt::format("{}: the output is gone, so the ranks are told to end", *gone));
+      taken.push_back(SIGTERM);
+    }
+    if (interrupted_ == 0 && !taken.empty()) interrupted_ = taken.front();
     return taken;
+  }
+
+  // A terminal's Ctrl-Z stops only this process, because each rank leads a group of its own.
+  void suspend() {
+    if (children_) children_->send(SIGSTOP);
+    // The default action, which does nothing if no shell could continue this process.
+    sigset_t stop, before;
+    ::sigemptyset(&stop);
+    ::sigaddset(&stop, SIGTSTP);
+    ::raise(SIGTSTP);
+    ::pthread_sigmask(SIG_UNBLOCK, &stop, &before);
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (children_) children_->send(SIGCONT);
   }
 
   const LauncherOptions& options_;
   const milliseconds timeout_;
   // Comes before the threads of the writer and the server start, so that they block them as well.
-  SignalDescriptor signals_{SIGINT, SIGTERM, SIGCHLD};
+  SignalDescriptor signals_{signals_to_take()};
   OutputWriter output_;
-  int interrupted_ = 0;  // the signal
-  int signals_taken_ = 0;
+  bool output_is_gone_ = false;
+  int interrupted_ = 0;  // the first signal that was passed on
+  int interrupts_ = 0;   // the number of SIGINTs
+  Clock::time_point first_interrupt_;
+  ChildProcesses* children_ = nullptr;  // while they run
   std::string secret_;
   bool made_secret_ = false;
   std::unique_ptr<TcpStoreServer> server_;

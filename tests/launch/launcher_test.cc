@@ -19,12 +19,14 @@
 #include "tests/free_port.h"
 #include "tests/processes.h"
 #include "tests/rank_scripts.h"
+#include "tests/wait_until.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
@@ -208,9 +210,78 @@ TEST(Signals, TheThirdOneIsFinal) {
   read_line(folder, "0");
   for (int i = 0; i < 3; ++i) {
     ::kill(launcher, SIGINT);
-    std::this_thread::sleep_for(200ms);  // pending signals count once
+    std::this_thread::sleep_for(600ms);  // the third comes more than a second after the first
   }
   EXPECT_EQ(exit_status(launcher), 128 + SIGKILL);
+}
+
+TEST(Signals, HangingUpTellsTheRanksToEnd) {
+  const TemporaryFolder folder;
+  const pid_t launcher = start_launcher("trap 'exit 7' TERM; " + leave_number(folder) + "while :; do sleep 0.02; done",
+                                        {.nproc_per_node = 2, .max_restarts = 3}, folder);
+  read_line(folder, "0"), read_line(folder, "1");
+  ::kill(launcher, SIGHUP);
+  EXPECT_EQ(exit_status(launcher), 7);
+}
+
+TEST(Signals, ManyRequestsToEndDoNotKill) {
+  const TemporaryFolder folder;
+  const pid_t launcher = start_launcher(
+      "trap 'n=1' TERM; n=0; " + leave_number(folder) + "while [ $n = 0 ]; do sleep 0.02; done; sleep 1.5; exit 7",
+      {.nproc_per_node = 1}, folder);
+  read_line(folder, "0");
+  for (int i = 0; i < 6; ++i) {
+    ::kill(launcher, SIGTERM);
+    std::this_thread::sleep_for(250ms);
+  }
+  EXPECT_EQ(exit_status(launcher), 7);
+}
+
+TEST(Signals, OfTheUserReachTheRanks) {
+  const TemporaryFolder folder;
+  const pid_t launcher = start_launcher("trap 'exit 3' USR1; trap 'exit 4' USR2; trap 'exit 5' QUIT; " +
+                                            leave_number(folder) + "while :; do sleep 0.02; done",
+                                        {.nproc_per_node = 1, .max_restarts = 3}, folder);
+  read_line(folder, "0");
+  ::kill(launcher, SIGUSR2);
+  EXPECT_EQ(exit_status(launcher), 4);
+}
+
+TEST(Signals, AStoppedJobGoesOn) {
+  const TemporaryFolder folder;
+  const pid_t launcher = start_launcher("trap 'exit 0' TERM; " + leave_number(folder) + "while :; do sleep 0.02; done",
+                                        {.nproc_per_node = 2}, folder);
+  // The system ignores the signal in a group that no shell watches.
+  ASSERT_EQ(::setpgid(launcher, launcher), 0);
+  const std::vector<pid_t> ranks{std::stoi(read_line(folder, "0")), std::stoi(read_line(folder, "1"))};
+  const auto state = [](pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/stat", process));
+    std::string text;
+    std::getline(file, text);
+    return text.at(text.rfind(')') + 2);
+  };
+  ::kill(launcher, SIGTSTP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(launcher, &status, WUNTRACED), launcher);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  for (const pid_t rank : ranks) EXPECT_EQ(state(rank), 'T');
+  ::kill(launcher, SIGCONT);
+  for (const pid_t rank : ranks) EXPECT_TRUE(wait_until([&] { return state(rank) != 'T'; }));
+  ::kill(launcher, SIGTERM);
+  EXPECT_EQ(exit_status(launcher), 0);
+}
+
+// A closed pipe, for example.
+TEST(Launcher, LostOutputTellsTheRanksToEnd) {
+  LauncherOptions options{.nproc_per_node = 2, .max_restarts = 3};
+  options.command = {"/bin/sh", "-c", "trap 'exit 7' TERM; echo line; while :; do sleep 0.02; done"};
+  std::vector<std::string> errors;
+  options.output = [&](bool is_error, std::string_view line) {
+    if (!is_error) throw std::runtime_error("no reader");
+    errors.emplace_back(line);
+  };
+  EXPECT_EQ(launch(options).status, 7);
+  EXPECT_THAT(errors, Contains("lockstep: no reader: the output is gone, so the ranks are told to end\n"));
 }
 
 TEST(Orphans, AreNotLeftByALauncherThatIsKilled) {
