@@ -19,6 +19,7 @@ namespace {
 
 struct LaunchOptions : LauncherOptions {
   std::optional<double> timeout_seconds;
+  double restart_delay_seconds = 1;
 };
 
 int run(LaunchOptions options) {
@@ -34,6 +35,7 @@ int run(LaunchOptions options) {
   if (const auto seconds = options.timeout_seconds) {
     options.timeout = read_timeout(*seconds);
   }
+  options.restart_delay = std::chrono::milliseconds(static_cast<std::int64_t>(options.restart_delay_seconds * 1000));
   options.color_output = ::isatty(STDOUT_FILENO);
   options.color_errors = ::isatty(STDERR_FILENO);
   options.output = [](bool is_error, std::string_view line) {
@@ -77,6 +79,10 @@ Command add_launch(CLI::App& parent) {
   app->add_option("--max-restarts", options->max_restarts,
                   "Restart all ranks after a failure, at most N times; exit status 2 (invalid arguments) ends the job")
       ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--restart-delay", options->restart_delay_seconds,
+                  "Seconds before the first restart; each further one waits twice as long, up to a minute")
+      ->check(number_in(0, 86'400))
       ->capture_default_str();
   app->add_option("--timeout", options->timeout_seconds,
                   "Seconds without a sign of life after which a rank counts as lost [LOCKSTEP_TIMEOUT, or 60]");

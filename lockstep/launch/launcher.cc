@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <system_error>
@@ -59,6 +60,14 @@ void check_options(const LauncherOptions& o) {
   check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port, the same on all of them, found none",
         o.nnodes);
   check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
+  check(o.restart_delay >= milliseconds(0), "launch: a pause of {} ms before a restart, expected at least 0",
+        o.restart_delay.count());
+}
+
+// Whether a line such as `lockstep: the loss is nan at step 17` says where the training was.
+bool names_step(std::string_view line) {
+  const std::size_t at = line.rfind("step ");
+  return at != std::string_view::npos && at + 5 < line.size() && line[at + 5] >= '0' && line[at + 5] <= '9';
 }
 
 // SIGPIPE is only blocked: a write by a thread of ours then fails.
@@ -119,9 +128,12 @@ class Launcher {
 
   LaunchResult run() {
     if (options_.nnodes > 1 && !connect_nodes()) return end_meeting();
+    std::string cause;  // of the last failure
+    int used = 0;       // restarts since the last healthy start
     for (int restart = 0;; ++restart) {
       const auto stop = [this] { return take_signals(), interrupted_ || link_->failure(); };
-      if (link_ && !link_->meet(job(restart), stop)) return end_meeting();
+      if (link_ && (!link_->meet(job(restart), stop) || interrupted_)) return end_meeting();
+      const auto begin = Clock::now();
       std::optional<JobFailure> failure;
       try {
         failure = run_ranks(restart);
@@ -130,29 +142,51 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.part(); });
         throw;
       }
-      int status = failure ? failure->status : 0;
-      bool over = !failure || interrupted_ || restart == options_.max_restarts;
+      // Nodes that differ in this by a moment end the job: one leaves, and the others wait for it in vain.
+      if (Clock::now() - begin >= options_.healthy_after) used = 0;
+      JobFailure first = failure.value_or(JobFailure{0, ""});
+      bool over = !failure || interrupted_ || used == options_.max_restarts;
+      const auto decide = [&] { over |= first.status == kUnusable || (!first.cause.empty() && first.cause == cause); };
+      decide();
       attempt([&](NodeLink& link) {
         // All nodes have to decide alike, so the first failure of the whole job counts.
-        if (const std::optional<JobFailure> first = link.failure()) status = first->status;
-        over |= link.interrupted() || status == kUnusable;
+        if (std::optional<JobFailure> shared = link.failure()) first = std::move(*shared);
+        decide();
+        over |= link.interrupted();
         if (over) link.part();
       });
-      over |= status == kUnusable || (options_.nnodes > 1 && !link_);
+      over |= options_.nnodes > 1 && !link_;
       if (!failure) return {};
+      if (!first.cause.empty() && first.cause == cause)
+        failure->message += "; the same as before the restart: " + cause;
       if (over) return {failure->status, failure->message};
-      say(fmt::format("{}; restart {} of {}", failure->message, restart + 1, options_.max_restarts));
+      cause = first.cause;
+      const auto delay = std::min(options_.restart_delay * (std::int64_t{1} << std::min(used, 20)),
+                                  std::max(options_.longest_restart_delay, options_.restart_delay));
+      const std::string when =
+          delay.count() > 0 ? fmt::format(" in {} s", static_cast<double>(delay.count()) / 1000) : "";
+      say(fmt::format("{}; restart {} of {}{}", failure->message, ++used, options_.max_restarts, when));
+      if (!pause(delay) && !link_) return {128 + interrupted_, failure->message + "; interrupted before the restart"};
     }
   }
 
  private:
   // The launchers of all nodes must agree on this text.
   std::string job(int restart) const {
-    return fmt::format("{} nodes of {} processes, start {} of {}", options_.nnodes, options_.nproc_per_node,
-                       restart + 1, options_.max_restarts + 1);
+    return fmt::format("{} nodes of {} processes, start {}, max-restarts {}", options_.nnodes, options_.nproc_per_node,
+                       restart + 1, options_.max_restarts);
   }
 
   void say(const std::string& text) { output_.push(true, "lockstep: " + text + "\n"); }
+
+  // Returns false if a signal comes first.
+  bool pause(milliseconds time) {
+    std::vector<OutputPipe> none;
+    for (const auto end = Clock::now() + time; take_signals(), !interrupted_ && Clock::now() < end;) {
+      wait(none, std::min(end, Clock::now() + kTick));
+    }
+    return !interrupted_;
+  }
 
   // Returns false if a signal comes first.
   bool connect_nodes() {
@@ -211,7 +245,10 @@ class Launcher {
       const bool color = is_error ? options_.color_errors : options_.color_output;
       const std::string prefix =
           color ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank) : fmt::format("[rank {}] ", rank);
-      const auto write = [this, is_error](std::string_view line) { output_.push(is_error, line); };
+      const auto write = [this, is_error, rank, skip = prefix.size()](std::string_view line) {
+        if (is_error) last_errors_[rank] = line.substr(skip, line.size() - skip - 1);
+        output_.push(is_error, line);
+      };
       streams.push_back({FileDescriptor(ends[0]), LinePrefixer(prefix, write)});
     }
     child.out = write_ends[0].get();
@@ -221,6 +258,7 @@ class Launcher {
 
   // Starts the ranks and waits until all have ended. Returns the first failure.
   std::optional<JobFailure> run_ranks(int restart) {
+    last_errors_.clear();
     ChildProcesses children(true);
     children_ = &children;
     struct Forget {
@@ -263,13 +301,15 @@ class Launcher {
         children.send(signal);
       }
       const std::vector<ChildExit> ends = children.reap();
+      // Their last lines say why they failed.
+      if (std::ranges::any_of(ends, [](const ChildExit& end) { return !end.ok(); })) read(streams);
       for (const ChildExit& end : ends) {
         if (!end.ok() && !sent_blow) own_ends.emplace(end.rank, end);
       }
       for (const ChildExit& end : ends) {
         if (end.ok() || failure) continue;
         reports.read();
-        const JobFailure what = blame(reports, own_ends, {end.exit_status(), end.describe()});
+        const JobFailure what = blame(reports, own_ends, failure_of(end));
         attempt([&](NodeLink& link) { link.fail_all(what); });
         fail_with(what);
       }
@@ -329,13 +369,21 @@ class Launcher {
   }
 
   // Reports of a lost rank say more than which rank ended first.
-  static JobFailure blame(const FailureReports& reports, const std::map<int, ChildExit>& own_ends,
-                          const JobFailure& first) {
+  JobFailure blame(const FailureReports& reports, const std::map<int, ChildExit>& own_ends,
+                   const JobFailure& first) const {
     const std::optional<RankFailure> culprit = reports.culprit();
     if (!culprit) return first;
     const auto end = own_ends.find(culprit->culprit);
     if (end == own_ends.end()) return {first.status, culprit->reason};
-    return {end->second.exit_status(), end->second.describe()};
+    return failure_of(end->second);
+  }
+
+  JobFailure failure_of(const ChildExit& end) const {
+    JobFailure failure{end.exit_status(), end.describe()};
+    if (const auto last = last_errors_.find(end.rank); last != last_errors_.end() && !end.by_signal()) {
+      if (names_step(last->second)) failure.cause = last->second;
+    }
+    return failure;
   }
 
   // If the store is unreachable, this node continues alone. The other nodes notice by themselves.
@@ -357,6 +405,13 @@ class Launcher {
     wait_for_any(polled, until);
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (polled[i + 1].revents && !output_.full()) streams[i].read();
+    }
+  }
+
+  // Reads what has arrived, without waiting.
+  void read(std::vector<OutputPipe>& streams) {
+    for (OutputPipe& stream : streams) {
+      if (stream.pipe && !output_.full()) stream.read();
     }
   }
 
@@ -412,7 +467,8 @@ class Launcher {
   bool made_secret_ = false;
   std::unique_ptr<TcpStoreServer> server_;
   int port_ = 0;
-  int accept_error_ = 0;  // the last one reported
+  int accept_error_ = 0;                    // the last one reported
+  std::map<int, std::string> last_errors_;  // the last line of error output of each rank here
   std::unique_ptr<NodeLink> link_;
 };
 

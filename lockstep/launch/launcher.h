@@ -24,6 +24,10 @@ struct LauncherOptions {
   int master_port = 0;  // 0 chooses a free one; allowed for one node only
   // How often all ranks are restarted after one failed. kUnusable ends the job, since it would recur.
   int max_restarts = 0;
+  // The pause before the first restart. It doubles with each restart, up to longest_restart_delay.
+  std::chrono::milliseconds restart_delay{1'000}, longest_restart_delay{60'000};
+  // A start that ran this long before it failed begins the count of restarts and the pauses anew.
+  std::chrono::milliseconds healthy_after{600'000};
   // How long nodes wait for each other and, as LOCKSTEP_TIMEOUT, how long ranks wait. 0: LOCKSTEP_TIMEOUT, or 60 s.
   std::chrono::milliseconds timeout{0};
   // After one rank fails, the others have this long to report why they fail. Then they get SIGTERM, and after the same

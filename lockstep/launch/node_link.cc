@@ -49,16 +49,16 @@ bool NodeLink::meet(const std::string& job, const std::function<bool()>& stop) {
 
 void NodeLink::fail_all(const JobFailure& failure) {
   if (store_->add(key("failures"), 1) == 1) {
-    store_->set(key("failure"), fmt::format("{} {}", failure.status, failure.message));
+    store_->set(key("failure"), fmt::format("{} {}\n{}", failure.status, failure.message, failure.cause));
   }
 }
 
 std::optional<JobFailure> NodeLink::failure() {
   if (!store_->contains(key("failure"))) return {};
   const std::string text = store_->get(key("failure"), milliseconds(0));
-  const std::size_t space = text.find(' ');
+  const std::size_t space = text.find(' '), line = text.find('\n');
   return JobFailure{static_cast<int>(parse_integer("a failed rank's status", text.substr(0, space), 0, 255)),
-                    text.substr(space + 1)};
+                    text.substr(space + 1, line - space - 1), text.substr(line + 1)};
 }
 
 void NodeLink::interrupt() { store_->set("interrupted", ""); }

@@ -16,6 +16,9 @@ namespace lockstep {
 struct JobFailure {
   int status = 1;
   std::string message;
+  // The rank's last line of error output, if the rank ended by itself and the line names a step. A failure that comes
+  // back at the same step will come again.
+  std::string cause = {};
 };
 
 class NodeLink {

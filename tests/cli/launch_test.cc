@@ -92,12 +92,29 @@ TEST(Launch, ExitsAsTheRankThatFailsAndNamesItLast) {
 }
 
 TEST(Launch, StartsAgainAfterAFailure) {
-  const ToolResult result =
-      launch({"--max-restarts", "2"}, "echo start $LOCKSTEP_RESTART_COUNT; exit $((6 - LOCKSTEP_RESTART_COUNT * 3))");
+  const ToolResult result = launch({"--max-restarts", "2", "--restart-delay", "0"},
+                                   "echo start $LOCKSTEP_RESTART_COUNT; exit $((6 - LOCKSTEP_RESTART_COUNT * 3))");
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(lines(result.out), ElementsAre("[rank 0] start 0", "[rank 0] start 1", "[rank 0] start 2"));
   EXPECT_THAT(lines(result.err), ElementsAre("lockstep: rank 0 exited with status 6; restart 1 of 2",
                                              "lockstep: rank 0 exited with status 3; restart 2 of 2"));
+}
+
+// All ranks print the reason and end alike, in any order.
+TEST(Launch, NamesTheRankThatCannotSave) {
+  const SmallData data;
+  const TemporaryFolder folder;
+  const std::filesystem::path save = folder / "save", log = folder / "log";
+  Arguments all = train_arguments(data, {"--epochs", "1000000", "--log", log, "--save", save, "--save-every", "1"});
+  all.insert(all.begin(), {"launch", "--nproc-per-node", "3", "--", "lockstep"});
+  Tool tool(all);
+  ASSERT_TRUE(wait_until([&] { return events(log, "step").size() >= 3; }));
+  for (std::error_code busy; std::filesystem::exists(save);) std::filesystem::rename(save, folder / "moved", busy);
+  folder.write("save", "a file in its place");
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(lines(result.err).back(), "lockstep: rank 0 exited with status 1") << result.err;
+  EXPECT_THAT(result.err, HasSubstr("[rank 2] lockstep: rank 0: "));
 }
 
 // A rank that never comes.
@@ -170,6 +187,7 @@ TEST(Launch, UnusableArgumentsEndWithStatus2) {
       {{"--node-rank", "1", "--", "true"}, "--node-rank: 1"},
       {{"--master-port", "65536", "--", "true"}, "--master-port"},
       {{"--max-restarts", "-1", "--", "true"}, "--max-restarts"},
+      {{"--restart-delay", "-1", "--", "true"}, "--restart-delay"},
       {{"--timeout", "0", "--", "true"}, "--timeout"},
       {{"--timeout", "nan", "--", "true"}, "--timeout"},
       {{"--timeout", "soon", "--", "true"}, "--timeout"},

@@ -39,15 +39,15 @@ std::string command_of(pid_t process) {
 
 class StopSignals : public Train {
  protected:
-  Arguments endless() const {
-    return train_arguments(data_, {"--epochs", "1000000", "--log", log_, "--save", save_});
-  }
+  Arguments endless() const { return train_arguments(data_, {"--epochs", "1000000", "--log", log_, "--save", save_}); }
   Arguments launched() const {
     Arguments all = endless();
     all.insert(all.begin(), {"launch", "--nproc-per-node", "2", "--max-restarts", "3", "--", "lockstep"});
     return all;
   }
-  [[nodiscard]] bool trains() const { return wait_until([&] { return events(log_, "step").size() >= 3; }); }
+  [[nodiscard]] bool trains() const {
+    return wait_until([&] { return events(log_, "step").size() >= 3; });
+  }
   // A checkpoint of the last step that was made.
   void expect_checkpoint() const {
     const std::size_t steps = events(log_, "step").size();
