@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "job_options.h"
 #include "lockstep/base/error.h"
+#include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/runtime/runtime.h"
 #include "ranks.h"
@@ -27,6 +28,10 @@ int run(LaunchOptions options) {
     throw UsageError("launch: expected a command: lockstep launch --nproc-per-node 2 -- COMMAND");
   if (options.node_rank >= options.nnodes) {
     throw UsageError(fmt::format("--node-rank: {} is not in [0 - {}]", options.node_rank, options.nnodes - 1));
+  }
+  if (options.nproc_per_node > kMaxRanks / options.nnodes) {
+    throw UsageError(fmt::format("launch: {} nodes of {} ranks, expected at most {} ranks in all", options.nnodes,
+                                 options.nproc_per_node, kMaxRanks));
   }
   if (options.nnodes > 1 && options.master_port == 0)
     throw UsageError("--nnodes needs --master-addr and --master-port");

@@ -1,5 +1,6 @@
 #include "run_report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -27,6 +28,14 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
+// ", with 8 cores each": a scheduler may bind each rank to fewer cores than the user believes.
+std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
+  if (of_ranks.size() < 2) return "";
+  const auto [least, most] = std::ranges::minmax(of_ranks);
+  if (least == most) return fmt::format(", with {} core{} each", least, least == 1 ? "" : "s");
+  return fmt::format(", with {} to {} cores each", least, most);
+}
+
 EpochResult to_plot(std::int64_t epoch, double train_loss, const Accuracy& test) {
   return {static_cast<int>(epoch), train_loss, test.value()};
 }
@@ -34,7 +43,7 @@ EpochResult to_plot(std::int64_t epoch, double train_loss, const Accuracy& test)
 }  // namespace
 
 RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
-                     std::int64_t examples, const TrainingPosition& start)
+                     std::int64_t examples, const TrainingPosition& start, const std::vector<std::int64_t>& cores)
     : options_(options), job_(job), net_(net), trainer_(trainer), examples_(examples), where_(str(job.devices)) {
   if (job.world_size() > 1) where_ += fmt::format(" in each of {} ranks", job.world_size());
   if (!options.log.empty()) {
@@ -44,7 +53,7 @@ RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& 
   }
   for (const EpochRecord& e : start.epochs)
     plotted_.push_back(to_plot(e.epoch, e.train_loss, {e.test_correct, e.test_total}));
-  say(fmt::format("running on: {}\n{}\n", where_, recipe_line()));
+  say(fmt::format("running on: {}{}\n{}\n", where_, describe_cores(cores), recipe_line()));
   trainer.on_step = [this](const StepReport& r) { step(r); };
   trainer.on_epoch = [this](const EpochReport& r) { epoch(r); };
   if (!plotted_.empty()) draw_plot();

@@ -7,6 +7,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/device/topology.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/module.h"
@@ -105,8 +106,10 @@ int run(TrainOptions o, Job& job, StopSignals& signals) {
     }
   }
 
+  std::vector<std::int64_t> cores{std::ssize(available_cpus())};
+  if (job.communicator) cores = job.communicator->gather_on_host(cores[0], "number of cores");
   std::optional<RunReport> report;
-  if (first) report.emplace(o, job, *net, trainer, train_data.data->size(), start);
+  if (first) report.emplace(o, job, *net, trainer, train_data.data->size(), start, cores);
   std::optional<WeightsLog> weights;
   if (first && !o.weights_log.empty()) weights.emplace(o.weights_log);
   if (!o.weights_log.empty()) {

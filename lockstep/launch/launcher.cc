@@ -55,6 +55,8 @@ void check_options(const LauncherOptions& o) {
   check(o.nnodes >= 1, "launch: {} nodes, expected at least 1", o.nnodes);
   check(o.node_rank >= 0 && o.node_rank < o.nnodes, "launch: node rank {}, expected from 0 to {}", o.node_rank,
         o.nnodes - 1);
+  check(o.nproc_per_node <= kMaxRanks / o.nnodes, "launch: {} nodes of {} ranks, expected at most {} ranks in all",
+        o.nnodes, o.nproc_per_node, kMaxRanks);
   check(o.master_port >= 0 && o.master_port <= 65535, "launch: master port {}, expected from 0 to 65535",
         o.master_port);
   check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port, the same on all of them, found none",

@@ -131,6 +131,24 @@ TEST(Launch, TrainHasTheTimeoutToo) {
   EXPECT_THAT(wrong.err, HasSubstr("--timeout: nan is not in [0.001 - 1000000]"));
 }
 
+TEST(Launch, TooManyRanksAreRefusedBeforeTheyMeet) {
+  const SmallData data;
+  const ToolResult result = run_tool(
+      train_arguments(data),
+      {.environment = {"PATH=/usr/bin:/bin", "RANK=7", "WORLD_SIZE=201", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9"}});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err, "lockstep: WORLD_SIZE says 201 ranks, expected at most 200\n");
+}
+
+TEST(Launch, TheStartLineShowsTheCoresOfEachRank) {
+  const SmallData data;
+  Arguments all = train_arguments(data);
+  all.insert(all.begin(), {"launch", "--nproc-per-node", "2", "--", "lockstep"});
+  const ToolResult result = run_tool(all);
+  EXPECT_TRUE(std::regex_search(result.out, std::regex("running on: .* in each of 2 ranks, with \\d+ cores? each\n")))
+      << result.out << result.err;
+}
+
 // Training alone would waste every rank but one without a word.
 TEST(Launch, ARankWithoutNumbersDoesNotTrainAlone) {
   SmallData data;
@@ -181,6 +199,8 @@ TEST(Launch, UnusableArgumentsEndWithStatus2) {
       {{"--nproc-per-node", "-1", "--", "true"}, "--nproc-per-node"},
       {{"--nproc-per-node", "two", "--", "true"}, "--nproc-per-node"},
       {{"--nproc-per-node", "99999999999", "--", "true"}, "--nproc-per-node"},
+      {{"--nproc-per-node", "201", "--", "true"}, "1 nodes of 201 ranks, expected at most 200 ranks in all"},
+      {{"--nproc-per-node", "51", "--nnodes", "4", "--master-port", "1", "--", "true"}, "4 nodes of 51 ranks"},
       {{"--nnodes", "0", "--", "true"}, "--nnodes"},
       {{"--nnodes", "2", "--", "true"}, "--master-port"},
       {{"--nnodes", "2", "--node-rank", "2", "--master-port", "1", "--", "true"}, "--node-rank: 2"},

@@ -149,7 +149,7 @@ TEST_F(Nodes, ThatDisagreeAreTold) {
   EXPECT_EQ(exit_status(zero), 99);
   EXPECT_EQ(exit_status(one), 99);
   EXPECT_THAT(log(0), HasSubstr("node 0 has 2 nodes of 2 processes, start 1, max-restarts 1, node 1 has 2 nodes of 2 "
-                                "processes, start 1 of 1"));
+                                "processes, start 1, max-restarts 0"));
 }
 
 }  // namespace

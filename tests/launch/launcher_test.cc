@@ -206,6 +206,7 @@ TEST(Launcher, WhatCannotWorkIsSaid) {
                "cannot start no-such-program: No such file or directory");
   EXPECT_ERROR(launch({.command = {"/etc/passwd"}, .output = silent}), "cannot start /etc/passwd: Permission denied");
   EXPECT_ERROR(launch_script("", {.nproc_per_node = 0}), "0 processes per node, expected from 1 to");
+  EXPECT_ERROR(launch_script("", {.nproc_per_node = 201}), "1 nodes of 201 ranks, expected at most 200 ranks in all");
   EXPECT_ERROR(launch_script("", {.nnodes = 0}), "0 nodes, expected at least 1");
   EXPECT_ERROR(launch_script("", {.nnodes = 2, .node_rank = 2, .master_port = 1}), "node rank 2, expected from 0 to 1");
   EXPECT_ERROR(launch_script("", {.nnodes = 2}), "2 nodes need a master port, the same on all of them, found none");
