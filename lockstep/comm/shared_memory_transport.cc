@@ -64,14 +64,14 @@ class SharedMemoryTransport final : public Transport {
 
   void send(int destination, int tag, Message message, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);
-    peers_->send(destination, tag, std::move(message), limit);
+    peers_->send(destination, tag, std::move(message), limit, [this] { return failure(); });
   }
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
-    auto message = peers_->mailbox().take(source, tag, limit, [this] { return failure().has_value(); });
+    auto message = peers_->receive(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
     if (auto failure = this->failure()) throw_failure(*failure);
-    if (peers_->mailbox().closed(source)) throw_failure(lost(source, kClosedGroup));
+    if (peers_->closed(source)) throw_failure(lost(source, kClosedGroup));
     give_up(overdue(source, peers_->answers(source), limit));
   }
 

@@ -45,6 +45,8 @@ constexpr milliseconds kShortGrace{2'000};
 constexpr milliseconds kLinkPatience{10'000};
 // An attempt to connect with the store of another node.
 constexpr milliseconds kLinkAttempt{2'000};
+// How long ranks that have ended may hold their output open.
+constexpr milliseconds kOutputTime{1'000};
 // How often to check whether output is taken again.
 constexpr milliseconds kOutputPause{20};
 
@@ -134,7 +136,7 @@ class Launcher {
     int used = 0;       // restarts since the last healthy start
     for (int restart = 0;; ++restart) {
       const auto stop = [this] { return take_signals(), interrupted_ || link_->failure(); };
-      if (link_ && (!link_->meet(job(restart), stop) || interrupted_)) return end_meeting();
+      if (link_ && (!link_->meet(job(restart), stop, meeting_time(restart)) || interrupted_)) return end_meeting();
       const auto begin = Clock::now();
       std::optional<JobFailure> failure;
       try {
@@ -173,6 +175,11 @@ class Launcher {
   }
 
  private:
+  // After a failure, another node may still be ending ranks that ignore SIGTERM.
+  milliseconds meeting_time(int restart) const {
+    return restart == 0 ? timeout_ : timeout_ + 2 * options_.grace + kOutputTime;
+  }
+
   // The launchers of all nodes must agree on this text.
   std::string job(int restart) const {
     return fmt::format("{} nodes of {} processes, start {}, max-restarts {}", options_.nnodes, options_.nproc_per_node,
@@ -351,13 +358,13 @@ class Launcher {
       }
     }
     // Processes that ranks started and detached may hold the output open.
-    auto soon = Clock::now() + std::chrono::seconds(1);
+    auto soon = Clock::now() + kOutputTime;
     const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
       wait(streams, soon);
       take_signals();
       // Nothing was read meanwhile.
-      if (output_.full()) soon = Clock::now() + std::chrono::seconds(1);
+      if (output_.full()) soon = Clock::now() + kOutputTime;
     }
     for (OutputPipe& stream : streams) {
       if (is_open(stream)) stream.finish();

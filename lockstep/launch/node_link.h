@@ -27,8 +27,8 @@ class NodeLink {
 
   // Waits until the launchers of all nodes have joined. They must agree on the job's description. Each start of all
   // ranks is a meeting of its own. `stop` is polled and ends the wait early; meet() then returns false. Throws if nodes
-  // are missing or disagree.
-  bool meet(const std::string& job, const std::function<bool()>& stop);
+  // are missing after `limit`, or disagree.
+  bool meet(const std::string& job, const std::function<bool()>& stop, std::chrono::milliseconds limit);
   // The first failure on any node counts for all.
   void fail_all(const JobFailure& failure);
   std::optional<JobFailure> failure();

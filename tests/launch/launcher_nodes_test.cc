@@ -66,6 +66,17 @@ TEST_F(Nodes, StartAgainTogether) {
   }
 }
 
+// Ranks that ignore SIGTERM keep their node longer than the timeout.
+TEST_F(Nodes, StartAgainAfterANodeThatEndsItsRanksSlowly) {
+  const std::string script =
+      "[ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 0 ] && { sleep 0.3; exit 5; }; "
+      "[ $GROUP_RANK = 0 ] || trap '' TERM; while :; do sleep 0.02; done";
+  const LauncherOptions options{.max_restarts = 1, .restart_delay = 0ms, .timeout = 1s, .grace = 1s};
+  const pid_t zero = start(0, script, options), one = start(1, script, options);
+  EXPECT_EQ(exit_status(zero), 0) << log(0);
+  EXPECT_EQ(exit_status(one), 0) << log(1);
+}
+
 TEST_F(Nodes, UnusableArgumentsAreTriedAgainNowhere) {
   const std::string script = "[ $RANK = 0 ] && exit 2; sleep 1000";
   const pid_t zero = start(0, script, {.max_restarts = 1, .restart_delay = 0ms, .grace = 50ms}),
