@@ -5,3 +5,6 @@
 #define LOCKSTEP_VERSION_MINOR 1
 #define LOCKSTEP_VERSION_PATCH 0
 #define LOCKSTEP_VERSION "0.1.0"
+
+// Raised with each change of the bits that a recipe gives. Equal numbers give equal bits.
+#define LOCKSTEP_KERNEL_REVISION 1

@@ -1,11 +1,16 @@
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "commands.h"
 #include "job_options.h"
+#include "lockstep/base/error.h"
+#include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/runtime/runtime.h"
 #include "ranks.h"
@@ -15,6 +20,7 @@ namespace {
 
 struct LaunchOptions : LauncherOptions {
   std::optional<double> timeout_seconds;
+  double restart_delay_seconds = 1;
 };
 
 int run(LaunchOptions options) {
@@ -23,6 +29,10 @@ int run(LaunchOptions options) {
   if (options.node_rank >= options.nnodes) {
     throw UsageError(fmt::format("--node-rank: {} is not in [0 - {}]", options.node_rank, options.nnodes - 1));
   }
+  if (options.nproc_per_node > kMaxRanks / options.nnodes) {
+    throw UsageError(fmt::format("launch: {} nodes of {} ranks, expected at most {} ranks in all", options.nnodes,
+                                 options.nproc_per_node, kMaxRanks));
+  }
   if (options.nnodes > 1 && options.master_port == 0)
     throw UsageError("--nnodes needs --master-addr and --master-port");
   // Runs this program itself, which may not be in PATH.
@@ -30,14 +40,20 @@ int run(LaunchOptions options) {
   if (const auto seconds = options.timeout_seconds) {
     options.timeout = read_timeout(*seconds);
   }
+  options.restart_delay = std::chrono::milliseconds(static_cast<std::int64_t>(options.restart_delay_seconds * 1000));
   options.color_output = ::isatty(STDOUT_FILENO);
   options.color_errors = ::isatty(STDERR_FILENO);
   options.output = [](bool is_error, std::string_view line) {
     std::FILE* stream = is_error ? stderr : stdout;
-    std::fwrite(line.data(), 1, line.size(), stream);
-    std::fflush(stream);
+    const bool written = std::fwrite(line.data(), 1, line.size(), stream) == line.size() && std::fflush(stream) == 0;
+    // EIO: the terminal is gone. A full disk may have room again.
+    if (!written && (errno == EPIPE || errno == EIO)) {
+      fail("standard {}: {}", is_error ? "error" : "output", std::generic_category().message(errno));
+    }
   };
   const LaunchResult result = launch(options);
+  // Nobody may read the message below; the exit status still counts.
+  std::signal(SIGPIPE, SIG_IGN);
   if (!result.message.empty()) notice(result.message);
   return result.status;
 }
@@ -68,6 +84,10 @@ Command add_launch(CLI::App& parent) {
   app->add_option("--max-restarts", options->max_restarts,
                   "Restart all ranks after a failure, at most N times; exit status 2 (invalid arguments) ends the job")
       ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--restart-delay", options->restart_delay_seconds,
+                  "Seconds before the first restart; each further one waits twice as long, up to a minute")
+      ->check(number_in(0, 86'400))
       ->capture_default_str();
   app->add_option("--timeout", options->timeout_seconds,
                   "Seconds without a sign of life after which a rank counts as lost [LOCKSTEP_TIMEOUT, or 60]");

@@ -1,5 +1,5 @@
-// lockstep COMMAND ...: exit status 0 on success, 1 on a failure at work, 2 on invalid arguments, 130 when
-// interrupted.
+// lockstep COMMAND ...: exit status 0 on success, 1 on a failure at work, 2 on invalid arguments, 128 + the signal when
+// a signal stopped it.
 #include <cerrno>
 #include <cstdio>
 #include <exception>
@@ -55,7 +55,10 @@ int run(int argc, char** argv) {
     print_error(error.what());
     return 2;
   } catch (const std::exception& error) {
-    print_error(error.what());
+    const std::string text = error.what();
+    const bool trains = app.got_subcommand("train");
+    const bool no_memory = trains && text.find(": out of memory: ") != std::string::npos;
+    print_error(no_memory ? text + "; a smaller --batch-size, or a larger --accumulate, needs less" : text);
     return 1;
   }
 }

@@ -44,6 +44,11 @@ std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::option
   const auto environment = read_launch_environment();
   if (!environment) check_backend_alone(backend);
   if (!environment || environment->world_size == 1) return nullptr;
+  // Found before the ranks meet, and a status that makes a launcher restart nothing.
+  if (environment->world_size > kMaxRanks) {
+    throw UsageError(
+        fmt::format("{} says {} ranks, expected at most {}", environment->source, environment->world_size, kMaxRanks));
+  }
   return init_process_group({.backend = backend, .timeout = timeout});
 }
 

@@ -1,5 +1,6 @@
 #include "run_report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -21,6 +22,20 @@ bool is_before(const nlohmann::json& event, const TrainingPosition& position) {
          (!ends_epoch || at_most("epoch", position.epoch));
 }
 
+// A failed write shows at the end of the program, and a closed pipe by its signal; neither ends the training.
+void say(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// ", with 8 cores each": a scheduler may bind each rank to fewer cores than the user believes.
+std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
+  if (of_ranks.size() < 2) return "";
+  const auto [least, most] = std::ranges::minmax(of_ranks);
+  if (least == most) return fmt::format(", with {} core{} each", least, least == 1 ? "" : "s");
+  return fmt::format(", with {} to {} cores each", least, most);
+}
+
 EpochResult to_plot(std::int64_t epoch, double train_loss, const Accuracy& test) {
   return {static_cast<int>(epoch), train_loss, test.value()};
 }
@@ -28,7 +43,7 @@ EpochResult to_plot(std::int64_t epoch, double train_loss, const Accuracy& test)
 }  // namespace
 
 RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
-                     std::int64_t examples, const TrainingPosition& start)
+                     std::int64_t examples, const TrainingPosition& start, const std::vector<std::int64_t>& cores)
     : options_(options), job_(job), net_(net), trainer_(trainer), examples_(examples), where_(str(job.devices)) {
   if (job.world_size() > 1) where_ += fmt::format(" in each of {} ranks", job.world_size());
   if (!options.log.empty()) {
@@ -38,8 +53,7 @@ RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& 
   }
   for (const EpochRecord& e : start.epochs)
     plotted_.push_back(to_plot(e.epoch, e.train_loss, {e.test_correct, e.test_total}));
-  fmt::print("running on: {}\n{}\n", where_, recipe_line());
-  std::fflush(stdout);
+  say(fmt::format("running on: {}{}\n{}\n", where_, describe_cores(cores), recipe_line()));
   trainer.on_step = [this](const StepReport& r) { step(r); };
   trainer.on_epoch = [this](const EpochReport& r) { epoch(r); };
   if (!plotted_.empty()) draw_plot();
@@ -100,9 +114,8 @@ void RunReport::epoch(const EpochReport& r) {
   for (const MetricResult& m : r.metrics) {
     if (m.name != "accuracy" && m.table.empty()) others += fmt::format(", {} {:.3f}", m.name, m.value);
   }
-  fmt::print("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}{}\n", r.epoch, r.seconds, r.train_loss,
-             r.test.value(), others);
-  std::fflush(stdout);
+  say(fmt::format("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}{}\n", r.epoch, r.seconds, r.train_loss,
+                  r.test.value(), others));
   if (log_) log_->write(epoch_event(r));
   plotted_.push_back(to_plot(r.epoch, r.train_loss, r.test));
   draw_plot();
@@ -120,7 +133,8 @@ void RunReport::finish(const TrainingResult& result) {
   double accuracy = result.epochs.empty() ? 0 : result.epochs.back().test.value();
   if (!result.stopped) {
     auto epochs = static_cast<double>(result.epochs.size());
-    fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", accuracy, seconds_ > 0 ? seconds_ / epochs : 0.0, where_);
+    say(fmt::format("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", accuracy, seconds_ > 0 ? seconds_ / epochs : 0.0,
+                    where_));
   }
   if (log_ && (!result.stopped || net_.parameters()[0].shape_known())) {
     nlohmann::ordered_json event = {{"event", "end"}, {"steps", result.steps}};

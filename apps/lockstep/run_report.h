@@ -16,9 +16,9 @@ namespace lockstep::app {
 class RunReport {
  public:
   // Installs the trainer's callbacks. All arguments must outlive the trainer. `start` is where a resumed run continues:
-  // later steps are removed from the log, and the plot begins with the finished epochs.
+  // later steps are removed from the log, and the plot begins with the finished epochs. `cores` has those of each rank.
   RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer, std::int64_t examples,
-            const TrainingPosition& start);
+            const TrainingPosition& start, const std::vector<std::int64_t>& cores);
   // Prints the last lines.
   void finish(const TrainingResult& result);
 

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <sstream>
 
@@ -9,6 +7,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/device/topology.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/module.h"
@@ -17,32 +16,11 @@
 #include "ranks.h"
 #include "resume.h"
 #include "run_report.h"
+#include "stop_signals.h"
 #include "weights_log.h"
 
 namespace lockstep::app {
 namespace {
-
-// The state that the signal handler may access.
-std::atomic<Trainer*> interrupted_trainer{nullptr};
-static_assert(std::atomic<Trainer*>::is_always_lock_free);
-
-void on_signal(int signal) {
-  if (Trainer* trainer = interrupted_trainer.load()) trainer->request_stop();
-  // A second signal ends the process at once.
-  std::signal(signal, SIG_DFL);
-}
-
-class StopOnSignal {
- public:
-  explicit StopOnSignal(Trainer& trainer) {
-    interrupted_trainer = &trainer;
-    for (int s : {SIGINT, SIGTERM}) std::signal(s, on_signal);
-  }
-  ~StopOnSignal() {
-    for (int s : {SIGINT, SIGTERM}) std::signal(s, SIG_DFL);
-    interrupted_trainer = nullptr;
-  }
-};
 
 // Checks at the start that a file can be written at the end.
 void check_writable(const std::string& path) {
@@ -101,7 +79,7 @@ void notice_options(const TrainOptions& o, const Job& job, const Examples& train
   }
 }
 
-int run(TrainOptions o, Job& job) {
+int run(TrainOptions o, Job& job, StopSignals& signals) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
   const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
@@ -128,8 +106,10 @@ int run(TrainOptions o, Job& job) {
     }
   }
 
+  std::vector<std::int64_t> cores{std::ssize(available_cpus())};
+  if (job.communicator) cores = job.communicator->gather_on_host(cores[0], "number of cores");
   std::optional<RunReport> report;
-  if (first) report.emplace(o, job, *net, trainer, train_data.data->size(), start);
+  if (first) report.emplace(o, job, *net, trainer, train_data.data->size(), start, cores);
   std::optional<WeightsLog> weights;
   if (first && !o.weights_log.empty()) weights.emplace(o.weights_log);
   if (!o.weights_log.empty()) {
@@ -139,13 +119,9 @@ int run(TrainOptions o, Job& job) {
     };
   }
 
-  TrainingResult result;
   auto trace = o.trace.empty() ? nullptr : std::make_shared<Trace>();
   if (trace) job.runtime->engine().set_trace(trace);
-  {
-    StopOnSignal stop(trainer);
-    result = trainer.train();
-  }
+  TrainingResult result = signals.train(trainer);
   if (const std::string why = trainer.why_not_recorded(); first && !why.empty()) {
     notice(fmt::format("--record-steps: steps were not recorded: {}", why));
   }
@@ -181,9 +157,8 @@ int run(TrainOptions o, Job& job) {
                          o.save.empty() ? "" : "; the checkpoint is in " + o.save,
                          exports ? fmt::format("; {} has the weights of this step", o.export_file) : ""));
     }
-    return 130;
   }
-  return 0;
+  return signals.status();
 }
 
 // A restarted job continues from its own checkpoint. At the first start, a checkpoint in the folder belongs to another
@@ -201,6 +176,7 @@ void choose_start(TrainOptions& o) {
 }
 
 int train(TrainOptions o) {
+  StopSignals signals;
   if (!o.plot.empty() && std::filesystem::path(o.plot).extension() != ".svg") {
     throw UsageError(fmt::format("--plot {}: expected a name that ends in .svg", o.plot));
   }
@@ -224,7 +200,7 @@ int train(TrainOptions o) {
     throw;
   }
   try {
-    return run(o, job);
+    return run(o, job, signals);
   } catch (const std::exception& error) {
     // The remaining work is useless.
     job.runtime->engine().cancel_pending(error.what());

@@ -1,10 +1,14 @@
 #include "lockstep/comm/control_channel.h"
 
+#include <linux/sockios.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -14,7 +18,10 @@
 namespace lockstep {
 namespace {
 
-enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor, sign_of_life };
+enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor, sign_of_life, received };
+
+// The longest wait for a rank that does not read, when a group ends.
+constexpr std::chrono::milliseconds kFlushTime{5'000};
 
 // A peer that knows the group's key is trusted, but its lengths are checked all the same.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
@@ -23,8 +30,9 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
 
 struct ControlChannel::Frame {
   FrameKind kind = FrameKind::message;
-  std::int32_t number = 0;  // a tag, or the culprit
-  std::uint64_t bytes = 0;  // that follow the frame
+  std::int32_t number = 0;     // a tag, or the culprit
+  std::uint64_t bytes = 0;     // that follow the frame
+  std::uint64_t received = 0;  // bytes of messages that a receiver took
   CollectiveHeader header{};
 };
 
@@ -39,6 +47,7 @@ struct ControlChannel::Peer {
   FileDescriptor descriptor;
   // Guarded by ControlChannel::mutex_.
   bool departed = false;
+  std::uint64_t unreceived = 0;  // bytes of messages that the peer has not received yet
   // Heartbeats since it was last heard from. Negative before the first one, since it may still be connecting to others.
   int silent_for = -2;
 };
@@ -77,6 +86,35 @@ ControlChannel::~ControlChannel() {
   const std::uint64_t one = 1;
   if (::write(stop_.get(), &one, sizeof one) == sizeof one && reader_.joinable()) reader_.join();
   tell_all({.kind = FrameKind::goodbye}, nullptr);
+  if (!first_failure()) flush();
+}
+
+void ControlChannel::flush() {
+  std::vector<bool> done(peers_.size());
+  const TimeLimit limit(std::min(silence_.length(), kFlushTime));
+  const auto is_flushed = [](Peer& peer) {
+    std::array<std::byte, 4096> heartbeats;
+    ssize_t n;
+    while ((n = ::recv(peer.socket.get(), heartbeats.data(), heartbeats.size(), MSG_DONTWAIT)) > 0) {
+    }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) return true;  // it reads no more
+    if (!send_rest(peer)) return errno != EAGAIN && errno != EINTR;
+    int protocol = 0, left = 0;
+    socklen_t size = sizeof protocol;
+    // A Unix socket has handed everything over.
+    const bool is_tcp =
+        ::getsockopt(peer.socket.get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP;
+    return !is_tcp || ::ioctl(peer.socket.get(), SIOCOUTQ, &left) != 0 || left == 0;
+  };
+  for (;;) {
+    bool all = true;
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      if (!done[r]) done[r] = !peers_[r]->socket || is_flushed(*peers_[r]);
+      all = all && done[r];
+    }
+    if (all || limit.over()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void ControlChannel::watch(std::function<void(const RankFailure&)> on_failure) {
@@ -199,6 +237,11 @@ void ControlChannel::handle_frame(int rank) {
       break;
     }
     case FrameKind::sign_of_life: break;
+    case FrameKind::received: {
+      std::lock_guard lock(mutex_);
+      peer.unreceived -= std::min(peer.unreceived, frame.received);
+      break;
+    }
     case FrameKind::descriptor: {
       std::lock_guard lock(mutex_);
       descriptors_[{rank, frame.number}] = std::move(peer.descriptor);
@@ -213,9 +256,41 @@ void ControlChannel::report(const RankFailure& failure) {
   if (on_failure_) on_failure_(failure);
 }
 
-void ControlChannel::send(int destination, int tag, const Message& message, const TimeLimit& limit) {
-  const Frame frame{.number = tag, .bytes = message.bytes.size(), .header = message.header};
+void ControlChannel::send(int destination, int tag, const Message& message, const TimeLimit& limit,
+                          const std::function<std::optional<RankFailure>()>& failure) {
+  Peer& peer = *peers_[static_cast<std::size_t>(destination)];
+  const std::uint64_t bytes = message.bytes.size();
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (first_failure_) throw_failure(*first_failure_);
+      if (peer.departed) throw_failure(lost(destination, kClosedGroup));
+      if (peer.unreceived == 0 || peer.unreceived + bytes <= kMostUnreceived) {
+        peer.unreceived += bytes;
+        break;
+      }
+    }
+    if (const auto failed = failure ? failure() : std::nullopt) throw_failure(*failed);
+    if (mailbox_.closed(destination)) throw_failure(lost(destination, kClosedConnection));
+    if (limit.over()) throw_failure(overdue(destination, answers(destination), limit));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const Frame frame{.number = tag, .bytes = bytes, .header = message.header};
   send_frame(destination, frame, message.bytes.data(), -1, limit);
+}
+
+std::optional<Message> ControlChannel::receive(int source, int tag, const TimeLimit& limit,
+                                               const std::function<bool()>& give_up) {
+  std::optional<Message> message = mailbox_.take(source, tag, limit, give_up);
+  if (message && !message->bytes.empty()) {
+    Peer& peer = *peers_[static_cast<std::size_t>(source)];
+    const Frame frame{.kind = FrameKind::received, .received = message->bytes.size()};
+    std::lock_guard lock(peer.writing);
+    // If the source does not read, the reading thread sends the rest.
+    keep_rest(peer, frame, nullptr, 0);
+    send_rest(peer);
+  }
+  return message;
 }
 
 void ControlChannel::tell_failure(const RankFailure& failure) {
@@ -247,7 +322,7 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
     if (const auto failed = first_failure()) throw_failure(*failed);
     if (limit.over()) throw_failure(overdue(destination, answers(destination), limit));
     pollfd item{peer.socket.get(), POLLOUT, 0};
-    ::poll(&item, 1, 20);
+    wait_for_any({&item, 1}, std::chrono::steady_clock::now() + std::chrono::milliseconds(20));
   };
   while (!send_rest(peer)) wait_for_room();
   std::size_t sent = 0;

@@ -34,8 +34,13 @@ class ControlChannel {
   // failures are reported at once. Runs on the reading thread.
   void watch(std::function<void(const RankFailure&)> on_failure);
 
-  void send(int destination, int tag, const Message& message, const TimeLimit& limit);
-  Mailbox& mailbox() { return mailbox_; }
+  // Waits while the destination has received too little of what was sent before. `failure` is polled.
+  void send(int destination, int tag, const Message& message, const TimeLimit& limit,
+            const std::function<std::optional<RankFailure>()>& failure = {});
+  // As Mailbox::take().
+  std::optional<Message> receive(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
+  // Whether the source sends no more messages.
+  bool closed(int source) const { return mailbox_.closed(source); }
   // Whether the rank said goodbye.
   bool departed(int rank) const;
   // Whether the rank's process was heard from recently.
@@ -55,6 +60,9 @@ class ControlChannel {
   struct Peer;
 
   std::optional<RankFailure> first_failure() const;
+  // Waits until the destination's system has everything. Closing a connection with unread heartbeats drops what is still
+  // to be sent.
+  void flush();
   void read_all();
   // Sends a heartbeat to all ranks, and counts how many turns each has been silent. It counts turns instead of reading
   // the clock, so a process that was stopped itself does not blame others.

@@ -113,16 +113,29 @@ class DeviceReducer final : public TransportTreeReducer {
 
   void exchange_presence(const CollectiveHeader& header, const TimeLimit& limit) {
     Exchanges e(transport_, channel_, header, limit);
-    e.to_all(reinterpret_cast<const std::byte*>(flags_.data()), flags_.size());
+    std::vector<std::vector<std::uint8_t>> flags(size_);
+    std::size_t longest = 0;
     for (std::size_t r = 0; r < size_; ++r) {
-      e.from[r] = {nullptr, layout_.positions(static_cast<int>(r)).size() * layout_.segments()};
+      flags[r].resize(layout_.positions(static_cast<int>(r)).size() * layout_.segments());
+      longest = std::max(longest, flags[r].size());
     }
-    e.exchange();
+    flags[rank_] = flags_;
+    e.in_steps(longest, 1, [&](std::size_t begin, std::size_t length) {
+      // Ranks with fewer positions have less to send.
+      const auto part = [&](std::size_t r) {
+        return std::min(length, flags[r].size() - std::min(begin, flags[r].size()));
+      };
+      if (part(rank_) > 0) e.to_all(reinterpret_cast<const std::byte*>(flags_.data() + begin), part(rank_));
+      for (std::size_t r = 0; r < size_; ++r) {
+        e.from[r] = {part(r) > 0 ? reinterpret_cast<std::byte*>(flags[r].data() + begin) : nullptr, part(r)};
+      }
+      e.exchange();
+    });
     for (std::size_t r = 0; r < size_; ++r) {
-      const auto* flags = r == rank_ ? flags_.data() : reinterpret_cast<const std::uint8_t*>(e.from[r].data);
+      auto from = flags[r].cbegin();
       for (int p : layout_.positions(static_cast<int>(r))) {
-        std::copy_n(flags, layout_.segments(), present_[static_cast<std::size_t>(p)].begin());
-        flags += layout_.segments();
+        std::copy_n(from, layout_.segments(), present_[static_cast<std::size_t>(p)].begin());
+        from += static_cast<std::ptrdiff_t>(layout_.segments());
       }
     }
   }

@@ -5,6 +5,7 @@ namespace lockstep {
 void Mailbox::put(int source, int tag, Message message) {
   {
     std::lock_guard lock(mutex_);
+    unreceived_[source] += message.bytes.size();
     messages_[{source, tag}].push_back(std::move(message));
   }
   arrived_.notify_all();
@@ -23,6 +24,12 @@ bool Mailbox::closed(int source) const {
   return closed_.contains(source);
 }
 
+std::size_t Mailbox::unreceived(int source) const {
+  std::lock_guard lock(mutex_);
+  const auto found = unreceived_.find(source);
+  return found == unreceived_.end() ? 0 : found->second;
+}
+
 std::optional<Message> Mailbox::take(int source, int tag, const TimeLimit& limit,
                                      const std::function<bool()>& give_up) {
   constexpr std::chrono::milliseconds kBetweenLooks{20};
@@ -32,6 +39,7 @@ std::optional<Message> Mailbox::take(int source, int tag, const TimeLimit& limit
       Message message = std::move(queue->second.front());
       queue->second.pop_front();
       if (queue->second.empty()) messages_.erase(queue);
+      unreceived_[source] -= message.bytes.size();
       return message;
     }
     if (closed_.contains(source) || limit.over()) return std::nullopt;

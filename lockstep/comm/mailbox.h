@@ -22,12 +22,18 @@ struct Message {
   std::vector<std::byte> bytes;
 };
 
+// A sender waits while the receiver has this much of it that was not received, so a fast sender does not fill the
+// receiver's memory. One message may be larger.
+constexpr std::size_t kMostUnreceived = std::size_t{64} << 20;
+
 class Mailbox {
  public:
   void put(int source, int tag, Message message);
   // No more messages will come from this source.
   void close(int source);
   bool closed(int source) const;
+  // Bytes from this source that nobody has taken.
+  std::size_t unreceived(int source) const;
   // Returns the oldest message of that source and tag. Returns nothing if the time runs out, the source is closed, or
   // `give_up`, which is polled, returns true.
   std::optional<Message> take(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
@@ -36,6 +42,7 @@ class Mailbox {
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::map<std::pair<int, int>, std::deque<Message>> messages_;  // by source and tag
+  std::map<int, std::size_t> unreceived_;                        // by source
   std::set<int> closed_;
 };
 

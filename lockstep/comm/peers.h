@@ -27,8 +27,14 @@ class Peers {
   // `failure` is polled and ends the wait.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,
                                               const std::function<std::optional<RankFailure>()>& failure) = 0;
-  virtual void send(int destination, int tag, Message message, const TimeLimit& limit) = 0;
-  virtual Mailbox& mailbox() = 0;
+  // Waits while the destination has received too little of what was sent before. `failure` is polled.
+  virtual void send(int destination, int tag, Message message, const TimeLimit& limit,
+                    const std::function<std::optional<RankFailure>()>& failure) = 0;
+  // As Mailbox::take().
+  virtual std::optional<Message> receive(int source, int tag, const TimeLimit& limit,
+                                         const std::function<bool()>& give_up) = 0;
+  // Whether the source sends no more messages.
+  virtual bool closed(int source) const = 0;
   // A collective of the named ranks.
   virtual std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name,
                                        const TimeLimit& limit) = 0;

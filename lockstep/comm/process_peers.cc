@@ -37,10 +37,15 @@ class ProcessPeers final : public Peers {
     }
   }
 
-  void send(int destination, int tag, Message message, const TimeLimit& limit) override {
-    control_.send(destination, tag, message, limit);
+  void send(int destination, int tag, Message message, const TimeLimit& limit,
+            const std::function<std::optional<RankFailure>()>& failure) override {
+    control_.send(destination, tag, message, limit, failure);
   }
-  Mailbox& mailbox() override { return control_.mailbox(); }
+  std::optional<Message> receive(int source, int tag, const TimeLimit& limit,
+                                 const std::function<bool()>& give_up) override {
+    return control_.receive(source, tag, limit, give_up);
+  }
+  bool closed(int source) const override { return control_.closed(source); }
 
   std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name,
                                const TimeLimit& limit) override {

@@ -35,10 +35,13 @@ class Segment {
     CollectiveHeader headers[2];
   };
 
+  // One cpu_set_t has room for 1,024 CPUs.
+  using CpuMask = std::array<cpu_set_t, 8>;
+
   struct alignas(64) Rank {
     Slot slots[kChannels];
     std::atomic<std::uint32_t> departed;
-    cpu_set_t cpus;
+    CpuMask cpus;
   };
 
   struct alignas(64) Shared {

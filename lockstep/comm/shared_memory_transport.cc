@@ -1,11 +1,13 @@
 #include "lockstep/comm/shared_memory_transport.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <thread>
 
 #include "lockstep/comm/futex.h"
 #include "lockstep/comm/segment.h"
+#include "lockstep/device/cgroup.h"
 
 namespace lockstep {
 namespace {
@@ -62,14 +64,14 @@ class SharedMemoryTransport final : public Transport {
 
   void send(int destination, int tag, Message message, const TimeLimit& limit) override {
     if (auto failure = this->failure()) throw_failure(*failure);
-    peers_->send(destination, tag, std::move(message), limit);
+    peers_->send(destination, tag, std::move(message), limit, [this] { return failure(); });
   }
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
-    auto message = peers_->mailbox().take(source, tag, limit, [this] { return failure().has_value(); });
+    auto message = peers_->receive(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
     if (auto failure = this->failure()) throw_failure(*failure);
-    if (peers_->mailbox().closed(source)) throw_failure(lost(source, kClosedGroup));
+    if (peers_->closed(source)) throw_failure(lost(source, kClosedGroup));
     give_up(overdue(source, peers_->answers(source), limit));
   }
 
@@ -101,14 +103,15 @@ class SharedMemoryTransport final : public Transport {
  private:
   // Counts the cores that the ranks of this host may use together.
   void count_cores(const TimeLimit& limit) {
-    ::sched_getaffinity(0, sizeof(cpu_set_t), &segment_.rank(rank_).cpus);
+    ::sched_getaffinity(0, sizeof(Segment::CpuMask), segment_.rank(rank_).cpus.data());
     const std::vector<ConstBlock> to(static_cast<std::size_t>(size_));
     std::vector<MutableBlock> from(static_cast<std::size_t>(size_));
     exchange(0, nullptr, to, from, limit);
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    for (int r = 0; r < size_; ++r) CPU_OR(&all, &all, &segment_.rank(r).cpus);
-    may_spin_ = CPU_COUNT(&all) >= size_;
+    Segment::CpuMask all{};
+    for (int r = 0; r < size_; ++r) CPU_OR_S(sizeof all, all.data(), all.data(), segment_.rank(r).cpus.data());
+    // Ranks that spin under a quota would use up the time of those that compute.
+    const int quota = read_cgroup_limits().cpus.value_or(INT_MAX);
+    may_spin_ = std::min(CPU_COUNT_S(sizeof all, all.data()), quota) >= size_;
   }
 
   // Identical blocks are written once.

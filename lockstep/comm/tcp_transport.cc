@@ -38,11 +38,10 @@ class TcpTransport final : public PairwiseTransport {
   }
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
-    auto message = control_.mailbox().take(source, tag, limit, [this] { return failure().has_value(); });
+    auto message = control_.receive(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
     if (auto failure = this->failure()) throw_failure(*failure);
-    give_up(control_.mailbox().closed(source) ? lost(source, kClosedGroup)
-                                              : overdue(source, control_.answers(source), limit));
+    give_up(control_.closed(source) ? lost(source, kClosedGroup) : overdue(source, control_.answers(source), limit));
   }
 
   std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string& name,

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "lockstep/comm/peers.h"
 
@@ -71,10 +72,26 @@ class ThreadPeers final : public Peers {
     return world_->memory(allocations_++, bytes);
   }
 
-  void send(int destination, int tag, Message message, const TimeLimit&) override {
-    world_->mailbox(destination).put(rank_, tag, std::move(message));
+  void send(int destination, int tag, Message message, const TimeLimit& limit,
+            const std::function<std::optional<RankFailure>()>& failure) override {
+    Mailbox& mailbox = world_->mailbox(destination);
+    const auto has_room = [&] {
+      const std::size_t unreceived = mailbox.unreceived(rank_);
+      return unreceived == 0 || unreceived + message.bytes.size() <= kMostUnreceived;
+    };
+    while (!has_room()) {
+      if (const auto failed = failure()) throw_failure(*failed);
+      if (world_->mailbox(rank_).closed(destination)) throw_failure(lost(destination, kClosedGroup));
+      if (limit.over()) throw_failure(overdue(destination, true, limit));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    mailbox.put(rank_, tag, std::move(message));
   }
-  Mailbox& mailbox() override { return world_->mailbox(rank_); }
+  std::optional<Message> receive(int source, int tag, const TimeLimit& limit,
+                                 const std::function<bool()>& give_up) override {
+    return world_->mailbox(rank_).take(source, tag, limit, give_up);
+  }
+  bool closed(int source) const override { return world_->mailbox(rank_).closed(source); }
 
   std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name, const TimeLimit&) override {
     const auto place = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();

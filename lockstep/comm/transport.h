@@ -13,6 +13,7 @@
 
 #include "lockstep/comm/collective_header.h"
 #include "lockstep/comm/mailbox.h"
+#include "lockstep/launch/launch_environment.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/time_limit.h"
 
@@ -29,7 +30,6 @@ struct MutableBlock {
 };
 
 constexpr int kChannels = 2;  // one for each CommChannel
-constexpr int kMaxRanks = 200;
 
 class Transport {
  public:

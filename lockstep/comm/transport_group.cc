@@ -86,7 +86,8 @@ Work TransportGroup::send(CommBuffer data, int destination, int tag, CollectiveO
   auto header = header_of(CollectiveKind::send, data, options);
   header.root = destination;
   header.detail = static_cast<std::uint64_t>(tag);
-  return submit_to(stream(destination, tag, true), 0, header, options,
+  const std::shared_ptr<OperationQueue> queue = stream(destination, tag, true);
+  return submit_to(*queue, 0, header, options,
                    [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
                      const auto* begin = static_cast<const std::byte*>(data.data);
                      Message message{h, {begin, begin + data.count * item_size(data.dtype)}};
@@ -99,19 +100,20 @@ Work TransportGroup::receive(CommBuffer data, int source, int tag, CollectiveOpt
   auto header = header_of(CollectiveKind::receive, data, options);
   header.root = source;
   header.detail = static_cast<std::uint64_t>(tag);
-  return submit_to(stream(source, tag, false), 0, header, options,
-                   [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
-                     const Message message = transport_->receive(h.root, tag, limit);
-                     if (message.header.dtype != h.dtype || message.header.count != h.count) {
-                       throw_failure(disagreement(h.root, message.header, rank(), h));
-                     }
-                     const std::size_t expected = h.count * item_size(h.dtype);
-                     if (message.bytes.size() != expected) {
-                       throw_failure({-1, fmt::format("rank {} sent {} bytes, expected {}", h.root,
-                                                      message.bytes.size(), expected)});
-                     }
-                     if (!message.bytes.empty()) std::memcpy(data.data, message.bytes.data(), message.bytes.size());
-                   });
+  const std::shared_ptr<OperationQueue> queue = stream(source, tag, false);
+  return submit_to(
+      *queue, 0, header, options, [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
+        const Message message = transport_->receive(h.root, tag, limit);
+        if (message.header.dtype != h.dtype || message.header.count != h.count) {
+          throw_failure(disagreement(h.root, message.header, rank(), h));
+        }
+        const std::size_t expected = h.count * item_size(h.dtype);
+        if (message.bytes.size() != expected) {
+          throw_failure(
+              {-1, fmt::format("rank {} sent {} bytes, expected {}", h.root, message.bytes.size(), expected)});
+        }
+        if (!message.bytes.empty()) std::memcpy(data.data, message.bytes.data(), message.bytes.size());
+      });
 }
 
 std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
@@ -256,11 +258,21 @@ CommError TransportGroup::failed(const RankFailure& own, const CollectiveHeader&
   return error;
 }
 
-OperationQueue& TransportGroup::stream(int peer, int tag, bool sending) {
+std::shared_ptr<OperationQueue> TransportGroup::stream(int peer, int tag, bool sending) {
+  // End after the lock: their threads are joined.
+  std::vector<std::shared_ptr<OperationQueue>> idle;
   std::lock_guard lock(mutex_);
-  auto& stream = streams_[{peer, tag, sending}];
-  if (!stream) stream = std::make_shared<OperationQueue>(false);
-  return *stream;
+  const auto found = streams_.find({peer, tag, sending});
+  if (found != streams_.end()) return found->second;
+  if (streams_.size() >= kManyStreams) {
+    std::erase_if(streams_, [&](auto& s) {
+      // Nobody else is about to use it.
+      if (s.second.use_count() != 1 || !s.second->idle()) return false;
+      idle.push_back(std::move(s.second));
+      return true;
+    });
+  }
+  return streams_[{peer, tag, sending}] = std::make_shared<OperationQueue>(false);
 }
 
 void TransportGroup::check_root(std::string_view operation, int root) const {

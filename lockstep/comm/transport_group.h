@@ -62,7 +62,7 @@ class TransportGroup final : public ProcessGroup {
   void fail_kin(const RankFailure& failure);
   // Remembers the first error, and adds this operation to it.
   CommError failed(const RankFailure& own, const CollectiveHeader& header);
-  OperationQueue& stream(int peer, int tag, bool sending);
+  std::shared_ptr<OperationQueue> stream(int peer, int tag, bool sending);
   void check_root(std::string_view operation, int root) const;
   void check_peer(std::string_view operation, int peer, int tag) const;
 
@@ -74,6 +74,8 @@ class TransportGroup final : public ProcessGroup {
   std::array<std::shared_ptr<OperationQueue>, kChannels> channels_;
   mutable std::mutex mutex_;
   // Operations between two ranks are in order for each (other rank, tag, direction), and wait for no others.
+  // A program may use each tag once, so idle ones go when there are many.
+  static constexpr std::size_t kManyStreams = 64;
   std::map<std::tuple<int, int, bool>, std::shared_ptr<OperationQueue>> streams_;
   std::optional<CommError> first_error_;
   std::vector<std::weak_ptr<TransportGroup>> subgroups_;

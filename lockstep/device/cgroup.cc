@@ -128,6 +128,19 @@ std::optional<std::size_t> memory_limit(const Folder& folder) {
   return number_in(folder.path / (folder.version2 ? "memory.max" : "memory.limit_in_bytes"));
 }
 
+// "anon 4096" in memory.stat; version 1 has "total_rss 4096", with the groups below.
+std::optional<std::size_t> memory_used(const Folder& folder) {
+  std::istringstream lines(text_of(folder.path / "memory.stat"));
+  std::optional<std::size_t> used;
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> pair = words(line);
+    const bool counts = pair.size() == 2 && (folder.version2 ? pair[0] == "anon" || pair[0] == "shmem"
+                                                             : pair[0] == "total_rss" || pair[0] == "total_shmem");
+    if (const auto bytes = counts ? number(pair[1]) : std::nullopt) used = used.value_or(0) + *bytes;
+  }
+  return used;
+}
+
 template <typename T>
 void lower(std::optional<T>& limit, std::optional<T> other) {
   if (other && (!limit || *other < *limit)) limit = other;
@@ -138,7 +151,11 @@ void lower(std::optional<T>& limit, std::optional<T> other) {
 CgroupLimits read_cgroup_limits(const fs::path& root) {
   CgroupLimits limits;
   for (const Folder& folder : group_folders(root, "cpu")) lower(limits.cpus, cpu_limit(folder));
-  for (const Folder& folder : group_folders(root, "memory")) lower(limits.memory_bytes, memory_limit(folder));
+  for (const Folder& folder : group_folders(root, "memory")) {
+    const std::optional<std::size_t> before = limits.memory_bytes;
+    lower(limits.memory_bytes, memory_limit(folder));
+    if (limits.memory_bytes != before) limits.memory_used = memory_used(folder);
+  }
   return limits;
 }
 

@@ -12,6 +12,9 @@ struct CgroupLimits {
   // The CPU time that the group may use, in CPUs: ceil(quota / period), at least 1.
   std::optional<int> cpus;
   std::optional<std::size_t> memory_bytes;
+  // What all processes of the group with that limit use now, except the page cache, which the system can drop. Empty if
+  // the group does not say.
+  std::optional<std::size_t> memory_used;
 };
 
 // The lowest limits in the hierarchy above this process, versions 1 and 2. `root` is the root of the file system. A

@@ -4,15 +4,15 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 
 namespace lockstep {
 namespace {
 
 int cores_of_process() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  std::array<cpu_set_t, 8> mask{};  // one has room for 1,024 CPUs
+  return sched_getaffinity(0, sizeof mask, mask.data()) == 0 ? CPU_COUNT_S(sizeof mask, mask.data()) : 1;
 }
 
 }  // namespace

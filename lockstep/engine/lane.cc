@@ -5,22 +5,26 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 
 namespace lockstep {
 namespace {
 
+// One cpu_set_t has room for 1,024 CPUs.
+using CpuMask = std::array<cpu_set_t, 8>;
+
 void bind_to(const std::vector<int>& cpus, const std::string& lane) {
-  cpu_set_t wanted;
-  CPU_ZERO(&wanted);
+  CpuMask wanted{};
   for (const int cpu : cpus) {
-    check(cpu >= 0 && cpu < CPU_SETSIZE, "add_lane: {}: there is no cpu {}", lane, cpu);
-    CPU_SET(cpu, &wanted);
+    check(cpu >= 0 && cpu < CPU_SETSIZE * static_cast<int>(wanted.size()), "add_lane: {}: there is no cpu {}", lane,
+          cpu);
+    CPU_SET_S(static_cast<std::size_t>(cpu), sizeof wanted, wanted.data());
   }
   // The system silently drops forbidden CPUs as long as any allowed one is left, so check the result.
-  cpu_set_t got;
-  CPU_ZERO(&got);
-  const bool bound = pthread_setaffinity_np(pthread_self(), sizeof wanted, &wanted) == 0 &&
-                     pthread_getaffinity_np(pthread_self(), sizeof got, &got) == 0 && CPU_EQUAL(&wanted, &got);
+  CpuMask got{};
+  const bool bound = pthread_setaffinity_np(pthread_self(), sizeof wanted, wanted.data()) == 0 &&
+                     pthread_getaffinity_np(pthread_self(), sizeof got, got.data()) == 0 &&
+                     CPU_EQUAL_S(sizeof got, wanted.data(), got.data());
   check(bound, "add_lane: {}: the process may not use all of cpus {}", lane, fmt::join(cpus, ", "));
 }
 

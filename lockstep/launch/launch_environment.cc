@@ -186,13 +186,16 @@ std::chrono::milliseconds default_progress_timeout(std::chrono::milliseconds tim
 }
 
 std::string first_slurm_host(const std::string& list) {
-  const std::size_t end = list.find_first_of("[,");
-  std::string host = list.substr(0, end);
-  if (end != std::string::npos && list[end] == '[') {
-    const std::size_t close = list.find(']', end);
+  std::string host;
+  for (std::size_t at = 0; at < list.size() && list[at] != ',';) {
+    if (list[at] != '[') {
+      host += list[at++];
+      continue;
+    }
+    const std::size_t close = list.find(']', at);
     check(close != std::string::npos, "list of hosts \"{}\": expected a ] after the [", list);
-    host += list.substr(end + 1, list.find_first_of(",-]", end) - end - 1);
-    host += list.substr(close + 1, list.find(',', close) - close - 1);
+    host += list.substr(at + 1, list.find_first_of(",-]", at) - at - 1);
+    at = close + 1;
   }
   check(!host.empty(), "list of hosts \"{}\": expected a host at its start", list);
   return host;

@@ -11,6 +11,9 @@
 
 namespace LOCKSTEP_API lockstep {
 
+// The most ranks of a job. Shared memory counts them in 8 bits, and every rank connects with every other.
+constexpr int kMaxRanks = 200;
+
 struct LaunchedRank {
   int rank = 0;
   int world_size = 1;
@@ -67,7 +70,7 @@ std::chrono::milliseconds default_timeout();
 // LOCKSTEP_PROGRESS_TIMEOUT (same format), or 30 times `timeout`.
 std::chrono::milliseconds default_progress_timeout(std::chrono::milliseconds timeout);
 
-// The first host of a Slurm list: "a[003-007,9],b" gives "a003".
+// The first host of a Slurm list: "a[003-007,9],b" gives "a003", "rack[1-2]node[3-4]" gives "rack1node3".
 std::string first_slurm_host(const std::string& list);
 // The number of tasks on a node of a Slurm list: "4(x2),1" gives 4 for nodes 0 and 1, and 1 for node 2. Throws if the
 // list is malformed or has no such node.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <system_error>
@@ -36,12 +37,16 @@ using Clock = std::chrono::steady_clock;
 
 // How often to ask other nodes and to check on children.
 constexpr milliseconds kTick{250};
+// The third SIGINT kills if it comes so long after the first.
+constexpr milliseconds kImpatience{1'000};
 // The grace period of ranks that hang.
 constexpr milliseconds kShortGrace{2'000};
 // How long to wait for the store of another node at a time. Signals have to wait as long.
 constexpr milliseconds kLinkPatience{10'000};
 // An attempt to connect with the store of another node.
 constexpr milliseconds kLinkAttempt{2'000};
+// How long ranks that have ended may hold their output open.
+constexpr milliseconds kOutputTime{1'000};
 // How often to check whether output is taken again.
 constexpr milliseconds kOutputPause{20};
 
@@ -52,11 +57,32 @@ void check_options(const LauncherOptions& o) {
   check(o.nnodes >= 1, "launch: {} nodes, expected at least 1", o.nnodes);
   check(o.node_rank >= 0 && o.node_rank < o.nnodes, "launch: node rank {}, expected from 0 to {}", o.node_rank,
         o.nnodes - 1);
+  check(o.nproc_per_node <= kMaxRanks / o.nnodes, "launch: {} nodes of {} ranks, expected at most {} ranks in all",
+        o.nnodes, o.nproc_per_node, kMaxRanks);
   check(o.master_port >= 0 && o.master_port <= 65535, "launch: master port {}, expected from 0 to 65535",
         o.master_port);
   check(o.nnodes == 1 || o.master_port > 0, "launch: {} nodes need a master port, the same on all of them, found none",
         o.nnodes);
   check(o.max_restarts >= 0, "launch: {} restarts, expected at least 0", o.max_restarts);
+  check(o.restart_delay >= milliseconds(0), "launch: a pause of {} ms before a restart, expected at least 0",
+        o.restart_delay.count());
+}
+
+// Whether a line such as `lockstep: the loss is nan at step 17` says where the training was.
+bool names_step(std::string_view line) {
+  const std::size_t at = line.rfind("step ");
+  return at != std::string_view::npos && at + 5 < line.size() && line[at + 5] >= '0' && line[at + 5] <= '9';
+}
+
+// SIGPIPE is only blocked: a write by a thread of ours then fails.
+std::vector<int> signals_to_take() {
+  std::vector<int> signals{SIGINT, SIGTERM, SIGCHLD, SIGPIPE};
+  for (const int signal : {SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
+    struct sigaction action {};
+    const bool is_ignored = ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+    if (!is_ignored) signals.push_back(signal);  // nohup
+  }
+  return signals;
 }
 
 // The output or error output of a rank, on its way to ours.
@@ -106,9 +132,12 @@ class Launcher {
 
   LaunchResult run() {
     if (options_.nnodes > 1 && !connect_nodes()) return end_meeting();
+    std::string cause;  // of the last failure
+    int used = 0;       // restarts since the last healthy start
     for (int restart = 0;; ++restart) {
       const auto stop = [this] { return take_signals(), interrupted_ || link_->failure(); };
-      if (link_ && !link_->meet(job(restart), stop)) return end_meeting();
+      if (link_ && (!link_->meet(job(restart), stop, meeting_time(restart)) || interrupted_)) return end_meeting();
+      const auto begin = Clock::now();
       std::optional<JobFailure> failure;
       try {
         failure = run_ranks(restart);
@@ -117,29 +146,56 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.part(); });
         throw;
       }
-      int status = failure ? failure->status : 0;
-      bool over = !failure || interrupted_ || restart == options_.max_restarts;
+      // Nodes that differ in this by a moment end the job: one leaves, and the others wait for it in vain.
+      if (Clock::now() - begin >= options_.healthy_after) used = 0;
+      JobFailure first = failure.value_or(JobFailure{0, ""});
+      bool over = !failure || interrupted_ || used == options_.max_restarts;
+      const auto decide = [&] { over |= first.status == kUnusable || (!first.cause.empty() && first.cause == cause); };
+      decide();
       attempt([&](NodeLink& link) {
         // All nodes have to decide alike, so the first failure of the whole job counts.
-        if (const std::optional<JobFailure> first = link.failure()) status = first->status;
-        over |= link.interrupted() || status == kUnusable;
+        if (std::optional<JobFailure> shared = link.failure()) first = std::move(*shared);
+        decide();
+        over |= link.interrupted();
         if (over) link.part();
       });
-      over |= status == kUnusable || (options_.nnodes > 1 && !link_);
+      over |= options_.nnodes > 1 && !link_;
       if (!failure) return {};
+      if (!first.cause.empty() && first.cause == cause)
+        failure->message += "; the same as before the restart: " + cause;
       if (over) return {failure->status, failure->message};
-      say(fmt::format("{}; restart {} of {}", failure->message, restart + 1, options_.max_restarts));
+      cause = first.cause;
+      const auto delay = std::min(options_.restart_delay * (std::int64_t{1} << std::min(used, 20)),
+                                  std::max(options_.longest_restart_delay, options_.restart_delay));
+      const std::string when =
+          delay.count() > 0 ? fmt::format(" in {} s", static_cast<double>(delay.count()) / 1000) : "";
+      say(fmt::format("{}; restart {} of {}{}", failure->message, ++used, options_.max_restarts, when));
+      if (!pause(delay) && !link_) return {128 + interrupted_, failure->message + "; interrupted before the restart"};
     }
   }
 
  private:
+  // After a failure, another node may still be ending ranks that ignore SIGTERM.
+  milliseconds meeting_time(int restart) const {
+    return restart == 0 ? timeout_ : timeout_ + 2 * options_.grace + kOutputTime;
+  }
+
   // The launchers of all nodes must agree on this text.
   std::string job(int restart) const {
-    return fmt::format("{} nodes of {} processes, start {} of {}", options_.nnodes, options_.nproc_per_node,
-                       restart + 1, options_.max_restarts + 1);
+    return fmt::format("{} nodes of {} processes, start {}, max-restarts {}", options_.nnodes, options_.nproc_per_node,
+                       restart + 1, options_.max_restarts);
   }
 
   void say(const std::string& text) { output_.push(true, "lockstep: " + text + "\n"); }
+
+  // Returns false if a signal comes first.
+  bool pause(milliseconds time) {
+    std::vector<OutputPipe> none;
+    for (const auto end = Clock::now() + time; take_signals(), !interrupted_ && Clock::now() < end;) {
+      wait(none, std::min(end, Clock::now() + kTick));
+    }
+    return !interrupted_;
+  }
 
   // Returns false if a signal comes first.
   bool connect_nodes() {
@@ -198,7 +254,10 @@ class Launcher {
       const bool color = is_error ? options_.color_errors : options_.color_output;
       const std::string prefix =
           color ? fmt::format("\x1b[{}m[rank {}]\x1b[0m ", 31 + rank % 6, rank) : fmt::format("[rank {}] ", rank);
-      const auto write = [this, is_error](std::string_view line) { output_.push(is_error, line); };
+      const auto write = [this, is_error, rank, skip = prefix.size()](std::string_view line) {
+        if (is_error) last_errors_[rank] = line.substr(skip, line.size() - skip - 1);
+        output_.push(is_error, line);
+      };
       streams.push_back({FileDescriptor(ends[0]), LinePrefixer(prefix, write)});
     }
     child.out = write_ends[0].get();
@@ -208,7 +267,13 @@ class Launcher {
 
   // Starts the ranks and waits until all have ended. Returns the first failure.
   std::optional<JobFailure> run_ranks(int restart) {
+    last_errors_.clear();
     ChildProcesses children(true);
+    children_ = &children;
+    struct Forget {
+      ChildProcesses*& children;
+      ~Forget() { children = nullptr; }
+    } forget{children_};
     std::vector<OutputPipe> streams;
     for (int local = 0; local < options_.nproc_per_node; ++local) start(local, restart, children, streams);
     FailureReports reports({.host = options_.master_addr, .port = port_, .secret = secret_}, restart,
@@ -242,16 +307,18 @@ class Launcher {
       for (const int signal : take_signals()) {
         // Comes first, so that other nodes do not see ranks stop without knowing why.
         attempt([](NodeLink& link) { link.interrupt(); });
-        children.send(signals_taken_ > 2 ? SIGKILL : signal);
+        children.send(signal);
       }
       const std::vector<ChildExit> ends = children.reap();
+      // Their last lines say why they failed.
+      if (std::ranges::any_of(ends, [](const ChildExit& end) { return !end.ok(); })) read(streams);
       for (const ChildExit& end : ends) {
         if (!end.ok() && !sent_blow) own_ends.emplace(end.rank, end);
       }
       for (const ChildExit& end : ends) {
         if (end.ok() || failure) continue;
         reports.read();
-        const JobFailure what = blame(reports, own_ends, {end.exit_status(), end.describe()});
+        const JobFailure what = blame(reports, own_ends, failure_of(end));
         attempt([&](NodeLink& link) { link.fail_all(what); });
         fail_with(what);
       }
@@ -291,13 +358,13 @@ class Launcher {
       }
     }
     // Processes that ranks started and detached may hold the output open.
-    auto soon = Clock::now() + std::chrono::seconds(1);
+    auto soon = Clock::now() + kOutputTime;
     const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
       wait(streams, soon);
       take_signals();
       // Nothing was read meanwhile.
-      if (output_.full()) soon = Clock::now() + std::chrono::seconds(1);
+      if (output_.full()) soon = Clock::now() + kOutputTime;
     }
     for (OutputPipe& stream : streams) {
       if (is_open(stream)) stream.finish();
@@ -311,13 +378,21 @@ class Launcher {
   }
 
   // Reports of a lost rank say more than which rank ended first.
-  static JobFailure blame(const FailureReports& reports, const std::map<int, ChildExit>& own_ends,
-                          const JobFailure& first) {
+  JobFailure blame(const FailureReports& reports, const std::map<int, ChildExit>& own_ends,
+                   const JobFailure& first) const {
     const std::optional<RankFailure> culprit = reports.culprit();
     if (!culprit) return first;
     const auto end = own_ends.find(culprit->culprit);
     if (end == own_ends.end()) return {first.status, culprit->reason};
-    return {end->second.exit_status(), end->second.describe()};
+    return failure_of(end->second);
+  }
+
+  JobFailure failure_of(const ChildExit& end) const {
+    JobFailure failure{end.exit_status(), end.describe()};
+    if (const auto last = last_errors_.find(end.rank); last != last_errors_.end() && !end.by_signal()) {
+      if (names_step(last->second)) failure.cause = last->second;
+    }
+    return failure;
   }
 
   // If the store is unreachable, this node continues alone. The other nodes notice by themselves.
@@ -342,30 +417,67 @@ class Launcher {
     }
   }
 
+  // Reads what has arrived, without waiting.
+  void read(std::vector<OutputPipe>& streams) {
+    for (OutputPipe& stream : streams) {
+      if (stream.pipe && !output_.full()) stream.read();
+    }
+  }
+
   // Returns the signals to pass on. SIGCHLD only wakes the launcher.
   std::vector<int> take_signals() {
     std::vector<int> taken;
     while (const std::optional<int> signal = signals_.take()) {
-      if (*signal == SIGCHLD) continue;
-      taken.push_back(*signal);
-      interrupted_ = *signal;
-      ++signals_taken_;
+      switch (*signal) {
+        case SIGCHLD:
+        case SIGPIPE: break;
+        case SIGTSTP: suspend(); break;
+        case SIGHUP: taken.push_back(SIGTERM); break;
+        case SIGINT:
+          // A wrapper, a scheduler, and a terminal may each send a signal, so only an impatient user's third one kills.
+          if (++interrupts_ == 1) first_interrupt_ = Clock::now();
+          taken.push_back(interrupts_ > 2 && Clock::now() - first_interrupt_ >= kImpatience ? SIGKILL : SIGINT);
+          break;
+        default: taken.push_back(*signal);
+      }
     }
+    if (const std::optional<std::string> gone = output_.gone(); gone && !std::exchange(output_is_gone_, true)) {
+      say(fmt::format("{}: the output is gone, so the ranks are told to end", *gone));
+      taken.push_back(SIGTERM);
+    }
+    if (interrupted_ == 0 && !taken.empty()) interrupted_ = taken.front();
     return taken;
+  }
+
+  // A terminal's Ctrl-Z stops only this process, because each rank leads a group of its own.
+  void suspend() {
+    if (children_) children_->send(SIGSTOP);
+    // The default action, which does nothing if no shell could continue this process.
+    sigset_t stop, before;
+    ::sigemptyset(&stop);
+    ::sigaddset(&stop, SIGTSTP);
+    ::raise(SIGTSTP);
+    ::pthread_sigmask(SIG_UNBLOCK, &stop, &before);
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (children_) children_->send(SIGCONT);
   }
 
   const LauncherOptions& options_;
   const milliseconds timeout_;
   // Comes before the threads of the writer and the server start, so that they block them as well.
-  SignalDescriptor signals_{SIGINT, SIGTERM, SIGCHLD};
+  SignalDescriptor signals_{signals_to_take()};
   OutputWriter output_;
-  int interrupted_ = 0;  // the signal
-  int signals_taken_ = 0;
+  bool output_is_gone_ = false;
+  int interrupted_ = 0;  // the first signal that was passed on
+  int interrupts_ = 0;   // the number of SIGINTs
+  Clock::time_point first_interrupt_;
+  ChildProcesses* children_ = nullptr;  // while they run
   std::string secret_;
   bool made_secret_ = false;
   std::unique_ptr<TcpStoreServer> server_;
   int port_ = 0;
-  int accept_error_ = 0;  // the last one reported
+  int accept_error_ = 0;                    // the last one reported
+  std::map<int, std::string> last_errors_;  // the last line of error output of each rank here
   std::unique_ptr<NodeLink> link_;
 };
 

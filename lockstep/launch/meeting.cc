@@ -15,6 +15,7 @@
 #include "lockstep/base/hmac.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/tcp_socket.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +33,11 @@ std::string other_world_size(int rank, int says, int expected) {
   return fmt::format("rendezvous: rank {} says that the world size is {}, rank 0 says {}", rank, says, expected);
 }
 
+std::string other_build(int rank, const std::string& has, const std::string& expected) {
+  return fmt::format("rendezvous: rank {} has {}, rank 0 has {}: their bits may differ, expected one version", rank,
+                     describe_build(has), describe_build(expected));
+}
+
 // Identifies a process, even across containers.
 std::string this_process() {
   char host[HOST_NAME_MAX + 1] = {};
@@ -45,6 +51,14 @@ std::string this_process() {
 }
 
 }  // namespace
+
+std::string build_id() { return fmt::format("{}/{}", LOCKSTEP_VERSION, LOCKSTEP_KERNEL_REVISION); }
+
+std::string describe_build(const std::string& id) {
+  if (id.empty()) return "an older Lockstep";
+  const std::size_t slash = id.find('/');
+  return fmt::format("Lockstep {} (kernel revision {})", id.substr(0, slash), id.substr(slash + 1));
+}
 
 std::string Meeting::Verdict::str() const { return fmt::format("{} {} {}", go ? "go" : "stop", of, text); }
 
@@ -64,7 +78,8 @@ Meeting::Meeting(std::shared_ptr<Store> store, MeetingOptions options)
 std::string Meeting::meet() {
   const std::int64_t group = number_of_group();
   group_ = make_prefix_store(fmt::format("{}/", group), store_);
-  group_->set(record_key(options_.rank), fmt::format("{} {}", options_.world_size, options_.address));
+  group_->set(record_key(options_.rank),
+              fmt::format("{} {} {}", options_.world_size, options_.address, options_.build));
   const Verdict verdict = options_.rank == 0 ? decide() : await_verdict();
   if (!verdict.go) {
     if (options_.rank != 0) group_->set(told_key(options_.rank), "");
@@ -74,8 +89,10 @@ std::string Meeting::meet() {
     throw CommError(other_world_size(options_.rank, options_.world_size, verdict.of), -1);
   }
   std::istringstream words(verdict.text);
-  std::string number, hosts;
-  words >> number >> hosts;
+  std::string number, hosts, build;
+  words >> number >> hosts >> build;
+  // Rank 0 has compared already, unless it is older.
+  if (build != options_.build) throw CommError(other_build(options_.rank, options_.build, build), -1);
   // A loopback route to the store says nothing about how other hosts reach this one.
   if (hosts == "several" && is_loopback(options_.address)) options_.address = address_for_others();
   return number;
@@ -128,14 +145,17 @@ Meeting::Verdict Meeting::decide() {
     }
     std::istringstream words(*record);
     int world_size = 0;
-    std::string address;
-    words >> world_size >> address;
+    std::string address, build;
+    words >> world_size >> address >> build;
     if (world_size != options_.world_size) {
       verdict = {.text = other_world_size(rank, world_size, options_.world_size)};
+    } else if (build != options_.build) {
+      verdict = {.text = other_build(rank, build, options_.build)};
     }
     several_hosts |= !is_loopback(address);
   }
-  if (verdict.go) verdict.text = hexadecimal(random_bytes(32)) + (several_hosts ? " several" : " one");
+  if (verdict.go)
+    verdict.text = hexadecimal(random_bytes(32)) + (several_hosts ? " several " : " one ") + options_.build;
   announce(verdict);
   // Keeps the store alive until the ranks that joined have read the reason.
   const auto soon = Clock::now() + std::chrono::seconds(2);

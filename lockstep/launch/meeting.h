@@ -11,6 +11,11 @@
 
 namespace lockstep {
 
+// `0.1.0/1`: the version and the kernel revision of this library.
+std::string build_id();
+// `Lockstep 0.1.0 (kernel revision 1)`, for errors.
+std::string describe_build(const std::string& id);
+
 struct MeetingOptions {
   int rank = 0;
   int world_size = 1;
@@ -18,6 +23,8 @@ struct MeetingOptions {
   std::string address = "127.0.0.1";
   // This process hosts the store.
   bool holds_store = false;
+  // Ranks of different builds compute different bits. One word.
+  std::string build = build_id();
   std::chrono::milliseconds timeout{60'000};
   // The start of the timeout.
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
@@ -28,7 +35,7 @@ class Meeting {
   Meeting(std::shared_ptr<Store> store, MeetingOptions options);
 
   // Returns rank 0's random number when all ranks have joined. Throws CommError if ranks do not join in time, if a rank
-  // has another world size, or if two processes claim the same rank.
+  // has another world size or another build, or if two processes claim the same rank.
   std::string meet();
 
   // This group's part of the store, valid after meet(). Groups that share a store are numbered: a rank's n-th group is

@@ -27,18 +27,18 @@ std::string NodeLink::key(const std::string& name, int node) const {
   return fmt::format("{}/{}/{}", start_, name, node);
 }
 
-bool NodeLink::meet(const std::string& job, const std::function<bool()>& stop) {
+bool NodeLink::meet(const std::string& job, const std::function<bool()>& stop, milliseconds limit) {
   ++start_;
   pulses_.clear();
   const std::int64_t count = store_->add(key("count", node_rank_), 1);
   check(count == 1, "launch: another launcher is node {} already", node_rank_);
   store_->set(key("job", node_rank_), job);
-  const auto deadline = Clock::now() + timeout_;
+  const auto deadline = Clock::now() + limit;
   for (int node = 0; node < nnodes_; ++node) {
     while (!store_->contains(key("job", node))) {
       if (stop()) return false;
       check(Clock::now() < deadline, "launch: node {} of {} did not join within {} s", node, nnodes_,
-            static_cast<double>(timeout_.count()) / 1000);
+            static_cast<double>(limit.count()) / 1000);
       std::this_thread::sleep_for(milliseconds(50));
     }
     const std::string other = store_->get(key("job", node), milliseconds(0));
@@ -49,16 +49,16 @@ bool NodeLink::meet(const std::string& job, const std::function<bool()>& stop) {
 
 void NodeLink::fail_all(const JobFailure& failure) {
   if (store_->add(key("failures"), 1) == 1) {
-    store_->set(key("failure"), fmt::format("{} {}", failure.status, failure.message));
+    store_->set(key("failure"), fmt::format("{} {}\n{}", failure.status, failure.message, failure.cause));
   }
 }
 
 std::optional<JobFailure> NodeLink::failure() {
   if (!store_->contains(key("failure"))) return {};
   const std::string text = store_->get(key("failure"), milliseconds(0));
-  const std::size_t space = text.find(' ');
+  const std::size_t space = text.find(' '), line = text.find('\n');
   return JobFailure{static_cast<int>(parse_integer("a failed rank's status", text.substr(0, space), 0, 255)),
-                    text.substr(space + 1)};
+                    text.substr(space + 1, line - space - 1), text.substr(line + 1)};
 }
 
 void NodeLink::interrupt() { store_->set("interrupted", ""); }

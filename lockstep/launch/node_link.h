@@ -16,6 +16,9 @@ namespace lockstep {
 struct JobFailure {
   int status = 1;
   std::string message;
+  // The rank's last line of error output, if the rank ended by itself and the line names a step. A failure that comes
+  // back at the same step will come again.
+  std::string cause = {};
 };
 
 class NodeLink {
@@ -24,8 +27,8 @@ class NodeLink {
 
   // Waits until the launchers of all nodes have joined. They must agree on the job's description. Each start of all
   // ranks is a meeting of its own. `stop` is polled and ends the wait early; meet() then returns false. Throws if nodes
-  // are missing or disagree.
-  bool meet(const std::string& job, const std::function<bool()>& stop);
+  // are missing after `limit`, or disagree.
+  bool meet(const std::string& job, const std::function<bool()>& stop, std::chrono::milliseconds limit);
   // The first failure on any node counts for all.
   void fail_all(const JobFailure& failure);
   std::optional<JobFailure> failure();

@@ -1,5 +1,7 @@
 #include "lockstep/launch/output_writer.h"
 
+#include <exception>
+
 namespace lockstep {
 
 OutputWriter::OutputWriter(Write write) : write_(std::move(write)), thread_([this] { write_all(); }) {}
@@ -27,6 +29,11 @@ bool OutputWriter::full() const {
   return bytes_ >= kMostBytes;
 }
 
+std::optional<std::string> OutputWriter::gone() const {
+  const std::lock_guard lock(mutex_);
+  return gone_;
+}
+
 void OutputWriter::write_all() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -34,9 +41,20 @@ void OutputWriter::write_all() {
     if (lines_.empty()) return;
     const auto [is_error, line] = std::move(lines_.front());
     lines_.pop_front();
-    lock.unlock();
-    write_(is_error, line);
-    lock.lock();
+    if (!is_gone_[is_error]) {
+      std::optional<std::string> failure;
+      lock.unlock();
+      try {
+        write_(is_error, line);
+      } catch (const std::exception& error) {
+        failure = error.what();
+      }
+      lock.lock();
+      if (failure) {
+        is_gone_[is_error] = true;
+        if (!gone_) gone_ = failure;
+      }
+    }
     bytes_ -= line.size();
   }
 }

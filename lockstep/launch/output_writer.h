@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -25,6 +26,9 @@ class OutputWriter {
 
   // Never waits. Lines are written in this order.
   void push(bool is_error, std::string_view line);
+  // The text of the first exception that a write threw. The output is gone then: what follows on the same stream is
+  // dropped.
+  std::optional<std::string> gone() const;
   // Whether so much is waiting that producers should pause.
   bool full() const;
 
@@ -39,6 +43,8 @@ class OutputWriter {
   std::deque<std::pair<bool, std::string>> lines_;
   std::size_t bytes_ = 0;  // of `lines_` and of the line that is being written
   bool closing_ = false;
+  bool is_gone_[2] = {};  // standard output, error output
+  std::optional<std::string> gone_;
   std::thread thread_;
 };
 

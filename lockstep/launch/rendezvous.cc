@@ -119,6 +119,17 @@ Connected connect_store(const LaunchEnvironment& e, const std::string& secret, m
   return {store, store->local_host()};
 }
 
+// The launcher's store outlives all starts of the job. The program may have been replaced between two of them.
+void check_first_build(Store& store, const LaunchEnvironment& e, const std::string& build) {
+  if (e.restart_count == 0) return store.set("first build", build);
+  if (!store.contains("first build")) return;
+  const std::string first = store.get("first build", milliseconds(0));
+  if (first == build) return;
+  throw CommError(fmt::format("rendezvous: rank {} has {}, the job began with {}: their bits may differ", e.rank,
+                              describe_build(build), describe_build(first)),
+                  -1);
+}
+
 std::string meet(Meeting& meeting, const TcpStoreServer* server) {
   try {
     return meeting.meet();
@@ -148,6 +159,7 @@ Rendezvous resolve_rendezvous(const RendezvousOptions& options) {
   check(e.has_value(),
         "init_process_group: neither .rank and .world_size nor the variables RANK and WORLD_SIZE are set: set them, or "
         "start the ranks with `lockstep launch`");
+  check(e->world_size <= kMaxRanks, "init_process_group: {} ranks, expected at most {}", e->world_size, kMaxRanks);
   const GroupTimeouts timeouts = timeouts_of(options);
   const milliseconds timeout = timeouts.silence;
   const auto begin = Clock::now();
@@ -159,11 +171,14 @@ Rendezvous resolve_rendezvous(const RendezvousOptions& options) {
       Connected connected = options.store ? Connected{options.store}
                             : hosts       ? host_store(*e, secret, timeout)
                                           : connect_store(*e, secret, timeout, deadline);
+      const std::string build = options.build.empty() ? build_id() : options.build;
+      if (e->launcher_has_store) check_first_build(*connected.store, *e, build);
       Meeting meeting(make_prefix_store(fmt::format("rendezvous/{}/", e->restart_count), connected.store),
                       {.rank = e->rank,
                        .world_size = e->world_size,
                        .address = connected.address,
                        .holds_store = connected.hosted != nullptr,
+                       .build = build,
                        .timeout = timeout,
                        .begin = begin});
       const std::string number = meet(meeting, connected.hosted);

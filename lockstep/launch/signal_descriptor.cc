@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-SignalDescriptor::SignalDescriptor(std::initializer_list<int> signals) {
+SignalDescriptor::SignalDescriptor(const std::vector<int>& signals) {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : signals) ::sigaddset(&set, signal);

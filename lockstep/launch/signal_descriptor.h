@@ -3,8 +3,8 @@
 
 #include <signal.h>
 
-#include <initializer_list>
 #include <optional>
+#include <vector>
 
 #include "lockstep/base/file_descriptor.h"
 
@@ -13,7 +13,7 @@ namespace lockstep {
 // While it lives, these signals are blocked in the constructing thread and can be read here.
 class SignalDescriptor {
  public:
-  explicit SignalDescriptor(std::initializer_list<int> signals);
+  explicit SignalDescriptor(const std::vector<int>& signals);
   ~SignalDescriptor();
   SignalDescriptor(const SignalDescriptor&) = delete;
   SignalDescriptor& operator=(const SignalDescriptor&) = delete;

@@ -112,7 +112,12 @@ std::ptrdiff_t thread_count() {
 }
 
 void check_options(const SpawnOptions& options) {
-  check(options.nprocs >= 1, "spawn: {} processes, expected at least 1", options.nprocs);
+  check(options.nprocs >= 1 && options.nprocs <= kMaxRanks, "spawn: {} processes, expected from 1 to {}{}",
+        options.nprocs, kMaxRanks,
+        options.nprocs == 0
+            ? ": device_count() counts GPUs, and there is none here; give the number of processes, as in "
+              "{.nprocs = 2}, which then share the CPUs"
+            : "");
 }
 
 // Makes a secret if this process has none.

@@ -27,7 +27,10 @@ using std::chrono::steady_clock;
 
 // A peer speaks at once. A connection that stays silent for this long is closed.
 constexpr std::chrono::seconds kPatience{5};
-constexpr std::size_t kMostPending = 100;
+// One more closes the oldest, which is sure of the time below: enough for an honest rank among strangers. The store has
+// the same rule.
+constexpr std::size_t kMostPending = 256;
+constexpr std::chrono::milliseconds kSurePatience{100};
 // How long to wait for a free descriptor.
 constexpr std::chrono::milliseconds kBackOff{100};
 
@@ -65,9 +68,9 @@ void prepare(const FileDescriptor& socket, SocketKind kind) {
 bool wait_for(int socket, short events, const TimeLimit& limit) {
   for (;;) {
     pollfd item{socket, events, 0};
-    const int ready = ::poll(&item, 1, milliseconds_until(limit.next_look()));
-    if (ready > 0) return true;
-    if (limit.over() || (ready < 0 && errno != EINTR)) return false;
+    wait_for_any({&item, 1}, limit.next_look());
+    if (item.revents != 0) return true;
+    if (limit.over()) return false;
   }
 }
 
@@ -100,7 +103,8 @@ std::string receive_all(int socket, std::size_t count, const TimeLimit& limit) {
 // A connection that has not proven itself yet.
 struct Pending {
   FileDescriptor socket;
-  steady_clock::time_point end = steady_clock::now() + kPatience;
+  steady_clock::time_point accepted = steady_clock::now();
+  steady_clock::time_point end = accepted + kPatience;
   std::string input;
   std::uint32_t client = 0, connection = 0;
   std::unique_ptr<PeerHandshake> handshake;  // set after the hello
@@ -200,6 +204,9 @@ class PeerConnector {
       if (missing < 0) return;
       if (over()) throw_failure(reason_of(lost(missing, "did not join within " + limit_.str())));
       auto end = std::min(limit_.next_look(), steady_clock::now() + (limit_.left() - early()));
+      if (pending.size() >= kMostPending) {
+        accept_again = std::max(accept_again, pending.front().accepted + kSurePatience);
+      }
       const bool backs_off = steady_clock::now() < accept_again;
       if (backs_off) end = std::min(end, accept_again);
       std::vector<pollfd> items{{backs_off ? -1 : listener_.get(), POLLIN, 0}};

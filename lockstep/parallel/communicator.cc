@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/launch/failure_reports.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/device_sums.h"
@@ -176,7 +177,10 @@ void Communicator::agree(const std::string& complaint, std::string_view what) {
   text.resize(static_cast<std::size_t>(*first));
   host_group_->broadcast({text.data(), text.size(), DType::u8}, culprit,
                          {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
-  fail("rank {}: {}", culprit, text);
+  text = fmt::format("rank {}: {}", culprit, text);
+  // No operation failed, so the group reports nothing, and all ranks end alike.
+  make_failure_reporter(rank(), world_size())({culprit, text});
+  throw Error(text);
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/split.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {
@@ -25,6 +26,8 @@ std::string description(const Module& module, int shards, const std::string& rec
   };
   add("parameter", module.named_parameters());
   add("buffer", module.named_buffers());
+  // MPI's groups meet without a store, which compares it earlier.
+  text += fmt::format("Lockstep {} kernel revision {}\n", LOCKSTEP_VERSION, LOCKSTEP_KERNEL_REVISION);
   return text + fmt::format("shards {}\n", shards) + recipe;
 }
 

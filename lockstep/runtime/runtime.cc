@@ -1,8 +1,10 @@
 #include "lockstep/runtime/runtime.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/backend/openmp_threads.h"
+#include "lockstep/device/cgroup.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/runtime/make_device.h"
 
@@ -74,12 +76,16 @@ Runtime::Runtime(RuntimeOptions given) : random_(std::make_shared<RandomState>()
 
   // An explicit limit of one device may exceed the memory that the machine appears to have.
   const std::size_t host_bytes = std::max(total_memory(), options.memory_limit);
+  SharedHostMemory::Usage usage;
+  if (options.memory_limit == 0 && read_cgroup_limits().memory_bytes <= total_memory()) {
+    if (read_cgroup_limits().memory_used) usage = [] { return read_cgroup_limits().memory_used; };
+  }
   const DeviceParts parts{engine_,
                           random_,
                           options,
                           threads_per_shard_,
                           cpus_for_copies(cpus),
-                          std::make_shared<SharedHostMemory>(host_bytes)};
+                          std::make_shared<SharedHostMemory>(host_bytes, std::move(usage))};
   for (int i = 0; i < options.cpu_devices; ++i) {
     states_.push_back(make_cpu_device(parts, i, cpus[static_cast<std::size_t>(i)], backend));
   }

@@ -1,5 +1,8 @@
 #include "lockstep/runtime/shared_host_memory.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
@@ -9,10 +12,27 @@ void SharedHostMemory::add_user(std::weak_ptr<DeviceState> device) {
   users_.push_back(std::move(device));
 }
 
+SharedHostMemory::SharedHostMemory(std::size_t limit, Usage usage)
+    : limit_(usage ? limit - std::min(limit / 8, std::size_t{256} << 20) : limit), usage_(std::move(usage)) {}
+
+std::optional<std::size_t> SharedHostMemory::left() const {
+  const std::size_t used = taken_ + others_;
+  return limit_ - std::min(limit_, used);
+}
+
+void SharedHostMemory::measure_others() {
+  if (!usage_) return;
+  const std::size_t used = usage_().value_or(0), taken = taken_;
+  const std::size_t now = used - std::min(used, taken);
+  for (std::size_t most = others_; now > most && !others_.compare_exchange_weak(most, now);) {
+  }
+}
+
 void* SharedHostMemory::allocate(std::size_t bytes) {
+  measure_others();
   std::size_t taken = taken_;
   do {
-    if (bytes > limit_ - taken) return nullptr;
+    if (bytes > limit_ - std::min(limit_, taken + others_)) return nullptr;
   } while (!taken_.compare_exchange_weak(taken, taken + bytes));
   void* block = pages_.allocate(bytes);
   if (block == nullptr) taken_ -= bytes;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -15,19 +16,28 @@ struct DeviceState;
 
 class SharedHostMemory final : public MemorySource {
  public:
-  // `limit` in bytes, for all devices.
-  explicit SharedHostMemory(std::size_t limit) : limit_(limit) {}
+  // What all processes that share the limit use, in bytes, tensors included.
+  using Usage = std::function<std::optional<std::size_t>()>;
+
+  // `limit` in bytes, for all devices. With `usage`, the rest of the program, other processes of the control group, and a
+  // reserve of an eighth, at most 256 MiB, count as well: a system that kills the process says no word.
+  explicit SharedHostMemory(std::size_t limit, Usage usage = {});
 
   // Adds a device whose free blocks reclaim() may request.
   void add_user(std::weak_ptr<DeviceState> device);
 
   void* allocate(std::size_t bytes) override;
   void free(void* block, std::size_t bytes) noexcept override;
-  std::optional<std::size_t> left() const override { return limit_ - taken_; }
+  std::optional<std::size_t> left() const override;
   void reclaim() override;
 
  private:
+  // Memory that is used, but not for tensors. Tensors that nobody has written to yet use none, so the most counts.
+  void measure_others();
+
   const std::size_t limit_;
+  const Usage usage_;
+  std::atomic<std::size_t> others_{0};
   HostPages pages_;
   std::atomic<std::size_t> taken_{0};
   std::mutex mutex_;

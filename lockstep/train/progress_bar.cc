@@ -94,22 +94,24 @@ void ProgressBar::update(std::int64_t done, Clock::time_point now) {
   progress_.seconds = std::chrono::duration<double>(now - start_).count();
   if (!terminal_) {
     next_draw_ = now + kLineInterval;
-    fmt::print(stream_, "{}\n", progress_text(progress_));
-    std::fflush(stream_);
+    write(progress_text(progress_) + "\n");
     return;
   }
   next_draw_ = now + kDrawInterval;
   // One column less: a character in the last one makes some terminals wrap.
-  fmt::print(stream_, "{}{}", kClearLine, progress_line(progress_, terminal_width(stream_) - 1));
-  std::fflush(stream_);
+  write(std::string(kClearLine) + progress_line(progress_, terminal_width(stream_) - 1));
   drawn_ = true;
 }
 
 void ProgressBar::clear() {
   if (!drawn_) return;
-  std::fputs(kClearLine.data(), stream_);
-  std::fflush(stream_);
+  write(std::string(kClearLine));
   drawn_ = false;
+}
+
+void ProgressBar::write(const std::string& text) {
+  std::fputs(text.c_str(), stream_);
+  std::fflush(stream_);
 }
 
 }  // namespace lockstep

@@ -42,6 +42,9 @@ class ProgressBar {
   void clear();
 
  private:
+  // Progress that cannot be written is lost; the training goes on.
+  void write(const std::string& text);
+
   std::FILE* stream_;
   bool terminal_;
   Progress progress_;

@@ -380,7 +380,7 @@ TEST_F(TrainErrors, TwoRunsDoNotShareAFolder) {
 TEST_F(TrainErrors, ARestartIsNoWayIntoAnotherRunsFolder) {
   const std::string save = folder_ / "save";
   ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
-  Arguments job{"launch", "--nproc-per-node", "1", "--max-restarts", "2", "--", "lockstep"};
+  Arguments job{"launch", "--nproc-per-node", "1", "--max-restarts", "2", "--restart-delay", "0", "--", "lockstep"};
   const Arguments rank = train_arguments(data_, {"--max-steps", "6", "--save", save});
   job.insert(job.end(), rank.begin(), rank.end());
   const ToolResult result = run_tool(job);

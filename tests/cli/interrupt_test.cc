@@ -1,4 +1,4 @@
-// `train` ended by SIGINT or SIGTERM.
+// `train` stopped by a signal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ TEST_P(Interrupt, EndsWithACheckpointThatResumes) {
   ASSERT_TRUE(wait_until([&] { return events(log, "step").size() >= 3; }));
   tool.send(GetParam());
   const ToolResult result = tool.wait();
-  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_EQ(result.status, 128 + (GetParam() == SIGHUP ? SIGTERM : GetParam())) << result.err;
   std::smatch found;
   ASSERT_TRUE(std::regex_match(result.err, found,
                                std::regex("lockstep: interrupted at step (\\d+); the checkpoint is in .*\n")))
@@ -35,8 +35,8 @@ TEST_P(Interrupt, EndsWithACheckpointThatResumes) {
             weights_of({"--epochs", "1000000", "--max-steps", further}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM),
-                         [](const auto& info) { return info.param == SIGINT ? "SIGINT" : "SIGTERM"; });
+INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2),
+                         [](const auto& info) { return "SIG" + std::string(::sigabbrev_np(info.param)); });
 
 TEST_F(Train, InterruptWithoutAFolderForCheckpointsSaysJustThat) {
   const std::filesystem::path log = folder_ / "log";

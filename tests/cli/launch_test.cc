@@ -92,12 +92,29 @@ TEST(Launch, ExitsAsTheRankThatFailsAndNamesItLast) {
 }
 
 TEST(Launch, StartsAgainAfterAFailure) {
-  const ToolResult result =
-      launch({"--max-restarts", "2"}, "echo start $LOCKSTEP_RESTART_COUNT; exit $((6 - LOCKSTEP_RESTART_COUNT * 3))");
+  const ToolResult result = launch({"--max-restarts", "2", "--restart-delay", "0"},
+                                   "echo start $LOCKSTEP_RESTART_COUNT; exit $((6 - LOCKSTEP_RESTART_COUNT * 3))");
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(lines(result.out), ElementsAre("[rank 0] start 0", "[rank 0] start 1", "[rank 0] start 2"));
   EXPECT_THAT(lines(result.err), ElementsAre("lockstep: rank 0 exited with status 6; restart 1 of 2",
                                              "lockstep: rank 0 exited with status 3; restart 2 of 2"));
+}
+
+// All ranks print the reason and end alike, in any order.
+TEST(Launch, NamesTheRankThatCannotSave) {
+  const SmallData data;
+  const TemporaryFolder folder;
+  const std::filesystem::path save = folder / "save", log = folder / "log";
+  Arguments all = train_arguments(data, {"--epochs", "1000000", "--log", log, "--save", save, "--save-every", "1"});
+  all.insert(all.begin(), {"launch", "--nproc-per-node", "3", "--", "lockstep"});
+  Tool tool(all);
+  ASSERT_TRUE(wait_until([&] { return events(log, "step").size() >= 3; }));
+  for (std::error_code busy; std::filesystem::exists(save);) std::filesystem::rename(save, folder / "moved", busy);
+  folder.write("save", "a file in its place");
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(lines(result.err).back(), "lockstep: rank 0 exited with status 1") << result.err;
+  EXPECT_THAT(result.err, HasSubstr("[rank 2] lockstep: rank 0: "));
 }
 
 // A rank that never comes.
@@ -112,6 +129,24 @@ TEST(Launch, TrainHasTheTimeoutToo) {
   const ToolResult wrong = run_tool(train_arguments(data, {"--timeout", "nan"}));
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("--timeout: nan is not in [0.001 - 1000000]"));
+}
+
+TEST(Launch, TooManyRanksAreRefusedBeforeTheyMeet) {
+  const SmallData data;
+  const ToolResult result = run_tool(
+      train_arguments(data),
+      {.environment = {"PATH=/usr/bin:/bin", "RANK=7", "WORLD_SIZE=201", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9"}});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err, "lockstep: WORLD_SIZE says 201 ranks, expected at most 200\n");
+}
+
+TEST(Launch, TheStartLineShowsTheCoresOfEachRank) {
+  const SmallData data;
+  Arguments all = train_arguments(data);
+  all.insert(all.begin(), {"launch", "--nproc-per-node", "2", "--", "lockstep"});
+  const ToolResult result = run_tool(all);
+  EXPECT_TRUE(std::regex_search(result.out, std::regex("running on: .* in each of 2 ranks, with \\d+ cores? each\n")))
+      << result.out << result.err;
 }
 
 // Training alone would waste every rank but one without a word.
@@ -164,12 +199,15 @@ TEST(Launch, UnusableArgumentsEndWithStatus2) {
       {{"--nproc-per-node", "-1", "--", "true"}, "--nproc-per-node"},
       {{"--nproc-per-node", "two", "--", "true"}, "--nproc-per-node"},
       {{"--nproc-per-node", "99999999999", "--", "true"}, "--nproc-per-node"},
+      {{"--nproc-per-node", "201", "--", "true"}, "1 nodes of 201 ranks, expected at most 200 ranks in all"},
+      {{"--nproc-per-node", "51", "--nnodes", "4", "--master-port", "1", "--", "true"}, "4 nodes of 51 ranks"},
       {{"--nnodes", "0", "--", "true"}, "--nnodes"},
       {{"--nnodes", "2", "--", "true"}, "--master-port"},
       {{"--nnodes", "2", "--node-rank", "2", "--master-port", "1", "--", "true"}, "--node-rank: 2"},
       {{"--node-rank", "1", "--", "true"}, "--node-rank: 1"},
       {{"--master-port", "65536", "--", "true"}, "--master-port"},
       {{"--max-restarts", "-1", "--", "true"}, "--max-restarts"},
+      {{"--restart-delay", "-1", "--", "true"}, "--restart-delay"},
       {{"--timeout", "0", "--", "true"}, "--timeout"},
       {{"--timeout", "nan", "--", "true"}, "--timeout"},
       {{"--timeout", "soon", "--", "true"}, "--timeout"},

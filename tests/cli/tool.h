@@ -34,6 +34,7 @@ class Tool {
   Tool& operator=(const Tool&) = delete;
 
   void send(int signal);
+  pid_t process() const { return process_; }
   // Kills the process after a fifth of a test's time limit: a minute, more under sanitizers.
   ToolResult wait();
 

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <future>
+#include <thread>
 
+#include "lockstep/net/tcp_socket.h"
 #include "tests/comm/groups.h"
 #include "tests/expect_error.h"
 
@@ -41,7 +44,7 @@ TEST(ControlChannel, AMessageThatWasGivenUpDoesNotSwallowWhatComesNext) {
   auto reason = told.get_future();
   ASSERT_EQ(reason.wait_for(kAmple), std::future_status::ready);
   EXPECT_EQ(reason.get(), "rank 0 gave up: out of luck");
-  const auto received = one.mailbox().take(0, 5, TimeLimit(kAmple), [] { return false; });
+  const auto received = one.receive(0, 5, TimeLimit(kAmple), [] { return false; });
   ASSERT_TRUE(received.has_value());
   EXPECT_EQ(received->header.count, 42u);
   EXPECT_EQ(received->bytes, message.bytes);
@@ -65,6 +68,60 @@ TEST(ControlChannel, AFailureIsToldWhileAMessageWaitsForRoom) {
   ASSERT_EQ(reason.wait_for(kAmple), std::future_status::ready);
   EXPECT_EQ(reason.get(), "rank 0 gave up: out of luck");
   one.watch(nullptr);
+}
+
+// A TCP connection, whose end drops what is unsent if it is closed with something unread.
+std::pair<FileDescriptor, FileDescriptor> tcp_pair() {
+  const FileDescriptor listener = listen_at(resolve_host("127.0.0.1", 0).at(0));
+  const SocketAddress address = local_address(listener);
+  FileDescriptor one(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  check(::connect(one.get(), address.get(), address.size()) == 0, "connect");
+  pollfd item{listener.get(), POLLIN, 0};
+  ::poll(&item, 1, 20'000);
+  FileDescriptor zero(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  return {std::move(zero), std::move(one)};
+}
+
+// The other rank sends heartbeats all the time, and reads late.
+TEST(ControlChannel, AMessageArrivesWholeThoughTheGroupIsClosed) {
+  auto [zero_end, one_end] = tcp_pair();
+  std::vector<FileDescriptor> sockets(2);
+  sockets[1] = std::move(zero_end);
+  auto zero = std::make_unique<ControlChannel>(0, std::move(sockets), kAmple);
+  const std::size_t bytes = 2'000'000;
+  zero->send(1, 5, {{}, std::vector<std::byte>(bytes, std::byte{7})}, TimeLimit(kAmple));
+  auto closing = std::async(std::launch::async, [&] { zero.reset(); });
+  // Part of a frame, so that the channel goes on waiting for the rest.
+  std::size_t got = 0;
+  std::vector<char> buffer(100'000);
+  const char beat[1] = {};
+  for (bool open = true; open;) {
+    (void)!::send(one_end.get(), beat, sizeof beat, MSG_NOSIGNAL | MSG_DONTWAIT);
+    std::this_thread::sleep_for(1ms);
+    (void)!::send(one_end.get(), beat, sizeof beat, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n = ::recv(one_end.get(), buffer.data(), buffer.size(), 0);
+    open = n > 0;
+    if (open) got += static_cast<std::size_t>(n);
+  }
+  closing.get();
+  EXPECT_GT(got, bytes) << "the message, its frame, and the goodbye";
+}
+
+TEST(ControlChannel, ASenderWaitsForAReceiverThatFallsBehind) {
+  Connection connection;
+  ControlChannel zero(0, std::move(connection.zero), kAmple), one(1, std::move(connection.one), kAmple);
+  const Message large{{}, std::vector<std::byte>(kMostUnreceived / 2 + 1)};
+  zero.send(1, 5, large, TimeLimit(kAmple));
+  EXPECT_ERROR(zero.send(1, 6, large, TimeLimit(100ms)), "rank 1 hangs (alive, but did not join within 100 ms)");
+  const auto none = [] { return false; };
+  auto sent = std::async(std::launch::async, [&] { zero.send(1, 6, large, TimeLimit(kAmple)); });
+  EXPECT_TRUE(one.receive(0, 5, TimeLimit(kAmple), none).has_value());
+  sent.get();
+  EXPECT_TRUE(one.receive(0, 6, TimeLimit(kAmple), none).has_value());
+  // A larger one passes when nothing else waits.
+  const Message larger{{}, std::vector<std::byte>(kMostUnreceived + 1)};
+  zero.send(1, 7, larger, TimeLimit(kAmple));
+  EXPECT_TRUE(one.receive(0, 7, TimeLimit(kAmple), none).has_value());
 }
 
 // The store of a rank that stops, like a stopped process, when it asks for `key`.

@@ -59,7 +59,7 @@ TEST(DescriptorLimit, RanksStillHearEachOtherWhereItWasLowered) {
               limit_descriptors(2, 2);
               std::this_thread::sleep_for(2s);
               zero.send(1, 5, {{.count = 42}, {}}, TimeLimit(10s));
-              const auto received = one.mailbox().take(0, 5, TimeLimit(10s), [] { return false; });
+              const auto received = one.receive(0, 5, TimeLimit(10s), [] { return false; });
               for (ControlChannel* channel : {&zero, &one}) channel->watch(nullptr);
               return failed ? 1 : !received ? 2 : received->header.count == 42 ? 0 : 3;
             }),

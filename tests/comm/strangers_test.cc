@@ -4,6 +4,8 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -12,6 +14,7 @@
 #include "groups.h"
 #include "lockstep/comm/socket_group.h"
 #include "lockstep/net/peer_handshake.h"
+#include "tests/expect_error.h"
 #include "tests/net/raw_client.h"
 
 namespace lockstep {
@@ -125,6 +128,27 @@ TEST(Strangers, GarbageSilenceAndResetsDoNotKeepRanksFromMeeting) {
   EXPECT_EQ(visits, 3);
   for (RawClient& client : impossible) EXPECT_EQ(client.receive(1), "") << "an answer";
   expect_sum(groups);
+}
+
+// More strangers than there were places follow an honest rank that is slow.
+TEST(Strangers, ManyDoNotPushOutARankThatIsOnItsWay) {
+  const auto store = testing::make_memory_store();
+  auto zero = std::async(std::launch::async, [&] {
+    return make_socket_group({.rank = 0, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"},
+                             {.silence = std::chrono::milliseconds(3'000)}, TransportChoice::tcp);
+  });
+  store->set("host of rank 1", "elsewhere");
+  const std::string address = store->get("address of rank 0", std::chrono::seconds(20));
+  const int port_of_zero = std::stoi(address.substr(address.find(' ') + 1));
+  RawClient honest(port_of_zero);
+  std::vector<std::unique_ptr<RawClient>> strangers;
+  for (int i = 0; i < 200; ++i) strangers.push_back(std::make_unique<RawClient>(port_of_zero));
+  strangers.back()->send(std::string(4096, '\xff'));
+  EXPECT_TRUE(strangers.back()->is_closed()) << "all have been accepted";
+  const PeerHandshake handshake("key", 1, 0, 0);
+  EXPECT_TRUE(honest.send(handshake.hello()));
+  EXPECT_EQ(honest.receive(PeerHandshake::kAnswerBytes).size(), PeerHandshake::kAnswerBytes);
+  EXPECT_ERROR(zero.get(), "rank 1 lost");
 }
 
 TEST(Strangers, ARankWithAnotherKeyDoesNotGetIn) {

@@ -31,6 +31,26 @@ TEST(Cgroup, Version2TakesTheLowestLimitOfTheHierarchy) {
   EXPECT_EQ(read_cgroup_limits(root.path()).memory_bytes, 1000000u);
 }
 
+// Of the group with the lowest limit, and without the page cache.
+TEST(Cgroup, TheMemoryThatTheGroupUses) {
+  TemporaryFolder root;
+  root.write("proc/self/cgroup", "0::/job/step\n");
+  root.write("proc/self/mountinfo", kVersion2Mounts);
+  root.write("sys/fs/cgroup/job/memory.max", "1000000\n");
+  root.write("sys/fs/cgroup/job/memory.stat", "anon 300000\nfile 500000\nshmem 20000\nkernel 1\n");
+  root.write("sys/fs/cgroup/job/step/memory.max", "2000000\n");
+  root.write("sys/fs/cgroup/job/step/memory.stat", "anon 1\nshmem 1\n");
+  EXPECT_EQ(read_cgroup_limits(root.path()).memory_used, 320000u);
+  root.write("sys/fs/cgroup/job/memory.stat", "");
+  EXPECT_EQ(read_cgroup_limits(root.path()).memory_used, std::nullopt);
+
+  root.write("proc/self/cgroup", "4:memory:/a\n");
+  root.write("proc/self/mountinfo", "42 40 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  root.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "4096\n");
+  root.write("sys/fs/cgroup/memory/a/memory.stat", "rss 1\ntotal_rss 1024\ntotal_cache 9\ntotal_shmem 512\n");
+  EXPECT_EQ(read_cgroup_limits(root.path()).memory_used, 1536u);
+}
+
 TEST(Cgroup, Version1ReadsEachControllersHierarchy) {
   TemporaryFolder root;
   root.write("proc/self/cgroup", "9:name=systemd:/\n4:memory:/a\n1:cpu,cpuacct:/b\n0::/\n");

@@ -154,7 +154,7 @@ pid_t process_of_rank(const std::string& rank, const std::string& mark) {
 TEST_F(Resume, ALauncherGoesOnByItselfWhenARankIsKilled) {
   const int restarts = kills();
   Arguments all = train({"--save", save_, "--save-every", "1"}, part_, 2);
-  all.insert(all.begin() + 1, {"--max-restarts", std::to_string(restarts)});
+  all.insert(all.begin() + 1, {"--max-restarts", std::to_string(restarts), "--restart-delay", "0"});
   Tool tool(all);
   int killed = 0;
   pid_t last = -1;

@@ -56,8 +56,8 @@ TEST_F(Nodes, StartAgainTogether) {
   const std::string script =
       "echo start $LOCKSTEP_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; "
       "[ $RANK = 0 ] && exit 5; sleep 1000";
-  const pid_t zero = start(0, script, {.max_restarts = 1, .grace = 50ms}),
-              one = start(1, script, {.max_restarts = 1, .grace = 50ms});
+  const pid_t zero = start(0, script, {.max_restarts = 1, .restart_delay = 0ms, .grace = 50ms}),
+              one = start(1, script, {.max_restarts = 1, .restart_delay = 0ms, .grace = 50ms});
   EXPECT_EQ(exit_status(zero), 0);
   EXPECT_EQ(exit_status(one), 0);
   for (const int node : {0, 1}) {
@@ -66,10 +66,21 @@ TEST_F(Nodes, StartAgainTogether) {
   }
 }
 
+// Ranks that ignore SIGTERM keep their node longer than the timeout.
+TEST_F(Nodes, StartAgainAfterANodeThatEndsItsRanksSlowly) {
+  const std::string script =
+      "[ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 0 ] && { sleep 0.3; exit 5; }; "
+      "[ $GROUP_RANK = 0 ] || trap '' TERM; while :; do sleep 0.02; done";
+  const LauncherOptions options{.max_restarts = 1, .restart_delay = 0ms, .timeout = 1s, .grace = 1s};
+  const pid_t zero = start(0, script, options), one = start(1, script, options);
+  EXPECT_EQ(exit_status(zero), 0) << log(0);
+  EXPECT_EQ(exit_status(one), 0) << log(1);
+}
+
 TEST_F(Nodes, UnusableArgumentsAreTriedAgainNowhere) {
   const std::string script = "[ $RANK = 0 ] && exit 2; sleep 1000";
-  const pid_t zero = start(0, script, {.max_restarts = 1, .grace = 50ms}),
-              one = start(1, script, {.max_restarts = 1, .grace = 50ms});
+  const pid_t zero = start(0, script, {.max_restarts = 1, .restart_delay = 0ms, .grace = 50ms}),
+              one = start(1, script, {.max_restarts = 1, .restart_delay = 0ms, .grace = 50ms});
   EXPECT_EQ(exit_status(zero), 2);
   EXPECT_EQ(exit_status(one), 2);
   for (const int node : {0, 1}) EXPECT_THAT(log(node), ::testing::Not(HasSubstr("restart")));
@@ -148,8 +159,8 @@ TEST_F(Nodes, ThatDisagreeAreTold) {
   const pid_t zero = start(0, "true", {.max_restarts = 1}), one = start(1, "true");
   EXPECT_EQ(exit_status(zero), 99);
   EXPECT_EQ(exit_status(one), 99);
-  EXPECT_THAT(log(0), HasSubstr("node 0 has 2 nodes of 2 processes, start 1 of 2, node 1 has 2 nodes of 2 "
-                                "processes, start 1 of 1"));
+  EXPECT_THAT(log(0), HasSubstr("node 0 has 2 nodes of 2 processes, start 1, max-restarts 1, node 1 has 2 nodes of 2 "
+                                "processes, start 1, max-restarts 0"));
 }
 
 }  // namespace

@@ -19,12 +19,14 @@
 #include "tests/free_port.h"
 #include "tests/processes.h"
 #include "tests/rank_scripts.h"
+#include "tests/wait_until.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
@@ -123,7 +125,7 @@ TEST(Launcher, StartsAllRanksAgain) {
   const Outcome o = launch_script(
       "echo $LOCKSTEP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT != 2 ] || exit 0; " +
           rank_one_ends_first(folder.path().string(), "exit 4") + "exit 1",
-      {.nproc_per_node = 2, .max_restarts = 5, .grace = 20s});
+      {.nproc_per_node = 2, .max_restarts = 5, .restart_delay = 0ms, .grace = 20s});
   EXPECT_EQ(o.result.status, 0);
   EXPECT_THAT(o.out, UnorderedElementsAre("[rank 0] 0 0\n", "[rank 1] 0 0\n", "[rank 0] 1 1\n", "[rank 1] 1 1\n",
                                           "[rank 0] 2 2\n", "[rank 1] 2 2\n"));
@@ -132,7 +134,7 @@ TEST(Launcher, StartsAllRanksAgain) {
 }
 
 TEST(Launcher, GivesUpAfterTheLastRestart) {
-  const Outcome o = launch_script("exit $((LOCKSTEP_RESTART_COUNT + 3))", {.max_restarts = 2});
+  const Outcome o = launch_script("exit $((LOCKSTEP_RESTART_COUNT + 3))", {.max_restarts = 2, .restart_delay = 0ms});
   EXPECT_EQ(o.result.status, 5);
   EXPECT_EQ(o.result.message, "rank 0 exited with status 5");
   EXPECT_EQ(o.err.size(), 2u);
@@ -143,6 +145,48 @@ TEST(Launcher, UnusableArgumentsAreNotTriedAgain) {
   EXPECT_EQ(o.result.status, 2);
   EXPECT_THAT(o.out, ElementsAre("[rank 0] 0\n"));
   EXPECT_TRUE(o.err.empty());
+}
+
+TEST(Launcher, PausesBeforeRestartsGrow) {
+  const Outcome o = launch_script("exit 1", {.max_restarts = 3, .restart_delay = 1ms, .longest_restart_delay = 2ms});
+  EXPECT_THAT(o.err, ElementsAre("lockstep: rank 0 exited with status 1; restart 1 of 3 in 0.001 s\n",
+                                 "lockstep: rank 0 exited with status 1; restart 2 of 3 in 0.002 s\n",
+                                 "lockstep: rank 0 exited with status 1; restart 3 of 3 in 0.002 s\n"));
+}
+
+TEST(Launcher, AHealthyStartBeginsTheCountAnew) {
+  const Outcome o =
+      launch_script("[ $LOCKSTEP_RESTART_COUNT = 3 ]", {.max_restarts = 1, .restart_delay = 1ms, .healthy_after = 0ms});
+  EXPECT_EQ(o.result.status, 0);
+  EXPECT_THAT(o.err, ElementsAre("lockstep: rank 0 exited with status 1; restart 1 of 1 in 0.001 s\n",
+                                 "lockstep: rank 0 exited with status 1; restart 1 of 1 in 0.001 s\n",
+                                 "lockstep: rank 0 exited with status 1; restart 1 of 1 in 0.001 s\n"));
+}
+
+TEST(Launcher, AFailureThatComesBackAtTheSameStepIsNotTriedAThirdTime) {
+  const Outcome same = launch_script("echo start; echo lost at step 17 >&2; exit 3",
+                                     {.nproc_per_node = 2, .max_restarts = 9, .restart_delay = 0ms});
+  EXPECT_EQ(same.result.status, 3);
+  EXPECT_EQ(same.out.size(), 4u);
+  EXPECT_THAT(same.result.message, ::testing::EndsWith("; the same as before the restart: lost at step 17"));
+  const Outcome other = launch_script("echo start; echo lost at step $LOCKSTEP_RESTART_COUNT >&2; exit 3",
+                                      {.max_restarts = 3, .restart_delay = 0ms});
+  EXPECT_EQ(other.out.size(), 4u);
+  const Outcome no_step = launch_script("echo start; echo lost >&2; exit 3", {.max_restarts = 3, .restart_delay = 0ms});
+  EXPECT_EQ(no_step.out.size(), 4u);
+  // What the rank said last has nothing to do with that.
+  const Outcome killed =
+      launch_script("echo start; echo resumed at step 4 >&2; kill -KILL $$", {.max_restarts = 3, .restart_delay = 0ms});
+  EXPECT_EQ(killed.out.size(), 4u);
+}
+
+TEST(Launcher, ASignalEndsThePauseBeforeARestart) {
+  const TemporaryFolder folder;
+  const pid_t launcher = start_launcher("exit 1", {.max_restarts = 1, .restart_delay = 3'600'000ms}, folder);
+  ASSERT_TRUE(wait_until([&] { return folder.read("log").find("restart 1 of 1 in 3600 s") != std::string::npos; }));
+  ::kill(launcher, SIGTERM);
+  EXPECT_EQ(exit_status(launcher), 128 + SIGTERM);
+  EXPECT_THAT(folder.read("log"), HasSubstr("rank 0 exited with status 1; interrupted before the restart\n"));
 }
 
 // The guard kills the children of ranks if the launcher cannot. Without the guard, the launcher still works.
@@ -162,10 +206,12 @@ TEST(Launcher, WhatCannotWorkIsSaid) {
                "cannot start no-such-program: No such file or directory");
   EXPECT_ERROR(launch({.command = {"/etc/passwd"}, .output = silent}), "cannot start /etc/passwd: Permission denied");
   EXPECT_ERROR(launch_script("", {.nproc_per_node = 0}), "0 processes per node, expected from 1 to");
+  EXPECT_ERROR(launch_script("", {.nproc_per_node = 201}), "1 nodes of 201 ranks, expected at most 200 ranks in all");
   EXPECT_ERROR(launch_script("", {.nnodes = 0}), "0 nodes, expected at least 1");
   EXPECT_ERROR(launch_script("", {.nnodes = 2, .node_rank = 2, .master_port = 1}), "node rank 2, expected from 0 to 1");
   EXPECT_ERROR(launch_script("", {.nnodes = 2}), "2 nodes need a master port, the same on all of them, found none");
   EXPECT_ERROR(launch_script("", {.max_restarts = -1}), "-1 restarts, expected at least 0");
+  EXPECT_ERROR(launch_script("", {.restart_delay = -1ms}), "a pause of -1 ms before a restart, expected at least 0");
   const TcpStoreServer taken;
   EXPECT_ERROR(launch_script("", {.master_port = taken.port()}),
                "Address already in use; choose another port with --master-port");
@@ -208,9 +254,78 @@ TEST(Signals, TheThirdOneIsFinal) {
   read_line(folder, "0");
   for (int i = 0; i < 3; ++i) {
     ::kill(launcher, SIGINT);
-    std::this_thread::sleep_for(200ms);  // pending signals count once
+    std::this_thread::sleep_for(600ms);  // the third comes more than a second after the first
   }
   EXPECT_EQ(exit_status(launcher), 128 + SIGKILL);
+}
+
+TEST(Signals, HangingUpTellsTheRanksToEnd) {
+  const TemporaryFolder folder;
+  const pid_t launcher = start_launcher("trap 'exit 7' TERM; " + leave_number(folder) + "while :; do sleep 0.02; done",
+                                        {.nproc_per_node = 2, .max_restarts = 3}, folder);
+  read_line(folder, "0"), read_line(folder, "1");
+  ::kill(launcher, SIGHUP);
+  EXPECT_EQ(exit_status(launcher), 7);
+}
+
+TEST(Signals, ManyRequestsToEndDoNotKill) {
+  const TemporaryFolder folder;
+  const pid_t launcher = start_launcher(
+      "trap 'n=1' TERM; n=0; " + leave_number(folder) + "while [ $n = 0 ]; do sleep 0.02; done; sleep 1.5; exit 7",
+      {.nproc_per_node = 1}, folder);
+  read_line(folder, "0");
+  for (int i = 0; i < 6; ++i) {
+    ::kill(launcher, SIGTERM);
+    std::this_thread::sleep_for(250ms);
+  }
+  EXPECT_EQ(exit_status(launcher), 7);
+}
+
+TEST(Signals, OfTheUserReachTheRanks) {
+  const TemporaryFolder folder;
+  const pid_t launcher = start_launcher("trap 'exit 3' USR1; trap 'exit 4' USR2; trap 'exit 5' QUIT; " +
+                                            leave_number(folder) + "while :; do sleep 0.02; done",
+                                        {.nproc_per_node = 1, .max_restarts = 3}, folder);
+  read_line(folder, "0");
+  ::kill(launcher, SIGUSR2);
+  EXPECT_EQ(exit_status(launcher), 4);
+}
+
+TEST(Signals, AStoppedJobGoesOn) {
+  const TemporaryFolder folder;
+  const pid_t launcher = start_launcher("trap 'exit 0' TERM; " + leave_number(folder) + "while :; do sleep 0.02; done",
+                                        {.nproc_per_node = 2}, folder);
+  // The system ignores the signal in a group that no shell watches.
+  ASSERT_EQ(::setpgid(launcher, launcher), 0);
+  const std::vector<pid_t> ranks{std::stoi(read_line(folder, "0")), std::stoi(read_line(folder, "1"))};
+  const auto state = [](pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/stat", process));
+    std::string text;
+    std::getline(file, text);
+    return text.at(text.rfind(')') + 2);
+  };
+  ::kill(launcher, SIGTSTP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(launcher, &status, WUNTRACED), launcher);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  for (const pid_t rank : ranks) EXPECT_EQ(state(rank), 'T');
+  ::kill(launcher, SIGCONT);
+  for (const pid_t rank : ranks) EXPECT_TRUE(wait_until([&] { return state(rank) != 'T'; }));
+  ::kill(launcher, SIGTERM);
+  EXPECT_EQ(exit_status(launcher), 0);
+}
+
+// A closed pipe, for example.
+TEST(Launcher, LostOutputTellsTheRanksToEnd) {
+  LauncherOptions options{.nproc_per_node = 2, .max_restarts = 3};
+  options.command = {"/bin/sh", "-c", "trap 'exit 7' TERM; echo line; while :; do sleep 0.02; done"};
+  std::vector<std::string> errors;
+  options.output = [&](bool is_error, std::string_view line) {
+    if (!is_error) throw std::runtime_error("no reader");
+    errors.emplace_back(line);
+  };
+  EXPECT_EQ(launch(options).status, 7);
+  EXPECT_THAT(errors, Contains("lockstep: no reader: the output is gone, so the ranks are told to end\n"));
 }
 
 TEST(Orphans, AreNotLeftByALauncherThatIsKilled) {

@@ -116,6 +116,39 @@ TEST_F(RendezvousTest, GroupsOfOneStoreAreApart) {
   expect_one_group(join_world(3, store));
 }
 
+TEST_F(RendezvousTest, VersionsThatDifferAreNamed) {
+  const auto ranks = join_all({{.rank = 0, .world_size = 2, .timeout = kMeetingTime, .build = "1.2.3/4"},
+                               {.rank = 1, .world_size = 2, .timeout = kMeetingTime, .build = "1.2.3/5"}});
+  for (const Outcome& rank : ranks) {
+    EXPECT_EQ(
+        rank.error,
+        "rendezvous: rank 1 has Lockstep 1.2.3 (kernel revision 5), rank 0 has Lockstep 1.2.3 (kernel revision 4): "
+        "their bits may differ, expected one version");
+  }
+}
+
+TEST_F(RendezvousTest, ARestartNeedsTheVersionOfTheStart) {
+  const TcpStoreServer server;
+  set("MASTER_PORT", std::to_string(server.port()).c_str());
+  set("LOCKSTEP_LAUNCHER_STORE", "1");
+  const auto join_both = [](const std::string& build) {
+    return join_all({{.rank = 0, .world_size = 2, .timeout = kMeetingTime, .build = build},
+                     {.rank = 1, .world_size = 2, .timeout = kMeetingTime, .build = build}});
+  };
+  expect_one_group(join_both("1.2.3/4"));
+  set("LOCKSTEP_RESTART_COUNT", "1");
+  expect_one_group(join_both("1.2.3/4"));
+  set("LOCKSTEP_RESTART_COUNT", "2");
+  EXPECT_EQ(
+      join_both("1.3.0/4")[1].error,
+      "rendezvous: rank 1 has Lockstep 1.3.0 (kernel revision 4), the job began with Lockstep 1.2.3 (kernel revision "
+      "4): their bits may differ");
+}
+
+TEST_F(RendezvousTest, TooManyRanksAreRefused) {
+  EXPECT_EQ(join({.rank = 0, .world_size = 201}).error, "init_process_group: 201 ranks, expected at most 200");
+}
+
 TEST_F(RendezvousTest, OneGroupAfterTheOther) {
   for (int i = 0; i < 5; ++i) expect_one_group(join_world(2));
 }

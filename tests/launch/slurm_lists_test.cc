@@ -19,6 +19,9 @@ TEST(FirstSlurmHost, OfAllKindsOfLists) {
   EXPECT_EQ(first_slurm_host("node[9,11]"), "node9");
   EXPECT_EQ(first_slurm_host("node[1-2]-ib,b"), "node1-ib");
   EXPECT_EQ(first_slurm_host("a,node[1-2]"), "a");
+  EXPECT_EQ(first_slurm_host("rack[1-2]node[3-4]"), "rack1node3");
+  EXPECT_EQ(first_slurm_host("rack[1-2,4]node[03,5]x[7],b[1]"), "rack1node03x7");
+  EXPECT_ERROR(first_slurm_host("rack[1-2]node[3"), "expected a ] after the [");
   EXPECT_ERROR(first_slurm_host("node[1-2"), "\"node[1-2\": expected a ]");
   EXPECT_ERROR(first_slurm_host(""), "expected a host at its start");
 }

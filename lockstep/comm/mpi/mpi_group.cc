@@ -2,10 +2,12 @@
 
 #include <sys/sysinfo.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "lockstep/comm/mpi/mpi_transport.h"
 #include "lockstep/comm/transport_group.h"
+#include "lockstep/device/cgroup.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/rendezvous.h"
 
@@ -39,7 +41,8 @@ std::shared_ptr<ProcessGroup> make_mpi_group(const RendezvousOptions& options) {
   const auto launched = read_launched_rank(options.rank, options.world_size);
   auto session = std::make_shared<MpiSession>(timeouts.silence);
   const int neighbors = launched && launched->local_world_size ? *launched->local_world_size : INT_MAX;
-  auto transport = make_mpi_transport(std::move(session), ::get_nprocs() >= neighbors);
+  const int quota = read_cgroup_limits().cpus.value_or(INT_MAX);
+  auto transport = make_mpi_transport(std::move(session), std::min(::get_nprocs(), quota) >= neighbors);
   check(transport->size() <= kMaxRanks, "process group: {} ranks, expected at most {}", transport->size(), kMaxRanks);
   try {
     if (launched) check_world(*launched, transport->rank(), transport->size());

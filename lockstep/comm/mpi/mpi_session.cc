@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -66,19 +67,23 @@ void MpiSession::fail(const RankFailure& failure) {
 void MpiSession::set_failure(const RankFailure& failure) {
   if (failure_) return;
   failure_ = failure;
-  FailureMessage message{.culprit = failure.culprit, .reason = {}};
-  failure.reason.copy(message.reason, sizeof message.reason - 1);
+  auto message = std::make_unique<FailureMessage>(FailureMessage{.culprit = failure.culprit, .reason = {}});
+  failure.reason.copy(message->reason, sizeof message->reason - 1);
   std::vector<MPI_Request> requests;
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     if (r == rank_) continue;
-    MPI_Isend(&message, sizeof message, MPI_BYTE, r, kFailureTag, world_, &requests.emplace_back());
+    MPI_Isend(message.get(), sizeof *message, MPI_BYTE, r, kFailureTag, world_,
+              &requests.emplace_back(MPI_REQUEST_NULL));
   }
   // It is on its way once the system has taken it.
   const TimeLimit soon(std::chrono::milliseconds(200));
-  for (int done = 0; done == 0 && !soon.over();) {
+  int done = 0;
+  while (done == 0 && !soon.over()) {
     if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
-      return;
+      break;
   }
+  // MPI, which does not end after a failure, may still read it.
+  if (done == 0) (void)message.release();
 }
 
 std::optional<RankFailure> MpiSession::failure() const {
