@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/autograd/gradient_reducer.h"
+#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
@@ -140,6 +141,13 @@ void Optimizer::write_rates(std::span<const Array> places) const {
   }
 }
 
+// The losses that the gradients are of. A step of gradients without their loss would be a step of a part of the batch.
+std::vector<Resource> Optimizer::losses() const {
+  std::vector<Resource> all;
+  for (const Slot& slot : slots_) slot.parameter.gradient_tree().list_losses(all);
+  return all;
+}
+
 void Optimizer::step() {
   advance();
   std::vector<ReducedGradient> gradients(slots_.size());
@@ -155,6 +163,13 @@ void Optimizer::step() {
       if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
     }
   }
+  // Every replica of every parameter is updated, or none.
+  std::vector<Resource> needed = losses();
+  for (const ReducedGradient& g : gradients) {
+    if (g.sum.defined()) needed.push_back(g.sum.resource());
+    if (g.present.defined()) needed.push_back(g.present.resource());
+  }
+  for (const Array& scale : scales_) needed.push_back(scale.resource());
   // In the order of devices. They belong to this call: a recorded step may have several.
   std::vector<Array> rates(devices.size());
   if (StepRecorder* recorder = StepRecorder::current()) {
@@ -189,6 +204,7 @@ void Optimizer::step() {
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
+      const ops::UpdateScope one_step(needed);
       if (!items[lane].empty()) update(items[lane], scale_on(device), rates[d]);
     }
   }
@@ -240,7 +256,10 @@ void Optimizer::unscale(LossScaler& scaler, double max_norm) {
   check(scales_.empty(),
         "unscale: the gradients are already unscaled or clipped, expected one call of unscale() for each step, before "
         "clip_grad_norm()");
-  scales_ = scaler.update(squared_norm("unscale"), max_norm);
+  const Array squared = squared_norm("unscale");
+  const std::vector<Resource> needed = losses();
+  const ops::UpdateScope one_step(needed);
+  scales_ = scaler.update(squared, max_norm);
 }
 
 Array Optimizer::scale_on(Device device) const {

@@ -119,6 +119,9 @@ class Optimizer {
 
   // Sums the gradients of all shards and updates every replica. Parameters without a gradient are not changed. Then
   // clears the gradients, so no zero_grad() is needed.
+  //
+  // If the batch has failed (a label outside the classes, say), the step leaves all weights and states as they are. The
+  // error comes out where the loss is read, or else where the weights are read first. A program may catch it and go on.
   void step();
   // Drops the gradients, for example of a batch that should not count.
   void zero_grad();
@@ -197,6 +200,7 @@ class Optimizer {
     // does not know on the host whether the others have a gradient.
     std::vector<Array> steps;
   };
+  std::vector<Resource> losses() const;
   struct SlotState;
   void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
   const Group& group_at(std::size_t group) const;
