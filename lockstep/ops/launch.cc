@@ -7,7 +7,7 @@ namespace {
 
 thread_local int current_shard = -1;
 thread_local bool spreading = false;
-thread_local const UpdateScope* current_update = nullptr;
+thread_local UpdateScope* current_update = nullptr;
 
 // Where a tensor is likely to be used, for the allocator. A lane that is not known yet is none: a block that another
 // lane still uses would make independent tasks wait for one another.
@@ -22,14 +22,16 @@ int ShardScope::current() { return current_shard; }
 SpreadScope::SpreadScope() : previous_(std::exchange(spreading, true)) {}
 SpreadScope::~SpreadScope() { spreading = previous_; }
 
-UpdateScope::UpdateScope(std::span<const Resource> needed)
-    : previous_(std::exchange(current_update, this)), needed_(needed) {}
+UpdateScope::UpdateScope(std::span<const Resource> needed, Resource* done)
+    : previous_(std::exchange(current_update, this)), needed_(needed), done_(done) {}
 UpdateScope::~UpdateScope() { current_update = previous_; }
 
 void UpdateScope::join(Task& task) {
   if (!current_update) return;
   task.updates = true;
   for (const Resource& needed : current_update->needed_) task.reads.push_back(needed);
+  Resource* const done = current_update->done_;
+  if (done && *done) task.writes.push_back(std::exchange(*done, {}));
 }
 
 LaneId compute_lane(const DeviceState& device, const Task& task) {

@@ -41,10 +41,11 @@ class SpreadScope {
 
 // Within a scope, tasks update lasting data, such as an optimizer's weights and states, as one step: either all of them
 // run or none. They are skipped if any of `needed` has failed, although they do not read it; what they would have
-// updated then keeps its value (Task::updates).
+// updated then keeps its value (Task::updates). The first of them takes `done`, if there is one,
+// and writes it.
 class UpdateScope {
  public:
-  explicit UpdateScope(std::span<const Resource> needed);
+  explicit UpdateScope(std::span<const Resource> needed, Resource* done = nullptr);
   ~UpdateScope();
   UpdateScope(const UpdateScope&) = delete;
   UpdateScope& operator=(const UpdateScope&) = delete;
@@ -52,8 +53,9 @@ class UpdateScope {
   static void join(Task& task);
 
  private:
-  const UpdateScope* previous_;
+  UpdateScope* previous_;
   std::span<const Resource> needed_;
+  Resource* done_;
 };
 
 // The compute lane for a task whose reads and writes are known: the current shard's, or in a SpreadScope the best.

@@ -19,9 +19,8 @@ class Update : public ::testing::TestWithParam<bool> {
   }
 
   void fail_batch(const Resource& batch, const std::string& why = "no such label") {
-    engine_.push({.name = "batch", .lane = lane_, .writes = {batch}, .run = [why](const TaskContext&) {
-                    throw Error(why);
-                  }});
+    engine_.push(
+        {.name = "batch", .lane = lane_, .writes = {batch}, .run = [why](const TaskContext&) { throw Error(why); }});
   }
   void update(const Resource& batch) {
     engine_.push({.name = "update",
@@ -81,7 +80,11 @@ TEST_P(Update, OfDataThatIsNotReadFailsIt) {
 }
 
 TEST_P(Update, OfTornDataLeavesItTorn) {
-  engine_.push({.name = "tear", .lane = lane_, .reads = {weight_}, .writes = {weight_}, .updates = true,
+  engine_.push({.name = "tear",
+                .lane = lane_,
+                .reads = {weight_},
+                .writes = {weight_},
+                .updates = true,
                 .run = [](const TaskContext&) { throw Error("midway"); }});
   fail_batch(batch_);
   update(batch_);
@@ -133,7 +136,8 @@ TEST_P(Update, OfSeveralFailuresReportsTheFirst) {
   const Resource second = engine_.make_resource(), sum = engine_.make_resource();
   fail_batch(batch_, "the first");
   fail_batch(second, "the second");
-  engine_.push({.name = "sum", .lane = lane_, .reads = {second, batch_}, .writes = {sum}, .run = [](const TaskContext&) {}});
+  engine_.push(
+      {.name = "sum", .lane = lane_, .reads = {second, batch_}, .writes = {sum}, .run = [](const TaskContext&) {}});
   update(sum);
   try {
     engine_.wait_readable(sum);
@@ -158,7 +162,11 @@ TEST_P(Update, CountsReports) {
 TEST_P(Update, TellsATaskOnRequestThatItIsSkipped) {
   fail_batch(batch_);
   std::string reason;
-  engine_.push({.name = "exchange", .lane = lane_, .reads = {batch_}, .writes = {copy_}, .told_if_skipped = true,
+  engine_.push({.name = "exchange",
+                .lane = lane_,
+                .reads = {batch_},
+                .writes = {copy_},
+                .told_if_skipped = true,
                 .run = [&](const TaskContext& context) { reason = context.skipped ? context.skipped->task : "ran"; }});
   EXPECT_EQ(error_of(copy_), "batch");
   EXPECT_EQ(reason, "batch");
