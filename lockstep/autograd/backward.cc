@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/ops/copy.h"
@@ -15,8 +16,9 @@ namespace {
 std::atomic<std::uint64_t> passes{0};
 
 struct Leaf {
-  int edges = 0;    // from nodes that the walk runs
-  int missing = 0;  // those of them whose gradient has not arrived yet
+  int missing = 0;    // edges from nodes that the walk runs, and from roots, whose gradient has not arrived yet
+  int by_shard = 0;   // those whose gradient may have addends of shards
+  bool once = false;  // one of the other edges, whose gradient counts once
   Gradient gradient;
   // Number of gradients that have arrived, by shard. A shard's addend is complete when all edges have delivered.
   SmallVector<int, 8> arrived;
@@ -52,19 +54,23 @@ class Walk {
       }
     }
     if (!pass_.at) pass_.at = root.placement();
+    for (const Array& part : root.parts()) {
+      if (part.resource()) pass_.roots.push_back(part.resource());
+    }
     roots_.push_back({{meta}, std::move(g)});
     discover(roots_.back().first);
   }
 
   // If it throws, no leaf keeps a part of this pass.
   void run() try {
+    // Consumers come before what they consume.
+    std::ranges::sort(nodes_, std::greater(), [](const std::shared_ptr<Node>& node) { return node->order; });
+    count_edges();
     for (auto& [edge, gradient] : roots_) gradient_of(edge).add(std::move(gradient));
     for (const auto& [edge, gradient] : roots_) {
       if (!edge.target->node) settle(edge.target);
     }
     roots_.clear();
-    // Consumers come before what they consume.
-    std::ranges::sort(nodes_, std::greater(), [](const std::shared_ptr<Node>& node) { return node->order; });
     for (std::size_t i = 0; i < nodes_.size();) {
       // Nodes that do not mix shards run one shard after the other, while that shard's memory is still in the cache.
       std::size_t end = i;
@@ -78,8 +84,13 @@ class Walk {
       for (; i < end; ++i) finish(*nodes_[i]);
     }
     for (const auto& observer : pass_.observers) observer->end_backward(pass_.sync);
+    for (const auto& [leaf, visit] : leaves_) leaf->passed(pass_);
   } catch (...) {
     for (const auto& [leaf, visit] : leaves_) leaf->abandon(pass_);
+    // What some shards have used, no shard can use again.
+    for (const auto& node : nodes_) {
+      if (std::ranges::any_of(node->parts, [](const PartBackward& part) { return !part; })) node->clear();
+    }
     throw;
   }
 
@@ -94,9 +105,7 @@ class Walk {
       pending.pop_back();
       if (!edge.target) continue;
       if (!edge.target->node) {
-        Leaf& leaf = leaves_[edge.target];
-        if (leaf.edges++ == 0) edge.target->reached(pass_);
-        ++leaf.missing;
+        if (leaves_[edge.target].missing++ == 0) edge.target->reached(pass_);
         continue;
       }
       const std::shared_ptr<Node>& node = edge.target->node;
@@ -113,6 +122,27 @@ class Walk {
     }
   }
 
+  // A gradient has addends of shards only behind an operation on a batch. Nodes of parameters alone, such as those of a
+  // penalty on the weights, deliver gradients that count once.
+  void count_edges() {
+    std::unordered_set<const Node*> by_shard;
+    for (const auto& [edge, gradient] : roots_) count_edge(edge, !gradient.addends.empty(), by_shard);
+    for (const auto& node : nodes_) {
+      const bool batch = node->at || node->mix || node->kind == Kind::cut || by_shard.contains(node.get());
+      for (const Edge& input : node->inputs) count_edge(input, batch, by_shard);
+    }
+  }
+  void count_edge(const Edge& edge, bool batch, std::unordered_set<const Node*>& by_shard) {
+    if (!edge.target) return;
+    if (edge.target->node) {
+      if (batch) by_shard.insert(edge.target->node.get());
+    } else {
+      Leaf& leaf = leaves_.at(edge.target);
+      leaf.by_shard += batch;
+      leaf.once |= !batch;
+    }
+  }
+
   Gradient& gradient_of(const Edge& edge) {
     if (!edge.target->node) return leaves_.at(edge.target).gradient;
     return gradients_.at(edge.target->node.get())[static_cast<std::size_t>(edge.target->output)];
@@ -126,7 +156,9 @@ class Walk {
     Leaf& leaf = leaves_.at(edge.target);
     const auto place = static_cast<std::size_t>(shard);
     while (leaf.arrived.size() <= place) leaf.arrived.push_back(0);
-    if (++leaf.arrived[place] < leaf.edges || leaf.gradient.has_once()) return;
+    if (++leaf.arrived[place] < leaf.by_shard) return;
+    // What counts once joins the lowest shard.
+    if ((leaf.once || leaf.gradient.has_once()) && shard == (pass_.at ? pass_.at->lowest_shard() : 0)) return;
     if (auto complete = leaf.gradient.take_addend(shard)) edge.target->accumulate_shard(pass_, *std::move(complete));
   }
 

@@ -26,6 +26,8 @@ class GradientReducer : public BackwardObserver {
   // Called when parameter `index` gets a gradient of one of this process's shards.
   virtual void added(std::size_t index) = 0;
   virtual void clear(std::size_t index) = 0;
+  // Clears it if the sum has failed.
+  virtual void drop_failed(std::size_t /*index*/) {}
   // Returns memory of parameter `index`'s shape from which it sums a shard's gradient without a copy; undefined if
   // there is none. Contents that were not summed yet are lost.
   virtual Array destination(std::size_t index, int shard, Device device) = 0;

@@ -12,6 +12,7 @@
 #include "lockstep/ops/reduce.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/step_recorder.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 bool GradientTree::covers(std::size_t shard) const {
@@ -49,9 +50,12 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
   if (StepRecorder* recorder = StepRecorder::current()) {
     recorder->begin_gradient(this, sums_.subtrees.empty() && sums_.unsynchronized.empty() && !sums_.total.defined());
   }
+  read_ = {};
   if (latest_pass_ != pass.number) {
+    drop_failed(*gradient.storage()->engine);
     latest_pass_ = pass.number;
     before_ = sums_;
+    for (const Resource& root : pass.roots) sums_.losses.emplace_back(pass.number, root);
   }
   Array sum = gradient;
   if (reducer_) reducer_->added(index_);
@@ -92,6 +96,43 @@ void GradientTree::abandon(const BackwardPass& pass) {
   before_.reset();
 }
 
+void GradientTree::passed(const BackwardPass& pass) {
+  if (latest_pass_ == pass.number) before_.reset();
+}
+
+void GradientTree::list_losses(std::vector<Resource>& all) const {
+  for (const auto& [pass, loss] : sums_.losses) {
+    if (std::ranges::find(all, loss) == all.end()) all.push_back(loss);
+  }
+}
+
+// Drops the gradients of a batch that has failed, once the program knows of the failure. Until then they have to stay,
+// so that the step fails.
+void GradientTree::drop_failed(Engine& engine) {
+  if (std::exchange(reports_, engine.reports()) == reports_) return;
+  const auto failed = [&](const Resource& data) {
+    engine.wait_unused(data);
+    return engine.failure(data) != nullptr;
+  };
+  const auto is_bad = [&](const Array& sum) { return sum.defined() && failed(sum.resource()); };
+  const auto of_round = [&](const auto& loss) { return loss.first == sums_.round; };
+  const auto bad_loss = [&](bool round) {
+    return std::ranges::any_of(sums_.losses,
+                               [&](const auto& loss) { return of_round(loss) == round && failed(loss.second); });
+  };
+  if (std::ranges::any_of(sums_.subtrees, is_bad, &Subtree::sum) || bad_loss(true)) {
+    sums_.subtrees.clear();
+    std::erase_if(sums_.losses, of_round);
+  }
+  const auto bad_leaf = [&](const auto& leaf) { return is_bad(leaf.second); };
+  if (std::ranges::any_of(sums_.unsynchronized, bad_leaf) || is_bad(sums_.total) || bad_loss(false)) {
+    sums_.unsynchronized.clear();
+    sums_.total = {};
+    std::erase_if(sums_.losses, [&](const auto& loss) { return !of_round(loss); });
+  }
+  if (reducer_) reducer_->drop_failed(index_);
+}
+
 Array GradientTree::destination(const BackwardPass& pass, int shard, Device device) {
   if (!reducer_ || !synchronizes(pass) || !sums_.unsynchronized.empty()) return {};
   // A parameter that is used twice: the second gradient is added to the first one.
@@ -130,15 +171,32 @@ void GradientTree::finish_round(Device device) {
 
 ReducedGradient GradientTree::sum(Device device) {
   if (reducer_) return reducer_->sum(index_, device);
-  merge_unsynchronized(device);
-  finish_round(device);
-  if (sums_.total.defined()) sums_.total = sums_.total.to(device, {.non_blocking = true});
-  return {sums_.total, {}};
+  const Array any = sums_.total.defined()           ? sums_.total
+                    : !sums_.subtrees.empty()       ? sums_.subtrees[0].sum
+                    : !sums_.unsynchronized.empty() ? sums_.unsynchronized.begin()->second
+                                                    : Array();
+  if (!any.defined()) return {};
+  drop_failed(*any.storage()->engine);
+  if (sums_.unsynchronized.empty()) {
+    finish_round(device);
+    if (sums_.total.defined()) sums_.total = sums_.total.to(device, {.non_blocking = true});
+    return {sums_.total, {}};
+  }
+  // Merged with what waits, later passes would begin another round, so a program that looks would change the bits.
+  if (!read_.defined()) {
+    const Sums kept = sums_;
+    merge_unsynchronized(device);
+    finish_round(device);
+    read_ = std::exchange(sums_, kept).total;
+  }
+  read_ = read_.to(device, {.non_blocking = true});
+  return {read_, {}};
 }
 
 void GradientTree::clear() {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
   sums_ = {};
+  read_ = {};
   before_.reset();
   if (reducer_) reducer_->clear(index_);
 }

@@ -17,14 +17,17 @@
 
 namespace lockstep {
 
+class Engine;
+
 class GradientTree {
  public:
   // One shard's gradient from one backward pass. Each pass (accumulation over micro-batches) is a round: rounds are
   // added one after the other, each in the shards' tree. Passes without `sync` are added up by shard instead, and join
   // the round of the first pass after them.
   void add(const BackwardPass& pass, int shard, const Array& gradient);
-  // Drops what a failed pass added.
+  // Drops what a failed pass added, or forgets how to.
   void abandon(const BackwardPass& pass);
+  void passed(const BackwardPass& pass);
 
   // Returns memory for the next gradient to add, once for each shard and pass. Undefined if the gradient will be
   // changed before it is summed over processes, or if there are no other processes.
@@ -33,6 +36,9 @@ class GradientTree {
   // Returns the sum of all gradients, on `device`; undefined if there are none. Until more are added, later calls for
   // the same device return the same tensor.
   ReducedGradient sum(Device device);
+
+  // Adds the data of the losses that the gradients are of, without repetition.
+  void list_losses(std::vector<Resource>& all) const;
 
   // True if any shard of this process had a gradient.
   bool present() const { return sums_.total.defined() || !sums_.subtrees.empty() || !sums_.unsynchronized.empty(); }
@@ -64,6 +70,7 @@ class GradientTree {
   Array rounded(const Array& gradient) const;
   void merge_unsynchronized(Device device);
   void finish_round(Device device);
+  void drop_failed(Engine& engine);
 
   bool synchronizes(const BackwardPass& pass) const { return pass.sync && (!reducer_ || reducer_->synchronizes()); }
 
@@ -75,12 +82,17 @@ class GradientTree {
     std::map<std::size_t, Array> unsynchronized;
     std::uint64_t unsynchronized_round = 0;
     Array total;  // of the rounds before
+    // The passes and the data of their roots.
+    std::vector<std::pair<std::uint64_t, Resource>> losses;
   };
 
   Sums sums_;
   // The sums before the latest pass. They are restored if it fails.
   std::optional<Sums> before_;
   std::uint64_t latest_pass_ = 0;
+  // The sum that was read while passes without `sync` waited; they go on waiting.
+  Array read_;
+  std::uint64_t reports_ = 0;                  // Engine::reports() when the sums were last good
   std::map<int, std::uint64_t> destinations_;  // by shard: the pass in which there was one
   DType dtype_ = DType::f32;
   std::shared_ptr<GradientReducer> reducer_;

@@ -35,6 +35,8 @@ struct BackwardPass {
   bool sync = true;
   // The batch that the roots were computed from; null for roots made of parameters or whole tensors alone.
   std::shared_ptr<const Placement> at;
+  // The data of the roots. Gradients are worth nothing if it fails.
+  std::vector<Resource> roots;
   // Leaves' observers that were reached, in no order.
   std::vector<std::shared_ptr<BackwardObserver>> observers;
 };
@@ -51,8 +53,9 @@ struct GradMeta {
   // of them in memory.
   virtual bool takes_shards() const { return false; }
   virtual void accumulate_shard(const BackwardPass&, Gradient::Addend) {}
-  // Undoes accumulate() after a pass that failed.
+  // Undoes accumulate() after a pass that failed, or learns that all of the pass has been described.
   virtual void abandon(const BackwardPass&) {}
+  virtual void passed(const BackwardPass&) {}
   // Returns memory on `device` for a shard's addend, plain, with the leaf's shape and type, from which it is summed
   // without being copied; undefined if there is none. Call it just before filling the memory.
   virtual Array destination(const BackwardPass&, int /*shard*/, Device) { return {}; }

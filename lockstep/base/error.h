@@ -38,6 +38,7 @@ void check(bool ok, fmt::format_string<Args...> message, Args&&... args) {
 }
 
 // Why data is missing: the first task that failed, shared by everything that failed because of it, or a cancellation.
+// Lasting data that the failure kept from being updated, such as weights, is not missing: it has its former value.
 struct Failure {
   // Empty for a cancellation.
   std::string task = {};

@@ -138,15 +138,7 @@ NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr f
   --lane_lengths_[node->task.lane.index];
   counters_.failed += outcome == Outcome::kFailed;
   counters_.skipped += outcome == Outcome::kSkipped;
-  // The first access is the lane's, which never fails.
-  for (std::size_t i = 1; i < node->accesses.size(); ++i) {
-    Access& access = node->accesses[i];
-    if (!access.writes || access.succeeds) continue;
-    ResourceState& resource = *access.resource;
-    access.replaced = std::exchange(resource.failure, failure);
-    // A skipped task leaves its data as it was.
-    if (outcome != Outcome::kSkipped) resource.torn = outcome == Outcome::kFailed;
-  }
+  end_writes(*node, outcome, failure);
   if (has_streams_ && (ticket > 0 || outcome == Outcome::kDone)) note_device_uses(*node, ticket);
   finish(*node);
   finished_.push_back(node);
@@ -154,10 +146,52 @@ NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr f
   return std::exchange(finished_, {});
 }
 
+// A skipped task leaves its data as it was. What it was to compute is missing all the same; what it was to update is as
+// good as before. A cancellation hits some of the tasks of an update and not others, so it fails all data.
+void DependencyGraph::end_writes(TaskNode& node, Outcome outcome, const FailurePtr& failure) noexcept {
+  const bool skipped = outcome == Outcome::kSkipped, keeps = skipped && node.task.updates && !failure->cancelled;
+  const bool unreported = !failures_.empty();
+  if (unreported && skipped) settle_failures(node, *failure);
+  // The first access is the lane's, which never fails.
+  for (std::size_t i = 1; i < node.accesses.size(); ++i) {
+    Access& access = node.accesses[i];
+    if (!access.writes || access.succeeds || (keeps && access.reads)) continue;
+    ResourceState& resource = *access.resource;
+    access.replaced = std::exchange(resource.failure, failure);
+    if (!skipped) resource.torn = outcome == Outcome::kFailed;
+  }
+  if (unreported) note_omissions(node, keeps, failure);
+}
+
+// One bad batch may fail tasks of several shards. What joins the shards reports the first failure, for all of them.
+void DependencyGraph::settle_failures(TaskNode& node, const Failure& failure) noexcept {
+  for (const Access& access : node.accesses) {
+    const FailurePtr& other = access.resource->failure;
+    if (access.reads && other && other->order != failure.order && !failure.cancelled)
+      node.settled.insert(failures_.extract(other->order));
+  }
+}
+
+// Until a failure has been reported, it follows the data that lacks an update because of it.
+void DependencyGraph::note_omissions(TaskNode& node, bool keeps, const FailurePtr& failure) noexcept {
+  FailurePtr first = keeps && failures_.contains(failure->order) ? failure : nullptr;
+  for (std::size_t i = 1; i < node.accesses.size(); ++i) {
+    const Access& access = node.accesses[i];
+    if (!access.reads) continue;
+    const FailurePtr& omission = access.resource->omission;
+    if (omission && (!first || omission->order < first->order) && failures_.contains(omission->order)) first = omission;
+  }
+  for (std::size_t i = 1; i < node.accesses.size(); ++i) {
+    Access& access = node.accesses[i];
+    if (access.writes && !access.succeeds) access.replaced_omission = std::exchange(access.resource->omission, first);
+  }
+}
+
 void DependencyGraph::clear(const NodeList& nodes) noexcept {
   for (TaskNode* node = nodes.first(); node; node = node->next) {
     node->accesses.clear();
     node->successions.clear();
+    node->settled.clear();
     node->task.run.reset();
     node->task.reads.clear();
     node->task.writes.clear();
@@ -354,6 +388,7 @@ void DependencyGraph::pass_gates() {
     const auto& uses = access.resource->uses;
     if (waiter) {
       waiter->failure = access.resource->failure;
+      waiter->omission = access.resource->omission;
       if (uses) uses->add_waits(access.reads, access.writes, waiter->device_waits);
     } else {
       gate->accesses[1].resource->inherit_uses(*access.resource);

@@ -45,8 +45,8 @@ struct Access {
   bool writes = false;  // exclusively; a task that both reads and writes has one access
   bool held = false;
   bool succeeds = false;  // only waits for the former users of memory that the task writes
-  // The failure that the write replaced. It is destroyed with the node, outside the caller's lock.
-  FailurePtr replaced = {};
+  // The failures that the task's end replaced. They are destroyed with the node, outside the caller's lock.
+  FailurePtr replaced = {}, replaced_omission = {};
 };
 
 struct ResourceState {
@@ -66,6 +66,9 @@ struct ResourceState {
   // The failure of the last finished writer. Torn: a writer started and failed, and none has succeeded since.
   FailurePtr failure;
   bool torn = false;
+  // The data is good, but lacks an update that was left out because of this failure, or was computed from such data.
+  // It means nothing once a wait has reported the failure.
+  FailurePtr omission;
   // Uses by streams; null if there were none since the CPU wrote it.
   std::unique_ptr<DeviceUses> uses;
 
@@ -78,8 +81,8 @@ struct ResourceState {
 // A host thread that waits for gates.
 class Waiter {
  public:
-  // The gate stores the resource's failure here, and the tickets that streams must finish.
-  FailurePtr failure;
+  // The gate stores the resource's failure and omission here, and the tickets that streams must finish.
+  FailurePtr failure, omission;
   std::vector<DeviceWait> device_waits;
   bool open() const { return gates_ == 0; }
 
@@ -115,6 +118,8 @@ struct TaskNode {
   // Stream work that must finish before the task may begin. Set when the task is ready, for the resources that it
   // holds.
   std::vector<DeviceWait> device_waits;
+  // Entries of the failure log that the task's end made superfluous.
+  std::map<std::int64_t, FailurePtr> settled;
 };
 
 // A linked list of nodes.
@@ -196,7 +201,8 @@ class DependencyGraph {
   // Removes the failure and returns it. Returns null and changes nothing if the data is torn.
   FailurePtr forgive(const Resource& resource);
 
-  // Failures of tasks, by order, until a wait has reported them.
+  // Failures of tasks, by order, until a wait has reported them. A failure also leaves the log when a task is skipped
+  // because of an earlier one that is still there: data that needs both reports the earlier one.
   using FailureLog = std::map<std::int64_t, FailurePtr>;
   using FailureEntry = FailureLog::node_type;
   // Made outside the lock.
@@ -230,6 +236,9 @@ class DependencyGraph {
   void finish(TaskNode& node);
   void make_ready(TaskNode* node);
   void pass_gates();
+  void end_writes(TaskNode& node, Outcome outcome, const FailurePtr& failure) noexcept;
+  void settle_failures(TaskNode& node, const Failure& failure) noexcept;
+  void note_omissions(TaskNode& node, bool keeps, const FailurePtr& failure) noexcept;
   static void gather_device_waits(TaskNode& node);
   static void note_device_uses(const TaskNode& node, std::uint64_t ticket);
 

@@ -122,6 +122,12 @@ void Engine::wait_readable(const Resource& resource) {
     });
     if (!waiter.failure) waiter.failure = waiter.loss;
     if (waiter.failure) told = impl_->graph.take_logged(*waiter.failure);
+    // The data is good, but the reader must learn once that it lacks an update.
+    if (!waiter.failure && waiter.omission) {
+      told = impl_->graph.take_logged(*waiter.omission);
+      if (told) waiter.failure = waiter.omission;
+    }
+    if (waiter.failure) ++impl_->reports;
   }
   if (waiter.failure) throw_failure(waiter.failure);
 }
@@ -139,6 +145,7 @@ void Engine::wait_all() {
   {
     const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_all(waiter); });
     told = impl_->graph.take_first_logged();
+    if (told) ++impl_->reports;
   }
   if (told) throw_failure(told.mapped());
 }
@@ -178,6 +185,8 @@ bool Engine::forgive(const Resource& resource) {
   forgiven = impl_->graph.forgive(resource);
   return !impl_->graph.failure(resource);
 }
+
+std::uint64_t Engine::reports() const { return impl_->reports.load(std::memory_order_relaxed); }
 
 EngineCounters Engine::counters() const {
   const Impl::Lock guard = impl_->lock();
@@ -244,6 +253,13 @@ bool Engine::tracing() const {
 std::shared_ptr<PushObserver> Engine::set_push_observer(std::shared_ptr<PushObserver> observer) {
   const Impl::Lock guard = impl_->lock();
   return std::exchange(impl_->observer, std::move(observer));
+}
+
+bool Engine::try_set_push_observer(std::shared_ptr<PushObserver> observer) {
+  const Impl::Lock guard = impl_->lock();
+  if (impl_->observer) return false;
+  impl_->observer = std::move(observer);
+  return true;
 }
 
 }  // namespace lockstep

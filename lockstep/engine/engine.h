@@ -9,6 +9,9 @@
 //   - A task that throws fails what it writes. A task that reads failed data is skipped and fails what it writes in
 //     turn, with the first task's error. Every wait that needs the data throws that error, until a task that does not
 //     read the data writes it anew. See Failure in base/error.h.
+//   - Data that a skipped task was to update (Task::updates: it both reads and writes the data) keeps its value and
+//     stays good: the weights after a batch with an invalid label are those before it. A failure is never silent: until
+//     a wait has thrown it, the first wait for such data, or for data computed from it, throws it once.
 //   - A lane may have a stream: a queue of work that a device runs beside the lane's worker. The lane's tasks only
 //     queue their work there. A later user of their data waits for the device: on its own stream, or, if it has none,
 //     in its thread. When a device reports a failure, all unfinished work of the stream is lost, as if the first of
@@ -103,17 +106,20 @@ class Engine {
   // task runs.
   void push(Task&& task);
 
-  // Waits until every task pushed so far that writes the resource has finished. Throws the resource's failure.
+  // Waits until every task pushed so far that writes the resource has finished. Throws the resource's failure; also,
+  // once, a failure that no wait has thrown yet and because of which an update of this data was left out.
   void wait_readable(const Resource& resource);
   // Waits until every task pushed so far that reads or writes the resource has finished. Throws nothing: the data is
   // about to be overwritten or freed.
   void wait_unused(const Resource& resource);
   // Waits until every task pushed so far has finished. Throws the first failure, in order of pushing, that no wait has
-  // thrown yet, if there is one. Cancellations are not thrown here.
+  // thrown yet, if there is one. A failure of data that was joined with data of an earlier failure goes with that one.
+  // Cancellations are not thrown here.
   void wait_all();
 
   // Skips every task that was pushed and has not started. Use it after an error or an interruption, when the results
-  // are no longer needed. Data that these tasks would have written fails with a CancelledError but is not torn. Tasks
+  // are no longer needed. Data that these tasks would have written or updated fails with a CancelledError but is not
+  // torn. Tasks
   // that run, or have queued their work on a stream, finish. Returns at once; all waits end soon. Tasks pushed from now
   // on run, once their data is written anew.
   void cancel_pending(const std::string& reason);
@@ -126,6 +132,9 @@ class Engine {
   // changes nothing if the data is torn.
   bool forgive(const Resource& resource);
 
+  // Number of failures that waits have thrown so far. Code that keeps data between steps looks for failed data when it
+  // has changed.
+  std::uint64_t reports() const;
   EngineCounters counters() const;
   // Indexed by LaneId::index.
   std::vector<LaneCounters> lane_counters() const;
@@ -152,6 +161,8 @@ class Engine {
   bool tracing() const;
   // Sets the observer of every push from now on; null removes it. Returns the previous one.
   std::shared_ptr<PushObserver> set_push_observer(std::shared_ptr<PushObserver> observer);
+  // Sets the observer unless there is one. Returns whether it did.
+  bool try_set_push_observer(std::shared_ptr<PushObserver> observer);
 
  private:
   struct Impl;

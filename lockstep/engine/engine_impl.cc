@@ -122,6 +122,7 @@ Engine::Impl::Ending Engine::Impl::run(ReadyTask& task, Lane& lane) noexcept {
   try {
     if (!task.reason_to_skip && !node.device_waits.empty()) task.reason_to_skip = await_devices(node, lane);
     if (task.reason_to_skip) {
+      if (node.task.told_if_skipped) tell(task, lane);
       ending = {Outcome::kSkipped, std::move(task.reason_to_skip), {}};
     } else if (lane.options.stream) {
       launch(task, lane, ending);
@@ -154,6 +155,13 @@ void Engine::Impl::call(const ReadyTask& task, const Lane& lane, Ending& ending)
                                      .queued = task.queued,
                                      .device_bytes = bytes});
   }
+}
+
+void Engine::Impl::tell(const ReadyTask& task, const Lane& lane) const noexcept try {
+  Task& skipped = task.node->task;
+  skipped.run({.lane = skipped.lane, .lane_data = lane.options.lane_data, .skipped = task.reason_to_skip.get()});
+} catch (...) {
+  // The task has a failure already.
 }
 
 void Engine::Impl::launch(const ReadyTask& task, Lane& lane, Ending& ending) noexcept {

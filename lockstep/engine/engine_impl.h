@@ -1,6 +1,7 @@
 // The engine's threads around the state machine of dependency_graph.h: one lock, and one worker per lane.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -75,6 +76,8 @@ struct Engine::Impl {
   Ending fail(const TaskNode& node, const Lane& lane, std::exception_ptr cause) const noexcept;
   FailurePtr make_failure(const std::string& task, std::int64_t order, const std::string& lane,
                           std::exception_ptr cause) const noexcept;
+  // Tells a skipped task's function why.
+  void tell(const ReadyTask& task, const Lane& lane) const noexcept;
   // Call with the lock. Returns the nodes that the caller clears without it.
   NodeList complete(TaskNode* node, Lane& lane, Ending& ending) noexcept;
 
@@ -125,6 +128,7 @@ struct Engine::Impl {
 
   const EngineOptions options;
   SpinPolicy spin;
+  std::atomic<std::uint64_t> reports{0};
   // Used when a task fails and there is no memory left to describe the failure.
   const FailurePtr out_of_memory;
 

@@ -14,7 +14,11 @@ using States = std::unordered_set<const ResourceState*>;
 
 void Recording::replay(Engine& engine) const {
   for (const auto& recorded : tasks_) {
-    Task task{.name = recorded->name, .lane = recorded->lane, .reads = recorded->reads, .writes = recorded->writes};
+    Task task{.name = recorded->name,
+              .lane = recorded->lane,
+              .reads = recorded->reads,
+              .writes = recorded->writes,
+              .updates = recorded->updates};
     task.run = [recorded](const TaskContext& context) { recorded->run(context); };
     engine.push(std::move(task));
   }
@@ -50,6 +54,7 @@ void TaskRecorder::pushing(Task& task) {
   recorded->lane = task.lane;
   recorded->reads = task.reads;
   recorded->writes = task.writes;
+  recorded->updates = task.updates;
   recorded->run = std::move(task.run);
   task.run = [recorded](const TaskContext& context) { recorded->run(context); };
   recording_.tasks_.push_back(std::move(recorded));

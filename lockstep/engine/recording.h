@@ -27,6 +27,7 @@ struct RecordedTask {
   std::string name;
   LaneId lane;
   Resources reads, writes;
+  bool updates;
   TaskFunction run;
 };
 

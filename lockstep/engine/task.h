@@ -19,6 +19,7 @@ struct LaneId {
 };
 
 class Stream;
+struct Failure;
 
 // One of several tasks that a task runs as one. The timeline shows these parts instead of the task.
 struct TaskPart {
@@ -34,6 +35,7 @@ struct TaskContext {
   void* lane_data = nullptr;               // LaneOptions::lane_data
   Stream* stream = nullptr;                // LaneOptions::stream
   std::vector<TaskPart>* parts = nullptr;  // on a stream, while a timeline is recorded: the task lists its parts here
+  const Failure* skipped = nullptr;        // why the task is skipped; see Task::told_if_skipped
 };
 
 // Enough room for every operation.
@@ -48,6 +50,12 @@ struct Task {
   Resources reads = {};
   // Data written as a whole. Data changed in part or in place is both read and written.
   Resources writes = {};
+  // The task updates lasting data, such as weights. If the task is skipped because other data has failed, what it both
+  // reads and writes keeps its value and stays good.
+  bool updates = false;
+  // Whether the task must know that it is skipped, because others wait for it: its function then runs with
+  // TaskContext::skipped set, and must touch no data.
+  bool told_if_skipped = false;
   TaskFunction run = {};
 };
 

@@ -4,6 +4,7 @@
 #include <ostream>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/engine/trace.h"

@@ -60,6 +60,9 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     void abandon(const BackwardPass& pass) override {
       if (const auto state = owner.lock()) state->gradient.abandon(pass);
     }
+    void passed(const BackwardPass& pass) override {
+      if (const auto state = owner.lock()) state->gradient.passed(pass);
+    }
     Array destination(const BackwardPass& pass, int shard, Device device) override {
       const auto state = owner.lock();
       return state ? state->gradient.destination(pass, shard, device) : Array();

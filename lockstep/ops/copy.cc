@@ -105,6 +105,9 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   // Part of a storage: what is around it stays, so the write depends on the old data as well.
   if (y.view().bytes() < y.storage()->bytes) task.reads.push_back(y.resource());
   task.writes.push_back(y.resource());
+  UpdateScope::join(task);
+  // An update that is left out leaves the old data.
+  if (task.updates) task.reads.push_back(y.resource());
   y.storage()->count_write();
   if (recorder) recorder->writes(y);
   task.lane = x.device() == y.device() ? compute_lane(state, task) : inward ? state.copy_in_lane : state.copy_out_lane;

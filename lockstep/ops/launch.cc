@@ -7,6 +7,7 @@ namespace lockstep::ops {
 namespace {
 
 thread_local int current_shard = -1;
+thread_local UpdateScope* current_update = nullptr;
 
 // Where a tensor is likely to be used, for the allocator. A lane that is not known yet is none: a block that another
 // lane still uses would make independent tasks wait for one another.
@@ -19,6 +20,18 @@ LaneId likely_lane(const DeviceState& state) {
 ShardScope::ShardScope(int shard) : previous_(current_shard) { current_shard = shard; }
 ShardScope::~ShardScope() { current_shard = previous_; }
 int ShardScope::current() { return current_shard; }
+
+UpdateScope::UpdateScope(std::span<const Resource> needed, Resource* done)
+    : previous_(std::exchange(current_update, this)), needed_(needed), done_(done) {}
+UpdateScope::~UpdateScope() { current_update = previous_; }
+
+void UpdateScope::join(Task& task) {
+  if (!current_update) return;
+  task.updates = true;
+  for (const Resource& needed : current_update->needed_) task.reads.push_back(needed);
+  Resource* const done = current_update->done_;
+  if (done && *done) task.writes.push_back(std::exchange(*done, {}));
+}
 
 LaneId compute_lane(const DeviceState& device, const Task& task) {
   return InterOpParallelGuard::active() ? device.engine->choose_lane(device.compute_lanes, task)
@@ -69,8 +82,12 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
     check(t.device().info() == &device, "{}: an output is on {}, expected it on {}", name, t.device().name(),
           device.name);
     task.writes.push_back(t.resource());
+    // Part of a storage: what is around it stays, so the write depends on the old data as well.
+    if (t.view().bytes() < t.storage()->bytes) task.reads.push_back(t.resource());
     t.storage()->count_write();
   }
+  task.updates = options.updates;
+  UpdateScope::join(task);
   if (StepRecorder* const recorder = StepRecorder::current()) {
     for (const Array& t : reads) recorder->use(t);
     for (const Array& t : writes) {

@@ -25,6 +25,25 @@ class ShardScope {
   int previous_;
 };
 
+// Within a scope, tasks update lasting data, such as an optimizer's weights and states, as one step: either all of them
+// run or none. They are skipped if any of `needed` has failed, although they do not read it; what they would have
+// updated then keeps its value (Task::updates). The first of them takes `done`, if there is one,
+// and writes it.
+class UpdateScope {
+ public:
+  explicit UpdateScope(std::span<const Resource> needed, Resource* done = nullptr);
+  ~UpdateScope();
+  UpdateScope(const UpdateScope&) = delete;
+  UpdateScope& operator=(const UpdateScope&) = delete;
+  // Makes a task that is about to be pushed part of this thread's update, if there is one.
+  static void join(Task& task);
+
+ private:
+  UpdateScope* previous_;
+  std::span<const Resource> needed_;
+  Resource* done_;
+};
+
 // The compute lane for a task whose reads and writes are known: the current shard's, or with an
 // InterOpParallelGuard the best.
 LaneId compute_lane(const DeviceState& device, const Task& task);
@@ -40,6 +59,8 @@ struct LaunchOptions {
   std::optional<LaneId> lane{};
   // Inputs may lie in other devices' memory, as long as this device can read it.
   bool foreign_reads = false;
+  // Task::updates.
+  bool updates = false;
 };
 
 // An array that a task reads or writes, in a list that copies none.

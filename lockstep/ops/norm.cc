@@ -100,7 +100,7 @@ void batch_norm_commit(const BatchStats& stats, double momentum, const Array& ru
          {running_mean, running_var, batches},
          [momentum, s = stats.view(), mean = running_mean.view(), var = running_var.view(), n = batches.view()](
              Backend& b, KernelContext& c) { b.norm().commit(c, s, momentum, mean, var, n); },
-         {.lane = device.urgent_lane});
+         {.lane = device.urgent_lane, .updates = true});
 }
 
 namespace {

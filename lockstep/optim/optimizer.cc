@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "lockstep/autograd/gradient_reducer.h"
+#include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/engine/pending_updates.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/optimizer.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
@@ -25,7 +28,7 @@ void check_at_least_zero(std::string_view what, double value) {
 Optimizer::Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
                      std::vector<std::string> state_names, bool counts_steps)
     : state_names_(std::move(state_names)), counts_steps_(counts_steps), initial_learning_rate_(learning_rate),
-      base_learning_rate_(learning_rate), learning_rate_(learning_rate) {
+      base_learning_rate_(learning_rate), learning_rate_(learning_rate), updates_(std::make_shared<PendingUpdates>()) {
   check(groups.size() > 0, "optimizer: no parameters");
   check_at_least_zero("learning rate", learning_rate);
   check_at_least_zero("weight decay", weight_decay);
@@ -140,6 +143,18 @@ void Optimizer::write_rates(std::span<const Array> places) const {
   }
 }
 
+std::int64_t Optimizer::steps() const {
+  steps_ -= updates_->take_left_out();
+  return steps_;
+}
+
+// The losses that the gradients are of. A step of gradients without their loss would be a step of a part of the batch.
+std::vector<Resource> Optimizer::losses() const {
+  std::vector<Resource> all;
+  for (const Slot& slot : slots_) slot.parameter.gradient_tree().list_losses(all);
+  return all;
+}
+
 void Optimizer::step() {
   advance();
   std::vector<ReducedGradient> gradients(slots_.size());
@@ -155,6 +170,18 @@ void Optimizer::step() {
       if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
     }
   }
+  // Every replica of every parameter is updated, or none.
+  std::vector<Resource> needed = losses();
+  for (const ReducedGradient& g : gradients) {
+    if (g.sum.defined()) needed.push_back(g.sum.resource());
+    if (g.present.defined()) needed.push_back(g.present.resource());
+  }
+  for (const Array& scale : scales_) needed.push_back(scale.resource());
+  // A recorded step has no outcome of its own for each repetition.
+  const std::shared_ptr<Engine> engine =
+      devices.empty() || StepRecorder::current() ? nullptr : state_of(devices[0], "step").engine;
+  const Resource done = engine ? engine->make_resource() : Resource();
+  Resource first_writes = done;
   // In the order of devices. They belong to this call: a recorded step may have several.
   std::vector<Array> rates(devices.size());
   if (StepRecorder* recorder = StepRecorder::current()) {
@@ -190,10 +217,14 @@ void Optimizer::step() {
     }
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
+      const ops::UpdateScope one_step(needed, &first_writes);
       if (!items[lane].empty()) update(items[lane], scale, rates[d]);
     }
   }
   zero_grad();
+  if (!engine) return;
+  updates_->add(engine, done);
+  for (RandomState* random : random_states()) random->count_if_done(engine, done);
 }
 
 void Optimizer::zero_grad() {
@@ -241,7 +272,10 @@ void Optimizer::unscale(LossScaler& scaler, double max_norm) {
   check(scales_.empty(),
         "unscale: the gradients are already unscaled or clipped, expected one call of unscale() for each step, before "
         "clip_grad_norm()");
-  scales_ = scaler.update(squared_norm("unscale"), max_norm);
+  const Array squared = squared_norm("unscale");
+  const std::vector<Resource> needed = losses();
+  const ops::UpdateScope one_step(needed);
+  scales_ = scaler.update(squared, max_norm);
 }
 
 Array Optimizer::scale_on(Device device) const {

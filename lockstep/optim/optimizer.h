@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -107,8 +108,10 @@ class ParameterGroups {
   std::vector<ParameterGroup> groups_;
 };
 
-struct SgdArgs;   // backend/optimizer.h
-struct AdamArgs;  // backend/optimizer.h
+class PendingUpdates;  // engine/pending_updates.h
+class RandomState;     // runtime/random_state.h
+struct SgdArgs;        // backend/optimizer.h
+struct AdamArgs;       // backend/optimizer.h
 
 // An optimizer changes only its own parameters. backward() still computes and accumulates the gradients of all other
 // parameters, as in PyTorch; ranks do not exchange them. Use freeze() for parameters that you leave out, because a
@@ -119,6 +122,9 @@ class Optimizer {
 
   // Sums the gradients of all shards and updates every replica. Parameters without a gradient are not changed. Then
   // clears the gradients, so no zero_grad() is needed.
+  //
+  // If the batch has failed (a label outside the classes, say), the step leaves all weights and states as they are. The
+  // error comes out where the loss is read, or else where the weights are read first. A program may catch it and go on.
   void step();
   // Drops the gradients, for example of a batch that should not count.
   void zero_grad();
@@ -156,8 +162,9 @@ class Optimizer {
     std::vector<std::pair<std::string, double>> options;
   };
   virtual Rule rule() const = 0;
-  // The number of steps so far. Keys of random operations depend on the steps of all optimizers together.
-  std::int64_t steps() const { return steps_; }
+  // The number of steps so far. Keys of random operations depend on the steps of all optimizers together. A step that
+  // was left out because its batch failed no longer counts once the error has been thrown.
+  std::int64_t steps() const;
 
   // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits. Throws if two parameters
   // have one name, as those of two models may.
@@ -197,6 +204,7 @@ class Optimizer {
     // does not know on the host whether the others have a gradient.
     std::vector<Array> steps;
   };
+  std::vector<Resource> losses() const;
   struct SlotState;
   void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
   const Group& group_at(std::size_t group) const;
@@ -207,6 +215,7 @@ class Optimizer {
   Device home(std::size_t slot) const;
   Array squared_norm(std::string_view what) const;
   Array scale_on(Device device) const;
+  std::set<RandomState*> random_states() const;
   void add_random_steps(std::int64_t count) const;
   void scale_rates(double lr);
   void check_names() const;
@@ -218,7 +227,8 @@ class Optimizer {
   std::vector<std::string> state_names_;
   bool counts_steps_;
   double initial_learning_rate_, base_learning_rate_, learning_rate_;
-  std::int64_t steps_ = 0;
+  mutable std::int64_t steps_ = 0;
+  std::shared_ptr<PendingUpdates> updates_;  // that steps_ counts
   // Factors of clipping and loss scaling for the next step: one for all devices, or one for each.
   std::vector<Array> scales_;
 };

@@ -114,16 +114,21 @@ void Optimizer::load_state_dict(const StateDict& state, std::int64_t steps) {
       ops::fill_(count, has_state ? static_cast<double>(loaded.steps) : 0);
     }
   }
-  add_random_steps(steps - std::exchange(steps_, steps));
+  add_random_steps(steps - this->steps());
+  steps_ = steps;
 }
 
-// Once, though every device has it.
-void Optimizer::add_random_steps(std::int64_t count) const {
+// Each once, though every device has it.
+std::set<RandomState*> Optimizer::random_states() const {
   std::set<RandomState*> states;
   for (const Slot& slot : slots_) {
     for (Device device : slot.parameter.devices()) states.insert(state_of(device, "optimizer").random.get());
   }
-  for (RandomState* state : states) state->add_steps(count);
+  return states;
+}
+
+void Optimizer::add_random_steps(std::int64_t count) const {
+  for (RandomState* state : random_states()) state->add_steps(count);
 }
 
 }  // namespace lockstep

@@ -105,7 +105,13 @@ void BucketReducer::set_shares(const JobShares& shares) {
 // Tasks of earlier rounds use the group. A failed one throws here, because other ranks still wait in its reduction and
 // would report the next exchange as a mismatch.
 void BucketReducer::wait_for_buckets() const {
-  for (const auto& bucket : buckets_) bucket->present.wait();
+  for (const auto& bucket : buckets_) {
+    if (communicator_->world_size() > 1) {
+      bucket->present.wait();
+    } else {
+      bucket->present.storage()->engine->wait_unused(bucket->present.resource());
+    }
+  }
 }
 
 // In the order of backward.
@@ -250,6 +256,16 @@ void BucketReducer::added(std::size_t index) {
 }
 
 void BucketReducer::clear(std::size_t index) { rounds_[index] = 0; }
+
+void BucketReducer::drop_failed(std::size_t index) {
+  if (rounds_[index] == 0) return;
+  const auto [number, segment] = places_[index];
+  const Bucket& bucket = *buckets_[number];
+  const Array& sum = bucket.in_total[segment] ? bucket.total : bucket.sum;
+  Engine& engine = *sum.storage()->engine;
+  engine.wait_unused(sum.resource());
+  if (engine.failure(sum.resource())) rounds_[index] = 0;
+}
 
 Array BucketReducer::destination(std::size_t index, int shard, Device device) {
   if (device != place() || !in_bucket(index)) return {};

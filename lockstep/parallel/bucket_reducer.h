@@ -44,6 +44,7 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   ReducedGradient sum(std::size_t index, Device device) override;
   void added(std::size_t index) override;
   void clear(std::size_t index) override;
+  void drop_failed(std::size_t index) override;
   Array destination(std::size_t index, int shard, Device device) override;
 
   // Parameter numbers by bucket, in order. Parameters whose gradients do not travel are in no bucket.

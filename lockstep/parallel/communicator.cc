@@ -18,6 +18,20 @@
 
 namespace lockstep {
 
+namespace {
+
+// The other ranks know of these.
+bool is_comm_error(const std::exception_ptr& cause) try {
+  if (cause) std::rethrow_exception(cause);
+  return false;
+} catch (const CommError&) {
+  return true;
+} catch (...) {
+  return false;
+}
+
+}  // namespace
+
 struct Communicator::Lane {
   KernelContext context;
   LaneId id;
@@ -93,7 +107,13 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
   task.lane = lane(channel);
   for (const Array& t : reads) task.reads.push_back(t.resource());
   for (const Array& t : writes) task.writes.push_back(t.resource());
+  // The other ranks wait for this one in the exchange, and would take its next one for this.
+  task.told_if_skipped = world_size() > 1;
   task.run = [this, body = std::move(body)](const TaskContext& c) {
+    if (c.skipped) {
+      if (!c.skipped->cancelled && !is_comm_error(c.skipped->cause)) abort(c.skipped->message);
+      return;
+    }
     try {
       body(*static_cast<KernelContext*>(c.lane_data));
     } catch (const CommError&) {

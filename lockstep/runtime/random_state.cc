@@ -22,6 +22,7 @@ void RandomState::set_step(std::uint64_t step) {
   std::scoped_lock lock(mutex_);
   step_ = step;
   draws_.clear();
+  updates_.clear();
 }
 
 void RandomState::add_steps(std::int64_t count) {
@@ -31,13 +32,28 @@ void RandomState::add_steps(std::int64_t count) {
   draws_.clear();
 }
 
+void RandomState::count_if_done(const std::shared_ptr<Engine>& engine, Resource done) {
+  std::scoped_lock lock(mutex_);
+  updates_.add(engine, std::move(done));
+}
+
+// Call it with the lock.
+void RandomState::take_back() const {
+  const auto left_out = static_cast<std::uint64_t>(updates_.take_left_out());
+  if (left_out == 0) return;
+  step_ -= std::min(step_, left_out);
+  draws_.clear();
+}
+
 std::uint64_t RandomState::step() const {
   std::scoped_lock lock(mutex_);
+  take_back();
   return step_;
 }
 
 RandomState::Position RandomState::position() const {
   std::scoped_lock lock(mutex_);
+  take_back();
   return {step_, draws_};
 }
 
@@ -50,6 +66,7 @@ void RandomState::set_position(Position position) {
 RandomKey RandomState::next(int shard) {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it draws its own random keys");
   std::scoped_lock lock(mutex_);
+  take_back();
   // The first element counts the draws for all shards.
   const auto place = static_cast<std::size_t>(std::max(shard, -1) + 1);
   if (draws_.size() <= place) draws_.resize(place + 1);

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "lockstep/base/random.h"
+#include "lockstep/engine/pending_updates.h"
 
 namespace lockstep {
 
@@ -19,6 +21,9 @@ class RandomState {
   void set_step(std::uint64_t step);
   // The same, `count` steps ahead, or back if it is negative, but not below 0. Optimizers call it.
   void add_steps(std::int64_t count);
+  // The latest step does not count if this update is left out; see PendingUpdates. Once the program knows, draws are
+  // those of a run without the step.
+  void count_if_done(const std::shared_ptr<Engine>& engine, Resource done);
   std::uint64_t step() const;
   // All that decides the next keys of this seed, to go back there.
   struct Position {
@@ -31,10 +36,13 @@ class RandomState {
   RandomKey next(int shard);
 
  private:
+  void take_back() const;
+
   mutable std::mutex mutex_;
   std::uint64_t seed_ = 0;
-  std::uint64_t step_ = 0;
-  std::vector<std::uint64_t> draws_;  // by shard, from -1
+  mutable std::uint64_t step_ = 0;
+  mutable std::vector<std::uint64_t> draws_;  // by shard, from -1
+  mutable PendingUpdates updates_;
 };
 
 }  // namespace lockstep

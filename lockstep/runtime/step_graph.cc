@@ -137,6 +137,8 @@ void StepGraph::repeat() {
   Task task{.name = "recorded step", .lane = tasks_.tasks().front()->lane};
   for (const Resource& r : reads_) task.reads.push_back(r);
   for (const Resource& r : writes_) task.writes.push_back(r);
+  // What a repetition both reads and writes lasts: the rest is written before it is read.
+  task.updates = true;
   task.writes.push_back(plain_->used);
   if (timed) task.writes.push_back(timed->used);
   task.run = [plain = plain_.get(), timed](const TaskContext& context) {

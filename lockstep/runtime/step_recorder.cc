@@ -38,10 +38,8 @@ void RecordedTasks::make_graph() {
 
 StepRecorder::StepRecorder(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
   check(!current_recorder, "recorded step: it is inside another recorded step");
-  if (const std::shared_ptr<PushObserver> other = engine_->set_push_observer(tasks_)) {
-    engine_->set_push_observer(other);
-    fail("recorded step: another thread is recording, or a push observer is set");
-  }
+  check(engine_->try_set_push_observer(tasks_),
+        "recorded step: another thread is recording, or a push observer is set");
   current_recorder = this;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 namespace lockstep::testing_engine {
 namespace {
@@ -56,6 +57,17 @@ Program random_program(std::uint64_t seed) {
   return program;
 }
 
+Program random_updates(std::uint64_t seed) {
+  Program program = random_program(seed);
+  std::mt19937_64 random(seed);
+  bool thrown = false;
+  for (Step& step : program.steps) {
+    step.updates = random() % 2 == 0;
+    if (std::exchange(thrown, thrown || step.throws)) step.throws = false;
+  }
+  return program;
+}
+
 void run_task(const Step& task, Memory& memory) {
   std::uint64_t word = stir(1, static_cast<std::uint64_t>(task.id));
   for (const int r : task.reads) word = stir(word, memory[r]);
@@ -77,6 +89,7 @@ Trail interpret(const Program& program, const std::vector<char>* ran) {
   struct State {
     Cause failed_by;
     bool torn = false;
+    Cause omission;
   };
   Trail trail{.memory = Memory(program.resources), .answers = {}, .counters = {}, .ran = {}};
   trail.ran.resize(program.tasks);
@@ -99,6 +112,10 @@ Trail interpret(const Program& program, const std::vector<char>* ran) {
       case Step::kWaitUnused:
       case Step::kCancel: break;
       case Step::kWaitReadable:
+        if (state.failed_by.step < 0 && untold.erase(state.omission.step)) {
+          trail.answers.push_back(state.omission.name);
+          break;
+        }
         untold.erase(state.failed_by.step);
         trail.answers.push_back(state.failed_by.name);
         break;
@@ -130,10 +147,22 @@ Trail interpret(const Program& program, const std::vector<char>* ran) {
         } else if (cause.step < 0) {
           cause = {cancelled_until[step.lane] = cancellation_after(i), "cancelled"};
         }
+        const bool fails = !runs && cause.name != "cancelled", keeps = fails && step.updates;
+        for (const int r : step.reads) {
+          if (fails && states[r].failed_by.step != cause.step) untold.erase(states[r].failed_by.step);
+        }
         for (const int w : step.writes) {
+          if (keeps && std::ranges::count(step.reads, w)) continue;
           states[w].failed_by = cause;
           if (runs) states[w].torn = step.throws;
         }
+        Cause omission;
+        if (keeps && untold.contains(cause.step)) omission = cause;
+        for (const int r : step.reads) {
+          const Cause& read = states[r].omission;
+          if (untold.contains(read.step) && (omission.step < 0 || read.step < omission.step)) omission = read;
+        }
+        for (const int w : step.writes) states[w].omission = omission;
         ++trail.counters.pushed;
         ++trail.counters.completed;
         trail.counters.skipped += !runs;

@@ -22,6 +22,7 @@ struct Step {
   std::vector<int> reads;
   std::vector<int> writes;
   bool throws = false;
+  bool updates = false;
 };
 
 struct Program {
@@ -32,6 +33,9 @@ struct Program {
 };
 
 Program random_program(std::uint64_t seed);
+// The same with tasks that update data. Only one task throws: with several failures, it depends on chance which of them
+// a wait reports as the reason of an omission.
+Program random_updates(std::uint64_t seed);
 
 // One word of data for each resource; successors share it, like memory that is handed out again.
 using Memory = std::vector<std::uint64_t>;

@@ -73,6 +73,7 @@ Trail run_on_engine(const Program& program, const EngineOptions& options, const 
                      .lane = {step.lane},
                      .reads = select(resources, step.reads),
                      .writes = select(resources, step.writes),
+                     .updates = step.updates,
                      .run = [&step, &trail, &last_of_lane, stream = stream_of_lane[step.lane]](const TaskContext&) {
                        run_step(step, stream, [&step, &trail, &last_of_lane] {
                          EXPECT_LT(std::exchange(last_of_lane[step.lane], step.id), step.id);
@@ -105,8 +106,18 @@ Trail run_on_engine(const Program& program, const EngineOptions& options, const 
   return trail;
 }
 
-void expect_same(const Trail& expected, const Trail& actual) {
-  EXPECT_EQ(expected.answers, actual.answers);
+std::vector<std::string> sure_answers(const Program& program, const Trail& trail, const Streams& streams) {
+  std::vector<std::string> answers = trail.answers;
+  std::size_t i = 0;
+  for (const Step& step : program.steps) {
+    if (step.kind == Step::kWaitAll && streams.lanes != 0) answers.at(i) = "wait all";
+    i += step.kind == Step::kWaitAll || step.kind == Step::kWaitReadable || step.kind == Step::kForgive;
+  }
+  return answers;
+}
+
+void expect_same(const Program& program, const Trail& expected, const Trail& actual, const Streams& streams) {
+  EXPECT_EQ(sure_answers(program, expected, streams), sure_answers(program, actual, streams));
   EXPECT_EQ(expected.memory, actual.memory);
   EXPECT_EQ(expected.counters.pushed, actual.counters.pushed);
   EXPECT_EQ(expected.counters.completed, actual.counters.completed);

@@ -1,0 +1,33 @@
+#include "lockstep/engine/pending_updates.h"
+
+#include <utility>
+
+namespace lockstep {
+
+void PendingUpdates::add(const std::shared_ptr<Engine>& engine, Resource done) {
+  if (pending_.empty()) reports_ = engine->reports();
+  pending_.push_back({engine, std::move(done)});
+  while (pending_.size() > 1) {
+    const std::shared_ptr<Engine> first = pending_.front().engine.lock();
+    // One that was left out is still to be counted.
+    if (first && (!first->unused(pending_.front().done) || first->failure(pending_.front().done))) return;
+    pending_.pop_front();
+  }
+}
+
+std::int64_t PendingUpdates::take_left_out() {
+  if (pending_.empty()) return 0;
+  const std::shared_ptr<Engine> engine = pending_.back().engine.lock();
+  if (!engine || std::exchange(reports_, engine->reports()) == reports_) return 0;
+  std::int64_t left_out = 0;
+  for (const auto& [owner, done] : std::exchange(pending_, {})) {
+    const std::shared_ptr<Engine> of_update = owner.lock();
+    if (!of_update) continue;
+    of_update->wait_unused(done);
+    const FailurePtr failure = of_update->failure(done);
+    left_out += failure && !failure->cancelled;
+  }
+  return left_out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// Counts updates (Task::updates) that were left out because their batch failed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "lockstep/engine/engine.h"
+
+namespace lockstep {
+
+class PendingUpdates {
+ public:
+  // `done`: what one task of the update writes without reading it, and no other task writes.
+  void add(const std::shared_ptr<Engine>& engine, Resource done);
+  // Returns how many of the updates were left out, each once. Looks, and waits for them, only if a wait has thrown a
+  // failure since the last call: before that, the program cannot know that an update is missing.
+  std::int64_t take_left_out();
+  void clear() { pending_.clear(); }
+
+ private:
+  struct Update {
+    std::weak_ptr<Engine> engine;
+    Resource done;
+  };
+  std::deque<Update> pending_;
+  std::uint64_t reports_ = 0;  // of the last update's engine
+};
+
+}  // namespace lockstep

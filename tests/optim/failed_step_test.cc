@@ -1,0 +1,179 @@
+// A batch that fails on the devices: the program catches the error and trains on as if the batch had not been there.
+#include <gtest/gtest.h>
+
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/nn/normalization.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr std::int64_t kLabelCount = 3, kBatchRows = 16, kWords = 5;
+
+// An embedding, so that indices can be wrong, batch norm, and dropout, whose masks depend on the number of steps.
+class WordModel {
+ public:
+  explicit WordModel(int devices, int lanes = 1)
+      : runtime_({.cpu_devices = devices, .cores_per_device = lanes, .threads_per_shard = 1}) {
+    net_.append<Linear>(LinearOptions{.in_features = 4, .out_features = 8});
+    net_.append<BatchNorm1d>().append<ReLU>().append<Dropout>(0.3);
+    net_.append<Linear>(LinearOptions{.in_features = 8, .out_features = kLabelCount});
+    words_.initialize(Normal{1}, runtime_.devices());
+    net_.initialize(Kaiming{}, runtime_.devices(), {.seed = 2});
+    std::vector<Parameter> all = net_.parameters();
+    for (const Parameter& p : words_.parameters()) all.push_back(p);
+    optimizer_ = std::make_unique<Adam>(all, AdamOptions{.lr = 0.05});
+  }
+
+  Tensor loss(std::vector<std::int64_t> words, std::vector<std::int64_t> labels) {
+    std::vector<Slot> slots;
+    const auto& devices = runtime_.devices();
+    for (int s = 0; s < 8; ++s) slots.push_back({s, devices[static_cast<std::size_t>(s) * devices.size() / 8]});
+    const auto at = std::make_shared<Placement>(std::vector<std::int64_t>(8, kBatchRows / 8), slots);
+    const Tensor x = scatter(Tensor::from(words, {kBatchRows}), at), y = scatter(Tensor::from(labels, {kBatchRows}), at);
+    return cross_entropy(net_(words_(x)), y);
+  }
+  Tensor good_loss(std::int64_t seed) {
+    std::vector<std::int64_t> words, labels;
+    for (std::int64_t i = 0; i < kBatchRows; ++i) {
+      words.push_back((i * i + seed) % kWords);
+      labels.push_back((i + seed) % kLabelCount);
+    }
+    return loss(words, labels);
+  }
+  Tensor bad_labels() {
+    std::vector<std::int64_t> words(kBatchRows, 1), labels(kBatchRows, 1);
+    labels[3] = labels[13] = 99;
+    return loss(words, labels);
+  }
+  Tensor bad_words() {
+    std::vector<std::int64_t> words(kBatchRows, 1), labels(kBatchRows, 1);
+    words[6] = kWords;
+    return loss(words, labels);
+  }
+  void step(const Tensor& loss) {
+    loss.backward();
+    optimizer_->clip_grad_norm(1);
+    optimizer_->step();
+  }
+
+  // Every replica of everything that lasts.
+  std::vector<std::vector<double>> state() {
+    std::vector<std::vector<double>> all;
+    for (const Module* m : {static_cast<const Module*>(&net_), static_cast<const Module*>(&words_)}) {
+      for (const auto& [name, p] : m->named_parameters()) {
+        for (Device d : p.devices()) all.push_back(values(p.data(d)));
+      }
+      for (const auto& [name, tensor] : state_dict(*m)) all.push_back(values(tensor.to(runtime_.devices()[0])));
+    }
+    for (const auto& [name, tensor] : optimizer_->state_dict()) all.push_back(values(tensor.to(runtime_.devices()[0])));
+    return all;
+  }
+
+  Runtime runtime_;
+  Embedding words_{{.num_embeddings = kWords, .embedding_dim = 4}};
+  Sequential net_;
+  std::unique_ptr<Adam> optimizer_;
+};
+
+class FailedStep : public ::testing::TestWithParam<int> {
+ protected:
+  WordModel model_{GetParam()}, same_{GetParam()};
+};
+
+TEST_P(FailedStep, CountsForNothing) {
+  model_.step(model_.good_loss(1));
+  const Tensor bad = model_.bad_words();
+  model_.step(bad);
+  EXPECT_THROW(bad.item(), TaskError);
+  model_.step(model_.good_loss(2));
+  model_.step(model_.good_loss(3));
+  for (int seed = 1; seed <= 3; ++seed) same_.step(same_.good_loss(seed));
+  EXPECT_EQ(model_.state(), same_.state());
+  EXPECT_EQ(model_.optimizer_->steps(), 3);
+  model_.runtime_.synchronize();
+}
+
+// Batch norm has seen the inputs of the batch before the labels turn out to be wrong, as in PyTorch.
+TEST_P(FailedStep, OfBadLabelsLeavesTheWeights) {
+  model_.net_.eval();
+  same_.net_.eval();
+  model_.step(model_.good_loss(1));
+  const Tensor bad = model_.bad_labels();
+  model_.step(bad);
+  EXPECT_THROW(bad.item(), TaskError);
+  model_.step(model_.good_loss(2));
+  for (int seed = 1; seed <= 2; ++seed) same_.step(same_.good_loss(seed));
+  EXPECT_EQ(model_.state(), same_.state());
+  // Two shards failed; one error was enough.
+  model_.runtime_.synchronize();
+}
+
+TEST_P(FailedStep, LeavesNoGradientToTheNextOne) {
+  model_.step(model_.good_loss(1));
+  const Tensor bad = model_.bad_words();
+  bad.backward();
+  EXPECT_THROW(bad.item(), TaskError);
+  // The next batch has other masks in dropout, because the failed one has drawn some.
+  model_.net_.eval();
+  model_.step(model_.good_loss(2));
+  same_.step(same_.good_loss(1));
+  same_.net_.eval();
+  same_.step(same_.good_loss(2));
+  EXPECT_EQ(model_.state(), same_.state());
+}
+
+// A program that never reads its losses learns of it where it reads the weights, once.
+TEST_P(FailedStep, IsReportedWhereTheWeightsAreRead) {
+  model_.step(model_.bad_words());
+  EXPECT_THROW(state_dict(model_.net_), TaskError);
+  state_dict(model_.net_);
+  model_.state();
+}
+
+// The gradient of the penalty is good, and the only one. Its loss is not.
+TEST_P(FailedStep, LeavesWeightsWhoseOwnGradientIsGood) {
+  const auto weights = [&] { return values(model_.words_.weight.data(model_.runtime_.devices().back())); };
+  const auto before = weights();
+  const Tensor bad = model_.bad_words().detach() + sum(square(model_.words_.weight));
+  bad.backward();
+  model_.optimizer_->step();
+  EXPECT_THROW(bad.item(), TaskError);
+  EXPECT_EQ(weights(), before);
+}
+
+TEST_P(FailedStep, OfMicroBatchesLeavesTheGoodOnes) {
+  model_.net_.eval();
+  same_.net_.eval();
+  model_.good_loss(1).backward({.share = 0.5});
+  const Tensor bad = model_.bad_labels();
+  bad.backward({.share = 0.5});
+  EXPECT_THROW(bad.item(), TaskError);
+  model_.good_loss(2).backward({.share = 0.5});
+  model_.optimizer_->step();
+  same_.good_loss(1).backward({.share = 0.5});
+  same_.good_loss(2).backward({.share = 0.5});
+  same_.optimizer_->step();
+  EXPECT_EQ(model_.state(), same_.state());
+}
+
+TEST_P(FailedStep, LeavesTheLossScale) {
+  LossScaler scaler(model_.runtime_.devices(), {.initial_scale = 8});
+  const Tensor bad = model_.bad_labels();
+  bad.backward({.scales = scaler.scales()});
+  model_.optimizer_->unscale(scaler);
+  model_.optimizer_->step();
+  EXPECT_THROW(bad.item(), TaskError);
+  EXPECT_EQ(scaler.state().scale, 8);
+  EXPECT_EQ(scaler.state().good_steps, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, FailedStep, ::testing::Values(1, 8),
+                         [](const auto& info) { return std::to_string(info.param); });
+
+}  // namespace
+}  // namespace lockstep::testing
