@@ -41,7 +41,7 @@ TEST(Array, ReshapeInfersOneExtent) {
   EXPECT_EQ(t.reshape({-1}).shape(), Shape{6});
   EXPECT_EQ(t.reshape({1, 6, 1}).storage(), t.storage());
   EXPECT_EQ(Array::host({0, 3}).reshape({-1, 3}).shape(), (Shape{0, 3}));
-  EXPECT_ERROR(t.reshape({4, -1}), "reshape: the 6 elements of [2, 3] do not fit shape [4, 1]");
+  EXPECT_ERROR(t.reshape({4, -1}), "reshape: the 6 elements of [2, 3] do not fit shape [4, -1]");
   EXPECT_ERROR(t.reshape({5}), "reshape: the 6 elements of [2, 3] do not fit shape [5]");
   EXPECT_ERROR(t.reshape({-1, -1}), "reshape: extent -1 in [-1, -1]");
   EXPECT_ERROR(Array().reshape({1}), "reshape: undefined tensor");
