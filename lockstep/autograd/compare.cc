@@ -10,8 +10,8 @@ namespace {
 
 Tensor compare(std::string_view name, CompareOp op, const Tensor& a, const Tensor& b) {
   NoGradGuard no_grad;
-  return lift(name, place_broadcast(name, {a, b}), {a, b}, [op](const Arrays& in) -> Lifted {
-    return {ops::compare(op, in[0], in[1]), nullptr};
+  return lift(name, place_broadcast(name, {a, b}), {a, b}, [=](const Arrays& in) -> Lifted {
+    return {ops::compare(op, in[0], in[1], name), nullptr};
   });
 }
 
@@ -19,13 +19,13 @@ Tensor compare(std::string_view name, CompareOp op, const Tensor& a, const Tenso
 Tensor compare(std::string_view name, CompareOp op, const Tensor& a, double b, bool exchanged = false) {
   NoGradGuard no_grad;
   return lift(name, place_as(name, a), {a}, [=](const Arrays& in) -> Lifted {
-    const Array scalar = ops::scalar_like(in[0], b);
-    return {exchanged ? ops::compare(op, scalar, in[0]) : ops::compare(op, in[0], scalar), nullptr};
+    return {ops::compare_with(op, in[0], b, exchanged), nullptr};
   });
 }
 
 // An undefined a or b stands for `value`.
-Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b, double value) {
+Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, const Tensor& b, double value) {
+  if (!a.defined() || !b.defined()) ops::check_holds(name, a.defined() ? a.dtype() : b.dtype(), value);
   return lift("where", place_broadcast("where", {condition, a, b}), {condition, a, b}, [=](const Arrays& in) -> Lifted {
     const Array scalar =
         in[1].defined() && in[2].defined() ? Array() : ops::scalar_like(in[1].defined() ? in[1] : in[2], value);
@@ -41,6 +41,8 @@ Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b, double 
             }};
   });
 }
+
+Tensor holds(std::string_view name, const Tensor& x) { return compare(name, CompareOp::ne, x, 0); }
 
 }  // namespace
 
@@ -59,21 +61,30 @@ Tensor ge(const Tensor& a, double b) { return compare("ge", CompareOp::le, a, b,
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check(a.defined() && b.defined(), "where: an input is undefined");
-  return choose(condition, a, b, 0);
+  return choose("where", condition, a, b, 0);
 }
 Tensor where(const Tensor& condition, const Tensor& a, double b) {
   check(a.defined(), "where: an input is undefined");
-  return choose(condition, a, {}, b);
+  return choose("where", condition, a, {}, b);
 }
 Tensor where(const Tensor& condition, double a, const Tensor& b) {
   check(b.defined(), "where: an input is undefined");
-  return choose(condition, {}, b, a);
+  return choose("where", condition, {}, b, a);
 }
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return where(mask, value, x); }
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  check(x.defined(), "masked_fill: an input is undefined");
+  return choose("masked_fill", mask, {}, x, value);
+}
 
-Tensor logical_and(const Tensor& a, const Tensor& b) { return where(ne(a, 0), ne(b, 0), 0.0); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return where(ne(a, 0), 1.0, ne(b, 0)); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return ne(ne(a, 0), ne(b, 0)); }
-Tensor logical_not(const Tensor& x) { return eq(x, 0); }
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return where(holds("logical_and", a), holds("logical_and", b), 0.0);
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return where(holds("logical_or", a), 1.0, holds("logical_or", b));
+}
+Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return compare("logical_xor", CompareOp::ne, holds("logical_xor", a), holds("logical_xor", b));
+}
+Tensor logical_not(const Tensor& x) { return compare("logical_not", CompareOp::eq, x, 0); }
 
 }  // namespace lockstep

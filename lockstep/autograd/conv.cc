@@ -1,5 +1,8 @@
 #include "lockstep/ops/conv.h"
 
+#include <algorithm>
+#include <array>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
@@ -7,13 +10,21 @@
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep {
+namespace {
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
+// Beside a half type, kernels read weights as f32. Weights that are computed, and not parameters, may be of half types.
+Tensor as_weight(const Tensor& x, const Tensor& w) {
+  return w.defined() && x.defined() && is_half_dtype(w.dtype()) && is_half_dtype(x.dtype()) ? cast(w, DType::f32) : w;
+}
+
+Tensor convolution(std::string_view name, const Tensor& x, const Tensor& weight, const Tensor& bias_or_none,
+                   const Conv2dOptions& options) {
+  const Tensor w = as_weight(x, weight), bias = as_weight(x, bias_or_none);
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
-  return lift("conv2d", place_rows("conv2d", {x}, {w, bias}), {x, w, bias}, [&](const Arrays& in) -> Lifted {
+  return lift(name, place_rows(name, {x}, {w, bias}), {x, w, bias}, [&](const Arrays& in) -> Lifted {
     // bf16 and f16 have f32 parameters.
     const DType dtype = in[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
-    return {ops::conv2d(in[0], in[1], in[2], options),
+    return {ops::conv2d(in[0], in[1], in[2], options, name),
             [x = SavedArray(saves_x, in[0]), w = SavedArray(saves_w, in[1]), x_shape = in[0].shape(),
              w_shape = in[1].shape(), dtype, options](const PartPass& p, const Array& dy) -> Arrays {
               Array dx;
@@ -32,15 +43,21 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   });
 }
 
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
+  return convolution("conv2d", x, w, bias, options);
+}
+
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& options) {
   check(x.defined() && x.shape().rank() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x);
   check(w.defined() && w.shape().rank() == 3, "conv1d: weight is {}, expected 3 axes (O, C / groups, K)", w);
   // An image of one row.
-  const Tensor y = conv2d(unsqueeze(x, 2), unsqueeze(w, 2), bias,
-                          {.stride = {1, options.stride},
-                           .padding = {0, options.padding},
-                           .dilation = {1, options.dilation},
-                           .groups = options.groups});
+  const Tensor y = convolution("conv1d", unsqueeze(x, 2), unsqueeze(w, 2), bias,
+                               {.stride = {1, options.stride},
+                                .padding = {0, options.padding},
+                                .dilation = {1, options.dilation},
+                                .groups = options.groups});
   return squeeze(y, 2);
 }
 
@@ -51,6 +68,8 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
   check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
   check(w.defined() && w.shape().rank() == 4, "conv_transpose2d: weight is {}, expected 4 axes (C, O / groups, KH, KW)",
         w);
+  check(is_floating(x.dtype()) && w.dtype() == (x.dtype() == DType::f64 ? DType::f64 : DType::f32),
+        "conv_transpose2d: input is {}, weight is {}, expected one floating type (or bf16 or f16, and f32)", x, w);
   check(w.shape().numel() > 0, "conv_transpose2d: weight is {}, expected at least one element", w.shape());
   check(o.groups >= 1 && w.size(0) % o.groups == 0,
         "conv_transpose2d: {} groups for {} input channels, expected a number that divides them", o.groups, w.size(0));
@@ -61,9 +80,9 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
     check(o.stride[i] >= 1 && o.dilation[i] >= 1 && o.padding[i] >= 0,
           "conv_transpose2d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", o.stride[i], o.dilation[i],
           o.padding[i]);
-    check(o.output_padding[i] >= 0 && o.output_padding[i] < o.stride[i],
-          "conv_transpose2d: output padding {}, expected at least 0 and below the stride, {}", o.output_padding[i],
-          o.stride[i]);
+    check(o.output_padding[i] >= 0 && o.output_padding[i] < std::max(o.stride[i], o.dilation[i]),
+          "conv_transpose2d: output padding {}, expected at least 0 and below the stride, {}, or the dilation, {}",
+          o.output_padding[i], o.stride[i], o.dilation[i]);
     shape[axis] = (x.size(axis) - 1) * o.stride[i] - 2 * o.padding[i] + o.dilation[i] * (w.size(axis) - 1) +
                   o.output_padding[i] + 1;
     check(shape[axis] >= 1, "conv_transpose2d: padding {} leaves no output of {}, expected less padding", o.padding[i],
@@ -74,8 +93,16 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
 
 }  // namespace
 
-Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTranspose2dOptions& o) {
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose2dOptions& o) {
+  const Tensor w = as_weight(x, weight);
   const Shape whole = transposed_shape(x, w, o);
+  const std::array<std::int64_t, 2> more{o.output_padding[0] / o.stride[0], o.output_padding[1] / o.stride[1]};
+  if (more[0] > 0 || more[1] > 0) {
+    // A convolution of so large an output has larger results than x: those that it lacks are 0.
+    ConvTranspose2dOptions rest = o;
+    for (std::size_t i = 0; i < 2; ++i) rest.output_padding[i] %= o.stride[i];
+    return conv_transpose2d(pad(x, {0, more[1], 0, more[0]}), w, bias, rest);
+  }
   const Conv2dOptions options{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
   const Placed placed = place_rows("conv_transpose2d", {x}, {w, bias});

@@ -93,12 +93,15 @@ Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
 
 Tensor filled(std::string_view name, const Shape& shape, double value, const TensorOptions& options) {
   check_shape(name, shape);
-  const Array y = allocate(shape, options.dtype.value_or(DType::f32), options.device);
+  const DType dtype = options.dtype.value_or(DType::f32);
+  ops::check_holds(name, dtype, value);
+  const Array y = allocate(shape, dtype, options.device);
   fill(y, value);
   return y;
 }
 
 Tensor filled(std::string_view name, const Shape& shape, double value, const Like& like) {
+  ops::check_holds(name, like.dtype(), value);
   return make_like(name, shape, like, [value](const Array& y) { fill(y, value); });
 }
 
@@ -197,6 +200,10 @@ Tensor arange_of(double start, double end, double step, bool whole, const Tensor
         "arange: from {} to {} by {}, expected a step that leads from the start to the end", start, end, step);
   const auto n = static_cast<std::int64_t>(count);
   const DType dtype = options.dtype.value_or(whole ? DType::i64 : DType::f32);
+  if (n > 0 && !is_floating(dtype)) {
+    for (const double element : {start, start + static_cast<double>(n - 1) * step})
+      ops::check_holds("arange", dtype, std::trunc(element));
+  }
   if (!options.device.is_host()) return ops::arange(n, dtype, options.device, start, step);
   const Array y = Array::host({n}, dtype);
   fill_on_host(y, [=](std::int64_t i) { return start + static_cast<double>(i) * step; });

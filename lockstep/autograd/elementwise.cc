@@ -49,6 +49,16 @@ Array gradient_of_exponent(const Array& dy, const Array& a, const Array& b) {
   return ops::where(ops::compare(CompareOp::ne, flat, zero), zero, ops::binary(BinaryOp::multiply, dy, slope));
 }
 
+// The gradient of b in a / b: -dy (a / b) / b, in f32 for half types. b b could be 0 or infinite where the gradient is
+// neither.
+Array gradient_of_divisor(Array dy, Array a, Array b) {
+  for (Array* x : {&dy, &a, &b}) {
+    if (is_half_dtype(x->dtype())) *x = ops::convert(*x, DType::f32, x->layout());
+  }
+  const Array ratio = ops::binary(BinaryOp::divide, ops::binary(BinaryOp::divide, a, b), b);
+  return ops::binary(BinaryOp::multiply, ops::unary(UnaryOp::negate, dy), ratio);
+}
+
 // The operands' gradients before they are summed to the operands' shapes.
 Array gradient_of_left(BinaryOp op, const Array& dy, const Array& a, const Array& b) {
   switch (op) {
@@ -69,10 +79,7 @@ Array gradient_of_right(BinaryOp op, const Array& dy, const Array& a, const Arra
     case BinaryOp::add: return dy;
     case BinaryOp::subtract: return ops::unary(UnaryOp::negate, dy);
     case BinaryOp::multiply: return ops::binary(op, dy, a);
-    case BinaryOp::divide: {
-      const Array ratio = ops::binary(BinaryOp::divide, a, ops::binary(BinaryOp::multiply, b, b));
-      return ops::unary(UnaryOp::negate, ops::binary(BinaryOp::multiply, dy, ratio));
-    }
+    case BinaryOp::divide: return gradient_of_divisor(dy, a, b);
     case BinaryOp::maximum:
     case BinaryOp::minimum: return gradient_of_left(op, dy, b, a);
     case BinaryOp::pow: return gradient_of_exponent(dy, a, b);
@@ -92,7 +99,10 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
               const Array &left = x.get(p.name()), &right = z.get(p.name());
               Array da, db;
               if (p.needs(0)) da = ops::sum_to(gradient_of_left(op, dy, left, right), a_shape);
-              if (p.needs(1)) db = ops::sum_to(gradient_of_right(op, dy, left, right), b_shape);
+              if (p.needs(1)) {
+                const Array sum = ops::sum_to(gradient_of_right(op, dy, left, right), b_shape);
+                db = ops::convert(sum, dy.dtype(), sum.layout());
+              }
               return {da, db};
             }};
   });
@@ -103,6 +113,23 @@ Tensor affine(const Tensor& x, double scale, double shift) {
     return {ops::affine(in[0], scale, shift),
             [scale](const PartPass&, const Array& dy) -> Arrays { return {ops::affine(dy, scale, 0)}; }};
   });
+}
+
+Tensor filled_like(std::string_view name, const Tensor& x, double value) {
+  NoGradGuard no_grad;
+  return lift(name, place_as(name, x), {x}, [=](const Arrays& in) -> Lifted {
+    ops::check_on_device(name, in[0]);
+    Array y = ops::empty_like(in[0]);
+    ops::fill_(y, value);
+    return {y, nullptr};
+  });
+}
+
+// `number` as the left operand of an operation that has no whole results.
+Tensor left_operand(std::string_view name, double number, const Tensor& right) {
+  check(!right.defined() || is_floating(right.dtype()), "{}: input is {}, expected a floating type: cast() it", name,
+        right);
+  return filled_like(name, right, number);
 }
 
 }  // namespace
@@ -144,7 +171,7 @@ Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> m
 }
 Tensor pow(const Tensor& x, double exponent) { return unary({UnaryOp::pow, exponent}, x); }
 Tensor pow(const Tensor& x, const Tensor& exponent) { return binary(BinaryOp::pow, x, exponent); }
-Tensor pow(double base, const Tensor& exponent) { return pow(full_like(exponent, base), exponent); }
+Tensor pow(double base, const Tensor& exponent) { return pow(left_operand("pow", base, exponent), exponent); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::maximum, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::minimum, a, b); }
 Tensor operator+(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
@@ -155,23 +182,21 @@ Tensor operator+(const Tensor& a, double b) { return affine(a, 1, b); }
 Tensor operator-(const Tensor& a, double b) { return affine(a, 1, -b); }
 Tensor operator*(const Tensor& a, double b) { return affine(a, b, 0); }
 Tensor operator/(const Tensor& a, double b) {
-  check(!a.defined() || is_floating(a.dtype()), "divide: input is {}, expected a floating type: cast() it", a);
-  return affine(a, 1 / b, 0);
+  const Unary op{UnaryOp::divide, b};
+  return lift("divide", place_as("divide", a), {a}, [op](const Arrays& in) -> Lifted {
+    return {ops::unary(op, in[0]), [op](const PartPass&, const Array& dy) -> Arrays { return {ops::unary(op, dy)}; }};
+  });
 }
 Tensor operator+(double a, const Tensor& b) { return affine(b, 1, a); }
 Tensor operator-(double a, const Tensor& b) { return affine(b, -1, a); }
 Tensor operator*(double a, const Tensor& b) { return affine(b, a, 0); }
-Tensor operator/(double a, const Tensor& b) { return full_like(b, a) / b; }
+Tensor operator/(double a, const Tensor& b) { return left_operand("divide", a, b) / b; }
 Tensor operator-(const Tensor& a) { return a.dtype() == DType::i64 ? affine(a, -1, 0) : negate(a); }
 
 Tensor full_like(const Tensor& x, double value) {
-  NoGradGuard no_grad;
-  return lift("full_like", place_as("full_like", x), {x}, [value](const Arrays& in) -> Lifted {
-    ops::check_on_device("full_like", in[0]);
-    Array y = ops::empty_like(in[0]);
-    ops::fill_(y, value);
-    return {y, nullptr};
-  });
+  check(x.defined(), "full_like: undefined tensor");
+  ops::check_holds("full_like", x.dtype(), value);
+  return filled_like("full_like", x, value);
 }
 
 Tensor dropout(const Tensor& x, double p) {

@@ -310,7 +310,7 @@ Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const C
 struct ConvTranspose2dOptions {
   HeightWidth stride = 1;
   HeightWidth padding = 0;
-  // Additional rows and columns at the end; less than the stride.
+  // Additional rows and columns at the end; less than the stride or the dilation.
   HeightWidth output_padding = 0;
   std::int64_t groups = 1;
   HeightWidth dilation = 1;

@@ -1,6 +1,7 @@
 // Operations that select by an i64 index tensor.
 #include "lockstep/ops/index.h"
 
+#include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
@@ -27,7 +28,7 @@ Placed place_indexed(std::string_view what, InputList inputs, int axis) {
 Array along_axis(const Array& index, int rank, int axis) {
   Shape shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), 1));
   shape[axis] = index.numel();
-  return ops::reshape(index, shape);
+  return ops::reshape(ops::to_layout(index, Layout::plain), shape);
 }
 
 // The first elements along every axis, as many as `shape` says.
@@ -58,6 +59,11 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim) {
 }
 
 Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
+  if (is_axis_of_scalar("index_select", x, dim)) {
+    check(index.defined() && index.numel() == 1, "index_select: the index is {}, expected one element for shape []",
+          index.shape());
+    return index_select(x.reshape({1}), 0, index.reshape({1})).reshape({});
+  }
   const int axis = ops::resolve_axis("index_select", x.shape(), dim), rank = x.shape().rank();
   check(index.defined() && index.shape().rank() == 1, "index_select: the index is {}, expected one axis",
         index.shape());
@@ -141,8 +147,8 @@ Tensor one_hot(const Tensor& input, std::int64_t num_classes) {
     dims.push_back(1);
     // Adds 1 at each number, which also checks that it is a class.
     const Array one = ops::full(Shape(dims), 1, DType::f32, in[0].device());
-    const Array ones =
-        ops::scatter_sum(one, ops::reshape(in[0], Shape(dims)), static_cast<int>(dims.size()) - 1, num_classes);
+    const Array ones = ops::scatter_sum(one, ops::reshape(ops::to_layout(in[0], Layout::plain), Shape(dims)),
+                                        static_cast<int>(dims.size()) - 1, num_classes);
     return {ops::convert(ones, DType::i64, Layout::plain), nullptr};
   });
 }

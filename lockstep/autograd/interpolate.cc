@@ -13,7 +13,9 @@ struct Steps {
   std::int64_t from, to;
   std::optional<double> factor;
 
+  // Twice the size takes each pixel twice, whatever the factor, as in PyTorch.
   std::int64_t nearest(std::int64_t i) const {
+    if (to == 2 * from) return i / 2;
     const std::int64_t place =
         factor ? static_cast<std::int64_t>(std::floor(static_cast<double>(i) / *factor)) : i * from / to;
     return std::min(place, from - 1);
@@ -65,7 +67,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
     steps.to = options.size ? (*options.size)[static_cast<std::size_t>(axis) - 2]
                             : static_cast<std::int64_t>(static_cast<double>(steps.from) * *options.scale_factor);
     check(steps.to > 0, "interpolate: {} pixels along axis {} of {}, expected at least 1", steps.to, axis, x);
-    if (steps.to == steps.from && !(options.scale_factor && *options.scale_factor != 1)) continue;
+    if (steps.to == steps.from) continue;
     y = options.mode == Interpolation::nearest ? nearest(y, axis, steps)
                                                : linear_between(y, axis, steps, options.align_corners);
   }

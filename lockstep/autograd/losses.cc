@@ -151,7 +151,8 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Cros
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
   check_pair("mse_loss", x, target);
-  if (options.reduction == Reduction::mean) return fused_mse(x, target);
+  // The kernel's mean of no elements would be 0.
+  if (options.reduction == Reduction::mean && x.numel() > 0) return fused_mse(x, target);
   return reduced("mse_loss", square(widened(x) - widened(target)), options.reduction);
 }
 
@@ -212,7 +213,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
     return soft_cross_entropy(logits, target, options);
   }
   const bool all_alike = !options.weight.defined() && !options.ignore_index && options.reduction == Reduction::mean;
-  if (all_alike && logits.shape().rank() == 2) {
+  // The kernel's mean of no samples would be 0.
+  if (all_alike && logits.shape().rank() == 2 && logits.size(0) > 0) {
     // A shard's own error would show its part of the shape.
     check(!target.defined() || target.shape().rank() == 1,
           "cross_entropy: labels are {}, expected i64 [{}], one for each row", target, logits.size(0));

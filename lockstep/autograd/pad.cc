@@ -3,12 +3,14 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/shape.h"
 
 namespace lockstep {
 
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double value) {
   check(x.defined(), "pad: undefined tensor");
+  ops::check_holds("pad", x.dtype(), value);
   const int rank = x.shape().rank(), padded = static_cast<int>(widths.size()) / 2;
   check(widths.size() % 2 == 0 && padded <= rank, "pad: {} widths for {}, expected two for each of at most {} axes",
         widths.size(), x.shape(), rank);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
@@ -12,19 +13,6 @@
 
 namespace lockstep {
 namespace {
-
-// A bit for every axis that is reduced.
-unsigned resolve(std::string_view what, const Tensor& x, const Dims& dims) {
-  check(x.defined(), "{}: undefined tensor", what);
-  if (dims.empty()) return (1U << x.shape().rank()) - 1;
-  unsigned axes = 0;
-  for (int dim : dims) {
-    const unsigned axis = 1U << ops::resolve_axis(what, x.shape(), dim);
-    check(!(axes & axis), "{}: axis {} is named twice", what, dim);
-    axes |= axis;
-  }
-  return axes;
-}
 
 bool contains(unsigned axes, int axis) { return axes >> axis & 1U; }
 
@@ -82,11 +70,11 @@ Lifted max_part(const Array& in, const Shape& to) {
 }
 
 // The largest of all samples. Equal elements of all shards share its gradient, as in a sum to which each adds its part.
-Tensor max_over_batch(const Tensor& x, unsigned axes, bool keepdim) {
+Tensor max_over_batch(std::string_view name, const Tensor& x, unsigned axes, bool keepdim) {
   Tensor largest, share;
   {
     NoGradGuard no_grad;
-    largest = reduce("amax", x, axes, keepdim, Mix::max, max_part);
+    largest = reduce(name, x, axes, keepdim, Mix::max, max_part);
     if (!x.requires_grad()) return largest;
     const Tensor ones = keepdim ? largest : largest.reshape(kept(x.shape(), axes));
     const Tensor ties = cast(eq(x, ones), x.dtype());
@@ -115,9 +103,35 @@ void check_floating(std::string_view what, const Tensor& x) {
   check(!x.defined() || is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", what, x);
 }
 
+// The largest elements; the smallest are the negated largest of -x.
+Tensor extreme(std::string_view name, const Tensor& x, const Dims& dims, bool keepdim, bool smallest) {
+  const unsigned axes = resolve_axes(name, x, dims);
+  if (is_mask(x))
+    return in_f64(x, x.dtype(), [&](const Tensor& x) { return extreme(name, x, dims, keepdim, smallest); });
+  check_floating(name, x);
+  check(count_of(x, axes) > 0, "{}: no elements along the axes of {}", name, x.shape());
+  if (smallest) return -extreme(name, -x, dims, keepdim, false);
+  const bool over_batch = x.kind() == Kind::cut && contains(axes, x.cut().axis);
+  return over_batch ? max_over_batch(name, x, axes, keepdim) : reduce(name, x, axes, keepdim, Mix::max, max_part);
+}
+
 }  // namespace
 
+unsigned resolve_axes(std::string_view what, const Tensor& x, const Dims& dims) {
+  check(x.defined(), "{}: undefined tensor", what);
+  if (dims.empty()) return (1U << x.shape().rank()) - 1;
+  unsigned axes = 0;
+  for (int dim : dims) {
+    if (is_axis_of_scalar(what, x, dim)) continue;
+    const unsigned axis = 1U << ops::resolve_axis(what, x.shape(), dim);
+    check(!(axes & axis), "{}: axis {} is named twice", what, dim);
+    axes |= axis;
+  }
+  return axes;
+}
+
 Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (is_mask(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return sum_to(x, shape); });
   Placed placed = place_as("sum_to", x);
   bool mixes = false;
   if (placed.kind == Kind::cut) {
@@ -149,36 +163,37 @@ Tensor sum(const Tensor& x) {
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
   if (is_mask(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return sum(x, dims, keepdim); });
-  return sum_over(x, resolve("sum", x, dims), keepdim);
+  return sum_over(x, resolve_axes("sum", x, dims), keepdim);
 }
 
-// No elements have the mean NaN, as in PyTorch: a loss of a rank without samples must not fail.
+// No elements have the mean NaN, as in PyTorch: a loss of a rank without samples must not fail. Means multiply by
+// 1 / n, which decides the bits of trained models.
 Tensor mean(const Tensor& x) {
   check_floating("mean", x);
   // The sum may exceed a half type's range.
-  return in_f32(x, [](const Tensor& x) { return sum(x) / static_cast<double>(x.numel()); });
+  return in_f32(x, [](const Tensor& x) { return sum(x) * (1 / static_cast<double>(x.numel())); });
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
-  const unsigned axes = resolve("mean", x, dims);
+  const unsigned axes = resolve_axes("mean", x, dims);
   check_floating("mean", x);
-  return in_f32(x,
-                [=](const Tensor& x) { return sum_over(x, axes, keepdim) / static_cast<double>(count_of(x, axes)); });
+  const double share = 1 / static_cast<double>(count_of(x, axes));
+  return in_f32(x, [=](const Tensor& x) { return sum_over(x, axes, keepdim) * share; });
 }
 
 Tensor var(const Tensor& x, const Dims& dims, const VarOptions& options) {
-  const unsigned axes = resolve("var", x, dims);
+  const unsigned axes = resolve_axes("var", x, dims);
   check_floating("var", x);
   const auto count = static_cast<double>(count_of(x, axes));
   return in_f32(x, [=](const Tensor& x) {
-    const Tensor difference = x - sum_over(x, axes, true) / count;
-    return sum_over(square(difference), axes, options.keepdim) / std::max(count - options.correction, 0.0);
+    const Tensor difference = x - sum_over(x, axes, true) * (1 / count);
+    return sum_over(square(difference), axes, options.keepdim) * (1 / std::max(count - options.correction, 0.0));
   });
 }
 
 // The gradient of equal elements is 0, as in PyTorch, where the root's alone would be infinite.
 Tensor std(const Tensor& x, const Dims& dims, const VarOptions& options) {
-  resolve("std", x, dims);
+  resolve_axes("std", x, dims);
   check_floating("std", x);
   return in_f32(x, [&](const Tensor& x) {
     const Tensor variance = var(x, dims, options), none = eq(variance, 0);
@@ -186,78 +201,75 @@ Tensor std(const Tensor& x, const Dims& dims, const VarOptions& options) {
   });
 }
 
-Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (is_mask(x)) return in_f64(x, x.dtype(), [&](const Tensor& x) { return amax(x, dims, keepdim); });
-  const unsigned axes = resolve("amax", x, dims);
-  check(count_of(x, axes) > 0, "amax: no elements along the axes of {}", x.shape());
-  const bool over_batch = x.kind() == Kind::cut && contains(axes, x.cut().axis);
-  return over_batch ? max_over_batch(x, axes, keepdim) : reduce("amax", x, axes, keepdim, Mix::max, max_part);
-}
+Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return extreme("amax", x, dims, keepdim, false); }
+Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return extreme("amin", x, dims, keepdim, true); }
+Tensor max(const Tensor& x) { return extreme("max", x, {}, false, false); }
+Tensor min(const Tensor& x) { return extreme("min", x, {}, false, true); }
 
-Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (is_mask(x)) return in_f64(x, x.dtype(), [&](const Tensor& x) { return amin(x, dims, keepdim); });
-  return -amax(-x, dims, keepdim);
-}
+namespace {
 
-Tensor max(const Tensor& x) { return amax(x); }
-Tensor min(const Tensor& x) { return amin(x); }
-
-MaxResult max(const Tensor& x, int dim, bool keepdim) {
-  const Tensor indices = argmax(x, dim, true);
-  const Tensor values = take_along_dim(x, indices, dim);
-  if (keepdim) return {values, indices};
-  return {squeeze(values, dim), squeeze(indices, dim)};
-}
-
-MaxResult min(const Tensor& x, int dim, bool keepdim) {
-  if (is_mask(x)) {
-    MaxResult result = min(cast(x.detach(), DType::f64), dim, keepdim);
-    result.values = cast(result.values, x.dtype());
-    return result;
-  }
-  MaxResult result = max(-x, dim, keepdim);
-  result.values = -result.values;
-  return result;
-}
-
-Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
-  check(x.defined(), "argmax: undefined tensor");
-  if (is_mask(x)) return argmax(cast(x.detach(), DType::f64), dim, keepdim);
-  check_floating("argmax", x);
-  Placed placed = place_as("argmax", x);
-  const int axis = dim ? ops::resolve_axis("argmax", x.shape(), *dim) : 0;
+// The index of the largest element, or the smallest, along `dim` or among all.
+Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<int> dim, bool keepdim, bool smallest) {
+  check(x.defined(), "{}: undefined tensor", name);
+  if (dim && is_axis_of_scalar(name, x, *dim)) dim.reset();
+  if (is_mask(x)) return index_of_extreme(name, cast(x.detach(), DType::f64), dim, keepdim, smallest);
+  check_floating(name, x);
+  if (smallest) return index_of_extreme(name, -x.detach(), dim, keepdim, false);
+  Placed placed = place_as(name, x);
+  const int axis = dim ? ops::resolve_axis(name, x.shape(), *dim) : 0;
   if (placed.kind == Kind::cut) {
-    if (!dim || placed.cut.axis == axis) fail_across_batch("argmax", x, "and it would choose among them");
+    if (!dim || placed.cut.axis == axis) fail_across_batch(name, x, "and it would choose among them");
     if (!keepdim && placed.cut.axis > axis) --placed.cut.axis;
   }
   NoGradGuard no_grad;
-  return lift("argmax", placed, {x}, [&](const Arrays& in) -> Lifted {
+  return lift(name, placed, {x}, [&](const Arrays& in) -> Lifted {
     const Array plain = ops::to_layout(in[0], Layout::plain);
     const Array rows = dim ? ops::move_axis(plain, axis, plain.shape().rank() - 1) : plain;
     const std::int64_t extent = dim ? in[0].size(axis) : in[0].numel();
-    check(extent > 0, "argmax: no elements along axis {} of {}", axis, x.shape());
+    check(extent > 0, "{}: no elements along axis {} of {}", name, axis, x.shape());
     const Array y = ops::argmax(ops::reshape(rows, {in[0].numel() / extent, extent}));
     const unsigned axes = dim ? 1U << axis : ~0U;
     return {ops::reshape(y, keepdim ? kept(in[0].shape(), axes) : ops::without_axes(in[0].shape(), axes)), nullptr};
   });
 }
 
+// The elements themselves and their indices.
+MaxResult extreme_along(std::string_view name, const Tensor& x, int dim, bool keepdim, bool smallest) {
+  const Tensor indices = index_of_extreme(name, x, dim, true, smallest);
+  if (x.shape().rank() == 0) return {x, indices};
+  const Tensor values = take_along_dim(x, indices, dim);
+  if (keepdim) return {values, indices};
+  return {squeeze(values, dim), squeeze(indices, dim)};
+}
+
+}  // namespace
+
+MaxResult max(const Tensor& x, int dim, bool keepdim) { return extreme_along("max", x, dim, keepdim, false); }
+MaxResult min(const Tensor& x, int dim, bool keepdim) { return extreme_along("min", x, dim, keepdim, true); }
+
+Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
+  return index_of_extreme("argmax", x, dim, keepdim, false);
+}
 Tensor argmin(const Tensor& x, std::optional<int> dim, bool keepdim) {
-  check(x.defined(), "argmin: undefined tensor");
-  return argmax(-(is_mask(x) ? cast(x.detach(), DType::f64) : x.detach()), dim, keepdim);
+  return index_of_extreme("argmin", x, dim, keepdim, true);
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+  const unsigned axes = resolve_axes("logsumexp", x, dims);
+  check_floating("logsumexp", x);
   return in_f32(x, [&](const Tensor& x) {
+    // The logarithm of 0.
+    if (count_of(x, axes) == 0) return log(sum(exp(x), dims, keepdim));
     // Infinities stay infinite.
     Tensor largest = amax(x.detach(), dims, true);
     largest = masked_fill(largest, eq(abs(largest), std::numeric_limits<double>::infinity()), 0);
     const Tensor y = log(sum(exp(x - largest), dims, true)) + largest;
-    return keepdim ? y : y.reshape(ops::without_axes(y.shape(), resolve("logsumexp", x, dims)));
+    return keepdim ? y : y.reshape(ops::without_axes(y.shape(), axes));
   });
 }
 
 Tensor cumsum(const Tensor& x, int dim) {
+  if (is_axis_of_scalar("cumsum", x, dim)) return cumsum(x.reshape({1}), 0).reshape({});
   const int axis = ops::resolve_axis("cumsum", x.shape(), dim);
   if (is_mask(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return cumsum(x, axis); });
   const Placed placed = place_as("cumsum", x);

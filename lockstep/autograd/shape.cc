@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
+#include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
@@ -30,8 +32,9 @@ Tensor reshape_as(std::string_view name, const Placed& placed, const Tensor& x, 
 
 Tensor reshape(const Tensor& x, Shape shape) {
   check(x.defined(), "reshape: undefined tensor");
+  const Shape wanted = shape;
   shape = ops::resolve_shape("reshape", shape, x.numel());
-  check(shape.numel() == x.numel(), "reshape: the {} elements of {} do not fit shape {}", x.numel(), x.shape(), shape);
+  check(shape.numel() == x.numel(), "reshape: the {} elements of {} do not fit shape {}", x.numel(), x.shape(), wanted);
   return reshape_as("reshape", place_reshaped("reshape", x, shape), x, shape);
 }
 
@@ -78,7 +81,9 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
 Tensor squeeze(const Tensor& x, const Dims& dims) {
   Placed placed = place_as("squeeze", x);
   unsigned axes = 0;
-  for (int dim : dims) axes |= 1U << ops::resolve_axis("squeeze", x.shape(), dim);
+  for (int dim : dims) {
+    if (!is_axis_of_scalar("squeeze", x, dim)) axes |= 1U << ops::resolve_axis("squeeze", x.shape(), dim);
+  }
   if (dims.empty()) axes = ~0U;
   for (int i = 0; i < x.shape().rank(); ++i) {
     // A batch of one sample stays a batch.
@@ -152,6 +157,9 @@ Tensor expand(const Tensor& x, Shape shape) {
 
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
+  // Whole numbers have no gradient.
+  std::optional<NoGradGuard> no_grad;
+  if (!is_floating(dtype)) no_grad.emplace();
   return lift("cast", place_as("cast", x), {x}, [dtype](const Arrays& in) -> Lifted {
     return {ops::convert(in[0], dtype, in[0].layout()),
             [old = in[0].dtype()](const PartPass&, const Array& dy) -> Arrays {

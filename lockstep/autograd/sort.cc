@@ -1,4 +1,5 @@
 // Sorting along an axis.
+#include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
@@ -6,16 +7,17 @@
 #include "lockstep/ops/shape.h"
 
 namespace lockstep {
+namespace {
 
-Tensor argsort(const Tensor& x, int dim, bool descending) {
-  check(x.defined(), "argsort: undefined tensor");
-  const int axis = ops::resolve_axis("argsort", x.shape(), dim), last = x.shape().rank() - 1;
-  if (x.dtype() == DType::u8) return argsort(cast(x.detach(), DType::f64), axis, descending);
-  check(is_floating(x.dtype()), "argsort: input is {}, expected a floating type: cast() it", x);
-  const Placed placed = place_as("argsort", x);
-  if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch("argsort", x, "and it would sort them");
+Tensor order(std::string_view name, const Tensor& x, int dim, bool descending) {
+  check(x.defined(), "{}: undefined tensor", name);
+  const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().rank() - 1;
+  if (x.dtype() == DType::u8) return order(name, cast(x.detach(), DType::f64), axis, descending);
+  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", name, x);
+  const Placed placed = place_as(name, x);
+  if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch(name, x, "and it would sort them");
   NoGradGuard no_grad;
-  return lift("argsort", placed, {x}, [=](const Arrays& in) -> Lifted {
+  return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {
     const Array rows = ops::move_axis(ops::to_layout(in[0], Layout::plain), axis, last);
     const std::int64_t extent = rows.size(last), count = extent == 0 ? 0 : rows.numel() / extent;
     const Array order = ops::argsort(ops::reshape(rows, {count, extent}), descending);
@@ -23,16 +25,32 @@ Tensor argsort(const Tensor& x, int dim, bool descending) {
   });
 }
 
+// The result of a tensor without axes from that of its only element.
+SortResult without_axis(const SortResult& r) { return {r.values.reshape({}), r.indices.reshape({})}; }
+
+}  // namespace
+
+Tensor argsort(const Tensor& x, int dim, bool descending) {
+  if (is_axis_of_scalar("argsort", x, dim)) return argsort(x.reshape({1}), 0, descending).reshape({});
+  return order("argsort", x, dim, descending);
+}
+
 SortResult sort(const Tensor& x, int dim, bool descending) {
-  const Tensor indices = argsort(x, dim, descending);
+  if (is_axis_of_scalar("sort", x, dim)) return without_axis(sort(x.reshape({1}), 0, descending));
+  const Tensor indices = order("sort", x, dim, descending);
   return {take_along_dim(x, indices, dim), indices};
 }
 
 SortResult topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
+  if (is_axis_of_scalar("topk", x, dim)) {
+    check(k <= 1, "topk: {} elements of shape [], expected 0 or 1", k);
+    const SortResult only = topk(x.reshape({1}), k, 0, largest);
+    return k == 1 ? without_axis(only) : only;
+  }
   const int axis = ops::resolve_axis("topk", x.shape(), dim);
   check(k >= 0 && k <= x.size(axis), "topk: {} elements along axis {} of {}, expected 0 to {}", k, axis, x.shape(),
         x.size(axis));
-  const Tensor indices = narrow(argsort(x, axis, largest), axis, 0, k);
+  const Tensor indices = narrow(order("topk", x, axis, largest), axis, 0, k);
   return {take_along_dim(x, indices, axis), indices};
 }
 

@@ -16,6 +16,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <iosfwd>
 #include <limits>
 #include <memory>
@@ -214,6 +215,11 @@ std::ostream& operator<<(std::ostream& out, Device device);
 // Computes the gradients of all leaves of `roots` in one walk. seeds[i] is the gradient of roots[i], with its
 // placement; undefined means 1, for a scalar. Consumes the graph.
 void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options = {});
+// backward({loss, other}, {Tensor(), seed})
+inline void backward(std::initializer_list<Tensor> roots, std::initializer_list<Tensor> seeds,
+                     const BackwardOptions& options = {}) {
+  backward(std::span(roots.begin(), roots.size()), std::span(seeds.begin(), seeds.size()), options);
+}
 
 // Disables gradient recording on this thread for the lifetime of the object (torch.no_grad()).
 class NoGradGuard {

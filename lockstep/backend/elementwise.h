@@ -13,6 +13,7 @@ namespace lockstep {
 //   softplus    a x > b ? x : log(1 + exp(a x)) / a
 //   clamp       x within [a, b]: b where a > b
 //   pow         x^a
+//   divide      x / a, rounded once: a whole quotient is whole, as it is not by x (1 / a)
 struct Unary {
   UnaryOp op;
   double a = 0;

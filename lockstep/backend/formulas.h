@@ -38,12 +38,14 @@ enum class UnaryOp {
   sigmoid,
   tanh,
   clamp,
-  pow
+  pow,
+  divide
 };
 // As in messages and timelines, in the order above.
 inline constexpr auto kUnaryNames = std::to_array<std::string_view>(
-    {"negate", "exp",  "log",        "log1p", "sqrt", "square", "abs",      "sign",    "reciprocal", "rsqrt", "sin",
-     "cos",    "relu", "leaky_relu", "elu",   "gelu", "silu",   "softplus", "sigmoid", "tanh",       "clamp", "pow"});
+    {"negate",     "exp",      "log",     "log1p", "sqrt",  "square",     "abs",   "sign",
+     "reciprocal", "rsqrt",    "sin",     "cos",   "relu",  "leaky_relu", "elu",   "gelu",
+     "silu",       "softplus", "sigmoid", "tanh",  "clamp", "pow",        "divide"});
 
 enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum, pow };
 inline constexpr auto kBinaryNames =
@@ -92,6 +94,7 @@ constexpr C formula(C x, [[maybe_unused]] C a, [[maybe_unused]] C b) {
     return raised > b ? b : raised;
   }
   if constexpr (kOp == UnaryOp::pow) return Math::pow(x, a);
+  if constexpr (kOp == UnaryOp::divide) return x / a;
 }
 
 // dy * op'. `saved` is the output where unary_saves_output(op), else the input.
@@ -131,6 +134,7 @@ constexpr C gradient(C saved, C dy, [[maybe_unused]] C a, [[maybe_unused]] C b) 
     const C slope = a * Math::pow(saved, a - 1);
     return a == 0 ? C(0) : dy * slope;
   }
+  if constexpr (kOp == UnaryOp::divide) return dy / a;
 }
 
 constexpr bool unary_saves_output(UnaryOp op) {

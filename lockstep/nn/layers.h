@@ -129,7 +129,7 @@ struct ConvTranspose2dLayerOptions {
   HeightWidth kernel_size = 1;
   HeightWidth stride = 1;
   HeightWidth padding = 0;
-  HeightWidth output_padding = 0;  // below the stride
+  HeightWidth output_padding = 0;  // below the stride or the dilation
   std::int64_t groups = 1;
   bool bias = true;
   HeightWidth dilation = 1;

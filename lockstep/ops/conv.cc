@@ -17,36 +17,49 @@ Array empty_preferred(const Shape& shape, DType dtype, Device device) {
   return empty(shape, dtype, device, layout);
 }
 
+// Weights and biases are f32 beside half types.
+void check_weight_type(std::string_view what, std::string_view which, DType x, const Array& w) {
+  const DType expected = x == DType::f64 ? DType::f64 : DType::f32;
+  check(w.dtype() == expected, "{}: input is {}, {} is {}, expected {}", what, name(x), which, name(w.dtype()),
+        name(expected));
+}
+
+// Kernels read weights in plain order. The weight may be a result of another convolution, in that one's layout.
+Array plain_weight(const Array& w) { return to_layout(w, Layout::plain); }
+
 }  // namespace
 
-Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOptions& options) {
-  check_rank("conv2d", "input", x, 4, "(N, C, H, W)");
-  check_rank("conv2d", "weight", w, 4, "(O, C / groups, KH, KW)");
-  check(w.numel() > 0, "conv2d: weight is {}, expected at least one element", w.shape());
-  check(is_floating(x.dtype()), "conv2d: input is {}, expected a floating type", name(x.dtype()));
+Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOptions& options, std::string_view what) {
+  check_rank(what, "input", x, 4, "(N, C, H, W)");
+  check_rank(what, "weight", w, 4, "(O, C / groups, KH, KW)");
+  check(w.numel() > 0, "{}: weight is {}, expected at least one element", what, w.shape());
+  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
+  check_weight_type(what, "weight", x.dtype(), w);
   check(options.groups >= 1 && w.size(0) % options.groups == 0,
-        "conv2d: {} groups for {} output channels, expected a number that divides them", options.groups, w.size(0));
-  check(x.size(1) == w.size(1) * options.groups, "conv2d: input has {} channels, weight expects {}", x.size(1),
+        "{}: {} groups for {} output channels, expected a number that divides them", what, options.groups, w.size(0));
+  check(x.size(1) == w.size(1) * options.groups, "{}: input has {} channels, weight expects {}", what, x.size(1),
         w.size(1) * options.groups);
   Shape shape{x.size(0), w.size(0), 0, 0};
   for (std::size_t i = 0; i < 2; ++i) {
     int axis = 2 + static_cast<int>(i);
     check(options.stride[i] >= 1 && options.dilation[i] >= 1 && options.padding[i] >= 0,
-          "conv2d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", options.stride[i],
+          "{}: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", what, options.stride[i],
           options.dilation[i], options.padding[i]);
     std::int64_t reach = x.size(axis) + 2 * options.padding[i] - options.dilation[i] * (w.size(axis) - 1) - 1;
-    check(reach >= 0, "conv2d: the kernel ({} wide, dilation {}) does not fit the padded input ({} wide)", w.size(axis),
-          options.dilation[i], x.size(axis) + 2 * options.padding[i]);
+    check(reach >= 0, "{}: the kernel ({} wide, dilation {}) does not fit the padded input ({} wide)", what,
+          w.size(axis), options.dilation[i], x.size(axis) + 2 * options.padding[i]);
     shape[axis] = reach / options.stride[i] + 1;
   }
   if (bias.defined()) {
-    check(bias.shape() == Shape{w.size(0)}, "conv2d: bias is {}, expected [{}]", bias.shape(), w.size(0));
+    check_weight_type(what, "bias", x.dtype(), bias);
+    check(bias.shape() == Shape{w.size(0)}, "{}: bias is {}, expected [{}]", what, bias.shape(), w.size(0));
   }
   Array in = preferred(x);
   Array y = empty_preferred(shape, x.dtype(), x.device());
-  const Array prepared = prepared_weights(w, ConvPass::forward, options, x.shape(), x.dtype());
-  launch("conv2d", {in, w, prepared, bias}, {y},
-         [options, x = in.view(), w = WeightView(w.view(), prepared.view()), bias = bias.view(), y = y.view()](
+  const Array weight = plain_weight(w);
+  const Array prepared = prepared_weights(weight, ConvPass::forward, options, x.shape(), x.dtype());
+  launch("conv2d", {in, weight, prepared, bias}, {y},
+         [options, x = in.view(), w = WeightView(weight.view(), prepared.view()), bias = bias.view(), y = y.view()](
              Backend& b, KernelContext& c) { b.conv().forward(c, options, x, w, bias, y); });
   return y;
 }
@@ -54,9 +67,10 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
 Array conv2d_backward_data(const Array& dy, const Array& w, const Shape& x_shape, const Conv2dOptions& options) {
   Array g = preferred(dy);
   Array dx = empty_preferred(x_shape, dy.dtype(), dy.device());
-  const Array prepared = prepared_weights(w, ConvPass::backward_data, options, x_shape, dy.dtype());
-  launch("conv2d backward data", {g, w, prepared}, {dx},
-         [options, dy = g.view(), w = WeightView(w.view(), prepared.view()), dx = dx.view()](
+  const Array weight = plain_weight(w);
+  const Array prepared = prepared_weights(weight, ConvPass::backward_data, options, x_shape, dy.dtype());
+  launch("conv2d backward data", {g, weight, prepared}, {dx},
+         [options, dy = g.view(), w = WeightView(weight.view(), prepared.view()), dx = dx.view()](
              Backend& b, KernelContext& c) { b.conv().backward_data(c, options, dy, w, dx); });
   return dx;
 }

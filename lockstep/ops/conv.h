@@ -7,7 +7,9 @@
 namespace lockstep::ops {
 
 // x [N, C, H, W], w [O, C / groups, KH, KW], bias [O] or undefined -> [N, O, H', W'].
-Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOptions& options = {});
+// Errors name `what`.
+Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOptions& options = {},
+             std::string_view what = "conv2d");
 
 // The gradient of x (its shape is given).
 Array conv2d_backward_data(const Array& dy, const Array& w, const Shape& x_shape, const Conv2dOptions& options);

@@ -33,16 +33,21 @@ Shape resolve_shape(std::string_view what, Shape shape, std::int64_t numel) {
   if (inferred >= 0) {
     shape[inferred] = 1;
     const std::int64_t known = shape.numel();
-    shape[inferred] = known == 0 ? 0 : numel / known;
+    if (known == 0) {
+      shape[inferred] = -1;
+      fail("{}: -1 in {} could be any extent, expected it beside extents above 0", what, shape.str());
+    }
+    shape[inferred] = numel / known;
   }
   return shape;
 }
 
 Array reshape(const Array& x, Shape shape) {
   check(x.defined(), "reshape: undefined tensor");
+  const Shape wanted = shape;
   shape = resolve_shape("reshape", shape, x.numel());
   if (shape.numel() != x.numel()) {
-    fail("reshape: the {} elements of {} do not fit shape {}", x.numel(), x.shape().str(), shape.str());
+    fail("reshape: the {} elements of {} do not fit shape {}", x.numel(), x.shape().str(), wanted.str());
   }
   check(same_order(x.layout(), Layout::plain, x.shape()), "reshape: the tensor is {}, expected plain",
         name(x.layout()));

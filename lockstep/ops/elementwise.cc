@@ -1,6 +1,8 @@
 #include "lockstep/ops/elementwise.h"
 
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
@@ -72,14 +74,59 @@ Array binary(BinaryOp op, const Array& a, const Array& b) {
   return out;
 }
 
-Array compare(CompareOp op, const Array& a, const Array& b) {
-  const Operands in(name(op), a, b);
+Array compare(CompareOp op, const Array& a, const Array& b, std::string_view what) {
+  const Operands in(what.empty() ? name(op) : what, a, b);
   Array out = empty(in.shape, DType::u8, a.device(), in.a.layout());
   launch(name(op), {in.a, in.b}, {out},
          [op, x = in.a.view(), z = in.b.view(), out = out.view()](Backend& b, KernelContext& c) {
            b.elementwise().compare(c, op, x, z, out);
          });
   return out;
+}
+
+namespace {
+
+// What comparing whole numbers with a number amounts to: comparing them with a whole one of their type, or `always`.
+struct WholeComparison {
+  CompareOp op;
+  double bound = 0;
+  std::optional<bool> always = {};
+};
+
+// A fraction lies between two whole numbers, and a bound beyond the type's range is on one side of all its numbers.
+template <typename T>
+WholeComparison whole_comparison(CompareOp op, double number, bool exchanged) {
+  const bool equality = op == CompareOp::eq || op == CompareOp::ne;
+  if (std::isnan(number)) return {op, 0, op == CompareOp::ne};
+  const double least = static_cast<double>(std::numeric_limits<T>::min());
+  const double beyond = std::ldexp(1.0, std::numeric_limits<T>::digits);  // the largest number and 1
+  if (equality) {
+    const bool holds = number == std::trunc(number) && number >= least && number < beyond;
+    return holds ? WholeComparison{op, number} : WholeComparison{op, 0, op == CompareOp::ne};
+  }
+  // x < 1.5 is x < 2, x <= 1.5 is x <= 1; 1.5 < x is 1 < x, 1.5 <= x is 2 <= x.
+  const double bound = (op == CompareOp::lt) != exchanged ? std::ceil(number) : std::floor(number);
+  if (bound >= beyond) return {op, 0, !exchanged};
+  if (bound < least) return {op, 0, exchanged};
+  return {op, bound};
+}
+
+}  // namespace
+
+Array compare_with(CompareOp op, const Array& x, double number, bool exchanged) {
+  check_on_device(name(op), x);
+  if (!is_floating(x.dtype())) {
+    const WholeComparison whole = x.dtype() == DType::u8 ? whole_comparison<std::uint8_t>(op, number, exchanged)
+                                                         : whole_comparison<std::int64_t>(op, number, exchanged);
+    if (whole.always) {
+      Array out = empty(x.shape(), DType::u8, x.device(), x.layout());
+      fill_(out, *whole.always ? 1 : 0);
+      return out;
+    }
+    number = whole.bound;
+  }
+  const Array scalar = scalar_like(x, number);
+  return exchanged ? compare(op, scalar, x) : compare(op, x, scalar);
 }
 
 Array where(const Array& condition, const Array& a, const Array& b) {
@@ -121,6 +168,21 @@ Array affine(const Array& x, double scale, double shift) {
     b.elementwise().affine(c, scale, shift, x, y);
   });
   return y;
+}
+
+void check_holds(std::string_view what, DType dtype, double value) {
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_integral_v<T>) {
+      const double least = static_cast<double>(std::numeric_limits<T>::min());
+      check(value == std::trunc(value) && value >= least && value < std::ldexp(1.0, std::numeric_limits<T>::digits),
+            "{}: {} in a tensor of {}, expected a whole number of its range: cast() the tensor", what, value,
+            lockstep::name(dtype));
+    } else if constexpr (!std::is_same_v<T, double>) {
+      check(std::isinf(value) || !std::isinf(static_cast<float>(T(static_cast<float>(value)))),
+            "{}: {} is beyond the range of {}", what, value, lockstep::name(dtype));
+    }
+  });
 }
 
 void fill_(const Array& y, double value) {

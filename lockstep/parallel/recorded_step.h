@@ -29,6 +29,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -56,6 +57,9 @@ class RecordedStep {
 
   // Runs one step. `inputs`, at least one, are on devices of one Runtime. The caller may keep the outputs.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
+  std::vector<Tensor> run(std::initializer_list<Tensor> inputs) {
+    return run(std::span(inputs.begin(), inputs.size()));
+  }
 
   // Whether there is a recording. Inputs like the recorded ones repeat it.
   bool recorded() const { return tasks_ != nullptr; }

@@ -67,14 +67,31 @@ void Array::wait() const {
   if (storage_->engine) storage_->engine->wait_readable(storage_->resource);
 }
 
+namespace {
+
+// The C++ type that reads these elements.
+std::string_view element_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::bf16:
+    case DType::f16: return "float";
+    case DType::f64: return "double";
+    case DType::i64: return "std::int64_t";
+    case DType::u8: return "std::uint8_t";
+  }
+  return "?";
+}
+
+}  // namespace
+
 template <typename T>
 std::vector<T> Array::to_vector() const {
   check(defined(), "to_vector: undefined tensor");
   if (!device().host_visible()) return to(Device()).to_vector<T>();
   constexpr bool from_half = std::is_same_v<T, float>;
   check(dtype() == dtype_of<T> || (from_half && is_half_dtype(dtype())),
-        "to_vector: the tensor holds {}, requested as {}: name its type, as in item<std::int64_t>()", name(dtype()),
-        name(dtype_of<T>));
+        "to_vector: the tensor holds {}, requested as {}: name its type, as in item<{}>()", name(dtype()),
+        name(dtype_of<T>), element_type(dtype()));
   wait();
   std::vector<T> values(static_cast<std::size_t>(numel()));
   for (std::int64_t i = 0; i < numel(); ++i) {

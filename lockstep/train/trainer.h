@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <concepts>
+#include <cstddef>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -158,10 +159,15 @@ class Trainer {
   Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
           std::shared_ptr<const Dataset> test, TrainerOptions options);
   // Trainer trainer(net, sgd, Circle(), Circle(), {.devices = devices});
+  // Trainer trainer(net, sgd, Circle(), nullptr, {.devices = devices});
   template <std::derived_from<Dataset> Train, std::derived_from<Dataset> Test>
   Trainer(Module& module, Optimizer& optimizer, Train train, Test test, TrainerOptions options)
       : Trainer(module, optimizer, std::make_shared<const Train>(std::move(train)),
                 std::make_shared<const Test>(std::move(test)), std::move(options)) {}
+  template <std::derived_from<Dataset> Train>
+  Trainer(Module& module, Optimizer& optimizer, Train train, std::nullptr_t, TrainerOptions options)
+      : Trainer(module, optimizer, std::make_shared<const Train>(std::move(train)), std::shared_ptr<const Dataset>(),
+                std::move(options)) {}
   ~Trainer();
 
   // Called in the order of steps and epochs. The report of a step comes two steps later, because the host does not wait

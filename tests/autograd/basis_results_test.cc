@@ -182,7 +182,7 @@ TEST_F(BasisResultsTest, SamplesInSeveralPlaces) {
       scatter(tensor({4, 3, 2, 1}, {2, 2}), std::make_shared<Placement>(std::vector<std::int64_t>{1, 1}, slots));
   const std::string way_out = "gather() puts them together, per_shard() computes each shard alone";
   EXPECT_ERROR(sort(x, 0),
-               fmt::format("argsort: the samples of [2, 2] f32 on {} are on axis 0, and it would sort them: {}",
+               fmt::format("sort: the samples of [2, 2] f32 on {} are on axis 0, and it would sort them: {}",
                            device_.name(), way_out));
   EXPECT_ERROR(topk(x, 1, 0), way_out);
   EXPECT_ERROR(pad(x, {0, 0, 1, 1}), "and padding belongs to none of them: " + way_out);

@@ -372,5 +372,13 @@ TEST(RecordedStep, GivesItsMemoryBack) {
   }
 }
 
+TEST(RecordedStep, TakesItsInputsInBraces) {
+  Runtime runtime(devices(1));
+  const Device device = runtime.devices()[0];
+  RecordedStep step([](std::span<const Tensor> in) { return std::vector{in[0] + in[1]}; });
+  const Tensor x = full({1}, 2, {.device = device}), y = full({1}, 3, {.device = device});
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(step.run({x, y})[0].item(), 5);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

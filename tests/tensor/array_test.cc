@@ -41,7 +41,7 @@ TEST(Array, ReshapeInfersOneExtent) {
   EXPECT_EQ(t.reshape({-1}).shape(), Shape{6});
   EXPECT_EQ(t.reshape({1, 6, 1}).storage(), t.storage());
   EXPECT_EQ(Array::host({0, 3}).reshape({-1, 3}).shape(), (Shape{0, 3}));
-  EXPECT_ERROR(t.reshape({4, -1}), "reshape: the 6 elements of [2, 3] do not fit shape [4, 1]");
+  EXPECT_ERROR(t.reshape({4, -1}), "reshape: the 6 elements of [2, 3] do not fit shape [4, -1]");
   EXPECT_ERROR(t.reshape({5}), "reshape: the 6 elements of [2, 3] do not fit shape [5]");
   EXPECT_ERROR(t.reshape({-1, -1}), "reshape: extent -1 in [-1, -1]");
   EXPECT_ERROR(Array().reshape({1}), "reshape: undefined tensor");
@@ -65,7 +65,11 @@ TEST(Array, ReadsItsOwnTypeAndBf16AndF16AsF32) {
   EXPECT_EQ(half.to_vector<Float16>()[0].bits, 0x3e00);
   EXPECT_EQ(half.str(), "tensor([1.5, 6.55e+04], f16, host)");
   EXPECT_ERROR(t.to_vector<double>(), "to_vector: the tensor holds bf16, requested as f64");
-  EXPECT_ERROR(Array::host({1}, DType::f64).to_vector<float>(), "holds f64, requested as f32: name its type");
+  EXPECT_ERROR(Array::host({1}, DType::f64).to_vector<float>(),
+               "holds f64, requested as f32: name its type, as in item<double>()");
+  EXPECT_ERROR(Array::host({1}).item<double>(), "holds f32, requested as f64: name its type, as in item<float>()");
+  EXPECT_ERROR(Array::host({1}, DType::i64).item(), "name its type, as in item<std::int64_t>()");
+  EXPECT_ERROR(Array::host({1}, DType::u8).item(), "name its type, as in item<std::uint8_t>()");
   EXPECT_EQ((Array::from<std::uint8_t>({7}, {1, 1}).item<std::uint8_t>()), 7);
   EXPECT_ERROR(Array::host({2}).item<float>(), "item: the tensor has 2 elements, expected 1");
   EXPECT_ERROR(Array().to_vector<float>(), "undefined tensor");

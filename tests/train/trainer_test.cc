@@ -58,6 +58,17 @@ TEST(Trainer, MayOwnItsDataSets) {
   EXPECT_EQ(trainer.evaluate().total, 7);
 }
 
+TEST(Trainer, TakesADatasetByValueWithoutTestData) {
+  Runtime runtime({.cpu_devices = 1, .cores_per_device = 1});
+  Sequential net;
+  net.append<Linear>(LinearOptions{.out_features = 2});
+  net.initialize(Xavier{}, runtime.devices());
+  Sgd sgd(net.parameters(), {.lr = 0.1});
+  const TensorDataset data({ones({4, 3}), zeros({4}, {.dtype = DType::i64})});
+  Trainer trainer(net, sgd, data, nullptr, {.devices = runtime.devices(), .batch_size = 2, .epochs = 1});
+  EXPECT_EQ(trainer.train().steps, 2);
+}
+
 // By default the bits depend on the batch, not on the devices.
 TEST(Trainer, CutsABatchIntoShardsByItsSizeAlone) {
   auto train = [](int devices, TrainerOptions options) {

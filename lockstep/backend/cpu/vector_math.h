@@ -168,8 +168,9 @@ inline float fast_pow(float x, float y) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   float a = std::abs(x);
   double log_a = wide_log(a == 0.f ? 1.f : a);
-  log_a = a == 0.f ? -1e30 : log_a;
-  log_a = a == kInfinity ? 1e30 : log_a;
+  // Even the smallest exponent, 1e-45, makes it large enough.
+  log_a = a == 0.f ? -1e60 : log_a;
+  log_a = a == kInfinity ? 1e60 : log_a;
   double t = y * log_a;
   t = t < -200 ? -200 : t;
   t = t > 200 ? 200 : t;

@@ -43,6 +43,7 @@ double apply(const Unary& unary, double x) {
       return raised > b ? b : raised;
     }
     case UnaryOp::pow: return std::pow(x, a);
+    case UnaryOp::divide: return x / a;
   }
   fail("unary: unknown operation {}", static_cast<int>(op));
 }
@@ -74,6 +75,7 @@ double derivative(const Unary& unary, double saved) {
     case UnaryOp::tanh: return 1 - y * y;
     case UnaryOp::clamp: return x >= a && x <= b ? 1 : 0;
     case UnaryOp::pow: return a == 0 ? 0 : a * std::pow(x, a - 1);
+    case UnaryOp::divide: return 1 / a;
   }
   fail("unary: unknown operation {}", static_cast<int>(op));
 }

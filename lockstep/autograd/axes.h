@@ -1,0 +1,23 @@
+// Axes that users name.
+#pragma once
+
+#include <string_view>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/ops/shape.h"
+
+namespace lockstep {
+
+// A bit for every axis in `dims`; all axes if it is empty. Like PyTorch, it lets a tensor without axes have an axis 0,
+// which has no bit.
+unsigned resolve_axes(std::string_view what, const Tensor& x, const Dims& dims);
+
+// True if x has no axes and dim is its axis 0 (or -1).
+inline bool is_axis_of_scalar(std::string_view what, const Tensor& x, int dim) {
+  check(x.defined(), "{}: undefined tensor", what);
+  if (x.shape().rank() > 0) return false;
+  check(dim == 0 || dim == -1, "{}: axis {} of shape [], expected 0 or -1", what, dim);
+  return true;
+}
+
+}  // namespace lockstep
