@@ -14,6 +14,16 @@
 #include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
+namespace {
+
+// Waits if only the devices know whether there is a gradient.
+Array if_present(const ReducedGradient& gradient) {
+  const bool missing = gradient.present.defined() && gradient.present.to_vector<std::uint8_t>().at(0) == 0;
+  return missing ? Array() : gradient.sum;
+}
+
+}  // namespace
+
 bool GradientTree::covers(std::size_t shard) const {
   return std::ranges::any_of(sums_.subtrees,
                              [&](const Subtree& s) { return s.first <= shard && shard < s.first + s.size; });
@@ -47,8 +57,9 @@ Array GradientTree::tree_sum(std::span<const Array> leaves, Device device) const
 void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradient) {
   auto first = static_cast<std::size_t>(shard < 0 ? 0 : shard);
   if (StepRecorder* recorder = StepRecorder::current()) {
-    recorder->begin_gradient(this, sums_.subtrees.empty() && sums_.unsynchronized.empty() && !sums_.total.defined());
+    recorder->begin_gradient(this, !present());
   }
+  ++version_;
   if (latest_pass_ != pass.number) {
     latest_pass_ = pass.number;
     before_ = sums_;
@@ -90,6 +101,7 @@ void GradientTree::abandon(const BackwardPass& pass) {
   if (latest_pass_ != pass.number || !before_) return;
   sums_ = std::move(*before_);
   before_.reset();
+  ++version_;
 }
 
 Array GradientTree::destination(const BackwardPass& pass, int shard, Device device) {
@@ -128,7 +140,7 @@ void GradientTree::finish_round(Device device) {
   sums_.subtrees.clear();
 }
 
-ReducedGradient GradientTree::sum(Device device) {
+ReducedGradient GradientTree::sum_of_passes(Device device) {
   if (reducer_) return reducer_->sum(index_, device);
   merge_unsynchronized(device);
   finish_round(device);
@@ -136,8 +148,72 @@ ReducedGradient GradientTree::sum(Device device) {
   return {sums_.total, {}};
 }
 
+ReducedGradient GradientTree::mapped_sum(Device device) {
+  ReducedGradient found = sum_of_passes(device);
+  if (!hooks_.empty()) {
+    found = {if_present(found), {}};
+    for (const auto& [number, hook] : hooks_) {
+      if (found.sum.defined()) found.sum = hook(found.sum);
+    }
+  }
+  if (!given_.defined()) return found;
+  const Array given = given_.to(device, {.non_blocking = true});
+  if (!found.sum.defined()) return {given, {}};
+  const Array both = ops::binary(BinaryOp::add, given, found.sum.to(device, {.non_blocking = true}));
+  if (!found.present.defined()) return {both, {}};
+  // A sum that is not there has zeros, but adding +0 would change -0.
+  return {ops::where(found.present.to(device, {.non_blocking = true}), both, given), {}};
+}
+
+ReducedGradient GradientTree::sum(Device device) {
+  if (hooks_.empty() && !given_.defined()) return sum_of_passes(device);
+  const std::uint64_t version = version_ + (reducer_ ? reducer_->rounds() : 0);
+  if (!mapped_.sum.defined() || mapped_version_ != version) {
+    mapped_ = mapped_sum(device);
+    mapped_version_ = version;
+  }
+  return {ops::readable_from(mapped_.sum, device), ops::readable_from(mapped_.present, device)};
+}
+
+Array GradientTree::peek(Device device) {
+  if (reducer_ || sums_.unsynchronized.empty()) return if_present(sum(device));
+  const Sums before = sums_;
+  const Array found = sum(device).sum;
+  sums_ = before;
+  // The same sum merges otherwise later on.
+  mapped_ = {};
+  return found;
+}
+
+void GradientTree::check_summed() const {
+  check(sums_.unsynchronized.empty() && (!reducer_ || !reducer_->waits()),
+        "gradient: it is not summed yet: expected a backward() with sync, and no no_sync() guard, before it is set or "
+        "mapped");
+}
+
+void GradientTree::set(Array gradient) {
+  check_summed();
+  clear();
+  given_ = std::move(gradient);
+  if (StepRecorder* recorder = StepRecorder::current()) recorder->begin_gradient(this, true);
+}
+
+int GradientTree::add_hook(Hook hook) {
+  ++version_;
+  hooks_.emplace(next_hook_, std::move(hook));
+  return next_hook_++;
+}
+
+void GradientTree::remove_hook(int number) {
+  ++version_;
+  hooks_.erase(number);
+}
+
 void GradientTree::clear() {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
+  ++version_;
+  given_ = {};
+  mapped_ = {};
   sums_ = {};
   before_.reset();
   if (reducer_) reducer_->clear(index_);
