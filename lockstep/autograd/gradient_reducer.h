@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/tensor/array.h"
@@ -19,6 +20,8 @@ class GradientReducer : public BackwardObserver {
  public:
   // False: gradients are accumulated shard by shard until this is true again; see BackwardOptions::sync.
   virtual bool synchronizes() const = 0;
+  // Whether gradients of passes without `sync` wait to be summed.
+  virtual bool waits() const = 0;
   // Whether this process computes shard `shard`.
   virtual bool has_shard(int shard) const = 0;
   // Returns parameter `index`'s sum since it was cleared, on `device`. The caller must not change it.
@@ -28,6 +31,8 @@ class GradientReducer : public BackwardObserver {
   virtual void clear(std::size_t index) = 0;
   // Clears it if the sum has failed.
   virtual void drop_failed(std::size_t /*index*/) {}
+  // The number of times that it has summed; sums change only then.
+  virtual std::uint64_t rounds() const = 0;
   // Returns memory of parameter `index`'s shape from which it sums a shard's gradient without a copy; undefined if
   // there is none. Contents that were not summed yet are lost.
   virtual Array destination(std::size_t index, int shard, Device device) = 0;

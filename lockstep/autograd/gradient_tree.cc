@@ -15,6 +15,16 @@
 #include "lockstep/tensor/storage.h"
 
 namespace lockstep {
+namespace {
+
+// Waits if only the devices know whether there is a gradient.
+Array if_present(const ReducedGradient& gradient) {
+  const bool missing = gradient.present.defined() && gradient.present.to_vector<std::uint8_t>().at(0) == 0;
+  return missing ? Array() : gradient.sum;
+}
+
+}  // namespace
+
 bool GradientTree::covers(std::size_t shard) const {
   return std::ranges::any_of(sums_.subtrees,
                              [&](const Subtree& s) { return s.first <= shard && shard < s.first + s.size; });
@@ -48,9 +58,10 @@ Array GradientTree::tree_sum(std::span<const Array> leaves, Device device) const
 void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradient) {
   auto first = static_cast<std::size_t>(shard < 0 ? 0 : shard);
   if (StepRecorder* recorder = StepRecorder::current()) {
-    recorder->begin_gradient(this, sums_.subtrees.empty() && sums_.unsynchronized.empty() && !sums_.total.defined());
+    recorder->begin_gradient(this, !present());
   }
   read_ = {};
+  ++version_;
   if (latest_pass_ != pass.number) {
     drop_failed(*gradient.storage()->engine);
     latest_pass_ = pass.number;
@@ -94,6 +105,7 @@ void GradientTree::abandon(const BackwardPass& pass) {
   if (latest_pass_ != pass.number || !before_) return;
   sums_ = std::move(*before_);
   before_.reset();
+  ++version_;
 }
 
 void GradientTree::passed(const BackwardPass& pass) {
@@ -120,6 +132,7 @@ void GradientTree::drop_failed(Engine& engine) {
     return std::ranges::any_of(sums_.losses,
                                [&](const auto& loss) { return of_round(loss) == round && failed(loss.second); });
   };
+  ++version_;
   if (std::ranges::any_of(sums_.subtrees, is_bad, &Subtree::sum) || bad_loss(true)) {
     sums_.subtrees.clear();
     std::erase_if(sums_.losses, of_round);
@@ -169,7 +182,7 @@ void GradientTree::finish_round(Device device) {
   sums_.subtrees.clear();
 }
 
-ReducedGradient GradientTree::sum(Device device) {
+ReducedGradient GradientTree::sum_of_passes(Device device) {
   if (reducer_) return reducer_->sum(index_, device);
   const Array any = sums_.total.defined()           ? sums_.total
                     : !sums_.subtrees.empty()       ? sums_.subtrees[0].sum
@@ -193,8 +206,64 @@ ReducedGradient GradientTree::sum(Device device) {
   return {read_, {}};
 }
 
+ReducedGradient GradientTree::mapped_sum(Device device) {
+  ReducedGradient found = sum_of_passes(device);
+  if (!hooks_.empty()) {
+    found = {if_present(found), {}};
+    for (const auto& [number, hook] : hooks_) {
+      if (found.sum.defined()) found.sum = hook(found.sum);
+    }
+  }
+  if (!given_.defined()) return found;
+  const Array given = given_.to(device, {.non_blocking = true});
+  if (!found.sum.defined()) return {given, {}};
+  const Array both = ops::binary(BinaryOp::add, given, found.sum.to(device, {.non_blocking = true}));
+  if (!found.present.defined()) return {both, {}};
+  // A sum that is not there has zeros, but adding +0 would change -0.
+  return {ops::where(found.present.to(device, {.non_blocking = true}), both, given), {}};
+}
+
+ReducedGradient GradientTree::sum(Device device) {
+  if (hooks_.empty() && !given_.defined()) return sum_of_passes(device);
+  const std::uint64_t version = version_ + (reducer_ ? reducer_->rounds() : 0);
+  if (!mapped_.sum.defined() || mapped_version_ != version) {
+    mapped_ = mapped_sum(device);
+    mapped_version_ = version;
+  }
+  return {ops::readable_from(mapped_.sum, device), ops::readable_from(mapped_.present, device)};
+}
+
+Array GradientTree::peek(Device device) { return if_present(sum(device)); }
+
+void GradientTree::check_summed() const {
+  check(sums_.unsynchronized.empty() && (!reducer_ || !reducer_->waits()),
+        "gradient: it is not summed yet: expected a backward() with sync, and no no_sync() guard, before it is set or "
+        "mapped");
+}
+
+void GradientTree::set(Array gradient) {
+  check_summed();
+  clear();
+  given_ = std::move(gradient);
+  if (StepRecorder* recorder = StepRecorder::current()) recorder->begin_gradient(this, true);
+}
+
+int GradientTree::add_hook(Hook hook) {
+  ++version_;
+  hooks_.emplace(next_hook_, std::move(hook));
+  return next_hook_++;
+}
+
+void GradientTree::remove_hook(int number) {
+  ++version_;
+  hooks_.erase(number);
+}
+
 void GradientTree::clear() {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
+  ++version_;
+  given_ = {};
+  mapped_ = {};
   sums_ = {};
   read_ = {};
   before_.reset();

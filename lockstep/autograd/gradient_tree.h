@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,15 +34,36 @@ class GradientTree {
   // changed before it is summed over processes, or if there are no other processes.
   Array destination(const BackwardPass& pass, int shard, Device device);
 
-  // Returns the sum of all gradients, on `device`; undefined if there are none. Until more are added, later calls for
-  // the same device return the same tensor.
+  // Returns the sum of all gradients, mapped by the hooks, plus what set() gave before them, on `device`; undefined if
+  // there are none. Until more are added, later calls for the same device return the same tensor. If a hook throws,
+  // nothing changes.
   ReducedGradient sum(Device device);
+  // The same for a host that has to know whether there is a gradient: undefined if no process had one, for which it
+  // waits. Passes without `sync` go on as if nobody had looked.
+  Array peek(Device device);
 
   // Adds the data of the losses that the gradients are of, without repetition.
   void list_losses(std::vector<Resource>& all) const;
 
-  // True if any shard of this process had a gradient.
-  bool present() const { return sums_.total.defined() || !sums_.subtrees.empty() || !sums_.unsynchronized.empty(); }
+  // Replaces the sum by a gradient in memory that nobody else writes: later passes add to it. With a reducer, all
+  // processes give the same one. Throws where check_summed() does.
+  void set(Array gradient);
+  // Throws while gradients of passes without `sync` wait.
+  void check_summed() const;
+  // Maps what the passes summed, in the order of addition, once each time it has changed; a host with hooks waits as in
+  // peek(). Hooks must not change the memory that they get. Returns the hook's number.
+  using Hook = std::function<Array(const Array& gradient)>;
+  int add_hook(Hook hook);
+  void remove_hook(int number);
+
+  // Until `factor` expires, an optimizer will multiply the gradient by a factor in its next step.
+  void set_factor(std::weak_ptr<const void> factor) { factor_ = std::move(factor); }
+  bool has_factor() const { return !factor_.expired(); }
+
+  // True if any shard of this process had a gradient, or set() gave one.
+  bool present() const {
+    return sums_.total.defined() || !sums_.subtrees.empty() || !sums_.unsynchronized.empty() || given_.defined();
+  }
   void clear();
 
   // f32 or bf16. With bf16, every shard's gradient and every sum of two subtrees is rounded to it, so that gradients
@@ -71,6 +93,8 @@ class GradientTree {
   void merge_unsynchronized(Device device);
   void finish_round(Device device);
   void drop_failed(Engine& engine);
+  ReducedGradient sum_of_passes(Device device);
+  ReducedGradient mapped_sum(Device device);
 
   bool synchronizes(const BackwardPass& pass) const { return pass.sync && (!reducer_ || reducer_->synchronizes()); }
 
@@ -87,6 +111,14 @@ class GradientTree {
   };
 
   Sums sums_;
+  // Advances with each change of this tree; `mapped_` is the sum at `mapped_version_`.
+  std::uint64_t version_ = 0;
+  Array given_;
+  ReducedGradient mapped_;
+  std::uint64_t mapped_version_ = 0;
+  std::map<int, Hook> hooks_;
+  int next_hook_ = 0;
+  std::weak_ptr<const void> factor_;
   // The sums before the latest pass. They are restored if it fails.
   std::optional<Sums> before_;
   std::uint64_t latest_pass_ = 0;

@@ -2,8 +2,11 @@
 // ones, without weights or ignored labels, have kernels.
 #include "lockstep/autograd/losses.h"
 
+#include <array>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/shape.h"
 #include "lockstep/ops/softmax.h"
@@ -88,6 +91,8 @@ Classes classes_of(std::string_view what, const Tensor& x, const Tensor& weight,
   const std::int64_t count = x.size(axis);
   check(!weight.defined() || weight.shape() == Shape{count}, "{}: weight is {}, expected one for each of {} classes",
         what, weight, count);
+  check(!weight.defined() || !needs_grad(std::array{weight}),
+        "{}: weight requires a gradient, which classes' weights do not get: pass weight.detach()", what);
   if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "but that one has the classes");
   if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
     fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),

@@ -59,7 +59,7 @@ struct KlDivOptions {
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});
 
 struct NllLossOptions {
-  Tensor weight = {};  // of each class: [C]
+  Tensor weight = {};  // of each class: [C]; without a history
   // Labels with this value do not count. Not set: every label must be a class. (PyTorch's default is -100.)
   std::optional<std::int64_t> ignore_index = {};
   Reduction reduction = Reduction::mean;

@@ -113,6 +113,9 @@ struct Node {
   ~Node();
 };
 
+// For messages: "cpu:0", or "[cpu:0, cpu:1]".
+std::string describe_devices(const std::vector<Device>& devices);
+
 // Whether recording is on and any of the tensors has a history or is a leaf that requires a gradient.
 bool needs_grad(std::span<const Tensor> tensors);
 

@@ -234,9 +234,6 @@ class NoGradGuard {
 };
 bool grad_enabled();
 
-// "cpu:0", or "[cpu:0, cpu:1]"
-std::string describe_devices(const std::vector<Device>& devices);
-
 // Functions that create tensors. The results have no history. There are two ways to place a tensor:
 //
 //   Tensor a = zeros({2, 3}, {.device = device});                // whole: on a device, or in host memory

@@ -1,5 +1,7 @@
 #include "lockstep/nn/normalization.h"
 
+#include <numeric>
+
 #include "lockstep/autograd/batch_norm.h"
 #include "lockstep/autograd/shard_collector.h"
 #include "lockstep/autograd/tensor.h"
@@ -18,6 +20,33 @@ void commit(const BatchNorm& norm, double momentum, const Placement* at, std::ve
     ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);
     ops::batch_norm_commit(merged, momentum, norm.running_mean.tensor().on(device),
                            norm.running_var.tensor().on(device), norm.num_batches_tracked.tensor().on(device));
+  }
+}
+
+// As in PyTorch: one value is its own mean, so the output would be the bias, whatever the input. All ranks know the
+// sizes of all shards, so all throw.
+void check_values(const Tensor& x, bool synchronized) {
+  const Placement* const at = x.placement().get();
+  const bool alone = at && at->collector();
+  const std::vector<std::int64_t> rows = alone ? at->batch()->rows() : at ? at->rows() : std::vector{x.size(0)};
+  const std::int64_t samples = alone ? at->rows_of(at->slots()[0].shard) : at ? at->samples() : x.size(0);
+  const std::int64_t values = x.size(1) * samples == 0 ? 0 : x.numel() / (x.size(1) * samples);
+  const std::int64_t all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  if (synchronized || !at) {
+    check(
+        all * values != 1,
+        "batch_norm: input is {}, expected more than 1 value per channel in training: use a larger batch, or a loader "
+        "with drop_last",
+        x);
+    return;
+  }
+  for (std::size_t s = 0; s < rows.size(); ++s) {
+    check(
+        rows[s] * values != 1,
+        "batch_norm: shard {} of {} has 1 sample with 1 value per channel ({} samples in all), expected more than 1 "
+        "value per channel in training: use statistics over the whole batch (convert_sync_batchnorm()), another batch "
+        "size or number of shards, or a loader with drop_last",
+        s, rows.size(), all);
   }
 }
 
@@ -49,7 +78,8 @@ Tensor BatchNorm2d::as_images(const Tensor& x) const {
 Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool relu) {
   const Tensor images = as_images(x), added = residual.defined() ? as_images(residual) : residual;
   if (!weight.shape_known()) {
-    for (Parameter* p : {&weight, &bias, &running_mean, &running_var}) p->settle_shape({images.size(1)});
+    // The weight comes last: other threads look at it only.
+    for (Parameter* p : {&running_var, &running_mean, &bias, &weight}) p->settle_shape({images.size(1)});
   }
   const BatchNormOptions options{options_.eps, relu};
   Tensor y = training() ? train_step(images, added, options)
@@ -62,6 +92,7 @@ Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool re
 }
 
 Tensor BatchNorm::train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options) {
+  check_values(x, options_.synchronized);
   // The number of values that a sample adds to each channel.
   const std::int64_t values = x.cut().outer * x.cut().inner * x.size(2) * x.size(3);
   const Placement* at = x.placement().get();

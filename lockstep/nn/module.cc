@@ -8,6 +8,7 @@
 #include <typeinfo>
 
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/parameter_change.h"
 
 namespace lockstep {
 namespace {
@@ -36,6 +37,7 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
 Module::Module(Module&& other)
     : parameters_(std::move(other.parameters_)), buffers_(std::move(other.buffers_)),
       children_(std::move(other.children_)), training_(other.training_) {
+  check(other.eval_guards_ == 0, "module: moved while an EvalGuard holds it, expected after the guard's end");
   for (const Child& child : children_) {
     if (child.owner || child.name.empty()) continue;
     fail(
@@ -71,7 +73,10 @@ void Module::initialize(const Initializer& initializer, const std::vector<Device
     check(options.force_reinit || !parameter.initialized(),
           "initialize: parameter {} is initialized already; set force_reinit to initialize it again", name);
   }
-  for (auto& [name, parameter] : all) parameter.initialize(name, devices, initializer, options.seed);
+  std::vector<ParameterChange> changes;
+  for (auto& [name, parameter] : all)
+    changes.push_back(ParameterChange::initialize(parameter, name, devices, initializer, options.seed));
+  for (ParameterChange& change : changes) change.commit();
 }
 
 std::vector<std::pair<std::string, Parameter>> Module::named_parameters(bool recurse) const {
@@ -119,10 +124,13 @@ Parameter Module::buffer(std::string_view name) const { return find(named_buffer
 
 template <typename To>
 void Module::move(const To& to) {
-  Named all = named_parameters();
-  for (auto& buffer : named_buffers()) all.push_back(std::move(buffer));
-  for (const auto& [name, p] : all) p.check_movable();
-  for (const auto& [name, p] : all) p.to(to);
+  std::vector<Parameter> all = parameters();
+  for (auto& [name, buffer] : named_buffers()) {
+    if (std::ranges::find(all, buffer) == all.end()) all.push_back(buffer);
+  }
+  std::vector<ParameterChange> changes;
+  for (const Parameter& p : all) changes.push_back(ParameterChange::move(p, to));
+  for (ParameterChange& change : changes) change.commit();
 }
 
 void Module::to(const std::vector<Device>& devices) { move(devices); }
@@ -153,7 +161,9 @@ std::string Module::kind() const {
 }
 
 std::string Module::str() const {
-  std::string text = kind() + "(" + extra_repr();
+  // As PyTorch names a layer whose first input decides a shape: LazyLinear(in_features=0, ...).
+  const bool lazy = std::ranges::any_of(parameters_, [](const auto& p) { return !p.second.shape_known(); });
+  std::string text = (lazy ? "Lazy" : "") + kind() + "(" + extra_repr();
   for (const Child& child : children_) {
     text += fmt::format("\n  ({}): {}", child.name.empty() ? "module" : child.name, indented(child.module->str()));
   }
@@ -167,17 +177,23 @@ void Module::set_trainable(bool trainable) const {
 }
 
 void Module::train(bool on) {
-  training_ = on;
-  for (const Child& child : children_) child.module->train(on);
+  const auto all = named_modules();
+  for (const auto& [name, m] : all) {
+    check(m->eval_guards_ == 0,
+          "module: {}() of {} while an EvalGuard holds it in evaluation mode: expected before or after the guard",
+          on ? "train" : "eval", m->kind());
+  }
+  for (const auto& [name, m] : all) m->training_ = on;
 }
 
+// Counted, because guards of several threads need not end in the reverse order.
 EvalGuard::EvalGuard(Module& module) {
-  for (const auto& [name, m] : module.named_modules()) modes_.emplace_back(m, m->training_);
-  module.eval();
+  for (const auto& [name, m] : module.named_modules()) held_.push_back(m);
+  for (Module* m : held_) ++m->eval_guards_;
 }
 
 EvalGuard::~EvalGuard() {
-  for (const auto& [m, training] : modes_) m->training_ = training;
+  for (Module* m : held_) --m->eval_guards_;
 }
 
 void Module::check_name(const std::string& name) const {

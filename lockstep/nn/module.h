@@ -11,6 +11,7 @@
 //   Tensor y = net(split_and_load(x, runtime.devices()));
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <functional>
 #include <iosfwd>
@@ -50,10 +51,11 @@ class Module {
 #pragma GCC diagnostic pop
 
   // Gives all parameters and buffers their initial values, the same on all devices. Parameters of unknown shape are
-  // initialized in the first forward pass.
+  // initialized in the first forward pass. An error names the parameter and changes nothing.
   void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options = {});
   // Moves all parameters and buffers, with their values, to these devices. Drops gradients. Call it before you make an
-  // optimizer: an optimizer's state lies on the parameters' devices, so a later move is an error.
+  // optimizer: an optimizer's state lies on the parameters' devices, so a later move is an error. An error changes
+  // nothing.
   void to(const std::vector<Device>& devices);
   // Casts all floating parameters and buffers to f32 or f64. Drops gradients; call it before you make an optimizer. f64
   // is for checks, such as gradients against central differences.
@@ -84,6 +86,8 @@ class Module {
   //     (hidden): Linear(in_features=784, out_features=256, bias=True)
   //     (out): Linear(in_features=256, out_features=10, bias=True)
   //   )
+  //
+  // A layer whose shape is not known before the first pass is a LazyLinear(in_features=0, ...).
   std::string str() const;
   // The name of the class: "Linear".
   std::string kind() const;
@@ -93,10 +97,11 @@ class Module {
   void freeze() { set_trainable(false); }
   void unfreeze() { set_trainable(true); }
 
-  // Switches to training mode (the default) or to evaluation mode. Batch norm and dropout depend on it.
+  // Switches to training mode (the default) or to evaluation mode. Batch norm and dropout depend on it. Throws while an
+  // EvalGuard holds the module, or one below it, in evaluation mode.
   void train(bool on = true);
   void eval() { train(false); }
-  bool training() const { return training_; }
+  bool training() const { return training_ && eval_guards_ == 0; }
 
  protected:
   // For Sequential::append(Linear({...})). Throws if a child is a member of this module; children made with make<M>()
@@ -148,6 +153,7 @@ class Module {
   std::vector<std::pair<std::string, Parameter>> buffers_;
   std::vector<Child> children_;
   bool training_ = true;
+  std::atomic<int> eval_guards_{0};
 };
 
 // For wrappers: calls the model's forward() for these inputs. It uses Module::operator() where possible, so that
@@ -164,8 +170,9 @@ auto call_model(M& model, const Xs&... xs) {
 inline std::string str(const Module& module) { return module.str(); }
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
-// Puts a module into evaluation mode for the lifetime of the guard. The destructor restores the former mode of each
-// submodule.
+// Holds a module and all modules below it in evaluation mode for the lifetime of the guard. Then each has its own mode
+// again. Several guards, also of several threads, may hold one module: it is in evaluation mode until the last one
+// ends.
 class EvalGuard {
  public:
   explicit EvalGuard(Module& module);
@@ -174,7 +181,7 @@ class EvalGuard {
   EvalGuard& operator=(const EvalGuard&) = delete;
 
  private:
-  std::vector<std::pair<Module*, bool>> modes_;
+  std::vector<Module*> held_;
 };
 
 // The state of a model as named host tensors under PyTorch's names: all parameters, then all buffers.

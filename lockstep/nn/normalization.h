@@ -26,8 +26,9 @@ using BatchNorm2dOptions = BatchNormLayerOptions;
 // `synchronized`; the divisor of the variance is n, the number of values of a channel. Each call moves the running
 // statistics toward those of the whole batch:
 //   running_mean += momentum (mean - running_mean), and the same for running_var with the divisor n - 1.
-// A single value (n = 1) leaves running_var unchanged. In evaluation, it uses the running statistics. Throws if the
-// input has the wrong number of axes or channels.
+// In evaluation, it uses the running statistics. Throws if the input has the wrong number of axes or channels, and, on
+// all ranks, if in training a shard (with `synchronized`: the batch) has only one value for each channel, because the
+// output would not depend on it. A batch of no samples changes nothing but num_batches_tracked.
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& x) override { return forward_fused(x, {}, false); }

@@ -1,18 +1,48 @@
 #include "lockstep/nn/parameter.h"
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 
 #include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/runtime.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 
+namespace {
+
+constexpr const char* kReadOnly =
+    "gradient: it cannot be changed in place, because gradient() returns a copy, which the optimizer does not read: "
+    "use "
+    "set_gradient(), map_gradient(), or register_hook() of the parameter, or map_gradients() of the optimizer";
+
+Tensor read_only_copy(const Array& x, Device device) {
+  const Array copy = ops::empty(x.shape(), x.dtype(), device);
+  ops::copy_(x, copy, {.non_blocking = true});
+  copy.storage()->read_only = kReadOnly;
+  return copy;
+}
+
+bool is_known(const Shape& shape) {
+  return std::ranges::none_of(shape, [](std::int64_t d) { return d == 0; });
+}
+
+}  // namespace
+
 struct Parameter::State : std::enable_shared_from_this<State> {
+  explicit State(ParameterOptions o) : options(std::move(o)), shape_known(is_known(options.shape)) {}
+
   ParameterOptions options;
+  // Set when the shape is known and, if the devices are, the replicas exist. Two threads may both make the first pass
+  // of a model; the mutex lets one of them settle the shape.
+  std::atomic<bool> shape_known;
+  std::mutex mutex;
   std::string name;
   std::string label = "a parameter";  // for errors; contains the name once there is one
   Initializer fallback;
@@ -69,13 +99,38 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     }
   };
 
+  // A copy, because the sum may be another tensor's gradient as well, or the reducer's memory, which the next step
+  // overwrites.
   Tensor own_gradient(Device device) {
-    const Array sum = gradient.sum(device).sum;
-    // The reducer's memory is read by other processes and overwritten by the next step.
-    if (!sum.defined() || gradient.reducer() == nullptr) return sum;
-    const Array copy = ops::empty(sum.shape(), sum.dtype(), device);
-    ops::copy_(sum, copy, {.non_blocking = true});
+    const Array sum = gradient.peek(device);
+    return sum.defined() ? read_only_copy(sum, device) : Tensor();
+  }
+
+  // `value` as this parameter's gradient, in memory of its own on `device`.
+  Array taken(std::string_view what, const Tensor& value, Device device) const {
+    check(value.defined(), "{}: {}: the gradient is undefined, expected {} {}", what, label, options.shape,
+          lockstep::name(options.dtype));
+    check(value.kind() != Kind::cut && value.shape() == options.shape && value.dtype() == options.dtype,
+          "{}: {}: the gradient is {}, expected {} {} that is not cut over a batch", what, label, value, options.shape,
+          lockstep::name(options.dtype));
+    const Array copy = ops::empty(options.shape, options.dtype, device).with_shard(-1);
+    assign(copy, value.array());
     return copy;
+  }
+
+  Array mapped(std::string_view what, const Array& sum, const GradientMap& f) const {
+    const NoGradGuard no_grad;
+    // The sum belongs to no shard, so neither do random numbers of f.
+    const ops::ShardScope scope(-1);
+    return taken(what, f(read_only_copy(sum, sum.device())), sum.device());
+  }
+
+  void check_settable(std::string_view what) {
+    check(!gradient.has_factor(),
+          "{}: {}: its optimizer has clipped or unscaled the gradients already, and will multiply this one, too: "
+          "expected before clip_grad_norm() and unscale(), or Optimizer::map_gradients()",
+          what, label);
+    gradient.check_summed();
   }
 
   // For a gradient of samples.
@@ -113,36 +168,53 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     for (Gradient::Addend& a : g.addends) add(pass, std::move(a));
   }
 
-  bool shape_known() const {
-    return std::ranges::none_of(options.shape, [](std::int64_t d) { return d == 0; });
-  }
+  // What new replicas hold: the value, or if there is none, initial values.
+  struct Contents {
+    Array value = {};
+    Initializer initializer = {};
+    RandomKey key = {};
+    std::string_view label = {};
+  };
 
-  void make_replicas(const Array* value = nullptr) {
-    replicas.clear();
-    for (Device device : devices) {
-      Array replica = ops::empty(options.shape, options.dtype, device).with_shard(-1);
-      if (value) {
-        assign(replica, *value);
+  std::vector<Array> make_replicas(const Shape& shape, DType dtype, const std::vector<Device>& on,
+                                   const Contents& contents) const {
+    std::vector<Array> made;
+    for (Device device : on) {
+      Array replica = ops::empty(shape, dtype, device).with_shard(-1);
+      if (contents.value.defined()) {
+        assign(replica, contents.value);
       } else {
         // The host computes initial values for devices of all kinds, so the bits are the same.
         const Device maker = state_of(device, "initialize").host_visible_device();
-        Array made = maker == device ? replica : ops::empty(options.shape, options.dtype, maker).with_shard(-1);
-        (options.initializer ? options.initializer : fallback)(made, key);
-        if (options.after_initializer) options.after_initializer(made);
-        if (maker != device) assign(replica, made);
+        Array values = maker == device ? replica : ops::empty(shape, dtype, maker).with_shard(-1);
+        set_initial_values(values, contents);
+        if (maker != device) assign(replica, values);
       }
-      replicas.push_back(std::move(replica));
+      made.push_back(std::move(replica));
     }
-    connect();
+    return made;
   }
 
-  void move(const std::vector<Device>& to, DType dtype) {
-    const Array value = replicas.empty() ? Array() : replicas[0];
-    devices = to;
-    options.dtype = dtype;
-    tensor = {};
-    gradient.clear();
-    if (value.defined()) make_replicas(&value);
+  void set_initial_values(const Array& values, const Contents& contents) const try {
+    contents.initializer(values, contents.key);
+    if (options.after_initializer) options.after_initializer(values);
+  } catch (const TaskError&) {
+    throw;
+  } catch (const Error& error) {
+    fail("initialize: {}: {}", contents.label, error.what());
+  }
+
+  // Replicas of a shape that becomes known now.
+  void settle(const Shape& shape, const Contents& contents) {
+    if (!devices.empty()) replicas = make_replicas(shape, options.dtype, devices, contents);
+    options.shape = shape;
+    connect();
+    shape_known.store(is_known(shape), std::memory_order_release);
+  }
+
+  Contents initial_values() const { return {.initializer = initializer(fallback), .key = key, .label = label}; }
+  const Initializer& initializer(const Initializer& other) const {
+    return options.initializer ? options.initializer : other;
   }
 
   // Attached to the graph, or not.
@@ -157,7 +229,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
 
   static void assign(const Array& replica, const Array& value) {
-    // Held until the copy is done if it comes from the host.
+    // It is held until the copy is done if it comes from the host.
     ops::copy_(value, replica, {.non_blocking = !value.device().is_host()});
   }
 
@@ -173,9 +245,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
 };
 
-Parameter::Parameter(ParameterOptions options) : state_(std::make_shared<State>()) {
-  state_->options = std::move(options);
-}
+Parameter::Parameter(ParameterOptions options) : state_(std::make_shared<State>(std::move(options))) {}
 
 const std::string& Parameter::name() const { return state_->name; }
 const Shape& Parameter::shape() const { return state_->options.shape; }
@@ -191,7 +261,7 @@ void Parameter::set_trainable(bool trainable) const {
   s.connect();
   if (!trainable) s.gradient.clear();
 }
-bool Parameter::shape_known() const { return state_->shape_known(); }
+bool Parameter::shape_known() const { return state_->shape_known.load(std::memory_order_acquire); }
 
 bool Parameter::fits(const Shape& shape) const {
   const Shape& mine = state_->options.shape;
@@ -238,55 +308,102 @@ void Parameter::set_data(const Tensor& value) {
     check(known[i] == 0 || known[i] == value.shape()[i], "{}: set to {}, expected {} (0: any)", s.label, value.shape(),
           known);
   }
-  s.options.shape = value.shape();
-  s.make_replicas(&value.array());
+  s.settle(value.shape(), {.value = value.array()});
 }
 
 void Parameter::settle_shape(const Shape& shape) {
   State& s = *state_;
-  Shape& mine = s.options.shape;
-  check(fits(shape), "{}: the input needs shape {}, expected {} (0: any)", s.label, shape, mine);
-  mine = shape;
-  if (s.replicas.empty() && !s.devices.empty()) s.make_replicas();
+  const std::lock_guard lock(s.mutex);
+  check(fits(shape), "{}: the input needs shape {}, expected {} (0: any)", s.label, shape, s.options.shape);
+  if (s.replicas.empty()) s.settle(shape, s.initial_values());
 }
 
 void Parameter::initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,
                            std::uint64_t seed) {
-  State& s = *state_;
+  ParameterChange::initialize(*this, std::move(name), devices, fallback, seed).commit();
+}
+
+ParameterChange::ParameterChange(const Parameter& parameter, const std::vector<Device>& devices)
+    : state_(parameter.state_), devices_(devices), dtype_(parameter.dtype()) {}
+
+ParameterChange ParameterChange::initialize(const Parameter& parameter, std::string name,
+                                            const std::vector<Device>& devices, const Initializer& fallback,
+                                            std::uint64_t seed) {
   check(!devices.empty(), "initialize: no devices");
-  s.name = std::move(name);
-  s.label = "parameter " + s.name;
-  s.devices = devices;
-  s.fallback = fallback;
-  s.key = random_key(seed, {hash_name(s.name)});
-  s.replicas.clear();
+  const Parameter::State& s = *parameter.state_;
+  if (parameter.initialized() && devices != s.devices) parameter.check_unclaimed("initialize");
+  ParameterChange change(parameter, devices);
+  change.name_ = std::move(name);
+  change.fallback_ = fallback;
+  change.key_ = random_key(seed, {hash_name(*change.name_)});
+  const std::string label = "parameter " + *change.name_;
+  if (parameter.shape_known()) {
+    change.replicas_ = s.make_replicas(s.options.shape, s.options.dtype, devices,
+                                       {.initializer = s.initializer(fallback), .key = change.key_, .label = label});
+  }
+  return change;
+}
+
+ParameterChange ParameterChange::move(const Parameter& parameter, const std::vector<Device>& devices) {
+  check(!devices.empty(), "to: no devices");
+  parameter.check_movable();
+  ParameterChange change(parameter, devices);
+  change.take_values();
+  return change;
+}
+
+ParameterChange ParameterChange::move(const Parameter& parameter, DType dtype) {
+  check(dtype == DType::f32 || dtype == DType::f64, "to: {} parameters, expected f32 or f64", name(dtype));
+  parameter.check_movable();
+  ParameterChange change(parameter, parameter.devices());
+  if (is_floating(change.dtype_)) change.dtype_ = dtype;
+  change.take_values();
+  return change;
+}
+
+void ParameterChange::take_values() {
+  const Parameter::State& s = *state_;
+  if (s.replicas.empty()) return;
+  for (Device device : devices_) {
+    const auto at = std::ranges::find(s.devices, device);
+    replicas_.push_back(at != s.devices.end() && dtype_ == s.options.dtype
+                            ? s.replicas[static_cast<std::size_t>(at - s.devices.begin())]
+                            : s.make_replicas(s.options.shape, dtype_, {device}, {.value = s.replicas[0]})[0]);
+  }
+}
+
+void ParameterChange::commit() {
+  Parameter::State& s = *state_;
+  if (name_) {
+    s.label = "parameter " + *name_;
+    s.name = *std::move(name_);
+    s.fallback = std::move(fallback_);
+    s.key = key_;
+  }
+  s.devices = std::move(devices_);
+  s.options.dtype = dtype_;
+  s.replicas = std::move(replicas_);
   s.tensor = {};
   s.gradient.clear();
-  if (s.shape_known()) s.make_replicas();
+  s.connect();
 }
 
 void Parameter::check_movable() const {
   const State& s = *state_;
   check(initialized(), "to: {} is not initialized: initialize() makes it on the devices", s.label);
-  check(!optimized(), "to: an optimizer has {}, and keeps its state on {}: move the module first", s.label,
-        str(s.devices));
-  check(s.gradient.reducer() == nullptr, "to: DistributedDataParallel has {} on {}: move the module first", s.label,
-        str(s.devices));
+  check_unclaimed("to");
 }
 
-void Parameter::to(const std::vector<Device>& devices) const {
-  State& s = *state_;
-  check(!devices.empty(), "to: no devices");
-  check_movable();
-  s.move(devices, s.options.dtype);
+void Parameter::check_unclaimed(std::string_view what) const {
+  const State& s = *state_;
+  check(!optimized(), "{}: an optimizer has {}, and keeps its state on {}: move the module first", what, s.label,
+        str(s.devices));
+  check(s.gradient.reducer() == nullptr, "{}: DistributedDataParallel has {} on {}: move the module first", what,
+        s.label, str(s.devices));
 }
 
-void Parameter::to(DType dtype) const {
-  State& s = *state_;
-  check(dtype == DType::f32 || dtype == DType::f64, "to: {} parameters, expected f32 or f64", lockstep::name(dtype));
-  check_movable();
-  if (is_floating(s.options.dtype)) s.move(devices(), dtype);
-}
+void Parameter::to(const std::vector<Device>& devices) const { ParameterChange::move(*this, devices).commit(); }
+void Parameter::to(DType dtype) const { ParameterChange::move(*this, dtype).commit(); }
 
 Tensor Parameter::gradient(Device device) const { return state_->own_gradient(device); }
 ReducedGradient Parameter::reduced_gradient(Device device) const { return state_->gradient.sum(device); }
@@ -294,5 +411,43 @@ std::shared_ptr<void> Parameter::claim() const { return state_->claim; }
 bool Parameter::optimized() const { return state_->claim.use_count() > 1; }
 GradientTree& Parameter::gradient_tree() const { return state_->gradient; }
 void Parameter::zero_grad() const { state_->gradient.clear(); }
+
+void Parameter::set_gradient(const Tensor& value) const {
+  State& s = *state_;
+  check(s.options.trainable, "set_gradient: {} is frozen, expected a trainable one", s.label);
+  s.check_replicas(devices());
+  s.check_settable("set_gradient");
+  const bool near = value.defined() && std::ranges::find(s.devices, value.device()) != s.devices.end();
+  s.gradient.set(s.taken("set_gradient", value, near ? value.device() : s.devices[0]));
+}
+
+void Parameter::map_gradient(const GradientMap& f) const {
+  State& s = *state_;
+  if (!s.gradient.present() && s.gradient.reducer() == nullptr) return;
+  s.check_settable("map_gradient");
+  const Array found = s.gradient.peek(s.devices.at(0));
+  if (found.defined()) s.gradient.set(s.mapped("map_gradient", found, f));
+}
+
+Array Parameter::mapped(std::string_view what, const Array& gradient, const GradientMap& f) const {
+  return state_->mapped(what, gradient, f);
+}
+
+HookHandle Parameter::register_hook(GradientMap f) const {
+  State& s = *state_;
+  check(f != nullptr, "register_hook: {}: no function", s.label);
+  check(s.options.trainable, "register_hook: {} is frozen, so it has no gradient: expected a trainable one", s.label);
+  HookHandle handle;
+  handle.parameter_ = state_;
+  // The tree belongs to the state.
+  handle.number_ = s.gradient.add_hook(
+      [state = &s, f = std::move(f)](const Array& sum) { return state->mapped("register_hook", sum, f); });
+  return handle;
+}
+
+void HookHandle::remove() {
+  if (const auto state = parameter_.lock()) state->gradient.remove_hook(number_);
+  parameter_.reset();
+}
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
@@ -14,6 +15,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
+class HookHandle;
 class GradientTree;      // autograd/gradient_tree.h
 struct ReducedGradient;  // autograd/gradient_reducer.h
 
@@ -120,6 +122,9 @@ struct Orthogonal {
   double gain;
 };
 
+// A gradient from a gradient, of the same shape and type.
+using GradientMap = std::function<Tensor(const Tensor& gradient)>;
+
 struct ParameterOptions {
   // An extent of 0 is unknown; the first forward pass sets it (deferred initialization).
   Shape shape{};
@@ -170,23 +175,51 @@ class Parameter {
   // Overwrites all replicas with `value`, from the host or any device. Settles the shape.
   void set_data(const Tensor& value);
 
-  // Sets the extents that were not known; the others must agree. Makes the replicas if the devices are known.
+  // Sets the extents that were not known; the others must agree. Makes the replicas if the devices are known. Several
+  // threads may call it; the first one makes them. An error changes nothing.
   void settle_shape(const Shape& shape);
   // Sets the name, the devices, and the initial values. Makes the replicas now if the shape is known; otherwise
-  // settle_shape makes them. Uses `fallback` if the options name no initializer.
+  // settle_shape makes them. Uses `fallback` if the options name no initializer. Throws if an optimizer or
+  // DistributedDataParallel has the parameter on other devices. An error changes nothing.
   void initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,
                   std::uint64_t seed);
   bool initialized() const { return !devices().empty(); }
   // Moves the replicas to these devices, with the first one's values. Drops the gradient. Throws if the parameter is
-  // not initialized, or if an optimizer or DistributedDataParallel has it: they keep state on its devices.
+  // not initialized, or if an optimizer or DistributedDataParallel has it: they keep state on its devices. An error
+  // changes nothing.
   void to(const std::vector<Device>& devices) const;
   // Casts the replicas to f32 or f64, under the same conditions. A parameter of integers keeps its type.
   void to(DType dtype) const;
   void check_movable() const;
+  // Throws if an optimizer or DistributedDataParallel has it.
+  void check_unclaimed(std::string_view what) const;
 
-  // The gradient since it was last cleared, summed over all shards, on `device`. Undefined if there is none.
+  // A copy of the gradient since it was last cleared, summed over all shards of all ranks and mapped by the hooks, on
+  // `device`. Undefined if there is none; with several processes, waits for the sum, which tells whether any of them
+  // has one. The copy is read-only: an operation in place on it throws, because the optimizer would not see the change.
   Tensor gradient(Device device) const;
   Tensor gradient() const { return gradient(devices().at(0)); }
+  // Replaces the gradient, also one that is missing, by a copy of `value`, from the host or any device: PyTorch's
+  // p.grad = value. A later backward() adds to it. Under DistributedDataParallel, every rank must give the same value.
+  // Throws for another shape or type, for a frozen parameter, while gradients of backward({.sync = false}) wait, and
+  // after clip_grad_norm() or unscale() of an optimizer, whose next step would multiply the new gradient, too. With
+  // loss scaling, the value has the loss scale, as in PyTorch; Optimizer::map_gradients() does not need to know it.
+  void set_gradient(const Tensor& value) const;
+  // set_gradient(f(gradient())), under the same conditions. Does nothing if there is no gradient.
+  //
+  //   for (const Parameter& p : net.parameters()) p.map_gradient([](const Tensor& g) { return clamp(g, -1, 1); });
+  void map_gradient(const GradientMap& f) const;
+  // From now on, f maps each gradient that backward() leaves, before set_gradient(), clipping, or the optimizer see it:
+  // PyTorch's Tensor.register_hook, except that f gets the sum over all shards, ranks, and micro-batches of a step, so
+  // that the bits are those of one device. f runs when the gradient is read, once for each sum, without recording. It
+  // must be a pure function of the gradient, whose copy it must not change in place, and return a tensor of the same
+  // shape and type. It must not own the parameter. Several hooks run in the order of registration. With loss scaling,
+  // f sees the scaled gradient, as in PyTorch. With several processes, the reader waits for the sum. Hooks decide the
+  // bits, so name them in the recipe. Throws for a frozen parameter.
+  //
+  //   HookHandle hook = net["0.weight"].register_hook([](const Tensor& g) { return g * 0.1; });
+  //   hook.remove();
+  HookHandle register_hook(GradientMap f) const;
   // For optimizers: the same gradient. Do not change it. With several processes, it also says whether any shard had a
   // gradient.
   ReducedGradient reduced_gradient(Device device) const;
@@ -197,12 +230,29 @@ class Parameter {
   bool optimized() const;
   // This process's part of the gradient; see parallel/bucket_reducer.h.
   GradientTree& gradient_tree() const;
+  // For optimizers: f(gradient), checked, in memory of its own on the gradient's device.
+  Array mapped(std::string_view what, const Array& gradient, const GradientMap& f) const;
 
   bool operator==(const Parameter&) const = default;
 
  private:
+  friend class HookHandle;
+  friend class ParameterChange;
   struct State;
   std::shared_ptr<State> state_;
+};
+
+// A hook that Parameter::register_hook() registered. It stays registered when its handle is destroyed.
+class HookHandle {
+ public:
+  HookHandle() = default;
+  // Does nothing if it was removed before.
+  void remove();
+
+ private:
+  friend class Parameter;
+  std::weak_ptr<Parameter::State> parameter_;
+  int number_ = 0;
 };
 
 }  // namespace lockstep

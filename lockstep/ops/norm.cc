@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 
 namespace lockstep::ops {
@@ -73,6 +74,12 @@ BatchNormSums batch_norm_backward_stats(const Array& dy, const Array& x, const A
   check_same("batch_norm", dy, x);
   Array g = to_layout(dy, x.layout());
   BatchNormSums sums{empty_like(stats.mean), empty_like(stats.mean)};
+  // No values have no variance to divide by.
+  if (stats.n == 0) {
+    fill_(sums.g, 0);
+    fill_(sums.g_xhat, 0);
+    return sums;
+  }
   launch("batch norm backward stats", {g, x, y, stats.mean, stats.m2}, {sums.g, sums.g_xhat},
          [eps, dy = g.view(), x = x.view(), y = y.view(), s = stats.view(), beta = sums.g.view(),
           gamma = sums.g_xhat.view()](Backend& b, KernelContext& c) {

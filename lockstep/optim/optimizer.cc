@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/engine/pending_updates.h"
@@ -79,28 +80,32 @@ void Optimizer::set_scheduled_learning_rate(double lr) { scale_rates(lr); }
 void Optimizer::scale_rates(double lr) {
   check_at_least_zero("learning rate", lr);
   learning_rate_ = lr;
-  for (Group& group : groups_) group.lr = group.own_lr ? *group.own_lr * (lr / initial_learning_rate_) : lr;
+  for (Group& group : groups_) group.lr = group.own_lr ? *group.own_lr * (lr / reference_rate()) : lr;
 }
 
 void Optimizer::set_learning_rate(std::size_t group, double lr) {
   group_at(group);
   check_at_least_zero("learning rate", lr);
   check(learning_rate_ > 0, "optimizer: cannot set a group's learning rate while the optimizer's is 0");
-  groups_[group].own_lr = lr * (initial_learning_rate_ / learning_rate_);
+  groups_[group].own_lr = lr * (reference_rate() / learning_rate_);
   groups_[group].lr = lr;
   has_own_options_ = true;
 }
 
 std::string Optimizer::describe_groups() const {
   if (groups_.size() == 1 && !has_own_options_) return "";
+  // An initial rate of 0 says nothing about the ratios.
+  const double others = std::ranges::any_of(groups_, [](const Group& g) { return g.own_lr.has_value(); })
+                            ? reference_rate()
+                            : initial_learning_rate_;
   std::string text;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     std::string names;
     for (const Slot& slot : slots_) {
       if (slot.group == g) names += (names.empty() ? "" : ", ") + slot.parameter.name();
     }
-    text += fmt::format("{}lr {}, weight_decay {}: {}", g > 0 ? "; " : "",
-                        groups_[g].own_lr.value_or(initial_learning_rate_), groups_[g].weight_decay, names);
+    text += fmt::format("{}lr {}, weight_decay {}: {}", g > 0 ? "; " : "", groups_[g].own_lr.value_or(others),
+                        groups_[g].weight_decay, names);
   }
   return text;
 }
@@ -115,19 +120,19 @@ void Optimizer::make_states(Slot& slot) const {
   if (!slot.states.empty()) return;
   // A repeated step must not clear them again.
   const RecordingPause pause;
-  if (counts_steps_) {
-    for (Device device : slot.parameter.devices()) {
-      slot.steps.push_back(ops::full({1}, 0, DType::i64, device).with_shard(-1));
-    }
-  }
-  slot.states.resize(state_names_.size());
-  for (auto& state : slot.states) {
-    for (Device device : slot.parameter.devices()) {
+  // All or none, because an allocation may fail.
+  std::vector<Array> steps;
+  std::vector<std::vector<Array>> states(state_names_.size());
+  for (Device device : slot.parameter.devices()) {
+    if (counts_steps_) steps.push_back(ops::full({1}, 0, DType::i64, device).with_shard(-1));
+    for (auto& state : states) {
       Array t = ops::empty(slot.parameter.shape(), slot.parameter.dtype(), device).with_shard(-1);
       ops::fill_(t, 0);
       state.push_back(std::move(t));
     }
   }
+  slot.steps = std::move(steps);
+  slot.states = std::move(states);
 }
 
 void Optimizer::advance() {
@@ -155,8 +160,9 @@ std::vector<Resource> Optimizer::losses() const {
   return all;
 }
 
+// What can fail comes first, such as allocations and hooks; then nothing but tasks is described, so that all replicas
+// change or none.
 void Optimizer::step() {
-  advance();
   std::vector<ReducedGradient> gradients(slots_.size());
   std::vector<Device> devices;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -194,11 +200,14 @@ void Optimizer::step() {
       write_rates(rates);
     });
   }
+  std::vector<std::vector<std::vector<Item>>> lists(devices.size());
+  std::vector<Array> scales(devices.size());
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const Device device = devices[d];
     std::size_t lanes = state_of(device, "step").compute_lanes.size();
-    const Array scale = ops::readable_from(scale_on(device), device);
-    std::vector<std::vector<Item>> items(lanes);
+    std::vector<std::vector<Item>>& items = lists[d];
+    items.resize(lanes);
+    scales[d] = ops::readable_from(scale_on(device), device);
     std::vector<std::int64_t> load(lanes, 0);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       if (!gradients[i].sum.defined()) continue;
@@ -215,10 +224,13 @@ void Optimizer::step() {
       const Array steps = counts_steps_ ? slots_[i].steps[replica] : Array();
       items[lane].push_back({p.tensor().on(device), grad, state(0), state(1), present, steps, slots_[i].group});
     }
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
+  }
+  advance();
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    for (std::size_t lane = 0; lane < lists[d].size(); ++lane) {
       ops::ShardScope scope(static_cast<int>(lane));
       const ops::UpdateScope one_step(needed, &first_writes);
-      if (!items[lane].empty()) update(items[lane], scale, rates[d]);
+      if (!lists[d][lane].empty()) update(lists[d][lane], scales[d], rates[d]);
     }
   }
   zero_grad();
@@ -229,7 +241,15 @@ void Optimizer::step() {
 
 void Optimizer::zero_grad() {
   scales_.clear();
+  factor_.reset();
   for (Slot& slot : slots_) slot.parameter.zero_grad();
+}
+
+void Optimizer::check_any(std::string_view what, std::span<const Array> gradients) const {
+  check(std::ranges::any_of(gradients, &Array::defined),
+        "{}: none of the optimizer's parameters has a gradient (the first is \"{}\"): expected a call of backward() "
+        "before it, on a loss of their model",
+        what, slots_[0].parameter.name());
 }
 
 Array Optimizer::squared_norm(std::string_view what) const {
@@ -241,17 +261,58 @@ Array Optimizer::squared_norm(std::string_view what) const {
     gradients.push_back(std::move(g.sum));
     present.push_back(std::move(g.present));
   }
-  check(!gradients.empty(),
-        "{}: none of the optimizer's parameters has a gradient (the first is \"{}\"): expected a call of backward() "
-        "before it, on a loss of their model",
-        what, slots_[0].parameter.name());
+  check_any(what, gradients);
   return ops::squared_norm(gradients, present);
+}
+
+void Optimizer::set_scales(std::vector<Array> scales) {
+  if (!factor_) {
+    factor_ = std::make_shared<char>();
+    for (const Slot& slot : slots_) slot.parameter.gradient_tree().set_factor(factor_);
+  }
+  scales_ = std::move(scales);
+}
+
+void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient, const Parameter& parameter)>& f) {
+  std::vector<Array> found(slots_.size());
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Parameter& p = slots_[i].parameter;
+    p.gradient_tree().check_summed();
+    if (p.initialized()) found[i] = p.gradient_tree().peek(home(i));
+  }
+  check_any("map_gradients", found);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (!found[i].defined()) continue;
+    const Parameter& p = slots_[i].parameter;
+    // As the step would: optimizers round the factor to the gradient's type.
+    if (const Array scale = scale_on(home(i)); scale.defined()) {
+      const Array factor = ops::to_device(scale, found[i].device(), {.non_blocking = true}).to(p.dtype());
+      found[i] = ops::binary(BinaryOp::multiply, found[i], factor);
+    }
+    found[i] = p.mapped("map_gradients", found[i], [&](const Tensor& g) { return f(g, p); });
+  }
+  // The factors are in the gradients now. A negative one still skips the step.
+  std::vector<Array> scales;
+  for (const Array& scale : scales_) {
+    const Array skips = ops::compare(CompareOp::lt, scale, ops::scalar_like(scale, 0));
+    scales.push_back(ops::where(skips, scale, ops::scalar_like(scale, 1)));
+  }
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (found[i].defined()) slots_[i].parameter.gradient_tree().set(std::move(found[i]));
+  }
+  scales_ = std::move(scales);
+  factor_.reset();
+}
+
+void Optimizer::clip_grad_value(double limit) {
+  check(std::isfinite(limit) && limit > 0, "clip_grad_value: a limit of {}, expected a finite number above 0", limit);
+  map_gradients([limit](const Tensor& g, const Parameter&) { return clamp(g, -limit, limit); });
 }
 
 Tensor Optimizer::clip_grad_norm(double max_norm) {
   Array squared = squared_norm("clip_grad_norm");
   if (scales_.empty()) {
-    scales_ = {ops::clip_scale(squared, max_norm)};
+    set_scales({ops::clip_scale(squared, max_norm)});
     return ops::unary(UnaryOp::sqrt, squared);
   }
   // The gradients will be multiplied by the scale that unscale() or another clipping left: so is their norm.
@@ -275,7 +336,7 @@ void Optimizer::unscale(LossScaler& scaler, double max_norm) {
   const Array squared = squared_norm("unscale");
   const std::vector<Resource> needed = losses();
   const ops::UpdateScope one_step(needed);
-  scales_ = scaler.update(squared, max_norm);
+  set_scales(scaler.update(squared, max_norm));
 }
 
 Array Optimizer::scale_on(Device device) const {

@@ -120,8 +120,10 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Sums the gradients of all shards and updates every replica. Parameters without a gradient are not changed. Then
-  // clears the gradients, so no zero_grad() is needed.
+  // Sums the gradients of all shards and updates every replica. Parameters without a gradient are not changed; if none
+  // has one, as where the optimizer has the parameters of another model, the step changes nothing, as in PyTorch, but
+  // counts. Then clears the gradients, so no zero_grad() is needed. If it throws, for example because memory is short,
+  // it has changed no parameter, and counts nothing.
   //
   // If the batch has failed (a label outside the classes, say), the step leaves all weights and states as they are. The
   // error comes out where the loss is read, or else where the weights are read first. A program may catch it and go on.
@@ -139,6 +141,17 @@ class Optimizer {
 
   // Those of all groups, in order.
   std::vector<Parameter> parameters() const;
+  // Replaces each gradient by f(gradient, parameter), for example to add noise or to scale a layer's; parameters
+  // without a gradient have none to map. f is as for Parameter::register_hook(), and gets the gradients as the next
+  // step would use them: unscaled after unscale(), clipped after clip_grad_norm(). With several processes, waits for
+  // the sums. Throws if no parameter has a gradient. If f throws, nothing changes.
+  //
+  //   sgd.map_gradients([](const Tensor& g, const Parameter& p) { return p.name() == "0.weight" ? g * 0.1 : g; });
+  void map_gradients(const std::function<Tensor(const Tensor& gradient, const Parameter& parameter)>& f);
+  // Limits each element of the gradients to [-limit, limit]: torch.nn.utils.clip_grad_value_. With loss scaling, call
+  // it after unscale().
+  void clip_grad_value(double limit);
+
   // The learning rate from the options, used by groups without their own. Setting it, as schedules do, scales all
   // groups' rates by the same factor.
   double learning_rate() const { return learning_rate_; }
@@ -148,7 +161,7 @@ class Optimizer {
   void set_scheduled_learning_rate(double lr);
   double base_learning_rate() const { return base_learning_rate_; }
   // The rate of one group, counted from 0. Setting it changes this group's ratio to the other groups; later changes of
-  // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0.
+  // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0, which has no ratio to others.
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
   void set_learning_rate(std::size_t group, double lr);
   std::size_t group_count() const { return groups_.size(); }
@@ -192,7 +205,7 @@ class Optimizer {
  private:
   struct Group {
     double lr, weight_decay;
-    std::optional<double> own_lr;  // at the time of initial_learning_rate_
+    std::optional<double> own_lr;  // while the optimizer's rate is reference_rate()
   };
   struct Slot {
     Parameter parameter;
@@ -213,11 +226,16 @@ class Optimizer {
   void advance();
   void write_rates(std::span<const Array> places) const;
   Device home(std::size_t slot) const;
+  void check_any(std::string_view what, std::span<const Array> gradients) const;
   Array squared_norm(std::string_view what) const;
+  // For the next step: multiplies all gradients by one of these, f64 [1] on different devices.
+  void set_scales(std::vector<Array> scales);
   Array scale_on(Device device) const;
   std::set<RandomState*> random_states() const;
   void add_random_steps(std::int64_t count) const;
   void scale_rates(double lr);
+  // The first rate, or 1 if that is 0, which has no ratio to others.
+  double reference_rate() const { return initial_learning_rate_ > 0 ? initial_learning_rate_ : 1; }
   void check_names() const;
   std::vector<SlotState> match(const StateDict& state, std::int64_t steps) const;
 
@@ -231,6 +249,8 @@ class Optimizer {
   std::shared_ptr<PendingUpdates> updates_;  // that steps_ counts
   // Factors of clipping and loss scaling for the next step: one for all devices, or one for each.
   std::vector<Array> scales_;
+  // Parameters know that there are factors for as long as this exists; see GradientTree::set_factor().
+  std::shared_ptr<void> factor_;
 };
 
 struct SgdOptions {
@@ -348,27 +368,34 @@ class WeightAverage {
   void check_state_dict(const StateDict& state) const;
 
  private:
+  friend class AveragedWeights;
   struct Entry {
     std::string name;
     Parameter parameter;
     std::vector<Array> averages;  // by device; none before the first update
   };
+  // The parameter's memory beside averages[device]. Throws if the module has moved.
+  static Array weight_beside(const Entry& entry, std::size_t device);
   std::vector<const Tensor*> match(const StateDict& state) const;
 
   std::vector<Entry> entries_;
   double decay_;
 };
 
-// Replaces the module's weights by their averages for the lifetime of the object.
+// Replaces the module's weights by their averages for the lifetime of the object. Keeps a copy of the weights, so that
+// the destructor needs no memory. Changes of the weights in between are lost.
 class AveragedWeights {
  public:
-  explicit AveragedWeights(WeightAverage& average) : average_(average) { average_.swap(); }
-  ~AveragedWeights() { average_.swap(); }
+  explicit AveragedWeights(const WeightAverage& average);
+  ~AveragedWeights();
   AveragedWeights(const AveragedWeights&) = delete;
   AveragedWeights& operator=(const AveragedWeights&) = delete;
 
  private:
-  WeightAverage& average_;
+  struct Replica {
+    Array place, weight;  // the parameter's memory, and a copy of what it held
+  };
+  std::vector<Replica> replicas_;
 };
 
 }  // namespace lockstep

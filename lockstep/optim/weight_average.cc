@@ -5,6 +5,7 @@
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
 namespace {
@@ -27,6 +28,15 @@ WeightAverage::WeightAverage(const Module& module, double decay) : decay_(decay)
   }
 }
 
+Array WeightAverage::weight_beside(const Entry& entry, std::size_t device) {
+  const std::vector<Device>& devices = entry.parameter.devices();
+  const std::vector<Array>& averages = entry.averages;
+  bool same = averages.size() == devices.size();
+  for (std::size_t d = 0; same && d < devices.size(); ++d) same = averages[d].device() == devices[d];
+  check(same, "weight average: {} has moved to {}, expected the devices of the first update", entry.name, str(devices));
+  return entry.parameter.data(devices[device]).array();
+}
+
 void WeightAverage::update() {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& e = entries_[i];
@@ -35,12 +45,14 @@ void WeightAverage::update() {
     ops::ShardScope lane(static_cast<int>(i));
     const auto& devices = e.parameter.devices();
     const bool first = e.averages.empty();
+    if (first) {
+      std::vector<Array> copies;
+      for (Device device : devices) copies.push_back(copy_of(e.parameter.data(device).array()));
+      e.averages = std::move(copies);
+      continue;
+    }
     for (std::size_t d = 0; d < devices.size(); ++d) {
-      const Array weight = e.parameter.data(devices[d]).array();
-      if (first) {
-        e.averages.push_back(copy_of(weight));
-        continue;
-      }
+      const Array weight = weight_beside(e, d);
       const Array sum =
           ops::binary(BinaryOp::add, ops::affine(e.averages[d], decay_, 0), ops::affine(weight, 1 - decay_, 0));
       e.averages[d] = Array(sum).with_shard(-1);
@@ -48,16 +60,43 @@ void WeightAverage::update() {
   }
 }
 
+// Allocates everything before the first change.
 void WeightAverage::swap() {
+  std::vector<std::vector<Array>> kept(entries_.size());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& e = entries_[i];
+    ops::ShardScope lane(static_cast<int>(i));
+    for (std::size_t d = 0; d < e.averages.size(); ++d) kept[i].push_back(copy_of(weight_beside(e, d)));
+  }
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& e = entries_[i];
     ops::ShardScope lane(static_cast<int>(i));
+    for (std::size_t d = 0; d < e.averages.size(); ++d) ops::copy_(e.averages[d], weight_beside(e, d));
+    e.averages = std::move(kept[i]);
+  }
+}
+
+AveragedWeights::AveragedWeights(const WeightAverage& average) {
+  for (const WeightAverage::Entry& e : average.entries_) {
+    ops::ShardScope lane(static_cast<int>(replicas_.size()));
     for (std::size_t d = 0; d < e.averages.size(); ++d) {
-      const Array weight = e.parameter.data(e.parameter.devices()[d]).array();
-      Array kept = copy_of(weight);
-      ops::copy_(e.averages[d], weight);
-      e.averages[d] = std::move(kept);
+      const Array place = WeightAverage::weight_beside(e, d);
+      replicas_.push_back({place, copy_of(place)});
     }
+  }
+  std::size_t next = 0;
+  for (const WeightAverage::Entry& e : average.entries_) {
+    for (const Array& mean : e.averages) {
+      ops::ShardScope lane(static_cast<int>(next));
+      ops::copy_(mean, replicas_[next++].place);
+    }
+  }
+}
+
+AveragedWeights::~AveragedWeights() {
+  for (std::size_t i = 0; i < replicas_.size(); ++i) {
+    ops::ShardScope lane(static_cast<int>(i));
+    ops::copy_(replicas_[i].weight, replicas_[i].place);
   }
 }
 

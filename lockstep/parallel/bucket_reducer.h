@@ -37,6 +37,7 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   // waiting.
   void end_backward(bool sync) override;
   bool synchronizes() const override { return holds_ == 0; }
+  bool waits() const override { return waiting_; }
   bool has_shard(int shard) const override { return shard >= first_shard_ && shard < last_shard_; }
   // Between hold() and release(), backward passes do not synchronize. All ranks must agree.
   void hold() { ++holds_; }
@@ -45,6 +46,7 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   void added(std::size_t index) override;
   void clear(std::size_t index) override;
   void drop_failed(std::size_t index) override;
+  std::uint64_t rounds() const override { return static_cast<std::uint64_t>(all_rounds_); }
   Array destination(std::size_t index, int shard, Device device) override;
 
   // Parameter numbers by bucket, in order. Parameters whose gradients do not travel are in no bucket.

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/device/device.h"
 #include "lockstep/engine/engine.h"
 
@@ -40,6 +41,9 @@ struct Storage {
   // autograd/saved_array.h. Atomic because several threads may read the memory at the same time; writers never run
   // beside them.
   std::atomic<std::uint64_t> version{0};
+  // If it is set, describing a write is an error with this text: for copies that are shown to the user, where a change
+  // would be lost.
+  const char* read_only = nullptr;
 
   // Results that kernels computed from this memory, to share them among calls, such as packed weights: see
   // ops/prepared.h.
@@ -53,7 +57,10 @@ struct Storage {
   std::mutex derived_mutex;
   std::vector<Derived> derived;
 
-  void count_write() { version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void count_write() {
+    check(read_only == nullptr, "{}", read_only == nullptr ? "" : read_only);
+    version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
 };
 
 // Uninitialized host memory, readable and writable at once.

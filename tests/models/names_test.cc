@@ -25,7 +25,7 @@ std::map<std::string, Shape> shapes_after(Sequential& net, const Shape& image) {
 
 TEST(Models, Resnet18) {
   auto net = resnet18();
-  auto shapes = shapes_after(*net, {1, 1, 8, 8});
+  auto shapes = shapes_after(*net, {2, 1, 8, 8});
   EXPECT_EQ(shapes.size(), 2 * 20U + 5 * 17U + 2U);  // convolutions, batch norms, the dense layer
   EXPECT_EQ(shapes.at("0.weight"), (Shape{64, 1, 3, 3}));
   EXPECT_EQ(shapes.at("1.running_mean"), Shape{64});

@@ -205,7 +205,9 @@ TEST(BatchNorm1d, SequencesAreImagesOfOneRow) {
     net.append(make());
     net.initialize(Normal{}, runtime.devices());
     if (synchronized) convert_sync_batchnorm(net);
-    Tensor x = make_batch(input().reshape(shape), kCounts, runtime.devices()).set_requires_grad(true);
+    // A shard needs more than one value for each channel.
+    const std::vector<std::int64_t> counts{2, 4};
+    Tensor x = make_batch(input().reshape(shape), counts, runtime.devices()).set_requires_grad(true);
     const Tensor y = net(x);
     EXPECT_EQ(y.shape(), shape);
     sum(square(y + 1) * x.detach()).backward();
@@ -239,6 +241,62 @@ TEST(BatchNorm1d, RunsAsOneOperationWithARelu) {
   for (double v : values(y)) EXPECT_GE(v, 0);
   // With a residual in the shape of x.
   EXPECT_EQ(net.at<BatchNorm1d>(0).forward_fused(x, x, true).shape(), (Shape{6, 36}));
+}
+
+// As in PyTorch: the output would be the bias, whatever the input.
+TEST(BatchNorm1d, AShardOfOneValueIsAnErrorInTraining) {
+  Runtime runtime(small_devices(2));
+  BatchNorm1d norm({.channels = 2});
+  norm.initialize(Normal{}, runtime.devices());
+  const auto batch = [&](const std::vector<std::int64_t>& counts, Shape shape) {
+    return make_batch(Tensor::host(shape), counts, runtime.devices());
+  };
+  const Tensor remainder = batch({2, 2, 1, 0}, {5, 2});
+  EXPECT_ERROR(
+      norm(remainder),
+      "batch_norm: shard 2 of 4 has 1 sample with 1 value per channel (5 samples in all), expected more than 1 "
+      "value per channel in training: use statistics over the whole batch (convert_sync_batchnorm()), another "
+      "batch size or number of shards, or a loader with drop_last");
+  EXPECT_EQ(norm.num_batches_tracked.host_data().item<std::int64_t>(), 0);
+  const Tensor single = Tensor::host({1, 2}).to(runtime.devices()[0]);
+  EXPECT_ERROR(norm(single), "batch_norm: input is [1, 2, 1, 1] f32 on cpu:0, expected more than 1 value per channel");
+  EXPECT_ERROR(per_shard([&](const Tensor& x) { return norm(x); }, remainder), "batch_norm: shard 2 of 4 has 1 sample");
+  // One sample of several values, or the whole batch.
+  EXPECT_EQ(norm(batch({2, 2, 1, 0}, {5, 2, 3})).size(0), 5);
+  EXPECT_EQ(per_shard([&](const Tensor& x) { return norm(x); }, batch({2, 1}, {3, 2, 3})).size(0), 3);
+  norm.set_synchronized(true);
+  EXPECT_EQ(norm(remainder).size(0), 5);
+  EXPECT_EQ(norm(batch({1, 1}, {2, 2})).size(0), 2);
+  EXPECT_ERROR(norm(batch({1, 0}, {1, 2})), "expected more than 1 value per channel in training: use a larger batch");
+  norm.eval();
+  norm.set_synchronized(false);
+  EXPECT_EQ(norm(remainder).size(0), 5);
+  EXPECT_EQ(norm(single).size(0), 1);
+}
+
+// PyTorch's gradients are 0, and it counts the batch.
+TEST(BatchNorm2d, NoSamplesHaveNoStatistics) {
+  Runtime runtime(small_devices(1));
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const bool cut : {false, true}) {
+      BatchNorm2d norm({.channels = 3, .synchronized = cut});
+      norm.initialize(Normal{}, runtime.devices());
+      norm.to(dtype);
+      const Tensor none = Tensor::host({0, 3, 5, 5}, dtype);
+      const Tensor x = cut ? make_batch(none, {0, 0}, runtime.devices()) : none.to(runtime.devices()[0]);
+      sum(norm(x)).backward();
+      for (const Parameter& p : norm.parameters()) {
+        const Tensor g = p.gradient();
+        EXPECT_EQ(g.defined(), !cut);  // a missing shard has none
+        if (cut) continue;
+        EXPECT_EQ(values(g), (std::vector<double>{0, 0, 0})) << p.name();
+      }
+      EXPECT_EQ(norm.num_batches_tracked.host_data().item<std::int64_t>(), 1);
+      const Device device = runtime.devices()[0];
+      EXPECT_EQ(values(norm.running_mean.data(device)), (std::vector<double>{0, 0, 0}));
+      EXPECT_EQ(values(norm.running_var.data(device)), (std::vector<double>{1, 1, 1}));
+    }
+  }
 }
 
 TEST(BatchNorm1d, NamesWhatItCannotTake) {

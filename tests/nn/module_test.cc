@@ -1,7 +1,10 @@
 #include "lockstep/nn/module.h"
 
+#include <array>
 #include <bit>
 #include <limits>
+#include <memory>
+#include <thread>
 
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/task_graph.h"
@@ -41,6 +44,59 @@ TEST(Module, ResidualBlocksHavePyTorchsNames) {
   EXPECT_EQ(names(plain.named_parameters()), (Names{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias",
                                                     "bn1.weight", "bn1.bias", "bn2.weight", "bn2.bias"}));
   EXPECT_EQ(names(projecting.named_parameters())[5], "conv3.bias");
+}
+
+TEST(EvalGuard, HoldsEvaluationModeUntilTheLastOneEnds) {
+  Net net;
+  net.hidden.eval();
+  const auto modes = [&] { return std::array{net.training(), net.hidden.training(), net.out.training()}; };
+  auto first = std::make_unique<EvalGuard>(net), second = std::make_unique<EvalGuard>(net);
+  EXPECT_EQ(modes(), (std::array{false, false, false}));
+  // Guards of two threads need not end in the reverse order.
+  first.reset();
+  EXPECT_EQ(modes(), (std::array{false, false, false}));
+  const auto inner = std::make_unique<EvalGuard>(net.out);
+  second.reset();
+  EXPECT_EQ(modes(), (std::array{true, false, false}));
+}
+
+TEST(EvalGuard, ExcludesOtherChangesOfTheMode) {
+  Net net;
+  {
+    const EvalGuard guard(net.hidden);
+    EXPECT_ERROR(net.train(), "module: train() of Linear while an EvalGuard holds it in evaluation mode");
+    EXPECT_ERROR(net.hidden.eval(), "module: eval() of Linear while an EvalGuard holds it in evaluation mode");
+    net.out.eval();
+    EXPECT_TRUE(net.training());
+  }
+  EXPECT_TRUE(net.hidden.training());
+  EXPECT_FALSE(net.out.training());
+}
+
+// Under the thread sanitizer, the first passes of several threads race neither for the mode nor for the shapes.
+TEST(EvalGuard, SeveralThreadsMayCallOneModel) {
+  Runtime runtime(small_devices(1));
+  Sequential net;
+  net.append(Linear({.out_features = 4})).append<BatchNorm1d>().append<Dropout>(0.5);
+  net.append(Linear({.out_features = 2}));
+  net.initialize(Xavier{}, runtime.devices());
+  const Tensor x = Random(1).floats({3, 5});
+  std::vector<std::vector<double>> outputs(4);
+  std::vector<std::thread> threads;
+  for (auto& output : outputs) {
+    threads.emplace_back([&net, &output, x = x.to(runtime.devices()[0])] {
+      for (int i = 0; i < 20; ++i) {
+        const NoGradGuard no_grad;
+        const EvalGuard guard(net);
+        output = values(net(x));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(net.training());
+  EXPECT_EQ(net.buffer("1.num_batches_tracked").host_data().item<std::int64_t>(), 0);
+  net.eval();
+  EXPECT_EQ(outputs, std::vector(4, values(net(x.to(runtime.devices()[0])))));
 }
 
 // Its names are two, its gradient and its update one.

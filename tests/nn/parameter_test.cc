@@ -102,6 +102,55 @@ TEST(Parameter, InitializingAgainHasToBeForced) {
   EXPECT_NE(after[0], before[0]);
 }
 
+struct ScaledNet : Module {
+  Linear& first = make<Linear>("first", {.in_features = 2, .out_features = 2});
+  Parameter scale = add_parameter("scale", {.shape = {2}});
+};
+
+// The weight could be initialized, the scale could not.
+TEST(Parameter, InitializeChangesAllOfAModuleOrNothing) {
+  Runtime runtime(small_devices(1));
+  ScaledNet net;
+  EXPECT_ERROR(net.initialize(Xavier{}, runtime.devices()),
+               "initialize: parameter scale: xavier: the parameter is [2], expected at least 2 axes (out, in, ...)");
+  for (const Parameter& p : net.parameters()) EXPECT_FALSE(p.initialized());
+  net.initialize(Normal{}, runtime.devices());
+  const auto before = net.scale.host_data().to_vector<float>();
+  EXPECT_ERROR(net.initialize(Xavier{}, runtime.devices(), {.seed = 1, .force_reinit = true}),
+               "parameter scale: xavier");
+  EXPECT_EQ(net.scale.host_data().to_vector<float>(), before);
+}
+
+// The first pass may go on when the caller has mended the cause.
+TEST(Parameter, AShapeThatCannotBeSettledStaysUnknown) {
+  Runtime runtime(small_devices(1));
+  Parameter p(ParameterOptions{.shape = {0}});
+  p.initialize("scale", runtime.devices(), Xavier{}, 0);
+  for (int i = 0; i < 2; ++i) EXPECT_ERROR(p.settle_shape({3}), "initialize: parameter scale: xavier");
+  EXPECT_EQ(p.shape(), Shape{0});
+  p.set_data(Tensor::from<float>({1, 2}, {2}));
+  EXPECT_EQ(p.host_data().to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(Parameter, MovesAllOfAModuleOrNothing) {
+  Runtime runtime({.cpu_devices = 2, .memory_limit = 1 << 20});
+  const Device first = runtime.devices()[0], second = runtime.devices()[1];
+  Sequential net;
+  net.append(Linear({.in_features = 128, .out_features = 128}))
+      .append(Linear({.in_features = 128, .out_features = 384}));
+  net.initialize(Normal{}, {first});
+  {
+    // The first layer's 64 KiB fit, the second layer's do not.
+    const Tensor rest = zeros({208 << 10}, {.device = second});
+    EXPECT_ERROR(net.to({second}), "cpu:1: out of memory");
+    for (const Parameter& p : net.parameters()) EXPECT_EQ(p.devices(), std::vector<Device>{first});
+    EXPECT_ERROR(net.initialize(Constant{1}, {second}, {.force_reinit = true}), "cpu:1: out of memory");
+    for (const Parameter& p : net.parameters()) EXPECT_EQ(p.devices(), std::vector<Device>{first});
+  }
+  net.to({second});
+  for (const Parameter& p : net.parameters()) EXPECT_EQ(p.devices(), std::vector<Device>{second});
+}
+
 TEST(Parameter, SettlingAKnownShapeDifferentlyIsAnError) {
   Parameter p(ParameterOptions{.shape = {3, 0}});
   EXPECT_ERROR(p.settle_shape({4, 5}), "the input needs shape [4, 5], expected [3, 0] (0: any)");

@@ -126,7 +126,7 @@ TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
   EXPECT_EQ(net.str(),
             "SmallNet(\n"
             "  (hidden): Linear(in_features=3, out_features=4, bias=True)\n"
-            "  (out): Linear(in_features=0, out_features=2, bias=False)\n"
+            "  (out): LazyLinear(in_features=0, out_features=2, bias=False)\n"
             ")");
   net.initialize(Constant{1}, runtime.devices());
   net(ones({1, 3}, {.device = runtime.devices()[0]}));
@@ -198,7 +198,7 @@ TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
             "ModuleList(\n"
             "  (0): SmallNet(\n"
             "    (hidden): Linear(in_features=3, out_features=4, bias=True)\n"
-            "    (out): Linear(in_features=0, out_features=2, bias=False)\n"
+            "    (out): LazyLinear(in_features=0, out_features=2, bias=False)\n"
             "  )\n"
             ")");
 }

@@ -87,6 +87,54 @@ TEST_F(LossScalerTest, ClippingSeesUnscaledGradients) {
   }
 }
 
+// PyTorch's order for values, too.
+TEST_F(LossScalerTest, MappedGradientsAreUnscaled) {
+  Parameter plain = parameter({1, 2, 3}), scaled = parameter({1, 2, 3});
+  Sgd expected({plain}, {.lr = 0.1}), actual({scaled}, {.lr = 0.1});
+  LossScaler scaler(runtime_.devices(), {.initial_scale = 1024}), one(runtime_.devices(), {.initial_scale = 1});
+  for (const bool with_norm : {false, true}) {
+    give_gradient(plain, {0.1, -0.7, 0.3}, one);
+    give_gradient(scaled, {0.1, -0.7, 0.3}, scaler);
+    actual.unscale(scaler);
+    for (Sgd* sgd : {&expected, &actual}) {
+      if (with_norm) sgd->clip_grad_norm(0.5);
+      sgd->clip_grad_value(0.25);
+      if (with_norm) sgd->clip_grad_norm(0.125);
+    }
+    EXPECT_NEAR(values(scaled.gradient())[1], -0.25, 1e-12);
+    expected.step();
+    actual.step();
+    for (std::size_t device : {0U, 1U}) EXPECT_EQ(weights(scaled, device), weights(plain, device));
+  }
+  // It does not undo that a step is skipped.
+  const Numbers before = weights(scaled);
+  give_gradient(scaled, {0.1, std::numeric_limits<float>::infinity(), 0.3}, scaler);
+  actual.unscale(scaler);
+  actual.clip_grad_value(0.25);
+  actual.clip_grad_norm(0.25);
+  actual.step();
+  for (std::size_t device : {0U, 1U}) EXPECT_EQ(weights(scaled, device), before);
+}
+
+// The next step would multiply them by the factor of the gradients before.
+TEST_F(LossScalerTest, GradientsAreSetBeforeTheyAreUnscaled) {
+  Parameter p = parameter({1, 2});
+  Sgd sgd({p}, {.lr = 1});
+  LossScaler scaler(runtime_.devices(), {.initial_scale = 4});
+  const Tensor value = ones({2});
+  for (const bool unscales : {true, false}) {
+    give_gradient(p, {0.5, 0.5}, scaler);
+    unscales ? sgd.unscale(scaler) : void(sgd.clip_grad_norm(1));
+    EXPECT_ERROR(p.set_gradient(value),
+                 "set_gradient: parameter w: its optimizer has clipped or unscaled the gradients");
+    EXPECT_ERROR(p.map_gradient([](const Tensor& g) { return g; }), "or Optimizer::map_gradients()");
+    sgd.zero_grad();
+    p.set_gradient(value);
+    sgd.step();
+  }
+  EXPECT_EQ(weights(p), (Numbers{-1, 0}));
+}
+
 TEST_F(LossScalerTest, OneStepIsUnscaledOnceBeforeItIsClipped) {
   Parameter p = parameter({1});
   Sgd optimizer({p}, {.lr = 0.1});

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/nn/layers.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -157,6 +159,110 @@ TEST_F(OptimizerTest, AStepUsesGradientsUp) {
   optimizer.zero_grad();
   optimizer.step();
   EXPECT_EQ(weights(p), Numbers{0.5});
+}
+
+// PyTorch's, too: the optimizer cannot know whether a gradient should be there.
+TEST_F(OptimizerTest, AStepWithoutGradientsCountsButChangesNothing) {
+  Parameter mine = parameter("mine", {1}), other = parameter("other", {1});
+  AdamW optimizer({mine}, {.lr = 1, .weight_decay = 0.5});
+  give_gradient(other, {1});
+  optimizer.step();
+  EXPECT_EQ(weights(mine), Numbers{1});
+  EXPECT_EQ(weights(other), Numbers{1});
+  EXPECT_EQ(optimizer.steps(), 1);
+  EXPECT_ERROR(
+      optimizer.clip_grad_value(1),
+      "map_gradients: none of the optimizer's parameters has a gradient (the first is \"mine\"): expected a call "
+      "of backward() before it, on a loss of their model");
+}
+
+// Memory for the moments of the second parameter on the second device is missing.
+TEST(OptimizerMemory, AStepThatFailsChangesNothing) {
+  const auto train = [](bool fails) {
+    Runtime runtime({.cpu_devices = 2, .threads_per_shard = 1, .memory_limit = 2 << 20});
+    const Device second = runtime.devices()[1];
+    std::vector<Parameter> all;
+    for (const char* name : {"a", "b"}) {
+      all.emplace_back(ParameterOptions{.shape = {1 << 15}});
+      all.back().initialize(name, runtime.devices(), Normal{1}, 0);
+    }
+    Adam adam(all, {.lr = 0.1});
+    const auto give_gradients = [&] {
+      backward(std::array{sum(square(all[0])) + sum(square(all[1]))}, std::array{Tensor()});
+    };
+    give_gradients();
+    if (fails) {
+      std::vector<Tensor> rest;
+      while (true) {
+        try {
+          rest.push_back(zeros({1 << 14}, {.device = second}));
+        } catch (const Error&) {
+          break;
+        }
+      }
+      rest.resize(rest.size() - 5);
+      EXPECT_ERROR(adam.step(), "cpu:1: out of memory");
+      EXPECT_EQ(adam.steps(), 0);
+      EXPECT_EQ(runtime.random().step(), 0U);
+      EXPECT_EQ(all[0].data(second).to_vector<float>(), all[0].host_data().to_vector<float>());
+    }
+    adam.step();
+    give_gradients();
+    adam.step();
+    EXPECT_EQ(adam.steps(), 2);
+    std::vector<Numbers> found;
+    for (const Parameter& p : all) {
+      for (const Device device : runtime.devices()) found.push_back(values(p.data(device)));
+    }
+    EXPECT_EQ(found[0], found[1]);
+    EXPECT_EQ(found[2], found[3]);
+    return found;
+  };
+  EXPECT_EQ(train(true), train(false));
+}
+
+TEST_F(OptimizerTest, MappedGradientsKnowTheirParameter) {
+  Parameter a = parameter("a", {0, 0}), b = parameter("b", {0}), unused = parameter("unused", {5});
+  Sgd sgd({a, b, unused}, {.lr = 1});
+  const auto run_backward = [&] { give_gradient(a, {-2, 4}), give_gradient(b, {-8}, 0); };
+  run_backward();
+  sgd.map_gradients([](const Tensor& g, const Parameter& p) { return p.name() == "a" ? g * 0.5 : g; });
+  sgd.clip_grad_value(3);
+  // Two gradients that a later pass adds to.
+  give_gradient(a, {0, -1});
+  sgd.step();
+  EXPECT_EQ(weights(a), (Numbers{1, -1}));
+  EXPECT_EQ(weights(b, 1), Numbers{3});
+  EXPECT_EQ(weights(unused), Numbers{5});
+  // All or none.
+  run_backward();
+  EXPECT_ERROR(sgd.map_gradients([](const Tensor& g, const Parameter& p) {
+    return p.name() == "a" ? g * 0 : g.reshape({1, 1});
+  }),
+               "map_gradients: parameter b: the gradient is");
+  sgd.step();
+  EXPECT_EQ(weights(a), (Numbers{3, -5}));
+  EXPECT_ERROR(sgd.clip_grad_value(0), "clip_grad_value: a limit of 0, expected a finite number above 0");
+}
+
+// The optimizer has states for the former devices.
+TEST_F(OptimizerTest, InitializingOnOtherDevicesIsAnError) {
+  Linear net({.in_features = 2, .out_features = 1});
+  const Device first = runtime_.devices()[0];
+  net.initialize(Constant{1}, {first});
+  Sgd sgd(net.parameters(), {.lr = 0.5, .momentum = 0.9});
+  const auto learn = [&] {
+    sum(net(ones({1, 2}, {.device = first}))).backward();
+    sgd.step();
+  };
+  learn();
+  EXPECT_ERROR(net.initialize(Constant{2}, runtime_.devices(), {.force_reinit = true}),
+               "initialize: an optimizer has parameter weight, and keeps its state on [cpu:0]: move the module first");
+  EXPECT_EQ(weights(net.weight), (Numbers{0.5, 0.5}));
+  // On the same devices, it gives new values.
+  net.initialize(Constant{2}, {first}, {.force_reinit = true});
+  EXPECT_EQ(weights(net.weight), (Numbers{2, 2}));
+  learn();
 }
 
 TEST_F(OptimizerTest, LearningRatesMayChange) {

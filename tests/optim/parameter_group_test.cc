@@ -157,6 +157,22 @@ TEST_F(ParameterGroupTest, RatesChangeTogetherOrAlone) {
   EXPECT_ERROR(sgd.set_learning_rate(0, -1), "learning rate -1, expected at least 0");
 }
 
+// A warm-up may begin at 0.
+TEST_F(ParameterGroupTest, RatesFromZeroKeepTheirRatio) {
+  const std::vector<Parameter> all = parameters();
+  AdamW adam({{.parameters = {all[0]}}, {.parameters = {all[1]}, .weight_decay = 0.5}}, {.lr = 0});
+  EXPECT_EQ(adam.describe_groups(), "lr 0, weight_decay 0: a; lr 0, weight_decay 0.5: b");
+  EXPECT_ERROR(adam.set_learning_rate(1, 0.1), "cannot set a group's learning rate while the optimizer's is 0");
+  adam.set_learning_rate(0.5);
+  adam.set_learning_rate(1, 0.125);
+  EXPECT_EQ(adam.describe_groups(), "lr 1, weight_decay 0: a; lr 0.25, weight_decay 0.5: b");
+  for (const double lr : {0.25, 0.0, 1.0}) {
+    adam.set_learning_rate(lr);
+    EXPECT_EQ(adam.learning_rate(0), lr);
+    EXPECT_EQ(adam.learning_rate(1), lr / 4);
+  }
+}
+
 // The state is the parameters', whatever group they are in.
 TEST_F(ParameterGroupTest, StateRoundTrip) {
   const std::vector<Parameter> first = parameters(), second = parameters();

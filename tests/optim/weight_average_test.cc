@@ -45,6 +45,57 @@ TEST(WeightAverage, FollowsTheWeightsOnEveryDevice) {
   EXPECT_EQ(average.state_dict().at(0).second.to_vector<float>(), (std::vector<float>{2.75, 0, 0.5}));
 }
 
+// The destructor has to succeed when memory is short, above all during the error about it.
+TEST(WeightAverage, TheWeightsComeBackWithoutNewMemory) {
+  Runtime runtime({.cpu_devices = 1, .memory_limit = 1 << 20});
+  const Device device = runtime.devices()[0];
+  Sequential net;
+  for (int i = 0; i < 2; ++i) net.append(Linear({.in_features = 128, .out_features = 128, .bias = false}));
+  net.initialize(Constant{1}, {device});
+  WeightAverage average(net, 0.5);
+  average.update();
+  const auto set = [&](float value) {
+    for (Parameter p : net.parameters()) p.set_data(full({128, 128}, value));
+  };
+  const auto expect_weights = [&](double value) {
+    for (const Parameter& p : net.parameters()) EXPECT_EQ(p.host_data().to_vector<float>()[7], value);
+  };
+  set(3);
+  std::vector<Tensor> rest;
+  const auto fill_memory = [&](std::int64_t bytes) {
+    while (true) {
+      try {
+        rest.push_back(zeros({bytes / 4}, {.device = device}));
+      } catch (const Error&) {
+        return;
+      }
+    }
+  };
+  {
+    const AveragedWeights averaged(average);
+    fill_memory(64 << 10);
+    expect_weights(1);
+  }
+  expect_weights(3);
+  // One layer's copy fits, the other's does not.
+  fill_memory(64 << 10);
+  rest.pop_back();
+  EXPECT_ERROR(AveragedWeights{average}, "out of memory");
+  expect_weights(3);
+  EXPECT_ERROR(average.swap(), "out of memory");
+  expect_weights(3);
+}
+
+TEST(WeightAverage, SaysThatTheModuleHasMoved) {
+  Net n(2);
+  WeightAverage average(n.net, 0.5);
+  average.update();
+  n.net.to({n.runtime.devices()[1]});
+  EXPECT_ERROR(average.update(),
+               "weight average: weight has moved to [cpu:1], expected the devices of the first update");
+  EXPECT_ERROR(AveragedWeights{average}, "weight average: weight has moved");
+}
+
 TEST(WeightAverage, SwapsAParameterThatModulesShareOnce) {
   Runtime runtime({.cpu_devices = 1});
   const auto shared = std::make_shared<Linear>(LinearOptions{.in_features = 2, .out_features = 2, .bias = false});

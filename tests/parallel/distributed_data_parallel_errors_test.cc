@@ -4,6 +4,7 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -242,6 +243,26 @@ TEST(DistributedDataParallel, ARankThatGivesUpIsNamedByTheOthers) {
     EXPECT_NE(error.find("no more rows"), std::string::npos) << error;
     // The first exchange that waited.
     EXPECT_NE(error.find("during all-gather of mse"), std::string::npos) << error;
+  }
+}
+
+// The remainder of an epoch: the shards of rank 0 have enough samples.
+TEST(DistributedDataParallel, AShardOfOneSampleIsAnErrorOfBatchNormOnAllRanks) {
+  const std::vector<std::string> errors = run_ranks(2, [](Rank& r) {
+    Sequential net;
+    net.append(Linear({.in_features = 4, .out_features = 3})).append(BatchNorm1d({.channels = 3}));
+    net.initialize(Xavier{}, r.runtime.devices());
+    DistributedModel ddp(net, r.runtime.devices(), r.communicator, {.shards = 4});
+    const std::int64_t samples = 7;
+    const auto [first, last] = ddp.rows_of(samples);
+    const std::vector<Tensor> rows{Tensor::host({samples, 4}).narrow(first, last - first)};
+    net(ddp.split(rows, samples)[0]);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find("batch_norm: shard 3 of 4 has 1 sample with 1 value per channel (7 samples in all), expected "
+                         "more than 1 value per channel in training"),
+              std::string::npos)
+        << error;
   }
 }
 

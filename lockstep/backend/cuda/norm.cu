@@ -52,7 +52,8 @@ __global__ void commit_kernel(const C* mean, const C* m2, double momentum, doubl
                               C* running_var, std::int64_t* batches, unsigned channels) {
   const unsigned c = blockIdx.x * blockDim.x + threadIdx.x;
   if (c == 0) ++*batches;
-  if (c >= channels) return;
+  // A batch of no values has no statistics.
+  if (c >= channels || unbiased < 0) return;
   auto move_to = [&](C& running, double value) { running = static_cast<C>(running + momentum * (value - running)); };
   move_to(running_mean[c], mean[c]);
   if (unbiased > 0) move_to(running_var[c], m2[c] / unbiased);
@@ -88,7 +89,6 @@ class CudaNorm final : public NormKernels {
 
   void commit(KernelContext& context, const BatchNormStats& stats, double momentum, const View& running_mean,
               const View& running_var, const View& batches) override {
-    if (stats.n == 0) return;
     visit_floating(running_mean.dtype, "commit", [&](auto zero) {
       using C = Compute<decltype(zero)>;
       const auto channels = static_cast<unsigned>(running_mean.numel());

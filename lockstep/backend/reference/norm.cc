@@ -106,8 +106,8 @@ class Norm final : public NormKernels {
 
   void commit(KernelContext&, const BatchNormStats& stats, double momentum, const View& running_mean,
               const View& running_var, const View& batches) override {
-    if (stats.n == 0) return;
     ++*batches.as<std::int64_t>();
+    if (stats.n == 0) return;
     auto move_to = [&](const Elements& running, std::int64_t c, double value) {
       running.set(c, running[c] + momentum * (value - running[c]));
     };

@@ -1,0 +1,36 @@
+// A change of a parameter's replicas that is made ready first, so that a module changes all of its parameters or none.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/nn/parameter.h"
+
+namespace lockstep {
+
+class ParameterChange {
+ public:
+  // These check, allocate, and compute. If they throw, the parameter is as before.
+  static ParameterChange initialize(const Parameter& parameter, std::string name, const std::vector<Device>& devices,
+                                    const Initializer& fallback, std::uint64_t seed);
+  static ParameterChange move(const Parameter& parameter, const std::vector<Device>& devices);
+  static ParameterChange move(const Parameter& parameter, DType dtype);
+
+  // Drops the gradient.
+  void commit();
+
+ private:
+  ParameterChange(const Parameter& parameter, const std::vector<Device>& devices);
+  void take_values();
+
+  std::shared_ptr<Parameter::State> state_;
+  std::optional<std::string> name_;  // none for a move
+  Initializer fallback_;
+  RandomKey key_{};
+  std::vector<Device> devices_;
+  DType dtype_;
+  std::vector<Array> replicas_;
+};
+
+}  // namespace lockstep
