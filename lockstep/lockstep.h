@@ -16,6 +16,7 @@
 // Devices.
 #include "lockstep/device/device.h"
 #include "lockstep/runtime/runtime.h"
+#include "lockstep/runtime/timeline.h"
 
 // Modules and layers.
 #include "lockstep/nn/layers.h"
@@ -46,6 +47,7 @@
 
 // Training loops.
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/plot.h"
 #include "lockstep/train/trainer.h"
 
 // Errors, and the version.

@@ -2,7 +2,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <sstream>
 
 #include "commands.h"
 #include "learning_task.h"
@@ -10,10 +9,10 @@
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/engine/trace.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/runtime/timeline.h"
 #include "ranks.h"
 #include "resume.h"
 #include "run_report.h"
@@ -129,7 +128,7 @@ int run(TrainOptions o, Job& job) {
   }
 
   std::optional<RunReport> report;
-  if (first) report.emplace(o, job, *net, trainer, train_data.data->size(), start);
+  if (first) report.emplace(o, job, *net, trainer, train_data, start);
   std::optional<WeightsLog> weights;
   if (first && !o.weights_log.empty()) weights.emplace(o.weights_log);
   if (!o.weights_log.empty()) {
@@ -140,8 +139,8 @@ int run(TrainOptions o, Job& job) {
   }
 
   TrainingResult result;
-  auto trace = o.trace.empty() ? nullptr : std::make_shared<Trace>();
-  if (trace) job.runtime->engine().set_trace(trace);
+  std::optional<Timeline> timeline;
+  if (!o.trace.empty()) timeline.emplace(*job.runtime);
   {
     StopOnSignal stop(trainer);
     result = trainer.train();
@@ -152,12 +151,8 @@ int run(TrainOptions o, Job& job) {
   if (const std::string why = trainer.why_no_graph(); first && !why.empty()) {
     notice(fmt::format("--record-steps: no CUDA graph: {}", why));
   }
-  if (trace) {
-    job.runtime->engine().set_trace(nullptr);
-    std::ostringstream timeline;
-    trace->write_json(timeline);
-    write_file_atomically(trace_file(o.trace, job.rank()), timeline.str());
-  }
+  if (timeline) timeline->write(trace_file(o.trace, job.rank()));
+  timeline.reset();
   // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
   if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
   if (report) report->finish(result);

@@ -9,6 +9,7 @@
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/train/rate_meter.h"
+#include "lockstep/train/training_log.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {
