@@ -45,20 +45,12 @@ constexpr std::size_t kLeft = 27;  // columns of the names
 
 // The kind of a value, without ranges of which only the error needs to tell.
 std::string value_name(const CLI::Option& option) {
-  if (option.get_type_size() == 0) return "";
+  if (option.get_items_expected_max() == 0) return "";  // a flag
   const std::string type = option.get_type_name();
   if (const std::size_t set = type.find('{'); set != std::string::npos) {
     std::string names = type.substr(set + 1, type.rfind('}') - set - 1);
     std::ranges::replace(names, ',', '|');
     return names;
-  }
-  constexpr double kTeaches = 1;  // a fraction
-  if (const std::size_t dash = type.rfind(" - "); type.starts_with("FLOAT") && dash != std::string::npos) {
-    double high = 0;
-    const char* end = type.data() + type.size();
-    std::from_chars(type.data() + dash + 3, end, high);
-    return high <= kTeaches && high > 0 ? fmt::format("X, 0 to {}", type.substr(dash + 3, type.find(']') - dash - 3))
-                                        : "X";
   }
   if (type.starts_with("FLOAT") || type.starts_with("POWER")) return "X";
   if (type.find("INT") != std::string::npos) return "N";
@@ -72,6 +64,18 @@ std::string value_name(const CLI::Option& option) {
   if (name == "--data") return "PATH";
   if (name == "--inject-flip") return "STEP:PARAMETER";
   return option.get_expected_max() > 1 || name == "--devices" || name == "--balance" ? "LIST" : "TEXT";
+}
+
+// "0 to 1": the range of a fraction, which says what the number means. Empty for others.
+std::string fraction(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t begin = type.find('['), dash = type.rfind(" - ");
+  if (!type.starts_with("FLOAT") || begin == std::string::npos || dash == std::string::npos) return "";
+  double high = 0;
+  std::from_chars(type.data() + dash + 3, type.data() + type.size(), high);
+  if (high > 1) return "";
+  return fmt::format("{} to {}", type.substr(begin + 1, dash - begin - 1),
+                     type.substr(dash + 3, type.find(']') - dash - 3));
 }
 
 }  // namespace
@@ -132,17 +136,20 @@ std::string HelpFormatter::entry(const std::string& left, const std::string& tex
 
 std::string HelpFormatter::option(const CLI::Option& option) const {
   std::string left = make_option_name(&option, option.get_positional());
-  for (std::size_t comma = 0; (comma = left.find(',', comma)) != std::string::npos; comma += 2) left.insert(comma + 1, " ");
-  std::string kind = value_name(option), text = option.get_description();
-  // A list of names is long; it reads better beside the description.
-  if (kind.find('|') != std::string::npos) {
-    text = kind + ": " + text;
-  } else if (!kind.empty() && !option.get_positional()) {
-    left += " " + kind;
+  for (std::size_t comma = 0; (comma = left.find(',', comma)) != std::string::npos; comma += 2)
+    left.insert(comma + 1, " ");
+  const std::string kind = value_name(option);
+  std::string text = option.get_description();
+  if (!kind.empty() && !option.get_positional()) left += " " + kind;
+  if (const std::string range = fraction(option); !range.empty()) text += ", " + range;
+  // A list has brackets of its own.
+  if (const std::string& value = option.get_default_str(); !value.empty()) {
+    text += value.front() == '[' ? " " + value : fmt::format(" [{}]", value);
   }
-  if (!option.get_default_str().empty()) text += fmt::format(" [{}]", option.get_default_str());
   if (option.get_required()) text += " (required)";
-  for (const CLI::Option* other : option.get_needs()) text += fmt::format(" (with {})", other->get_name());
+  for (const CLI::Option* other : option.get_needs()) {
+    if (text.find(other->get_name()) == std::string::npos) text += fmt::format(" (with {})", other->get_name());
+  }
   return entry(left, text);
 }
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <numeric>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 
 #include "lockstep/base/file.h"
@@ -45,14 +45,15 @@ Examples load_text(const JobOptions& o, MnistPart part) {
   auto data = std::make_shared<TextDataset>(
       characters.encode(mine), TextOptions{.context = o.context, .random_starts = training && !o.no_shuffle});
   std::vector<std::string> names;
-  for (std::int64_t c = 0; c < characters.size(); ++c) names.push_back(nlohmann::json(characters.decode({&c, 1})).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  for (std::int64_t c = 0; c < characters.size(); ++c)
+    names.push_back(
+        nlohmann::json(characters.decode({&c, 1})).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
   return {std::move(data), characters.size(), std::move(names), [hash = sha256_of(text)] { return hash; }};
 }
 
 // The hashes of the parts of Fashion-MNIST. Other data in its form have other classes.
-constexpr std::string_view kFashionMnistHashes[] = {
-    "16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157",
-    "9f1ec356a747bfe4ebab3cfb722d3694c9ca737e2570f6f90cf31d7b6fd689d4"};
+constexpr std::string_view kFashionMnistHashes[] = {"16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157",
+                                                    "9f1ec356a747bfe4ebab3cfb722d3694c9ca737e2570f6f90cf31d7b6fd689d4"};
 
 std::vector<std::string> class_names(const JobOptions& o, const FashionMnist& images) {
   // Hashing takes time.
@@ -210,7 +211,8 @@ std::string confusion_text(const std::string& name, const std::vector<std::vecto
   const std::string corner = "label \\ predicted";
   std::size_t head = corner.size();
   for (const std::size_t c : classes) head = std::max(head, class_name(c).size());
-  const std::size_t width = std::max(fmt::formatted_size("{:.0f}", largest), fmt::formatted_size("{}", table.size())) + 1;
+  const std::size_t width =
+      std::max(fmt::formatted_size("{:.0f}", largest), fmt::formatted_size("{}", table.size())) + 1;
   std::string text = fmt::format("{}:\n{:<{}}", name, corner, head);
   for (const std::size_t c : classes) text += fmt::format("{:>{}}", c, width);
   text += '\n';

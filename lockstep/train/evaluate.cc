@@ -93,8 +93,7 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
   for (Example& batch : loader) {
     check(batch.size() == 2 && batch[1].shape().rank() == 1,
           "misclassified: examples have {} parts, expected inputs and one label each", batch.size());
-    const Tensor x =
-        split_and_load(batch[0], options.devices, {.shards = options.shards, .balance = options.balance});
+    const Tensor x = split_and_load(batch[0], options.devices, {.shards = options.shards, .balance = options.balance});
     const auto classes = [&](const Tensor& shard) {
       const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
       check_labels(outputs, batch[1]);

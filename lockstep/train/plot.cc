@@ -308,12 +308,8 @@ void Animator::add(double x, const std::vector<std::optional<double>>& values) {
 std::string Animator::svg() const { return plot_svg(panels_, options_); }
 
 std::vector<PlotPanel> training_panels(std::span<const EpochResult> results) {
-  Curve accuracy{.name = "test accuracy",
-                 .best = CurveBest::largest,
-                 .decimals = 2,
-                 .least = 0,
-                 .most = 1,
-                 .least_range = 0.1};
+  Curve accuracy{
+      .name = "test accuracy", .best = CurveBest::largest, .decimals = 2, .least = 0, .most = 1, .least_range = 0.1};
   Curve loss{.name = "train loss", .decimals = 3};
   for (const EpochResult& r : results) {
     accuracy.points.push_back({static_cast<double>(r.epoch), r.test_accuracy});

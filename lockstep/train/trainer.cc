@@ -130,13 +130,14 @@ void Trainer::open_log() {
   log_ = nullptr;
   if (options_.log_file.empty() || rank() != 0) return;
   const TrainerOptions& o = options_;
-  log_ = std::make_unique<TrainingLog>(o.log_file, position_,
-                                       LoggedRun{.devices = o.devices,
-                                                 .shards = o.shards,
-                                                 .world_size = o.communicator ? o.communicator->world_size() : 1,
-                                                 .backend = std::string(o.communicator ? o.communicator->backend_name() : "host"),
-                                                 .module = &module_,
-                                                 .recipe = &o.recipe});
+  log_ = std::make_unique<TrainingLog>(
+      o.log_file, position_,
+      LoggedRun{.devices = o.devices,
+                .shards = o.shards,
+                .world_size = o.communicator ? o.communicator->world_size() : 1,
+                .backend = std::string(o.communicator ? o.communicator->backend_name() : "host"),
+                .module = &module_,
+                .recipe = &o.recipe});
 }
 
 std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {

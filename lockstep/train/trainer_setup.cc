@@ -9,8 +9,8 @@
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/train/rate_meter.h"
-#include "lockstep/train/training_log.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/train/training_log.h"
 
 namespace lockstep {
 namespace {

@@ -58,15 +58,10 @@ void TrainingLog::start() {
 
 void TrainingLog::step(const StepReport& r) {
   start();
-  nlohmann::ordered_json event = {{"event", "step"},
-                                  {"step", r.step},
-                                  {"epoch", r.epoch},
-                                  {"loss", r.loss},
-                                  {"lr", r.learning_rate},
-                                  {"images_per_second", r.images_per_second},
-                                  {"shares", r.shares},
-                                  {"samples", r.samples},
-                                  {"seconds", r.seconds}};
+  nlohmann::ordered_json event = {
+      {"event", "step"},    {"step", r.step},        {"epoch", r.epoch},
+      {"loss", r.loss},     {"lr", r.learning_rate}, {"images_per_second", r.images_per_second},
+      {"shares", r.shares}, {"samples", r.samples},  {"seconds", r.seconds}};
   if (r.loss_scale) event["loss_scale"] = *r.loss_scale;
   write(event);
 }

@@ -145,10 +145,10 @@ TEST(Plot, HasColorsForDarkPages) {
 }
 
 TEST(Plot, DrawsSeveralCurvesInOnePanel) {
-  const std::vector<PlotPanel> panels{
-      {{{.name = "train", .points = {{0, 9}, {1, 5}, {2, 3}}}, {.name = "test", .points = {{1, 6}, {2, 4}}, .best = CurveBest::smallest}}},
-      {{{.name = "learning rate", .points = {{0, 1e-3}, {2, 1e-5}}}}},
-      {{{.name = "a <b>", .points = {{0.5, -1}}}}}};
+  const std::vector<PlotPanel> panels{{{{.name = "train", .points = {{0, 9}, {1, 5}, {2, 3}}},
+                                        {.name = "test", .points = {{1, 6}, {2, 4}}, .best = CurveBest::smallest}}},
+                                      {{{.name = "learning rate", .points = {{0, 1e-3}, {2, 1e-5}}}}},
+                                      {{{.name = "a <b>", .points = {{0.5, -1}}}}}};
   const std::string svg = plot_svg(panels, {.title = "t", .x = {.name = "hour", .high = 4}});
   expect_well_formed(svg);
   EXPECT_EQ(markers(svg, 0).size(), 3U);
