@@ -100,7 +100,8 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
       return argmax(outputs, 1);
     };
     const auto* label = batch[1].view().as<std::int64_t>();
-    for (const Array& shard : per_shard(classes, x).parts()) {
+    const Tensor predictions = per_shard(classes, x);
+    for (const Array& shard : predictions.parts()) {
       for (std::int64_t predicted : shard.to_vector<std::int64_t>()) {
         if (predicted != *label) wrong.push_back({index, *label, predicted});
         ++label;
