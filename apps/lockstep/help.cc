@@ -121,7 +121,10 @@ void group_options(CLI::App& app) {
       if (member) option->group(std::string(group.name));
     }
   }
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) group_options(*command);
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    // Of launch, most options have no group.
+    if (command->get_name() != "launch") group_options(*command);
+  }
 }
 
 std::string HelpFormatter::entry(const std::string& left, const std::string& text) const {

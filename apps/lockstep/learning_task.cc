@@ -74,7 +74,8 @@ void check_pictures(const JobOptions& o) {
     }
   }
   check(idx || !std::filesystem::exists(path, unknown),
-        "--data {}: {}, expected a folder with the four IDX files of Fashion-MNIST's form (gray pictures of ten "
+        "--data {}: {}, expected a folder with the four IDX files of Fashion-MNIST's form (train-images-idx3-ubyte and "
+        "so on: gray pictures of ten "
         "classes), or, with --model gpt or lstm, a text file. Other data, such as tables and folders of pictures, need "
         "a program that uses the library: examples/own_data.cc",
         o.data, std::filesystem::is_directory(path, unknown) ? "has no IDX files" : "is a file");

@@ -64,9 +64,9 @@ std::string heading(const TaskGraph& graph, const TaskGraphPicture& picture, boo
     ++columns;
   }
   const auto add_arrow = [&](const char* color, const char* arrow, const char* meaning) {
-    cells +=
-        fmt::format(R"(<td><font color="{}"><b>{}</b></font>&#160;&#160;{}&#160;&#160;</td>)", color, arrow, meaning);
-    ++columns;
+    cells += fmt::format(R"(<td align="right"><font color="{}"><b>{}</b></font></td><td align="left">{}</td>)", color,
+                         arrow, meaning);
+    columns += 2;
   };
   const bool ordered = std::ranges::find(graph.edges, false, &TaskGraph::Edge::data) != graph.edges.end();
   add_arrow(kNearColor, "→", "reads its result");
