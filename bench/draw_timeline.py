@@ -3,6 +3,7 @@
 
 draw_timeline.py TRACE.json PICTURE.svg [TITLE]"""
 import json
+import math
 import sys
 from xml.sax.saxutils import escape
 
@@ -26,6 +27,13 @@ def legend(names, top):
                    f'<text x="{at + 18}" y="{y + 11}">{escape(name)}</text>')
         at += width
     return svg, y + 20
+
+
+def ticks(length):
+    """About five round numbers from 0 to length: multiples of 1, 2, or 5 times a power of ten."""
+    power = 10 ** math.floor(math.log10(length / 5)) if length > 0 else 1
+    step = next(f * power for f in (1, 2, 5, 10) if f * power >= length / 5 * (1 - 1e-9)) if length > 0 else 1
+    return [round(i * step, 9) for i in range(math.floor(length / step + 1e-6) + 1)]
 
 
 def main(trace, picture, title=""):
@@ -55,10 +63,9 @@ def main(trace, picture, title=""):
             gap = min(0.5, width / 5)  # keeps neighboring boxes apart
             svg.append(f'<rect x="{left:.2f}" y="{y + 3}" width="{width - gap:.2f}" height="{ROW - 8}" '
                        f'fill="{color(names.index(e["name"]))}"/>')
-    for i in range(6):
-        ts = begin + (end - begin) * i / 5
-        svg.append(f'<text x="{x(ts):.0f}" y="{bottom + 12}" text-anchor="middle" fill="#555">'
-                   f'{(ts - begin) / 1000:.1f} ms</text>')
+    for ms in ticks((end - begin) / 1000):
+        svg.append(f'<text x="{x(begin + 1000 * ms):.0f}" y="{bottom + 12}" text-anchor="middle" fill="#555">'
+                   f'{ms:g} ms</text>')
     svg += boxes
     svg.append("</svg>\n")
     with open(picture, "w") as file:

@@ -122,8 +122,7 @@ void run(const Options& o) {
 
   auto begin = std::chrono::steady_clock::now();
   std::int64_t tokens = 0;
-  for (std::int64_t step = 0, epoch = 0; step < o.max_steps; ++epoch) {
-    loader.set_epoch(epoch);
+  for (std::int64_t step = 0; step < o.max_steps;) {
     for (auto [x, labels] : ddp.batches(loader)) {
       const Tensor loss = cross_entropy(flatten(ddp(x), 0, 1), flatten(labels, 0, 1));
       loss.backward();

@@ -8,6 +8,7 @@
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/train/evaluate.h>
+#include <lockstep/train/plot.h>
 #include <lockstep/train/trainer.h>
 
 #include <chrono>

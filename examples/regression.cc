@@ -1,7 +1,14 @@
 // Fits a curve: data of your own, a mean squared error, and a mean absolute error as metric. Trainer does the rest.
+//
+//   regression [FOLDER]   writes a log, a plot, and a timeline of the first two epochs to FOLDER
 #include <fmt/core.h>
 #include <lockstep/nn/layers.h>
+#include <lockstep/runtime/timeline.h>
+#include <lockstep/train/plot.h>
 #include <lockstep/train/trainer.h>
+
+#include <filesystem>
+#include <optional>
 
 using namespace lockstep;
 
@@ -25,7 +32,8 @@ struct Net : Module {
   Tensor forward(const Tensor& x) override { return out(tanh(hidden(x))); }
 };
 
-int main() {
+int main(int argc, char** argv) {
+  const std::filesystem::path folder = argc > 1 ? argv[1] : "";
   Runtime runtime({.cpu_devices = 2});
   Net net;
   net.initialize(Xavier{}, runtime.devices());
@@ -35,10 +43,24 @@ int main() {
                    .batch_size = 64,
                    .epochs = 20,
                    .loss = [](const Tensor& z, const Tensor& target) { return mse_loss(z, target); },
-                   .metrics = {metrics::mean_absolute_error()}});
-  trainer.on_epoch = [](const EpochReport& epoch) {
-    fmt::print("epoch {}, loss {:.4f}, mean absolute error {:.4f}\n", epoch.epoch, epoch.train_loss,
-               metric_named(epoch.metrics, "mean_absolute_error").value);
+                   .metrics = {metrics::mean_absolute_error()},
+                   .log_file = folder.empty() ? folder : folder / "regression.jsonl"});
+  std::optional<Animator> plot;
+  std::optional<Timeline> timeline;
+  if (!folder.empty()) {
+    plot.emplace(folder / "regression.svg", AnimatorOptions{.title = "z = x * y",
+                                                            .x = {.low = 1, .high = 20},
+                                                            .panels = {{"train loss"}, {"mean absolute error"}}});
+    timeline.emplace(runtime);
+  }
+  trainer.on_epoch = [&](const EpochReport& epoch) {
+    const double error = metric_named(epoch.metrics, "mean_absolute_error").value;
+    fmt::print("epoch {}, loss {:.4f}, mean absolute error {:.4f}\n", epoch.epoch, epoch.train_loss, error);
+    if (plot) plot->add(static_cast<double>(epoch.epoch), {epoch.train_loss, error});
+    if (timeline && epoch.epoch == 2) {
+      timeline->write(folder / "regression.json");  // for Perfetto, ui.perfetto.dev
+      timeline.reset();
+    }
   };
   trainer.train();
 }

@@ -17,6 +17,7 @@
 #include "lockstep/device/device.h"
 #include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/runtime/runtime.h"
+#include "lockstep/runtime/timeline.h"
 
 // Modules and layers.
 #include "lockstep/nn/layers.h"
@@ -47,6 +48,7 @@
 
 // Training loops.
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/plot.h"
 #include "lockstep/train/trainer.h"
 
 // Errors, and the version.

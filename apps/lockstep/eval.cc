@@ -39,7 +39,7 @@ Command add_eval(CLI::App& parent) {
       } else if (m.table.empty()) {
         fmt::print("{}: {:.4f}\n", m.name, m.value);
       } else {
-        fmt::print("{}:\n{}", m.name, as_text(m.table));
+        fmt::print("{}", confusion_text(m.name, m.table, test.class_names));
       }
     }
     return 0;

@@ -1,7 +1,10 @@
 // lockstep graph: draws the tasks of one training step and their dependencies.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -35,6 +38,7 @@ const std::vector<TaskKind> kKinds = {{"copy", "#f6c85f"},
 // the loss count as backward.
 void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
   std::set<int> past_loss;  // lanes that have computed the loss
+  bool updates = false;     // gradients are complete
   for (TaskGraph::Node& node : graph.nodes) {
     const std::string& name = node.tasks[0].first;
     const std::string& lane = lanes.at(static_cast<std::size_t>(node.lane)).name;
@@ -47,14 +51,42 @@ void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
       node.kind = kCopy;
     } else if (is_one_of({"sgd", "adam", "squared norm", "clip scale", "loss scale"})) {
       node.kind = kUpdate;
+      updates = true;
     } else if (is_one_of({"batch norm merge", "batch norm commit"})) {
       node.kind = kStatistics;
     } else if (name == "tree sum") {
       node.kind = kGradientSum;
+    } else if (updates) {
+      node.kind = kUpdate;  // the norm of all gradients
     } else {
       if (name == "cross entropy") past_loss.insert(node.lane);
       const bool behind = past_loss.contains(node.lane) && name != "cross entropy";
       node.kind = behind ? kBackward : kForward;
+    }
+  }
+}
+
+// The gradient of a weight does not read the weight. It belongs to the forward task of the same operation that reads the
+// same input.
+void name_gradients(TaskGraph& graph) {
+  const auto operation = [](const TaskGraph::Node& node) {
+    const std::string& name = node.tasks[0].first;
+    return name.substr(0, name.find(' '));
+  };
+  std::map<int, std::vector<int>> readers;  // of each node's result
+  for (const TaskGraph::Edge& edge : graph.edges) {
+    if (edge.data) readers[edge.from].push_back(edge.to);
+  }
+  for (const auto& [from, tasks] : readers) {
+    for (const int task : tasks) {
+      TaskGraph::Node& node = graph.nodes[static_cast<std::size_t>(task)];
+      if (node.kind != kBackward || !node.subjects.empty()) continue;
+      for (const int other : tasks) {
+        const TaskGraph::Node& forward = graph.nodes[static_cast<std::size_t>(other)];
+        if (forward.kind != kForward || operation(forward) != operation(node) || forward.subjects.empty()) continue;
+        node.subjects = {forward.subjects.front()};
+        break;
+      }
     }
   }
 }
@@ -69,8 +101,22 @@ TaskGraph readable(TaskGraph graph, const std::vector<LaneCounters>& lanes) {
   if (graph.nodes.size() <= kReadable) return graph;
   std::erase_if(graph.edges, [](const TaskGraph::Edge& edge) { return !edge.data; });
   const auto by_name = [&](const TaskGraph::Node& node) { return place(node) + node.tasks[0].first; };
+  const auto by_subject = [&](const TaskGraph::Node& node) {
+    return fmt::format("{} {}", by_name(node), fmt::join(node.subjects, ","));
+  };
+  if (TaskGraph merged = merge_nodes(graph, by_subject); merged.nodes.size() <= kReadable) return merged;
   if (TaskGraph merged = merge_nodes(graph, by_name); merged.nodes.size() <= kReadable) return merged;
   return merge_nodes(graph, place);
+}
+
+// Boxes name the weights that they use.
+void name_parameters(TaskGraphRecorder& recorder, const Module& net, const std::vector<Device>& devices) {
+  for (const auto& [name, parameter] : net.named_parameters()) {
+    for (const Device device : devices) {
+      const Tensor data = parameter.data(device);
+      for (const Array& replica : data.parts()) recorder.name(replica.resource(), name);
+    }
+  }
 }
 
 // Draws an ordinary step: buffers exist, and memory is reused from earlier steps.
@@ -86,6 +132,7 @@ TaskGraph capture_step(const GraphOptions& o, Job& job) {
   Trainer trainer(*net, *optimizer, examples.data, nullptr, options);
   const auto recorder = std::make_shared<TaskGraphRecorder>();
   trainer.on_update = [&](std::int64_t step) {
+    if (step == kStep - 1) name_parameters(*recorder, *net, job.devices);
     if (step == kStep - 1) job.runtime->engine().set_push_observer(recorder);
     if (step == kStep) job.runtime->engine().set_push_observer(nullptr);
   };
@@ -104,10 +151,11 @@ int draw_graph(const GraphOptions& o) {
   const std::size_t tasks = graph.nodes.size();
   const std::vector<LaneCounters> lanes = job.runtime->engine().lane_counters();
   set_kinds(graph, lanes);
+  name_gradients(graph);
   const TaskGraph drawn = without_implied_edges(readable(graph, lanes));
 
-  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {} shards", o.model,
-                                                tasks, o.batch_size, job.shards),
+  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {} shard{}", o.model,
+                                                tasks, o.batch_size, job.shards, job.shards == 1 ? "" : "s"),
                            .kinds = kKinds};
   for (const LaneCounters& lane : lanes) picture.lanes.push_back({lane.device, lane.name});
   const std::string dot = to_dot(drawn, picture);

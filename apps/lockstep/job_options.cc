@@ -104,7 +104,8 @@ CLI::Validator number_in(double low, double high) {
   return CLI::Validator(
       [low, high](std::string& text) {
         double value = 0;
-        bool fits = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+        if (!CLI::detail::lexical_cast(text, value)) return fmt::format("{} is not a number", text);
+        bool fits = value >= low && value <= high;
         return fits ? std::string() : fmt::format("{} is not in [{} - {}]", text, low, high);
       },
       fmt::format("FLOAT in [{} - {}]", low, high));
@@ -162,8 +163,8 @@ void JobOptions::add_shards(CLI::App& app) {
     const char *shards, *threads, *batch;
   };
   constexpr Help kTraining{
-      "V: number of shards per batch; decides the bits [CPUs: the largest power of two from 1 to 8 that leaves 32 "
-      "images or 4 texts per shard; GPUs: one per device]",
+      "V: number of shards per batch; decides the bits [CPUs: the largest power of two from 1 to 8 that leaves 16 "
+      "images or 2 texts per shard; GPUs: one per device]",
       "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same bits; bf16: 1, part "
       "of the recipe]",
       "Examples per batch, over all devices and ranks; gpt, lstm: 32 by default"};

@@ -68,7 +68,7 @@ struct JobOptions {
 
   bool is_language_model() const { return model == "gpt" || model == "lstm"; }
   bool has_convolutions() const { return !is_language_model() && model != "mlp"; }
-  // V on CPUs if the user does not choose it.
+  // V on CPUs if the user does not choose it: at least 16 images or 2 texts a shard.
   int shards_of_batch() const;
 };
 

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 
 #include "lockstep/base/file.h"
@@ -40,7 +44,41 @@ Examples load_text(const JobOptions& o, MnistPart part) {
         o.data, text.size(), o.context);
   auto data = std::make_shared<TextDataset>(
       characters.encode(mine), TextOptions{.context = o.context, .random_starts = training && !o.no_shuffle});
-  return {std::move(data), characters.size(), [hash = sha256_of(text)] { return hash; }};
+  std::vector<std::string> names;
+  for (std::int64_t c = 0; c < characters.size(); ++c)
+    names.push_back(
+        nlohmann::json(characters.decode({&c, 1})).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  return {std::move(data), characters.size(), std::move(names), [hash = sha256_of(text)] { return hash; }};
+}
+
+// The hashes of the parts of Fashion-MNIST. Other data in its form have other classes.
+constexpr std::string_view kFashionMnistHashes[] = {"16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157",
+                                                    "9f1ec356a747bfe4ebab3cfb722d3694c9ca737e2570f6f90cf31d7b6fd689d4"};
+
+std::vector<std::string> class_names(const JobOptions& o, const FashionMnist& images) {
+  // Hashing takes time.
+  if (std::ranges::find(o.metrics, "confusion_matrix") == o.metrics.end()) return {};
+  if (std::ranges::find(kFashionMnistHashes, images.sha256()) == std::end(kFashionMnistHashes)) return {};
+  return {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
+}
+
+// Data that the tool cannot read yet.
+void check_pictures(const JobOptions& o) {
+  if (o.data.empty()) return;
+  const std::filesystem::path path(o.data);
+  std::error_code unknown;
+  bool idx = false;
+  if (std::filesystem::is_directory(path, unknown)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path, unknown)) {
+      idx = idx || entry.path().filename().string().find("-ubyte") != std::string::npos;
+    }
+  }
+  check(idx || !std::filesystem::exists(path, unknown),
+        "--data {}: {}, expected a folder with the four IDX files of Fashion-MNIST's form (train-images-idx3-ubyte and "
+        "so on: gray pictures of ten "
+        "classes), or, with --model gpt or lstm, a text file. Other data, such as tables and folders of pictures, need "
+        "a program that uses the library: examples/own_data.cc",
+        o.data, std::filesystem::is_directory(path, unknown) ? "has no IDX files" : "is a file");
 }
 
 // 5 for "top5_accuracy", 0 for other names.
@@ -66,11 +104,12 @@ Metric make_metric(const std::string& name, std::int64_t classes, const metrics:
 
 Examples load_examples(const JobOptions& o, MnistPart part) {
   if (o.is_language_model()) return load_text(o, part);
+  check_pictures(o);
   const auto images = std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
   const std::int64_t limit = part == MnistPart::train ? o.limit_train : o.limit_test;
   std::shared_ptr<const Dataset> data = images;
   if (limit > 0) data = std::make_shared<HeadDataset>(images, limit);
-  return {std::move(data), 10, [images] { return images->sha256(); }};
+  return {std::move(data), 10, class_names(o, *images), [images] { return images->sha256(); }};
 }
 
 void notice_limit(const JobOptions& o, MnistPart part, const Examples& examples) {
@@ -149,16 +188,50 @@ std::vector<Metric> make_metrics(const JobOptions& o, std::int64_t classes) {
   return all;
 }
 
-std::string as_text(const std::vector<std::vector<double>>& table) {
+std::string confusion_text(const std::string& name, const std::vector<std::vector<double>>& table,
+                           const std::vector<std::string>& class_names) {
+  struct Pair {
+    std::size_t label, predicted;
+  };
+  const auto count = [&](const Pair& p) { return table[p.label][p.predicted]; };
+  const auto class_name = [&](std::size_t c) {
+    return c < class_names.size() ? fmt::format("{} {}", c, class_names[c]) : fmt::format("{}", c);
+  };
   double largest = 0;
-  for (const auto& row : table) largest = std::max(largest, std::ranges::max(row));
-  const std::size_t width = fmt::formatted_size("{:.0f}", largest) + 1;
-  std::string text;
-  for (const auto& row : table) {
-    for (double count : row) text += fmt::format("{:>{}.0f}", count, width);
+  std::vector<std::size_t> classes;  // those that occur
+  std::vector<Pair> confused;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    double sum = 0;
+    for (std::size_t j = 0; j < table.size(); ++j) {
+      sum += table[i][j] + table[j][i];
+      largest = std::max(largest, table[i][j]);
+      if (i != j && table[i][j] > 0) confused.push_back({i, j});
+    }
+    if (sum > 0) classes.push_back(i);
+  }
+  const std::string corner = "label \\ predicted";
+  std::size_t head = corner.size();
+  for (const std::size_t c : classes) head = std::max(head, class_name(c).size());
+  const std::size_t width =
+      std::max(fmt::formatted_size("{:.0f}", largest), fmt::formatted_size("{}", table.size())) + 1;
+  std::string text = fmt::format("{}:\n{:<{}}", name, corner, head);
+  for (const std::size_t c : classes) text += fmt::format("{:>{}}", c, width);
+  text += '\n';
+  for (const std::size_t label : classes) {
+    text += fmt::format("{:<{}}", class_name(label), head);
+    for (const std::size_t predicted : classes) text += fmt::format("{:>{}.0f}", table[label][predicted], width);
     text += '\n';
   }
-  return text;
+  std::ranges::stable_sort(confused, std::greater<>(), count);
+  constexpr std::size_t kMostPairs = 3;
+  confused.resize(std::min(confused.size(), kMostPairs));
+  if (confused.empty()) return text;
+  text += "most often confused:";
+  for (const Pair& p : confused) {
+    text += fmt::format("{} {} as {} ({:.0f} of {:.0f})", &p == confused.data() ? "" : ",", class_name(p.label),
+                        class_name(p.predicted), count(p), std::reduce(table[p.label].begin(), table[p.label].end()));
+  }
+  return text + '\n';
 }
 
 std::function<Tensor(const Tensor&, const Tensor&)> make_loss(const JobOptions& o, double label_smoothing) {

@@ -16,6 +16,8 @@ struct Examples {
   std::shared_ptr<const Dataset> data;
   // Ten kinds of clothes, or the characters that occur.
   std::int64_t classes = 10;
+  // By class; empty if the data do not say.
+  std::vector<std::string> class_names{};
   // The hash covers the whole file, even with --limit-train or --limit-test.
   std::function<std::string()> sha256{};
 };
@@ -34,8 +36,9 @@ std::unique_ptr<Module> make_initialized_model(const JobOptions& options, const 
 
 // Empty: the default of Trainer and of evaluate(), for pictures.
 std::vector<Metric> make_metrics(const JobOptions& options, std::int64_t classes);
-// A line for each row.
-std::string as_text(const std::vector<std::vector<double>>& table);
+// A confusion matrix with heads, without classes that do not occur, and the pairs of classes that are confused most often.
+std::string confusion_text(const std::string& name, const std::vector<std::vector<double>>& table,
+                           const std::vector<std::string>& class_names);
 // Empty: the default of Trainer.
 std::function<Tensor(const Tensor& outputs, const Tensor& labels)> make_loss(const JobOptions& options,
                                                                              double label_smoothing);

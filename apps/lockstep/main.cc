@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <memory>
 #include <string>
 #include <system_error>
 
 #include "commands.h"
+#include "help.h"
 #include "job_options.h"
 #include "lockstep/version.h"
 #include "unexpected_arguments.h"
@@ -24,6 +26,7 @@ int run(int argc, char** argv) {
   using namespace lockstep::app;
   CLI::App app{"Trains neural networks on many devices as if they were one."};
   app.name("lockstep");
+  app.formatter(std::make_shared<HelpFormatter>(help_width()));  // commands inherit it
   app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
   app.require_subcommand(0,
                          1);  // a missing command is an error below, after errors that name wrong arguments
@@ -31,6 +34,7 @@ int run(int argc, char** argv) {
                                           {"launch", add_launch(app)},   {"verify", add_verify(app)},
                                           {"devices", add_devices(app)}, {"graph", add_graph(app)},
                                           {"bench", add_bench(app)}};
+  group_options(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {

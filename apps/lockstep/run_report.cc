@@ -2,24 +2,20 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <map>
 
-#include "lockstep/checkpoint/weights.h"
-#include "lockstep/train/log_writer.h"
+#include "learning_task.h"
 
 namespace lockstep::app {
 namespace {
 
-// Whether a line of the log comes before the position. An epoch that --max-steps cut short is reported again.
-bool is_before(const nlohmann::json& event, const TrainingPosition& position) {
-  const auto at_most = [&](const char* name, std::int64_t most) {
-    const auto found = event.find(name);
-    return found == event.end() || !found->is_number_integer() || *found <= most;
-  };
-  const auto kind = event.find("event");
-  const bool ends_epoch = kind != event.end() && *kind == "epoch";
-  return at_most("step", position.step) && at_most("steps", position.step) &&
-         (!ends_epoch || at_most("epoch", position.epoch));
+// "[cpu:0, cpu:1]", or "16 CPU devices"
+std::string short_places(const std::vector<Device>& devices) {
+  constexpr std::size_t kMostNames = 4;
+  if (devices.size() <= kMostNames) return str(devices);
+  const auto gpus = std::ranges::count(devices, DeviceKind::cuda, &Device::kind);
+  if (gpus == 0) return fmt::format("{} CPU devices", devices.size());
+  return fmt::format("{} {}devices", devices.size(), gpus == std::ssize(devices) ? "GPU " : "");
 }
 
 // A failed write shows at the end of the program, and a closed pipe by its signal; neither ends the training.
@@ -36,23 +32,36 @@ std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
   return fmt::format(", with {} to {} cores each", least, most);
 }
 
-EpochResult to_plot(std::int64_t epoch, double train_loss, const Accuracy& test) {
-  return {static_cast<int>(epoch), train_loss, test.value()};
+EpochRecord record_of(const EpochReport& r) {
+  EpochRecord record{r.epoch, r.seconds, r.train_loss, r.test.correct, r.test.total};
+  for (const MetricResult& m : r.metrics) {
+    if (m.table.empty()) record.metrics.emplace_back(m.name, m.value);
+  }
+  return record;
 }
 
 }  // namespace
 
 RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
-                     std::int64_t examples, const TrainingPosition& start, const std::vector<std::int64_t>& cores)
-    : options_(options), job_(job), net_(net), trainer_(trainer), examples_(examples), where_(str(job.devices)) {
-  if (job.world_size() > 1) where_ += fmt::format(" in each of {} ranks", job.world_size());
-  if (!options.log.empty()) {
-    log_.emplace(options.log,
-                 LogWriterOptions{.append = !options.resume.empty(),
-                                  .keep = [&](const nlohmann::json& event) { return is_before(event, start); }});
+                     const Examples& data, const TrainingPosition& start, const std::vector<std::int64_t>& cores)
+    : options_(options), job_(job), net_(net), trainer_(trainer), examples_(data.data->size()),
+      class_names_(data.class_names), where_(str(job.devices)) {
+  title_ = options.model + " on " + short_places(job.devices);
+  if (job.world_size() > 1) {
+    const std::string ranks = fmt::format(" in each of {} ranks", job.world_size());
+    where_ += ranks;
+    title_ += ranks;
   }
-  for (const EpochRecord& e : start.epochs)
-    plotted_.push_back(to_plot(e.epoch, e.train_loss, {e.test_correct, e.test_total}));
+  if (!options.log.empty()) {
+    log_.emplace(options.log, start,
+                 LoggedRun{.devices = job.devices,
+                           .shards = job.shards,
+                           .world_size = job.world_size(),
+                           .backend = std::string(job.communicator ? job.communicator->backend_name() : "host"),
+                           .module = &net,
+                           .recipe = &trainer.recipe()});
+  }
+  plotted_ = start.epochs;
   say(fmt::format("running on: {}{}\n{}\n", where_, describe_cores(cores), recipe_line()));
   trainer.on_step = [this](const StepReport& r) { step(r); };
   trainer.on_epoch = [this](const EpochReport& r) { epoch(r); };
@@ -71,38 +80,9 @@ std::string RunReport::recipe_line() const {
                      idle.empty() ? "" : "; " + idle);
 }
 
-// The number of parameters is known when the first batch has settled all shapes.
-void RunReport::start() {
-  if (started_ || !log_) return;
-  started_ = true;
-  std::vector<std::string> names;
-  for (Device d : job_.devices) names.emplace_back(d.name());
-  nlohmann::ordered_json event = {{"event", "start"},
-                                  {"devices", names},
-                                  {"recipe", recipe_hash(trainer_.recipe())},
-                                  {"shards", job_.shards},
-                                  {"world_size", job_.world_size()},
-                                  {"parameters", net_.parameter_count()},
-                                  // A process that is alone sends nothing; readers of the log find the field anyway.
-                                  {"backend", job_.communicator ? job_.communicator->backend_name() : "host"}};
-  event.update(nlohmann::ordered_json::parse(trainer_.recipe().json()));
-  log_->write(event);
-}
-
 void RunReport::step(const StepReport& r) {
-  start();
-  if (log_) {
-    nlohmann::ordered_json event = {{"event", "step"},
-                                    {"step", r.step},
-                                    {"epoch", r.epoch},
-                                    {"loss", r.loss},
-                                    {"images_per_second", r.images_per_second},
-                                    {"shares", r.shares},
-                                    {"samples", r.samples},
-                                    {"seconds", r.seconds}};
-    if (r.loss_scale) event["loss_scale"] = *r.loss_scale;
-    log_->write(event);
-  }
+  if (log_) log_->step(r);
+  report_log();
   if (!bar_) bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.epochs), examples_);
   bar_->update(std::min(r.batch * options_.batch_size, examples_));
 }
@@ -116,33 +96,88 @@ void RunReport::epoch(const EpochReport& r) {
   }
   say(fmt::format("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}{}\n", r.epoch, r.seconds, r.train_loss,
                   r.test.value(), others));
-  if (log_) log_->write(epoch_event(r));
-  plotted_.push_back(to_plot(r.epoch, r.train_loss, r.test));
+  if (log_) log_->epoch(r);
+  report_log();
+  plotted_.push_back(record_of(r));
   draw_plot();
 }
 
-void RunReport::draw_plot() const {
+// A full disk must not cost the training.
+void RunReport::report_log() {
+  if (log_broken_ || !log_ || log_->error().empty()) return;
+  log_broken_ = true;
+  bar_.reset();
+  notice(log_->error() + "; the training goes on without the log");
+}
+
+std::vector<PlotPanel> RunReport::panels() const {
+  std::vector<EpochResult> results;
+  for (const EpochRecord& e : plotted_) {
+    EpochResult& result = results.emplace_back(EpochResult{static_cast<int>(e.epoch), e.train_loss});
+    if (e.test_total > 0) result.test_accuracy = Accuracy{e.test_correct, e.test_total}.value();
+  }
+  std::vector<PlotPanel> panels = training_panels(results);
+  Curve& accuracy = panels[0].curves[0];
+  std::vector<PlotPanel> others;
+  std::map<std::string, Curve> curves;
+  for (const EpochRecord& e : plotted_) {
+    for (const auto& [name, value] : e.metrics) {
+      if (name != "accuracy") curves[name].points.push_back({static_cast<double>(e.epoch), value});
+    }
+  }
+  for (auto& [name, curve] : curves) {
+    curve.name = name;
+    std::ranges::replace(curve.name, '_', ' ');
+    if (name.ends_with("_accuracy")) {
+      Curve more = accuracy;
+      more.name = curve.name;
+      more.points = curve.points;
+      panels[0].curves.push_back(std::move(more));
+    } else {
+      curve.best = CurveBest::smallest;
+      curve.decimals = 3;
+      others.push_back({{curve}});
+    }
+  }
+  // A text is judged by its perplexity.
+  if (options_.is_language_model() && !others.empty()) panels.erase(panels.begin());
+  panels.insert(options_.is_language_model() ? panels.begin() : panels.end(), others.begin(), others.end());
+  return panels;
+}
+
+void RunReport::draw_plot() {
   if (options_.plot.empty()) return;
-  write_training_plot(options_.plot, plotted_,
-                      {.title = options_.model + " on " + where_, .epochs = static_cast<int>(options_.epochs)});
+  try {
+    write_plot(options_.plot, panels(),
+               {.title = title_, .x = {.low = 1, .high = std::max(1.0, static_cast<double>(options_.epochs))}});
+    plot_error_.clear();
+  } catch (const Error& error) {
+    if (plot_error_.empty()) {
+      bar_.reset();
+      notice(fmt::format("{}; the training goes on without the plot", error.what()));
+    }
+    plot_error_ = error.what();
+  }
 }
 
 void RunReport::finish(const TrainingResult& result) {
   bar_.reset();
-  start();
   double accuracy = result.epochs.empty() ? 0 : result.epochs.back().test.value();
   if (!result.stopped) {
     auto epochs = static_cast<double>(result.epochs.size());
     say(fmt::format("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", accuracy, seconds_ > 0 ? seconds_ / epochs : 0.0,
                     where_));
   }
-  if (log_ && (!result.stopped || net_.parameters()[0].shape_known())) {
-    nlohmann::ordered_json event = {{"event", "end"}, {"steps", result.steps}};
-    if (result.stopped) event["stopped"] = true;
-    if (!result.epochs.empty()) event["test_acc"] = accuracy;
-    event["weights_sha256"] = weights_sha256(net_);
-    log_->write(event);
+  if (!result.epochs.empty()) {
+    for (const MetricResult& m : result.epochs.back().metrics) {
+      if (!m.table.empty()) say(confusion_text(m.name, m.table, class_names_));
+    }
   }
+  if (log_) log_->end(result, net_);
+  report_log();
+  std::fflush(stdout);
+  if (log_broken_) notice("the log is incomplete: " + log_->error());
+  if (!plot_error_.empty()) notice("the plot is not up to date: " + plot_error_);
 }
 
 }  // namespace lockstep::app

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/train/log_writer.h"
+#include "learning_task.h"
+#include "lockstep/train/plot.h"
 #include "lockstep/train/progress_bar.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/train/training_log.h"
 #include "train_options.h"
 
 namespace lockstep::app {
@@ -17,30 +19,33 @@ class RunReport {
  public:
   // Installs the trainer's callbacks. All arguments must outlive the trainer. `start` is where a resumed run continues:
   // later steps are removed from the log, and the plot begins with the finished epochs. `cores` has those of each rank.
-  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer, std::int64_t examples,
+  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer, const Examples& data,
             const TrainingPosition& start, const std::vector<std::int64_t>& cores);
-  // Prints the last lines.
+  // Prints the last lines, and what could not be written.
   void finish(const TrainingResult& result);
 
  private:
   // "recipe 5f56616c: seed 0, 8 shards, batch 256, sgd at 0.1, f32", and the cores that stay idle.
   std::string recipe_line() const;
-  void start();
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
-  void draw_plot() const;
+  void report_log();
+  std::vector<PlotPanel> panels() const;
+  void draw_plot();
 
   const TrainOptions& options_;
   const Job& job_;
   const Module& net_;
   Trainer& trainer_;
   std::int64_t examples_;
-  std::string where_;
-  std::optional<LogWriter> log_;
+  std::vector<std::string> class_names_;
+  std::string where_, title_;
+  std::optional<TrainingLog> log_;
   std::optional<ProgressBar> bar_;
-  std::vector<EpochResult> plotted_;
+  std::vector<EpochRecord> plotted_;
+  std::string plot_error_;  // of the last picture
+  bool log_broken_ = false;
   double seconds_ = 0;
-  bool started_ = false;
 };
 
 }  // namespace lockstep::app

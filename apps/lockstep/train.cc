@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
 
 #include "commands.h"
 #include "learning_task.h"
@@ -9,10 +8,10 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/engine/trace.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/runtime/timeline.h"
 #include "ranks.h"
 #include "resume.h"
 #include "run_report.h"
@@ -109,7 +108,7 @@ int run(TrainOptions o, Job& job, StopSignals& signals) {
   std::vector<std::int64_t> cores{std::ssize(available_cpus())};
   if (job.communicator) cores = job.communicator->gather_on_host(cores[0], "number of cores");
   std::optional<RunReport> report;
-  if (first) report.emplace(o, job, *net, trainer, train_data.data->size(), start, cores);
+  if (first) report.emplace(o, job, *net, trainer, train_data, start, cores);
   std::optional<WeightsLog> weights;
   if (first && !o.weights_log.empty()) weights.emplace(o.weights_log);
   if (!o.weights_log.empty()) {
@@ -119,8 +118,8 @@ int run(TrainOptions o, Job& job, StopSignals& signals) {
     };
   }
 
-  auto trace = o.trace.empty() ? nullptr : std::make_shared<Trace>();
-  if (trace) job.runtime->engine().set_trace(trace);
+  std::optional<Timeline> timeline;
+  if (!o.trace.empty()) timeline.emplace(*job.runtime);
   TrainingResult result = signals.train(trainer);
   if (const std::string why = trainer.why_not_recorded(); first && !why.empty()) {
     notice(fmt::format("--record-steps: steps were not recorded: {}", why));
@@ -128,12 +127,8 @@ int run(TrainOptions o, Job& job, StopSignals& signals) {
   if (const std::string why = trainer.why_no_graph(); first && !why.empty()) {
     notice(fmt::format("--record-steps: no CUDA graph: {}", why));
   }
-  if (trace) {
-    job.runtime->engine().set_trace(nullptr);
-    std::ostringstream timeline;
-    trace->write_json(timeline);
-    write_file_atomically(trace_file(o.trace, job.rank()), timeline.str());
-  }
+  if (timeline) timeline->write(trace_file(o.trace, job.rank()));
+  timeline.reset();
   // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
   if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
   if (report) report->finish(result);

@@ -122,7 +122,8 @@ void TrainOptions::add_to(CLI::App& app) {
       ->check(CLI::ExistingDirectory)
       ->excludes("--init-from");
   app.add_option("--log", o.log, "Write a log of the run to this file, as JSON lines");
-  app.add_option("--plot", o.plot, "Write a plot of training loss and test accuracy by epoch to this SVG file");
+  app.add_option("--plot", o.plot,
+                 "Write a plot of test accuracy (gpt, lstm: perplexity) and train loss by epoch to this SVG file");
   app.add_option("--trace", o.trace, "Write a timeline to this file, in Chrome's trace-event format, for Perfetto");
   app.add_option("--backend", o.backend,
                  "Transport between ranks: host (shared memory or TCP; alias gloo), mpi (under mpirun), nccl (needs "

@@ -157,6 +157,12 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions
 void DataLoader::skip_batches(std::int64_t count) {
   check(count >= 0, "data loader: {} batches to skip, expected at least 0", count);
   skip_ = count;
+  begun_ = false;
+}
+
+void DataLoader::set_epoch(std::int64_t epoch) {
+  epoch_ = epoch;
+  begun_ = false;
 }
 
 std::int64_t DataLoader::examples() const {
@@ -183,6 +189,8 @@ DataLoader::Iterator DataLoader::begin() { return begin(options_.rows); }
 DataLoader::Iterator DataLoader::begin(RowsOfBatch rows) {
   DataLoaderOptions options = options_;
   options.rows = std::move(rows);
+  if (begun_) ++epoch_;
+  begun_ = true;
   std::vector<std::int64_t> order = options_.sampler->order(epoch_);
   auto n = static_cast<std::int64_t>(order.size());
   known_examples_ = {epoch_, n};
@@ -195,7 +203,7 @@ std::int64_t DataLoader::Iterator::examples() const { return prefetcher_->exampl
 std::uint64_t DataLoader::Iterator::fingerprint() const { return prefetcher_->fingerprint(); }
 
 DataLoader::Iterator::Iterator(DataLoader* loader, std::shared_ptr<Prefetcher> prefetcher)
-    : loader_(loader), prefetcher_(std::move(prefetcher)) {
+    : loader_(loader), epoch_(loader->epoch_), prefetcher_(std::move(prefetcher)) {
   ++*this;
 }
 
@@ -203,7 +211,8 @@ DataLoader::Iterator& DataLoader::Iterator::operator++() {
   if (!prefetcher_->next(current_)) {
     done_ = true;
     current_.clear();
-    ++loader_->epoch_;
+    // Unless another loop has begun.
+    if (loader_->begun_ && loader_->epoch_ == epoch_) loader_->set_epoch(epoch_ + 1);
   }
   return *this;
 }

@@ -112,10 +112,13 @@ class DataLoader {
   DataLoader(D dataset, DataLoaderOptions options)
       : DataLoader(std::make_shared<const D>(std::move(dataset)), std::move(options)) {}
 
-  // Sets the epoch, which decides the order and the random transforms of the following loops. Each full loop adds one.
-  void set_epoch(std::int64_t epoch) { epoch_ = epoch; }
+  // The epoch decides the order and the random transforms of a loop. The first loop has epoch 0, and each loop the one
+  // after that of the loop before, even if that was left by `break`. set_epoch() sets the epoch of the next loop.
+  void set_epoch(std::int64_t epoch);
+  // That of the loop in progress; after its end, that of the next loop.
   std::int64_t epoch() const { return epoch_; }
-  // The next loop begins with this batch of its epoch, so that a run can resume in the middle.
+  // The next loop begins with this batch of epoch(), so that a run can resume in the middle: after a `break`, it goes on
+  // with the epoch that was left.
   void skip_batches(std::int64_t count);
 
   // The number of batches in an epoch.
@@ -139,6 +142,7 @@ class DataLoader {
   // The number of batches in an epoch with this many examples in this process.
   std::int64_t batches_of(std::int64_t examples) const;
   std::int64_t epoch_ = 0;
+  bool begun_ = false;  // a loop of epoch_ has begun, and the next one needs another
   std::int64_t skip_ = 0;
   // Cache of {epoch, its examples}, because making an order takes time.
   mutable std::pair<std::int64_t, std::int64_t> known_examples_{-1, 0};
@@ -161,6 +165,7 @@ class DataLoader::Iterator {
   Iterator(DataLoader* loader, std::shared_ptr<Prefetcher> prefetcher);
 
   DataLoader* loader_;
+  std::int64_t epoch_;
   std::shared_ptr<Prefetcher> prefetcher_;
   Example current_;
   bool done_ = false;

@@ -9,6 +9,10 @@
 namespace lockstep {
 namespace {
 
+void add_subject(TaskGraph::Node& node, const std::string& subject) {
+  if (std::ranges::find(node.subjects, subject) == node.subjects.end()) node.subjects.push_back(subject);
+}
+
 // Sorts the edges. If two join the same nodes, keeps the data edge.
 void tidy(std::vector<TaskGraph::Edge>& edges) {
   std::ranges::sort(edges, [](const auto& a, const auto& b) {
@@ -59,10 +63,23 @@ void TaskGraphRecorder::connect(int from, int to, bool data) {
   if (from >= 0 && from != to) graph_.edges.push_back({from, to, data});
 }
 
+void TaskGraphRecorder::name(const Resource& resource, std::string subject) {
+  const std::lock_guard lock(mutex_);
+  names_[resource.state()] = {resource, std::move(subject)};
+}
+
 void TaskGraphRecorder::pushed(const Task& task) noexcept try {
   const std::lock_guard lock(mutex_);
   const int id = static_cast<int>(graph_.nodes.size());
   graph_.nodes.push_back({.lane = task.lane.index, .tasks = {{task.name, 1}}});
+  const auto add_subjects = [&](const auto& resources) {
+    for (const Resource& resource : resources) {
+      const auto named = names_.find(resource.state());
+      if (named != names_.end()) add_subject(graph_.nodes.back(), named->second.second);
+    }
+  };
+  add_subjects(task.reads);
+  add_subjects(task.writes);
   for (const Resource& resource : task.reads) {
     Users& users = users_of(resource);
     connect(users.writer, id, true);
@@ -157,6 +174,7 @@ TaskGraph merge_nodes(const TaskGraph& graph, const std::function<std::string(co
       if (source != group) after[source].insert(group);
     }
     auto& tasks = groups[group].tasks;
+    for (const std::string& subject : node.subjects) add_subject(groups[group], subject);
     for (const auto& [name, count] : node.tasks) {
       const auto same = std::ranges::find(tasks, name, [](const auto& task) { return task.first; });
       if (same == tasks.end()) {

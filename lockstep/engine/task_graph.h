@@ -29,6 +29,8 @@ struct TaskGraph {
     std::vector<std::pair<std::string, int>> tasks;
     // The first task's kind, for the drawing code.
     int kind = 0;
+    // The named data that the tasks use, such as weights.
+    std::vector<std::string> subjects = {};
   };
   struct Edge {
     int from = 0;  // nodes
@@ -47,6 +49,8 @@ struct TaskGraph {
 class TaskGraphRecorder final : public PushObserver {
  public:
   TaskGraph graph() const;
+  // Tasks that use this resource get the subject from now on.
+  void name(const Resource& resource, std::string subject);
 
  private:
   // The users of a resource since its last write; before the first write, the users of its predecessor.
@@ -65,6 +69,7 @@ class TaskGraphRecorder final : public PushObserver {
   mutable std::mutex mutex_;
   TaskGraph graph_;
   std::unordered_map<const ResourceState*, Users> users_;
+  std::unordered_map<const ResourceState*, std::pair<Resource, std::string>> names_;
 };
 
 // Removes edges that others imply: a data edge if a longer path of data edges exists, any other edge if a longer path

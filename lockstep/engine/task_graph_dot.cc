@@ -32,9 +32,22 @@ std::string counted(const std::pair<std::string, int>& task) {
   return escape(task.first) + (task.second > 1 ? fmt::format(" ×{}", task.second) : "");
 }
 
-// One task is shown by its name, several under the name of their kind.
+// What the tasks work on: "fc.weight, fc.bias", or the number of many.
+std::string subjects(const TaskGraph::Node& node) {
+  constexpr std::size_t kMost = 2;
+  if (node.subjects.empty()) return "";
+  std::string text;
+  if (node.subjects.size() > kMost) {
+    text = fmt::format("{} parameters", node.subjects.size());
+  } else {
+    for (const std::string& subject : node.subjects) text += (text.empty() ? "" : ", ") + escape(subject);
+  }
+  return fmt::format(R"(<br/><font point-size="9">{}</font>)", text);
+}
+
+// One task is shown by its name and subjects, several under the name of their kind.
 std::string label(const TaskGraph::Node& node, const TaskKind& kind) {
-  if (node.tasks.size() == 1) return counted(node.tasks[0]);
+  if (node.tasks.size() == 1) return counted(node.tasks[0]) + subjects(node);
   std::string text = "<b>" + escape(kind.name) + R"(</b><font point-size="9">)";
   for (const auto& task : node.tasks) text += "<br/>" + counted(task);
   return text + "</font>";
@@ -51,8 +64,9 @@ std::string heading(const TaskGraph& graph, const TaskGraphPicture& picture, boo
     ++columns;
   }
   const auto add_arrow = [&](const char* color, const char* arrow, const char* meaning) {
-    cells += fmt::format(R"(<td><font color="{}"><b>{}</b></font> {}</td>)", color, arrow, meaning);
-    ++columns;
+    cells += fmt::format(R"(<td align="right"><font color="{}"><b>{}</b></font></td><td align="left">{}</td>)", color,
+                         arrow, meaning);
+    columns += 2;
   };
   const bool ordered = std::ranges::find(graph.edges, false, &TaskGraph::Edge::data) != graph.edges.end();
   add_arrow(kNearColor, "→", "reads its result");

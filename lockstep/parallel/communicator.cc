@@ -178,6 +178,15 @@ std::int64_t Communicator::sum_on_host(std::int64_t mine, std::string_view what)
   return sum;
 }
 
+std::vector<double> Communicator::sum_on_host(std::vector<double> mine, std::string_view what) {
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(world_size()));
+  host_group_->all_gather({mine.data(), mine.size(), DType::f64}, {all.data(), all.size(), DType::f64},
+                          {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
+  std::ranges::fill(mine, 0);
+  for (std::size_t i = 0; i < all.size(); ++i) mine[i % mine.size()] += all[i];
+  return mine;
+}
+
 void Communicator::broadcast_on_host(CommBuffer data, std::string_view what) {
   host_group_->broadcast(data, 0, {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
 }

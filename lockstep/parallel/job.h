@@ -87,6 +87,8 @@ class Communicator {
   // ranks.
   std::vector<std::int64_t> gather_on_host(std::int64_t mine, std::string_view what);
   std::int64_t sum_on_host(std::int64_t mine, std::string_view what);
+  // Element by element, in the order of ranks.
+  std::vector<double> sum_on_host(std::vector<double> mine, std::string_view what);
   void broadcast_on_host(CommBuffer data, std::string_view what);
   // Returns rank 0's text.
   std::string broadcast_on_host(std::string text, std::string_view what);

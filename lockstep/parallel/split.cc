@@ -8,7 +8,7 @@ namespace lockstep {
 
 int default_shards(std::int64_t batch_size) {
   constexpr int kMostShards = 8;
-  constexpr std::int64_t kSamplesOfShard = 32;
+  constexpr std::int64_t kSamplesOfShard = 16;
   int shards = 1;
   while (shards < kMostShards && batch_size / (2 * shards) >= kSamplesOfShard) shards *= 2;
   return shards;

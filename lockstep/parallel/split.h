@@ -24,9 +24,9 @@ struct SplitOptions {
   std::vector<double> balance{};
 };
 
-// The default V: the largest power of two from 1 to 8 that leaves at least 32 samples per shard. It depends on the
-// batch alone, so training has the same bits on one device and on eight. default_shards(256) is 8, default_shards(100)
-// is 2.
+// The default V: the largest power of two from 1 to 8 that leaves at least 16 samples per shard. It depends on the
+// batch alone, so training has the same bits on one device and on eight. default_shards(128) is 8, default_shards(100)
+// is 4.
 int default_shards(std::int64_t batch_size);
 
 // Cuts axis 0 into chunks of ceil(n / V) samples (the last ones may be short or missing) and copies each to its device.

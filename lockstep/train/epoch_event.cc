@@ -8,7 +8,7 @@ namespace lockstep {
 nlohmann::ordered_json epoch_event(const EpochReport& report) {
   nlohmann::ordered_json event = {
       {"event", "epoch"}, {"epoch", report.epoch}, {"seconds", report.seconds}, {"train_loss", report.train_loss}};
-  if (report.metrics.empty() || report.test.total > 0) {
+  if (report.test.total > 0) {
     event["test_acc"] = report.test.value();
     event["test_correct"] = report.test.correct;
     event["test_total"] = report.test.total;

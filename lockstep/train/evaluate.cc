@@ -83,4 +83,33 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   return accuracy;
 }
 
+std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, const EvaluateOptions& options) {
+  check(options.distributed == nullptr && !options.forward,
+        "misclassified: EvaluateOptions::distributed or forward is set, expected one process and the module's outputs");
+  NoGradGuard no_grad;
+  EvalGuard mode(module);
+  std::vector<Misclassified> wrong;
+  std::int64_t index = 0;
+  for (Example& batch : loader) {
+    check(batch.size() == 2 && batch[1].shape().rank() == 1,
+          "misclassified: examples have {} parts, expected inputs and one label each", batch.size());
+    const Tensor x = split_and_load(batch[0], options.devices, {.shards = options.shards, .balance = options.balance});
+    const auto classes = [&](const Tensor& shard) {
+      const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
+      check_labels(outputs, batch[1]);
+      return argmax(outputs, 1);
+    };
+    const auto* label = batch[1].view().as<std::int64_t>();
+    const Tensor predictions = per_shard(classes, x);
+    for (const Array& shard : predictions.parts()) {
+      for (std::int64_t predicted : shard.to_vector<std::int64_t>()) {
+        if (predicted != *label) wrong.push_back({index, *label, predicted});
+        ++label;
+        ++index;
+      }
+    }
+  }
+  return wrong;
+}
+
 }  // namespace lockstep

@@ -64,6 +64,18 @@ struct Accuracy {
 // model runs in evaluation mode and then returns to its former mode.
 Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options);
 
+struct Misclassified {
+  std::int64_t index = 0;  // the place of the example in the loop: its number in the data set, unless it is shuffled
+  std::int64_t label = 0;
+  std::int64_t predicted = 0;
+};
+
+// The examples whose largest output is not that of their label, in the order of the loop. Examples are as for
+// evaluate(), with one label each. Throws with EvaluateOptions::distributed or `forward`.
+//
+//   for (const Misclassified& m : misclassified(net, test_loader, {.devices = devices})) show(test_data.get(m.index));
+std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, const EvaluateOptions& options);
+
 struct Metric {
   std::string name;
   // Returns the values to average, of any type, for one shard. Outputs in bf16 or f16 are cast to f32 first. Axis 0 of

@@ -10,6 +10,7 @@
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/train/rate_meter.h"
+#include "lockstep/train/training_log.h"
 #include "lockstep/train/watch.h"
 
 namespace lockstep {
@@ -48,6 +49,7 @@ TrainingResult Trainer::run() {
   const LeftOutGuard left_out(module_);
   TrainingResult result;
   const auto claim = claim_save_folder();
+  open_log();
   while (!finished() && !stopping() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();
@@ -57,11 +59,14 @@ TrainingResult Trainer::run() {
     if (balancer_) balancer_->resume();
     std::optional<DataLoader::Iterator> loop(loader_.begin());
     while (*loop != loader_.end()) {
-      run_micro_batch(**loop, batches);
-      if (position_.batch % options_.accumulate != 0 && position_.batch < batches) {
+      // The labels of all micro-batches decide how much each counts.
+      const std::int64_t size = std::min(options_.accumulate, batches - position_.batch);
+      std::vector<Example> step{std::move(**loop)};
+      while (std::ssize(step) < size) {
         ++*loop;
-        continue;
+        step.push_back(std::move(**loop));
       }
+      run_step(step);
       finish_step(batches);
       if (finished() || stopping()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
@@ -93,6 +98,7 @@ TrainingResult Trainer::run() {
     report.seconds = position_.seconds;
     report.train_loss = position_.samples == 0 ? 0 : position_.loss_sum / static_cast<double>(position_.samples);
     result.epochs.push_back(report);
+    if (log_) log_->epoch(report);
     if (on_epoch) on_epoch(report);
     if (position_.batch < batches) break;
     std::vector<EpochRecord> epochs = std::move(position_.epochs);
@@ -111,7 +117,27 @@ TrainingResult Trainer::run() {
   result.steps = position_.step;
   result.stopped = stopping();
   result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
+  if (log_) {
+    log_->end(result, module_);
+    result.log_error = log_->error();
+    log_ = nullptr;
+  }
   return result;
+}
+
+// A run that resumed continues its log.
+void Trainer::open_log() {
+  log_ = nullptr;
+  if (options_.log_file.empty() || rank() != 0) return;
+  const TrainerOptions& o = options_;
+  log_ = std::make_unique<TrainingLog>(
+      o.log_file, position_,
+      LoggedRun{.devices = o.devices,
+                .shards = o.shards,
+                .world_size = o.communicator ? o.communicator->world_size() : 1,
+                .backend = std::string(o.communicator ? o.communicator->backend_name() : "host"),
+                .module = &module_,
+                .recipe = &o.recipe});
 }
 
 std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {

@@ -1,5 +1,4 @@
 // The training loop: shards over devices, one step per batch, evaluation after each epoch, checkpoints, exact resume.
-// Also the plot of a run.
 //
 //   Trainer trainer(net, sgd, train_data, test_data, {.devices = devices, .batch_size = 256, .epochs = 10});
 //   trainer.on_epoch = [](const EpochReport& e) { fmt::print("{} {}\n", e.epoch, e.test.value()); };
@@ -32,6 +31,7 @@ namespace LOCKSTEP_API lockstep {
 
 class FolderClaim;  // checkpoint/folder_claim.h
 class RateMeter;    // train/rate_meter.h
+class TrainingLog;  // train/training_log.h
 
 // A metric that decides when a run ends, and which checkpoint is the best.
 struct WatchOptions {
@@ -55,7 +55,7 @@ struct TrainerOptions {
   std::shared_ptr<Communicator> communicator{};
   // V of the recipe: the number of shards that each micro-batch is cut into, at least one for each device of all ranks.
   // 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices; on GPUs one for each
-  // device, because small kernels leave a GPU idle. default_shards() is at most 8, and leaves at least 32 samples for
+  // device, because small kernels leave a GPU idle. default_shards() is at most 8, and leaves at least 16 samples for
   // each of several shards. More devices than that are an error: set `shards`.
   int shards = 0;
   // The number of shards that each device computes: equal shares, by weights of all devices (rank 0's first), or
@@ -98,6 +98,12 @@ struct TrainerOptions {
   //     return {.loss = mse_loss(y, batch[2]) + 0.1 * mse_loss(redrawn, batch[0]), .outputs = y};
   //   }
   BatchFunction forward{};
+  // With micro-batches (`accumulate`): what the mean loss of these examples divides by, such as the number of labels that
+  // are not ignored, or the sum of their weights. Micro-batches count in this proportion, so the loss of a step is that
+  // of the whole batch; a micro-batch of weight 0 is skipped. `batch` is in host memory and has some of the step's
+  // examples; the result must be finite and at least 0. Empty: with the default loss, the number of labels that are not
+  // ignored, otherwise the number of examples. Set it for a `loss` or `forward` that ignores or weights examples.
+  std::function<double(const Example& batch)> loss_weight{};
   // Measured on the test data after each epoch. Empty: only the accuracy, for outputs [n, classes] and labels i64 [n],
   // or [n, classes, ...] and [n, ...]. Set it for anything else; test data without i64 labels is an error at the start.
   std::vector<Metric> metrics{};
@@ -114,6 +120,11 @@ struct TrainerOptions {
   std::int64_t save_every = 0;
   // How many of the newest checkpoints are kept.
   int keep_checkpoints = 2;
+  // Rank 0 writes a log of the run to this file: one JSON object a line, for the start, each step, each epoch, and the
+  // end, with the fields of `lockstep train --log`. A resumed run continues the file: later lines are removed. Empty: no
+  // log. The constructor of the log throws if the file cannot be opened; a later failure ends the log, not the run: see
+  // TrainingResult::log_error.
+  std::filesystem::path log_file{};
   // Early stopping, and the best checkpoint.
   WatchOptions watch{};
   // The decay of a moving average of the weights, which is then what tests measure. 0: no average.
@@ -129,6 +140,7 @@ struct StepReport {
   std::int64_t epoch = 0;  // from 1
   double loss = 0;         // mean over the global batch, before the update
   std::int64_t samples = 0;
+  double learning_rate = 0;          // of this step
   double images_per_second = 0;      // over the last few steps
   double seconds = 0;                // since the previous report; reports of short steps come in bursts
   std::optional<double> loss_scale;  // with f16: the loss scale of this step
@@ -151,6 +163,8 @@ struct TrainingResult {
   bool stopped = false;        // by request_stop
   bool stopped_early = false;  // by TrainerOptions::watch
   std::vector<EpochReport> epochs;
+  // Why TrainerOptions::log_file is incomplete. Empty: it is complete.
+  std::string log_error{};
 };
 
 class Trainer {
@@ -220,8 +234,12 @@ class Trainer {
   };
 
   std::pair<DataLoader, EvaluateOptions> test_data() const;
-  void run_micro_batch(Example& batch, std::int64_t batches);
-  // Forward and backward; the micro-batch has `share` of the step's samples. Returns the mean loss.
+  // The share of each micro-batch of a step in its loss. They add up to 1.
+  std::vector<double> shares_of(std::span<const Example> step) const;
+  double weight_of(const Example& batch) const;
+  void run_step(std::span<Example> step);
+  void run_micro_batch(Example& batch, std::int64_t samples, double share, bool last);
+  // Forward and backward; the micro-batch has `share` of the step's loss. Returns the mean loss.
   Tensor learn(std::span<const Tensor> parts, double share, bool sync);
   BatchOutputs outputs_of(std::span<const Tensor> parts) const;
   void update();
@@ -255,6 +273,7 @@ class Trainer {
   void share_shards();
   void join_ranks();
   TrainingResult run();
+  void open_log();
 
   Module& module_;
   Optimizer& optimizer_;
@@ -272,31 +291,11 @@ class Trainer {
   PendingLoss current_;  // the step that is being described
   std::deque<PendingLoss> pending_;
   std::unique_ptr<RateMeter> rate_;
+  std::unique_ptr<TrainingLog> log_;  // of train(), in rank 0
   std::int64_t saved_step_ = -1;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
   bool dtype_found_ = false;  // a step has computed in options_.dtype
 };
-
-// One epoch in the plot of a run. A value that is not finite (no evaluation, a diverged loss) leaves a gap in its line.
-struct EpochResult {
-  int epoch = 1;
-  double train_loss = 0;
-  double test_accuracy = 0;  // in [0, 1]
-};
-
-struct TrainingPlotOptions {
-  std::string title = {};  // UTF-8, for example the model and its devices
-  int epochs = 0;          // the planned number: the figure leaves room for them
-};
-
-// Returns the plot as the text of an SVG file. The results must be in ascending order of epochs. Without results, the
-// axes are empty.
-std::string training_plot_svg(std::span<const EpochResult> results, const TrainingPlotOptions& options = {});
-
-// Writes the plot to a file. Replaces the file as a whole, so that a viewer always finds a complete one. Throws if it
-// cannot write the file.
-void write_training_plot(const std::filesystem::path& path, std::span<const EpochResult> results,
-                         const TrainingPlotOptions& options = {});
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/train/rate_meter.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/train/training_log.h"
 
 namespace lockstep {
 namespace {

@@ -1,21 +1,94 @@
 // One step of a Trainer: micro-batches, the update, and the delayed report.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
+#include "lockstep/autograd/losses.h"
+#include "lockstep/base/tree.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/train/rate_meter.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/train/training_log.h"
 
 namespace lockstep {
 
-void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
+double Trainer::weight_of(const Example& batch) const {
+  if (options_.loss_weight) return options_.loss_weight(batch);
+  const Tensor& labels = batch.at(1);
+  const std::optional<std::int64_t> ignored = CrossEntropyOptions{}.ignore_index;
+  if (labels.dtype() != DType::i64) return static_cast<double>(labels.size(0));
+  const std::span all(labels.view().as<std::int64_t>(), static_cast<std::size_t>(labels.numel()));
+  return static_cast<double>(ignored ? std::ranges::count_if(all, [&](std::int64_t label) { return label != *ignored; })
+                                     : labels.numel());
+}
+
+// Weights are added in the shards' tree, so shares have the same bits on any layout.
+std::vector<double> Trainer::shares_of(std::span<const Example> step) const {
   const TrainerOptions& o = options_;
-  check(o.forward ? !batch.empty() : batch.size() == 2,
-        "trainer: examples have {} parts, expected inputs and labels, or TrainerOptions::forward", batch.size());
-  std::int64_t samples = loader_.batch_examples(position_.batch);
+  const bool default_loss = !o.loss && !o.forward && step[0].size() == 2;
+  const auto shards = static_cast<std::size_t>(o.shards);
+  std::vector<double> samples, weights;
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    const std::int64_t n = loader_.batch_examples(position_.batch + static_cast<std::int64_t>(i));
+    samples.push_back(static_cast<double>(n));
+    if (!o.loss_weight && !default_loss) continue;
+    const auto [begin, end] = distributed_ ? distributed_->rows_of(n) : std::pair<std::int64_t, std::int64_t>{0, n};
+    const std::size_t first = weights.size();
+    weights.resize(first + shards, 0);  // other ranks have the other shards
+    std::int64_t row = 0;
+    for (std::size_t s = 0; const std::int64_t size : split_sizes(n, o.shards)) {
+      if (row >= begin && row + size <= end) {
+        Example rows;
+        for (const Tensor& part : step[i]) rows.push_back(part.narrow(0, row - begin, size));
+        const double weight = weight_of(rows);
+        check(std::isfinite(weight) && weight >= 0,
+              "trainer: TrainerOptions::loss_weight returned {}, expected a finite number of at least 0", weight);
+        weights[first + s] = weight;
+      }
+      row += size;
+      ++s;
+    }
+  }
+  const auto normalized = [](std::vector<double> all) {
+    double sum = 0;
+    for (const double x : all) sum += x;
+    for (double& x : all) x /= sum;
+    return all;
+  };
+  if (weights.empty()) return normalized(std::move(samples));
+  if (distributed_) weights = o.communicator->sum_on_host(std::move(weights), "weights of micro-batches");
+  std::vector<double> totals;
+  for (std::size_t first = 0; first < weights.size(); first += shards) {
+    totals.push_back(*tree_fold(
+        first, shards, [&](std::size_t i) { return std::optional(weights[i]); }, std::plus<>()));
+  }
+  // Nothing counts: the loss is NaN, as that of the whole batch would be.
+  const bool none = std::ranges::all_of(totals, [](double weight) { return weight == 0; });
+  return normalized(none ? std::move(samples) : std::move(totals));
+}
+
+void Trainer::run_step(std::span<Example> step) {
+  for (const Example& batch : step) {
+    check(options_.forward ? !batch.empty() : batch.size() == 2,
+          "trainer: examples have {} parts, expected inputs and labels, or TrainerOptions::forward", batch.size());
+  }
+  const std::vector<double> shares = step.size() == 1 ? std::vector<double>{1} : shares_of(step);
+  const auto last = static_cast<std::size_t>(
+      shares.rend() - std::ranges::find_if(shares.rbegin(), shares.rend(), [](double share) { return share != 0; }));
+  for (std::size_t i = 0; i < step.size(); ++i, ++position_.batch) {
+    const std::int64_t samples = loader_.batch_examples(position_.batch);
+    current_.report.samples += samples;
+    // A mean over nothing would make the step NaN.
+    if (shares[i] != 0) run_micro_batch(step[i], samples, shares[i], i + 1 == last);
+    step[i].clear();
+  }
+}
+
+void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share, bool last) {
+  const TrainerOptions& o = options_;
   std::vector<Tensor> parts;
   if (distributed_) {
     parts = distributed_->split(batch, samples);
@@ -24,25 +97,18 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t batches) {
     const SplitOptions split{.shards = o.shards, .balance = {shares.begin(), shares.end()}};
     for (const Tensor& part : batch) parts.push_back(split_and_load(part, o.devices, split));
   }
-  std::int64_t first = position_.batch - position_.batch % o.accumulate;
-  std::int64_t last = std::min(first + o.accumulate, batches) - 1;
-  std::int64_t step_samples = 0;
-  for (std::int64_t b = first; b <= last; ++b) step_samples += loader_.batch_examples(b);
-  double share = static_cast<double>(samples) / static_cast<double>(step_samples);
   // The scale that this step uses, read before the update and outside a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   // Processes stop between steps, so they vote with the last micro-batch.
-  const bool votes = distributed_ && position_.batch >= last;
+  const bool votes = distributed_ && last;
   if (votes) distributed_->communicator().vote(stop_);
-  const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, position_.batch >= last);
+  const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, last);
   current_.losses.emplace_back(share, loss.detach());
   if (votes) {
     current_.stopped = distributed_->communicator().votes();
     current_.learned = ops::empty({1}, DType::f32, loss.device());
     ops::fill_(current_.learned, 1);
   }
-  current_.report.samples = step_samples;
-  ++position_.batch;
 }
 
 // Exchanges between ranks differ from step to step, and a step of micro-batches is several calls: neither is recorded.
@@ -138,6 +204,7 @@ void Trainer::finish_step(std::int64_t batches) {
     update();
   }
   if (average_) average_->update();
+  current_.report.learning_rate = optimizer_.learning_rate();
   ++position_.step;
   if (on_update) on_update(position_.step);
   StepReport& report = current_.report;
@@ -200,6 +267,7 @@ void Trainer::read_losses(std::size_t leave) {
     report.seconds = rate_->seconds();
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
     position_.samples += report.samples;
+    if (log_) log_->step(report);
     if (on_step) on_step(report);
   }
 }

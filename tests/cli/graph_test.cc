@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <regex>
 #include <sstream>
 
 #include "tests/cli/tool.h"
@@ -33,16 +35,40 @@ TEST_F(Graph, DrawsAColumnForEachDevice) {
                                       "--threads-per-shard", "1", "--batch-size", "6", "--out", file});
   ASSERT_EQ(result.status, 0) << result.err;
   const std::string dot = read(file);
-  for (const char* part : {"cluster_0", "cluster_1", "cluster_2", "<b>cpu:2</b>", "label=<sgd>", "label=<tree sum>",
+  for (const char* part : {"cluster_0", "cluster_1", "cluster_2", "<b>cpu:2</b>", "label=<sgd<br/>", "label=<tree sum>",
                            "label=<copy in>", "cross entropy backward", "reads it on another device"}) {
     EXPECT_THAT(dot, HasSubstr(part));
   }
   EXPECT_EQ(dot.find("cluster_3"), std::string::npos);
 }
 
+TEST_F(Graph, NamesWeightsAndColorsTheClippedNorm) {
+  const std::string file = path("mlp.dot");
+  const ToolResult result = run_tool({"graph", "--model", "mlp", "--num-devices", "1", "--batch-size", "4", "--clip",
+                                      "1", "--threads-per-shard", "1", "--out", file});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const std::string dot = read(file);
+  EXPECT_THAT(dot, HasSubstr("batch 4 as 1 shard<"));
+  std::map<std::string, int> products;  // by the weight
+  std::string update, root;
+  std::istringstream all(dot);
+  for (std::string line; std::getline(all, line);) {
+    std::smatch found;
+    const std::regex box(R"(label=<(matmul|sgd|sqrt)(?:<br/><font[^>]*>([^<]*)</font>)?>, fillcolor="(#[0-9a-f]+)\")");
+    if (!std::regex_search(line, found, box)) continue;
+    if (found[1] == "matmul") ++products[found[2].str().substr(0, found[2].str().find(','))];
+    if (found[1] == "sgd") update = found[3];
+    if (found[1] == "sqrt") root = found[3];
+  }
+  EXPECT_EQ(root, update);
+  EXPECT_NE(update, "");
+  EXPECT_EQ(products.size(), 2U) << dot;
+  EXPECT_EQ(products.count(""), 0U) << dot;
+}
+
 TEST_F(Graph, BringsALargeStepToASizeThatCanBeRead) {
   // Shards of one layer share a box; so do the layers of a deep net.
-  for (const auto& [model, box] : {std::pair{"lenet", "label=<conv2d ×2>"}, {"resnet18", "<b>forward</b>"}}) {
+  for (const auto& [model, box] : {std::pair{"lenet", "label=<conv2d ×2<br/>"}, {"resnet18", "<b>forward</b>"}}) {
     const std::string file = path("step.dot");
     const ToolResult result = run_tool({"graph", "--model", model, "--devices", "cpu:0,cpu:1", "--threads-per-shard",
                                         "1", "--shards", "4", "--batch-size", "4", "--out", file});

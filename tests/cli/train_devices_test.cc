@@ -66,13 +66,26 @@ TEST_F(Train, OnGpusEachHasAShardByDefault) {
   }
 }
 
+TEST_F(Train, ABatchOf32TrainsOnTwoDevices) {
+  const std::string log = folder_ / "log";
+  std::set<nlohmann::json> ends;
+  for (const char* devices : {"1", "2"}) {
+    const ToolResult result = run_tool({"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "32",
+                                        "--epochs", "1", "--num-devices", devices, "--log", log});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(events(log, "start").at(0).at("shards"), 2);
+    ends.insert(events(log, "end").at(0));
+  }
+  EXPECT_EQ(ends.size(), 1U);
+}
+
 TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {
-  const Arguments common{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "64", "--num-devices", "3"};
+  const Arguments common{"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "32", "--num-devices", "3"};
   const ToolResult result = run_tool(common);
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(
       result.err,
-      HasSubstr("a batch of 64 makes 2 shards for 3 devices: expected at least one for each. --shards 3 gives"));
+      HasSubstr("a batch of 32 makes 2 shards for 3 devices: expected at least one for each. --shards 3 gives"));
   Arguments more = common;
   more.insert(more.end(), {"--shards", "3", "--epochs", "1"});
   EXPECT_EQ(run_tool(more).status, 0);
@@ -81,7 +94,7 @@ TEST_F(Train, MoreDevicesThanShardsNeedAnOption) {
 // One device in rank 0, two in rank 1.
 TEST_F(Train, RanksMayHaveDifferentNumbersOfDevices) {
   const std::string log = folder_ / "log", ranks_log = folder_ / "ranks.log";
-  const std::string common = "train --data " + data_.path() + " --model mlp --batch-size 96 --epochs 1";
+  const std::string common = "train --data " + data_.path() + " --model mlp --batch-size 48 --epochs 1";
   const auto launch = [&](const std::string& more) {
     const std::string rank = LOCKSTEP_TOOL " " + common + " --num-devices $((RANK + 1)) " + more;
     return run_tool({"launch", "--nproc-per-node", "2", "--", "/bin/sh", "-c", rank});
@@ -89,10 +102,10 @@ TEST_F(Train, RanksMayHaveDifferentNumbersOfDevices) {
   const ToolResult refused = launch("");
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err,
-              HasSubstr("a batch of 96 makes 2 shards for 3 devices of 2 ranks: expected at least one for each"));
+              HasSubstr("a batch of 48 makes 2 shards for 3 devices of 2 ranks: expected at least one for each"));
   const ToolResult result = launch("--shards 3 --log " + ranks_log);
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(run_tool({"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "96", "--epochs", "1",
+  EXPECT_EQ(run_tool({"train", "--data", data_.path(), "--model", "mlp", "--batch-size", "48", "--epochs", "1",
                       "--shards", "3", "--log", log})
                 .status,
             0);

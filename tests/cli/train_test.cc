@@ -64,6 +64,7 @@ TEST_F(Train, LogsEveryStepExactly) {
       EXPECT_EQ(line.at("step"), step);
       EXPECT_EQ(line.at("epoch"), epoch);
       EXPECT_EQ(line.at("samples"), expected);
+      EXPECT_EQ(line.at("lr"), 0.1);
       EXPECT_GT(line.at("images_per_second"), 0);
       EXPECT_GT(line.at("seconds"), 0);
       sum += line.at("loss").get<double>() * static_cast<double>(expected);
@@ -248,9 +249,40 @@ TEST_F(Train, EvalCountsTheSameImagesAsTraining) {
   EXPECT_EQ(events(log, "end").at(0).at("test_acc").get<double>(), static_cast<double>(correct) / 30);
 }
 
+// Numbers of classes alone, since these data are not Fashion-MNIST.
+TEST_F(Train, PrintsTheConfusionMatrixAtTheEnd) {
+  const ToolResult result = train({"--metrics", "confusion_matrix"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto printed = lines(result.out);
+  const auto begin = std::ranges::find(printed, "confusion_matrix:");
+  ASSERT_GT(printed.end() - begin, 3) << result.out;
+  const auto numbers = [](std::string line) {
+    std::istringstream words(line.replace(0, 17, 17, ' '));
+    std::vector<int> all;
+    for (int n = 0; words >> n;) all.push_back(n);
+    return all;
+  };
+  EXPECT_TRUE(begin[1].starts_with("label \\ predicted")) << begin[1];
+  const std::vector<int> classes = numbers(begin[1]);
+  int sum = 0, right = 0;
+  for (std::size_t row = 0; row < classes.size(); ++row) {
+    const std::string& line = begin[static_cast<std::ptrdiff_t>(row) + 2];
+    EXPECT_EQ(std::stoi(line), classes[row]);
+    const std::vector<int> counts = numbers(line);
+    ASSERT_EQ(counts.size(), classes.size());
+    for (const int count : counts) sum += count;
+    right += counts[row];
+  }
+  EXPECT_EQ(sum, SmallData::kTest);
+  EXPECT_THAT(result.out, HasSubstr(fmt::format("\ntest acc: {:.2f},", static_cast<double>(right) / sum)));
+  EXPECT_TRUE(printed.back().starts_with("most often confused: ")) << printed.back();
+}
+
 TEST_F(Train, DrawsAPlot) {
-  ASSERT_EQ(train({"--plot", folder_ / "plot.svg"}).status, 0);
+  ASSERT_EQ(
+      train({"--plot", folder_ / "plot.svg", "--devices", "cpu:0,cpu:1,cpu:2,cpu:3,cpu:4", "--shards", "5"}).status, 0);
   EXPECT_THAT(folder_.read("plot.svg"), HasSubstr("<svg"));
+  EXPECT_THAT(folder_.read("plot.svg"), HasSubstr(">mlp on 5 CPU devices</text>"));
 }
 
 // The hash covers exactly the settings that decide the bits.

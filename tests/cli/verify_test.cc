@@ -132,7 +132,8 @@ TEST_F(Verify, OptionsThatDoNotFitAreRefusedByNameBeforeAnyTraining) {
     EXPECT_EQ(result.status, 2);
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, ::testing::ContainsRegex("^lockstep: verify (takes no|sets) " + name + "[: ]"));
-    EXPECT_THAT(run_tool({"verify", "--help"}).out, ::testing::ContainsRegex("except for(.|\n)* " + name + "[ \n]"));
+    EXPECT_THAT(run_tool({"verify", "--help"}).out,
+                ::testing::ContainsRegex("except for(.|\n)*[ \n]" + name + "[ \n]"));
   }
   EXPECT_THAT(verify({"--layouts", "1,2", "--max-steps", "3"}).err,
               HasSubstr("verify sets --max-steps itself: give --steps"));

@@ -136,6 +136,49 @@ TEST_P(Loader, SkipsBatchesOfTheNextLoopOnly) {
   EXPECT_ERROR(loader.skip_batches(-1), "-1 batches");
 }
 
+// As in PyTorch, where each loop shuffles anew.
+TEST_P(Loader, ALoopLeftByBreakGoesOnToTheNextEpoch) {
+  DataLoader loader(std::make_shared<Numbers>(20), options({.batch_size = 6, .shuffle = true, .seed = 4}));
+  const auto first_batch = [&] {
+    for (Example& batch : loader) return batch[0].to_vector<std::int64_t>();
+    return Indices{};
+  };
+  const RandomSampler sampler(20, 4);
+  const auto expected = [&](std::int64_t epoch) {
+    Indices order = sampler.order(epoch);
+    order.resize(6);
+    return order;
+  };
+  EXPECT_EQ(first_batch(), expected(0));
+  EXPECT_EQ(first_batch(), expected(1));
+  EXPECT_EQ(loader.epoch(), 1);
+  EXPECT_EQ(joined(batches(loader)), sampler.order(2));
+  EXPECT_EQ(loader.epoch(), 3);
+  EXPECT_EQ(first_batch(), expected(3));
+  // What a run asks for counts.
+  loader.set_epoch(3);
+  EXPECT_EQ(first_batch(), expected(3));
+  loader.skip_batches(1);
+  Indices rest = sampler.order(3);
+  rest.erase(rest.begin(), rest.begin() + 6);
+  EXPECT_EQ(joined(batches(loader)), rest);
+  EXPECT_EQ(loader.epoch(), 4);
+}
+
+TEST_P(Loader, LoopsInsideOneAnotherHaveEpochsOfTheirOwn) {
+  DataLoader loader(std::make_shared<Numbers>(12), options({.batch_size = 6, .shuffle = true}));
+  Indices outer;
+  for (Example& batch : loader) {
+    const Indices some = batch[0].to_vector<std::int64_t>();
+    outer.insert(outer.end(), some.begin(), some.end());
+    if (outer.size() == 6) {
+      EXPECT_EQ(joined(batches(loader)), RandomSampler(12).order(1));
+    }
+  }
+  EXPECT_EQ(outer, RandomSampler(12).order(0));
+  EXPECT_EQ(joined(batches(loader)), RandomSampler(12).order(2));
+}
+
 TEST_P(Loader, AnExceptionComesOutInThePlaceOfItsBatch) {
   DataLoader loader(std::make_shared<Numbers>(20, 9), options({.batch_size = 4}));
   std::vector<Indices> before;

@@ -63,6 +63,20 @@ TEST_F(RecordedGraph, WhoGetsTheMemoryComesAfterItsFormerUsers) {
               ElementsAre(Edge{0, 1, true}, Edge{0, 2, false}, Edge{1, 2, false}, Edge{2, 3, true}));
 }
 
+TEST_F(RecordedGraph, TasksHaveTheNamesOfTheirData) {
+  recorder->name(x, "weight");
+  recorder->name(y, "bias");
+  push("forward", a, {x, y}, {z});
+  push("other", a, {z}, {});
+  push("update", a, {x}, {x});
+  const TaskGraph graph = recorder->graph();
+  EXPECT_THAT(graph.nodes.at(0).subjects, ElementsAre("weight", "bias"));
+  EXPECT_TRUE(graph.nodes.at(1).subjects.empty());
+  EXPECT_THAT(graph.nodes.at(2).subjects, ElementsAre("weight"));
+  const TaskGraph merged = merge_nodes(graph, [](const TaskGraph::Node&) { return "all"; });
+  EXPECT_THAT(merged.nodes.at(0).subjects, ElementsAre("weight", "bias"));
+}
+
 TEST_F(RecordedGraph, HoldsWhatIsPushedWhileItObserves) {
   engine.set_push_observer(nullptr);
   push("before", a, {}, {x});
@@ -157,12 +171,14 @@ TEST(TaskGraph, IsWrittenForGraphviz) {
   graph.nodes[0].tasks[0].first = "a \"quoted\" <name> & more";
   graph.nodes[2].tasks = {{"conv2d", 3}, {"relu", 1}};
   graph.nodes[2].kind = 1;
+  graph.nodes[1].subjects = {"fc.<weight>"};
   const std::string dot = to_dot(graph, {.title = "two <devices>",
                                          .lanes = {{"cpu:0", "compute 0"}, {"cpu:1", "copy in"}},
                                          .kinds = {{"forward", "#aaccee"}, {"copy", "#ffcc00"}}});
   EXPECT_THAT(dot, HasSubstr("two &lt;devices&gt;"));
   EXPECT_THAT(dot, HasSubstr("a &quot;quoted&quot; &lt;name&gt; &amp; more"));
   EXPECT_THAT(dot, HasSubstr("<b>copy</b>"));
+  EXPECT_THAT(dot, HasSubstr(R"(<br/><font point-size="9">fc.&lt;weight&gt;</font>)"));
   EXPECT_THAT(dot, HasSubstr("conv2d ×3"));
   EXPECT_THAT(dot, HasSubstr("cpu:1 copy in"));
   for (const char* arrow : {"n0 -> n1 [", "n0 -> n2 [style=dashed", "n1 -> n2 ["}) EXPECT_THAT(dot, HasSubstr(arrow));

@@ -111,7 +111,8 @@ Outcome compute(const Sample& s, const SampleFunction& f, Device device) {
       seeds.push_back(Tensor::from(weights, y.shape()).to(device));
     }
     if (!roots.empty()) backward(roots, seeds);
-    for (const Tensor& x : call.x) outcome.gradients.push_back(found_values(is_floating(x.dtype()) ? x.grad() : Tensor()));
+    for (const Tensor& x : call.x)
+      outcome.gradients.push_back(found_values(is_floating(x.dtype()) ? x.grad() : Tensor()));
   } catch (const Error& error) {
     outcome.error = error.what();
   }
@@ -150,7 +151,7 @@ std::string difference(const FoundValues& found, const ExpectedValues& expected,
     const double tolerance =
         expected.type != "f32" ? 0
         : elementwise          ? 4 * kEps * std::abs(wanted) + 2 * of_f32 + smallest
-                               : 8 * kEps * std::abs(wanted) + 16 * kEps * largest + 4 * of_f32 + 8 * kEps * largest_input;
+                      : 8 * kEps * std::abs(wanted) + 16 * kEps * largest + 4 * of_f32 + 8 * kEps * largest_input;
     const bool as_f32 = in_f32 != expected.in_f32.end() && near(y, in_f32->second, tolerance);
     if (!as_f32 && !near(y, wanted, tolerance)) {
       return fmt::format("has {:.9g} at {}, expected {:.9g} within {:.3g}", y, i, wanted, tolerance);
@@ -163,7 +164,8 @@ std::string difference(const FoundValues& found, const ExpectedValues& expected,
 }
 
 std::string difference(const Sample& s, const Outcome& o) {
-  if (o.outputs.size() != s.outputs.size()) return fmt::format("{} outputs, expected {}", o.outputs.size(), s.outputs.size());
+  if (o.outputs.size() != s.outputs.size())
+    return fmt::format("{} outputs, expected {}", o.outputs.size(), s.outputs.size());
   for (std::size_t i = 0; i < s.outputs.size(); ++i) {
     const std::string d = difference(o.outputs[i], s.outputs[i], s.elementwise, s.elementwise, o.largest_input);
     if (!d.empty()) return fmt::format("output {} {}", i, d);
@@ -226,10 +228,9 @@ bool is_documented(const Sample& s, const std::string& difference) {
 }
 
 bool is_documented_limit(const std::string& error) {
-  return std::ranges::any_of(
-      std::vector<std::string>{"type", "expected i64", "(N, C, L)", "(N, C, H, W)", "norm: p is", "of shape []", "axes",
-                               "weight"},
-      [&](const std::string& part) { return error.find(part) != std::string::npos; });
+  return std::ranges::any_of(std::vector<std::string>{"type", "expected i64", "(N, C, L)", "(N, C, H, W)", "norm: p is",
+                                                      "of shape []", "axes", "weight"},
+                             [&](const std::string& part) { return error.find(part) != std::string::npos; });
 }
 
 class SamplesParity : public ::testing::TestWithParam<bool> {
@@ -250,14 +251,15 @@ class SamplesParity : public ::testing::TestWithParam<bool> {
       const std::string d = difference(s, o);
       const bool documented = !d.empty() && is_documented(s, d);
       ++(d.empty() ? n.agree : documented ? n.documented : n.disagree);
-      if (!d.empty() && !documented) differences_.push_back(fmt::format("{} ({}) {}: {}", s.function, s.name, s.arguments.dump(), d));
+      if (!d.empty() && !documented)
+        differences_.push_back(fmt::format("{} ({}) {}: {}", s.function, s.name, s.arguments.dump(), d));
     });
   }
 
   void print() const {
     for (const auto& [suite, n] : counts_) {
-      fmt::print("{}: {} cases, {} agree, {} clear error of type, {} other clear error, {} documented, {} disagree\n", suite,
-                 n.cases, n.agree, n.types, n.other, n.documented, n.disagree);
+      fmt::print("{}: {} cases, {} agree, {} clear error of type, {} other clear error, {} documented, {} disagree\n",
+                 suite, n.cases, n.agree, n.types, n.other, n.documented, n.disagree);
     }
     for (const auto& [error, count] : errors_) fmt::print("{} x {}\n", count, error);
   }
@@ -288,8 +290,8 @@ TEST_P(SamplesParity, NoticesChanges) {
     if (!o.error.empty() || !difference(s, o).empty()) continue;
     for (std::size_t i = 0; i < o.outputs.size(); ++i) {
       const FoundValues& y = o.outputs[i];
-      const auto largest = std::ranges::max_element(
-          y.values, {}, [](double v) { return std::isfinite(v) ? std::abs(v) : -1; });
+      const auto largest =
+          std::ranges::max_element(y.values, {}, [](double v) { return std::isfinite(v) ? std::abs(v) : -1; });
       if (largest == y.values.end() || !std::isfinite(*largest) || std::abs(*largest) < 0x1p-100) continue;
       Outcome changed = o;
       changed.outputs[i].values[static_cast<std::size_t>(largest - y.values.begin())] *= 1 + 1e-4;

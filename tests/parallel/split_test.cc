@@ -32,9 +32,9 @@ TEST(SplitSizes, AreChunksOfTheRoundedUpShare) {
   EXPECT_EQ(split_sizes(10, 8), Sizes({2, 2, 2, 2, 2}));
 }
 
-TEST(DefaultShards, LeaveAtLeast32SamplesEach) {
+TEST(DefaultShards, LeaveAtLeast16SamplesEach) {
   for (const auto& [batch, shards] : std::vector<std::pair<std::int64_t, int>>{
-           {1, 1}, {63, 1}, {64, 2}, {100, 2}, {127, 2}, {128, 4}, {255, 4}, {256, 8}, {512, 8}, {1 << 20, 8}}) {
+           {1, 1}, {31, 1}, {32, 2}, {63, 2}, {64, 4}, {100, 4}, {127, 4}, {128, 8}, {256, 8}, {1 << 20, 8}}) {
     EXPECT_EQ(default_shards(batch), shards) << batch;
   }
 }

@@ -157,5 +157,23 @@ TEST(Evaluate, NoImagesNoAccuracy) {
   EXPECT_EQ(a.value(), 0);
 }
 
+TEST(Misclassified, ListsTheExamplesWithTheirClasses) {
+  // The outputs are the inputs: the largest is the prediction.
+  struct Same : Module {
+    Tensor forward(const Tensor& x) override { return x * 1.0; }
+  };
+  Runtime runtime({.cpu_devices = 2});
+  Same net;
+  DataLoader loader(TensorDataset({Tensor::from(std::vector<float>{9, 1, 2, 0, 5, 4, 1, 2, 3, 7, 6, 6}, {4, 3}),
+                                   Tensor::from(std::vector<std::int64_t>{0, 2, 2, 1}, {4})}),
+                    {.batch_size = 3});
+  const std::vector<Misclassified> wrong = misclassified(net, loader, {.devices = runtime.devices()});
+  ASSERT_EQ(wrong.size(), 2U);
+  EXPECT_EQ(std::tuple(wrong[0].index, wrong[0].label, wrong[0].predicted), std::tuple(1, 2, 1));
+  EXPECT_EQ(std::tuple(wrong[1].index, wrong[1].label, wrong[1].predicted), std::tuple(3, 1, 0));
+  EXPECT_ERROR(misclassified(net, loader, {.forward = [](const Example&) { return BatchOutputs{}; }}),
+               "misclassified: EvaluateOptions::distributed or forward is set");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -299,6 +299,8 @@ TEST(EpochEvent, HasMetricsByName) {
   more["metrics"]["confusion_matrix"] = std::vector<std::vector<double>>{{1, 0}, {2, 3}};
   EXPECT_EQ(epoch_event(report), more);
   report.test = {};
+  report.metrics = {};
+  EXPECT_EQ(epoch_event(report).dump(), R"({"event":"epoch","epoch":2,"seconds":0.5,"train_loss":1.5})");
   report.metrics = {{"mean_absolute_error", 3, 4, 0.75}};
   EXPECT_EQ(epoch_event(report).dump(), R"({"event":"epoch","epoch":2,"seconds":0.5,"train_loss":1.5,)"
                                         R"("metrics":{"mean_absolute_error":0.75}})");

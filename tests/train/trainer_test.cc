@@ -8,6 +8,7 @@
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/checkpoint/weights.h"
 #include "tests/expect_error.h"
+#include "tests/train/layouts.h"
 #include "tests/train/small_job.h"
 
 namespace lockstep {
@@ -84,14 +85,15 @@ TEST(Trainer, CutsABatchIntoShardsByItsSizeAlone) {
     return std::pair(trainer.recipe(), weights_sha256(net));
   };
   const auto one = train(1, {.batch_size = 128});
-  EXPECT_EQ(one.first.at("shards"), 4);
+  EXPECT_EQ(one.first.at("shards"), 8);
   EXPECT_FALSE(one.first.contains("threads_per_shard"));
   EXPECT_EQ(train(2, {.batch_size = 128}), one);
   EXPECT_EQ(train(4, {.batch_size = 128}), one);
-  EXPECT_EQ(train(1, {.batch_size = 128, .accumulate = 2}).first.at("shards"), 2);
+  EXPECT_EQ(train(1, {.batch_size = 128, .accumulate = 2}).first.at("shards"), 4);
+  EXPECT_EQ(train(2, {.batch_size = 32}).first.at("shards"), 2);
   EXPECT_ERROR(
-      train(3, {.batch_size = 64}),
-      "trainer: 2 shards of a batch of 64 for 3 devices, expected at least one for each: set TrainerOptions::shards");
+      train(3, {.batch_size = 32}),
+      "trainer: 2 shards of a batch of 32 for 3 devices, expected at least one for each: set TrainerOptions::shards");
   EXPECT_ERROR(train(3, {.shards = 1, .batch_size = 64}), "trainer: 1 shard of a batch of 64 for 3 devices");
 }
 
@@ -119,6 +121,67 @@ TEST(Trainer, MicroBatchesAddUpToTheBatch) {
   ASSERT_EQ(whole.size(), micro.size());
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], micro[i], 1e-6 * whole[0]);
   EXPECT_ERROR(train(5), "a batch of 12 in 5 micro-batches, expected a number that divides the batch size");
+}
+
+// Labels of -1 do not count, and the others by their class. Half of the micro-batches have no label that counts.
+struct WeightedLoss {
+  static constexpr std::int64_t kIgnored = -1;
+  static std::vector<float> weights() { return {1, 2, 0.5, 0.1F, 3}; }
+  static std::shared_ptr<const Dataset> data(std::int64_t count) {
+    testing::Random random(3);
+    std::vector<std::int64_t> labels(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i / 3 % 2 == 0 ? random.integer(0, 4) : kIgnored;
+    labels[1] = kIgnored;
+    return std::make_shared<TensorDataset>(
+        std::vector<Tensor>{random.floats({count, 1, 6, 6}), Tensor::from(labels, {count})});
+  }
+  static Tensor loss(const Tensor& outputs, const Tensor& labels) {
+    return cross_entropy(outputs, labels, {.weight = Tensor::from(weights(), {5}), .ignore_index = kIgnored});
+  }
+  static double weight_of(const Example& batch) {
+    double sum = 0;
+    for (const std::int64_t label : batch[1].to_vector<std::int64_t>()) {
+      if (label != kIgnored) sum += weights()[static_cast<std::size_t>(label)];
+    }
+    return sum;
+  }
+};
+
+TEST(Trainer, MicroBatchesCountByWhatTheirMeanDividesBy) {
+  const auto train = [](TrainerOptions options, const std::shared_ptr<ProcessGroup>& group, int devices) {
+    Runtime runtime({.cpu_devices = devices});
+    Sequential net;
+    net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
+    net.initialize(Xavier{}, runtime.devices());
+    Sgd sgd(net.parameters(), {.lr = 0.5});
+    options.devices = runtime.devices();
+    options.shards = 2;
+    options.batch_size = 12;
+    options.epochs = 2;
+    options.shuffle = false;
+    options.loss = WeightedLoss::loss;
+    if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
+    Trainer trainer(net, sgd, WeightedLoss::data(30), nullptr, options);
+    std::vector<double> losses;
+    trainer.on_step = [&](const StepReport& report) { losses.push_back(report.loss); };
+    trainer.train();
+    return std::pair(losses, weights_sha256(net));
+  };
+  const auto whole = train({}, nullptr, 1);
+  ASSERT_EQ(whole.first.size(), 6U);
+  for (const std::int64_t accumulate : {2, 4, 12}) {
+    const auto micro = train({.accumulate = accumulate, .loss_weight = WeightedLoss::weight_of}, nullptr, 1);
+    ASSERT_EQ(micro.first.size(), whole.first.size());
+    for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(micro.first[i], whole.first[i], 1e-5) << accumulate << ", " << i;
+    // The same bits on two devices and on two ranks.
+    EXPECT_EQ(train({.accumulate = accumulate, .loss_weight = WeightedLoss::weight_of}, nullptr, 2), micro);
+    const std::string ranks = run_layout({.ranks = 2}, [&](int devices, const std::shared_ptr<ProcessGroup>& group) {
+      return train({.accumulate = accumulate, .loss_weight = WeightedLoss::weight_of}, group, devices).second;
+    });
+    EXPECT_EQ(ranks, micro.second);
+  }
+  EXPECT_ERROR(train({.accumulate = 2, .loss_weight = [](const Example&) { return -1.0; }}, nullptr, 1),
+               "trainer: TrainerOptions::loss_weight returned -1, expected a finite number of at least 0");
 }
 
 // Memory has no room for more than a micro-batch.

@@ -1,0 +1,85 @@
+#include "lockstep/train/training_log.h"
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/checkpoint/weights.h"
+
+namespace lockstep {
+namespace {
+
+// Whether a line of the log comes before the position. An epoch that max_steps cut short is reported again.
+bool is_before(const nlohmann::json& event, const TrainingPosition& position) {
+  const auto at_most = [&](const char* name, std::int64_t most) {
+    const auto found = event.find(name);
+    return found == event.end() || !found->is_number_integer() || *found <= most;
+  };
+  const auto kind = event.find("event");
+  const bool ends_epoch = kind != event.end() && *kind == "epoch";
+  return at_most("step", position.step) && at_most("steps", position.step) &&
+         (!ends_epoch || at_most("epoch", position.epoch));
+}
+
+}  // namespace
+
+TrainingLog::TrainingLog(const std::filesystem::path& path, const TrainingPosition& position, LoggedRun run)
+    : run_(std::move(run)) {
+  writer_.emplace(path, LogWriterOptions{.append = position.step > 0, .keep = [&](const nlohmann::json& event) {
+                                           return is_before(event, position);
+                                         }});
+}
+
+void TrainingLog::write(const nlohmann::ordered_json& event) {
+  if (!writer_) return;
+  try {
+    writer_->write(event);
+  } catch (const Error& error) {
+    error_ = error.what();
+    writer_.reset();
+  }
+}
+
+// The number of parameters is known when the first batch has settled all shapes.
+void TrainingLog::start() {
+  if (started_) return;
+  started_ = true;
+  std::vector<std::string> names;
+  for (Device d : run_.devices) names.emplace_back(d.name());
+  nlohmann::ordered_json event = {{"event", "start"},
+                                  {"devices", names},
+                                  {"recipe", recipe_hash(*run_.recipe)},
+                                  {"shards", run_.shards},
+                                  {"world_size", run_.world_size},
+                                  {"parameters", run_.module->parameter_count()},
+                                  // A process that is alone sends nothing; readers of the log find the field anyway.
+                                  {"backend", run_.backend}};
+  event.update(nlohmann::ordered_json::parse(run_.recipe->json()));
+  write(event);
+}
+
+void TrainingLog::step(const StepReport& r) {
+  start();
+  nlohmann::ordered_json event = {
+      {"event", "step"},    {"step", r.step},        {"epoch", r.epoch},
+      {"loss", r.loss},     {"lr", r.learning_rate}, {"images_per_second", r.images_per_second},
+      {"shares", r.shares}, {"samples", r.samples},  {"seconds", r.seconds}};
+  if (r.loss_scale) event["loss_scale"] = *r.loss_scale;
+  write(event);
+}
+
+void TrainingLog::epoch(const EpochReport& r) { write(epoch_event(r)); }
+
+void TrainingLog::end(const TrainingResult& result, const Module& module) {
+  start();
+  bool known = true;
+  for (const Parameter& p : module.parameters()) known = known && p.shape_known();
+  if (result.stopped && !known) return;
+  nlohmann::ordered_json event = {{"event", "end"}, {"steps", result.steps}};
+  if (result.stopped) event["stopped"] = true;
+  if (!result.epochs.empty() && result.epochs.back().test.total > 0) {
+    event["test_acc"] = result.epochs.back().test.value();
+  }
+  event["weights_sha256"] = weights_sha256(module);
+  write(event);
+}
+
+}  // namespace lockstep
