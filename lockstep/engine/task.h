@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/inline_function.h"
 #include "lockstep/base/small_vector.h"
 #include "lockstep/engine/resource.h"
@@ -19,7 +20,6 @@ struct LaneId {
 };
 
 class Stream;
-struct Failure;
 
 // One of several tasks that a task runs as one. The timeline shows these parts instead of the task.
 struct TaskPart {
