@@ -19,6 +19,14 @@ void adopt_host(const Array& t, const std::shared_ptr<Engine>& engine) {
   s.resource = engine->make_resource();
 }
 
+// Whether writing y would change elements of x that are not read yet.
+bool overlap(const Array& x, const Array& y) {
+  if (x.storage() != y.storage()) return false;
+  const auto *from = static_cast<const std::byte*>(x.view().data), *to = static_cast<const std::byte*>(y.view().data);
+  const bool same = from == to && x.dtype() == y.dtype() && x.layout() == y.layout();
+  return !same && from < to + y.view().bytes() && to < from + x.view().bytes();
+}
+
 }  // namespace
 
 Shape resolve_shape(std::string_view what, Shape shape, std::int64_t numel) {
@@ -91,6 +99,10 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x, y);
   bool from_host = x.device().is_host(), to_host = y.device().is_host();
   check(!from_host || !to_host, "copy: both tensors are in host memory, expected one on a device");
+  check(from_host || to_host || state_of(x.device(), "copy").engine == state_of(y.device(), "copy").engine,
+        "copy: {} and {} are devices of two Runtimes, expected one: copy to host memory in between", x.device().name(),
+        y.device().name());
+  if (overlap(x, y)) fail("copy: from {} to {}, which share some elements, expected separate memory: copy x + 0", x, y);
   // A GPU makes the copies that involve it, because only it reaches its memory.
   const bool inward = from_host || (x.device().host_visible() && !y.device().host_visible());
   DeviceState& state = state_of(inward ? y.device() : x.device(), "copy");

@@ -74,7 +74,10 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
   };
   for (const Array& t : reads) {
     if (!t.defined()) continue;
-    check(readable(t), "{}: an input is on {}, expected it on {}", name, t.device().name(), device.name);
+    if (!readable(t)) {
+      fail("{}: an input is on {}{}, expected it on {}", name, t.device().name(),
+           t.device().name() == device.name ? " of another Runtime" : "", device.name);
+    }
     task.reads.push_back(t.resource());
   }
   for (const Array& t : writes) {

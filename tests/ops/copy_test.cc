@@ -165,6 +165,23 @@ TEST_P(CopyTest, CopyFromOverwritesInPlace) {
   EXPECT_ERROR(ops::copy_({}, x), "copy: undefined tensor");
 }
 
+TEST_P(CopyTest, OverlappingMemoryIsAnError) {
+  const Array x = counting({4}).to(device(0));
+  ops::copy_(x, x);
+  ops::copy_(x.narrow(0, 2), x.narrow(2, 2));
+  EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 0, 1}));
+  EXPECT_ERROR(ops::copy_(x.narrow(0, 3), x.narrow(1, 3)), "which share some elements, expected separate memory");
+  EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 0, 1}));
+}
+
+TEST_P(CopyTest, DevicesOfTwoRuntimesAreAnError) {
+  Runtime other;
+  const Array x = counting({4}).to(device(0)), y = counting({4}).to(other.devices()[0]);
+  EXPECT_ERROR(ops::copy_(x, y), "are devices of two Runtimes, expected one: copy to host memory in between");
+  EXPECT_EQ(x.to(Device()).to(other.devices()[0]).to_vector<float>(), y.to_vector<float>());
+  EXPECT_ERROR(ops::binary(BinaryOp::add, x, y), "add: an input is on cpu:0 of another Runtime, expected it on cpu:0");
+}
+
 TEST_P(CopyTest, HostMemoryForADevice) {
   EXPECT_EQ(ops::empty_host({2, 3}, DType::bf16, device(0)).describe(), "[2, 3] bf16 on host");
   EXPECT_ERROR(ops::empty_host({2}, DType::f32, Device()), "empty_host: the tensor is in host memory");
