@@ -66,8 +66,8 @@ void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
   }
 }
 
-// The gradient of a weight does not read the weight. It belongs to the forward task of the same operation that reads the
-// same input.
+// The gradient of a weight does not read the weight. It belongs to the forward task of the same operation that reads
+// the same input.
 void name_gradients(TaskGraph& graph) {
   const auto operation = [](const TaskGraph::Node& node) {
     const std::string& name = node.tasks[0].first;

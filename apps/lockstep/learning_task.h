@@ -36,7 +36,7 @@ std::unique_ptr<Module> make_initialized_model(const JobOptions& options, const 
 
 // Empty: the default of Trainer and of evaluate(), for pictures.
 std::vector<Metric> make_metrics(const JobOptions& options, std::int64_t classes);
-// A confusion matrix with heads, without classes that do not occur, and the pairs of classes that are confused most often.
+// A confusion matrix with heads, without classes that do not occur, and the pairs that are confused most often.
 std::string confusion_text(const std::string& name, const std::vector<std::vector<double>>& table,
                            const std::vector<std::string>& class_names);
 // Empty: the default of Trainer.

@@ -117,8 +117,8 @@ class DataLoader {
   void set_epoch(std::int64_t epoch);
   // That of the loop in progress; after its end, that of the next loop.
   std::int64_t epoch() const { return epoch_; }
-  // The next loop begins with this batch of epoch(), so that a run can resume in the middle: after a `break`, it goes on
-  // with the epoch that was left.
+  // The next loop begins with this batch of epoch(), so that a run can resume in the middle: after a `break`, it goes
+  // on with the epoch that was left.
   void skip_batches(std::int64_t count);
 
   // The number of batches in an epoch.

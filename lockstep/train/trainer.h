@@ -98,9 +98,9 @@ struct TrainerOptions {
   //     return {.loss = mse_loss(y, batch[2]) + 0.1 * mse_loss(redrawn, batch[0]), .outputs = y};
   //   }
   BatchFunction forward{};
-  // With micro-batches (`accumulate`): what the mean loss of these examples divides by, such as the number of labels that
-  // are not ignored, or the sum of their weights. Micro-batches count in this proportion, so the loss of a step is that
-  // of the whole batch; a micro-batch of weight 0 is skipped. `batch` is in host memory and has some of the step's
+  // With micro-batches (`accumulate`): what the mean loss of these examples divides by, such as the number of labels
+  // that are not ignored, or the sum of their weights. Micro-batches count in this proportion, so the loss of a step is
+  // that of the whole batch; a micro-batch of weight 0 is skipped. `batch` is in host memory and has some of the step's
   // examples; the result must be finite and at least 0. Empty: with the default loss, the number of labels that are not
   // ignored, otherwise the number of examples. Set it for a `loss` or `forward` that ignores or weights examples.
   std::function<double(const Example& batch)> loss_weight{};
@@ -121,8 +121,8 @@ struct TrainerOptions {
   // How many of the newest checkpoints are kept.
   int keep_checkpoints = 2;
   // Rank 0 writes a log of the run to this file: one JSON object a line, for the start, each step, each epoch, and the
-  // end, with the fields of `lockstep train --log`. A resumed run continues the file: later lines are removed. Empty: no
-  // log. The constructor of the log throws if the file cannot be opened; a later failure ends the log, not the run: see
+  // end, with the fields of `lockstep train --log`. A resumed run continues the file: later lines are removed. Empty:
+  // no log. train() throws if it cannot open the file; a later failure ends the log, not the run: see
   // TrainingResult::log_error.
   std::filesystem::path log_file{};
   // Early stopping, and the best checkpoint.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tests/cli/tool.h"
+#include "tests/wait_until.h"
 
 namespace lockstep {
 namespace {
@@ -390,6 +391,27 @@ TEST_F(TrainErrors, AFullDiskEndsTheLogAndNotTheRun) {
             "lockstep: the log is incomplete: log: cannot write /dev/full: No space left on device\n");
   EXPECT_THAT(result.out, HasSubstr("test acc"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "weights"));
+}
+
+TEST_F(TrainErrors, APlotThatCannotBeWrittenDoesNotEndTheRun) {
+  const std::filesystem::path gone = folder_ / "gone";
+  const std::string log = folder_ / "log";
+  std::filesystem::create_directory(gone);
+  Tool tool(train_arguments(data_, {"--epochs", "1000000", "--plot", gone / "p.svg", "--log", log}));
+  const auto epochs = [&] { return std::filesystem::exists(log) ? events(log, "epoch").size() : 0; };
+  ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(gone / "p.svg"); }));
+  // The tool may be writing the next picture.
+  std::error_code busy;
+  ASSERT_TRUE(wait_until([&] { return std::filesystem::remove_all(gone, busy), !std::filesystem::exists(gone); }));
+  const std::size_t before = epochs();
+  ASSERT_TRUE(wait_until([&] { return epochs() > before + 2; }));
+  tool.send(SIGINT);
+  const ToolResult result = tool.wait();
+  EXPECT_EQ(result.status, 130);
+  const std::string error = "p.svg: No such file or directory";
+  EXPECT_THAT(result.err, HasSubstr(error + "; the training goes on without the plot\n"));
+  EXPECT_THAT(result.err, HasSubstr("lockstep: the plot is not up to date: "));
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 3) << result.err;
 }
 
 TEST_F(TrainErrors, AFullDiskEndsTheRun) {

@@ -43,9 +43,12 @@ class TrainText : public ::testing::Test {
 
 TEST_F(TrainText, PrintsAndLogsThePerplexity) {
   const std::filesystem::path weights = folder_ / "weights";
-  const ToolResult result =
-      run_tool(training("gpt", {"--epochs", "3", "--lr", "0.02", "--log", log_, "--export", weights}));
+  const ToolResult result = run_tool(training(
+      "gpt", {"--epochs", "3", "--lr", "0.02", "--log", log_, "--export", weights, "--plot", folder_ / "plot.svg"}));
   ASSERT_EQ(result.status, 0) << result.err;
+  const std::string plot = folder_.read("plot.svg");
+  EXPECT_THAT(plot, HasSubstr("perplexity</tspan>"));
+  EXPECT_THAT(plot, ::testing::Not(HasSubstr("test accuracy")));
   EXPECT_TRUE(std::regex_search(result.out, std::regex("seed 0, 8 shards, batch 8, adamw at 0.02, f32"))) << result.out;
   EXPECT_TRUE(std::regex_search(result.out, std::regex(R"(epoch 3, .*, test acc 0\.\d\d, perplexity \d+\.\d{3}\n)")));
   const auto epochs = events(log_, "epoch");
