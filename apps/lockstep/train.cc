@@ -5,6 +5,7 @@
 #include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/engine/engine.h"
@@ -93,6 +94,10 @@ int run(TrainOptions o, Job& job, StopSignals& signals) {
   if (first) notice_options(o, job, train_data, test_data);
   options.recipe.set("data", train_data.sha256());
   options.metrics = make_metrics(o, train_data.classes);
+  if (const std::string holder = first && !o.save.empty() ? FolderClaim::holder_elsewhere(o.save) : "";
+      !holder.empty()) {
+    notice(fmt::format("--save {}: waiting for {}, which has this folder, up to 100 s", o.save, holder));
+  }
   Trainer trainer(*net, *optimizer, train_data.data, test_data.data, std::move(options));
   TrainingPosition start;
   if (!o.resume.empty()) {

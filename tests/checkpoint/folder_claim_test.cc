@@ -6,7 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <fstream>
 #include <optional>
+#include <thread>
 
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
@@ -23,6 +26,23 @@ TEST(FolderClaim, IsHeldByOneAtATime) {
   FolderClaim other(folder / "c", 0);
   claim.reset();
   FolderClaim again(made, 0);
+}
+
+// The lock of a host that crashed outlives it on a file server.
+TEST(FolderClaim, AProcessOfAnotherHostGetsMoreTime) {
+  TemporaryFolder folder;
+  std::optional<FolderClaim> claim(std::in_place, folder.path(), 0);
+  EXPECT_TRUE(folder.read(".lock").starts_with(fmt::format("process {} on ", ::getpid())));
+  EXPECT_EQ(FolderClaim::holder_elsewhere(folder.path()), "");
+  std::ofstream(folder / ".lock") << "process 7 on a host elsewhere\n";  // the same file, which stays locked
+  EXPECT_EQ(FolderClaim::holder_elsewhere(folder.path()), "process 7 on a host elsewhere");
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2'500));
+    claim.reset();
+  });
+  FolderClaim again(folder.path(), 0);
+  later.join();
+  EXPECT_EQ(FolderClaim::holder_elsewhere(folder.path()), "");
 }
 
 // Also where it is not gone at once.
