@@ -36,8 +36,8 @@ using Beside = std::function<std::jthread(Engine&)>;
 Trail run_on_engine(const Program& program, const EngineOptions& options, const Streams& streams = {},
                     bool settle = true, const Beside& beside = {});
 
-// The answers that chance does not decide. A task that joins failed data settles the later failure if it is skipped, and
-// does not if its stream learns of the failures only after it was queued.
+// The answers that chance does not decide. A task that joins failed data settles the later failure if it is skipped,
+// and does not if its stream learns of the failures only after it was queued.
 std::vector<std::string> sure_answers(const Program& program, const Trail& trail, const Streams& streams);
 
 void expect_same(const Program& program, const Trail& expected, const Trail& actual, const Streams& streams = {});
