@@ -159,14 +159,15 @@ class Optimizer {
   // The number of steps so far. Keys of random operations depend on the steps of all optimizers together.
   std::int64_t steps() const { return steps_; }
 
-  // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits. Throws if two parameters
-  // have one name, as those of two models may.
+  // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight", "steps", and "learning_rates" of
+  // the optimizer and its groups. Waits. Throws if two parameters have one name, as those of two models may.
   StateDict state_dict() const;
-  // Strict, as for modules: an error changes nothing. The shapes of all parameters must be known. `steps` is the number
-  // of steps so far.
-  void load_state_dict(const StateDict& state, std::int64_t steps);
+  // Strict, as for modules: an error changes nothing. The shapes of all parameters must be known. As in PyTorch, the
+  // learning rates become the saved ones. `steps`: a number of steps other than the saved one, needed for the states of
+  // older versions, which have neither "steps" nor rates.
+  void load_state_dict(const StateDict& state, std::optional<std::int64_t> steps = {});
   // Throws where load_state_dict() would, but accepts any size for extents that are not known yet.
-  void check_state_dict(const StateDict& state, std::int64_t steps) const;
+  void check_state_dict(const StateDict& state, std::optional<std::int64_t> steps = {}) const;
 
  protected:
   // state_names: at most two. counts_steps: each parameter has a number of its own steps.
@@ -198,6 +199,7 @@ class Optimizer {
     std::vector<Array> steps;
   };
   struct SlotState;
+  struct LoadedState;
   void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
   const Group& group_at(std::size_t group) const;
   void make_states(Slot& slot) const;
@@ -210,7 +212,10 @@ class Optimizer {
   void add_random_steps(std::int64_t count) const;
   void scale_rates(double lr);
   void check_names() const;
-  std::vector<SlotState> match(const StateDict& state, std::int64_t steps) const;
+  Tensor rates() const;
+  void check_rates(const Tensor& rates) const;
+  void set_rates(const Tensor& rates);
+  LoadedState match(const StateDict& state, std::optional<std::int64_t> steps) const;
 
   std::vector<Slot> slots_;
   std::vector<Group> groups_;
