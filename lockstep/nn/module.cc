@@ -8,6 +8,7 @@
 #include <typeinfo>
 
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
 namespace {
@@ -71,7 +72,12 @@ void Module::initialize(const Initializer& initializer, const std::vector<Device
     check(options.force_reinit || !parameter.initialized(),
           "initialize: parameter {} is initialized already; set force_reinit to initialize it again", name);
   }
-  for (auto& [name, parameter] : all) parameter.initialize(name, devices, initializer, options.seed);
+  std::uint64_t seed = options.seed.value_or(0);
+  // parameter.initialize() refuses host memory and an empty list.
+  if (!options.seed && !devices.empty() && !devices[0].is_host()) {
+    seed = state_of(devices[0], "initialize").random->seed();
+  }
+  for (auto& [name, parameter] : all) parameter.initialize(name, devices, initializer, seed);
 }
 
 std::vector<std::pair<std::string, Parameter>> Module::named_parameters(bool recurse) const {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/random.h"
@@ -35,6 +37,22 @@ class RandomState {
   std::uint64_t seed_ = 0;
   std::uint64_t step_ = 0;
   std::vector<std::uint64_t> draws_;  // by shard, from -1
+};
+
+// The seed that loaders and samplers follow if their options name none: that of this process's Runtimes, 0 without one.
+// Throws if they have different seeds; `what` names who asks. See docs/decisions/36-one-seed-by-default.md.
+std::uint64_t default_seed(std::string_view what);
+
+// While it lives, default_seed() is the seed of `random`. Each Runtime has one.
+class DefaultSeed {
+ public:
+  explicit DefaultSeed(std::shared_ptr<const RandomState> random);
+  ~DefaultSeed();
+  DefaultSeed(const DefaultSeed&) = delete;
+  DefaultSeed& operator=(const DefaultSeed&) = delete;
+
+ private:
+  std::shared_ptr<const RandomState> random_;
 };
 
 }  // namespace lockstep
