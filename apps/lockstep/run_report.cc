@@ -120,7 +120,8 @@ void RunReport::finish(const TrainingResult& result) {
   double accuracy = result.epochs.empty() ? 0 : result.epochs.back().test.value();
   if (!result.stopped) {
     auto epochs = static_cast<double>(result.epochs.size());
-    fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", accuracy, seconds_ > 0 ? seconds_ / epochs : 0.0, where_);
+    const std::string speed = seconds_ > 0 ? fmt::format(", {:.1f} sec/epoch", seconds_ / epochs) : "";
+    fmt::print("test acc: {:.2f}{} on {}\n", accuracy, speed, where_);
   }
   if (log_ && (!result.stopped || net_.parameters()[0].shape_known())) {
     nlohmann::ordered_json event = {{"event", "end"}, {"steps", result.steps}};
