@@ -16,10 +16,10 @@ struct Start {
 
 // Collective: rank 0 decides, so only rank 0 needs the folders. Continues from the newest checkpoint of --resume. With
 // `--resume auto`, with --resume and --save of one folder, and in a restarted job: from the newest one of --save, and
-// begins anew without one. Sets options.resume to the checkpoint, or to "" if the run begins anew. Then fills in omitted
-// settings that the checkpoint records: shards, threads per shard, and the hash of the initial weights. Also takes over
-// settings that change nothing in this run: older versions put them into the recipe. Throws UsageError for folders that
-// do not fit the options.
+// begins anew without one. Sets options.resume to the checkpoint, or to "" if the run begins anew. Then fills in
+// omitted settings that the checkpoint records: shards, threads per shard, and the hash of the initial weights. Also
+// takes over settings that change nothing in this run: older versions put them into the recipe. Throws UsageError for
+// folders that do not fit the options.
 Start choose_start(TrainOptions& options, ProcessGroup* group);
 
 // Does the same as Trainer::resume, and reports differences between recipes as command-line options.

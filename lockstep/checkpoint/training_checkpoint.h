@@ -163,8 +163,8 @@ struct ResumedRun {
 // Loads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint, into the model, which must
 // be initialized, and the optimizer, whose learning rates become the saved ones. Throws RecipeMismatch if the recipe
 // differs, and Error if there is no valid checkpoint or if it was made with another RuntimeOptions::seed; the model and
-// the optimizer stay unchanged. `accept`, if set, is called before anything changes and may refuse what was read with an
-// exception.
+// the optimizer stay unchanged. `accept`, if set, is called before anything changes and may refuse what was read with
+// an exception.
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
                            const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept = {});
 // The same for a checkpoint in memory.

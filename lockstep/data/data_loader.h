@@ -86,8 +86,8 @@ struct DataLoaderOptions {
   bool shuffle = false;
   // Chooses the order. Do not combine with `shuffle`.
   std::shared_ptr<const Sampler> sampler{};
-  // Of the order and of random transforms. Not set: RuntimeOptions::seed of this process when the loop begins, 0 without
-  // a Runtime.
+  // Of the order and of random transforms. Not set: RuntimeOptions::seed of this process when the loop begins, 0
+  // without a Runtime.
   std::optional<std::uint64_t> seed = {};
   // Skips the last batch if it is not full. If it is short on any rank, all ranks skip it.
   bool drop_last = false;

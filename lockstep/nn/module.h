@@ -186,8 +186,8 @@ using StateDict = std::vector<std::pair<std::string, Tensor>>;
 StateDict state_dict(const Module& module);
 
 // Overwrites all replicas of an initialized model, and settles unknown shapes. Strict: a missing or unknown name, or a
-// different shape or type, is an error that names it and changes nothing. As in PyTorch, floating values are cast to the
-// type of the parameter.
+// different shape or type, is an error that names it and changes nothing. As in PyTorch, floating values are cast to
+// the type of the parameter.
 void load_state_dict(Module& module, const StateDict& state);
 
 // Entries that were not loaded, as text: "fc.weight", or "fc.weight [10, 512], expected [5, 512]".

@@ -74,8 +74,8 @@ struct RuntimeOptions {
   std::filesystem::path cuda_algorithms = {};
   // Computes with the reference kernels: every dtype, f64 arithmetic, slow.
   bool reference_backend = false;
-  // The seed of dropout and rand(shape, like). InitializeOptions, TrainerOptions, and the options of loaders and samplers
-  // follow it unless they name a seed of their own.
+  // The seed of dropout and rand(shape, like). InitializeOptions, TrainerOptions, and the options of loaders and
+  // samplers follow it unless they name a seed of their own.
   std::uint64_t seed = 0;
   // Bytes that one CPU device may use; 0: as much as the other CPU devices leave. Together they may use the memory of
   // this process (the machine's, or its control group's limit), or this limit if it is larger.

@@ -43,8 +43,8 @@ struct WatchOptions {
   double min_delta = 0;
   // The run ends after this many epochs without a better value. 0: never.
   std::int64_t patience = 0;
-  // Keeps the checkpoint of the best epoch in the folder "best" of the save folder. The save folder gets a checkpoint of
-  // that step, too, so that it is never behind "best", whenever the run is killed.
+  // Keeps the checkpoint of the best epoch in the folder "best" of the save folder. The save folder gets a checkpoint
+  // of that step, too, so that it is never behind "best", whenever the run is killed.
   bool save_best = false;
 };
 
@@ -107,8 +107,8 @@ struct TrainerOptions {
   // The Trainer sets total_steps. If base_lr is set, the constructor also gives it to the optimizer, as
   // set_learning_rate() does. A callback may change the rate of the default schedule, which is constant without a
   // warm-up, with set_learning_rate(). Any other schedule replaces it in the next step. A callback may also change the
-  // rate of one group: a schedule keeps its ratio to the others. Checkpoints hold all rates. Name lr_lambda in `recipe`:
-  // its entry "schedule" is then "lambda".
+  // rate of one group: a schedule keeps its ratio to the others. Checkpoints hold all rates. Name lr_lambda in
+  // `recipe`: its entry "schedule" is then "lambda".
   ScheduleOptions schedule{};
   // Rank 0 writes checkpoints here, at the end and every `save_every` steps (0: after each epoch). Empty: no
   // checkpoints.
@@ -175,8 +175,8 @@ class Trainer {
   std::function<void(std::int64_t step)> on_update;
 
   // Continues from the newest checkpoint in the folder, or from the folder itself if it is a checkpoint, with the same
-  // bits. Collective: rank 0 reads it and sends it to the others, so only rank 0 needs the folder. If a rank cannot take
-  // it, all ranks throw that rank's error; make a new Trainer before you try again.
+  // bits. Collective: rank 0 reads it and sends it to the others, so only rank 0 needs the folder. If a rank cannot
+  // take it, all ranks throw that rank's error; make a new Trainer before you try again.
   ResumedRun resume(const std::filesystem::path& folder);
   // The same for a checkpoint that rank 0 has read; that of other ranks does not count.
   ResumedRun resume(CheckpointContents checkpoint);

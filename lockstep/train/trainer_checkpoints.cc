@@ -134,8 +134,8 @@ std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
   return claim;
 }
 
-// The epoch whose checkpoint "best" has; 0 if it has none that this run has reached. `missing`: it lacks the best epoch,
-// which is the current position.
+// The epoch whose checkpoint "best" has; 0 if it has none that this run has reached. `missing`: it lacks the best
+// epoch, which is the current position.
 std::int64_t Trainer::epoch_in_best(bool& missing) const {
   const TrainerOptions& o = options_;
   std::int64_t held = 0;
